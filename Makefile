@@ -1,5 +1,5 @@
-# The front door; `make` alone builds. Two commands need nothing prepared but a Rust toolchain, gcc and make: `make demo`
-# and `make test`.
+# The front door; `make` alone builds. Two commands need nothing prepared but a Rust toolchain, gcc
+# and make: `make demo` and `make test`.
 
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -3,8 +3,9 @@
 # Copyright the ucxx_rs developers
 """Measures this library against raw UCP, UCXX, Open MPI and MPICH in the same run.
 
-Rounds are interleaved (raw, ours, peer, raw, ours, peer, ...), each round its own processes, and what counts is the median
-of the ratios: absolute times mean little on a shared machine. A row that cannot be run says why and has no value.
+Rounds are interleaved (raw, ours, peer, raw, ours, peer, ...), each round its own processes, and
+what counts is the median of the ratios: absolute times mean little on a shared machine. A row that
+cannot be run says why and has no value.
 """
 
 import argparse
@@ -24,7 +25,8 @@ from suite.build import Programs, fetch_python_ucxx, fetch_ucxx  # noqa: E402
 from suite.count import measure_count, profile  # noqa: E402
 from suite.measure import Runner, measure_row  # noqa: E402
 from suite.report import count_row, environment_facts, table, timed_rows  # noqa: E402
-from suite.rows import ROWS as OTHER_ROWS, Column, Count  # noqa: E402
+from suite.rows import ROWS as OTHER_ROWS  # noqa: E402
+from suite.rows import Column, Count
 from suite.sizes import ROWS as SIZE_ROWS  # noqa: E402
 from suite.windows import ROWS as WINDOW_ROWS  # noqa: E402
 
@@ -34,20 +36,52 @@ ROWS = [*OTHER_ROWS, *SIZE_ROWS, *WINDOW_ROWS]
 
 def arguments():
     out = ROOT / "target" / "bench"
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prefix", type=Path, help="where ucxx_rs is installed (its include/ and lib/)")
-    parser.add_argument("--ucx", type=Path, metavar="LIBDIR", help="run everything on the UCX in this directory")
-    parser.add_argument("--rows", metavar="PATTERNS", help="comma-separated names or patterns, e.g. 'latency_*,syscalls_*'")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each timed row (default 7)")
-    parser.add_argument("--error-handling", choices=["peer", "none"], default="peer", help="of every endpoint (default peer)")
-    parser.add_argument("--cpus", default=None, help="the CPUs of the two processes, e.g. 0,1 (default: the first two)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--prefix", type=Path, help="where ucxx_rs is installed (its include/ and lib/)"
+    )
+    parser.add_argument(
+        "--ucx", type=Path, metavar="LIBDIR", help="run everything on the UCX in this directory"
+    )
+    parser.add_argument(
+        "--rows",
+        metavar="PATTERNS",
+        help="comma-separated names or patterns, e.g. 'latency_*,syscalls_*'",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="rounds of each timed row (default 7)"
+    )
+    parser.add_argument(
+        "--error-handling",
+        choices=["peer", "none"],
+        default="peer",
+        help="of every endpoint (default peer)",
+    )
+    parser.add_argument(
+        "--cpus",
+        default=None,
+        help="the CPUs of the two processes, e.g. 0,1 (default: the first two)",
+    )
     parser.add_argument("--peers", type=Path, default=out / "peers", help="where UCXX is unpacked")
-    parser.add_argument("--fetch-peers", action="store_true", help="download UCXX with pip into --peers first")
+    parser.add_argument(
+        "--fetch-peers", action="store_true", help="download UCXX with pip into --peers first"
+    )
     parser.add_argument("--no-peers", action="store_true", help="leave UCXX and the MPIs out")
     parser.add_argument("--out", type=Path, default=out, help="for the programs and report.json")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 when a target is missed or a row has no value")
-    parser.add_argument("--profile", metavar="IMPL", choices=["raw", "ours"], action="append",
-                        help="print where the instructions of one operation go, and measure nothing else (repeatable)")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit status 1 when a target is missed or a row has no value",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="IMPL",
+        choices=["raw", "ours"],
+        action="append",
+        help="print where the instructions of one operation go, and measure nothing else (repeatable)",
+    )
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     return parser.parse_args()
 
@@ -56,7 +90,11 @@ def names_of(row):
     """The row, and what comes from the same runs."""
     if getattr(row, "peers", ()):
         return [f"{figure.name}_{peer.column}" for figure, peer in row.of_peers()]
-    return [row.name, *(figure.name for figure in getattr(row, "also", ())), *filter(None, [getattr(row, "overhead", None)])]
+    return [
+        row.name,
+        *(figure.name for figure in getattr(row, "also", ())),
+        *filter(None, [getattr(row, "overhead", None)]),
+    ]
 
 
 def chosen_rows(patterns):
@@ -87,7 +125,9 @@ def print_profiles(runner, rows, implementations):
             functions = profile(runner, count, Column(implementation))
         except Unavailable as reason:
             sys.exit(f"run.py: {count.name}: {implementation}: {reason}")
-        print(f"{implementation}: {sum(entry[0] for entry in functions):.0f} instructions an operation ({count.name})")
+        print(
+            f"{implementation}: {sum(entry[0] for entry in functions):.0f} instructions an operation ({count.name})"
+        )
         for instructions, name in functions:
             print(f"{instructions:10.1f}  {name}")
 
@@ -109,8 +149,12 @@ def main():
                 print(f"run.py: {reason}", file=sys.stderr)
     prefix = options.prefix.resolve() if options.prefix else None
     programs = Programs(options.out.resolve() / "bin", prefix, peers)
-    runner = Runner(programs, options.ucx.resolve() if options.ucx else None, options.error_handling,
-                    options.cpus or default_cpus())
+    runner = Runner(
+        programs,
+        options.ucx.resolve() if options.ucx else None,
+        options.error_handling,
+        options.cpus or default_cpus(),
+    )
     if options.profile:
         print_profiles(runner, chosen_rows(options.rows), options.profile)
         return 0
@@ -134,8 +178,12 @@ def main():
                 reports = {name: those[-1] for name, those in reports.items() if those}
             ucx_version = ucx_version or reports.get("raw", reports.get("ours", {})).get("ucx")
             facts = environment_facts(runner, ucx_version, load)
-            # After each row: what has been measured is not lost when the rest does not come to its end.
-            path.write_text(json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2) + "\n")
+            # After each row: what has been measured is not lost when the rest does not come to its
+            # end.
+            path.write_text(
+                json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2)
+                + "\n"
+            )
     progress("")
     print(table(facts, rows))
     missed = [row["name"] for row in rows if row["met"] is False or row["ours"] is None]

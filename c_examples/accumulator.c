@@ -3,9 +3,11 @@
  *
  * accumulator.c: a hub that holds one value, which each step replaces. Twice.
  *
- * First a step consumes the value and produces the one that takes its place: it needs two envelopes at once, one with the old value and one for the
- * new one, and leases both with one call. Then a step changes the value where it is, on a device, with one link that modifies. Either way the value is put
- * there by hand before the first step, and read by hand after the last one; the second time that brings it back to the host.
+ * First a step consumes the value and produces the one that takes its place: it needs two envelopes
+ * at once, one with the old value and one for the new one, and leases both with one call. Then a
+ * step changes the value where it is, on a device, with one link that modifies. Either way the
+ * value is put there by hand before the first step, and read by hand after the last one; the second
+ * time that brings it back to the host.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -15,7 +17,8 @@
 #define STEPS 1000
 
 static const ucxx_memory_kind_t host = {UCXX_MEMORY_HOST, 0};
-static const ucxx_memory_kind_t device = {UCXX_MEMORY_DUMMY, 0}; /* host memory that poses as a device */
+static const ucxx_memory_kind_t device = {UCXX_MEMORY_DUMMY,
+                                          0}; /* host memory that poses as a device */
 
 static void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
@@ -57,7 +60,8 @@ static void finish(ucxx_hub_t *hub, const char *how) {
   int64_t value = *value_in(envelope);
   check(ucxx_envelope_release(envelope, NULL), "the last value");
   check(ucxx_hub_query_stats(hub, &stats), "figures");
-  printf("%s: %d steps make %lld, with %llu copies between devices\n", how, STEPS, (long long)value, (unsigned long long)stats.transfers);
+  printf("%s: %d steps make %lld, with %llu copies between devices\n", how, STEPS, (long long)value,
+         (unsigned long long)stats.transfers);
   ucxx_hub_destroy(hub);
   if (value != STEPS) {
     fprintf(stderr, "accumulator: that is not so\n");
@@ -67,10 +71,12 @@ static void finish(ucxx_hub_t *hub, const char *how) {
 
 static void consume_and_produce(ucxx_context_t *context) {
   ucxx_hub_t *hub = make_hub(context, 0);
-  ucxx_link_t *links[] = {make_link(hub, UCXX_LINK_CONSUME, host), make_link(hub, UCXX_LINK_PRODUCE, host)};
+  ucxx_link_t *links[] = {make_link(hub, UCXX_LINK_CONSUME, host),
+                          make_link(hub, UCXX_LINK_PRODUCE, host)};
   for (int step = 0; step < STEPS; step++) {
     ucxx_envelope_t *envelopes[2];
-    check(ucxx_link_lease_many(links, 2, UINT64_MAX, envelopes), "the value and room for the next one");
+    check(ucxx_link_lease_many(links, 2, UINT64_MAX, envelopes),
+          "the value and room for the next one");
     *value_in(envelopes[1]) = *value_in(envelopes[0]) + 1;
     check(ucxx_envelope_commit(envelopes[1], sizeof(int64_t), NULL), "the next value");
     check(ucxx_envelope_commit(envelopes[0], 0, NULL), "the value is consumed");

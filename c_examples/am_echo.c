@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * am_echo.c: active messages. Rank 1 answers each message with its own data, rank 0 checks what comes back.
+ * am_echo.c: active messages. Rank 1 answers each message with its own data, rank 0 checks what
+ * comes back.
  *
- * A message has a header, which always comes with it, and data, which may come along (eager) or wait at the sender until the receiver
- * has a place for it (rendezvous). The handler owns its message. Rank 1 shows both ways to keep it: data that came along stays
- * where it is and is sent back from there; data that waits is pulled into memory of our own first. Either way the message, and with
- * it the reply endpoint, lives until the answer has been sent.
+ * A message has a header, which always comes with it, and data, which may come along (eager) or
+ * wait at the sender until the receiver has a place for it (rendezvous). The handler owns its
+ * message. Rank 1 shows both ways to keep it: data that came along stays where it is and is sent
+ * back from there; data that waits is pulled into memory of our own first. Either way the message,
+ * and with it the reply endpoint, lives until the answer has been sent.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
 
-#define ECHO_ID 100  /* at rank 1 */
+#define ECHO_ID 100 /* at rank 1 */
 #define REPLY_ID 101 /* at rank 0 */
 #define LONGEST (4u << 20)
 
@@ -28,7 +30,8 @@ static const struct {
                  {LONGEST, 0, "longer than 1 MiB: always rendezvous"}};
 #define QUESTIONS (sizeof questions / sizeof *questions)
 
-/* The header of both directions: copied by the library when it is sent, and to be read where it lies when it has arrived. */
+/* The header of both directions: copied by the library when it is sent, and to be read where it
+ * lies when it has arrived. */
 struct head {
   uint64_t number, length;
 };
@@ -80,8 +83,8 @@ static void send_answer(struct echo *echo, const void *data) {
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = on_answered;
   params.callback_arg = echo;
-  ucxx_status_t status =
-      ucxx_am_send(reply, REPLY_ID, &echo->head, sizeof echo->head, data, (size_t)echo->head.length, &params, NULL);
+  ucxx_status_t status = ucxx_am_send(reply, REPLY_ID, &echo->head, sizeof echo->head, data,
+                                      (size_t)echo->head.length, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "answer");
 }
 
@@ -113,11 +116,13 @@ static void on_question(void *arg, ucxx_am_message_t *message) {
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = on_pulled;
   params.callback_arg = echo;
-  ucxx_status_t status = ucxx_am_message_recv(message, echo->own, (size_t)echo->head.length, &params, NULL);
+  ucxx_status_t status =
+      ucxx_am_message_recv(message, echo->own, (size_t)echo->head.length, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "receive");
 }
 
-/* ---------------------------------------------------------------- rank 0: ask, and check what comes back */
+/* ---------------------------------------------------------------- rank 0: ask, and check what
+ * comes back */
 
 struct client {
   struct pair *pair;
@@ -125,9 +130,12 @@ struct client {
   unsigned char *data, *back;
 };
 
-static void check_answer(const struct client *client, const unsigned char *data, const struct head *head) {
-  for (uint64_t at = 0; at < head->length; at++) require(data[at] == pattern(head->number, at), "the data is what we sent");
-  printf("client: %8lu bytes came back: %s\n", (unsigned long)head->length, questions[client->expected].text);
+static void check_answer(const struct client *client, const unsigned char *data,
+                         const struct head *head) {
+  for (uint64_t at = 0; at < head->length; at++)
+    require(data[at] == pattern(head->number, at), "the data is what we sent");
+  printf("client: %8lu bytes came back: %s\n", (unsigned long)head->length,
+         questions[client->expected].text);
 }
 
 static void on_answer_pulled(void *arg, ucxx_request_t *request, ucxx_status_t status) {
@@ -153,7 +161,8 @@ static void on_answer(void *arg, ucxx_am_message_t *message) {
     params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
     params.callback = on_answer_pulled;
     params.callback_arg = client;
-    ucxx_status_t status = ucxx_am_message_recv(message, client->back, (size_t)head.length, &params, NULL);
+    ucxx_status_t status =
+        ucxx_am_message_recv(message, client->back, (size_t)head.length, &params, NULL);
     if (status != UCXX_INPROGRESS) check(status, "receive");
   }
   /* What a receive has begun goes on without the message. */
@@ -167,10 +176,12 @@ static void ask(struct client *client, unsigned number) {
   params.flags = questions[number].flags | UCXX_FLAG_AM_REPLY;
   ucxx_request_t *request = NULL;
   ucxx_endpoint_t *endpoint = client->pair->endpoint;
-  ucxx_status_t status = ucxx_am_send(endpoint, ECHO_ID, &head, sizeof head, client->data, (size_t)head.length, &params, &request);
+  ucxx_status_t status = ucxx_am_send(endpoint, ECHO_ID, &head, sizeof head, client->data,
+                                      (size_t)head.length, &params, &request);
   /* The data is ours again when this has completed: of a rendezvous, when rank 1 has pulled it. */
   check(outcome(status, request), "send");
-  while (client->expected <= number) check(ucxx_worker_wait(client->pair->worker, PAIR_TIMEOUT_NS), "waiting for the answer");
+  while (client->expected <= number)
+    check(ucxx_worker_wait(client->pair->worker, PAIR_TIMEOUT_NS), "waiting for the answer");
 }
 
 int main(int argc, char **argv) {
@@ -179,7 +190,8 @@ int main(int argc, char **argv) {
   struct server server = {0};
   struct client client = {&pair, 0, malloc(LONGEST), malloc(LONGEST)};
   require(client.data != NULL && client.back != NULL, "memory");
-  /* Before the peer sends: a message without a handler is dropped, or refused where its data waits. */
+  /* Before the peer sends: a message without a handler is dropped, or refused where its data waits.
+   */
   if (pair.rank == 0) {
     check(ucxx_worker_set_am_handler(pair.worker, REPLY_ID, on_answer, &client, NULL), "handler");
   } else {
@@ -190,9 +202,11 @@ int main(int argc, char **argv) {
   if (pair.rank == 0) {
     for (unsigned number = 0; number < QUESTIONS; number++) ask(&client, number);
   } else {
-    while (server.answered < QUESTIONS) check(ucxx_worker_wait(pair.worker, PAIR_TIMEOUT_NS), "waiting for questions");
+    while (server.answered < QUESTIONS)
+      check(ucxx_worker_wait(pair.worker, PAIR_TIMEOUT_NS), "waiting for questions");
     require(server.in_place >= 4 && server.pulled >= 2, "data has come both ways");
-    printf("server: %u messages answered, %u from where they lay, %u pulled first\n", server.answered, server.in_place, server.pulled);
+    printf("server: %u messages answered, %u from where they lay, %u pulled first\n",
+           server.answered, server.in_place, server.pulled);
   }
   pair_close(&pair);
   free(client.data);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * backpressure.c: a producer that is faster than its consumer, and waits for it instead of filling memory.
+ * backpressure.c: a producer that is faster than its consumer, and waits for it instead of filling
+ * memory.
  *
- * Rank 0 makes blocks, rank 1 takes its time over each. The endpoint's send window is WINDOW blocks, and the producer has one buffer
- * more than that. It sends with UCXX_FLAG_NO_WAIT until it is told NO_RESOURCE, and goes on when on_writable says that there is room
- * again: neither its own memory nor the library's grows, however long the stream is.
+ * Rank 0 makes blocks, rank 1 takes its time over each. The endpoint's send window is WINDOW
+ * blocks, and the producer has one buffer more than that. It sends with UCXX_FLAG_NO_WAIT until it
+ * is told NO_RESOURCE, and goes on when on_writable says that there is room again: neither its own
+ * memory nor the library's grows, however long the stream is.
  *
- * Synchronous sends stay in the window until the consumer has received them. Others leave it as soon as the transport has a copy,
- * and would pile up at the consumer instead, which keeps what it has not asked for yet.
+ * Synchronous sends stay in the window until the consumer has received them. Others leave it as
+ * soon as the transport has a copy, and would pile up at the consumer instead, which keeps what it
+ * has not asked for yet.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -83,9 +86,11 @@ static void produce(struct producer *producer) {
     params.callback = on_sent;
     params.callback_arg = producer->filled;
     ucxx_endpoint_t *endpoint = producer->pair.endpoint;
-    ucxx_status_t status = ucxx_tag_send_sync(endpoint, producer->filled->words, sizeof producer->filled->words, TAG, &params, NULL);
+    ucxx_status_t status = ucxx_tag_send_sync(endpoint, producer->filled->words,
+                                              sizeof producer->filled->words, TAG, &params, NULL);
     if (status == UCXX_ERR_NO_RESOURCE) {
-      /* Nothing was submitted: the block stays ours. One call of on_room comes for each time it is asked for. */
+      /* Nothing was submitted: the block stays ours. One call of on_room comes for each time it is
+       * asked for. */
       producer->stalls++;
       check(ucxx_endpoint_on_writable(endpoint, on_room, producer), "asking to be told");
       return;
@@ -103,9 +108,11 @@ static void run_producer(struct producer *producer) {
     producer->free = &producer->blocks[i];
   }
   produce(producer);
-  while (producer->done < BLOCKS) check(ucxx_worker_wait(producer->pair.worker, PAIR_TIMEOUT_NS), "waiting for room");
+  while (producer->done < BLOCKS)
+    check(ucxx_worker_wait(producer->pair.worker, PAIR_TIMEOUT_NS), "waiting for room");
   require(producer->stalls > 0, "the producer is faster");
-  printf("producer: %u blocks from %d buffers, waited for room %u times\n", producer->done, BUFFERS, producer->stalls);
+  printf("producer: %u blocks from %d buffers, waited for room %u times\n", producer->done, BUFFERS,
+         producer->stalls);
 }
 
 static void run_consumer(struct pair *pair) {
@@ -114,7 +121,8 @@ static void run_consumer(struct pair *pair) {
     ucxx_request_t *request = NULL;
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.source = pair->endpoint;
-    ucxx_status_t status = ucxx_tag_recv(pair->worker, words, sizeof words, TAG, PAIR_ALL_BITS, &params, &request);
+    ucxx_status_t status =
+        ucxx_tag_recv(pair->worker, words, sizeof words, TAG, PAIR_ALL_BITS, &params, &request);
     check(outcome(status, request), "receive");
     for (int round = 0; round < EFFORT; round++) {
       uint64_t differences = 0;
@@ -138,8 +146,8 @@ int main(int argc, char **argv) {
     run_consumer(&producer->pair);
   }
   uint64_t grown = peak_memory() - before;
-  printf("rank %d: memory grew by %.1f MiB while %.1f MiB went through\n", producer->pair.rank, (double)grown / (1 << 20),
-         (double)sizeof(uint64_t) * WORDS * BLOCKS / (1 << 20));
+  printf("rank %d: memory grew by %.1f MiB while %.1f MiB went through\n", producer->pair.rank,
+         (double)grown / (1 << 20), (double)sizeof(uint64_t) * WORDS * BLOCKS / (1 << 20));
   require(grown < sizeof(uint64_t) * WORDS * BLOCKS / 4, "memory stays bounded");
   pair_close(&producer->pair);
   free(producer);

@@ -3,8 +3,9 @@
  *
  * callbacks.c: many operations in flight, each reported by a callback that posts the next one.
  *
- * Both processes send MESSAGES numbered messages to each other and keep IN_FLIGHT sends and IN_FLIGHT receives going.
- * No request is kept: with `request` NULL the library frees it after the callback, which is all this program needs.
+ * Both processes send MESSAGES numbered messages to each other and keep IN_FLIGHT sends and
+ * IN_FLIGHT receives going. No request is kept: with `request` NULL the library frees it after the
+ * callback, which is all this program needs.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -28,7 +29,8 @@ struct traffic {
   struct slot sending[IN_FLIGHT], receiving[IN_FLIGHT];
 };
 
-/* Short, medium and long messages in turn, so that some are copied in the call and some are pulled by the peer. */
+/* Short, medium and long messages in turn, so that some are copied in the call and some are pulled
+ * by the peer. */
 static size_t message_length(uint32_t number) {
   static const size_t lengths[] = {4, 64, 1500, LONGEST, 9000};
   return lengths[number % (sizeof lengths / sizeof lengths[0])];
@@ -46,20 +48,22 @@ static void post_send(struct slot *slot) {
   memcpy(slot->buffer, &slot->number, sizeof slot->number);
 
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  /* Without this flag a send that completes inside the call returns UCXX_OK and calls nothing back. With it there is
-   * one way for all completions to come, and no recursion from a callback into itself. */
+  /* Without this flag a send that completes inside the call returns UCXX_OK and calls nothing back.
+   * With it there is one way for all completions to come, and no recursion from a callback into
+   * itself. */
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = on_sent;
   params.callback_arg = slot;
-  ucxx_status_t status = ucxx_tag_send(traffic->pair.endpoint, slot->buffer, length, TAG, &params, NULL);
+  ucxx_status_t status =
+      ucxx_tag_send(traffic->pair.endpoint, slot->buffer, length, TAG, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "send");
 }
 
 static void post_receive(struct slot *slot) {
   struct traffic *traffic = slot->traffic;
   if (traffic->receives_posted == MESSAGES) return;
-  /* Messages of one sender with one tag match receives in the order in which these were posted, so the number of the
-   * message that will land here is known now. */
+  /* Messages of one sender with one tag match receives in the order in which these were posted, so
+   * the number of the message that will land here is known now. */
   slot->number = traffic->receives_posted++;
 
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -68,12 +72,13 @@ static void post_receive(struct slot *slot) {
   params.callback_arg = slot;
   params.recv_info = &slot->info;
   params.source = traffic->pair.endpoint;
-  ucxx_status_t status = ucxx_tag_recv(traffic->pair.worker, slot->buffer, sizeof slot->buffer, TAG, PAIR_ALL_BITS, &params, NULL);
+  ucxx_status_t status = ucxx_tag_recv(traffic->pair.worker, slot->buffer, sizeof slot->buffer, TAG,
+                                       PAIR_ALL_BITS, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "receive");
 }
 
-/* Callbacks run on the thread that makes progress, here inside ucxx_worker_progress or ucxx_worker_wait. They may
- * submit; they may not wait. */
+/* Callbacks run on the thread that makes progress, here inside ucxx_worker_progress or
+ * ucxx_worker_wait. They may submit; they may not wait. */
 static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   struct slot *slot = arg;
   check_completion(request, status, "a send completed");
@@ -90,8 +95,10 @@ static void on_received(void *arg, ucxx_request_t *request, ucxx_status_t status
   uint32_t number;
   memcpy(&number, slot->buffer, sizeof number);
   require(number == slot->number, "messages match in the order they were sent");
-  require(slot->info.length == length && slot->info.sender_tag == TAG, "length and tag are those of the message");
-  require(length == sizeof number || slot->buffer[length - 1] == (number & 0xff), "contents arrive intact");
+  require(slot->info.length == length && slot->info.sender_tag == TAG,
+          "length and tag are those of the message");
+  require(length == sizeof number || slot->buffer[length - 1] == (number & 0xff),
+          "contents arrive intact");
 
   traffic->receives_done++;
   traffic->bytes_received += slot->info.length;
@@ -114,8 +121,8 @@ int main(int argc, char **argv) {
   while (traffic->sends_done < MESSAGES || traffic->receives_done < MESSAGES) {
     check(ucxx_worker_wait(traffic->pair.worker, PAIR_TIMEOUT_NS), "waiting for traffic");
   }
-  printf("rank %d: %u messages sent, %u received, %llu bytes\n", traffic->pair.rank, traffic->sends_done, traffic->receives_done,
-         (unsigned long long)traffic->bytes_received);
+  printf("rank %d: %u messages sent, %u received, %llu bytes\n", traffic->pair.rank,
+         traffic->sends_done, traffic->receives_done, (unsigned long long)traffic->bytes_received);
 
   pair_close(&traffic->pair);
   free(traffic);

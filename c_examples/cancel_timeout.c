@@ -5,7 +5,8 @@
  *
  *  - A wait with a limit returns UCXX_INPROGRESS when the limit is over. The operation goes on.
  *  - An operation with timeout_ns ends with UCXX_ERR_TIMED_OUT. Its buffer is the caller's again.
- *  - A cancelled operation ends with UCXX_ERR_CANCELED, or with UCXX_OK when it was done before the cancel came.
+ *  - A cancelled operation ends with UCXX_ERR_CANCELED, or with UCXX_OK when it was done before the
+ * cancel came.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -25,9 +26,11 @@ static void operation_timeout(struct pair *pair) {
   params.timeout_ns = 20 * MILLISECOND_NS;
   params.source = pair->endpoint;
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, sizeof buffer, TAG_NEVER_SENT, PAIR_ALL_BITS, &params, &request);
+  ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, sizeof buffer, TAG_NEVER_SENT,
+                                       PAIR_ALL_BITS, &params, &request);
   require(status == UCXX_INPROGRESS, "a receive without a message is in progress");
-  status = ucxx_request_wait(request, UINT64_MAX); /* without a limit of its own: the operation has one */
+  status = ucxx_request_wait(request,
+                             UINT64_MAX); /* without a limit of its own: the operation has one */
   explain(pair, "receive with a timeout", status);
   require(status == UCXX_ERR_TIMED_OUT, "the receive times out");
   printf("rank %d:   %s\n", pair->rank, ucxx_request_error_message(request));
@@ -39,7 +42,8 @@ static void wait_limit_and_cancel(struct pair *pair) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.source = pair->endpoint;
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, sizeof buffer, TAG_NEVER_SENT, PAIR_ALL_BITS, &params, &request);
+  ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, sizeof buffer, TAG_NEVER_SENT,
+                                       PAIR_ALL_BITS, &params, &request);
   require(status == UCXX_INPROGRESS, "a receive without a message is in progress");
 
   status = ucxx_request_wait(request, 0); /* polls once */
@@ -65,7 +69,8 @@ static void too_late_to_cancel(struct pair *pair) {
   params.recv_info = &info;
   params.source = pair->endpoint;
   ucxx_request_t *receiving = NULL, *sending = NULL;
-  ucxx_status_t received = ucxx_tag_recv(pair->worker, answer, sizeof answer, TAG_ANSWER, PAIR_ALL_BITS, &params, &receiving);
+  ucxx_status_t received = ucxx_tag_recv(pair->worker, answer, sizeof answer, TAG_ANSWER,
+                                         PAIR_ALL_BITS, &params, &receiving);
   require(received == UCXX_INPROGRESS, "no answer before the question");
   ucxx_status_t sent = ucxx_tag_send(pair->endpoint, "go", 3, TAG_GO, NULL, &sending);
   check(outcome(sent, sending), "send");
@@ -84,7 +89,8 @@ static void answer_peer(struct pair *pair) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.source = pair->endpoint;
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_tag_recv(pair->worker, question, sizeof question, TAG_GO, PAIR_ALL_BITS, &params, &request);
+  ucxx_status_t status = ucxx_tag_recv(pair->worker, question, sizeof question, TAG_GO,
+                                       PAIR_ALL_BITS, &params, &request);
   check(outcome(status, request), "question");
   request = NULL;
   status = ucxx_tag_send(pair->endpoint, "yes", 4, TAG_ANSWER, NULL, &request);

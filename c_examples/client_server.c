@@ -3,12 +3,14 @@
  *
  * client_server.c: one server, many clients, of which some are turned away and some die.
  *
- *     client_server server MOST TOTAL      serves MOST clients at a time, ends when TOTAL have come and gone; prints its port
- *     client_server client PORT            sends the lines of its input, prints the answers: the same in capitals
+ *     client_server server MOST TOTAL      serves MOST clients at a time, ends when TOTAL have come
+ * and gone; prints its port client_server client PORT            sends the lines of its input,
+ * prints the answers: the same in capitals
  *
- * A conversation: the server's greeting, which gives the client a number; then questions and answers in turn; an empty question says
- * goodbye, and is answered like the others. The number is the tag of the client's questions, because a tagged message does not say by
- * which endpoint it came.
+ * A conversation: the server's greeting, which gives the client a number; then questions and
+ * answers in turn; an empty question says goodbye, and is answered like the others. The number is
+ * the tag of the client's questions, because a tagged message does not say by which endpoint it
+ * came.
  */
 #define _XOPEN_SOURCE 700
 #include <ctype.h>
@@ -20,12 +22,14 @@
 #define TAG_ANSWER (UINT64_C(1) << 62)
 #define EXIT_REJECTED 3
 
-/* ------------------------------------------------------------------ server: one thread, everything in callbacks */
+/* ------------------------------------------------------------------ server: one thread, everything
+ * in callbacks */
 
 struct server {
   ucxx_worker_t *worker;
   unsigned most, present;
-  unsigned accepted, rejected, finished, lost; /* clients: let in, turned away, gone with a goodbye, gone without */
+  unsigned accepted, rejected, finished,
+      lost; /* clients: let in, turned away, gone with a goodbye, gone without */
   uint64_t answers;
 };
 
@@ -42,13 +46,15 @@ struct client {
 static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status);
 static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status);
 
-/* Where an operation is refused or fails, the endpoint has ended or is about to: on_close tells why, so nothing is done about it here. */
+/* Where an operation is refused or fails, the endpoint has ended or is about to: on_close tells
+ * why, so nothing is done about it here. */
 static void client_send(struct client *client, const void *data, size_t length, uint64_t tag) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = on_sent;
   params.callback_arg = client;
-  client->under_way = ucxx_tag_send(client->endpoint, data, length, tag, &params, NULL) == UCXX_INPROGRESS;
+  client->under_way =
+      ucxx_tag_send(client->endpoint, data, length, tag, &params, NULL) == UCXX_INPROGRESS;
 }
 
 static void client_receive(struct client *client) {
@@ -58,8 +64,8 @@ static void client_receive(struct client *client) {
   params.callback_arg = client;
   params.recv_info = &client->info;
   params.source = client->endpoint; /* ends the receive when the client goes */
-  client->under_way =
-      ucxx_tag_recv(client->server->worker, client->text, sizeof client->text, client->number, ALL_BITS, &params, NULL) == UCXX_INPROGRESS;
+  client->under_way = ucxx_tag_recv(client->server->worker, client->text, sizeof client->text,
+                                    client->number, ALL_BITS, &params, NULL) == UCXX_INPROGRESS;
 }
 
 /* The last of an operation's completion and on_close frees the client, whichever that is. */
@@ -90,7 +96,8 @@ static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status
   }
   if (status != UCXX_OK) return;
   client->finished = client->info.length == 0;
-  for (size_t i = 0; i < client->info.length; i++) client->text[i] = (char)toupper((unsigned char)client->text[i]);
+  for (size_t i = 0; i < client->info.length; i++)
+    client->text[i] = (char)toupper((unsigned char)client->text[i]);
   if (!client->finished) client->server->answers++;
   client_send(client, client->text, client->info.length, TAG_ANSWER);
 }
@@ -98,10 +105,15 @@ static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status
 /* Once for each accepted client, however it left. */
 static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   struct client *client = arg;
-  const char *how = status == UCXX_ERR_CONNECTION_RESET ? "left" : status == UCXX_ERR_PEER_FAILED ? "died" : "was sent away";
-  printf("client %" PRIu64 " %s %s: %s\n", client->number, how, client->finished ? "after a goodbye" : "without a goodbye", ucxx_status_name(status));
-  if (client->finished) client->server->finished++;
-  else client->server->lost++;
+  const char *how = status == UCXX_ERR_CONNECTION_RESET ? "left"
+                    : status == UCXX_ERR_PEER_FAILED    ? "died"
+                                                        : "was sent away";
+  printf("client %" PRIu64 " %s %s: %s\n", client->number, how,
+         client->finished ? "after a goodbye" : "without a goodbye", ucxx_status_name(status));
+  if (client->finished)
+    client->server->finished++;
+  else
+    client->server->lost++;
   ucxx_endpoint_destroy(endpoint); /* in a callback: takes effect when it has returned */
   client->closed = true;
   client_is_gone(client);
@@ -154,17 +166,20 @@ static int serve(ucxx_context_t *context, unsigned most, unsigned total) {
   }
   ucxx_listener_destroy(listener);
   ucxx_worker_destroy(server.worker);
-  printf("accepted %u, rejected %u, finished %u, lost %u, answers %" PRIu64 "\n", server.accepted, server.rejected, server.finished, server.lost,
-         server.answers);
+  printf("accepted %u, rejected %u, finished %u, lost %u, answers %" PRIu64 "\n", server.accepted,
+         server.rejected, server.finished, server.lost, server.answers);
   return server.finished + server.lost == server.accepted ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* ------------------------------------------------------------------ client: blocking calls, with a progress thread */
+/* ------------------------------------------------------------------ client: blocking calls, with a
+ * progress thread */
 
 static void on_server_gone(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   (void)arg;
   (void)endpoint;
-  if (status != UCXX_OK) fprintf(stderr, "the connection has ended: %s, %s\n", ucxx_status_name(status), ucxx_status_string(status));
+  if (status != UCXX_OK)
+    fprintf(stderr, "the connection has ended: %s, %s\n", ucxx_status_name(status),
+            ucxx_status_string(status));
 }
 
 static int converse(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint) {
@@ -175,7 +190,8 @@ static int converse(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint) {
   if (status == UCXX_ERR_REJECTED) return EXIT_REJECTED;
   while (status == UCXX_OK && fgets(text, sizeof text, stdin) != NULL) {
     status = say(endpoint, text, strlen(text), number);
-    if (status == UCXX_OK) status = hear(worker, endpoint, text, sizeof text - 1, TAG_ANSWER, &info);
+    if (status == UCXX_OK)
+      status = hear(worker, endpoint, text, sizeof text - 1, TAG_ANSWER, &info);
     if (status == UCXX_OK) printf("%.*s", (int)info.length, text);
   }
   if (status == UCXX_OK) status = say(endpoint, NULL, 0, number);
@@ -212,7 +228,8 @@ int main(int argc, char **argv) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
   check(ucxx_context_create(&params, &context), "context");
-  int result = is_server ? serve(context, (unsigned)atoi(argv[2]), (unsigned)atoi(argv[3])) : be_client(context, (uint16_t)atoi(argv[2]));
+  int result = is_server ? serve(context, (unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]))
+                         : be_client(context, (uint16_t)atoi(argv[2]));
   ucxx_context_destroy(context);
   return result;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * conversation.h: one message at a time, waited for. What the clients in client_server.c and reconnect.c share.
+ * conversation.h: one message at a time, waited for. What the clients in client_server.c and
+ * reconnect.c share.
  *
- * A client has one endpoint, and a worker with a progress thread, so that the connection stays alive while it waits for its input.
+ * A client has one endpoint, and a worker with a progress thread, so that the connection stays
+ * alive while it waits for its input.
  */
 #ifndef EXAMPLES_CONVERSATION_H
 #define EXAMPLES_CONVERSATION_H
@@ -29,7 +31,8 @@ static inline void check(ucxx_status_t status, const char *what) {
   give_up();
 }
 
-/* The final status of an operation, given what its call returned. A failure is printed: operation, peer and cause. */
+/* The final status of an operation, given what its call returned. A failure is printed: operation,
+ * peer and cause. */
 static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *request) {
   if (status < 0) fprintf(stderr, "error: %s\n", ucxx_error_text(status));
   if (status != UCXX_INPROGRESS) return status;
@@ -45,7 +48,8 @@ static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *reques
   return status;
 }
 
-static inline ucxx_status_t hear(ucxx_worker_t *worker, ucxx_endpoint_t *from, void *data, size_t capacity, uint64_t tag, ucxx_recv_info_t *info) {
+static inline ucxx_status_t hear(ucxx_worker_t *worker, ucxx_endpoint_t *from, void *data,
+                                 size_t capacity, uint64_t tag, ucxx_recv_info_t *info) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.source = from; /* the receive ends with the connection */
@@ -54,13 +58,15 @@ static inline ucxx_status_t hear(ucxx_worker_t *worker, ucxx_endpoint_t *from, v
   return outcome(status, request);
 }
 
-static inline ucxx_status_t say(ucxx_endpoint_t *to, const void *data, size_t length, uint64_t tag) {
+static inline ucxx_status_t say(ucxx_endpoint_t *to, const void *data, size_t length,
+                                uint64_t tag) {
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_tag_send(to, data, length, tag, NULL, &request);
   return outcome(status, request);
 }
 
-/* Waits until everything that was said has arrived. To destroy the endpoint would wait too, but not tell the outcome. */
+/* Waits until everything that was said has arrived. To destroy the endpoint would wait too, but not
+ * tell the outcome. */
 static inline ucxx_status_t hang_up(ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request);

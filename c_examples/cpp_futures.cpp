@@ -3,9 +3,10 @@
 //
 // cpp_futures.cpp: std::future over completion callbacks.
 //
-// Each operation owns a promise; the completion callback fulfils it. Two rules make that safe: no exception may leave
-// a callback, because the library that called it is not C++, and the buffer lives until the promise is fulfilled.
-// Progress is manual, so nobody fulfils a promise in the background: get() below makes progress until it is ready.
+// Each operation owns a promise; the completion callback fulfils it. Two rules make that safe: no
+// exception may leave a callback, because the library that called it is not C++, and the buffer
+// lives until the promise is fulfilled. Progress is manual, so nobody fulfils a promise in the
+// background: get() below makes progress until it is ready.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -26,7 +27,8 @@ constexpr std::uint64_t timeout_ns = 60u * UINT64_C(1000000000);
 
 class error : public std::runtime_error {
 public:
-  error(ucxx_status_t status, const std::string &what) : std::runtime_error(what + ": " + ucxx_status_name(status)), status_(status) {}
+  error(ucxx_status_t status, const std::string &what)
+      : std::runtime_error(what + ": " + ucxx_status_name(status)), status_(status) {}
   ucxx_status_t status() const noexcept { return status_; }
 
 private:
@@ -34,7 +36,8 @@ private:
 };
 
 void check(ucxx_status_t status, const char *what) {
-  if (status != UCXX_OK) throw error(status, std::string(what) + " (" + ucxx_last_error_message() + ")");
+  if (status != UCXX_OK)
+    throw error(status, std::string(what) + " (" + ucxx_last_error_message() + ")");
 }
 
 // Destroys a handle with its own function when it goes out of scope.
@@ -70,7 +73,8 @@ extern "C" void on_complete(void *arg, ucxx_request_t *, ucxx_status_t status) n
     }
     done->promise.set_value(std::move(done->content));
   } catch (...) {
-    // Fulfilling a promise can itself fail only when its owner misused it; noexcept turns that into a clean abort.
+    // Fulfilling a promise can itself fail only when its owner misused it; noexcept turns that into
+    // a clean abort.
     done->promise.set_exception(std::current_exception());
   }
 }
@@ -78,7 +82,8 @@ extern "C" void on_complete(void *arg, ucxx_request_t *, ucxx_status_t status) n
 class peer {
 public:
   peer(int rank, const char *path) {
-    if (exchange_open(&exchange_, rank == 0, path) != 0) throw std::runtime_error("no connection to the other process");
+    if (exchange_open(&exchange_, rank == 0, path) != 0)
+      throw std::runtime_error("no connection to the other process");
     ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
     params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
     ucxx_context_t *context = nullptr;
@@ -93,7 +98,8 @@ public:
     address_handle mine(raw);
     void *bytes = nullptr;
     std::size_t length = 0;
-    if (exchange_swap(&exchange_, ucxx_address_data(mine.get()), ucxx_address_length(mine.get()), &bytes, &length) != 0) {
+    if (exchange_swap(&exchange_, ucxx_address_data(mine.get()), ucxx_address_length(mine.get()),
+                      &bytes, &length) != 0) {
       throw std::runtime_error("no address from the other process");
     }
     std::unique_ptr<void, decltype(&std::free)> received(bytes, std::free);
@@ -112,7 +118,8 @@ public:
     sending->content.bytes = std::move(bytes);
     sending->content.tag = tag;
     return submit(std::move(sending), [this, tag](operation &op, const ucxx_op_params_t &params) {
-      return ucxx_tag_send(endpoint_.get(), op.content.bytes.data(), op.content.bytes.size(), tag, &params, nullptr);
+      return ucxx_tag_send(endpoint_.get(), op.content.bytes.data(), op.content.bytes.size(), tag,
+                           &params, nullptr);
     });
   }
 
@@ -120,12 +127,14 @@ public:
     auto receiving = std::make_unique<operation>();
     receiving->receives = true;
     receiving->content.bytes.resize(capacity);
-    return submit(std::move(receiving), [this, tag, timeout](operation &op, ucxx_op_params_t &params) {
-      params.recv_info = &op.info;
-      params.source = endpoint_.get();
-      params.timeout_ns = timeout;
-      return ucxx_tag_recv(worker_.get(), op.content.bytes.data(), op.content.bytes.size(), tag, UINT64_MAX, &params, nullptr);
-    });
+    return submit(
+        std::move(receiving), [this, tag, timeout](operation &op, ucxx_op_params_t &params) {
+          params.recv_info = &op.info;
+          params.source = endpoint_.get();
+          params.timeout_ns = timeout;
+          return ucxx_tag_recv(worker_.get(), op.content.bytes.data(), op.content.bytes.size(), tag,
+                               UINT64_MAX, &params, nullptr);
+        });
   }
 
   // The future's value, or the operation's error as an exception.
@@ -141,18 +150,21 @@ public:
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.flags = UCXX_FLAG_WAIT; // the blocking form: the call returns the final status
     check(ucxx_endpoint_flush(endpoint_.get(), &params, nullptr), "flush");
-    if (exchange_barrier(&exchange_, worker_.get(), timeout_ns) != 0) throw std::runtime_error("the other process did not finish");
+    if (exchange_barrier(&exchange_, worker_.get(), timeout_ns) != 0)
+      throw std::runtime_error("the other process did not finish");
   }
 
 private:
   template <typename Call> std::future<message> submit(std::unique_ptr<operation> op, Call call) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-    params.flags = UCXX_FLAG_ALWAYS_CALLBACK; // never inside the call: the promise is fulfilled in one place
+    params.flags =
+        UCXX_FLAG_ALWAYS_CALLBACK; // never inside the call: the promise is fulfilled in one place
     params.callback = on_complete;
     params.callback_arg = op.get();
     std::future<message> future = op->promise.get_future();
     ucxx_status_t status = call(*op, params);
-    if (status != UCXX_INPROGRESS) throw error(status, std::string("submission (") + ucxx_last_error_message() + ")");
+    if (status != UCXX_INPROGRESS)
+      throw error(status, std::string("submission (") + ucxx_last_error_message() + ")");
     op.release(); // from here on the callback owns it
     return future;
   }
@@ -177,7 +189,8 @@ void run(int rank, const char *path) {
   std::size_t bytes = 0;
   for (std::uint64_t tag = 0; tag < count; tag++) {
     message got = other.get(std::move(received[tag]));
-    if (got.tag != tag || got.bytes != std::vector<char>(length - tag, static_cast<char>('a' + tag))) {
+    if (got.tag != tag ||
+        got.bytes != std::vector<char>(length - tag, static_cast<char>('a' + tag))) {
       throw std::runtime_error("a message arrived damaged");
     }
     bytes += got.bytes.size();

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * cuda_pipeline.c: chunks go from the host to a GPU, are changed there, and come back, without a thread that waits for the GPU in between.
+ * cuda_pipeline.c: chunks go from the host to a GPU, are changed there, and come back, without a
+ * thread that waits for the GPU in between.
  *
  *     ./cuda_pipeline [CHUNKS]
  *
- * Three stages in turn on one thread: one fills pinned memory, one has a stream change what has come to the GPU, one checks what comes back. The stage
- * on the GPU hands its stream to ucxx_envelope_commit: what follows, the copy back and whoever gets the envelope next, is done after that stream's work, by
- * events. Two hubs, in and out; a chunk goes over from one to the other by a swap of its memory.
+ * Three stages in turn on one thread: one fills pinned memory, one has a stream change what has
+ * come to the GPU, one checks what comes back. The stage on the GPU hands its stream to
+ * ucxx_envelope_commit: what follows, the copy back and whoever gets the envelope next, is done
+ * after that stream's work, by events. Two hubs, in and out; a chunk goes over from one to the
+ * other by a swap of its memory.
  *
- * The driver is loaded by hand, so that the program can be built without CUDA, and says so where there is none. cuMemsetD8Async stands for a kernel.
+ * The driver is loaded by hand, so that the program can be built without CUDA, and says so where
+ * there is none. cuMemsetD8Async stands for a kernel.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -19,7 +23,7 @@
 #include <ucxx_rs.h>
 
 #define SIZE (1 << 20) /* bytes of an envelope */
-#define MARKED 4096    /* bytes that the GPU changes */
+#define MARKED 4096 /* bytes that the GPU changes */
 #define ENVELOPES 3
 
 static const ucxx_memory_kind_t host = {UCXX_MEMORY_CUDA_PINNED, 0};
@@ -105,8 +109,10 @@ int main(int argc, char **argv) {
   ucxx_context_t *context = NULL;
   check(ucxx_context_create(NULL, &context), "context");
   ucxx_hub_t *in = make_hub(context), *out = make_hub(context);
-  ucxx_link_t *fill = make_link(in, UCXX_LINK_PRODUCE, host), *take = make_link(in, UCXX_LINK_CONSUME, gpu);
-  ucxx_link_t *give = make_link(out, UCXX_LINK_PRODUCE, gpu), *verify = make_link(out, UCXX_LINK_CONSUME, host);
+  ucxx_link_t *fill = make_link(in, UCXX_LINK_PRODUCE, host),
+              *take = make_link(in, UCXX_LINK_CONSUME, gpu);
+  ucxx_link_t *give = make_link(out, UCXX_LINK_PRODUCE, gpu),
+              *verify = make_link(out, UCXX_LINK_CONSUME, host);
   ucxx_envelope_attr_t attr = UCXX_ENVELOPE_ATTR_INIT;
   unsigned filled = 0, changed = 0, verified = 0;
   while (verified < chunks) {
@@ -116,21 +122,25 @@ int main(int argc, char **argv) {
       check(ucxx_envelope_commit(envelope, SIZE, NULL), "commit");
       filled++;
     }
-    /* Only with nothing to check yet does this thread wait, for a copy to the GPU that the hub has begun. */
+    /* Only with nothing to check yet does this thread wait, for a copy to the GPU that the hub has
+     * begun. */
     if (changed < chunks) {
       envelope = lease(take, changed == verified ? UINT64_MAX : 0, &attr);
       ucxx_envelope_t *target = envelope == NULL ? NULL : lease(give, UINT64_MAX, &attr);
       if (envelope != NULL) {
         check(ucxx_envelope_swap(envelope, target), "swap");
         check(ucxx_envelope_query(target, &attr), "query");
-        if (attr.ready_event != NULL) check_cuda(cuStreamWaitEvent(stream, attr.ready_event, 0), "cuStreamWaitEvent");
-        check_cuda(cuMemsetD8Async((uint64_t)(uintptr_t)attr.data, 0xff, MARKED, stream), "cuMemsetD8Async");
+        if (attr.ready_event != NULL)
+          check_cuda(cuStreamWaitEvent(stream, attr.ready_event, 0), "cuStreamWaitEvent");
+        check_cuda(cuMemsetD8Async((uint64_t)(uintptr_t)attr.data, 0xff, MARKED, stream),
+                   "cuMemsetD8Async");
         check(ucxx_envelope_commit(target, SIZE, stream), "commit on the GPU");
         check(ucxx_envelope_commit(envelope, 0, NULL), "consume");
         changed++;
       }
     }
-    if (verified < changed && (envelope = lease(verify, changed == chunks ? UINT64_MAX : 0, &attr)) != NULL) {
+    if (verified < changed &&
+        (envelope = lease(verify, changed == chunks ? UINT64_MAX : 0, &attr)) != NULL) {
       const unsigned char *bytes = attr.data;
       for (size_t at = 0; at < SIZE; at++)
         if (bytes[at] != (at < MARKED ? 0xff : verified % 251)) {

@@ -3,10 +3,12 @@
  *
  * dataframe.c: a table's columns, of different types and lengths, as buffers of one call.
  *
- * Rank 0 reads a CSV file into columns in memory: whole numbers, numbers, and texts, which take two buffers, one for the characters and
- * one for where each text ends. It sends them in both forms of multi-buffer transfer: by tag, where the first buffer says what the
- * others are, and as an active message, whose header does. Rank 1 knows nothing of the table beforehand: its
- * buffers are made for what comes. It writes the table down as CSV again and sends that back, and rank 0 compares it with the file.
+ * Rank 0 reads a CSV file into columns in memory: whole numbers, numbers, and texts, which take two
+ * buffers, one for the characters and one for where each text ends. It sends them in both forms of
+ * multi-buffer transfer: by tag, where the first buffer says what the others are, and as an active
+ * message, whose header does. Rank 1 knows nothing of the table beforehand: its buffers are made
+ * for what comes. It writes the table down as CSV again and sends that back, and rank 0 compares it
+ * with the file.
  */
 #define _XOPEN_SOURCE 700
 #include <inttypes.h>
@@ -28,7 +30,8 @@ struct schema {
   struct column column[MOST_COLUMNS];
 };
 
-/* Buffers in the order of the columns: one each, two for texts. An entry that is missing is INT64_MIN, or NaN, or an empty text. */
+/* Buffers in the order of the columns: one each, two for texts. An entry that is missing is
+ * INT64_MIN, or NaN, or an empty text. */
 struct table {
   struct schema schema;
   void *data[2 * MOST_COLUMNS];
@@ -62,9 +65,7 @@ static const char *cell(const char *line, uint32_t at, size_t *length) {
   return line;
 }
 
-static const char *next_line(const char *line) {
-  return line + strcspn(line, "\n") + 1;
-}
+static const char *next_line(const char *line) { return line + strcspn(line, "\n") + 1; }
 
 /* WHOLE if every cell is a whole number, NUMBER if every one that is not empty is a number. */
 static enum column_type type_of(const char *lines, uint64_t rows, uint32_t at) {
@@ -86,7 +87,8 @@ static void parse(struct table *table, const char *text) {
   for (const char *line = lines; *line != '\0'; line = next_line(line)) schema->rows++;
   for (const char *at = text; at < lines; at += strcspn(at, ",\n") + 1, schema->columns++) {
     struct column *column = &schema->column[schema->columns];
-    require(schema->columns < MOST_COLUMNS && strcspn(at, ",\n") < LONGEST_NAME, "a table that fits");
+    require(schema->columns < MOST_COLUMNS && strcspn(at, ",\n") < LONGEST_NAME,
+            "a table that fits");
     memcpy(column->name, at, strcspn(at, ",\n"));
     column->type = type_of(lines, schema->rows, schema->columns);
   }
@@ -124,7 +126,8 @@ static void check_table(const struct table *table, size_t buffers) {
   require(schema->columns <= MOST_COLUMNS, "not too many columns");
   for (uint32_t at = 0; at < schema->columns; at++) {
     const int text = schema->column[at].type == TEXT;
-    require(buffer + (text ? 2 : 1) <= buffers && table->length[buffer] == 8 * schema->rows, "buffers for each column");
+    require(buffer + (text ? 2 : 1) <= buffers && table->length[buffer] == 8 * schema->rows,
+            "buffers for each column");
     require(memchr(schema->column[at].name, '\0', LONGEST_NAME) != NULL, "a name that ends");
     for (uint64_t row = 0, before = 0; text && row < schema->rows; row++) {
       const uint64_t end = ((const uint64_t *)table->data[buffer])[row];
@@ -141,7 +144,8 @@ static char *print(const struct table *table, size_t *printed) {
   FILE *out = open_memstream(&text, printed);
   require(out != NULL, "memory");
   const struct schema *schema = &table->schema;
-  for (uint32_t at = 0; at < schema->columns; at++) fprintf(out, "%s%c", schema->column[at].name, at + 1 == schema->columns ? '\n' : ',');
+  for (uint32_t at = 0; at < schema->columns; at++)
+    fprintf(out, "%s%c", schema->column[at].name, at + 1 == schema->columns ? '\n' : ',');
   for (uint64_t row = 0; row < schema->rows; row++) {
     size_t buffer = 0;
     for (uint32_t at = 0; at < schema->columns; at++) {
@@ -152,11 +156,13 @@ static char *print(const struct table *table, size_t *printed) {
       memcpy(&number, &words[row], 8);
       memcpy(&whole, &words[row], 8);
       if (schema->column[at].type == WHOLE) fprintf(out, "%" PRId64 "%c", whole, end);
-      if (schema->column[at].type == NUMBER && number == number) fprintf(out, "%.10g%c", number, end);
+      if (schema->column[at].type == NUMBER && number == number)
+        fprintf(out, "%.10g%c", number, end);
       if (schema->column[at].type == NUMBER && number != number) fprintf(out, "%c", end);
       if (schema->column[at].type == TEXT) {
         const uint64_t begin = row == 0 ? 0 : words[row - 1];
-        fprintf(out, "%.*s%c", (int)(words[row] - begin), (const char *)table->data[buffer + 1] + begin, end);
+        fprintf(out, "%.*s%c", (int)(words[row] - begin),
+                (const char *)table->data[buffer + 1] + begin, end);
         buffer++;
       }
       buffer++;
@@ -175,9 +181,11 @@ static void expect_back(struct pair *pair, const char *file, const char *how) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
   params.recv_info = &info;
-  ucxx_status_t status = ucxx_tag_recv(pair->worker, text, length, TAG_TEXT, PAIR_ALL_BITS, &params, &request);
+  ucxx_status_t status =
+      ucxx_tag_recv(pair->worker, text, length, TAG_TEXT, PAIR_ALL_BITS, &params, &request);
   check(outcome(status, request), "receive of the text");
-  require(info.length == length && memcmp(text, file, length) == 0, "the table comes back as the file has it");
+  require(info.length == length && memcmp(text, file, length) == 0,
+          "the table comes back as the file has it");
   printf("%s: the table came back, all %zu bytes of it\n", how, length);
   free(text);
 }
@@ -196,14 +204,17 @@ static void send_table(struct pair *pair, const char *path) {
     buffers[count].data = table.data[count - 1];
     buffers[count].length = table.length[count - 1];
   }
-  printf("%" PRIu64 " rows, %" PRIu32 " columns, %zu buffers\n", table.schema.rows, table.schema.columns, count - 1);
+  printf("%" PRIu64 " rows, %" PRIu32 " columns, %zu buffers\n", table.schema.rows,
+         table.schema.columns, count - 1);
 
-  ucxx_status_t status = ucxx_tag_send_multi(pair->endpoint, buffers, count, TAG_TABLE, NULL, &request);
+  ucxx_status_t status =
+      ucxx_tag_send_multi(pair->endpoint, buffers, count, TAG_TABLE, NULL, &request);
   check(outcome(status, request), "send by tag");
   expect_back(pair, file, "by tag");
 
   request = NULL;
-  status = ucxx_am_send_multi(pair->endpoint, ID_TABLE, &table.schema, sizeof table.schema, buffers + 1, count - 1, NULL, &request);
+  status = ucxx_am_send_multi(pair->endpoint, ID_TABLE, &table.schema, sizeof table.schema,
+                              buffers + 1, count - 1, NULL, &request);
   check(outcome(status, request), "send of an active message");
   expect_back(pair, file, "as an active message");
 
@@ -240,8 +251,8 @@ struct arrived {
   ucxx_buffers_t *buffers;
 };
 
-static void on_table(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers,
-                     ucxx_status_t status) {
+static void on_table(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                     ucxx_buffers_t *buffers, ucxx_status_t status) {
   struct arrived *arrived = arg;
   (void)reply;
   check(status, "a table");
@@ -261,9 +272,11 @@ static void receive_tables(struct pair *pair) {
   ucxx_allocator_t limits = UCXX_ALLOCATOR_INIT;
   limits.max_frames = 1 + 2 * MOST_COLUMNS;
   limits.max_total_bytes = 64 << 20;
-  check(ucxx_worker_set_multi_handler(pair->worker, ID_TABLE, on_table, &arrived, NULL, &limits), "handler");
+  check(ucxx_worker_set_multi_handler(pair->worker, ID_TABLE, on_table, &arrived, NULL, &limits),
+        "handler");
 
-  ucxx_status_t status = ucxx_tag_recv_multi(pair->worker, TAG_TABLE, PAIR_ALL_BITS, &limits, NULL, &request);
+  ucxx_status_t status =
+      ucxx_tag_recv_multi(pair->worker, TAG_TABLE, PAIR_ALL_BITS, &limits, NULL, &request);
   require(status == UCXX_INPROGRESS, "a receive that is under way");
   check(ucxx_request_wait(request, PAIR_TIMEOUT_NS), "receive of the table");
   check(ucxx_request_take_buffers(request, &buffers), "its buffers");
@@ -276,7 +289,8 @@ static void receive_tables(struct pair *pair) {
   answer(pair, &table, ucxx_buffers_count(buffers) - 1);
   ucxx_buffers_destroy(buffers);
 
-  while (arrived.buffers == NULL) check(ucxx_worker_wait(pair->worker, PAIR_TIMEOUT_NS), "waiting for the table");
+  while (arrived.buffers == NULL)
+    check(ucxx_worker_wait(pair->worker, PAIR_TIMEOUT_NS), "waiting for the table");
   describe(&arrived.table, arrived.buffers, 0);
   answer(pair, &arrived.table, ucxx_buffers_count(arrived.buffers));
   ucxx_buffers_destroy(arrived.buffers);

@@ -3,15 +3,16 @@
  *
  * epoll_loop.c: a worker as one event source among others in an epoll loop.
  *
- * Each process has a timer that ticks every few milliseconds; at each tick it sends a message. It also receives the
- * peer's messages, and sleeps in epoll_wait whenever there is nothing to do. The order in loop() is the point:
+ * Each process has a timer that ticks every few milliseconds; at each tick it sends a message. It
+ * also receives the peer's messages, and sleeps in epoll_wait whenever there is nothing to do. The
+ * order in loop() is the point:
  *
  *     1. progress until nothing happens any more,
  *     2. arm the worker; UCXX_ERR_BUSY means that something came meanwhile: go back to 1,
  *     3. only then sleep. After the wake-up go back to 1, whichever descriptor was ready.
  *
- * Sleeping on a worker that is not armed can miss an event for ever. Submitting after arming is harmless only because
- * the loop goes back to 1 before it sleeps again.
+ * Sleeping on a worker that is not armed can miss an event for ever. Submitting after arming is
+ * harmless only because the loop goes back to 1 before it sleeps again.
  */
 #define _XOPEN_SOURCE 700
 #include <sys/epoll.h>
@@ -26,7 +27,8 @@ struct loop {
   struct pair pair;
   int epoll_fd, timer_fd, worker_fd;
   uint32_t sent, send_completions, received;
-  uint32_t outgoing[MESSAGES]; /* one each: a send may still use its buffer when the next one starts */
+  uint32_t
+      outgoing[MESSAGES]; /* one each: a send may still use its buffer when the next one starts */
   uint32_t incoming;
 };
 
@@ -52,7 +54,8 @@ static void post_receive(struct loop *loop) {
   params.callback = on_received;
   params.callback_arg = loop;
   params.source = loop->pair.endpoint;
-  ucxx_status_t status = ucxx_tag_recv(loop->pair.worker, &loop->incoming, sizeof loop->incoming, TAG, PAIR_ALL_BITS, &params, NULL);
+  ucxx_status_t status = ucxx_tag_recv(loop->pair.worker, &loop->incoming, sizeof loop->incoming,
+                                       TAG, PAIR_ALL_BITS, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "receive");
 }
 
@@ -74,7 +77,8 @@ static void on_tick(struct loop *loop) {
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = on_sent;
   params.callback_arg = loop;
-  ucxx_status_t status = ucxx_tag_send(loop->pair.endpoint, number, sizeof *number, TAG, &params, NULL);
+  ucxx_status_t status =
+      ucxx_tag_send(loop->pair.endpoint, number, sizeof *number, TAG, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "send");
 }
 
@@ -86,9 +90,7 @@ static void run(struct loop *loop) {
   uint64_t deadline_ns = exchange_now_ns() + PAIR_TIMEOUT_NS;
   for (;;) {
     uint32_t events = 0;
-    do {
-      check(ucxx_worker_progress(loop->pair.worker, &events), "progress");
-    } while (events > 0);
+    do { check(ucxx_worker_progress(loop->pair.worker, &events), "progress"); } while (events > 0);
     if (is_done(loop)) return;
     require(exchange_now_ns() < deadline_ns, "the peer answers in time");
 
@@ -116,13 +118,15 @@ int main(int argc, char **argv) {
   require(loop.epoll_fd >= 0 && loop.timer_fd >= 0, "epoll and timer descriptors");
   const struct itimerspec tick = {{0, 2 * 1000 * 1000}, {0, 2 * 1000 * 1000}};
   require(timerfd_settime(loop.timer_fd, 0, &tick, NULL) == 0, "timerfd_settime");
-  check(ucxx_worker_event_fd(loop.pair.worker, &loop.worker_fd), "the worker's descriptor"); /* stays the library's: do not close it */
+  check(ucxx_worker_event_fd(loop.pair.worker, &loop.worker_fd),
+        "the worker's descriptor"); /* stays the library's: do not close it */
   watch(&loop, loop.timer_fd);
   watch(&loop, loop.worker_fd);
 
   post_receive(&loop);
   run(&loop);
-  printf("rank %d: sent %u and received %u messages from an epoll loop\n", loop.pair.rank, loop.send_completions, loop.received);
+  printf("rank %d: sent %u and received %u messages from an epoll loop\n", loop.pair.rank,
+         loop.send_completions, loop.received);
 
   /* Before the worker goes, and its descriptor with it. */
   close(loop.epoll_fd);

@@ -3,10 +3,11 @@
  *
  * exchange.h: how two example processes on one host find each other.
  *
- * UCX needs the peer's worker address before it can talk to the peer, so those few hundred bytes have to travel by
- * some other way first. Here it is a Unix socket: one process listens, the other connects, both swap bytes.
- * The socket stays open; at the end it serves as a barrier, so that neither side closes its endpoint while the other
- * is still waiting for a message. Real programs use whatever they have: MPI, a job scheduler, a TCP connection.
+ * UCX needs the peer's worker address before it can talk to the peer, so those few hundred bytes
+ * have to travel by some other way first. Here it is a Unix socket: one process listens, the other
+ * connects, both swap bytes. The socket stays open; at the end it serves as a barrier, so that
+ * neither side closes its endpoint while the other is still waiting for a message. Real programs
+ * use whatever they have: MPI, a job scheduler, a TCP connection.
  *
  * Every function returns 0, or -1 after printing what went wrong to stderr.
  */
@@ -62,10 +63,13 @@ static inline int exchange_poll(int fd, short events, uint64_t deadline_ns) {
   }
 }
 
-static inline int exchange_listen(struct exchange *exchange, int fd, const struct sockaddr_un *name, uint64_t deadline_ns) {
-  if (bind(fd, (const struct sockaddr *)name, sizeof *name) != 0) return exchange_error(name->sun_path);
+static inline int exchange_listen(struct exchange *exchange, int fd, const struct sockaddr_un *name,
+                                  uint64_t deadline_ns) {
+  if (bind(fd, (const struct sockaddr *)name, sizeof *name) != 0)
+    return exchange_error(name->sun_path);
   exchange->fd = -1;
-  if (listen(fd, 1) == 0 && exchange_poll(fd, POLLIN, deadline_ns) == 0) exchange->fd = accept(fd, NULL, NULL);
+  if (listen(fd, 1) == 0 && exchange_poll(fd, POLLIN, deadline_ns) == 0)
+    exchange->fd = accept(fd, NULL, NULL);
   int saved = errno;
   unlink(name->sun_path);
   errno = saved;
@@ -73,18 +77,21 @@ static inline int exchange_listen(struct exchange *exchange, int fd, const struc
 }
 
 /* Connects, or tries again while the listener is not there yet. */
-static inline int exchange_connect(struct exchange *exchange, int fd, const struct sockaddr_un *name, uint64_t deadline_ns) {
+static inline int exchange_connect(struct exchange *exchange, int fd,
+                                   const struct sockaddr_un *name, uint64_t deadline_ns) {
   const struct timespec pause = {0, 5 * 1000 * 1000};
   while (connect(fd, (const struct sockaddr *)name, sizeof *name) != 0) {
     bool not_yet = errno == ENOENT || errno == ECONNREFUSED || errno == EINTR;
-    if (!not_yet || exchange_now_ns() > deadline_ns) return exchange_error("connecting to the peer");
+    if (!not_yet || exchange_now_ns() > deadline_ns)
+      return exchange_error("connecting to the peer");
     nanosleep(&pause, NULL);
   }
   exchange->fd = fd;
   return 0;
 }
 
-/* One process calls with listens = true, the other with false; both name the same path, which does not exist yet. */
+/* One process calls with listens = true, the other with false; both name the same path, which does
+ * not exist yet. */
 static inline int exchange_open(struct exchange *exchange, bool listens, const char *path) {
   struct sockaddr_un name;
   memset(&name, 0, sizeof name);
@@ -97,7 +104,8 @@ static inline int exchange_open(struct exchange *exchange, bool listens, const c
   int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   if (fd < 0) return exchange_error("socket");
   uint64_t deadline_ns = exchange_now_ns() + EXCHANGE_TIMEOUT_NS;
-  int result = listens ? exchange_listen(exchange, fd, &name, deadline_ns) : exchange_connect(exchange, fd, &name, deadline_ns);
+  int result = listens ? exchange_listen(exchange, fd, &name, deadline_ns)
+                       : exchange_connect(exchange, fd, &name, deadline_ns);
   if (listens || result != 0) close(fd);
   return result;
 }
@@ -114,10 +122,12 @@ static inline int exchange_send(struct exchange *exchange, const void *data, siz
   return 0;
 }
 
-static inline int exchange_receive(struct exchange *exchange, void *data, size_t length, uint64_t deadline_ns) {
+static inline int exchange_receive(struct exchange *exchange, void *data, size_t length,
+                                   uint64_t deadline_ns) {
   char *bytes = (char *)data;
   while (length > 0) {
-    if (exchange_poll(exchange->fd, POLLIN, deadline_ns) != 0) return exchange_error("receiving from the peer");
+    if (exchange_poll(exchange->fd, POLLIN, deadline_ns) != 0)
+      return exchange_error("receiving from the peer");
     ssize_t received = recv(exchange->fd, bytes, length, 0);
     if (received < 0 && errno == EINTR) continue;
     if (received == 0) errno = ECONNRESET;
@@ -128,9 +138,10 @@ static inline int exchange_receive(struct exchange *exchange, void *data, size_t
   return 0;
 }
 
-/* Gives the peer our bytes and returns a malloc'ed copy of the peer's. Both sides send first: the bytes must fit into
- * the socket's buffer, which worker addresses do by far. */
-static inline int exchange_swap(struct exchange *exchange, const void *mine, size_t mine_length, void **theirs, size_t *theirs_length) {
+/* Gives the peer our bytes and returns a malloc'ed copy of the peer's. Both sides send first: the
+ * bytes must fit into the socket's buffer, which worker addresses do by far. */
+static inline int exchange_swap(struct exchange *exchange, const void *mine, size_t mine_length,
+                                void **theirs, size_t *theirs_length) {
   uint64_t deadline_ns = exchange_now_ns() + EXCHANGE_TIMEOUT_NS;
   uint64_t length = mine_length;
   if (exchange_send(exchange, &length, sizeof length) != 0) return -1;
@@ -151,9 +162,11 @@ static inline int exchange_swap(struct exchange *exchange, const void *mine, siz
   return 0;
 }
 
-/* Returns when the peer has come here too, or -1 when it never will. Progress goes on meanwhile, because the peer may
- * still need ours: with manual progress nothing moves unless somebody calls into the library. */
-static inline int exchange_barrier(struct exchange *exchange, ucxx_worker_t *worker, uint64_t timeout_ns) {
+/* Returns when the peer has come here too, or -1 when it never will. Progress goes on meanwhile,
+ * because the peer may still need ours: with manual progress nothing moves unless somebody calls
+ * into the library. */
+static inline int exchange_barrier(struct exchange *exchange, ucxx_worker_t *worker,
+                                   uint64_t timeout_ns) {
   uint64_t deadline_ns = exchange_now_ns() + timeout_ns;
   char token = 'x';
   if (exchange_send(exchange, &token, 1) != 0) return -1;
@@ -165,8 +178,10 @@ static inline int exchange_barrier(struct exchange *exchange, ucxx_worker_t *wor
       fprintf(stderr, "exchange: progress: %s\n", ucxx_error_text(status));
       return -1;
     }
-    if (exchange_poll(exchange->fd, POLLIN, exchange_now_ns() + 1) == 0) return exchange_receive(exchange, &token, 1, deadline_ns);
-    if (errno != ETIMEDOUT || exchange_now_ns() > deadline_ns) return exchange_error("waiting for the peer to finish");
+    if (exchange_poll(exchange->fd, POLLIN, exchange_now_ns() + 1) == 0)
+      return exchange_receive(exchange, &token, 1, deadline_ns);
+    if (errno != ETIMEDOUT || exchange_now_ns() > deadline_ns)
+      return exchange_error("waiting for the peer to finish");
   }
 }
 

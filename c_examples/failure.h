@@ -16,8 +16,10 @@ struct failure {
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
-/* Keeps the first message: what follows it is mostly its consequence. Always -1, for `return fail(...)`. */
-static inline int fail(struct failure *failure, const char *format, ...) {
+/* Keeps the first message: what follows it is mostly its consequence. Always -1, for `return
+   fail(...)`. */
+static inline int
+fail(struct failure *failure, const char *format, ...) {
   if (failure->text[0] != '\0') return -1;
   va_list arguments;
   va_start(arguments, format);

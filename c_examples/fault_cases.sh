@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# What send_files does when something is wrong: in each case both processes end with an error that says why, and no
-# half-written file stands under its own name.
+# What send_files does when something is wrong: in each case both processes end with an error that
+# says why, and no half-written file stands under its own name.
 #
 #   fault_cases.sh BIN_DIR [CASE...]     CASE: a function below, such as missing_file; default: all
 set -euo pipefail
@@ -46,8 +46,8 @@ start_case() {
   echo "case: $case_name"
 }
 
-# run_both SENDER_PREFIX... -- RECEIVER_PREFIX... -- PATH...: runs both ends, each behind the words given for it, and
-# leaves their statuses in sender_status and receiver_status.
+# run_both SENDER_PREFIX... -- RECEIVER_PREFIX... -- PATH...: runs both ends, each behind the words
+# given for it, and leaves their statuses in sender_status and receiver_status.
 run_both() {
   local -a sender=() receiver=()
   while [[ $1 != -- ]]; do sender+=("$1"); shift; done
@@ -118,8 +118,8 @@ unreadable_file() {
 
 full_disk() {
   start_case "a full disk"
-  # A file system of 4 MiB, mounted in a namespace of its own: it goes with the process, so its contents are copied out
-  # before.
+  # A file system of 4 MiB, mounted in a namespace of its own: it goes with the process, so its
+  # contents are copied out before.
   local -a inside=(unshare --mount bash -c '
     set -eu
     place=$1; shift
@@ -171,7 +171,8 @@ name_taken() {
   expect_no_halves
 }
 
-# until_progress FD: returns when the program at the other end of FD reports that a part has arrived.
+# until_progress FD: returns when the program at the other end of FD reports that a part has
+# arrived.
 until_progress() {
   local line
   while IFS= read -r -u "$1" line; do
@@ -180,8 +181,8 @@ until_progress() {
   return 1
 }
 
-# kill_one sender|receiver SIGNAL: ends one side in the middle of a transfer and leaves the statuses. The file is so
-# large, and sparse, that the middle lasts for seconds if nothing ends it.
+# kill_one sender|receiver SIGNAL: ends one side in the middle of a transfer and leaves the
+# statuses. The file is so large, and sparse, that the middle lasts for seconds if nothing ends it.
 kill_one() {
   local victim=$1 signal=$2
   truncate -s 2G "$place/tree/large"

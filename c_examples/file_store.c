@@ -9,12 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int fail_at(struct file_store *store, const char *doing, const char *path, struct failure *failure) {
+static int fail_at(struct file_store *store, const char *doing, const char *path,
+                   struct failure *failure) {
   return fail(failure, "%s %s/%s: %s", doing, store->root, path, strerror(errno));
 }
 
-/* The directory that `path` lies in, and the last component of `path`. One component at a time, because O_NOFOLLOW
- * looks only at the last. */
+/* The directory that `path` lies in, and the last component of `path`. One component at a time,
+ * because O_NOFOLLOW looks only at the last. */
 static int open_parent(struct file_store *store, const char *path, const char **name) {
   int fd = dup(store->root_fd);
   const char *slash;
@@ -43,7 +44,8 @@ int file_store_open(struct file_store *store, const char *root, struct failure *
   memset(store, 0, sizeof *store);
   store->root = root;
   store->root_fd = store->parent_fd = store->fd = -1;
-  if (mkdir(root, 0777) != 0 && errno != EEXIST) return fail(failure, "creating %s: %s", root, strerror(errno));
+  if (mkdir(root, 0777) != 0 && errno != EEXIST)
+    return fail(failure, "creating %s: %s", root, strerror(errno));
   store->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (store->root_fd < 0) return fail(failure, "opening %s: %s", root, strerror(errno));
   snprintf(store->temporary, sizeof store->temporary, ".send_files-%ld.part", (long)getpid());
@@ -55,17 +57,22 @@ int file_store_make_directory(struct file_store *store, const char *path, struct
   int parent = open_parent(store, path, &name);
   if (parent < 0) return fail_at(store, "opening the directory of", path, failure);
   /* Ours alone until the end, and writable, whatever mode it gets then. */
-  int result = mkdirat(parent, name, 0700) == 0 || errno == EEXIST ? 0 : fail_at(store, "creating", path, failure);
+  int result = mkdirat(parent, name, 0700) == 0 || errno == EEXIST
+                   ? 0
+                   : fail_at(store, "creating", path, failure);
   close(parent);
   return result;
 }
 
-int file_store_set_directory_mode(struct file_store *store, const char *path, uint32_t mode, struct failure *failure) {
+int file_store_set_directory_mode(struct file_store *store, const char *path, uint32_t mode,
+                                  struct failure *failure) {
   const char *name = NULL;
   int parent = open_parent(store, path, &name);
   if (parent < 0) return fail_at(store, "opening the directory of", path, failure);
   int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  int result = fd >= 0 && fchmod(fd, (mode_t)mode) == 0 ? 0 : fail_at(store, "setting the mode of", path, failure);
+  int result = fd >= 0 && fchmod(fd, (mode_t)mode) == 0
+                   ? 0
+                   : fail_at(store, "setting the mode of", path, failure);
   if (fd >= 0) close(fd);
   close(parent);
   return result;
@@ -77,13 +84,15 @@ int file_store_begin(struct file_store *store, const char *path, struct failure 
   store->parent_fd = open_parent(store, path, &name);
   if (store->parent_fd < 0) return fail_at(store, "opening the directory of", path, failure);
   /* O_EXCL: a file that happens to have the temporary name is not ours to overwrite. */
-  store->fd = openat(store->parent_fd, store->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  store->fd = openat(store->parent_fd, store->temporary,
+                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (store->fd < 0) return fail_at(store, "creating a temporary file for", path, failure);
   sha256_start(&store->hash);
   return 0;
 }
 
-int file_store_write(struct file_store *store, const void *data, size_t length, struct failure *failure) {
+int file_store_write(struct file_store *store, const void *data, size_t length,
+                     struct failure *failure) {
   const char *bytes = data;
   sha256_add(&store->hash, data, length);
   while (length > 0) {
@@ -106,7 +115,8 @@ static void abandon(struct file_store *store) {
   store->fd = store->parent_fd = -1;
 }
 
-int file_store_finish(struct file_store *store, uint32_t mode, const unsigned char digest[SHA256_LENGTH], struct failure *failure) {
+int file_store_finish(struct file_store *store, uint32_t mode,
+                      const unsigned char digest[SHA256_LENGTH], struct failure *failure) {
   unsigned char computed[SHA256_LENGTH];
   sha256_finish(&store->hash, computed);
   const char *slash = strrchr(store->path, '/');
@@ -121,7 +131,8 @@ int file_store_finish(struct file_store *store, uint32_t mode, const unsigned ch
     int closed = close(store->fd);
     store->fd = -1;
     if (closed != 0 || renameat(store->parent_fd, store->temporary, store->parent_fd, name) != 0) {
-      result = fail_at(store, closed != 0 ? "writing" : "renaming the temporary file to", store->path, failure);
+      result = fail_at(store, closed != 0 ? "writing" : "renaming the temporary file to",
+                       store->path, failure);
       unlinkat(store->parent_fd, store->temporary, 0);
     }
   }

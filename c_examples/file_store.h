@@ -3,8 +3,9 @@
  *
  * file_store.h: writing what is received below one directory.
  *
- * A file is written under a temporary name next to its place and renamed only when its digest is the sender's, so
- * that its own name never stands for half a file. No path is followed through a symbolic link.
+ * A file is written under a temporary name next to its place and renamed only when its digest is
+ * the sender's, so that its own name never stands for half a file. No path is followed through a
+ * symbolic link.
  */
 #ifndef EXAMPLES_FILE_STORE_H
 #define EXAMPLES_FILE_STORE_H
@@ -23,13 +24,17 @@ struct file_store {
   struct sha256 hash;
 };
 
-int file_store_open(struct file_store *store, const char *root, struct failure *failure); /* makes the directory when it is missing */
+int file_store_open(struct file_store *store, const char *root,
+                    struct failure *failure); /* makes the directory when it is missing */
 int file_store_make_directory(struct file_store *store, const char *path, struct failure *failure);
-int file_store_set_directory_mode(struct file_store *store, const char *path, uint32_t mode, struct failure *failure);
+int file_store_set_directory_mode(struct file_store *store, const char *path, uint32_t mode,
+                                  struct failure *failure);
 
 int file_store_begin(struct file_store *store, const char *path, struct failure *failure);
-int file_store_write(struct file_store *store, const void *data, size_t length, struct failure *failure);
-int file_store_finish(struct file_store *store, uint32_t mode, const unsigned char digest[SHA256_LENGTH], struct failure *failure);
+int file_store_write(struct file_store *store, const void *data, size_t length,
+                     struct failure *failure);
+int file_store_finish(struct file_store *store, uint32_t mode,
+                      const unsigned char digest[SHA256_LENGTH], struct failure *failure);
 
 void file_store_close(struct file_store *store); /* removes what is unfinished */
 

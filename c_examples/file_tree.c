@@ -13,12 +13,11 @@
 
 #include "sha256.h"
 
-static int out_of_memory(struct failure *failure) {
-  return fail(failure, "out of memory");
-}
+static int out_of_memory(struct failure *failure) { return fail(failure, "out of memory"); }
 
 /* Takes over both strings, also when it fails. */
-static int append(struct file_list *list, char *path, char *source, const struct stat *info, struct failure *failure) {
+static int append(struct file_list *list, char *path, char *source, const struct stat *info,
+                  struct failure *failure) {
   if (list->count == list->capacity) {
     size_t capacity = list->capacity > 0 ? list->capacity * 2 : 64;
     struct file_entry *entries = realloc(list->entries, capacity * sizeof *entries);
@@ -37,8 +36,10 @@ static int append(struct file_list *list, char *path, char *source, const struct
   entry->mode = (uint32_t)info->st_mode & 0777;
   entry->size = entry->is_directory ? 0 : (uint64_t)info->st_size;
   list->bytes += entry->size;
-  if (entry->is_directory) list->directories++;
-  else list->files++;
+  if (entry->is_directory)
+    list->directories++;
+  else
+    list->files++;
   return 0;
 }
 
@@ -49,9 +50,11 @@ static char *join(const char *directory, const char *name) {
   return path;
 }
 
-static int add(struct file_list *list, const char *path, const char *source, bool nested, struct failure *failure);
+static int add(struct file_list *list, const char *path, const char *source, bool nested,
+               struct failure *failure);
 
-static int add_children(struct file_list *list, const char *path, const char *source, struct failure *failure) {
+static int add_children(struct file_list *list, const char *path, const char *source,
+                        struct failure *failure) {
   DIR *directory = opendir(source);
   if (directory == NULL) return fail(failure, "%s: %s", source, strerror(errno));
   int result = 0;
@@ -65,8 +68,10 @@ static int add_children(struct file_list *list, const char *path, const char *so
     if (strcmp(child->d_name, ".") == 0 || strcmp(child->d_name, "..") == 0) continue;
     char *child_path = join(path, child->d_name);
     char *child_source = join(source, child->d_name);
-    if (child_path == NULL || child_source == NULL) result = out_of_memory(failure);
-    else result = add(list, child_path, child_source, true, failure);
+    if (child_path == NULL || child_source == NULL)
+      result = out_of_memory(failure);
+    else
+      result = add(list, child_path, child_source, true, failure);
     free(child_path);
     free(child_source);
   }
@@ -79,19 +84,23 @@ static int leave_out(const char *source, const char *why) {
   return 0;
 }
 
-static int add(struct file_list *list, const char *path, const char *source, bool nested, struct failure *failure) {
+static int add(struct file_list *list, const char *path, const char *source, bool nested,
+               struct failure *failure) {
   struct stat info;
   if (lstat(source, &info) != 0) return fail(failure, "%s: %s", source, strerror(errno));
   bool is_link = S_ISLNK(info.st_mode);
   if (is_link && stat(source, &info) != 0) {
-    return nested ? leave_out(source, "link that leads nowhere") : fail(failure, "%s: %s", source, strerror(errno));
+    return nested ? leave_out(source, "link that leads nowhere")
+                  : fail(failure, "%s: %s", source, strerror(errno));
   }
   /* A link to a directory could lead back to one of its own parents. */
   if (is_link && nested && S_ISDIR(info.st_mode)) return leave_out(source, "link to a directory");
   if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-    return nested ? leave_out(source, "neither file nor directory") : fail(failure, "%s: neither file nor directory", source);
+    return nested ? leave_out(source, "neither file nor directory")
+                  : fail(failure, "%s: neither file nor directory", source);
   }
-  if (!file_path_is_safe(path, strlen(path))) return fail(failure, "%s: the path cannot be sent", source);
+  if (!file_path_is_safe(path, strlen(path)))
+    return fail(failure, "%s: the path cannot be sent", source);
   if (S_ISREG(info.st_mode)) {
     /* Better to know before anything is sent than in the middle. */
     int fd = open(source, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -124,9 +133,12 @@ int file_list_add(struct file_list *list, const char *path, struct failure *fail
     const char *name = slash != NULL ? slash + 1 : trimmed;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) name = strrchr(resolved, '/') + 1;
     bool taken = false;
-    for (size_t i = 0; i < list->count; i++) taken = taken || strcmp(list->entries[i].path, name) == 0;
-    if (taken) result = fail(failure, "%s: another one of that name is sent already", path);
-    else result = add(list, name, trimmed, false, failure);
+    for (size_t i = 0; i < list->count; i++)
+      taken = taken || strcmp(list->entries[i].path, name) == 0;
+    if (taken)
+      result = fail(failure, "%s: another one of that name is sent already", path);
+    else
+      result = add(list, name, trimmed, false, failure);
   }
   free(trimmed);
   free(resolved);
@@ -148,7 +160,8 @@ bool file_path_is_safe(const char *path, size_t length) {
   return true;
 }
 
-/* An entry travels as kind (1 byte), mode (4), size (8), length of the path (4), all little endian, and the path. */
+/* An entry travels as kind (1 byte), mode (4), size (8), length of the path (4), all little endian,
+ * and the path. */
 enum { ENTRY_HEADER = 17, KIND_FILE = 'f', KIND_DIRECTORY = 'd' };
 
 static void put(unsigned char *bytes, uint64_t value, size_t size) {
@@ -161,10 +174,12 @@ static uint64_t get(const unsigned char *bytes, size_t size) {
   return value;
 }
 
-int file_list_encode(const struct file_list *list, unsigned char **data, size_t *length, struct failure *failure) {
+int file_list_encode(const struct file_list *list, unsigned char **data, size_t *length,
+                     struct failure *failure) {
   size_t needed = 0;
   for (size_t i = 0; i < list->count; i++) needed += ENTRY_HEADER + strlen(list->entries[i].path);
-  if (needed > FILE_LIST_LIMIT) return fail(failure, "too many files for one transfer: %zu", list->count);
+  if (needed > FILE_LIST_LIMIT)
+    return fail(failure, "too many files for one transfer: %zu", list->count);
   unsigned char *bytes = malloc(needed > 0 ? needed : 1);
   if (bytes == NULL) return out_of_memory(failure);
   unsigned char *at = bytes;
@@ -183,17 +198,21 @@ int file_list_encode(const struct file_list *list, unsigned char **data, size_t 
   return 0;
 }
 
-int file_list_decode(struct file_list *list, const unsigned char *data, size_t length, struct failure *failure) {
+int file_list_decode(struct file_list *list, const unsigned char *data, size_t length,
+                     struct failure *failure) {
   while (length > 0) {
     if (length < ENTRY_HEADER) return fail(failure, "the list of files is cut short");
     unsigned char kind = data[0];
     uint64_t mode = get(data + 1, 4), size = get(data + 5, 8), path_length = get(data + 13, 4);
     if (path_length > length - ENTRY_HEADER) return fail(failure, "the list of files is cut short");
     const char *path = (const char *)data + ENTRY_HEADER;
-    if (kind != KIND_FILE && kind != KIND_DIRECTORY) return fail(failure, "the list of files has an entry of unknown kind");
+    if (kind != KIND_FILE && kind != KIND_DIRECTORY)
+      return fail(failure, "the list of files has an entry of unknown kind");
     if (mode > 0777) return fail(failure, "the list of files has a mode that is not allowed");
-    if (size > INT64_MAX - list->bytes || (kind == KIND_DIRECTORY && size > 0)) return fail(failure, "the list of files has an impossible size");
-    if (!file_path_is_safe(path, (size_t)path_length)) return fail(failure, "the list of files has a path that is not allowed");
+    if (size > INT64_MAX - list->bytes || (kind == KIND_DIRECTORY && size > 0))
+      return fail(failure, "the list of files has an impossible size");
+    if (!file_path_is_safe(path, (size_t)path_length))
+      return fail(failure, "the list of files has a path that is not allowed");
     struct stat info;
     memset(&info, 0, sizeof info);
     info.st_mode = (mode_t)mode | (kind == KIND_DIRECTORY ? S_IFDIR : S_IFREG);
@@ -216,7 +235,8 @@ void file_list_free(struct file_list *list) {
   memset(list, 0, sizeof *list);
 }
 
-bool file_cursor_next(struct file_cursor *cursor, const struct file_list *list, size_t chunk, struct file_piece *piece) {
+bool file_cursor_next(struct file_cursor *cursor, const struct file_list *list, size_t chunk,
+                      struct file_piece *piece) {
   while (cursor->entry < list->count && list->entries[cursor->entry].is_directory) cursor->entry++;
   if (cursor->entry >= list->count) return false;
   uint64_t left = list->entries[cursor->entry].size - cursor->offset;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * file_tree.h: the list of what is sent, how it travels, and the order of the pieces that follow it.
+ * file_tree.h: the list of what is sent, how it travels, and the order of the pieces that follow
+ * it.
  */
 #ifndef EXAMPLES_FILE_TREE_H
 #define EXAMPLES_FILE_TREE_H
@@ -12,11 +13,11 @@
 
 #include "failure.h"
 
-#define FILE_PATH_LIMIT 4000                 /* bytes in a relative path */
+#define FILE_PATH_LIMIT 4000 /* bytes in a relative path */
 #define FILE_LIST_LIMIT (256u * 1024 * 1024) /* bytes in an encoded list */
 
 struct file_entry {
-  char *path;   /* relative, as the receiver sees it */
+  char *path; /* relative, as the receiver sees it */
   char *source; /* where the sender reads it; NULL on the receiver */
   uint64_t size;
   uint32_t mode; /* permission bits */
@@ -30,20 +31,23 @@ struct file_list {
   uint64_t bytes;
 };
 
-/* Adds a file, or a directory with all that is in it. Symbolic links to files are followed; other links and special
- * files inside a directory are left out, with a line on stderr. */
+/* Adds a file, or a directory with all that is in it. Symbolic links to files are followed; other
+ * links and special files inside a directory are left out, with a line on stderr. */
 int file_list_add(struct file_list *list, const char *path, struct failure *failure);
 /* The list as bytes, malloc'ed. */
-int file_list_encode(const struct file_list *list, unsigned char **data, size_t *length, struct failure *failure);
+int file_list_encode(const struct file_list *list, unsigned char **data, size_t *length,
+                     struct failure *failure);
 /* The other way round, into an empty list. Nothing in `data` is trusted. */
-int file_list_decode(struct file_list *list, const unsigned char *data, size_t length, struct failure *failure);
+int file_list_decode(struct file_list *list, const unsigned char *data, size_t length,
+                     struct failure *failure);
 void file_list_free(struct file_list *list);
 
-/* Whether a path from elsewhere stays below the directory it is taken relative to, by its text alone. */
+/* Whether a path from elsewhere stays below the directory it is taken relative to, by its text
+ * alone. */
 bool file_path_is_safe(const char *path, size_t length);
 
-/* The contents of all files as one sequence of pieces: for each file its chunks in order and then its digest. Both
- * sides walk it by themselves, so a piece needs no header. */
+/* The contents of all files as one sequence of pieces: for each file its chunks in order and then
+ * its digest. Both sides walk it by themselves, so a piece needs no header. */
 struct file_piece {
   size_t entry;
   uint64_t offset;
@@ -54,6 +58,7 @@ struct file_cursor {
   size_t entry;
   uint64_t offset;
 };
-bool file_cursor_next(struct file_cursor *cursor, const struct file_list *list, size_t chunk, struct file_piece *piece);
+bool file_cursor_next(struct file_cursor *cursor, const struct file_list *list, size_t chunk,
+                      struct file_piece *piece);
 
 #endif

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Workers may be alive. exit() would run UCX's destructors while UCX's own thread works for them, which has been seen to abort the program with another status. */
+/* Workers may be alive. exit() would run UCX's destructors while UCX's own thread works for them,
+ * which has been seen to abort the program with another status. */
 __attribute__((noreturn)) static inline void give_up(void) {
   fflush(NULL);
   _Exit(EXIT_FAILURE);

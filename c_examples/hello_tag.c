@@ -6,9 +6,10 @@
  *     hello_tag 0 hello.socket &
  *     hello_tag 1 hello.socket
  *
- * The program shows all that a transfer needs: a context (UCX as a whole), a worker (the place where progress is
- * made), the peer's worker address, an endpoint (the way to that peer), a send, a receive, and the orderly end.
- * The other examples leave the setting up to pair.h, which does the same as main() here.
+ * The program shows all that a transfer needs: a context (UCX as a whole), a worker (the place
+ * where progress is made), the peer's worker address, an endpoint (the way to that peer), a send, a
+ * receive, and the orderly end. The other examples leave the setting up to pair.h, which does the
+ * same as main() here.
  */
 #define _XOPEN_SOURCE 700
 #include <inttypes.h>
@@ -27,11 +28,12 @@ static void check(ucxx_status_t status, const char *what) {
   give_up();
 }
 
-/* An operation has three outcomes: done inside the call (no request was made), refused (neither), or in progress:
- * then there is a request, which tells the final status and must be destroyed. */
+/* An operation has three outcomes: done inside the call (no request was made), refused (neither),
+ * or in progress: then there is a request, which tells the final status and must be destroyed. */
 static void finish(ucxx_status_t status, ucxx_request_t *request, const char *what) {
   if (status == UCXX_INPROGRESS) {
-    status = ucxx_request_wait(request, TIMEOUT_NS); /* progress is manual here: waiting also makes progress */
+    status = ucxx_request_wait(
+        request, TIMEOUT_NS); /* progress is manual here: waiting also makes progress */
     if (status < 0) fprintf(stderr, "hello_tag: %s\n", ucxx_request_error_message(request));
     ucxx_request_destroy(request);
   }
@@ -45,7 +47,8 @@ int main(int argc, char **argv) {
   }
   int rank = atoi(argv[1]);
 
-  /* A zeroed structure with its size set means "all defaults"; so does NULL for the whole structure. */
+  /* A zeroed structure with its size set means "all defaults"; so does NULL for the whole
+   * structure. */
   ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
   context_params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
   ucxx_context_t *context = NULL;
@@ -60,7 +63,9 @@ int main(int argc, char **argv) {
   void *bytes = NULL;
   size_t length = 0;
   if (exchange_open(&exchange, rank == 0, argv[2]) != 0) return EXIT_FAILURE;
-  if (exchange_swap(&exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes, &length) != 0) return EXIT_FAILURE;
+  if (exchange_swap(&exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes,
+                    &length) != 0)
+    return EXIT_FAILURE;
   ucxx_address_destroy(mine);
 
   ucxx_address_t *theirs = NULL;
@@ -70,15 +75,17 @@ int main(int argc, char **argv) {
   check(ucxx_endpoint_create(worker, theirs, NULL, &endpoint), "endpoint");
   ucxx_address_destroy(theirs);
 
-  /* The receive is posted before the send: whatever arrives goes straight into the buffer. Tag receives match
-   * messages from any peer; `source` does not narrow that, but ends the receive if this peer dies. */
+  /* The receive is posted before the send: whatever arrives goes straight into the buffer. Tag
+   * receives match messages from any peer; `source` does not narrow that, but ends the receive if
+   * this peer dies. */
   char heard[128];
   ucxx_recv_info_t info = {0};
   ucxx_op_params_t receive = UCXX_OP_PARAMS_INIT;
   receive.source = endpoint;
   receive.recv_info = &info;
   ucxx_request_t *receiving = NULL;
-  ucxx_status_t received = ucxx_tag_recv(worker, heard, sizeof heard - 1, GREETING_TAG, ALL_BITS, &receive, &receiving);
+  ucxx_status_t received =
+      ucxx_tag_recv(worker, heard, sizeof heard - 1, GREETING_TAG, ALL_BITS, &receive, &receiving);
 
   char said[128];
   snprintf(said, sizeof said, "hello from rank %d, process %ld", rank, (long)getpid());
@@ -90,7 +97,8 @@ int main(int argc, char **argv) {
   heard[info.length] = '\0';
   printf("rank %d received %" PRIu64 " bytes: %s\n", rank, info.length, heard);
 
-  /* A send that is complete may still be under way: the flush waits for it, the barrier for the peer. */
+  /* A send that is complete may still be under way: the flush waits for it, the barrier for the
+   * peer. */
   ucxx_request_t *flushing = NULL;
   ucxx_status_t flushed = ucxx_endpoint_flush(endpoint, NULL, &flushing);
   finish(flushed, flushing, "flush");

@@ -5,12 +5,15 @@
  *
  *     histogram [--buckets BUCKETS] [--times TIMES] FILE...
  *
- * Each member reads its part of the text. Which bucket a word belongs to is told by its bytes, and each member has some of the buckets in its memory. Whoever
- * finds a word adds to the bucket wherever it is: additions to the same one, from several members at once, are all kept, as accumulate is atomic for each
- * element. Many words go in one call: the target's layout is a list of blocks, the places of those words' buckets.
+ * Each member reads its part of the text. Which bucket a word belongs to is told by its bytes, and
+ * each member has some of the buckets in its memory. Whoever finds a word adds to the bucket
+ * wherever it is: additions to the same one, from several members at once, are all kept, as
+ * accumulate is atomic for each element. Many words go in one call: the target's layout is a list
+ * of blocks, the places of those words' buckets.
  *
- * A batch's memory may be used again when flush_local has returned: the batch has been read then, though it need not have arrived, for which nobody waits before
- * the end. Then rank 0 gets all buckets, and compares each with its own count of the whole text.
+ * A batch's memory may be used again when flush_local has returned: the batch has been read then,
+ * though it need not have arrived, for which nobody waits before the end. Then rank 0 gets all
+ * buckets, and compares each with its own count of the whole text.
  *
  * How to start it: see member.h.
  */
@@ -30,7 +33,8 @@ struct text {
 
 /* What waits to be added to one member's buckets. */
 struct batch {
-  ucxx_block_t places[BATCH]; /* of different buckets: a word whose bucket is here already is added here */
+  ucxx_block_t
+      places[BATCH]; /* of different buckets: a word whose bucket is here already is added here */
   uint64_t counts[BATCH];
   size_t length, words;
 };
@@ -61,13 +65,15 @@ static bool next_word(const struct text *text, size_t *at, size_t end, struct te
 /* FNV-1a, of small letters. */
 static uint32_t bucket_of(const struct text *word, uint32_t buckets) {
   uint32_t hash = 2166136261u;
-  for (size_t at = 0; at < word->length; at++) hash = (hash ^ (unsigned char)tolower((unsigned char)word->bytes[at])) * 16777619u;
+  for (size_t at = 0; at < word->length; at++)
+    hash = (hash ^ (unsigned char)tolower((unsigned char)word->bytes[at])) * 16777619u;
   return hash % buckets;
 }
 
 /* Buckets are dealt out in turn: bucket b is the one of number b / size that rank b % size has. */
 static uint32_t buckets_of(const struct histogram *histogram, uint32_t rank) {
-  return histogram->buckets / histogram->member.size + (rank < histogram->buckets % histogram->member.size);
+  return histogram->buckets / histogram->member.size +
+         (rank < histogram->buckets % histogram->member.size);
 }
 
 static void send_batch(const struct histogram *histogram, uint32_t rank) {
@@ -75,7 +81,9 @@ static void send_batch(const struct histogram *histogram, uint32_t rank) {
   ucxx_layout_t here, there;
   ucxx_layout_init_contiguous(&here, UCXX_TYPE_UINT64, batch->length);
   ucxx_layout_init_blocks(&there, UCXX_TYPE_UINT64, batch->places, batch->length);
-  check(ucxx_window_accumulate(histogram->window, batch->counts, &here, rank, 0, &there, UCXX_REDUCE_SUM), "accumulate");
+  check(ucxx_window_accumulate(histogram->window, batch->counts, &here, rank, 0, &there,
+                               UCXX_REDUCE_SUM),
+        "accumulate");
   check(ucxx_window_flush_local(histogram->window, rank), "flush_local");
   batch->length = batch->words = 0;
 }
@@ -98,14 +106,18 @@ static void count_word(const struct histogram *histogram, uint32_t bucket) {
 /* This member's part of the text. A word belongs to the part that it begins in. */
 static uint64_t count_part(const struct histogram *histogram, const struct text *text) {
   size_t part = text->length / histogram->member.size + 1;
-  size_t begin = part * histogram->member.rank, end = begin + part < text->length ? begin + part : text->length;
+  size_t begin = part * histogram->member.rank,
+         end = begin + part < text->length ? begin + part : text->length;
   /* The word that reaches into this part is the one before's. */
-  while (begin > 0 && begin < end && is_of_word(text->bytes[begin - 1]) && is_of_word(text->bytes[begin])) begin++;
+  while (begin > 0 && begin < end && is_of_word(text->bytes[begin - 1]) &&
+         is_of_word(text->bytes[begin]))
+    begin++;
   uint64_t words = 0;
   struct text word;
   check(ucxx_window_lock_all(histogram->window, 0), "lock_all");
   for (uint32_t time = 0; time < histogram->times; time++)
-    for (size_t at = begin; next_word(text, &at, end, &word); words++) count_word(histogram, bucket_of(&word, histogram->buckets));
+    for (size_t at = begin; next_word(text, &at, end, &word); words++)
+      count_word(histogram, bucket_of(&word, histogram->buckets));
   for (uint32_t rank = 0; rank < histogram->member.size; rank++)
     if (histogram->batches[rank].length > 0) send_batch(histogram, rank);
   check(ucxx_window_unlock_all(histogram->window), "unlock_all");
@@ -129,7 +141,8 @@ static uint64_t *collect(const struct histogram *histogram) {
 }
 
 /* `words` is what the members say that they have counted. */
-static bool is_what_one_counts(const struct histogram *histogram, const struct text *text, const uint64_t *all, uint64_t words) {
+static bool is_what_one_counts(const struct histogram *histogram, const struct text *text,
+                               const uint64_t *all, uint64_t words) {
   uint64_t *expected = zeros(histogram->buckets, sizeof *expected), sum = 0, total = 0;
   struct text word, frequent = {0};
   uint32_t fullest = 0;
@@ -140,18 +153,24 @@ static bool is_what_one_counts(const struct histogram *histogram, const struct t
     sum += all[bucket];
     if (all[bucket] > all[fullest]) fullest = bucket;
     if (all[bucket] == expected[bucket]) continue;
-    fprintf(stderr, "error: bucket %" PRIu32 " has %" PRIu64 " words, and not %" PRIu64 "\n", bucket, all[bucket], expected[bucket]);
+    fprintf(stderr, "error: bucket %" PRIu32 " has %" PRIu64 " words, and not %" PRIu64 "\n",
+            bucket, all[bucket], expected[bucket]);
     good = false;
   }
   if (sum != total || words != total) {
-    fprintf(stderr, "error: %" PRIu64 " words are in buckets, %" PRIu64 " were counted, and there are %" PRIu64 "\n", sum, words, total);
+    fprintf(stderr,
+            "error: %" PRIu64 " words are in buckets, %" PRIu64
+            " were counted, and there are %" PRIu64 "\n",
+            sum, words, total);
     good = false;
   }
   for (size_t at = 0; frequent.length == 0 && next_word(text, &at, text->length, &word);)
     if (bucket_of(&word, histogram->buckets) == fullest) frequent = word;
   if (good && total > 0)
-    printf("%" PRIu32 " members, %" PRIu64 " words in %" PRIu32 " buckets, every count is right; the fullest has %" PRIu64 ", such as '%.*s'\n",
-           histogram->member.size, total, histogram->buckets, all[fullest], (int)frequent.length, frequent.bytes);
+    printf("%" PRIu32 " members, %" PRIu64 " words in %" PRIu32
+           " buckets, every count is right; the fullest has %" PRIu64 ", such as '%.*s'\n",
+           histogram->member.size, total, histogram->buckets, all[fullest], (int)frequent.length,
+           frequent.bytes);
   else if (good)
     printf("%" PRIu32 " members, and no words\n", histogram->member.size);
   free(expected);
@@ -173,8 +192,10 @@ static bool read_file(const char *path, struct text *text) {
     text->length += got;
   }
   bool complete = file != NULL && feof(file) && !ferror(file);
-  if (!complete) perror(path);
-  else text->bytes[text->length++] = '\n';
+  if (!complete)
+    perror(path);
+  else
+    text->bytes[text->length++] = '\n';
   if (file != NULL) fclose(file);
   return complete;
 }
@@ -191,8 +212,12 @@ int main(int argc, char **argv) {
   histogram.times = 1;
   int at = 1;
   for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
-    if (strcmp(argv[at], "--buckets") == 0 && read_number(argv[at + 1], 1, MOST_BUCKETS, &histogram.buckets)) continue;
-    if (strcmp(argv[at], "--times") == 0 && read_number(argv[at + 1], 1, MOST_TIMES, &histogram.times)) continue;
+    if (strcmp(argv[at], "--buckets") == 0 &&
+        read_number(argv[at + 1], 1, MOST_BUCKETS, &histogram.buckets))
+      continue;
+    if (strcmp(argv[at], "--times") == 0 &&
+        read_number(argv[at + 1], 1, MOST_TIMES, &histogram.times))
+      continue;
     return usage(argv[0]);
   }
   if (at == argc || argv[at][0] == '-') return usage(argv[0]);
@@ -203,8 +228,11 @@ int main(int argc, char **argv) {
   histogram.batches = zeros(histogram.member.size, sizeof *histogram.batches);
   uint32_t buckets = buckets_of(&histogram, histogram.member.rank);
   void *base = NULL;
-  check(ucxx_window_allocate(histogram.member.group, buckets * sizeof(uint64_t), sizeof(uint64_t), NULL, &base, &histogram.window), "window");
-  /* Zero before anybody adds: the lock is what makes these stores and the others' additions follow each other. */
+  check(ucxx_window_allocate(histogram.member.group, buckets * sizeof(uint64_t), sizeof(uint64_t),
+                             NULL, &base, &histogram.window),
+        "window");
+  /* Zero before anybody adds: the lock is what makes these stores and the others' additions follow
+   * each other. */
   check(ucxx_window_lock(histogram.window, UCXX_LOCK_EXCLUSIVE, histogram.member.rank, 0), "lock");
   if (buckets > 0) memset(base, 0, buckets * sizeof(uint64_t));
   check(ucxx_window_unlock(histogram.window, histogram.member.rank), "unlock");
@@ -212,7 +240,8 @@ int main(int argc, char **argv) {
 
   uint64_t words = count_part(&histogram, &text), total = 0;
   uint64_t *counted = zeros(histogram.member.size, sizeof *counted);
-  check(ucxx_group_allgather(histogram.member.group, &words, sizeof words, counted), "allgather"); /* who has everybody's knows that all have finished */
+  check(ucxx_group_allgather(histogram.member.group, &words, sizeof words, counted),
+        "allgather"); /* who has everybody's knows that all have finished */
   for (uint32_t rank = 0; rank < histogram.member.size; rank++) total += counted[rank];
   bool good = true;
   if (histogram.member.rank == 0) {

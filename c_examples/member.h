@@ -3,12 +3,14 @@
  *
  * member.h: a process that is a member of a group. What the examples of windows share.
  *
- * Who is a member is what the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and UCXX_RS_GROUP_SECRET, or what mpirun, mpiexec and srun
- * set. On one machine:
+ * Who is a member is what the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
+ * UCXX_RS_GROUP_SECRET, or what mpirun, mpiexec and srun set. On one machine:
  *
- *     for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 ./stencil & done; wait
+ *     for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711
+ * ./stencil & done; wait
  *
- * A call that fails says which, why, and in whom, and ends the member; the others cannot go on without it, and end in the same way.
+ * A call that fails says which, why, and in whom, and ends the member; the others cannot go on
+ * without it, and end in the same way.
  */
 #ifndef EXAMPLES_MEMBER_H
 #define EXAMPLES_MEMBER_H

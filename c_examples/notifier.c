@@ -3,9 +3,10 @@
  *
  * notifier.c: completions in batches, on a thread of their own that sleeps in poll(2).
  *
- * The main thread submits receives and sends and drives the worker; it looks at no request. Each operation names the notifier,
- * and its completion comes out on the second thread together with the pointer that was given as callback_arg. This is
- * how a binding serves a language whose code must not run on the thread that drives progress. The order in deliver() is the point:
+ * The main thread submits receives and sends and drives the worker; it looks at no request. Each
+ * operation names the notifier, and its completion comes out on the second thread together with the
+ * pointer that was given as callback_arg. This is how a binding serves a language whose code must
+ * not run on the thread that drives progress. The order in deliver() is the point:
  *
  *     1. poll until nothing is left,
  *     2. arm the notifier; UCXX_ERR_BUSY means that something came meanwhile: go back to 1,
@@ -39,7 +40,8 @@ static void handle(struct delivery *delivery, const ucxx_completion_t *completio
     delivery->sent++;
     return;
   }
-  require(completion->length == sizeof operation->word && completion->sender_tag == TAG, "length and tag of the message");
+  require(completion->length == sizeof operation->word && completion->sender_tag == TAG,
+          "length and tag of the message");
   require(operation->word == operation->number, "messages arrive in order");
   delivery->received++;
 }
@@ -47,11 +49,13 @@ static void handle(struct delivery *delivery, const ucxx_completion_t *completio
 static void *deliver(void *arg) {
   struct delivery *delivery = arg;
   struct pollfd entry = {-1, POLLIN, 0};
-  check(ucxx_notifier_event_fd(delivery->notifier, &entry.fd), "the notifier's descriptor"); /* stays the library's */
+  check(ucxx_notifier_event_fd(delivery->notifier, &entry.fd),
+        "the notifier's descriptor"); /* stays the library's */
   for (;;) {
     ucxx_completion_t batch[BATCH];
     size_t count = 0;
-    ucxx_status_t status = ucxx_notifier_poll(delivery->notifier, batch, sizeof batch[0], BATCH, &count);
+    ucxx_status_t status =
+        ucxx_notifier_poll(delivery->notifier, batch, sizeof batch[0], BATCH, &count);
     if (status == UCXX_ERR_CLOSED) return NULL;
     check(status, "poll of the notifier");
     for (size_t i = 0; i < count; i++) handle(delivery, &batch[i]);
@@ -74,15 +78,18 @@ static void submit(struct pair *pair, ucxx_notifier_t *notifier, struct operatio
   params.callback_arg = operation;
   ucxx_status_t status;
   if (operation->is_send) {
-    status = ucxx_tag_send(pair->endpoint, &operation->word, sizeof operation->word, TAG, &params, NULL);
+    status =
+        ucxx_tag_send(pair->endpoint, &operation->word, sizeof operation->word, TAG, &params, NULL);
   } else {
     params.source = pair->endpoint;
-    status = ucxx_tag_recv(pair->worker, &operation->word, sizeof operation->word, TAG, PAIR_ALL_BITS, &params, NULL);
+    status = ucxx_tag_recv(pair->worker, &operation->word, sizeof operation->word, TAG,
+                           PAIR_ALL_BITS, &params, NULL);
   }
   if (status != UCXX_INPROGRESS) check(status, "submit");
 }
 
-/* Progress until everything that was submitted has completed, and so been reported; delivering goes on meanwhile. */
+/* Progress until everything that was submitted has completed, and so been reported; delivering goes
+ * on meanwhile. */
 static void drive(struct pair *pair) {
   uint64_t deadline_ns = exchange_now_ns() + PAIR_TIMEOUT_NS;
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
@@ -116,8 +123,10 @@ int main(int argc, char **argv) {
 
   check(ucxx_notifier_stop(delivery.notifier), "stop");
   pthread_join(thread, NULL);
-  require(delivery.sent == MESSAGES && delivery.received == MESSAGES, "every operation is reported once");
-  printf("rank %d: %u sends and %u receives were reported in %u batches\n", pair.rank, delivery.sent, delivery.received, delivery.batches);
+  require(delivery.sent == MESSAGES && delivery.received == MESSAGES,
+          "every operation is reported once");
+  printf("rank %d: %u sends and %u receives were reported in %u batches\n", pair.rank,
+         delivery.sent, delivery.received, delivery.batches);
   ucxx_notifier_destroy(delivery.notifier);
   pair_close(&pair);
   return EXIT_SUCCESS;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * object_store.c: rank 1 keeps files, rank 0 reads ranges of them by fetch, with many reads under way.
+ * object_store.c: rank 1 keeps files, rank 0 reads ranges of them by fetch, with many reads under
+ * way.
  *
- * A fetch is a question whose answer comes into a buffer that waits for it. The server's handler only takes questions in; threads of its
- * own read the files and answer, each when it has the data, so a slow disk holds nobody up. A thread reads the next range when its answer
- * has gone out, which bounds the server's memory whatever the clients ask for; a question for which the line is too long is turned away
- * with BUSY and asked again. docs/object-store.md compares this with tag messages and with remote memory access.
+ * A fetch is a question whose answer comes into a buffer that waits for it. The server's handler
+ * only takes questions in; threads of its own read the files and answer, each when it has the data,
+ * so a slow disk holds nobody up. A thread reads the next range when its answer has gone out, which
+ * bounds the server's memory whatever the clients ask for; a question for which the line is too
+ * long is turned away with BUSY and asked again. docs/object-store.md compares this with tag
+ * messages and with remote memory access.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -43,7 +46,8 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/* What an object contains follows from its number, so that the client can check any range without having seen the file. */
+/* What an object contains follows from its number, so that the client can check any range without
+ * having seen the file. */
 static void fill(unsigned char *data, size_t length, unsigned object, uint64_t offset) {
   uint64_t word = 0;
   for (size_t at = 0; at < length; at++) {
@@ -77,7 +81,8 @@ struct server {
   unsigned answered, refused, busy, lost;
 };
 
-static void store_path(const struct server *server, const char *name, char path[sizeof server->directory + NAME]) {
+static void store_path(const struct server *server, const char *name,
+                       char path[sizeof server->directory + NAME]) {
   snprintf(path, sizeof server->directory + NAME, "%s/%s", server->directory, name);
 }
 
@@ -96,7 +101,9 @@ static void write_object(const struct server *server, unsigned number) {
 
 static void store_open(struct server *server, const char *beside) {
   char path[sizeof server->directory + NAME];
-  require(snprintf(server->directory, sizeof server->directory, "%s.objects", beside) < (int)sizeof server->directory, "a short path");
+  require(snprintf(server->directory, sizeof server->directory, "%s.objects", beside) <
+              (int)sizeof server->directory,
+          "a short path");
   require(mkdir(server->directory, 0700) == 0, "a new directory");
   for (unsigned number = 0; number < OBJECTS; number++) write_object(server, number);
 
@@ -135,20 +142,24 @@ static const struct object *find(const struct server *server, const char *name) 
 }
 
 /* UCXX_OK with the range in `buffer`, or what to tell the client. */
-static ucxx_status_t read_range(const struct server *server, const ucxx_fetch_t *fetch, unsigned char *buffer, size_t *length) {
+static ucxx_status_t read_range(const struct server *server, const ucxx_fetch_t *fetch,
+                                unsigned char *buffer, size_t *length) {
   struct range range;
   size_t header_length = 0;
   const void *header = ucxx_fetch_header(fetch, &header_length);
   if (header_length != sizeof range) return UCXX_ERR_REJECTED;
   memcpy(&range, header, sizeof range);
-  if (memchr(range.name, 0, sizeof range.name) == NULL || range.length > LONGEST) return UCXX_ERR_REJECTED;
+  if (memchr(range.name, 0, sizeof range.name) == NULL || range.length > LONGEST)
+    return UCXX_ERR_REJECTED;
   /* It would not be sent: no need to read it. */
   if (range.length > ucxx_fetch_capacity(fetch)) return UCXX_ERR_REJECTED;
   const struct object *object = find(server, range.name);
   if (object == NULL) return UCXX_ERR_NO_ELEM;
-  if (range.offset > object->entry.length || range.length > object->entry.length - range.offset) return BEYOND_END;
+  if (range.offset > object->entry.length || range.length > object->entry.length - range.offset)
+    return BEYOND_END;
   for (*length = 0; *length < range.length;) {
-    ssize_t got = pread(object->fd, buffer + *length, (size_t)range.length - *length, (off_t)(range.offset + *length));
+    ssize_t got = pread(object->fd, buffer + *length, (size_t)range.length - *length,
+                        (off_t)(range.offset + *length));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return UNREADABLE;
     *length += (size_t)got;
@@ -179,7 +190,8 @@ static void *read_and_answer(void *arg) {
     if (status == UCXX_OK) {
       ucxx_request_t *request = NULL;
       ucxx_status_t sent = ucxx_fetch_reply(fetch, buffer, length, NULL, &request);
-      /* A long range is pulled from here: the buffer is free for the next one when the client has it. */
+      /* A long range is pulled from here: the buffer is free for the next one when the client has
+       * it. */
       told = outcome(sent, request);
     } else {
       told = ucxx_fetch_reject(fetch, status);
@@ -188,9 +200,12 @@ static void *read_and_answer(void *arg) {
     /* A client that has gone with its question open is not the end of a server. */
     if (told != UCXX_ERR_PEER_FAILED && told != UCXX_ERR_CONNECTION_RESET) check(told, "answer");
     pthread_mutex_lock(&server->lock);
-    if (told != UCXX_OK) server->lost++;
-    else if (status == UCXX_OK) server->answered++;
-    else server->refused++;
+    if (told != UCXX_OK)
+      server->lost++;
+    else if (status == UCXX_OK)
+      server->answered++;
+    else
+      server->refused++;
     pthread_mutex_unlock(&server->lock);
   }
   free(buffer);
@@ -234,7 +249,8 @@ static void on_list_asked(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch); /* what the answer has begun goes on */
 }
 
-/* Both sides come here twice: when the server can be asked, and when the client needs nothing more. */
+/* Both sides come here twice: when the server can be asked, and when the client needs nothing more.
+ */
 static void meet(struct pair *pair) {
   if (exchange_barrier(&pair->exchange, pair->worker, 5 * PAIR_TIMEOUT_NS) != 0) give_up();
 }
@@ -247,8 +263,10 @@ static void serve(struct pair *pair, const char *beside) {
   pthread_cond_init(&server->more, NULL);
   for (unsigned at = 0; at < READERS; at++)
     require(pthread_create(&server->readers[at], NULL, read_and_answer, server) == 0, "a thread");
-  check(ucxx_worker_set_fetch_handler(pair->worker, LIST_ID, on_list_asked, server, NULL), "handler");
-  check(ucxx_worker_set_fetch_handler(pair->worker, READ_ID, on_read_asked, server, NULL), "handler");
+  check(ucxx_worker_set_fetch_handler(pair->worker, LIST_ID, on_list_asked, server, NULL),
+        "handler");
+  check(ucxx_worker_set_fetch_handler(pair->worker, READ_ID, on_read_asked, server, NULL),
+        "handler");
   meet(pair);
   meet(pair);
   pthread_mutex_lock(&server->lock);
@@ -256,8 +274,9 @@ static void serve(struct pair *pair, const char *beside) {
   pthread_cond_broadcast(&server->more);
   pthread_mutex_unlock(&server->lock);
   for (unsigned at = 0; at < READERS; at++) pthread_join(server->readers[at], NULL);
-  printf("server: %u ranges sent, %u questions refused, %u turned away for now, %u of a client that had gone\n", server->answered, server->refused,
-         server->busy, server->lost);
+  printf("server: %u ranges sent, %u questions refused, %u turned away for now, %u of a client "
+         "that had gone\n",
+         server->answered, server->refused, server->busy, server->lost);
   store_remove(server);
   pair_close(pair); /* no handler runs after this */
   pthread_cond_destroy(&server->more);
@@ -294,7 +313,8 @@ static void list(struct client *client) {
   /* What a server says is taken up to what can be believed. */
   ucxx_allocator_t allocator = UCXX_ALLOCATOR_INIT;
   allocator.max_total_bytes = sizeof client->entries;
-  ucxx_status_t status = ucxx_am_fetch_alloc(client->pair->endpoint, LIST_ID, NULL, 0, NULL, 0, &allocator, NULL, &request);
+  ucxx_status_t status = ucxx_am_fetch_alloc(client->pair->endpoint, LIST_ID, NULL, 0, NULL, 0,
+                                             &allocator, NULL, &request);
   if (status != UCXX_INPROGRESS) check(status, "asking for the listing");
   check(ucxx_request_wait(request, PAIR_TIMEOUT_NS), "the listing");
   ucxx_buffers_t *buffers = NULL;
@@ -305,7 +325,8 @@ static void list(struct client *client) {
   memcpy(client->entries, buffer.data, buffer.length);
   ucxx_buffers_destroy(buffers);
   ucxx_request_destroy(request);
-  for (unsigned at = 0; at < OBJECTS; at++) require(memchr(client->entries[at].name, 0, NAME) != NULL, "names end");
+  for (unsigned at = 0; at < OBJECTS; at++)
+    require(memchr(client->entries[at].name, 0, NAME) != NULL, "names end");
 }
 
 static void on_read(void *arg, ucxx_request_t *request, ucxx_status_t status);
@@ -315,14 +336,17 @@ static void ask(struct reading *reading) {
   params.callback = on_read;
   params.callback_arg = reading;
   params.recv_info = &reading->info;
-  params.timeout_ns = PAIR_TIMEOUT_NS; /* a server need not answer; the buffer is ours again all the same */
+  params.timeout_ns =
+      PAIR_TIMEOUT_NS; /* a server need not answer; the buffer is ours again all the same */
   memset(reading->buffer, UNTOUCHED, (size_t)reading->range.length + 1);
-  ucxx_status_t status = ucxx_am_fetch(reading->client->pair->endpoint, READ_ID, &reading->range, sizeof reading->range,
-                                       reading->buffer, (size_t)reading->range.length, &params, NULL);
+  ucxx_status_t status = ucxx_am_fetch(reading->client->pair->endpoint, READ_ID, &reading->range,
+                                       sizeof reading->range, reading->buffer,
+                                       (size_t)reading->range.length, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "read");
 }
 
-/* Any range of any object; one in sixteen of an object that does not exist, and one that goes beyond its end. */
+/* Any range of any object; one in sixteen of an object that does not exist, and one that goes
+ * beyond its end. */
 static void ask_next(struct reading *reading) {
   struct client *client = reading->client;
   if (client->asked == READS) return;
@@ -359,7 +383,9 @@ static void on_read(void *arg, ucxx_request_t *request, ucxx_status_t status) {
     ask(reading);
     return;
   }
-  if (status != reading->expected) fprintf(stderr, "%s, and not %s\n", ucxx_status_name(status), ucxx_status_name(reading->expected));
+  if (status != reading->expected)
+    fprintf(stderr, "%s, and not %s\n", ucxx_status_name(status),
+            ucxx_status_name(reading->expected));
   require(status == reading->expected, "the outcome of a read");
   size_t length = status == UCXX_OK ? (size_t)reading->range.length : 0;
   if (status == UCXX_OK) {
@@ -393,10 +419,14 @@ static void read_much(struct pair *pair) {
     require(readings[at].buffer != NULL, "memory");
     ask_next(&readings[at]);
   }
-  while (client.ended < READS) check(ucxx_worker_wait(pair->worker, PAIR_TIMEOUT_NS), "waiting for answers");
-  require(client.good > 0 && client.unknown > 0 && client.beyond > 0, "every kind of question was asked");
-  printf("client: %u objects; %u ranges read (%.1f MB), %u of unknown objects, %u beyond the end, %u asked again\n", OBJECTS, client.good,
-         (double)client.bytes / 1e6, client.unknown, client.beyond, client.again);
+  while (client.ended < READS)
+    check(ucxx_worker_wait(pair->worker, PAIR_TIMEOUT_NS), "waiting for answers");
+  require(client.good > 0 && client.unknown > 0 && client.beyond > 0,
+          "every kind of question was asked");
+  printf("client: %u objects; %u ranges read (%.1f MB), %u of unknown objects, %u beyond the end, "
+         "%u asked again\n",
+         OBJECTS, client.good, (double)client.bytes / 1e6, client.unknown, client.beyond,
+         client.again);
   for (unsigned at = 0; at < UNDER_WAY; at++) free(readings[at].buffer);
   free(client.expected);
   meet(pair);
@@ -407,10 +437,13 @@ int main(int argc, char **argv) {
   struct pair pair;
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   bool is_server = argc == 3 && atoi(argv[1]) == 1;
-  /* The server's threads answer, and the progress thread sends what they say; the client has one thread, which progresses. */
+  /* The server's threads answer, and the progress thread sends what they say; the client has one
+   * thread, which progresses. */
   if (is_server) params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   pair_open_with(&pair, argc, argv, &params, NULL);
-  if (is_server) serve(&pair, argv[2]);
-  else read_much(&pair);
+  if (is_server)
+    serve(&pair, argv[2]);
+  else
+    read_much(&pair);
   return EXIT_SUCCESS;
 }

@@ -3,8 +3,8 @@
  *
  * pair.h: the setting up and taking down that the examples share. hello_tag.c explains each step.
  *
- * An example ends at its first error: check() prints it and ends the program. send_files.c shows how a program does that has
- * something to clean up.
+ * An example ends at its first error: check() prints it and ends the program. send_files.c shows
+ * how a program does that has something to clean up.
  */
 #ifndef EXAMPLES_PAIR_H
 #define EXAMPLES_PAIR_H
@@ -29,10 +29,13 @@ static inline void check(ucxx_status_t status, const char *what) {
   give_up();
 }
 
-/* In a callback: the failure was not this call's, so its text is the request's, which is NULL where nobody holds it. */
-static inline void check_completion(const ucxx_request_t *request, ucxx_status_t status, const char *what) {
+/* In a callback: the failure was not this call's, so its text is the request's, which is NULL where
+ * nobody holds it. */
+static inline void check_completion(const ucxx_request_t *request, ucxx_status_t status,
+                                    const char *what) {
   if (status == UCXX_OK) return;
-  fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status), request == NULL ? "" : ucxx_request_error_message(request));
+  fprintf(stderr, "error: %s: %s (%s)\n", what, ucxx_status_name(status),
+          request == NULL ? "" : ucxx_request_error_message(request));
   give_up();
 }
 
@@ -50,7 +53,8 @@ static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *reques
   return status;
 }
 
-static inline void pair_open_for(struct pair *pair, int argc, char **argv, uint64_t features, const ucxx_worker_params_t *worker_params,
+static inline void pair_open_for(struct pair *pair, int argc, char **argv, uint64_t features,
+                                 const ucxx_worker_params_t *worker_params,
                                  const ucxx_endpoint_params_t *endpoint_params) {
   if (argc != 3) {
     fprintf(stderr, "usage: %s 0|1 SOCKET_PATH\n", argv[0]);
@@ -68,7 +72,9 @@ static inline void pair_open_for(struct pair *pair, int argc, char **argv, uint6
   size_t length = 0;
   check(ucxx_worker_address(pair->worker, &mine), "worker address");
   if (exchange_open(&pair->exchange, pair->rank == 0, argv[2]) != 0) give_up();
-  if (exchange_swap(&pair->exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes, &length) != 0) give_up();
+  if (exchange_swap(&pair->exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes,
+                    &length) != 0)
+    give_up();
   check(ucxx_address_from_bytes(bytes, length, &theirs), "the peer's address");
   free(bytes);
   check(ucxx_endpoint_create(pair->worker, theirs, endpoint_params, &pair->endpoint), "endpoint");
@@ -76,9 +82,11 @@ static inline void pair_open_for(struct pair *pair, int argc, char **argv, uint6
   ucxx_address_destroy(mine);
 }
 
-static inline void pair_open_with(struct pair *pair, int argc, char **argv, const ucxx_worker_params_t *worker_params,
+static inline void pair_open_with(struct pair *pair, int argc, char **argv,
+                                  const ucxx_worker_params_t *worker_params,
                                   const ucxx_endpoint_params_t *endpoint_params) {
-  pair_open_for(pair, argc, argv, UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP, worker_params, endpoint_params);
+  pair_open_for(pair, argc, argv, UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP,
+                worker_params, endpoint_params);
 }
 
 static inline void pair_open(struct pair *pair, int argc, char **argv) {

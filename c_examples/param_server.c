@@ -3,13 +3,15 @@
  *
  * param_server.c: vectors of numbers that several workers train together.
  *
- *     param_server server WORKERS ROUNDS      prints its port; ends when its workers have come and gone
- *     param_server worker PORT [LAST]         kills itself after round LAST, if that is given
+ *     param_server server WORKERS ROUNDS      prints its port; ends when its workers have come and
+ * gone param_server worker PORT [LAST]         kills itself after round LAST, if that is given
  *
- * In each round each worker pushes a gradient for every key, and pulls what the vector has become. A push is a fetch whose data goes along
- * with the question, and whose answer is empty. A pull is a fetch into the worker's vector; the server keeps the question until all workers
- * have pushed, and answers then: nobody needs a barrier, and nobody asks twice. When a worker is lost the round can not be completed: the
- * server answers what it keeps, and all that still comes, with a status of its own.
+ * In each round each worker pushes a gradient for every key, and pulls what the vector has become.
+ * A push is a fetch whose data goes along with the question, and whose answer is empty. A pull is a
+ * fetch into the worker's vector; the server keeps the question until all workers have pushed, and
+ * answers then: nobody needs a barrier, and nobody asks twice. When a worker is lost the round can
+ * not be completed: the server answers what it keeps, and all that still comes, with a status of
+ * its own.
  */
 #define _XOPEN_SOURCE 700
 #include <signal.h>
@@ -17,14 +19,18 @@
 #include "conversation.h"
 
 #define JOIN_ID 1 /* no header; answered with a struct setup when all workers are there */
-#define PUSH_ID 2 /* the header is a struct place; the data is the gradient; the answer is empty */
+#define PUSH_ID                                                                    \
+  2 /* the header is a struct place; the data is the gradient; the answer is empty \
+     */
 #define PULL_ID 3 /* the header is a struct place; the answer is the vector after that round */
 
 #define WORKER_LOST (UCXX_ERR_APPLICATION - 1)
 #define EXIT_LOST 4
 
 #define MOST_WORKERS 8
-static const uint32_t lengths[] = {1, 100, 3000, 20000, 100000}; /* of the vectors: the longest answer is pulled by UCX, the shortest comes along */
+static const uint32_t lengths[] = {
+    1, 100, 3000, 20000,
+    100000}; /* of the vectors: the longest answer is pulled by UCX, the shortest comes along */
 #define KEYS (sizeof lengths / sizeof *lengths)
 
 struct setup {
@@ -47,7 +53,8 @@ static void *zeros(size_t count, size_t size) {
   give_up();
 }
 
-/* ------------------------------------------------------------------ server: one thread, everything in callbacks */
+/* ------------------------------------------------------------------ server: one thread, everything
+ * in callbacks */
 
 struct server;
 
@@ -55,15 +62,15 @@ struct member {
   struct server *server;
   ucxx_endpoint_t *endpoint;
   uint32_t pushed[KEYS]; /* rounds */
-  ucxx_fetch_t *join;    /* questions that are kept */
+  ucxx_fetch_t *join; /* questions that are kept */
   ucxx_fetch_t *pulls[KEYS];
 };
 
 struct vector {
   struct server *server;
-  float *values, *sum;      /* the sum of this round's gradients */
-  uint32_t round, pushes;   /* complete rounds; gradients in the sum */
-  uint32_t sending;         /* answers that still read the values */
+  float *values, *sum; /* the sum of this round's gradients */
+  uint32_t round, pushes; /* complete rounds; gradients in the sum */
+  uint32_t sending; /* answers that still read the values */
 };
 
 struct server {
@@ -113,7 +120,9 @@ static void answer_pull(struct vector *vector, ucxx_fetch_t *fetch) {
   uint32_t length = lengths[vector - vector->server->vectors];
   vector->sending++;
   vector->server->pulls++;
-  if (ucxx_fetch_reply(fetch, vector->values, length * sizeof(float), &params, NULL) != UCXX_INPROGRESS) vector->sending--;
+  if (ucxx_fetch_reply(fetch, vector->values, length * sizeof(float), &params, NULL) !=
+      UCXX_INPROGRESS)
+    vector->sending--;
   ucxx_fetch_destroy(fetch);
 }
 
@@ -141,8 +150,10 @@ static void on_push(void *arg, ucxx_fetch_t *fetch) {
   struct place place;
   size_t length = 0;
   const unsigned char *data = ucxx_fetch_data(fetch, &length);
-  bool fits = member != NULL && read_place(fetch, &place) && length == lengths[place.key] * sizeof(float);
-  if (server->lost || !fits || place.round != member->pushed[place.key] || place.round != server->vectors[place.key].round) {
+  bool fits =
+      member != NULL && read_place(fetch, &place) && length == lengths[place.key] * sizeof(float);
+  if (server->lost || !fits || place.round != member->pushed[place.key] ||
+      place.round != server->vectors[place.key].round) {
     refuse(fetch, server->lost ? WORKER_LOST : UCXX_ERR_REJECTED);
     return;
   }
@@ -164,13 +175,16 @@ static void on_pull(void *arg, ucxx_fetch_t *fetch) {
   struct member *member = asker(server, fetch);
   struct place place;
   bool fits = member != NULL && read_place(fetch, &place);
-  if (server->lost || !fits || member->pulls[place.key] != NULL || place.round >= member->pushed[place.key]) {
+  if (server->lost || !fits || member->pulls[place.key] != NULL ||
+      place.round >= member->pushed[place.key]) {
     refuse(fetch, server->lost ? WORKER_LOST : UCXX_ERR_REJECTED);
     return;
   }
   struct vector *vector = &server->vectors[place.key];
-  if (place.round < vector->round) answer_pull(vector, fetch);
-  else member->pulls[place.key] = fetch; /* end_round answers it */
+  if (place.round < vector->round)
+    answer_pull(vector, fetch);
+  else
+    member->pulls[place.key] = fetch; /* end_round answers it */
 }
 
 static void on_join(void *arg, ucxx_fetch_t *fetch) {
@@ -184,7 +198,8 @@ static void on_join(void *arg, ucxx_fetch_t *fetch) {
   for (uint32_t at = 0; at < server->workers; at++)
     if (server->members[at].join == NULL) return;
   for (uint32_t at = 0; at < server->workers; at++) {
-    /* Kept until the answers have left: without a request nobody tells when that is, and these live as long as the program. */
+    /* Kept until the answers have left: without a request nobody tells when that is, and these live
+     * as long as the program. */
     static struct setup setups[MOST_WORKERS];
     setups[at] = (struct setup){at, server->workers, server->rounds};
     ucxx_fetch_reply(server->members[at].join, &setups[at], sizeof *setups, NULL, NULL);
@@ -199,13 +214,15 @@ static bool has_finished(const struct member *member) {
   return true;
 }
 
-/* Once for each worker, however it left. What it asked is not answered any more, but has to be let go all the same. */
+/* Once for each worker, however it left. What it asked is not answered any more, but has to be let
+ * go all the same. */
 static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   struct member *member = arg;
   struct server *server = member->server;
   server->present--;
   if (!server->lost && !has_finished(member)) {
-    printf("worker %u is lost: %s\n", (unsigned)(member - server->members), ucxx_status_name(status));
+    printf("worker %u is lost: %s\n", (unsigned)(member - server->members),
+           ucxx_status_name(status));
     server->lost = true;
   }
   for (uint32_t at = 0; server->lost && at < server->joined; at++) {
@@ -243,7 +260,8 @@ static int serve(ucxx_context_t *context, uint32_t workers, uint32_t rounds) {
   server.workers = workers;
   server.rounds = rounds;
   for (size_t key = 0; key < KEYS; key++) {
-    struct vector vector = {&server, zeros(lengths[key], sizeof(float)), zeros(lengths[key], sizeof(float)), 0, 0, 0};
+    struct vector vector = {
+        &server, zeros(lengths[key], sizeof(float)), zeros(lengths[key], sizeof(float)), 0, 0, 0};
     server.vectors[key] = vector;
   }
   check(ucxx_worker_create(context, NULL, &server.worker), "worker");
@@ -267,12 +285,14 @@ static int serve(ucxx_context_t *context, uint32_t workers, uint32_t rounds) {
     free(server.vectors[key].values);
     free(server.vectors[key].sum);
   }
-  printf("%s: %u workers, %u of %u rounds, %u pulls answered\n", server.lost ? "gave up" : "complete", workers, server.vectors[KEYS - 1].round,
-         rounds, server.pulls);
+  printf("%s: %u workers, %u of %u rounds, %u pulls answered\n",
+         server.lost ? "gave up" : "complete", workers, server.vectors[KEYS - 1].round, rounds,
+         server.pulls);
   return server.lost ? EXIT_LOST : EXIT_SUCCESS;
 }
 
-/* ------------------------------------------------------------------ worker: one thread that waits for its answers */
+/* ------------------------------------------------------------------ worker: one thread that waits
+ * for its answers */
 
 struct training {
   ucxx_endpoint_t *endpoint;
@@ -280,7 +300,8 @@ struct training {
   float *gradients[KEYS], *values[KEYS], *expected[KEYS];
 };
 
-/* All keys at once. The pull goes right behind its push: questions of one thread are handed over in order. */
+/* All keys at once. The pull goes right behind its push: questions of one thread are handed over in
+ * order. */
 static ucxx_status_t push_and_pull(struct training *training, uint32_t round) {
   ucxx_request_t *pushes[KEYS] = {NULL}, *pulls[KEYS] = {NULL};
   ucxx_status_t pushed[KEYS], pulled[KEYS], result = UCXX_OK;
@@ -288,16 +309,20 @@ static ucxx_status_t push_and_pull(struct training *training, uint32_t round) {
   for (uint32_t key = 0; key < KEYS; key++) {
     struct place place = {key, round};
     size_t length = lengths[key] * sizeof(float);
-    for (uint32_t at = 0; at < lengths[key]; at++) training->gradients[key][at] = gradient(training->setup.worker, place, at);
-    pushed[key] = ucxx_am_fetch_alloc(training->endpoint, PUSH_ID, &place, sizeof place, training->gradients[key], length, NULL, NULL, &pushes[key]);
+    for (uint32_t at = 0; at < lengths[key]; at++)
+      training->gradients[key][at] = gradient(training->setup.worker, place, at);
+    pushed[key] = ucxx_am_fetch_alloc(training->endpoint, PUSH_ID, &place, sizeof place,
+                                      training->gradients[key], length, NULL, NULL, &pushes[key]);
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.recv_info = &infos[key];
-    pulled[key] = ucxx_am_fetch(training->endpoint, PULL_ID, &place, sizeof place, training->values[key], length, &params, &pulls[key]);
+    pulled[key] = ucxx_am_fetch(training->endpoint, PULL_ID, &place, sizeof place,
+                                training->values[key], length, &params, &pulls[key]);
   }
   for (uint32_t key = 0; key < KEYS; key++) {
     ucxx_status_t push = outcome(pushed[key], pushes[key]), pull = outcome(pulled[key], pulls[key]);
     if (result == UCXX_OK) result = push != UCXX_OK ? push : pull;
-    if (pull == UCXX_OK && infos[key].length != lengths[key] * sizeof(float)) result = UCXX_ERR_MESSAGE_TRUNCATED;
+    if (pull == UCXX_OK && infos[key].length != lengths[key] * sizeof(float))
+      result = UCXX_ERR_MESSAGE_TRUNCATED;
   }
   return result;
 }
@@ -306,9 +331,11 @@ static bool sums_are_right(struct training *training, uint32_t round) {
   for (uint32_t key = 0; key < KEYS; key++) {
     struct place place = {key, round};
     for (uint32_t at = 0; at < lengths[key]; at++) {
-      for (uint32_t worker = 0; worker < training->setup.workers; worker++) training->expected[key][at] += gradient(worker, place, at);
+      for (uint32_t worker = 0; worker < training->setup.workers; worker++)
+        training->expected[key][at] += gradient(worker, place, at);
       if (training->values[key][at] == training->expected[key][at]) continue;
-      fprintf(stderr, "error: round %u, key %u, place %u: %g, and not %g\n", round, key, at, training->values[key][at], training->expected[key][at]);
+      fprintf(stderr, "error: round %u, key %u, place %u: %g, and not %g\n", round, key, at,
+              training->values[key][at], training->expected[key][at]);
       return false;
     }
   }
@@ -317,7 +344,8 @@ static bool sums_are_right(struct training *training, uint32_t round) {
 
 static int train(struct training *training, uint32_t last) {
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_am_fetch(training->endpoint, JOIN_ID, NULL, 0, &training->setup, sizeof training->setup, NULL, &request);
+  ucxx_status_t status = ucxx_am_fetch(training->endpoint, JOIN_ID, NULL, 0, &training->setup,
+                                       sizeof training->setup, NULL, &request);
   status = outcome(status, request);
   for (uint32_t round = 0; status == UCXX_OK && round < training->setup.rounds; round++) {
     status = push_and_pull(training, round);
@@ -326,7 +354,9 @@ static int train(struct training *training, uint32_t last) {
   }
   if (status == WORKER_LOST) return EXIT_LOST;
   if (status == UCXX_OK) status = hang_up(training->endpoint);
-  if (status == UCXX_OK) printf("worker %u: %u rounds, every sum is right\n", training->setup.worker, training->setup.rounds);
+  if (status == UCXX_OK)
+    printf("worker %u: %u rounds, every sum is right\n", training->setup.worker,
+           training->setup.rounds);
   return status == UCXX_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
@@ -357,9 +387,11 @@ static int be_worker(ucxx_context_t *context, uint16_t port, uint32_t last) {
 }
 
 int main(int argc, char **argv) {
-  bool is_server = argc == 4 && strcmp(argv[1], "server") == 0 && atoi(argv[2]) > 0 && atoi(argv[2]) <= MOST_WORKERS;
+  bool is_server = argc == 4 && strcmp(argv[1], "server") == 0 && atoi(argv[2]) > 0 &&
+                   atoi(argv[2]) <= MOST_WORKERS;
   if (!is_server && !((argc == 3 || argc == 4) && strcmp(argv[1], "worker") == 0)) {
-    fprintf(stderr, "usage: %s server WORKERS(1..%d) ROUNDS | worker PORT [LAST]\n", argv[0], MOST_WORKERS);
+    fprintf(stderr, "usage: %s server WORKERS(1..%d) ROUNDS | worker PORT [LAST]\n", argv[0],
+            MOST_WORKERS);
     return 2;
   }
   setvbuf(stdout, NULL, _IOLBF, 0); /* whoever reads it through a pipe gets each line at once */
@@ -368,7 +400,8 @@ int main(int argc, char **argv) {
   params.features = UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
   check(ucxx_context_create(&params, &context), "context");
   int result = is_server ? serve(context, (uint32_t)atoi(argv[2]), (uint32_t)atoi(argv[3]))
-                         : be_worker(context, (uint16_t)atoi(argv[2]), argc == 4 ? (uint32_t)atoi(argv[3]) : UINT32_MAX);
+                         : be_worker(context, (uint16_t)atoi(argv[2]),
+                                     argc == 4 ? (uint32_t)atoi(argv[3]) : UINT32_MAX);
   ucxx_context_destroy(context);
   return result;
 }

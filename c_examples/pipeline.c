@@ -5,12 +5,14 @@
  *
  *     ./pipeline FILE WORD
  *
- * The producer reads the file's lines, several to a chunk. The filter keeps those without WORD; it works on a device, and the hubs copy chunks
- * there and back while it works on others. The dummy device, host memory that poses as one, makes that work everywhere. The consumer puts the lines
+ * The producer reads the file's lines, several to a chunk. The filter keeps those without WORD; it
+ * works on a device, and the hubs copy chunks there and back while it works on others. The dummy
+ * device, host memory that poses as one, makes that work everywhere. The consumer puts the lines
  * together again, and what comes out is compared with what a plain loop makes of the file.
  *
- * A hub knows nothing of threads or of schedulers: whoever has a link leases an envelope, works on it, and commits it. The filter needs an envelope
- * of either hub, and leases both at once, so that it never sits on one of them while it waits for the other. The end of the file goes through the
+ * A hub knows nothing of threads or of schedulers: whoever has a link leases an envelope, works on
+ * it, and commits it. The filter needs an envelope of either hub, and leases both at once, so that
+ * it never sits on one of them while it waits for the other. The end of the file goes through the
  * pipeline by ucxx_hub_close: readers get what is left, and then UCXX_ERR_CLOSED.
  */
 #include <pthread.h>
@@ -71,7 +73,8 @@ static FILE *open_file(const char *path) {
   return file;
 }
 
-/* Lines, as many as fit, go into each chunk. The number of the first one travels along as metadata. */
+/* Lines, as many as fit, go into each chunk. The number of the first one travels along as metadata.
+ */
 static void *produce(void *arg) {
   struct pipeline *pipeline = arg;
   FILE *file = open_file(pipeline->path);
@@ -195,16 +198,19 @@ int main(int argc, char **argv) {
 
   void *(*const nodes[])(void *) = {produce, filter, consume};
   pthread_t threads[3];
-  for (int at = 0; at < 3; at++) require(pthread_create(&threads[at], NULL, nodes[at], &pipeline) == 0, "a thread");
+  for (int at = 0; at < 3; at++)
+    require(pthread_create(&threads[at], NULL, nodes[at], &pipeline) == 0, "a thread");
   for (int at = 0; at < 3; at++) pthread_join(threads[at], NULL);
 
   ucxx_hub_stats_t stats = UCXX_HUB_STATS_INIT;
   check(ucxx_hub_query_stats(pipeline.lines, &stats), "figures");
   struct text expected = plainly(pipeline.path, pipeline.word);
   require(expected.length == pipeline.result.length, "as many bytes as a plain loop keeps");
-  require(expected.length == 0 || memcmp(expected.data, pipeline.result.data, expected.length) == 0, "the bytes that a plain loop keeps");
-  printf("%llu chunks, %llu copied to the device; %zu bytes kept, as by a plain loop\n", (unsigned long long)stats.chunks_produced,
-         (unsigned long long)stats.transfers, expected.length);
+  require(expected.length == 0 || memcmp(expected.data, pipeline.result.data, expected.length) == 0,
+          "the bytes that a plain loop keeps");
+  printf("%llu chunks, %llu copied to the device; %zu bytes kept, as by a plain loop\n",
+         (unsigned long long)stats.chunks_produced, (unsigned long long)stats.transfers,
+         expected.length);
   free(expected.data);
   free(pipeline.result.data);
 

@@ -3,9 +3,10 @@
  *
  * probe.c: receiving messages whose length and tag are not known beforehand.
  *
- * A probe asks whether a message is waiting. Without a handle the message stays where it is, and a later receive gets
- * the oldest one that matches. With a handle it is taken out of matching and belongs to the caller, who receives
- * exactly that message into a buffer of the right size, or drops it.
+ * A probe asks whether a message is waiting. Without a handle the message stays where it is, and a
+ * later receive gets the oldest one that matches. With a handle it is taken out of matching and
+ * belongs to the caller, who receives exactly that message into a buffer of the right size, or
+ * drops it.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -23,14 +24,16 @@ static void fill(unsigned char *bytes, size_t length, uint64_t seed) {
 }
 
 static void verify(const unsigned char *bytes, size_t length, uint64_t seed) {
-  for (size_t i = 0; i < length; i++) require(bytes[i] == (unsigned char)(seed * 31 + i * 7), "contents arrive intact");
+  for (size_t i = 0; i < length; i++)
+    require(bytes[i] == (unsigned char)(seed * 31 + i * 7), "contents arrive intact");
 }
 
 static void send_all(struct pair *pair) {
   unsigned char *buffers[DATA_MESSAGES];
   ucxx_request_t *requests[DATA_MESSAGES] = {NULL};
   static const char junk[] = "nobody wants this";
-  ucxx_status_t status = ucxx_tag_send(pair->endpoint, junk, sizeof junk, KIND_JUNK, NULL, &requests[0]);
+  ucxx_status_t status =
+      ucxx_tag_send(pair->endpoint, junk, sizeof junk, KIND_JUNK, NULL, &requests[0]);
   check(outcome(status, requests[0]), "send");
   requests[0] = NULL;
 
@@ -38,10 +41,12 @@ static void send_all(struct pair *pair) {
     buffers[i] = malloc(lengths[i]);
     require(buffers[i] != NULL, "memory");
     fill(buffers[i], lengths[i], i);
-    status = ucxx_tag_send(pair->endpoint, buffers[i], lengths[i], KIND_DATA | i, NULL, &requests[i]);
+    status =
+        ucxx_tag_send(pair->endpoint, buffers[i], lengths[i], KIND_DATA | i, NULL, &requests[i]);
     if (status != UCXX_INPROGRESS) check(status, "send");
   }
-  /* Entries that are NULL, whose send is complete already, are skipped; with nothing left there is nothing to wait for. */
+  /* Entries that are NULL, whose send is complete already, are skipped; with nothing left there is
+   * nothing to wait for. */
   status = ucxx_request_wait_all(requests, DATA_MESSAGES, PAIR_TIMEOUT_NS);
   if (status != UCXX_ERR_NO_ELEM) check(status, "sends");
   for (size_t i = 0; i < DATA_MESSAGES; i++) {
@@ -51,7 +56,8 @@ static void send_all(struct pair *pair) {
 }
 
 /* Probing does not make progress: messages are found only after progress has taken them in. */
-static void wait_for_message(struct pair *pair, uint64_t tag, uint64_t mask, ucxx_recv_info_t *info, ucxx_tag_message_t **message) {
+static void wait_for_message(struct pair *pair, uint64_t tag, uint64_t mask, ucxx_recv_info_t *info,
+                             ucxx_tag_message_t **message) {
   for (;;) {
     ucxx_status_t status = ucxx_tag_probe(pair->worker, tag, mask, info, message);
     if (status == UCXX_OK) return;
@@ -63,18 +69,21 @@ static void wait_for_message(struct pair *pair, uint64_t tag, uint64_t mask, ucx
 static void receive_all(struct pair *pair) {
   ucxx_recv_info_t info = {0};
 
-  /* Without a handle: look first, then receive as usual, into a buffer of the length the probe told. */
+  /* Without a handle: look first, then receive as usual, into a buffer of the length the probe
+   * told. */
   wait_for_message(pair, KIND_DATA, KIND_MASK, &info, NULL);
   unsigned char *buffer = malloc((size_t)info.length);
   require(buffer != NULL, "memory");
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.source = pair->endpoint;
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, (size_t)info.length, info.sender_tag, PAIR_ALL_BITS, &params, &request);
+  ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, (size_t)info.length, info.sender_tag,
+                                       PAIR_ALL_BITS, &params, &request);
   check(outcome(status, request), "receive after a probe");
   require(info.length == lengths[info.sender_tag & ~KIND_MASK], "the probe tells the length");
   verify(buffer, (size_t)info.length, info.sender_tag & ~KIND_MASK);
-  printf("rank 1: probed, then received: tag %llx, %llu bytes\n", (unsigned long long)info.sender_tag, (unsigned long long)info.length);
+  printf("rank 1: probed, then received: tag %llx, %llu bytes\n",
+         (unsigned long long)info.sender_tag, (unsigned long long)info.length);
   free(buffer);
 
   /* With a handle: the message is ours alone, whatever other receives are posted meanwhile. */
@@ -89,9 +98,11 @@ static void receive_all(struct pair *pair) {
     request = NULL;
     status = ucxx_tag_message_recv(message, buffer, (size_t)info.length, &params, &request);
     check(outcome(status, request), "receive of a probed message");
-    ucxx_tag_message_destroy(message); /* receiving consumes the message, but the handle is freed here */
+    ucxx_tag_message_destroy(
+        message); /* receiving consumes the message, but the handle is freed here */
     verify(buffer, (size_t)info.length, info.sender_tag & ~KIND_MASK);
-    printf("rank 1: taken and received: tag %llx, %llu bytes\n", (unsigned long long)info.sender_tag, (unsigned long long)info.length);
+    printf("rank 1: taken and received: tag %llx, %llu bytes\n",
+           (unsigned long long)info.sender_tag, (unsigned long long)info.length);
     free(buffer);
   }
 
@@ -102,7 +113,8 @@ static void receive_all(struct pair *pair) {
   ucxx_recv_info_t nothing;
   status = ucxx_tag_probe(pair->worker, 0, 0, &nothing, NULL);
   require(status == UCXX_ERR_NO_MESSAGE, "nothing is left");
-  printf("rank 1: dropped: tag %llx, %llu bytes\n", (unsigned long long)info.sender_tag, (unsigned long long)info.length);
+  printf("rank 1: dropped: tag %llx, %llu bytes\n", (unsigned long long)info.sender_tag,
+         (unsigned long long)info.length);
 }
 
 int main(int argc, char **argv) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * progress_bar.h: a bar with rate and time left on a terminal; elsewhere a plain line every 5 percent, but not more than
- * a few a second.
+ * progress_bar.h: a bar with rate and time left on a terminal; elsewhere a plain line every 5
+ * percent, but not more than a few a second.
  */
 #ifndef EXAMPLES_PROGRESS_BAR_H
 #define EXAMPLES_PROGRESS_BAR_H
@@ -55,10 +55,13 @@ static inline void progress_draw(struct progress_bar *bar, unsigned percent) {
   memset(bars, '.', PROGRESS_WIDTH);
   memset(bars, '#', percent * PROGRESS_WIDTH / 100);
   bars[PROGRESS_WIDTH] = '\0';
-  if (bar->terminal) printf("\r%s [%s]", bar->label, bars);
-  else printf("%s", bar->label);
-  printf(" %3u%%  %s of %s  %s/s  %" PRIu64 ":%02" PRIu64 " left", percent, progress_bytes(done, (double)bar->done),
-         progress_bytes(total, (double)bar->total), progress_bytes(speed, rate), left / 60, left % 60);
+  if (bar->terminal)
+    printf("\r%s [%s]", bar->label, bars);
+  else
+    printf("%s", bar->label);
+  printf(" %3u%%  %s of %s  %s/s  %" PRIu64 ":%02" PRIu64 " left", percent,
+         progress_bytes(done, (double)bar->done), progress_bytes(total, (double)bar->total),
+         progress_bytes(speed, rate), left / 60, left % 60);
   /* The escape sequence clears what a longer line has left behind. */
   fputs(bar->terminal ? "\033[K" : "\n", stdout);
   fflush(stdout);
@@ -72,13 +75,16 @@ static inline void progress_start(struct progress_bar *bar, const char *label, u
   bar->total = total;
   bar->terminal = isatty(STDOUT_FILENO) == 1;
   bar->start_ns = progress_now_ns();
-  if (!bar->terminal) bar->drawn_ns = bar->start_ns; /* a transfer that is over in no time needs one line only */
+  if (!bar->terminal)
+    bar->drawn_ns = bar->start_ns; /* a transfer that is over in no time needs one line only */
 }
 
 static inline void progress_add(struct progress_bar *bar, uint64_t bytes) {
   bar->done += bytes;
-  unsigned percent = bar->total > 0 ? (unsigned)((double)bar->done * 100.0 / (double)bar->total) : 100;
-  bool due = progress_now_ns() - bar->drawn_ns >= (bar->terminal ? PROGRESS_REDRAW_NS : PROGRESS_LINE_NS);
+  unsigned percent =
+      bar->total > 0 ? (unsigned)((double)bar->done * 100.0 / (double)bar->total) : 100;
+  bool due =
+      progress_now_ns() - bar->drawn_ns >= (bar->terminal ? PROGRESS_REDRAW_NS : PROGRESS_LINE_NS);
   if (!bar->terminal && percent < bar->drawn_percent + PROGRESS_STEP_PERCENT) due = false;
   if (due || (bar->done == bar->total && bytes > 0)) progress_draw(bar, percent);
 }

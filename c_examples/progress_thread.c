@@ -3,9 +3,9 @@
  *
  * progress_thread.c: a worker with a progress thread, and four threads that submit to it.
  *
- * No thread of the program progresses anything. Each of the four sends numbered messages under a tag of its own and
- * receives those of its counterpart in the other process; what it waits for, the progress thread completes. The messages
- * of one thread arrive in the order in which it sent them.
+ * No thread of the program progresses anything. Each of the four sends numbered messages under a
+ * tag of its own and receives those of its counterpart in the other process; what it waits for, the
+ * progress thread completes. The messages of one thread arrive in the order in which it sent them.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -22,19 +22,22 @@ struct submitter {
   uint64_t tag;
 };
 
-/* The queue between the threads holds a bounded number of operations. One that finds no room was not submitted: it is
- * tried again when the progress thread has had a chance to take some out. */
-static ucxx_status_t send_number(struct submitter *self, const uint64_t *number, ucxx_request_t **request) {
+/* The queue between the threads holds a bounded number of operations. One that finds no room was
+ * not submitted: it is tried again when the progress thread has had a chance to take some out. */
+static ucxx_status_t send_number(struct submitter *self, const uint64_t *number,
+                                 ucxx_request_t **request) {
   ucxx_status_t status;
-  while ((status = ucxx_tag_send(self->pair->endpoint, number, sizeof *number, self->tag, NULL, request)) == UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_tag_send(self->pair->endpoint, number, sizeof *number, self->tag, NULL,
+                                 request)) == UCXX_ERR_NO_RESOURCE)
     sched_yield();
   return status;
 }
 
-static ucxx_status_t receive_number(struct submitter *self, uint64_t *number, ucxx_request_t **request) {
+static ucxx_status_t receive_number(struct submitter *self, uint64_t *number,
+                                    ucxx_request_t **request) {
   ucxx_status_t status;
-  while ((status = ucxx_tag_recv(self->pair->worker, number, sizeof *number, self->tag, PAIR_ALL_BITS, NULL, request)) ==
-         UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_tag_recv(self->pair->worker, number, sizeof *number, self->tag,
+                                 PAIR_ALL_BITS, NULL, request)) == UCXX_ERR_NO_RESOURCE)
     sched_yield();
   return status;
 }
@@ -46,12 +49,14 @@ static void *submit(void *arg) {
   for (uint64_t first = 0; first < MESSAGES; first += WINDOW) {
     uint64_t count = MESSAGES - first < WINDOW ? MESSAGES - first : WINDOW;
     ucxx_status_t sent[WINDOW], received[WINDOW];
-    for (uint64_t at = 0; at < count; at++) received[at] = receive_number(self, &in[at], &receives[at]);
+    for (uint64_t at = 0; at < count; at++)
+      received[at] = receive_number(self, &in[at], &receives[at]);
     for (uint64_t at = 0; at < count; at++) {
       out[at] = first + at;
       sent[at] = send_number(self, &out[at], &sends[at]);
     }
-    /* Waiting is sleeping here: the progress thread wakes this one when the operation has completed. */
+    /* Waiting is sleeping here: the progress thread wakes this one when the operation has
+     * completed. */
     for (uint64_t at = 0; at < count; at++) {
       check(outcome(received[at], receives[at]), "receive");
       check(outcome(sent[at], sends[at]), "send");
@@ -80,8 +85,10 @@ int main(int argc, char **argv) {
 
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
   check(ucxx_worker_query_stats(pair.worker, &stats), "counters");
-  printf("%d threads exchanged %d messages each; %llu operations went through the queue, %llu at most at a time\n", SUBMITTERS,
-         MESSAGES, (unsigned long long)stats.delayed, (unsigned long long)stats.queue_high_water);
+  printf("%d threads exchanged %d messages each; %llu operations went through the queue, %llu at "
+         "most at a time\n",
+         SUBMITTERS, MESSAGES, (unsigned long long)stats.delayed,
+         (unsigned long long)stats.queue_high_water);
   pair_close(&pair);
   return EXIT_SUCCESS;
 }

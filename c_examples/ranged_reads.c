@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ranged_reads.c: rank 1 has objects in memory, rank 0 reads ranges of them in each of four ways: by fetch, by tag messages, by remote
- * get, and by a put of the server's. The ways are in ranged_ways.c; docs/object-store.md compares them.
+ * ranged_reads.c: rank 1 has objects in memory, rank 0 reads ranges of them in each of four ways:
+ * by fetch, by tag messages, by remote get, and by a put of the server's. The ways are in
+ * ranged_ways.c; docs/object-store.md compares them.
  *
- *   ranged_reads 0|1 SOCKET_PATH                        tries every way: ranges of many lengths, unknown objects, ranges beyond the end
- *   ranged_reads 0|1 SOCKET_PATH WAY|all LENGTH READS   rank 0 prints the median time of so many reads of LENGTH bytes
+ *   ranged_reads 0|1 SOCKET_PATH                        tries every way: ranges of many lengths,
+ * unknown objects, ranges beyond the end ranged_reads 0|1 SOCKET_PATH WAY|all LENGTH READS   rank 0
+ * prints the median time of so many reads of LENGTH bytes
  *
- * Remote memory is of two kinds, which count as ways of their own: what the program had and has registered, and what ucxx_memory_allocate
- * gave it, which the other processes of this host can see.
+ * Remote memory is of two kinds, which count as ways of their own: what the program had and has
+ * registered, and what ucxx_memory_allocate gave it, which the other processes of this host can
+ * see.
  */
 #define _XOPEN_SOURCE 700
 #include "ranged_reads.h"
@@ -29,7 +32,8 @@ static void make_objects(struct side *side) {
     snprintf(object->name, sizeof object->name, "object-%u", number);
     object->length = lengths[number];
     object->data = zeroed(object->length);
-    for (size_t at = 0; at < object->length; at++) object->data[at] = (unsigned char)(mix((uint64_t)number << 40 | at / 8) >> at % 8 * 8);
+    for (size_t at = 0; at < object->length; at++)
+      object->data[at] = (unsigned char)(mix((uint64_t)number << 40 | at / 8) >> at % 8 * 8);
   }
 }
 
@@ -43,23 +47,28 @@ static void meet(struct pair *pair) {
   if (exchange_barrier(&pair->exchange, pair->worker, 5 * PAIR_TIMEOUT_NS) != 0) give_up();
 }
 
-/* Who measures polls, as waking up is not to be measured: ucxx_worker_wait sleeps as soon as there is nothing to do. */
+/* Who measures polls, as waking up is not to be measured: ucxx_worker_wait sleeps as soon as there
+ * is nothing to do. */
 static void serve(struct side *server, bool polls) {
   void *states[WAYS];
   for (unsigned at = 0; at < WAYS; at++) states[at] = ways[at].serve(server, &ways[at]);
-  check(ucxx_worker_set_am_handler(server->pair->worker, OVER_ID, on_over, server, NULL), "handler");
+  check(ucxx_worker_set_am_handler(server->pair->worker, OVER_ID, on_over, server, NULL),
+        "handler");
   meet(server->pair);
   while (!server->over) {
     ucxx_worker_t *worker = server->pair->worker;
-    check(polls ? ucxx_worker_progress(worker, NULL) : ucxx_worker_wait(worker, PAIR_TIMEOUT_NS), "waiting for questions");
-    check(ucxx_endpoint_status(server->pair->endpoint), "the client"); /* else a client that has died would be waited for */
+    check(polls ? ucxx_worker_progress(worker, NULL) : ucxx_worker_wait(worker, PAIR_TIMEOUT_NS),
+          "waiting for questions");
+    check(ucxx_endpoint_status(server->pair->endpoint),
+          "the client"); /* else a client that has died would be waited for */
   }
   for (unsigned at = 0; at < WAYS; at++)
     if (ways[at].serve_no_more != NULL) ways[at].serve_no_more(states[at]);
 }
 
 /* Reads, looks at every byte, and tells how long the read took. */
-static uint64_t read_once(const struct way *way, void *state, const struct object *object, uint64_t offset, size_t length, ucxx_status_t expected,
+static uint64_t read_once(const struct way *way, void *state, const struct object *object,
+                          uint64_t offset, size_t length, ucxx_status_t expected,
                           unsigned char *buffer) {
   struct range range = {offset, length, {0}};
   strcpy(range.name, object == NULL ? "object-9" : object->name);
@@ -68,16 +77,21 @@ static uint64_t read_once(const struct way *way, void *state, const struct objec
   ucxx_status_t status = way->read(state, &range, buffer);
   uint64_t took = exchange_now_ns() - start;
   if (status != expected) {
-    fprintf(stderr, "error: %s: %s and not %s\n", way->name, ucxx_error_text(status), ucxx_status_name(expected));
+    fprintf(stderr, "error: %s: %s and not %s\n", way->name, ucxx_error_text(status),
+            ucxx_status_name(expected));
     give_up();
   }
-  if (status == UCXX_OK) require(memcmp(buffer, object->data + offset, length) == 0, "the content is the object's");
-  else require(memcmp(buffer, buffer + 1, length) == 0, "nothing came"); /* all is as what is behind it */
+  if (status == UCXX_OK)
+    require(memcmp(buffer, object->data + offset, length) == 0, "the content is the object's");
+  else
+    require(memcmp(buffer, buffer + 1, length) == 0,
+            "nothing came"); /* all is as what is behind it */
   require(buffer[length] == UNTOUCHED, "nothing behind it was touched");
   return took;
 }
 
-static void try_one(struct side *client, const struct way *way, void *state, unsigned char *buffer) {
+static void try_one(struct side *client, const struct way *way, void *state,
+                    unsigned char *buffer) {
   static const size_t lengths[] = {0, 1, 8, 100, 8191, 65536, 100003, LONGEST};
   unsigned read = 0, refused = 0;
   for (unsigned at = 0; at < sizeof lengths / sizeof *lengths; at++) {
@@ -90,7 +104,8 @@ static void try_one(struct side *client, const struct way *way, void *state, uns
         continue;
       }
       size_t room = object->length - length;
-      read_once(way, state, object, mix(at * OBJECTS + number) % (room + 1), length, UCXX_OK, buffer);
+      read_once(way, state, object, mix(at * OBJECTS + number) % (room + 1), length, UCXX_OK,
+                buffer);
       read_once(way, state, object, room, length, UCXX_OK, buffer);
       read_once(way, state, object, room + 1, length, BEYOND_END, buffer);
       read_once(way, state, NULL, 0, length, UCXX_ERR_NO_ELEM, buffer);
@@ -106,11 +121,12 @@ static int by_time(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-/* In turns of a few reads each, so that what else the machine does meets all alike. The first of a turn does not count: what the turn
- * before it has left at the server is done by then. */
+/* In turns of a few reads each, so that what else the machine does meets all alike. The first of a
+ * turn does not count: what the turn before it has left at the server is done by then. */
 #define TURN 10
 
-static void measure(struct side *client, const char *which, size_t length, unsigned reads, void **states, unsigned char **buffers) {
+static void measure(struct side *client, const char *which, size_t length, unsigned reads,
+                    void **states, unsigned char **buffers) {
   const struct object *object = &client->objects[OBJECTS - 1];
   uint64_t *times = zeroed(WAYS * reads * sizeof *times);
   for (unsigned done = 0; done < reads; done += TURN) {
@@ -118,10 +134,12 @@ static void measure(struct side *client, const char *which, size_t length, unsig
       unsigned at = (next + done / TURN) % WAYS; /* another one begins each time */
       if (strcmp(which, "all") != 0 && strcmp(which, ways[at].name) != 0) continue;
       for (unsigned turn = 0; turn <= TURN && done + turn <= reads; turn++) {
-        /* Each time from another place, so that no way finds in the caches what another one has just read; a multiple of 64, as fields of
-         * records and parts of arrays lie. */
-        uint64_t offset = mix((uint64_t)(done + turn) * WAYS + at) % (object->length - length + 1) & ~UINT64_C(63);
-        uint64_t took = read_once(&ways[at], states[at], object, offset, length, UCXX_OK, buffers[at]);
+        /* Each time from another place, so that no way finds in the caches what another one has
+         * just read; a multiple of 64, as fields of records and parts of arrays lie. */
+        uint64_t offset = mix((uint64_t)(done + turn) * WAYS + at) % (object->length - length + 1) &
+                          ~UINT64_C(63);
+        uint64_t took =
+            read_once(&ways[at], states[at], object, offset, length, UCXX_OK, buffers[at]);
         if (turn > 0) times[at * reads + done + turn - 1] = took;
       }
     }
@@ -129,7 +147,9 @@ static void measure(struct side *client, const char *which, size_t length, unsig
   for (unsigned at = 0; at < WAYS; at++) {
     uint64_t *of_way = times + at * reads;
     qsort(of_way, reads, sizeof *of_way, by_time);
-    if (of_way[0] > 0) printf("%-13s %8zu bytes: %9.2f us\n", ways[at].name, length, (double)of_way[reads / 2] / 1e3);
+    if (of_way[0] > 0)
+      printf("%-13s %8zu bytes: %9.2f us\n", ways[at].name, length,
+             (double)of_way[reads / 2] / 1e3);
   }
   free(times);
 }
@@ -146,7 +166,9 @@ static void read_all(struct side *client, const char *which, size_t length, unsi
   measure(client, which == NULL ? "all" : which, length, reads, states, buffers);
   for (unsigned at = 0; at < WAYS; at++) ways[at].end(states[at]);
   ucxx_request_t *request = NULL;
-  check(outcome(ucxx_am_send(client->pair->endpoint, OVER_ID, NULL, 0, NULL, 0, NULL, &request), request), "the end is told");
+  check(outcome(ucxx_am_send(client->pair->endpoint, OVER_ID, NULL, 0, NULL, 0, NULL, &request),
+                request),
+        "the end is told");
   free(own);
 }
 
@@ -160,16 +182,23 @@ int main(int argc, char **argv) {
   bool known = which == NULL || strcmp(which, "all") == 0;
   for (unsigned at = 0; at < WAYS && !known; at++) known = strcmp(which, ways[at].name) == 0;
   if ((argc != 3 && argc != 6) || !known || length > LONGEST || reads == 0) {
-    fprintf(stderr, "usage: %s 0|1 SOCKET_PATH [fetch|tag|get|get_allocated|put|put_allocated|all LENGTH READS]\n", argv[0]);
+    fprintf(stderr,
+            "usage: %s 0|1 SOCKET_PATH [fetch|tag|get|get_allocated|put|put_allocated|all LENGTH "
+            "READS]\n",
+            argv[0]);
     return 2;
   }
   params.thread_mode = UCXX_THREAD_SINGLE;
   /* Who measures does not want to measure how long it takes to wake up. */
   if (which != NULL) params.spin_ns = UINT64_C(1000000000);
-  pair_open_for(&pair, 3, argv, UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_RMA | UCXX_FEATURE_WAKEUP, &params, NULL);
+  pair_open_for(&pair, 3, argv,
+                UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_RMA | UCXX_FEATURE_WAKEUP,
+                &params, NULL);
   make_objects(&side);
-  if (pair.rank == 1) serve(&side, which != NULL);
-  else read_all(&side, which, length, reads);
+  if (pair.rank == 1)
+    serve(&side, which != NULL);
+  else
+    read_all(&side, which, length, reads);
   pair_close(&pair);
   for (unsigned at = 0; at < OBJECTS; at++) free(side.objects[at].data);
   return EXIT_SUCCESS;

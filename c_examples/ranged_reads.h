@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ranged_reads.h: what the ways of reading (ranged_ways.c) and the program that tries and measures them (ranged_reads.c) have in common.
+ * ranged_reads.h: what the ways of reading (ranged_ways.c) and the program that tries and measures
+ * them (ranged_reads.c) have in common.
  */
 #ifndef EXAMPLES_RANGED_READS_H
 #define EXAMPLES_RANGED_READS_H
@@ -37,11 +38,12 @@ struct side {
 
 struct way {
   const char *name;
-  uint16_t id;    /* the first of the ids of its questions */
+  uint16_t id; /* the first of the ids of its questions */
   bool allocated; /* remote memory: it is ucxx_memory_allocate's */
   void *(*serve)(struct side *server, const struct way *way);
   void (*serve_no_more)(void *state);
-  void *(*begin)(struct side *client, const struct way *way, unsigned char **buffer); /* may give another buffer to read into */
+  void *(*begin)(struct side *client, const struct way *way,
+                 unsigned char **buffer); /* may give another buffer to read into */
   ucxx_status_t (*read)(void *state, const struct range *range, unsigned char *buffer);
   void (*end)(void *state);
 };

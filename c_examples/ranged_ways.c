@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ranged_ways.c: the ways in which ranged_reads.c reads. Each stands by itself between two lines, first what the server does for it and then what the
- * client does. None shares state with another one, but get and put ask their questions by fetch.
+ * ranged_ways.c: the ways in which ranged_reads.c reads. Each stands by itself between two lines,
+ * first what the server does for it and then what the client does. None shares state with another
+ * one, but get and put ask their questions by fetch.
  */
 #define _XOPEN_SOURCE 700
 #include "ranged_reads.h"
@@ -13,12 +14,15 @@ static const struct object *find(const struct side *server, const char *name) {
   return NULL;
 }
 
-/* What a server does in every way that has it look: UCXX_OK and where the bytes are, or what to tell the client. */
-static ucxx_status_t look(const struct side *server, const struct range *range, const unsigned char **data) {
+/* What a server does in every way that has it look: UCXX_OK and where the bytes are, or what to
+ * tell the client. */
+static ucxx_status_t look(const struct side *server, const struct range *range,
+                          const unsigned char **data) {
   if (memchr(range->name, 0, sizeof range->name) == NULL) return UCXX_ERR_REJECTED;
   const struct object *object = find(server, range->name);
   if (object == NULL) return UCXX_ERR_NO_ELEM;
-  if (range->offset > object->length || range->length > object->length - range->offset) return BEYOND_END;
+  if (range->offset > object->length || range->length > object->length - range->offset)
+    return BEYOND_END;
   *data = object->data + range->offset;
   return UCXX_OK;
 }
@@ -27,7 +31,9 @@ static ucxx_status_t look(const struct side *server, const struct range *range, 
 
 static void answer(ucxx_fetch_t *fetch, ucxx_status_t status, const void *data, size_t length) {
   if (status == UCXX_OK) {
-    status = ucxx_fetch_reply(fetch, data, length, NULL, NULL); /* `data` stays where it is, so nobody has to hear of the end */
+    status =
+        ucxx_fetch_reply(fetch, data, length, NULL,
+                         NULL); /* `data` stays where it is, so nobody has to hear of the end */
     if (status != UCXX_INPROGRESS) check(status, "answer");
   } else {
     check(ucxx_fetch_reject(fetch, status), "refusal");
@@ -49,21 +55,24 @@ static void on_fetch_read(void *arg, ucxx_fetch_t *fetch) {
 }
 
 static void *fetch_serve(struct side *server, const struct way *way) {
-  check(ucxx_worker_set_fetch_handler(server->pair->worker, way->id, on_fetch_read, server, NULL), "handler");
+  check(ucxx_worker_set_fetch_handler(server->pair->worker, way->id, on_fetch_read, server, NULL),
+        "handler");
   return NULL;
 }
 
 /* ------------------------------------------------------------------ fetch: the client */
 
 /* A question and its answer, or the status instead of one. */
-static ucxx_status_t ask(struct side *client, uint16_t id, const void *question, size_t question_length, void *buffer, size_t *length) {
+static ucxx_status_t ask(struct side *client, uint16_t id, const void *question,
+                         size_t question_length, void *buffer, size_t *length) {
   ucxx_recv_info_t info;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_WAIT;
   params.memory_type = UCXX_MEMORY_HOST;
   params.timeout_ns = PAIR_TIMEOUT_NS; /* the buffer is ours again then */
   params.recv_info = &info;
-  ucxx_status_t status = ucxx_am_fetch(client->pair->endpoint, id, question, question_length, buffer, *length, &params, NULL);
+  ucxx_status_t status = ucxx_am_fetch(client->pair->endpoint, id, question, question_length,
+                                       buffer, *length, &params, NULL);
   if (status == UCXX_OK) *length = (size_t)info.length;
   return status;
 }
@@ -133,12 +142,14 @@ static void tag_post(struct tag_slot *slot) {
   params.callback_arg = slot;
   params.recv_info = &slot->info;
   ucxx_worker_t *worker = slot->server->pair->worker;
-  ucxx_status_t status = ucxx_tag_recv(worker, &slot->question, sizeof slot->question, TAG_QUESTION, TAG_KIND, &params, &slot->request);
+  ucxx_status_t status = ucxx_tag_recv(worker, &slot->question, sizeof slot->question, TAG_QUESTION,
+                                       TAG_KIND, &params, &slot->request);
   if (status != UCXX_INPROGRESS) check(status, "receive of a question");
 }
 
-/* The status is sent from the slot, which may be filled again when nothing is sent from it any more. A long answer that its client has
- * given up is never done: its slot is lost, until the connection ends. */
+/* The status is sent from the slot, which may be filled again when nothing is sent from it any
+ * more. A long answer that its client has given up is never done: its slot is lost, until the
+ * connection ends. */
 static void tag_part_done(struct tag_slot *slot) {
   if (--slot->busy == 0) tag_post(slot);
 }
@@ -154,9 +165,12 @@ static void tag_answer(struct tag_slot *slot, const void *data, size_t length, u
   params.callback = on_tag_sent;
   params.callback_arg = slot;
   uint64_t tag = kind | (slot->question.number & ~TAG_KIND);
-  ucxx_status_t status = ucxx_tag_send(slot->clients[slot->question.client], data, length, tag, &params, NULL);
-  if (status == UCXX_INPROGRESS) slot->busy++;
-  else check(status, "answer");
+  ucxx_status_t status =
+      ucxx_tag_send(slot->clients[slot->question.client], data, length, tag, &params, NULL);
+  if (status == UCXX_INPROGRESS)
+    slot->busy++;
+  else
+    check(status, "answer");
 }
 
 static void on_tag_question(void *arg, ucxx_request_t *request, ucxx_status_t status) {
@@ -166,11 +180,14 @@ static void on_tag_question(void *arg, ucxx_request_t *request, ucxx_status_t st
   ucxx_request_destroy(request);
   slot->request = NULL;
   slot->busy = 1;
-  /* To whoever sends what is no question there is nothing to say: without the client's number there is no way back. */
-  if (status == UCXX_OK && slot->info.length == sizeof slot->question && slot->question.client < TAG_CLIENTS) {
+  /* To whoever sends what is no question there is nothing to say: without the client's number there
+   * is no way back. */
+  if (status == UCXX_OK && slot->info.length == sizeof slot->question &&
+      slot->question.client < TAG_CLIENTS) {
     slot->status = look(slot->server, &slot->question.range, &data);
     tag_answer(slot, &slot->status, sizeof slot->status, TAG_STATUS);
-    if (slot->status == UCXX_OK) tag_answer(slot, data, (size_t)slot->question.range.length, TAG_DATA);
+    if (slot->status == UCXX_OK)
+      tag_answer(slot, data, (size_t)slot->question.range.length, TAG_DATA);
   }
   tag_part_done(slot);
 }
@@ -191,9 +208,11 @@ static void tag_serve_no_more(void *arg) {
   struct tag_server *state = arg;
   for (unsigned at = 0; at < TAG_RECEIVES; at++) {
     struct tag_slot *slot = &state->slots[at];
-    while (slot->request == NULL) check(ucxx_worker_wait(slot->server->pair->worker, PAIR_TIMEOUT_NS), "answers go out");
+    while (slot->request == NULL)
+      check(ucxx_worker_wait(slot->server->pair->worker, PAIR_TIMEOUT_NS), "answers go out");
     check(ucxx_request_cancel(slot->request), "cancel");
-    require(ucxx_request_wait(slot->request, PAIR_TIMEOUT_NS) == UCXX_ERR_CANCELED, "nobody asks any more");
+    require(ucxx_request_wait(slot->request, PAIR_TIMEOUT_NS) == UCXX_ERR_CANCELED,
+            "nobody asks any more");
     ucxx_request_destroy(slot->request);
   }
   free(state);
@@ -203,7 +222,8 @@ static void tag_serve_no_more(void *arg) {
 
 struct tag_client {
   struct side *side;
-  uint64_t number; /* of the last question; none is ever used again, as an answer that nobody waits for any more could still come */
+  uint64_t number; /* of the last question; none is ever used again, as an answer that nobody waits
+                      for any more could still come */
 };
 
 static void *tag_begin(struct side *client, const struct way *way, unsigned char **buffer) {
@@ -225,15 +245,18 @@ static ucxx_status_t tag_read(void *arg, const struct range *range, unsigned cha
   params.memory_type = UCXX_MEMORY_HOST;
   params.timeout_ns = PAIR_TIMEOUT_NS;
   params.source = pair->endpoint; /* else the receives would outlive the server */
-  ucxx_status_t status = ucxx_tag_recv(pair->worker, &said, sizeof said, TAG_STATUS | client->number, UINT64_MAX, &params, &told);
+  ucxx_status_t status = ucxx_tag_recv(pair->worker, &said, sizeof said,
+                                       TAG_STATUS | client->number, UINT64_MAX, &params, &told);
   if (status != UCXX_INPROGRESS) return status;
   params.recv_info = &info;
-  status = ucxx_tag_recv(pair->worker, buffer, (size_t)range->length, TAG_DATA | client->number, UINT64_MAX, &params, &filled);
+  status = ucxx_tag_recv(pair->worker, buffer, (size_t)range->length, TAG_DATA | client->number,
+                         UINT64_MAX, &params, &filled);
   if (status == UCXX_INPROGRESS) {
     ucxx_op_params_t send_params = UCXX_OP_PARAMS_INIT;
     send_params.flags = UCXX_FLAG_WAIT;
     send_params.memory_type = UCXX_MEMORY_HOST;
-    status = ucxx_tag_send(pair->endpoint, &question, sizeof question, TAG_QUESTION, &send_params, NULL);
+    status =
+        ucxx_tag_send(pair->endpoint, &question, sizeof question, TAG_QUESTION, &send_params, NULL);
   }
   /* Neither receive may outlive this call, which has what they fill. */
   if (status != UCXX_OK) check(ucxx_request_cancel(told), "cancel");
@@ -252,7 +275,7 @@ static ucxx_status_t tag_read(void *arg, const struct range *range, unsigned cha
 /* ------------------------------------------------------------------ get: both */
 
 #define KEY 512 /* room for one */
-#define GET_OPEN 0  /* the header is a name, the answer the key */
+#define GET_OPEN 0 /* the header is a name, the answer the key */
 #define GET_CLOSE 1 /* no header: a key is not in use any more */
 
 /* ------------------------------------------------------------------ get: the server */
@@ -297,16 +320,23 @@ static void *get_serve(struct side *server, const struct way *way) {
     const struct object *object = &server->objects[at];
     ucxx_memory_t **memory = &state->memories[at];
     if (way->allocated) {
-      check(ucxx_memory_allocate(server->pair->context, object->length, UCXX_MEMORY_HOST, memory), "memory");
+      check(ucxx_memory_allocate(server->pair->context, object->length, UCXX_MEMORY_HOST, memory),
+            "memory");
       memcpy(ucxx_memory_base(*memory), object->data, object->length);
     } else {
-      check(ucxx_memory_register(server->pair->context, object->data, object->length, UCXX_MEMORY_HOST, memory), "registration");
+      check(ucxx_memory_register(server->pair->context, object->data, object->length,
+                                 UCXX_MEMORY_HOST, memory),
+            "registration");
     }
     state->key_lengths[at] = KEY;
     check(ucxx_memory_pack(*memory, state->keys[at], &state->key_lengths[at]), "key");
   }
-  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + GET_OPEN), on_get_open, state, NULL), "handler");
-  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + GET_CLOSE), on_get_close, state, NULL), "handler");
+  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + GET_OPEN),
+                                      on_get_open, state, NULL),
+        "handler");
+  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + GET_CLOSE),
+                                      on_get_close, state, NULL),
+        "handler");
   return state;
 }
 
@@ -343,7 +373,8 @@ static ucxx_status_t get_key(struct get_client *client, const char *name, ucxx_r
     *key = client->keys[at];
     return UCXX_OK;
   }
-  ucxx_status_t status = ask(client->side, (uint16_t)(client->id + GET_OPEN), name, NAME, bytes, &length);
+  ucxx_status_t status =
+      ask(client->side, (uint16_t)(client->id + GET_OPEN), name, NAME, bytes, &length);
   if (status != UCXX_OK) return status;
   require(client->count < OBJECTS, "a place for a key");
   check(ucxx_rkey_unpack(client->side->pair->endpoint, bytes, length, key), "the server's key");
@@ -360,7 +391,9 @@ static ucxx_status_t get_read(void *arg, const struct range *range, unsigned cha
   params.flags = UCXX_FLAG_WAIT;
   params.memory_type = UCXX_MEMORY_HOST;
   status = ucxx_rma_get(key, buffer, (size_t)range->length, range->offset, &params, NULL);
-  return status == UCXX_ERR_OUT_OF_RANGE ? BEYOND_END : status; /* the library compares with the length in the key; the server is not asked */
+  return status == UCXX_ERR_OUT_OF_RANGE ? BEYOND_END
+                                         : status; /* the library compares with the length in the
+                                                      key; the server is not asked */
 }
 
 static void get_end(void *arg) {
@@ -368,15 +401,17 @@ static void get_end(void *arg) {
   for (unsigned at = 0; at < client->count; at++) {
     size_t none = 0;
     ucxx_rkey_destroy(client->keys[at]);
-    check(ask(client->side, (uint16_t)(client->id + GET_CLOSE), NULL, 0, NULL, &none), "the key is given back");
+    check(ask(client->side, (uint16_t)(client->id + GET_CLOSE), NULL, 0, NULL, &none),
+          "the key is given back");
   }
   free(client);
 }
 
 /* ------------------------------------------------------------------ put: both */
 
-#define PUT_OFFER 0  /* the header is the key to a buffer, the answer its number */
-#define PUT_READ 1   /* the header is a struct put_question; an empty answer says that the bytes are there */
+#define PUT_OFFER 0 /* the header is the key to a buffer, the answer its number */
+#define PUT_READ \
+  1 /* the header is a struct put_question; an empty answer says that the bytes are there */
 #define PUT_FORGET 2 /* the header is the number */
 
 struct put_question {
@@ -402,12 +437,15 @@ static void on_put_offer(void *arg, ucxx_fetch_t *fetch) {
   const void *bytes = ucxx_fetch_header(fetch, &length);
   while (at < PUT_BUFFERS && server->keys[at] != NULL) at++;
   ucxx_status_t status = UCXX_ERR_BUSY;
-  if (at < PUT_BUFFERS) status = ucxx_rkey_unpack(ucxx_fetch_endpoint(fetch), bytes, length, &server->keys[at]);
+  if (at < PUT_BUFFERS)
+    status = ucxx_rkey_unpack(ucxx_fetch_endpoint(fetch), bytes, length, &server->keys[at]);
   if (status == UCXX_OK) server->numbers[at] = at;
-  answer(fetch, status == UCXX_OK || status == UCXX_ERR_BUSY ? status : UCXX_ERR_REJECTED, &server->numbers[at], sizeof server->numbers[at]);
+  answer(fetch, status == UCXX_OK || status == UCXX_ERR_BUSY ? status : UCXX_ERR_REJECTED,
+         &server->numbers[at], sizeof server->numbers[at]);
 }
 
-/* A message may overtake what was put: the answer is given when a flush has told that it is there. */
+/* A message may overtake what was put: the answer is given when a flush has told that it is there.
+ */
 static void on_put_flushed(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   (void)request;
   answer(arg, status == UCXX_OK ? UCXX_OK : NOT_DELIVERED, NULL, 0);
@@ -424,14 +462,17 @@ static void on_put_read(void *arg, ucxx_fetch_t *fetch) {
     memcpy(&question, header, sizeof question);
     status = look(server->side, &question.range, &data);
     /* With several clients a number counts for whose key it is, and nobody else. */
-    if (status == UCXX_OK && (question.number >= PUT_BUFFERS || server->keys[question.number] == NULL)) status = UCXX_ERR_REJECTED;
+    if (status == UCXX_OK &&
+        (question.number >= PUT_BUFFERS || server->keys[question.number] == NULL))
+      status = UCXX_ERR_REJECTED;
   }
   if (status != UCXX_OK) {
     answer(fetch, status, NULL, 0);
     return;
   }
   /* Without a request its failure is the flush's. */
-  status = ucxx_rma_put(server->keys[question.number], data, (size_t)question.range.length, question.place, NULL, NULL);
+  status = ucxx_rma_put(server->keys[question.number], data, (size_t)question.range.length,
+                        question.place, NULL, NULL);
   if (status == UCXX_OK || status == UCXX_INPROGRESS) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.callback = on_put_flushed;
@@ -457,9 +498,15 @@ static void on_put_forget(void *arg, ucxx_fetch_t *fetch) {
 static void *put_serve(struct side *server, const struct way *way) {
   struct put_server *state = zeroed(sizeof *state);
   state->side = server;
-  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + PUT_OFFER), on_put_offer, state, NULL), "handler");
-  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + PUT_READ), on_put_read, state, NULL), "handler");
-  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + PUT_FORGET), on_put_forget, state, NULL), "handler");
+  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + PUT_OFFER),
+                                      on_put_offer, state, NULL),
+        "handler");
+  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + PUT_READ),
+                                      on_put_read, state, NULL),
+        "handler");
+  check(ucxx_worker_set_fetch_handler(server->pair->worker, (uint16_t)(way->id + PUT_FORGET),
+                                      on_put_forget, state, NULL),
+        "handler");
   return state;
 }
 
@@ -485,13 +532,18 @@ static void *put_begin(struct side *client, const struct way *way, unsigned char
   state->side = client;
   state->id = way->id;
   if (way->allocated) {
-    check(ucxx_memory_allocate(client->pair->context, LONGEST + 1, UCXX_MEMORY_HOST, &state->memory), "memory");
+    check(
+        ucxx_memory_allocate(client->pair->context, LONGEST + 1, UCXX_MEMORY_HOST, &state->memory),
+        "memory");
     *buffer = ucxx_memory_base(state->memory);
   } else {
-    check(ucxx_memory_register(client->pair->context, *buffer, LONGEST + 1, UCXX_MEMORY_HOST, &state->memory), "registration");
+    check(ucxx_memory_register(client->pair->context, *buffer, LONGEST + 1, UCXX_MEMORY_HOST,
+                               &state->memory),
+          "registration");
   }
   check(ucxx_memory_pack(state->memory, key, &length), "key");
-  check(ask(client, (uint16_t)(way->id + PUT_OFFER), key, length, &state->number, &number_length), "the server takes the key");
+  check(ask(client, (uint16_t)(way->id + PUT_OFFER), key, length, &state->number, &number_length),
+        "the server takes the key");
   require(number_length == sizeof state->number, "the answer is a number");
   return state;
 }
@@ -499,21 +551,26 @@ static void *put_begin(struct side *client, const struct way *way, unsigned char
 static ucxx_status_t put_read(void *arg, const struct range *range, unsigned char *buffer) {
   struct put_client *client = arg;
   size_t none = 0;
-  struct put_question question = {*range, (uint64_t)(buffer - (unsigned char *)ucxx_memory_base(client->memory)), client->number};
-  /* After a timeout the server may still put: the buffer would have to stay as it is until put_end, or the endpoint's. */
-  return ask(client->side, (uint16_t)(client->id + PUT_READ), &question, sizeof question, NULL, &none);
+  struct put_question question = {
+      *range, (uint64_t)(buffer - (unsigned char *)ucxx_memory_base(client->memory)),
+      client->number};
+  /* After a timeout the server may still put: the buffer would have to stay as it is until put_end,
+   * or the endpoint's. */
+  return ask(client->side, (uint16_t)(client->id + PUT_READ), &question, sizeof question, NULL,
+             &none);
 }
 
 static void put_end(void *arg) {
   struct put_client *client = arg;
   size_t none = 0;
-  check(ask(client->side, (uint16_t)(client->id + PUT_FORGET), &client->number, sizeof client->number, NULL, &none), "the key is forgotten");
+  check(ask(client->side, (uint16_t)(client->id + PUT_FORGET), &client->number,
+            sizeof client->number, NULL, &none),
+        "the key is forgotten");
   ucxx_memory_destroy(client->memory);
   free(client);
 }
 
 /* ------------------------------------------------------------------ all of them */
-
 
 const struct way ways[WAYS] = {
     {"fetch", 1, false, fetch_serve, NULL, fetch_begin, fetch_read, free},

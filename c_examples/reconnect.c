@@ -3,14 +3,17 @@
  *
  * reconnect.c: how to start again after a failure.
  *
- *     reconnect server PORT FILE    appends the records it gets to FILE; PORT 0 is any; prints the port; ends after a goodbye
- *     reconnect client PORT         sends the lines of its input as records, whatever becomes of the server meanwhile
+ *     reconnect server PORT FILE    appends the records it gets to FILE; PORT 0 is any; prints the
+ * port; ends after a goodbye reconnect client PORT         sends the lines of its input as records,
+ * whatever becomes of the server meanwhile
  *
- * An endpoint that has failed stays so: the way back is a new one. What makes that safe is the programs' own agreement, because a send
- * that is complete has left, and not more:
+ * An endpoint that has failed stays so: the way back is a new one. What makes that safe is the
+ * programs' own agreement, because a send that is complete has left, and not more:
  *
- *  - records are numbered, and the client keeps each until the server has confirmed that it is stored;
- *  - the server begins a connection by saying up to which number it has everything, and the client goes on from there;
+ *  - records are numbered, and the client keeps each until the server has confirmed that it is
+ * stored;
+ *  - the server begins a connection by saying up to which number it has everything, and the client
+ * goes on from there;
  *  - a record that comes a second time is confirmed and not stored again.
  *
  * So each record is stored once, in order, though either side may die at any moment.
@@ -37,7 +40,7 @@ struct record {
 
 struct greeting {
   uint64_t connection; /* the tag of its records */
-  uint64_t have;       /* stored up to here */
+  uint64_t have; /* stored up to here */
 };
 
 /* ------------------------------------------------------------------ client */
@@ -50,7 +53,8 @@ struct upload {
   bool all_read;
 };
 
-/* A worker of its own for each connection: nothing that the last one left behind can be taken for an answer to this one. */
+/* A worker of its own for each connection: nothing that the last one left behind can be taken for
+ * an answer to this one. */
 struct connection {
   ucxx_worker_t *worker;
   ucxx_endpoint_t *endpoint;
@@ -61,7 +65,9 @@ struct connection {
 static void on_server_gone(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   (void)arg;
   (void)endpoint;
-  if (status != UCXX_OK) fprintf(stderr, "the connection has ended: %s, %s\n", ucxx_status_name(status), ucxx_status_string(status));
+  if (status != UCXX_OK)
+    fprintf(stderr, "the connection has ended: %s, %s\n", ucxx_status_name(status),
+            ucxx_status_string(status));
 }
 
 static bool open_connection(struct connection *connection, struct upload *upload) {
@@ -71,16 +77,22 @@ static bool open_connection(struct connection *connection, struct upload *upload
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.connect_timeout_ns = UINT64_C(10000000000);
   params.on_close = on_server_gone;
-  check(ucxx_endpoint_connect(connection->worker, "127.0.0.1", upload->port, &params, &connection->endpoint), "connect");
+  check(ucxx_endpoint_connect(connection->worker, "127.0.0.1", upload->port, &params,
+                              &connection->endpoint),
+        "connect");
 
   struct greeting greeting = {0, 0};
   ucxx_recv_info_t info;
-  if (hear(connection->worker, connection->endpoint, &greeting, sizeof greeting, TAG_GREETING, &info) != UCXX_OK) return false;
+  if (hear(connection->worker, connection->endpoint, &greeting, sizeof greeting, TAG_GREETING,
+           &info) != UCXX_OK)
+    return false;
   if (greeting.have < upload->confirmed || greeting.have > upload->read) {
-    fprintf(stderr, "error: the server has %" PRIu64 " records, and not those it confirmed\n", greeting.have);
+    fprintf(stderr, "error: the server has %" PRIu64 " records, and not those it confirmed\n",
+            greeting.have);
     give_up();
   }
-  printf("connected: the server has %" PRIu64 " of %" PRIu64 " records\n", greeting.have, upload->read);
+  printf("connected: the server has %" PRIu64 " of %" PRIu64 " records\n", greeting.have,
+         upload->read);
   upload->confirmed = greeting.have;
   connection->tag = greeting.connection;
   return true;
@@ -108,7 +120,9 @@ static bool send_record(const struct connection *connection, const struct record
 static bool hear_confirmation(const struct connection *connection, struct upload *upload) {
   ucxx_recv_info_t info;
   uint64_t have = 0;
-  if (hear(connection->worker, connection->endpoint, &have, sizeof have, TAG_CONFIRMATION, &info) != UCXX_OK) return false;
+  if (hear(connection->worker, connection->endpoint, &have, sizeof have, TAG_CONFIRMATION, &info) !=
+      UCXX_OK)
+    return false;
   if (have > upload->confirmed && have <= upload->read) upload->confirmed = have;
   return true;
 }
@@ -127,7 +141,8 @@ static bool go_on(const struct connection *connection, struct upload *upload) {
     }
   }
   const struct record goodbye = {upload->read + 1, ""};
-  return send_record(connection, &goodbye) && hear_confirmation(connection, upload) && hang_up(connection->endpoint) == UCXX_OK;
+  return send_record(connection, &goodbye) && hear_confirmation(connection, upload) &&
+         hang_up(connection->endpoint) == UCXX_OK;
 }
 
 /* Some chance in it, so that a thousand clients do not come back at the same moment. */
@@ -159,7 +174,8 @@ static int be_client(ucxx_context_t *context, uint16_t port) {
     pause_for(pause);
     pause = 2 * pause < LONGEST_PAUSE_MS ? 2 * pause : LONGEST_PAUSE_MS;
   }
-  fprintf(stderr, "error: given up after %d attempts; %" PRIu64 " records are stored\n", ATTEMPTS, upload.confirmed);
+  fprintf(stderr, "error: given up after %d attempts; %" PRIu64 " records are stored\n", ATTEMPTS,
+          upload.confirmed);
   return EXIT_FAILURE;
 }
 
@@ -187,13 +203,15 @@ struct client {
 static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status);
 static void on_record(void *arg, ucxx_request_t *request, ucxx_status_t status);
 
-/* Where an operation is refused or fails, the endpoint has ended or is about to, and on_close follows. */
+/* Where an operation is refused or fails, the endpoint has ended or is about to, and on_close
+ * follows. */
 static void client_send(struct client *client, const void *data, size_t length, uint64_t tag) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = on_sent;
   params.callback_arg = client;
-  client->under_way = ucxx_tag_send(client->endpoint, data, length, tag, &params, NULL) == UCXX_INPROGRESS;
+  client->under_way =
+      ucxx_tag_send(client->endpoint, data, length, tag, &params, NULL) == UCXX_INPROGRESS;
 }
 
 static bool client_is_gone(struct client *client) {
@@ -214,8 +232,9 @@ static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   params.callback_arg = client;
   params.recv_info = &client->info;
   params.source = client->endpoint;
-  client->under_way = ucxx_tag_recv(client->server->worker, &client->record, sizeof client->record, client->greeting.connection, ALL_BITS,
-                                    &params, NULL) == UCXX_INPROGRESS;
+  client->under_way =
+      ucxx_tag_recv(client->server->worker, &client->record, sizeof client->record,
+                    client->greeting.connection, ALL_BITS, &params, NULL) == UCXX_INPROGRESS;
 }
 
 /* Confirmed only when the system has it. fsync() would make it outlive the machine, too. */
@@ -235,7 +254,8 @@ static void on_record(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   client->under_way = false;
   if (client_is_gone(client)) return;
   size_t prefix = offsetof(struct record, text);
-  if (status == UCXX_OK && client->info.length >= prefix && client->record.number <= server->have + 1) {
+  if (status == UCXX_OK && client->info.length >= prefix &&
+      client->record.number <= server->have + 1) {
     if (client->info.length == prefix) {
       server->finished = true;
     } else if (client->record.number == server->have + 1) {
@@ -251,7 +271,8 @@ static void on_record(void *arg, ucxx_request_t *request, ucxx_status_t status) 
 
 static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   struct client *client = arg;
-  printf("connection %" PRIu64 " has ended: %s\n", client->greeting.connection, ucxx_status_name(status));
+  printf("connection %" PRIu64 " has ended: %s\n", client->greeting.connection,
+         ucxx_status_name(status));
   ucxx_endpoint_destroy(endpoint);
   client->closed = true;
   client_is_gone(client);
@@ -263,7 +284,9 @@ static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.on_close = on_close;
   params.on_close_arg = client;
-  ucxx_status_t status = client == NULL ? UCXX_ERR_NO_MEMORY : ucxx_endpoint_accept(conn_request, &params, &client->endpoint);
+  ucxx_status_t status = client == NULL
+                             ? UCXX_ERR_NO_MEMORY
+                             : ucxx_endpoint_accept(conn_request, &params, &client->endpoint);
   ucxx_conn_request_destroy(conn_request); /* rejects what was not accepted */
   if (status != UCXX_OK) {
     fprintf(stderr, "a client could not be let in: %s\n", ucxx_status_name(status));
@@ -277,7 +300,8 @@ static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
   client_send(client, &client->greeting, sizeof client->greeting, TAG_GREETING);
 }
 
-/* What was stored before it was killed is what it begins with: whole lines. Half of one was never confirmed. */
+/* What was stored before it was killed is what it begins with: whole lines. Half of one was never
+ * confirmed. */
 static void open_file(struct server *server, const char *path) {
   char block[4096];
   ssize_t length;

@@ -3,14 +3,17 @@
  *
  * remote_pipeline.c: a pipeline through two processes, over hubs that are connected.
  *
- * Rank 0 produces chunks of numbers. They go to rank 1, which keeps the primes among them, and sends those back; rank 0 counts them.
+ * Rank 0 produces chunks of numbers. They go to rank 1, which keeps the primes among them, and
+ * sends those back; rank 0 counts them.
  *
  *     rank 0: produce -> [numbers] ------- stream 1 ------> [numbers] -> filter
  *             count   <- [primes]  <------ stream 2 ------- [primes]  <-   (rank 1)
  *
- * On either side a stage sees only its hub: it leases an envelope, works on it, commits it. ucxx_link_connect joins the end of a hub here with the
- * beginning of one there; chunks go from envelope to envelope, and no more of them than there are envelopes for on the other side. The end of
- * the numbers goes all the way by ucxx_hub_close: each hub is closed when the one before it is closed and empty.
+ * On either side a stage sees only its hub: it leases an envelope, works on it, commits it.
+ * ucxx_link_connect joins the end of a hub here with the beginning of one there; chunks go from
+ * envelope to envelope, and no more of them than there are envelopes for on the other side. The end
+ * of the numbers goes all the way by ucxx_hub_close: each hub is closed when the one before it is
+ * closed and empty.
  *
  * The progress thread moves the chunks, so each stage may simply wait.
  */
@@ -79,7 +82,8 @@ static bool is_prime(uint32_t number) {
   return number > 1;
 }
 
-/* Rank 1. An envelope of either hub at once or none, so that the filter never sits on one while it waits for the other. */
+/* Rank 1. An envelope of either hub at once or none, so that the filter never sits on one while it
+ * waits for the other. */
 static void filter(ucxx_link_t *in, ucxx_link_t *out) {
   ucxx_link_t *links[] = {in, out};
   ucxx_envelope_t *envelopes[2];
@@ -122,11 +126,14 @@ int main(int argc, char **argv) {
   pair_open_with(&pair, argc, argv, &params, NULL);
 
   ucxx_hub_t *numbers = make_hub(&pair), *primes = make_hub(&pair);
-  /* What is consumed here is produced there, and the other way round. Both sides connect, in any order. */
+  /* What is consumed here is produced there, and the other way round. Both sides connect, in any
+   * order. */
   ucxx_link_t *leaves = make_link(pair.rank == 0 ? numbers : primes, UCXX_LINK_CONSUME);
   ucxx_link_t *arrives = make_link(pair.rank == 0 ? primes : numbers, UCXX_LINK_PRODUCE);
-  check(ucxx_link_connect(leaves, pair.endpoint, pair.rank == 0 ? 1 : 2, WINDOW), "the stream to the other side");
-  check(ucxx_link_connect(arrives, pair.endpoint, pair.rank == 0 ? 2 : 1, WINDOW), "the stream from there");
+  check(ucxx_link_connect(leaves, pair.endpoint, pair.rank == 0 ? 1 : 2, WINDOW),
+        "the stream to the other side");
+  check(ucxx_link_connect(arrives, pair.endpoint, pair.rank == 0 ? 2 : 1, WINDOW),
+        "the stream from there");
 
   if (pair.rank == 0) {
     pthread_t producer;
@@ -138,7 +145,8 @@ int main(int argc, char **argv) {
     require(found == PRIMES, "as many primes as there are");
     printf("%zu primes below %d, found by the other process\n", found, NUMBERS);
   } else {
-    ucxx_link_t *in = make_link(numbers, UCXX_LINK_CONSUME), *out = make_link(primes, UCXX_LINK_PRODUCE);
+    ucxx_link_t *in = make_link(numbers, UCXX_LINK_CONSUME),
+                *out = make_link(primes, UCXX_LINK_PRODUCE);
     filter(in, out);
     end_of(primes);
     ucxx_link_destroy(in);

@@ -5,16 +5,20 @@
  *
  *     ring_allreduce [--pmix] [--dies RANK] [FLOATS [ROUNDS]]
  *
- * The vector is cut into as many blocks as there are members. First the blocks go around the ring and are added up on the way (reduce-scatter):
- * after size - 1 steps each member has the sum of one block. Then the sums go around (allgather). Each member sends 2 * (size - 1) / size times its
+ * The vector is cut into as many blocks as there are members. First the blocks go around the ring
+ * and are added up on the way (reduce-scatter): after size - 1 steps each member has the sum of one
+ * block. Then the sums go around (allgather). Each member sends 2 * (size - 1) / size times its
  * vector, whatever the size, and only ever talks to its two neighbours.
  *
- * Who is a member is what the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and UCXX_RS_GROUP_SECRET, or what mpirun, mpiexec and srun
- * set; with --pmix it is the launcher's PMIx server. On one machine:
+ * Who is a member is what the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
+ * UCXX_RS_GROUP_SECRET, or what mpirun, mpiexec and srun set; with --pmix it is the launcher's PMIx
+ * server. On one machine:
  *
- *     for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 ./ring_allreduce & done; wait
+ *     for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711
+ * ./ring_allreduce & done; wait
  *
- * A member that dies ends its neighbours, those end theirs, and so on: each says which of its messages failed, and exits with an error. --dies shows it.
+ * A member that dies ends its neighbours, those end theirs, and so on: each says which of its
+ * messages failed, and exits with an error. --dies shows it.
  */
 #define _XOPEN_SOURCE 700
 #include <signal.h>
@@ -36,13 +40,15 @@ struct ring {
   uint64_t messages; /* counts those to the next member, which is their tag */
 };
 
-/* Small whole numbers: their sums are exact in a float, in whatever order they are added, as long as they stay below 2^24. That lets the result be
- * compared with ==, which sums of other numbers do not allow: they depend on the order. */
+/* Small whole numbers: their sums are exact in a float, in whatever order they are added, as long
+ * as they stay below 2^24. That lets the result be compared with ==, which sums of other numbers do
+ * not allow: they depend on the order. */
 static float value(uint32_t rank, uint32_t round, size_t at) {
   return (float)((at * 7 + rank * 13 + round * 5) % PERIOD) - 8;
 }
 
-/* Blocks differ by one element at most where the length cannot be divided; there may be empty ones. */
+/* Blocks differ by one element at most where the length cannot be divided; there may be empty ones.
+ */
 static size_t block_begin(const struct ring *ring, uint32_t block) {
   return ring->length * block / ring->size;
 }
@@ -61,9 +67,12 @@ static void pass_on(struct ring *ring, uint32_t leaving, uint32_t coming, float 
   ucxx_request_t *receiving = NULL, *sending = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   uint64_t tag = ring->messages++;
-  params.source = ring->previous; /* a receive belongs to no endpoint unless it says so: this one ends when the sender dies */
-  ucxx_status_t received = ucxx_tag_recv(ring->worker, place, block_bytes(ring, coming), tag, ALL_BITS, &params, &receiving);
-  ucxx_status_t sent = ucxx_tag_send(ring->next, ring->vector + block_begin(ring, leaving), block_bytes(ring, leaving), tag, NULL, &sending);
+  params.source = ring->previous; /* a receive belongs to no endpoint unless it says so: this one
+                                     ends when the sender dies */
+  ucxx_status_t received = ucxx_tag_recv(ring->worker, place, block_bytes(ring, coming), tag,
+                                         ALL_BITS, &params, &receiving);
+  ucxx_status_t sent = ucxx_tag_send(ring->next, ring->vector + block_begin(ring, leaving),
+                                     block_bytes(ring, leaving), tag, NULL, &sending);
   if (outcome(received, receiving) != UCXX_OK || outcome(sent, sending) != UCXX_OK) give_up();
 }
 
@@ -72,7 +81,8 @@ static void reduce_scatter(struct ring *ring) {
     uint32_t coming = behind(ring, step + 1);
     float *sum = ring->vector + block_begin(ring, coming);
     pass_on(ring, behind(ring, step), coming, ring->arriving);
-    for (size_t at = 0; at < block_bytes(ring, coming) / sizeof(float); at++) sum[at] += ring->arriving[at];
+    for (size_t at = 0; at < block_bytes(ring, coming) / sizeof(float); at++)
+      sum[at] += ring->arriving[at];
   }
 }
 
@@ -80,7 +90,8 @@ static void reduce_scatter(struct ring *ring) {
 static void allgather(struct ring *ring) {
   for (uint32_t step = 0; step + 1 < ring->size; step++) {
     uint32_t coming = behind(ring, step);
-    pass_on(ring, behind(ring, step + ring->size - 1), coming, ring->vector + block_begin(ring, coming));
+    pass_on(ring, behind(ring, step + ring->size - 1), coming,
+            ring->vector + block_begin(ring, coming));
   }
 }
 
@@ -90,7 +101,8 @@ static bool sums_are_right(const struct ring *ring, uint32_t round) {
     for (size_t at = 0; at < PERIOD; at++) expected[at] += value(rank, round, at);
   for (size_t at = 0; at < ring->length; at++) {
     if (ring->vector[at] == expected[at % PERIOD]) continue;
-    fprintf(stderr, "error: rank %u, round %u, place %zu: %g, and not %g\n", ring->rank, round, at, ring->vector[at], expected[at % PERIOD]);
+    fprintf(stderr, "error: rank %u, round %u, place %zu: %g, and not %g\n", ring->rank, round, at,
+            ring->vector[at], expected[at % PERIOD]);
     return false;
   }
   return true;
@@ -122,7 +134,8 @@ static void compare_lengths(const struct ring *ring) {
   check(ucxx_group_allgather(ring->group, &mine, sizeof mine, all), "lengths");
   for (uint32_t rank = 0; rank < ring->size; rank++) {
     if (all[rank] == mine) continue;
-    fprintf(stderr, "error: rank %u has %" PRIu64 " floats, and rank %u has %" PRIu64 "\n", ring->rank, mine, rank, all[rank]);
+    fprintf(stderr, "error: rank %u has %" PRIu64 " floats, and rank %u has %" PRIu64 "\n",
+            ring->rank, mine, rank, all[rank]);
     give_up();
   }
   free(all);
@@ -133,13 +146,16 @@ static void run(struct ring *ring, uint32_t rounds, uint32_t dies) {
   double took = 0;
   compare_lengths(ring);
   run_round(ring, 0, false); /* the first one connects */
-  for (uint32_t round = 1; round <= rounds; round++) took += run_round(ring, round, round == 1 && ring->rank == dies);
-  /* A send has completed when its buffer is free. This says that all have received what they need, and nobody is left by a member too early. */
+  for (uint32_t round = 1; round <= rounds; round++)
+    took += run_round(ring, round, round == 1 && ring->rank == dies);
+  /* A send has completed when its buffer is free. This says that all have received what they need,
+   * and nobody is left by a member too early. */
   check(ucxx_group_barrier(ring->group), "barrier");
   if (ring->rank != 0) return;
   double sent = 2.0 * (ring->size - 1) / ring->size * (double)ring->length * sizeof(float);
-  printf("%u members, %zu floats each: %u rounds, every sum is right; %.3f ms each, %.3f GB/s sent by each member\n", ring->size, ring->length,
-         rounds, took / rounds * 1e3, sent * rounds / took / 1e9);
+  printf("%u members, %zu floats each: %u rounds, every sum is right; %.3f ms each, %.3f GB/s sent "
+         "by each member\n",
+         ring->size, ring->length, rounds, took / rounds * 1e3, sent * rounds / took / 1e9);
 }
 
 static int usage(const char *program) {
@@ -160,11 +176,16 @@ int main(int argc, char **argv) {
   params.bootstrap = UCXX_BOOTSTRAP_ENV;
   int at = 1;
   for (; at < argc && argv[at][0] == '-'; at++) {
-    if (strcmp(argv[at], "--pmix") == 0) params.bootstrap = UCXX_BOOTSTRAP_PMIX;
-    else if (strcmp(argv[at], "--dies") != 0 || ++at == argc || !read_number(argv[at], UINT32_MAX, &dies)) return usage(argv[0]);
+    if (strcmp(argv[at], "--pmix") == 0)
+      params.bootstrap = UCXX_BOOTSTRAP_PMIX;
+    else if (strcmp(argv[at], "--dies") != 0 || ++at == argc ||
+             !read_number(argv[at], UINT32_MAX, &dies))
+      return usage(argv[0]);
   }
-  if (at < argc && !read_number(argv[at++], SIZE_MAX / sizeof(float) >> 20, &floats)) return usage(argv[0]);
-  if (at < argc && (!read_number(argv[at++], UINT32_MAX - 1, &rounds) || rounds == 0)) return usage(argv[0]);
+  if (at < argc && !read_number(argv[at++], SIZE_MAX / sizeof(float) >> 20, &floats))
+    return usage(argv[0]);
+  if (at < argc && (!read_number(argv[at++], UINT32_MAX - 1, &rounds) || rounds == 0))
+    return usage(argv[0]);
   if (at < argc) return usage(argv[0]);
 
   struct ring ring = {0};
@@ -177,7 +198,8 @@ int main(int argc, char **argv) {
   ring.length = (size_t)floats;
   /* Of a ring of one member, or two, both are the same. */
   check(ucxx_group_endpoint(ring.group, (ring.rank + 1) % ring.size, &ring.next), "endpoint");
-  check(ucxx_group_endpoint(ring.group, (ring.rank + ring.size - 1) % ring.size, &ring.previous), "endpoint");
+  check(ucxx_group_endpoint(ring.group, (ring.rank + ring.size - 1) % ring.size, &ring.previous),
+        "endpoint");
   ring.vector = malloc(ring.length * sizeof(float) + 1);
   ring.arriving = malloc((ring.length / ring.size + 1) * sizeof(float));
   if (ring.vector == NULL || ring.arriving == NULL) {

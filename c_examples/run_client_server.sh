@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs client_server with clients of every kind: some that finish, some that are rejected, some that are killed in the middle of a
-# conversation, one that comes late. The server has to count them all, and to say of each how it left.
+# Runs client_server with clients of every kind: some that finish, some that are rejected, some that
+# are killed in the middle of a conversation, one that comes late. The server has to count them all,
+# and to say of each how it left.
 #
 #   run_client_server.sh BIN_DIR
 #

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# What the scripts share that run a server and its clients; sourced, never run. Gives `wrapper`, `limit` (words to put before a program
-# that is to end by itself), `scratch` (a folder), `running` (pids that do not outlive the script) and `says`.
+# What the scripts share that run a server and its clients; sourced, never run. Gives `wrapper`,
+# `limit` (words to put before a program that is to end by itself), `scratch` (a folder), `running`
+# (pids that do not outlive the script) and `says`.
 # shellcheck shell=bash disable=SC2034 # used by those who source this
 
 read -ra wrapper <<<"${EXAMPLE_WRAPPER:-}"
@@ -36,7 +37,8 @@ until_line() {
   bad "the $1 never said '$2'"
 }
 
-# hear_server: opens what the server prints into $scratch/server; its first line says the port, which is $port from then on.
+# hear_server: opens what the server prints into $scratch/server; its first line says the port,
+# which is $port from then on.
 hear_server() {
   local fd word
   exec {fd}<"$scratch/server"
@@ -51,7 +53,8 @@ skip() {
   exit 77
 }
 
-# Ends the background jobs that are behind `limit`: it passes on what asks them to end, and a KILL would reach nobody but itself.
+# Ends the background jobs that are behind `limit`: it passes on what asks them to end, and a KILL
+# would reach nobody but itself.
 end_limited() {
   trap '' TERM INT
   # shellcheck disable=SC2046 # words
@@ -59,7 +62,8 @@ end_limited() {
   wait 2>/dev/null || true
 }
 
-# One below those that the kernel gives to whoever connects, so that nobody gets it by chance before it is used.
+# One below those that the kernel gives to whoever connects, so that nobody gets it by chance before
+# it is used.
 free_port() {
   local highest port
   highest=$(cut -f 1 /proc/sys/net/ipv4/ip_local_port_range)
@@ -82,8 +86,9 @@ new_group() {
   export MASTER_ADDR MASTER_PORT UCXX_RS_GROUP_SECRET WORLD_SIZE
 }
 
-# start_members SIZE WORD...: starts the words as a group of so many on this machine; `members` are their pids, by rank, and $scratch/RANK is what each prints.
-# With EXAMPLE_HOSTS they count as those of so many hosts, in turns.
+# start_members SIZE WORD...: starts the words as a group of so many on this machine; `members` are
+# their pids, by rank, and $scratch/RANK is what each prints. With EXAMPLE_HOSTS they count as those
+# of so many hosts, in turns.
 start_members() {
   local rank host=()
   members=()

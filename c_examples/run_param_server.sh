@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs param_server with four workers: once until they are done, and once with one that dies after its third round, which ends all.
+# Runs param_server with four workers: once until they are done, and once with one that dies after
+# its third round, which ends all.
 #
 #   run_param_server.sh BIN_DIR
 #

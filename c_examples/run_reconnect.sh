@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs reconnect: the server is killed in the middle, the client tries in vain for a while, the server is started anew on the same
-# port. In the end its file holds each record once, in order.
+# Runs reconnect: the server is killed in the middle, the client tries in vain for a while, the
+# server is started anew on the same port. In the end its file holds each record once, in order.
 #
 #   run_reconnect.sh BIN_DIR
 #

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs ring_allreduce as a group of so many processes on this machine: with vectors that can be divided, cannot, and are shorter than the group, and
-# with a member that dies, which all others have to tell.
+# Runs ring_allreduce as a group of so many processes on this machine: with vectors that can be
+# divided, cannot, and are shorter than the group, and with a member that dies, which all others
+# have to tell.
 #
 #   run_ring.sh BIN_DIR SIZE
 #

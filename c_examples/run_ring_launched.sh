@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs ring_allreduce as a group of four processes under a launcher of MPI programs, which tells ranks and size; skipped where it is not installed.
+# Runs ring_allreduce as a group of four processes under a launcher of MPI programs, which tells
+# ranks and size; skipped where it is not installed.
 #
 #   run_ring_launched.sh BIN_DIR openmpi|mpich|pmix
 #

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs ring_allreduce as a group of four processes, two in each of two network namespaces with a link between them, as they would be on two hosts.
-# Needs root and `ip`; skipped without.
+# Runs ring_allreduce as a group of four processes, two in each of two network namespaces with a
+# link between them, as they would be on two hosts. Needs root and `ip`; skipped without.
 #
 #   run_ring_network.sh BIN_DIR
 #
@@ -42,7 +42,8 @@ set_up() {
 }
 set_up 2>"$scratch/set_up" || skip "no network namespaces here: $(cat "$scratch/set_up")"
 
-# UCX leaves out devices that are not up when it looks; the kernel says so some moments after the command.
+# UCX leaves out devices that are not up when it looks; the kernel says so some moments after the
+# command.
 is_up() { [[ $(ip -n "$1" -o link show veth0) == *"state UP"* ]]; }
 for ((attempt = 0; attempt < 1000; attempt++)); do
   if is_up "$near" && is_up "$far"; then break; fi

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs one of the examples of windows as a group of so many processes on this machine. They check their results themselves.
+# Runs one of the examples of windows as a group of so many processes on this machine. They check
+# their results themselves.
 #
 #   run_windows.sh BIN_DIR stencil|work_queue|histogram|hash_table SIZE
 #
-#   EXAMPLE_WRAPPER   words put before the program, for example "valgrind --quiet"; there is less to do then
+#   EXAMPLE_WRAPPER   words put before the program, for example "valgrind --quiet"; there is less
+#                     to do then
 #   EXAMPLE_TIMEOUT   seconds after which everything is ended (120)
 #   EXAMPLE_HOSTS     the processes count as those of so many hosts, in turns
 set -euo pipefail
@@ -36,7 +38,8 @@ succeeds() {
   grep "^$size members, .*$1" "$scratch/0" || bad "rank 0 did not say '$1': $(cat "$scratch/0")"
 }
 
-# all_learn_of_a_death ARGUMENT...: a member dies in the midst of it, and all others end with an error.
+# all_learn_of_a_death ARGUMENT...: a member dies in the midst of it, and all others end with an
+# error.
 all_learn_of_a_death() {
   local rank status victim=$((size / 2))
   # Killed, which bash would report.

@@ -6,15 +6,16 @@
  *     send_files receive copy.socket DIRECTORY &
  *     send_files send copy.socket PATH...
  *
- * The sender describes what will come (a header of fixed size, then the list of files), then sends the contents of all
- * files as one sequence of pieces: the chunks of a file, its SHA-256, the chunks of the next file. IN_FLIGHT pieces
- * are under way at a time, each in its own buffer. Every piece has its own tag, so each lands in the receive that was
- * posted for it. Sends are synchronous: they complete when the receiver has taken the message, which keeps a fast
- * sender from filling the memory of a slow receiver.
+ * The sender describes what will come (a header of fixed size, then the list of files), then sends
+ * the contents of all files as one sequence of pieces: the chunks of a file, its SHA-256, the
+ * chunks of the next file. IN_FLIGHT pieces are under way at a time, each in its own buffer. Every
+ * piece has its own tag, so each lands in the receive that was posted for it. Sends are
+ * synchronous: they complete when the receiver has taken the message, which keeps a fast sender
+ * from filling the memory of a slow receiver.
  *
- * A third kind of message is the note: the receiver's "all is well" at the end, or either side's reason to give up.
- * Both wait for a note all the time, besides whatever else they wait for. A peer that dies sends none: then the
- * endpoint fails, and with it every operation that belongs to it.
+ * A third kind of message is the note: the receiver's "all is well" at the end, or either side's
+ * reason to give up. Both wait for a note all the time, besides whatever else they wait for. A peer
+ * that dies sends none: then the endpoint fails, and with it every operation that belongs to it.
  */
 #define _XOPEN_SOURCE 700
 #include <fcntl.h>
@@ -33,7 +34,7 @@
 #define IN_FLIGHT 16
 #define NOTE_LENGTH 1024
 #define SECOND_NS UINT64_C(1000000000)
-#define SLICE_NS (SECOND_NS / 5)  /* how soon a signal is noticed */
+#define SLICE_NS (SECOND_NS / 5) /* how soon a signal is noticed */
 #define STALL_NS (30 * SECOND_NS) /* a peer that lives but does nothing for so long is given up */
 #define GOODBYE_NS (10 * SECOND_NS)
 
@@ -73,9 +74,7 @@ struct session {
 
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int number) {
-  interrupted = number;
-}
+static void on_signal(int number) { interrupted = number; }
 
 /* Text that came from the peer, or a file name, must not steer the terminal. */
 static void make_printable(char *text) {
@@ -104,10 +103,14 @@ static void catch_signals(void) {
 
 /* ---- the link to the peer */
 
-static int fail_status(struct session *session, const char *doing, ucxx_status_t status, const char *detail) {
-  bool gone = status == UCXX_ERR_PEER_FAILED || status == UCXX_ERR_CONNECTION_RESET || status == UCXX_ERR_ENDPOINT_TIMEOUT;
+static int fail_status(struct session *session, const char *doing, ucxx_status_t status,
+                       const char *detail) {
+  bool gone = status == UCXX_ERR_PEER_FAILED || status == UCXX_ERR_CONNECTION_RESET ||
+              status == UCXX_ERR_ENDPOINT_TIMEOUT;
   session->peer_is_gone = session->peer_is_gone || gone;
-  if (gone) return fail(&session->failure, "the %s is gone (%s while %s)", session->peer_name, ucxx_status_name(status), doing);
+  if (gone)
+    return fail(&session->failure, "the %s is gone (%s while %s)", session->peer_name,
+                ucxx_status_name(status), doing);
   return fail(&session->failure, "%s: %s (%s)", doing, ucxx_status_name(status), detail);
 }
 
@@ -120,7 +123,8 @@ static int take_note(struct session *session) {
   ucxx_status_t status = ucxx_request_status(session->note_request);
   int result;
   if (status != UCXX_OK) {
-    result = fail_status(session, "waiting for its answer", status, ucxx_request_error_message(session->note_request));
+    result = fail_status(session, "waiting for its answer", status,
+                         ucxx_request_error_message(session->note_request));
   } else {
     session->note_came = true;
     size_t length = (size_t)session->note_info.length;
@@ -137,7 +141,8 @@ static int take_note(struct session *session) {
   return result;
 }
 
-/* Waits for a request, or for the note alone when request is NULL. A note with bad news ends the wait. */
+/* Waits for a request, or for the note alone when request is NULL. A note with bad news ends the
+ * wait. */
 static int wait_for(struct session *session, ucxx_request_t *request, const char *doing) {
   if (request == NULL && session->note_came) return 0;
   uint64_t deadline_ns = exchange_now_ns() + STALL_NS;
@@ -148,11 +153,13 @@ static int wait_for(struct session *session, ucxx_request_t *request, const char
     ucxx_status_t status = ucxx_request_wait_any(requests, 2, SLICE_NS, &index);
     if (status == UCXX_INPROGRESS) {
       if (exchange_now_ns() < deadline_ns) continue;
-      return fail(&session->failure, "the %s did not answer for %u seconds while %s", session->peer_name, (unsigned)(STALL_NS / SECOND_NS), doing);
+      return fail(&session->failure, "the %s did not answer for %u seconds while %s",
+                  session->peer_name, (unsigned)(STALL_NS / SECOND_NS), doing);
     }
     if (index == 0 && status == UCXX_OK) return 0;
     /* When both are complete, the note is the better explanation. */
-    bool noted = session->note_request != NULL && ucxx_request_status(session->note_request) == UCXX_OK;
+    bool noted =
+        session->note_request != NULL && ucxx_request_status(session->note_request) == UCXX_OK;
     if (index == 1 || noted) {
       if (take_note(session) != 0) return -1;
       if (request == NULL) return 0;
@@ -164,11 +171,13 @@ static int wait_for(struct session *session, ucxx_request_t *request, const char
 }
 
 /* The same for an operation, given what its call returned. */
-static int finish(struct session *session, ucxx_status_t status, ucxx_request_t *request, const char *doing) {
+static int finish(struct session *session, ucxx_status_t status, ucxx_request_t *request,
+                  const char *doing) {
   if (status == UCXX_OK) return 0;
   if (status != UCXX_INPROGRESS) return call_failed(session, doing, status);
   int result = wait_for(session, request, doing);
-  /* Destroying a request does not end its operation. That is why every buffer here lives as long as the worker. */
+  /* Destroying a request does not end its operation. That is why every buffer here lives as long as
+   * the worker. */
   ucxx_request_destroy(request);
   return result;
 }
@@ -181,13 +190,15 @@ static int finish_slot(struct session *session, struct slot *slot, const char *d
   return 0;
 }
 
-static ucxx_status_t post_receive(struct session *session, uint64_t flags, void *data, size_t length, uint64_t tag,
-                                  ucxx_recv_info_t *info, ucxx_request_t **request) {
+static ucxx_status_t post_receive(struct session *session, uint64_t flags, void *data,
+                                  size_t length, uint64_t tag, ucxx_recv_info_t *info,
+                                  ucxx_request_t **request) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = flags;
   params.memory_type = UCXX_MEMORY_HOST;
   params.recv_info = info;
-  params.source = session->endpoint; /* a receive has no peer of its own: this ties it to the life of ours */
+  params.source =
+      session->endpoint; /* a receive has no peer of its own: this ties it to the life of ours */
   return ucxx_tag_recv(session->worker, data, length, tag, ALL_BITS, &params, request);
 }
 
@@ -197,9 +208,12 @@ static int swap_addresses(struct session *session) {
   size_t length = 0;
   ucxx_status_t status = ucxx_worker_address(session->worker, &mine);
   if (status != UCXX_OK) return call_failed(session, "asking for the worker's address", status);
-  int result = exchange_swap(&session->exchange, ucxx_address_data(mine), ucxx_address_length(mine), &bytes, &length);
+  int result = exchange_swap(&session->exchange, ucxx_address_data(mine), ucxx_address_length(mine),
+                             &bytes, &length);
   ucxx_address_destroy(mine);
-  if (result != 0) return fail(&session->failure, "the %s is gone before the transfer has begun", session->peer_name);
+  if (result != 0)
+    return fail(&session->failure, "the %s is gone before the transfer has begun",
+                session->peer_name);
   status = ucxx_address_from_bytes(bytes, length, &theirs);
   free(bytes);
   if (status != UCXX_OK) return call_failed(session, "reading the peer's address", status);
@@ -219,13 +233,16 @@ static int open_session(struct session *session, const char *socket_path, bool l
   if (status != UCXX_OK) return call_failed(session, "starting UCX", status);
   status = ucxx_worker_create(session->context, NULL, &session->worker);
   if (status != UCXX_OK) return call_failed(session, "making the worker", status);
-  if (exchange_open(&session->exchange, listens, socket_path) != 0) return fail(&session->failure, "no connection to the %s", session->peer_name);
+  if (exchange_open(&session->exchange, listens, socket_path) != 0)
+    return fail(&session->failure, "no connection to the %s", session->peer_name);
   if (swap_addresses(session) != 0) return -1;
-  /* The flag keeps it from completing inside the call, so that there is always a request to wait for. */
-  status = post_receive(session, UCXX_FLAG_ALWAYS_CALLBACK, session->note, sizeof session->note, TAG_NOTE, &session->note_info,
-                        &session->note_request);
+  /* The flag keeps it from completing inside the call, so that there is always a request to wait
+   * for. */
+  status = post_receive(session, UCXX_FLAG_ALWAYS_CALLBACK, session->note, sizeof session->note,
+                        TAG_NOTE, &session->note_info, &session->note_request);
   catch_signals();
-  return status == UCXX_INPROGRESS ? 0 : call_failed(session, "posting the receive for notes", status);
+  return status == UCXX_INPROGRESS ? 0
+                                   : call_failed(session, "posting the receive for notes", status);
 }
 
 /* Tells the peer how it ended here, when the peer can still hear it and has not told us first. */
@@ -237,15 +254,20 @@ static void send_note(struct session *session, char kind) {
     memcpy(session->own_note + 1, session->failure.text, length - 1);
   }
   /* No request is kept: the progress made at the barrier carries the note away. */
-  ucxx_status_t status = ucxx_tag_send(session->endpoint, session->own_note, length, TAG_NOTE, NULL, NULL);
-  if (status < 0) fprintf(stderr, "send_files: the %s could not be told: %s\n", session->peer_name, ucxx_error_text(status));
+  ucxx_status_t status =
+      ucxx_tag_send(session->endpoint, session->own_note, length, TAG_NOTE, NULL, NULL);
+  if (status < 0)
+    fprintf(stderr, "send_files: the %s could not be told: %s\n", session->peer_name,
+            ucxx_error_text(status));
 }
 
 static void close_session(struct session *session) {
-  if (session->endpoint != NULL && !session->peer_is_gone && ucxx_endpoint_status(session->endpoint) == UCXX_OK) {
+  if (session->endpoint != NULL && !session->peer_is_gone &&
+      ucxx_endpoint_status(session->endpoint) == UCXX_OK) {
     if (session->failure.text[0] != '\0' && !session->note_came) send_note(session, NOTE_FAILED);
     /* Neither side takes its endpoint away before the other has heard how it ended. */
-    if (exchange_barrier(&session->exchange, session->worker, GOODBYE_NS) != 0) fail(&session->failure, "the %s is gone", session->peer_name);
+    if (exchange_barrier(&session->exchange, session->worker, GOODBYE_NS) != 0)
+      fail(&session->failure, "the %s is gone", session->peer_name);
   }
   ucxx_endpoint_destroy(session->endpoint);
   /* Completes whatever is still under way, so it comes before the requests and the buffers. */
@@ -270,8 +292,8 @@ static int changed(struct session *session, const char *source) {
 }
 
 /* Fills a buffer with a piece: a chunk of a file or, after its last one, its digest. */
-static int read_piece(struct session *session, struct reader *reader, const struct file_list *list, const struct file_piece *piece,
-                      unsigned char *data) {
+static int read_piece(struct session *session, struct reader *reader, const struct file_list *list,
+                      const struct file_piece *piece, unsigned char *data) {
   const char *source = list->entries[piece->entry].source;
   if (reader->fd < 0) {
     reader->fd = open(source, O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -303,17 +325,20 @@ static int send_list(struct session *session, const struct file_list *list) {
   size_t length = 0;
   if (file_list_encode(list, &session->list_bytes, &length, &session->failure) != 0) return -1;
   memcpy(header, magic, sizeof magic);
-  for (size_t i = 0; i < 8; i++) header[sizeof magic + i] = (unsigned char)((uint64_t)length >> (8 * i));
+  for (size_t i = 0; i < 8; i++)
+    header[sizeof magic + i] = (unsigned char)((uint64_t)length >> (8 * i));
 
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_tag_send(session->endpoint, header, HEADER_LENGTH, TAG_HEADER, NULL, &request);
+  ucxx_status_t status =
+      ucxx_tag_send(session->endpoint, header, HEADER_LENGTH, TAG_HEADER, NULL, &request);
   if (finish(session, status, request, "sending the header") != 0) return -1;
   request = NULL;
   status = ucxx_tag_send(session->endpoint, session->list_bytes, length, TAG_LIST, NULL, &request);
   return finish(session, status, request, "sending the list of files");
 }
 
-static int send_pieces(struct session *session, struct reader *reader, const struct file_list *list) {
+static int send_pieces(struct session *session, struct reader *reader,
+                       const struct file_list *list) {
   struct file_cursor cursor = {0, 0};
   struct file_piece piece;
   uint64_t number = 0;
@@ -321,12 +346,14 @@ static int send_pieces(struct session *session, struct reader *reader, const str
     /* The slots take turns, so the one that is due has been under way for longest. */
     struct slot *slot = &session->slots[number % IN_FLIGHT];
     if (finish_slot(session, slot, "sending") != 0) return -1;
-    if (number >= IN_FLIGHT && !slot->piece.is_digest) progress_add(&session->bar, slot->piece.length);
+    if (number >= IN_FLIGHT && !slot->piece.is_digest)
+      progress_add(&session->bar, slot->piece.length);
     if (read_piece(session, reader, list, &piece, slot->data) != 0) return -1;
     slot->piece = piece;
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.memory_type = UCXX_MEMORY_HOST;
-    ucxx_status_t status = ucxx_tag_send_sync(session->endpoint, slot->data, piece.length, TAG_PIECE | number, &params, &slot->request);
+    ucxx_status_t status = ucxx_tag_send_sync(session->endpoint, slot->data, piece.length,
+                                              TAG_PIECE | number, &params, &slot->request);
     if (status < 0) return call_failed(session, "sending", status);
   }
   for (uint64_t last = number > IN_FLIGHT ? number - IN_FLIGHT : 0; last < number; last++) {
@@ -341,7 +368,8 @@ static int send_files(struct session *session, const struct file_list *list) {
   char size[32], rate[32];
   ucxx_endpoint_attr_t attributes = UCXX_ENDPOINT_ATTR_INIT;
   if (send_list(session, list) != 0) return -1;
-  printf("sending %zu files in %zu directories, %s\n", list->files, list->directories, progress_bytes(size, (double)list->bytes));
+  printf("sending %zu files in %zu directories, %s\n", list->files, list->directories,
+         progress_bytes(size, (double)list->bytes));
 
   struct reader reader = {-1, {{0}, 0, {0}}};
   progress_start(&session->bar, "sent", list->bytes);
@@ -352,10 +380,11 @@ static int send_files(struct session *session, const struct file_list *list) {
   if (result != 0) return -1;
 
   ucxx_status_t status = ucxx_endpoint_query(session->endpoint, &attributes);
-  if (status == UCXX_OK && attributes.transports[0] != '\0') printf("transports: %s\n", attributes.transports);
+  if (status == UCXX_OK && attributes.transports[0] != '\0')
+    printf("transports: %s\n", attributes.transports);
   /* All of it counts, also reading, hashing on both sides and writing. */
-  printf("sent %zu files, %s in %.3f s: %s/s; the receiver has the same SHA-256 of every one\n", list->files, size, seconds,
-         progress_bytes(rate, (double)list->bytes / seconds));
+  printf("sent %zu files, %s in %.3f s: %s/s; the receiver has the same SHA-256 of every one\n",
+         list->files, size, seconds, progress_bytes(rate, (double)list->bytes / seconds));
   return 0;
 }
 
@@ -365,7 +394,8 @@ static int receive_list(struct session *session, struct file_list *list) {
   const unsigned char *header = session->buffers;
   ucxx_recv_info_t *info = &session->slots[0].info;
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = post_receive(session, 0, session->buffers, HEADER_LENGTH, TAG_HEADER, info, &request);
+  ucxx_status_t status =
+      post_receive(session, 0, session->buffers, HEADER_LENGTH, TAG_HEADER, info, &request);
   if (finish(session, status, request, "waiting for the header") != 0) return -1;
   if (info->length != HEADER_LENGTH || memcmp(header, magic, sizeof magic) != 0) {
     return fail(&session->failure, "the sender speaks another language");
@@ -383,26 +413,34 @@ static int receive_list(struct session *session, struct file_list *list) {
   return file_list_decode(list, session->list_bytes, (size_t)length, &session->failure);
 }
 
-static int write_piece(struct session *session, struct file_store *store, const struct file_list *list, const struct slot *slot) {
+static int write_piece(struct session *session, struct file_store *store,
+                       const struct file_list *list, const struct slot *slot) {
   const struct file_entry *entry = &list->entries[slot->piece.entry];
-  if (slot->info.length != slot->piece.length) return fail(&session->failure, "%s: a piece of the wrong length came", entry->path);
-  if (slot->piece.offset == 0 && store->fd < 0 && file_store_begin(store, entry->path, &session->failure) != 0) return -1;
-  if (slot->piece.is_digest) return file_store_finish(store, entry->mode, slot->data, &session->failure);
+  if (slot->info.length != slot->piece.length)
+    return fail(&session->failure, "%s: a piece of the wrong length came", entry->path);
+  if (slot->piece.offset == 0 && store->fd < 0 &&
+      file_store_begin(store, entry->path, &session->failure) != 0)
+    return -1;
+  if (slot->piece.is_digest)
+    return file_store_finish(store, entry->mode, slot->data, &session->failure);
   progress_add(&session->bar, slot->piece.length);
   return file_store_write(store, slot->data, slot->piece.length, &session->failure);
 }
 
 /* Posts the receive for the next piece, if there is one. */
-static int post_piece(struct session *session, const struct file_list *list, struct file_cursor *cursor, uint64_t *posted) {
+static int post_piece(struct session *session, const struct file_list *list,
+                      struct file_cursor *cursor, uint64_t *posted) {
   struct slot *slot = &session->slots[*posted % IN_FLIGHT];
   if (!file_cursor_next(cursor, list, CHUNK, &slot->piece)) return 0;
-  ucxx_status_t status = post_receive(session, 0, slot->data, slot->piece.length, TAG_PIECE | *posted, &slot->info, &slot->request);
+  ucxx_status_t status = post_receive(session, 0, slot->data, slot->piece.length,
+                                      TAG_PIECE | *posted, &slot->info, &slot->request);
   if (status < 0) return call_failed(session, "posting a receive", status);
   (*posted)++;
   return 0;
 }
 
-static int receive_pieces(struct session *session, struct file_store *store, const struct file_list *list) {
+static int receive_pieces(struct session *session, struct file_store *store,
+                          const struct file_list *list) {
   struct file_cursor cursor = {0, 0};
   uint64_t posted = 0;
   for (size_t i = 0; i < IN_FLIGHT; i++) {
@@ -417,25 +455,31 @@ static int receive_pieces(struct session *session, struct file_store *store, con
   return 0;
 }
 
-static int receive_files(struct session *session, struct file_store *store, struct file_list *list) {
+static int receive_files(struct session *session, struct file_store *store,
+                         struct file_list *list) {
   if (receive_list(session, list) != 0) return -1;
   for (size_t i = 0; i < list->count; i++) {
     const struct file_entry *entry = &list->entries[i];
-    if (entry->is_directory && file_store_make_directory(store, entry->path, &session->failure) != 0) return -1;
+    if (entry->is_directory &&
+        file_store_make_directory(store, entry->path, &session->failure) != 0)
+      return -1;
   }
   progress_start(&session->bar, "received", list->bytes);
   int result = receive_pieces(session, store, list);
   progress_end(&session->bar);
   if (result != 0) return -1;
-  /* Last, because a directory may end up closed even to us; the inner ones, which come later in the list, first. */
+  /* Last, because a directory may end up closed even to us; the inner ones, which come later in the
+   * list, first. */
   for (size_t i = list->count; i-- > 0;) {
     const struct file_entry *entry = &list->entries[i];
-    if (entry->is_directory && file_store_set_directory_mode(store, entry->path, entry->mode, &session->failure) != 0) return -1;
+    if (entry->is_directory &&
+        file_store_set_directory_mode(store, entry->path, entry->mode, &session->failure) != 0)
+      return -1;
   }
   send_note(session, NOTE_WELL);
   char size[32];
-  printf("received %zu files in %zu directories, %s; each has the sender's SHA-256\n", list->files, list->directories,
-         progress_bytes(size, (double)list->bytes));
+  printf("received %zu files in %zu directories, %s; each has the sender's SHA-256\n", list->files,
+         list->directories, progress_bytes(size, (double)list->bytes));
   return 0;
 }
 
@@ -445,7 +489,8 @@ static void run_sender(struct session *session, const char *socket_path, char **
   struct file_list list = {0};
   session->peer_name = "receiver";
   int listed = 0;
-  for (; listed == 0 && *paths != NULL; paths++) listed = file_list_add(&list, *paths, &session->failure);
+  for (; listed == 0 && *paths != NULL; paths++)
+    listed = file_list_add(&list, *paths, &session->failure);
   /* Go on to the receiver all the same: it waits, and shall hear why nothing comes. */
   report(session);
   if (open_session(session, socket_path, false) == 0 && listed == 0) send_files(session, &list);
@@ -458,7 +503,8 @@ static void run_receiver(struct session *session, const char *socket_path, const
   struct file_store store;
   session->peer_name = "sender";
   int opened = file_store_open(&store, directory, &session->failure);
-  if (open_session(session, socket_path, true) == 0 && opened == 0) receive_files(session, &store, &list);
+  if (open_session(session, socket_path, true) == 0 && opened == 0)
+    receive_files(session, &store, &list);
   file_store_close(&store);
   close_session(session);
   file_list_free(&list);
@@ -468,7 +514,8 @@ int main(int argc, char **argv) {
   bool sends = argc >= 4 && strcmp(argv[1], "send") == 0;
   bool receives = argc == 4 && strcmp(argv[1], "receive") == 0;
   if (!sends && !receives) {
-    fprintf(stderr, "usage: %s send SOCKET_PATH PATH...\n       %s receive SOCKET_PATH DIRECTORY\n", argv[0], argv[0]);
+    fprintf(stderr, "usage: %s send SOCKET_PATH PATH...\n       %s receive SOCKET_PATH DIRECTORY\n",
+            argv[0], argv[0]);
     return 2;
   }
   /* A file that grows past a limit of the process is to be an error of write(), not a signal. */
@@ -480,8 +527,10 @@ int main(int argc, char **argv) {
     return EXIT_FAILURE;
   }
   session->exchange.fd = -1;
-  if (sends) run_sender(session, argv[2], argv + 3);
-  else run_receiver(session, argv[2], argv[3]);
+  if (sends)
+    run_sender(session, argv[2], argv + 3);
+  else
+    run_receiver(session, argv[2], argv[3]);
   report(session);
   int result = session->failure.text[0] == '\0' ? EXIT_SUCCESS : EXIT_FAILURE;
   free(session);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * send_files_test.c: the parts of send_files that two honest processes never exercise: known answers of SHA-256, and
- * lists of files as a hostile sender might make them.
+ * send_files_test.c: the parts of send_files that two honest processes never exercise: known
+ * answers of SHA-256, and lists of files as a hostile sender might make them.
  */
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>
@@ -36,7 +36,8 @@ static void check_digest(const char *unit, size_t repeats, size_t step, const ch
   unsigned char digest[SHA256_LENGTH];
   char text[2 * SHA256_LENGTH + 1];
   sha256_start(&hash);
-  for (size_t at = 0; at < length; at += step) sha256_add(&hash, data + at, length - at < step ? length - at : step);
+  for (size_t at = 0; at < length; at += step)
+    sha256_add(&hash, data + at, length - at < step ? length - at : step);
   sha256_finish(&hash, digest);
   hex(digest, text);
   expect(strcmp(text, expected) == 0, "SHA-256", expected);
@@ -46,19 +47,25 @@ static void check_digest(const char *unit, size_t repeats, size_t step, const ch
 static void check_digests(void) {
   static const size_t steps[] = {1, 7, 63, 64, 65, 1000, 1 << 20};
   for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-    check_digest("", 0, steps[i], "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    check_digest("abc", 1, steps[i], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    check_digest("", 0, steps[i],
+                 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    check_digest("abc", 1, steps[i],
+                 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     check_digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1, steps[i],
                  "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-    check_digest("a", 1000000, steps[i], "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    check_digest("a", 1000000, steps[i],
+                 "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   }
 }
 
 static void check_paths(void) {
   static const char *const good[] = {"a", "a/b", "...", "a/..b", ".hidden", "a b/c\nd"};
-  static const char *const bad[] = {"", "/", "/etc/passwd", "..", "../a", "a/..", "a/../b", ".", "./a", "a/./b", "a//b", "a/"};
-  for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) expect(file_path_is_safe(good[i], strlen(good[i])), "a good path", good[i]);
-  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) expect(!file_path_is_safe(bad[i], strlen(bad[i])), "a bad path", bad[i]);
+  static const char *const bad[] = {"",       "/", "/etc/passwd", "..",    "../a", "a/..",
+                                    "a/../b", ".", "./a",         "a/./b", "a//b", "a/"};
+  for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+    expect(file_path_is_safe(good[i], strlen(good[i])), "a good path", good[i]);
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    expect(!file_path_is_safe(bad[i], strlen(bad[i])), "a bad path", bad[i]);
   expect(!file_path_is_safe("a\0b", 3), "a bad path", "with a zero byte");
   char longest[FILE_PATH_LIMIT + 2];
   for (size_t i = 0; i < sizeof longest; i++) longest[i] = i % 2 == 1 ? '/' : 'a';
@@ -79,26 +86,40 @@ static bool decodes(const unsigned char *data, size_t length) {
 }
 
 static void check_lists(void) {
-  struct file_entry entries[2] = {{(char *)"tree", NULL, 0, 0755, true}, {(char *)"tree/file", NULL, 5, 0644, false}};
+  struct file_entry entries[2] = {{(char *)"tree", NULL, 0, 0755, true},
+                                  {(char *)"tree/file", NULL, 5, 0644, false}};
   struct file_list list = {entries, 2, 2, 1, 1, 5};
   struct failure failure = {""};
   unsigned char *data = NULL;
   size_t length = 0;
   if (file_list_encode(&list, &data, &length, &failure) != 0) exit(EXIT_FAILURE);
   struct file_list copy = {0};
-  expect(file_list_decode(&copy, data, length, &failure) == 0 && copy.count == 2, "decoding", "a good list");
+  expect(file_list_decode(&copy, data, length, &failure) == 0 && copy.count == 2, "decoding",
+         "a good list");
   if (copy.count == 2) {
     const struct file_entry *file = &copy.entries[1];
-    expect(strcmp(file->path, "tree/file") == 0 && file->size == 5 && file->mode == 0644 && !file->is_directory, "decoding", "a file");
-    expect(copy.entries[0].is_directory && copy.files == 1 && copy.directories == 1 && copy.bytes == 5, "decoding", "totals");
+    expect(strcmp(file->path, "tree/file") == 0 && file->size == 5 && file->mode == 0644 &&
+               !file->is_directory,
+           "decoding", "a file");
+    expect(copy.entries[0].is_directory && copy.files == 1 && copy.directories == 1 &&
+               copy.bytes == 5,
+           "decoding", "totals");
   }
   file_list_free(&copy);
 
-  const size_t first = 17 + 4; /* length of the first entry: the list may end there, and nowhere else */
-  for (size_t cut = 1; cut < length; cut++) expect(decodes(data, cut) == (cut == first), "decoding", "a list that is cut");
-  static const struct { size_t at; unsigned char value; const char *what; } damage[] = {
-      {0, 'l', "an unknown kind"},    {2, 0xff, "a mode with other bits"}, {5, 1, "a directory with a size"}, {first + 12, 0xff, "a size past all limits"},
-      {13, 0xff, "a path too long"},  {16, 0xff, "a path far too long"},   {17, '/', "an absolute path"},     {18, '\0', "a zero byte in a path"},
+  const size_t first =
+      17 + 4; /* length of the first entry: the list may end there, and nowhere else */
+  for (size_t cut = 1; cut < length; cut++)
+    expect(decodes(data, cut) == (cut == first), "decoding", "a list that is cut");
+  static const struct {
+    size_t at;
+    unsigned char value;
+    const char *what;
+  } damage[] = {
+      {0, 'l', "an unknown kind"},       {2, 0xff, "a mode with other bits"},
+      {5, 1, "a directory with a size"}, {first + 12, 0xff, "a size past all limits"},
+      {13, 0xff, "a path too long"},     {16, 0xff, "a path far too long"},
+      {17, '/', "an absolute path"},     {18, '\0', "a zero byte in a path"},
   };
   for (size_t i = 0; i < sizeof damage / sizeof damage[0]; i++) {
     unsigned char saved = data[damage[i].at];
@@ -114,7 +135,8 @@ static void check_store(const char *scratch) {
   struct file_store store;
   struct failure failure = {""};
   unsigned char wrong[SHA256_LENGTH] = {0};
-  if (chdir(scratch) != 0 || mkdir("outside", 0700) != 0 || mkdir("inside", 0700) != 0 || symlink("../outside", "inside/link") != 0) {
+  if (chdir(scratch) != 0 || mkdir("outside", 0700) != 0 || mkdir("inside", 0700) != 0 ||
+      symlink("../outside", "inside/link") != 0) {
     perror(scratch);
     exit(EXIT_FAILURE);
   }
@@ -123,12 +145,17 @@ static void check_store(const char *scratch) {
   file_store_close(&store);
 
   failure.text[0] = '\0';
-  expect(file_store_open(&store, "inside", &failure) == 0 && file_store_begin(&store, "file", &failure) == 0, "store", "beginning a file");
+  expect(file_store_open(&store, "inside", &failure) == 0 &&
+             file_store_begin(&store, "file", &failure) == 0,
+         "store", "beginning a file");
   expect(file_store_write(&store, "hello", 5, &failure) == 0, "store", "writing");
-  expect(access("inside/file", F_OK) != 0, "store", "no file of that name before the digest is known");
-  expect(file_store_finish(&store, 0644, wrong, &failure) != 0, "store", "a wrong digest is refused");
+  expect(access("inside/file", F_OK) != 0, "store",
+         "no file of that name before the digest is known");
+  expect(file_store_finish(&store, 0644, wrong, &failure) != 0, "store",
+         "a wrong digest is refused");
   file_store_close(&store);
-  expect(unlink("inside/link") == 0 && rmdir("inside") == 0 && rmdir("outside") == 0, "store", "nothing is left behind");
+  expect(unlink("inside/link") == 0 && rmdir("inside") == 0 && rmdir("outside") == 0, "store",
+         "nothing is left behind");
 }
 
 int main(int argc, char **argv) {

@@ -4,8 +4,8 @@
 # send_tree.sh: shared by the scripts that run send_files; sourced, never run.
 # shellcheck shell=bash
 
-# send_tree BIN_DIR SCRATCH PATH...: sends the paths into SCRATCH/received. The sender writes to the caller's stdout,
-# the receiver to SCRATCH/receiver.log. Fails when either fails.
+# send_tree BIN_DIR SCRATCH PATH...: sends the paths into SCRATCH/received. The sender writes to the
+# caller's stdout, the receiver to SCRATCH/receiver.log. Fails when either fails.
 send_tree() {
   local program=$1/send_files scratch=$2 receiver status=0 receiver_status=0
   local -a wrapper
@@ -26,13 +26,15 @@ send_tree() {
   fi
 }
 
-# same_tree SCRATCH PATH...: whether what was received is what was sent: names, contents and permissions.
+# same_tree SCRATCH PATH...: whether what was received is what was sent: names, contents and
+# permissions.
 same_tree() {
   local scratch=$1 path copy
   shift
   for path in "$@"; do
     copy=$scratch/received/$(basename "$(realpath --no-symlinks "$path")")
-    # What send_files leaves out, by name: links that lead nowhere or to a directory, and special files.
+    # What send_files leaves out, by name: links that lead nowhere or to a directory, and special
+    # files.
     local -a left_out=()
     local name
     while IFS= read -r -d '' name; do left_out+=("--exclude=$name"); done < <(

@@ -5,16 +5,21 @@
  *
  *     stencil [--fence] [--dies RANK] [--picture FILE] [WIDTH HEIGHT [STEPS]]
  *
- * A cell's next temperature depends on its own and its four neighbours'. So a block has a margin, one cell wide, with copies of the neighbouring blocks'
- * edges. Before each step every member puts its edges into its neighbours' margins: rows as they are, columns as vectors, whose strides differ where the
- * blocks' widths do. Nobody receives anything.
+ * A cell's next temperature depends on its own and its four neighbours'. So a block has a margin,
+ * one cell wide, with copies of the neighbouring blocks' edges. Before each step every member puts
+ * its edges into its neighbours' margins: rows as they are, columns as vectors, whose strides
+ * differ where the blocks' widths do. Nobody receives anything.
  *
- * When may a margin be written, and when read? By default each member settles that with its neighbours alone: post lends them the margins, wait says that
- * they have been filled; start waits until the neighbours have lent theirs, complete says that they are filled. With --fence all members meet instead.
+ * When may a margin be written, and when read? By default each member settles that with its
+ * neighbours alone: post lends them the margins, wait says that they have been filled; start waits
+ * until the neighbours have lent theirs, complete says that they are filled. With --fence all
+ * members meet instead.
  *
- * At the end rank 0 gets all blocks, computes the same by itself, and compares every bit. The picture is a PGM, the hotter the brighter.
+ * At the end rank 0 gets all blocks, computes the same by itself, and compares every bit. The
+ * picture is a PGM, the hotter the brighter.
  *
- * A member that dies ends those who wait for it, those end theirs, and so on. --dies shows it: that member does when half of the steps are done.
+ * A member that dies ends those who wait for it, those end theirs, and so on. --dies shows it: that
+ * member does when half of the steps are done.
  *
  * How to start it: see member.h.
  */
@@ -46,8 +51,8 @@ struct stencil {
   struct plate plate;
   struct block mine;
   ucxx_window_t *window;
-  double *cells;              /* the window's memory: two grids, as each step reads one and writes the other */
-  uint32_t beside[SIDES];     /* ranks, or NOBODY at the plate's edge */
+  double *cells; /* the window's memory: two grids, as each step reads one and writes the other */
+  uint32_t beside[SIDES]; /* ranks, or NOBODY at the plate's edge */
   uint32_t neighbours[SIDES]; /* those that there are */
   size_t neighbour_count;
 };
@@ -77,48 +82,54 @@ static struct block block_of(const struct plate *plate, uint32_t rank) {
 }
 
 /* Cells from one row to the next: the margin is on both sides. */
-static size_t pitch(const struct block *block) {
-  return (size_t)block->width + 2;
-}
+static size_t pitch(const struct block *block) { return (size_t)block->width + 2; }
 
 static size_t grid_cells(const struct block *block) {
   return pitch(block) * ((size_t)block->height + 2);
 }
 
-/* Where a cell of a block is in its owner's window. The margin's cells are at -1, and at the width or the height. */
+/* Where a cell of a block is in its owner's window. The margin's cells are at -1, and at the width
+ * or the height. */
 static size_t place(const struct block *block, uint32_t grid, int64_t x, int64_t y) {
   return grid * grid_cells(block) + (size_t)(y + 1) * pitch(block) + (size_t)(x + 1);
 }
 
 /* At the beginning, and for ever around the plate, whose upper edge is heated in the middle. */
 static double first_temperature(const struct plate *plate, int64_t x, int64_t y) {
-  static const struct { double x, y, radius, temperature; } discs[] = {{0.25, 0.4, 0.12, 1}, {0.7, 0.3, 0.07, 0.8}, {0.55, 0.75, 0.18, 0.6}};
+  static const struct {
+    double x, y, radius, temperature;
+  } discs[] = {{0.25, 0.4, 0.12, 1}, {0.7, 0.3, 0.07, 0.8}, {0.55, 0.75, 0.18, 0.6}};
   if (y < 0) return x > plate->width / 4 && x < 3 * (int64_t)plate->width / 4 ? 1 : 0;
   if (x < 0 || x == plate->width || y == plate->height) return 0;
   for (size_t at = 0; at < sizeof discs / sizeof *discs; at++) {
-    double east = (double)x - discs[at].x * plate->width, south = (double)y - discs[at].y * plate->height;
+    double east = (double)x - discs[at].x * plate->width,
+           south = (double)y - discs[at].y * plate->height;
     double radius = discs[at].radius * plate->height;
     if (east * east + south * south < radius * radius) return discs[at].temperature;
   }
   return 0;
 }
 
-/* What others have to bring is not a number at first: it would spread from where one of them has not. */
+/* What others have to bring is not a number at first: it would spread from where one of them has
+ * not. */
 static void fill(const struct plate *plate, const struct block *block, double *cells) {
   for (uint32_t grid = 0; grid < 2; grid++) {
     for (int64_t y = -1; y <= block->height; y++) {
       for (int64_t x = -1; x <= block->width; x++) {
         int64_t plate_x = block->x + x, plate_y = block->y + y;
-        bool on_plate = plate_x >= 0 && plate_x < plate->width && plate_y >= 0 && plate_y < plate->height;
+        bool on_plate =
+            plate_x >= 0 && plate_x < plate->width && plate_y >= 0 && plate_y < plate->height;
         bool in_block = x >= 0 && x < block->width && y >= 0 && y < block->height;
-        cells[place(block, grid, x, y)] = on_plate && !in_block ? NAN : first_temperature(plate, plate_x, plate_y);
+        cells[place(block, grid, x, y)] =
+            on_plate && !in_block ? NAN : first_temperature(plate, plate_x, plate_y);
       }
     }
   }
 }
 
-/* The same sums in the same order, whatever the block. The factors are powers of two, so that products are exact, and it makes no difference whether a
- * compiler joins one with a sum that follows. That lets results be compared with ==. */
+/* The same sums in the same order, whatever the block. The factors are powers of two, so that
+ * products are exact, and it makes no difference whether a compiler joins one with a sum that
+ * follows. That lets results be compared with ==. */
 static void advance(const struct block *block, double *cells, uint32_t from) {
   size_t row = pitch(block);
   for (int64_t y = 0; y < block->height; y++) {
@@ -133,7 +144,8 @@ static void advance(const struct block *block, double *cells, uint32_t from) {
 
 /* An edge of this block goes into the margin of the block beside it. */
 static void put_edge(const struct stencil *stencil, uint32_t grid, enum side side) {
-  const struct block *mine = &stencil->mine, theirs = block_of(&stencil->plate, stencil->beside[side]);
+  const struct block *mine = &stencil->mine,
+                     theirs = block_of(&stencil->plate, stencil->beside[side]);
   ucxx_layout_t here, there;
   size_t from = 0, to = 0;
   if (side == LEFT || side == RIGHT) {
@@ -144,12 +156,14 @@ static void put_edge(const struct stencil *stencil, uint32_t grid, enum side sid
     there = here;
   }
   switch (side) {
-    case LEFT: from = place(mine, grid, 0, 0), to = place(&theirs, grid, theirs.width, 0); break;
-    case RIGHT: from = place(mine, grid, mine->width - 1, 0), to = place(&theirs, grid, -1, 0); break;
-    case ABOVE: from = place(mine, grid, 0, 0), to = place(&theirs, grid, 0, theirs.height); break;
-    default: from = place(mine, grid, 0, mine->height - 1), to = place(&theirs, grid, 0, -1); break;
+  case LEFT: from = place(mine, grid, 0, 0), to = place(&theirs, grid, theirs.width, 0); break;
+  case RIGHT: from = place(mine, grid, mine->width - 1, 0), to = place(&theirs, grid, -1, 0); break;
+  case ABOVE: from = place(mine, grid, 0, 0), to = place(&theirs, grid, 0, theirs.height); break;
+  default: from = place(mine, grid, 0, mine->height - 1), to = place(&theirs, grid, 0, -1); break;
   }
-  check(ucxx_window_put(stencil->window, stencil->cells + from, &here, stencil->beside[side], (int64_t)to, &there), "put");
+  check(ucxx_window_put(stencil->window, stencil->cells + from, &here, stencil->beside[side],
+                        (int64_t)to, &there),
+        "put");
 }
 
 static void put_edges(const struct stencil *stencil, uint32_t grid) {
@@ -157,7 +171,8 @@ static void put_edges(const struct stencil *stencil, uint32_t grid) {
     if (stencil->beside[side] != NOBODY) put_edge(stencil, grid, (enum side)side);
 }
 
-/* Everybody meets. As there are two grids, one fence a step will do: who is ahead writes into the margins of the grid that nobody reads before the next one. */
+/* Everybody meets. As there are two grids, one fence a step will do: who is ahead writes into the
+ * margins of the grid that nobody reads before the next one. */
 static void exchange_by_fence(const struct stencil *stencil, uint32_t grid) {
   put_edges(stencil, grid);
   check(ucxx_window_fence(stencil->window, 0), "fence");
@@ -165,8 +180,10 @@ static void exchange_by_fence(const struct stencil *stencil, uint32_t grid) {
 
 /* Only neighbours meet. */
 static void exchange_with_neighbours(const struct stencil *stencil, uint32_t grid) {
-  check(ucxx_window_post(stencil->window, stencil->neighbours, stencil->neighbour_count, 0), "post");
-  check(ucxx_window_start(stencil->window, stencil->neighbours, stencil->neighbour_count, 0), "start");
+  check(ucxx_window_post(stencil->window, stencil->neighbours, stencil->neighbour_count, 0),
+        "post");
+  check(ucxx_window_start(stencil->window, stencil->neighbours, stencil->neighbour_count, 0),
+        "start");
   put_edges(stencil, grid);
   check(ucxx_window_complete(stencil->window), "complete");
   check(ucxx_window_wait(stencil->window), "wait");
@@ -177,8 +194,10 @@ static uint32_t run(const struct stencil *stencil, uint32_t steps, bool by_fence
   uint32_t grid = 0;
   if (by_fence) check(ucxx_window_fence(stencil->window, UCXX_ASSERT_NOPRECEDE), "fence");
   for (uint32_t step = 0; step < steps; step++) {
-    if (by_fence) exchange_by_fence(stencil, grid);
-    else exchange_with_neighbours(stencil, grid);
+    if (by_fence)
+      exchange_by_fence(stencil, grid);
+    else
+      exchange_with_neighbours(stencil, grid);
     if (stencil->member.rank == dies && step == steps / 2) raise(SIGKILL);
     advance(&stencil->mine, stencil->cells, grid);
     grid = 1 - grid;
@@ -186,18 +205,25 @@ static uint32_t run(const struct stencil *stencil, uint32_t steps, bool by_fence
   return grid;
 }
 
-/* Rank 0 gets every block into its place on the whole plate; the others have nothing to do but to wait. */
+/* Rank 0 gets every block into its place on the whole plate; the others have nothing to do but to
+ * wait. */
 static void collect(const struct stencil *stencil, uint32_t grid, double *whole) {
   check(ucxx_window_fence(stencil->window, UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOPUT), "fence");
   for (uint32_t rank = 0; stencil->member.rank == 0 && rank < stencil->member.size; rank++) {
     struct block block = block_of(&stencil->plate, rank);
     ucxx_layout_t here, there;
-    ucxx_layout_init_vector(&here, UCXX_TYPE_DOUBLE, block.height, block.width, stencil->plate.width);
-    ucxx_layout_init_vector(&there, UCXX_TYPE_DOUBLE, block.height, block.width, (int64_t)pitch(&block));
+    ucxx_layout_init_vector(&here, UCXX_TYPE_DOUBLE, block.height, block.width,
+                            stencil->plate.width);
+    ucxx_layout_init_vector(&there, UCXX_TYPE_DOUBLE, block.height, block.width,
+                            (int64_t)pitch(&block));
     double *corner = whole + (size_t)block.y * stencil->plate.width + block.x;
-    check(ucxx_window_get(stencil->window, corner, &here, rank, (int64_t)place(&block, grid, 0, 0), &there), "get");
+    check(ucxx_window_get(stencil->window, corner, &here, rank, (int64_t)place(&block, grid, 0, 0),
+                          &there),
+          "get");
   }
-  check(ucxx_window_fence(stencil->window, UCXX_ASSERT_NOSTORE | UCXX_ASSERT_NOPUT | UCXX_ASSERT_NOSUCCEED), "fence");
+  check(ucxx_window_fence(stencil->window,
+                          UCXX_ASSERT_NOSTORE | UCXX_ASSERT_NOPUT | UCXX_ASSERT_NOSUCCEED),
+        "fence");
 }
 
 /* One block as large as the plate, which nobody else has anything to do with. */
@@ -210,7 +236,8 @@ static bool is_what_one_computes(const struct plate *plate, uint32_t steps, cons
   for (uint32_t y = 0; same && y < plate->height; y++) {
     const double *row = cells + place(&all, steps % 2, 0, y);
     same = memcmp(row, whole + (size_t)y * plate->width, plate->width * sizeof(double)) == 0;
-    if (!same) fprintf(stderr, "error: row %" PRIu32 " is not what one process alone computes\n", y);
+    if (!same)
+      fprintf(stderr, "error: row %" PRIu32 " is not what one process alone computes\n", y);
   }
   free(cells);
   return same;
@@ -221,8 +248,10 @@ static bool write_picture(const char *path, const struct plate *plate, const dou
   unsigned char *pixels = zeros(cells, 1);
   for (size_t at = 0; at < cells; at++) pixels[at] = (unsigned char)(whole[at] * 255 + 0.5);
   FILE *file = fopen(path, "wb");
-  bool written = file != NULL && fprintf(file, "P5\n%" PRIu32 " %" PRIu32 "\n255\n", plate->width, plate->height) > 0 &&
-                 fwrite(pixels, 1, cells, file) == cells;
+  bool written =
+      file != NULL &&
+      fprintf(file, "P5\n%" PRIu32 " %" PRIu32 "\n255\n", plate->width, plate->height) > 0 &&
+      fwrite(pixels, 1, cells, file) == cells;
   if (file != NULL && fclose(file) != 0) written = false;
   if (!written) perror(path);
   free(pixels);
@@ -236,11 +265,13 @@ static void find_neighbours(struct stencil *stencil) {
   stencil->beside[ABOVE] = rank >= across ? rank - across : NOBODY;
   stencil->beside[BELOW] = rank + across < stencil->member.size ? rank + across : NOBODY;
   for (int side = 0; side < SIDES; side++)
-    if (stencil->beside[side] != NOBODY) stencil->neighbours[stencil->neighbour_count++] = stencil->beside[side];
+    if (stencil->beside[side] != NOBODY)
+      stencil->neighbours[stencil->neighbour_count++] = stencil->beside[side];
 }
 
 static int usage(const char *program) {
-  fprintf(stderr, "usage: %s [--fence] [--dies RANK] [--picture FILE] [WIDTH HEIGHT [STEPS]]\n", program);
+  fprintf(stderr, "usage: %s [--fence] [--dies RANK] [--picture FILE] [WIDTH HEIGHT [STEPS]]\n",
+          program);
   return 2;
 }
 
@@ -254,40 +285,53 @@ int main(int argc, char **argv) {
   plate->height = DEFAULT_HEIGHT;
   int at = 1;
   for (; at < argc && argv[at][0] == '-'; at++) {
-    if (strcmp(argv[at], "--fence") == 0) by_fence = true;
-    else if (strcmp(argv[at], "--picture") == 0 && at + 1 < argc) picture = argv[++at];
-    else if (strcmp(argv[at], "--dies") == 0 && at + 1 < argc && read_number(argv[at + 1], 0, NOBODY, &dies)) at++;
-    else return usage(argv[0]);
+    if (strcmp(argv[at], "--fence") == 0)
+      by_fence = true;
+    else if (strcmp(argv[at], "--picture") == 0 && at + 1 < argc)
+      picture = argv[++at];
+    else if (strcmp(argv[at], "--dies") == 0 && at + 1 < argc &&
+             read_number(argv[at + 1], 0, NOBODY, &dies))
+      at++;
+    else
+      return usage(argv[0]);
   }
-  if (at < argc && (argc - at < 2 || !read_number(argv[at], 1, MOST_CELLS, &plate->width) || !read_number(argv[at + 1], 1, MOST_CELLS, &plate->height)))
+  if (at < argc && (argc - at < 2 || !read_number(argv[at], 1, MOST_CELLS, &plate->width) ||
+                    !read_number(argv[at + 1], 1, MOST_CELLS, &plate->height)))
     return usage(argv[0]);
-  if (argc - at > 3 || (argc - at == 3 && !read_number(argv[at + 2], 1, UINT32_MAX, &steps))) return usage(argv[0]);
+  if (argc - at > 3 || (argc - at == 3 && !read_number(argv[at + 2], 1, UINT32_MAX, &steps)))
+    return usage(argv[0]);
 
   join(&stencil.member);
   cut(plate, stencil.member.size);
   if (plate->width < plate->across || plate->height < plate->down) {
-    fprintf(stderr, "error: %" PRIu32 " x %" PRIu32 " blocks need as many cells\n", plate->across, plate->down);
+    fprintf(stderr, "error: %" PRIu32 " x %" PRIu32 " blocks need as many cells\n", plate->across,
+            plate->down);
     return EXIT_FAILURE;
   }
   stencil.mine = block_of(plate, stencil.member.rank);
   find_neighbours(&stencil);
   size_t bytes = 2 * grid_cells(&stencil.mine) * sizeof(double);
   void *base = NULL;
-  check(ucxx_window_allocate(stencil.member.group, bytes, sizeof(double), NULL, &base, &stencil.window), "window");
+  check(ucxx_window_allocate(stencil.member.group, bytes, sizeof(double), NULL, &base,
+                             &stencil.window),
+        "window");
   stencil.cells = base;
   fill(plate, &stencil.mine, stencil.cells);
 
   uint32_t result = run(&stencil, steps, by_fence, dies);
-  double *whole = stencil.member.rank == 0 ? zeros((size_t)plate->width * plate->height, sizeof(double)) : NULL;
+  double *whole =
+      stencil.member.rank == 0 ? zeros((size_t)plate->width * plate->height, sizeof(double)) : NULL;
   collect(&stencil, result, whole);
   check(ucxx_window_close(stencil.window), "close");
   ucxx_window_destroy(stencil.window);
   leave(&stencil.member);
 
   if (stencil.member.rank == 0) {
-    good = is_what_one_computes(plate, steps, whole) && (picture == NULL || write_picture(picture, plate, whole));
+    good = is_what_one_computes(plate, steps, whole) &&
+           (picture == NULL || write_picture(picture, plate, whole));
     if (good)
-      printf("%" PRIu32 " members, %" PRIu32 " x %" PRIu32 " blocks of %" PRIu32 " x %" PRIu32 " cells, %" PRIu32 " steps: every bit is right\n",
+      printf("%" PRIu32 " members, %" PRIu32 " x %" PRIu32 " blocks of %" PRIu32 " x %" PRIu32
+             " cells, %" PRIu32 " steps: every bit is right\n",
              stencil.member.size, plate->across, plate->down, plate->width, plate->height, steps);
   }
   free(whole);

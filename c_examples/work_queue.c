@@ -5,12 +5,14 @@
  *
  *     work_queue [TASKS [NUMBERS]]
  *
- * A task is to count the primes among so many numbers; the later ones take longer, so that equal shares would not be fair. The queue is a number in
- * the memory of rank 0, the next task. To take one is to add 1 to it and get what it was, in one atomic step: no two members get the same, and rank 0,
- * which works like the others, is not asked. All lock all at the beginning, once: a shared lock keeps nobody out, it only says that there will be accesses.
+ * A task is to count the primes among so many numbers; the later ones take longer, so that equal
+ * shares would not be fair. The queue is a number in the memory of rank 0, the next task. To take
+ * one is to add 1 to it and get what it was, in one atomic step: no two members get the same, and
+ * rank 0, which works like the others, is not asked. All lock all at the beginning, once: a shared
+ * lock keeps nobody out, it only says that there will be accesses.
  *
- * What a task has found is added to a sum beside the queue, and 1 to a mark of its own. In the end every mark has to be 1, neither 0 nor 2, and the sum
- * is compared with what a sieve finds.
+ * What a task has found is added to a sum beside the queue, and 1 to a mark of its own. In the end
+ * every mark has to be 1, neither 0 nor 2, and the sum is compared with what a sieve finds.
  *
  * How to start it: see member.h.
  */
@@ -42,7 +44,8 @@ static bool is_prime(uint64_t number) {
 
 static uint64_t do_task(const struct queue *queue, uint64_t task) {
   uint64_t primes = 0;
-  for (uint64_t number = task * queue->numbers; number < (task + 1) * queue->numbers; number++) primes += is_prime(number);
+  for (uint64_t number = task * queue->numbers; number < (task + 1) * queue->numbers; number++)
+    primes += is_prime(number);
   return primes;
 }
 
@@ -53,13 +56,15 @@ static uint64_t sieve(uint64_t numbers) {
   for (uint64_t number = 2; number < numbers; number++) {
     if (crossed_out[number]) continue;
     primes++;
-    for (uint64_t multiple = number * number; multiple < numbers; multiple += number) crossed_out[multiple] = 1;
+    for (uint64_t multiple = number * number; multiple < numbers; multiple += number)
+      crossed_out[multiple] = 1;
   }
   free(crossed_out);
   return primes;
 }
 
-/* What others will add to has to be there before they come. The lock is what makes rank 0's own stores and their accesses follow each other. */
+/* What others will add to has to be there before they come. The lock is what makes rank 0's own
+ * stores and their accesses follow each other. */
 static void fill(const struct queue *queue) {
   if (queue->member.rank == 0) {
     check(ucxx_window_lock(queue->window, UCXX_LOCK_EXCLUSIVE, 0, 0), "lock");
@@ -72,7 +77,9 @@ static void fill(const struct queue *queue) {
 static uint64_t take(const struct queue *queue) {
   static const uint64_t one = 1;
   uint64_t task = 0;
-  check(ucxx_window_fetch_and_op(queue->window, &one, &task, UCXX_TYPE_UINT64, 0, NEXT, UCXX_REDUCE_SUM), "take");
+  check(ucxx_window_fetch_and_op(queue->window, &one, &task, UCXX_TYPE_UINT64, 0, NEXT,
+                                 UCXX_REDUCE_SUM),
+        "take");
   check(ucxx_window_flush(queue->window, 0), "flush"); /* the result is there no sooner */
   return task;
 }
@@ -80,7 +87,8 @@ static uint64_t take(const struct queue *queue) {
 static void add(const struct queue *queue, const uint64_t *number, uint64_t to) {
   ucxx_layout_t one;
   ucxx_layout_init_contiguous(&one, UCXX_TYPE_UINT64, 1);
-  check(ucxx_window_accumulate(queue->window, number, &one, 0, (int64_t)to, &one, UCXX_REDUCE_SUM), "add");
+  check(ucxx_window_accumulate(queue->window, number, &one, 0, (int64_t)to, &one, UCXX_REDUCE_SUM),
+        "add");
 }
 
 /* Tasks that this member has done. */
@@ -101,16 +109,19 @@ static uint64_t work(const struct queue *queue) {
 
 /* By rank 0, when all have finished. */
 static bool all_is_done(const struct queue *queue, const uint64_t *done) {
-  uint64_t sum = 0, most = 0, least = UINT64_MAX, primes = sieve((uint64_t)queue->tasks * queue->numbers);
+  uint64_t sum = 0, most = 0, least = UINT64_MAX,
+           primes = sieve((uint64_t)queue->tasks * queue->numbers);
   bool good = true;
   check(ucxx_window_lock(queue->window, UCXX_LOCK_SHARED, 0, 0), "lock");
   for (uint32_t task = 0; task < queue->tasks; task++) {
     if (queue->words[MARKS + task] == 1) continue;
-    fprintf(stderr, "error: task %" PRIu32 " was done %" PRIu64 " times\n", task, queue->words[MARKS + task]);
+    fprintf(stderr, "error: task %" PRIu32 " was done %" PRIu64 " times\n", task,
+            queue->words[MARKS + task]);
     good = false;
   }
   if (queue->words[PRIMES] != primes) {
-    fprintf(stderr, "error: %" PRIu64 " primes were found, and there are %" PRIu64 "\n", queue->words[PRIMES], primes);
+    fprintf(stderr, "error: %" PRIu64 " primes were found, and there are %" PRIu64 "\n",
+            queue->words[PRIMES], primes);
     good = false;
   }
   check(ucxx_window_unlock(queue->window, 0), "unlock");
@@ -120,11 +131,13 @@ static bool all_is_done(const struct queue *queue, const uint64_t *done) {
     if (done[rank] < least) least = done[rank];
   }
   if (sum != queue->tasks) {
-    fprintf(stderr, "error: the members have done %" PRIu64 " tasks, and there were %" PRIu32 "\n", sum, queue->tasks);
+    fprintf(stderr, "error: the members have done %" PRIu64 " tasks, and there were %" PRIu32 "\n",
+            sum, queue->tasks);
     good = false;
   }
   if (good)
-    printf("%" PRIu32 " members, %" PRIu32 " tasks, each done once, %" PRIu64 " to %" PRIu64 " by a member: %" PRIu64 " primes, which is right\n",
+    printf("%" PRIu32 " members, %" PRIu32 " tasks, each done once, %" PRIu64 " to %" PRIu64
+           " by a member: %" PRIu64 " primes, which is right\n",
            queue->member.size, queue->tasks, least, most, primes);
   return good;
 }
@@ -138,18 +151,22 @@ int main(int argc, char **argv) {
   struct queue queue = {0};
   queue.tasks = DEFAULT_TASKS;
   queue.numbers = DEFAULT_NUMBERS;
-  if (argc > 3 || (argc > 1 && !read_number(argv[1], 1, MOST_TASKS, &queue.tasks))) return usage(argv[0]);
+  if (argc > 3 || (argc > 1 && !read_number(argv[1], 1, MOST_TASKS, &queue.tasks)))
+    return usage(argv[0]);
   if (argc > 2 && !read_number(argv[2], 1, MOST_NUMBERS, &queue.numbers)) return usage(argv[0]);
 
   join(&queue.member);
   size_t bytes = queue.member.rank == 0 ? (MARKS + (size_t)queue.tasks) * sizeof *queue.words : 0;
   void *base = NULL;
-  check(ucxx_window_allocate(queue.member.group, bytes, sizeof *queue.words, NULL, &base, &queue.window), "window");
+  check(ucxx_window_allocate(queue.member.group, bytes, sizeof *queue.words, NULL, &base,
+                             &queue.window),
+        "window");
   queue.words = base;
   fill(&queue);
 
   uint64_t mine = work(&queue), *done = zeros(queue.member.size, sizeof *done);
-  check(ucxx_group_allgather(queue.member.group, &mine, sizeof mine, done), "allgather"); /* who has everybody's knows that all have finished */
+  check(ucxx_group_allgather(queue.member.group, &mine, sizeof mine, done),
+        "allgather"); /* who has everybody's knows that all have finished */
   bool good = queue.member.rank != 0 || all_is_done(&queue, done);
   free(done);
 

@@ -1,8 +1,9 @@
-# Makes the targets: for an installed package, which ucxx_rs-config.cmake calls this for, and for the build of this project
-# itself, which another project may contain.
+# Makes the targets: for an installed package, which ucxx_rs-config.cmake calls this for, and for
+# the build of this project itself, which another project may contain.
 #
 #   ucxx_rs::shared    libucxx_rs.so
-#   ucxx_rs::static    libucxx_rs.a; UCX itself is linked as a shared library, since it loses its transports otherwise.
+#   ucxx_rs::static    libucxx_rs.a; UCX itself is linked as a shared library, since it loses its
+#                      transports otherwise.
 #                      There only where UCX is found: by pkg-config, or under CMAKE_PREFIX_PATH.
 #   ucxx_rs::ucxx_rs   the shared library, or the archive where there is no other
 
@@ -21,7 +22,8 @@ function(ucxx_rs_add_targets shared soname archive includedir)
       IMPORTED_LOCATION "${shared}"
       IMPORTED_SONAME "${soname}"
       INTERFACE_INCLUDE_DIRECTORIES "${includedir}")
-    # Where UCX is not on the linker's own path, the linker has to be told where the library's dependency lies.
+    # Where UCX is not on the linker's own path, the linker has to be told where the library's
+    # dependency lies.
     if(UCXX_RS_UCP_LIBRARY)
       set_target_properties(ucxx_rs::shared PROPERTIES IMPORTED_LINK_DEPENDENT_LIBRARIES "${UCXX_RS_UCP_LIBRARY}")
     endif()

@@ -3,15 +3,16 @@
 #
 #   scripts/build.sh [OPTION of cargo ...] [-- OPTION of rustc ...]
 #
-# cargo rustc with these two crate types, and not cargo build: link-time optimisation is left out of a build that also
-# makes an rlib.
+# cargo rustc with these two crate types, and not cargo build: link-time optimisation is left out of
+# a build that also makes an rlib.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 command -v cargo >/dev/null || die "cargo is not there; a Rust toolchain of $rust_with_cuda or newer is needed (https://rustup.rs)"
 cd "$root"
 
-# The names of source files go into messages and debug information. They must not tell where this was built.
+# The names of source files go into messages and debug information. They must not tell where this
+# was built.
 flags=()
 rename() { # folder, what it is called in the library
   local folder
@@ -22,7 +23,8 @@ rename "$root" ucxx_rs
 # Where the standard library's sources are installed rustc names these.
 rename "$(rustc --print sysroot)/lib/rustlib/src/rust" "/rustc/$(rustc -vV | sed -n 's/^commit-hash: //p')"
 
-# Flags in the environment take the place of configured ones, so they have to be added where the user's own are.
+# Flags in the environment take the place of configured ones, so they have to be added where the
+# user's own are.
 if [ -z "${CARGO_ENCODED_RUSTFLAGS+set}" ] && [ -z "${RUSTFLAGS+set}" ]; then
   list=
   for flag in "${flags[@]}"; do
@@ -41,7 +43,8 @@ else
   export CARGO_ENCODED_RUSTFLAGS
 fi
 
-# The exported symbols have a version, so that two releases of the library in one process are not mixed.
+# The exported symbols have a version, so that two releases of the library in one process are not
+# mixed.
 version=$(package_field version)
 export UCXX_RS_SYMBOL_VERSION=UCXX_RS_${version%.*}
 triple=${CARGO_BUILD_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}

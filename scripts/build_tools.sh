@@ -5,11 +5,12 @@
 #
 # An empty --rpath gives them no run path.
 #
-# CC, CPPFLAGS, CFLAGS and LDFLAGS are heeded, for cross-compiling as for packages; nothing of UCX is needed but what the library
-# loads when a tool runs.
+# CC, CPPFLAGS, CFLAGS and LDFLAGS are heeded, for cross-compiling as for packages; nothing of UCX
+# is needed but what the library loads when a tool runs.
 #
-# The tools are linked to the shared library, not to the archive: what ucxx_rs_info reports on and ucxx_rs_perftest measures is then
-# the very file that programs load. A run path relative to the tool lets it find the library beside it, wherever the tree stands.
+# The tools are linked to the shared library, not to the archive: what ucxx_rs_info reports on and
+# ucxx_rs_perftest measures is then the very file that programs load. A run path relative to the
+# tool lets it find the library beside it, wherever the tree stands.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -43,8 +44,9 @@ program() { # name, sources...
   local name=$1 sources=() source
   shift
   for source in "$@"; do sources+=("tools/$source.c"); done
-  # Relative source names and the prefix map keep this tree's place out of the program. What the library itself needs is
-  # looked for when the program runs, so that no UCX has to be there for the target of a cross build.
+  # Relative source names and the prefix map keep this tree's place out of the program. What the
+  # library itself needs is looked for when the program runs, so that no UCX has to be there for the
+  # target of a cross build.
   "${compiler[@]}" -std=c11 -Wall -Wextra "-ffile-prefix-map=$root=." "${cppflags[@]}" "-I$includedir" "${cflags[@]}" "${sources[@]}" \
     -o "$out/$name" "${ldflags[@]}" "$library" ${rpath:+"-Wl,-rpath,$rpath"} -Wl,--unresolved-symbols=ignore-in-shared-libs -pthread -ldl
 }

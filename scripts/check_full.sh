@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All tests, and what takes too long for every change: each C test under valgrind, tests side by side and disturbed, faults by the hundred.
+# All tests, and what takes too long for every change: each C test under valgrind, tests side by
+# side and disturbed, faults by the hundred.
 #
 #   scripts/check_full.sh
 set -euo pipefail
@@ -30,9 +31,12 @@ under_valgrind() {
   cmake -Uucxx_rs_DIR -S tests/c -B "$target_dir/valgrind" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$stage" \
     -DUCXX_RS_TESTS_WRAPPER="valgrind;$(IFS=';'; printf '%s' "${options[*]}")" >/dev/null &&
     cmake --build "$target_dir/valgrind" --parallel "$jobs" &&
-    # Not for valgrind: endpoint_cycles, window_cycles and library_load_often count the mappings of the process, exit_order ends with what it holds, fork_child and window_fork leave behind what they inherited, version_log wants
-    # an empty stderr, resources_exhausted mounts and limits what valgrind needs, limits has hundreds of thousands of requests, wakeup is limited to a time that valgrind exceeds, and
-    # hub_alloc and its like count allocations in the place of the C library's functions, where valgrind is.
+    # Not for valgrind: endpoint_cycles, window_cycles and library_load_often count the mappings of
+    # the process, exit_order ends with what it holds, fork_child and window_fork leave behind what
+    # they inherited, version_log wants an empty stderr, resources_exhausted mounts and limits what
+    # valgrind needs, limits has hundreds of thousands of requests, wakeup is limited to a time that
+    # valgrind exceeds, and hub_alloc and its like count allocations in the place of the C library's
+    # functions, where valgrind is.
     ctest --test-dir "$target_dir/valgrind" --output-on-failure --no-tests=error -j "$jobs" \
       --exclude-regex '^(endpoint_cycles|window_cycles|library_load_often|exit_order|fork_child|window_fork|version_log|resources_exhausted|limits|wakeup|(hub|hub_stream|window|iov)_alloc)\.' --timeout 1800 </dev/null
 }
@@ -44,7 +48,8 @@ examples_under_valgrind() { # UCX version
       --label-regex valgrind </dev/null
 }
 
-# A million operations handed to threads that fall asleep, and thousands of starts and stops, over each transport.
+# A million operations handed to threads that fall asleep, and thousands of starts and stops, over
+# each transport.
 at_random() { # program, count
   local transports
   for transports in posix,cma,self tcp,self; do

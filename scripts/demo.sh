@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The demo as a user would build it: the library installed into a prefix of its own, the examples compiled against that
-# prefix only, and a directory tree sent from one process to another.
+# The demo as a user would build it: the library installed into a prefix of its own, the examples
+# compiled against that prefix only, and a directory tree sent from one process to another.
 #
 #   FILES='DIR ...' scripts/demo.sh
 set -euo pipefail

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Draws the engine's floors, and the arrows between them, from the code: the picture in docs/architecture.md.
+"""Draws the engine's floors, and the arrows between them, from the code: the picture in
+docs/architecture.md.
 
-    scripts/floors.py            prints it
-    scripts/floors.py --write    puts it into the document
+scripts/floors.py            prints it
+scripts/floors.py --write    puts it into the document
 """
 
 import re
@@ -31,16 +32,32 @@ def code_of(path):
 
 def picture():
     names = floors()
-    files = {name: [path for path in sorted((ENGINE / name).rglob("*.rs")) if not is_of_tests(path)] for name in names}
-    lines = {name: sum(1 for path in files[name] for line in code_of(path).splitlines() if line.strip()) for name in names}
+    files = {
+        name: [path for path in sorted((ENGINE / name).rglob("*.rs")) if not is_of_tests(path)]
+        for name in names
+    }
+    lines = {
+        name: sum(1 for path in files[name] for line in code_of(path).splitlines() if line.strip())
+        for name in names
+    }
     uses = {
-        name: [sum(1 for path in files[name] if re.search(rf"crate::engine::{other}\b", code_of(path))) for other in names]
+        name: [
+            sum(1 for path in files[name] if re.search(rf"crate::engine::{other}\b", code_of(path)))
+            for other in names
+        ]
         for name in names
     }
     head = ["floor", "files", "lines", *names]
     rows = [
-        [name, str(len(files[name])), str(lines[name]), *("" if other == name or not count else str(count)
-                                                          for other, count in zip(names, uses[name]))]
+        [
+            name,
+            str(len(files[name])),
+            str(lines[name]),
+            *(
+                "" if other == name or not count else str(count)
+                for other, count in zip(names, uses[name])
+            ),
+        ]
         for name in reversed(names)
     ]
     table = [head, ["---"] * len(head), *rows]
@@ -53,7 +70,7 @@ def main():
         print(drawn, end="")
         return
     text = DOCUMENT.read_text()
-    DOCUMENT.write_text(text[: text.index(BEGIN)] + drawn + text[text.index(END) + len(END):])
+    DOCUMENT.write_text(text[: text.index(BEGIN)] + drawn + text[text.index(END) + len(END) :])
 
 
 main()

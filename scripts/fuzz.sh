@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Feeds each decoder of what comes from outside with inputs that libFuzzer makes up, beginning with those in fuzz/corpus.
+# Feeds each decoder of what comes from outside with inputs that libFuzzer makes up, beginning with
+# those in fuzz/corpus.
 #
-#   SECONDS_EACH=20 scripts/fuzz.sh [TARGET ...]     all targets without arguments: one for each fuzz/src file of that name
+#   SECONDS_EACH=20 scripts/fuzz.sh [TARGET ...]
 #
-# What it finds is left under target/fuzz, with the command that repeats it. It needs g++, for libFuzzer; the coverage that guides
-# it and the sanitizer are no stable options, so the stable compiler is asked to take them (RUSTC_BOOTSTRAP).
+# Without arguments all targets: one for each fuzz/src file of that name.
+#
+# What it finds is left under target/fuzz, with the command that repeats it. It needs g++, for
+# libFuzzer; the coverage that guides it and the sanitizer are no stable options, so the stable
+# compiler is asked to take them (RUSTC_BOOTSTRAP).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"

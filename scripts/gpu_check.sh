@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# What there is to be run on a machine with an NVIDIA GPU: the tests of CUDA memory and the example against the driver itself, a line for each, and then the figures.
-# Without a GPU it says so, and that is no failure. Neither a CUDA toolkit nor CMake nor a network is needed.
+# What there is to be run on a machine with an NVIDIA GPU: the tests of CUDA memory and the example
+# against the driver itself, a line for each, and then the figures. Without a GPU it says so, and
+# that is no failure. Neither a CUDA toolkit nor CMake nor a network is needed.
 #
 #   scripts/gpu_check.sh [--ucx LIBDIR] [--prefix DIR] [--stand-in FOLDER]
 #
-# --ucx: the folder of a UCX that reaches CUDA memory, as that of a libucx-cu12 wheel that was unpacked (libucx/lib in it; scripts/ucx_wheel.sh 1.22.0 where there is a network): what
-# goes between processes in the memory of GPUs is left out without one. --prefix: an installed library, in place of one that is built here. --stand-in: the folder of the
-# tests' libcuda.so.1 (double.c), to try this script itself; the figures say nothing then.
+# --ucx: the folder of a UCX that reaches CUDA memory, as that of a libucx-cu12 wheel that was
+# unpacked (libucx/lib in it; scripts/ucx_wheel.sh 1.22.0 where there is a network): what goes
+# between processes in the memory of GPUs is left out without one. --prefix: an installed library,
+# in place of one that is built here. --stand-in: the folder of the tests' libcuda.so.1 (double.c),
+# to try this script itself; the figures say nothing then.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

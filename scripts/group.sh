@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Starts a program as the N members of a group on this machine (see docs/groups.md): each finds RANK, WORLD_SIZE,
-# MASTER_ADDR, MASTER_PORT and UCXX_RS_GROUP_SECRET in its environment. It is installed as ucxx_rs_group, so it stands alone.
+# Starts a program as the N members of a group on this machine (see docs/groups.md): each finds
+# RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and UCXX_RS_GROUP_SECRET in its environment. It is
+# installed as ucxx_rs_group, so it stands alone.
 #
 #   ucxx_rs_group N PROGRAM [ARGUMENT ...]
 #
-# When all have succeeded it ends with 0. The first that fails, or Ctrl-C, ends the others; the status is that one's. What the members print is
-# left as it is, and they have no standard input.
+# When all have succeeded it ends with 0. The first that fails, or Ctrl-C, ends the others; the
+# status is that one's. What the members print is left as it is, and they have no standard input.
 set -euo pipefail
 
 name=$(basename "$0")
@@ -15,7 +16,8 @@ size=$1
 shift
 command -v "$1" >/dev/null || die "no program '$1'"
 
-# Below the ports that the kernel gives to whoever connects, so that nobody gets it by chance before rank 0 has it.
+# Below the ports that the kernel gives to whoever connects, so that nobody gets it by chance before
+# rank 0 has it.
 free_port() {
   local highest port
   highest=$(cut -f 1 /proc/sys/net/ipv4/ip_local_port_range)
@@ -29,7 +31,8 @@ free_port() {
   die "no free port"
 }
 
-# By rank: the process groups of those that have not ended. A group each, as a program may be a script that has started others.
+# By rank: the process groups of those that have not ended. A group each, as a program may be a
+# script that has started others.
 declare -A members
 signal_members() {
   local member
@@ -49,7 +52,8 @@ end_members() {
   kill -KILL -- "-$killer" 2>/dev/null || true
 }
 trap end_members EXIT
-# Who is just being started is not known yet, and would be left: until all are, a signal is only noted.
+# Who is just being started is not known yet, and would be left: until all are, a signal is only
+# noted.
 asked= starting=yes
 end_with() {
   asked=$1

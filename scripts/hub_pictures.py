@@ -3,8 +3,8 @@
 # Copyright the ucxx_rs developers
 """Draws the pictures of docs/hub.md: what is in which envelope, and in the queue.
 
-    scripts/hub_pictures.py            writes docs/pictures/hub_*.svg
-    scripts/hub_pictures.py --check    fails where they are not what would be written
+scripts/hub_pictures.py            writes docs/pictures/hub_*.svg
+scripts/hub_pictures.py --check    fails where they are not what would be written
 """
 
 import sys
@@ -12,7 +12,15 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-CHUNKS = {1: "#cfe2f3", 2: "#d9ead3", 3: "#fff2cc", 4: "#ead1dc", 5: "#d9d2e9", 6: "#fce5cd", 7: "#d0e0e3"}
+CHUNKS = {
+    1: "#cfe2f3",
+    2: "#d9ead3",
+    3: "#fff2cc",
+    4: "#ead1dc",
+    5: "#d9d2e9",
+    6: "#fce5cd",
+    7: "#d0e0e3",
+}
 SIDE, GAP = 40, 12
 
 
@@ -21,17 +29,26 @@ class Picture:
 
     def __init__(self, width, height, title):
         self.size = (width, height)
-        self.parts = [f"<title>{escape(title)}</title>", f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
+        self.parts = [
+            f"<title>{escape(title)}</title>",
+            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        ]
 
     def words(self, x, y, text, anchor="start", size=14, fill="#222222"):
-        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" fill="{fill}">{escape(text)}</text>')
+        self.parts.append(
+            f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" fill="{fill}">{escape(text)}</text>'
+        )
 
     def envelope(self, x, y, name, chunk=None, leased=False):
         """Dashed while it is empty, bold while it is on lease."""
         fill = CHUNKS[chunk] if chunk else "#ffffff"
-        border = 'stroke="#b00020" stroke-width="3"' if leased else 'stroke="#444444" stroke-width="1"'
+        border = (
+            'stroke="#b00020" stroke-width="3"' if leased else 'stroke="#444444" stroke-width="1"'
+        )
         dashes = "" if chunk or leased else ' stroke-dasharray="4 3"'
-        self.parts.append(f'<rect x="{x}" y="{y}" width="{SIDE}" height="{SIDE}" rx="4" fill="{fill}" {border}{dashes}/>')
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{SIDE}" height="{SIDE}" rx="4" fill="{fill}" {border}{dashes}/>'
+        )
         if chunk:
             self.words(x + SIDE / 2, y + 26, str(chunk), "middle", 18)
         if name:
@@ -39,7 +56,9 @@ class Picture:
 
     def arrow(self, x, y, to_x, to_y, label=None, dashed=False):
         dashes = ' stroke-dasharray="5 4"' if dashed else ""
-        self.parts.append(f'<path d="M {x} {y} L {to_x} {to_y}" stroke="#444444" fill="none" marker-end="url(#tip)"{dashes}/>')
+        self.parts.append(
+            f'<path d="M {x} {y} L {to_x} {to_y}" stroke="#444444" fill="none" marker-end="url(#tip)"{dashes}/>'
+        )
         if label:
             self.words((x + to_x) / 2, (y + to_y) / 2 - 6, label, "middle", 12)
 
@@ -51,17 +70,32 @@ class Picture:
 
 
 def life():
-    """The table "The life of a chunk", row by row: what is in A and B on the host, in C and D on the device, and the queue, oldest first."""
+    """The table "The life of a chunk", row by row: what is in A and B on the host, in C and D on
+    the device, and the queue, oldest first."""
     rows = [
         ("nothing yet", {}, [], None),
         ("lease and commit of A", {"A": 1}, [(1, "A")], None),
         ("the same call copies it ahead", {"A": 1, "C": 1}, [(1, "A C")], ("A", "C")),
-        ("lease and commit of B, and a copy", {"A": 1, "B": 2, "C": 1, "D": 2}, [(1, "A C"), (2, "B D")], ("B", "D")),
-        ("lease of a third: A is given up for it", {"A": None, "B": 2, "C": 1, "D": 2}, [(1, "C"), (2, "B D")], None),
+        (
+            "lease and commit of B, and a copy",
+            {"A": 1, "B": 2, "C": 1, "D": 2},
+            [(1, "A C"), (2, "B D")],
+            ("B", "D"),
+        ),
+        (
+            "lease of a third: A is given up for it",
+            {"A": None, "B": 2, "C": 1, "D": 2},
+            [(1, "C"), (2, "B D")],
+            None,
+        ),
         ("its commit; C is consumed", {"A": 3, "B": 2, "D": 2}, [(2, "B D"), (3, "A")], None),
     ]
     top, high = 50, 62
-    picture = Picture(860, top + high * len(rows), "What is in the envelopes of a hub, and in its queue, step by step")
+    picture = Picture(
+        860,
+        top + high * len(rows),
+        "What is in the envelopes of a hub, and in its queue, step by step",
+    )
     places = {name: 290 + at * (SIDE + GAP) + (at > 1) * 40 for at, name in enumerate("ABCD")}
     picture.words(places["A"], 30, "host")
     picture.words(places["C"], 30, "device")
@@ -73,7 +107,9 @@ def life():
             picture.envelope(x, y, name, filled.get(name), name in filled and filled[name] is None)
         if copied:
             x, to_x = places[copied[0]] + SIDE, places[copied[1]]
-            picture.parts.append(f'<path d="M {x - 20} {y + SIDE} Q {(x + to_x) / 2} {y + SIDE + 22} {to_x + 20} {y + SIDE + 1}" stroke="#444444" fill="none" marker-end="url(#tip)"/>')
+            picture.parts.append(
+                f'<path d="M {x - 20} {y + SIDE} Q {(x + to_x) / 2} {y + SIDE + 22} {to_x + 20} {y + SIDE + 1}" stroke="#444444" fill="none" marker-end="url(#tip)"/>'
+            )
         for place, (chunk, where) in enumerate(queue):
             picture.envelope(600 + place * 110, y, None, chunk)
             picture.words(600 + place * 110 + SIDE + 6, y + 26, where, size=12)
@@ -82,9 +118,13 @@ def life():
 
 def stream():
     """As many chunks are on their way as envelopes have been leased for them."""
-    picture = Picture(860, 300, "A link that consumes here feeds one that produces in another process")
+    picture = Picture(
+        860, 300, "A link that consumes here feeds one that produces in another process"
+    )
     for x, title in ((20, "sending hub"), (560, "receiving hub")):
-        picture.parts.append(f'<rect x="{x}" y="40" width="280" height="230" rx="8" fill="#fafafa" stroke="#888888"/>')
+        picture.parts.append(
+            f'<rect x="{x}" y="40" width="280" height="230" rx="8" fill="#fafafa" stroke="#888888"/>'
+        )
         picture.words(x + 12, 30, title)
     picture.words(32, 70, "queue, oldest first", size=12)
     for place, (chunk, leased) in enumerate([(5, True), (6, True), (7, False)]):
@@ -115,7 +155,9 @@ def main():
             FOLDER.mkdir(exist_ok=True)
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
-            sys.exit(f"{path.name} is not what scripts/hub_pictures.py draws: run it, and commit what it writes")
+            sys.exit(
+                f"{path.name} is not what scripts/hub_pictures.py draws: run it, and commit what it writes"
+            )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Installs what scripts/build.sh made, or removes it again. The one installer: `make install` and the CMake wrapper both
-# call it, so both give the same tree.
+# Installs what scripts/build.sh made, or removes it again. The one installer: `make install` and
+# the CMake wrapper both call it, so both give the same tree.
 #
 #   scripts/install.sh --prefix DIR [--destdir DIR] [--libdir DIR] [--includedir DIR] [--bindir DIR]
 #                      [--tools yes|no] [--build DIR] [--uninstall yes|no]
 #
-# libdir, includedir and bindir are taken relative to the prefix unless absolute. The tools are compiled here; --tools no
-# leaves them out where there is no C compiler. The paths of the installed or removed files are printed, one a line,
-# without destdir. Everything is made and checked first: what cannot be installed is refused before anything is written.
+# libdir, includedir and bindir are taken relative to the prefix unless absolute. The tools are
+# compiled here; --tools no leaves them out where there is no C compiler. The paths of the installed
+# or removed files are printed, one a line, without destdir. Everything is made and checked first:
+# what cannot be installed is refused before anything is written.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -42,8 +43,8 @@ docdir=$prefix/share/doc/ucxx_rs
 pkgconfigdir=$libdir/pkgconfig
 cmakedir=$libdir/cmake/ucxx_rs
 
-# These names are written into the pkg-config files, the CMake package and the tools, and the builds of users give them to
-# make, the shell and the linker. DESTDIR is written nowhere.
+# These names are written into the pkg-config files, the CMake package and the tools, and the builds
+# of users give them to make, the shell and the linker. DESTDIR is written nowhere.
 check_name() { # option, folder
   local LC_ALL=C
   case $2 in
@@ -120,13 +121,15 @@ for path in "${paths[@]}"; do
   [ -d "$folder" ] && [ -w "$folder" ] || die "$destdir$path cannot be written: $folder is no folder, or not yours to write to"
 done
 
-# A Rust static library brings the whole of Rust's standard library as global symbols, so that two of them in one program
-# clash. One object in which only what the shared library exports is global does not. --force-group-allocation dissolves
-# the COMDAT groups: a group kept by name would be dropped in favour of the same group of another Rust archive, and local
-# references to it would then have no target.
+# A Rust static library brings the whole of Rust's standard library as global symbols, so that two
+# of them in one program clash. One object in which only what the shared library exports is global
+# does not. --force-group-allocation dissolves the COMDAT groups: a group kept by name would be
+# dropped in favour of the same group of another Rust archive, and local references to it would then
+# have no target.
 make_archive() {
   local exports
-  # The archive itself is not asked with nm: where it holds LLVM bitcode, nm hands it to an LLVM plugin that may be too old.
+  # The archive itself is not asked with nm: where it holds LLVM bitcode, nm hands it to an LLVM
+  # plugin that may be too old.
   mapfile -t exports < <(readelf --dyn-syms -W "$shared" | awk '$7 != "UND" && sub(/@.*/, "", $8) && $8 ~ /^ucxx_/ { print $8 }')
   [ "${#exports[@]}" -gt 0 ] || die "$shared exports no ucxx_ function with a version; scripts/build.sh makes one that does"
   "${LD:-ld}" -r --force-group-allocation "${exports[@]/#/--undefined=}" -o "$work/all.o" "$archive"
@@ -135,7 +138,8 @@ make_archive() {
   "${AR:-ar}" rcsD "$work/libucxx_rs.a" "$work/ucxx_rs.o"
 }
 
-# How the prefix is reached from a folder of the installed tree: relative where it can be, so that the tree can be moved.
+# How the prefix is reached from a folder of the installed tree: relative where it can be, so that
+# the tree can be moved.
 way_up() { # folder, how that folder is called there
   case $1/ in
     "$prefix"/*) printf '%s/%s' "$2" "$(realpath -ms --relative-to="$1" "$prefix")" ;;
@@ -204,7 +208,8 @@ if [ "$tools" = yes ]; then make_tools; fi
 
 for path in "${paths[@]}"; do
   install -d "$destdir${path%/*}"
-  # What is there already and the same keeps its time, so that what was built with it is not built again.
+  # What is there already and the same keeps its time, so that what was built with it is not built
+  # again.
   case ${kinds[$path]} in
     link) ln -sfn "${sources[$path]}" "$destdir$path" ;;
     *) install -C -m "${kinds[$path]}" "${sources[$path]}" "$destdir$path" ;;

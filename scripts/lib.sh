@@ -5,7 +5,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target_dir=${CARGO_TARGET_DIR:-$root/target}
 case $target_dir in /*) ;; *) target_dir=$root/$target_dir ;; esac
 
-# The UCX releases that the same binaries are run against, beside the system's own: the wheels of libucx-cu12.
+# The UCX releases that the same binaries are run against, beside the system's own: the wheels of
+# libucx-cu12.
 ucx_wheels=(1.21.0 1.22.0)
 
 # What cudarc needs. Without it rust-version of Cargo.toml will do.
@@ -34,7 +35,8 @@ hostile_under() { # who looks, command...
   return "$status"
 }
 
-# So many of them: an access outside of what is allocated, or a decision by what nobody has set. Leaks are for AddressSanitizer.
+# So many of them: an access outside of what is allocated, or a decision by what nobody has set.
+# Leaks are for AddressSanitizer.
 hostile_under_valgrind() { # program, calls
   hostile_under valgrind valgrind --quiet --error-exitcode=99 "--suppressions=$root/c_examples/valgrind.supp" "$@"
 }

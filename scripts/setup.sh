@@ -7,8 +7,9 @@
 #   test  and what the fast tests need
 #   full  and what `make check-full` and `make bench` need
 #
-# As root on Debian, Ubuntu or Fedora by the package manager. Otherwise it prints the one command to run, and stops. So it
-# does inside the build of a package, by dh, rpmbuild or under fakeroot, whoever runs that.
+# As root on Debian, Ubuntu or Fedora by the package manager. Otherwise it prints the one command to
+# run, and stops. So it does inside the build of a package, by dh, rpmbuild or under fakeroot,
+# whoever runs that.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -77,7 +78,8 @@ find_missing() {
   need gdb gdb have gdb
   need ucx-utils ucx have ucx_perftest
   [ "$level" = full ] || return 0
-  # Launchers for groups, and with Open MPI's its PMIx. Fedora has them where only `module load` looks.
+  # Launchers for groups, and with Open MPI's its PMIx. Fedora has them where only `module load`
+  # looks.
   need openmpi-bin openmpi have_launcher 'Open MPI' mpirun.openmpi /usr/lib64/openmpi/bin/mpirun mpirun
   need mpich mpich have_launcher HYDRA mpiexec.mpich /usr/lib64/mpich/bin/mpiexec mpiexec
   # What windows are measured against.
@@ -85,7 +87,8 @@ find_missing() {
   need libmpich-dev mpich-devel have_mpi_compiler mpicc.mpich /usr/lib64/mpich/bin/mpicc
 }
 
-# debhelper names its variables itself; which of them are set depends on what debian/rules overrides.
+# debhelper names its variables itself; which of them are set depends on what debian/rules
+# overrides.
 in_package_build() { [ -n "${!DH_INTERNAL_*}${RPM_BUILD_ROOT:-}${FAKEROOTKEY:-}" ]; }
 add_component() { # name
   command -v rustup >/dev/null || die "$1 is missing: install it beside your Rust toolchain"
@@ -105,7 +108,8 @@ check_rust() {
   [ "$level" != demo ] || return 0
   cargo fmt --version >/dev/null 2>&1 || add_component rustfmt
   cargo clippy --version >/dev/null 2>&1 || add_component clippy
-  # For the thread sanitizer, which wants the standard library built for it. Without rustup that test is left out.
+  # For the thread sanitizer, which wants the standard library built for it. Without rustup that
+  # test is left out.
   if command -v rustup >/dev/null && ! in_package_build && [ ! -f "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]; then
     add_component rust-src
   fi

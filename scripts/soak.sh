@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# The long forms of what the fast tests try briefly: mixed traffic, faults, hostile callers, decoders. A table closes the run; what each part said is under target/soak.
+# The long forms of what the fast tests try briefly: mixed traffic, faults, hostile callers,
+# decoders. A table closes the run; what each part said is under target/soak.
 #
-#   scripts/soak.sh                an hour of traffic, 2,000 rounds of faults, 10 million calls, an hour for each decoder
+#   scripts/soak.sh                an hour of traffic, 2,000 rounds of faults, 10 million calls, an
+#                                  hour for each decoder
 #   SHORT=1 scripts/soak.sh        the same in ten minutes
 #   scripts/soak.sh PART ...       just these: traffic, faults, hostile, fuzz
 #
-# TRAFFIC (seconds), ROUNDS, CALLS and DECODER (seconds each) overrule the amounts. Faults are divided among the system's UCX and the pinned ones, traffic and calls are on
-# the newest, as UCX 1.13 has assertions that callers at random reach.
+# TRAFFIC (seconds), ROUNDS, CALLS and DECODER (seconds each) overrule the amounts. Faults are
+# divided among the system's UCX and the pinned ones, traffic and calls are on the newest, as UCX
+# 1.13 has assertions that callers at random reach.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -56,7 +59,8 @@ part_faults() {
   done
 }
 
-# In pieces, each with a seed of its own: a piece that a crash of UCX's has ended (status 77, see tests/hostile) is counted, and not taken for calls that were made.
+# In pieces, each with a seed of its own: a piece that a crash of UCX's has ended (status 77, see
+# tests/hostile) is counted, and not taken for calls that were made.
 part_hostile() {
   local log=$logs/hostile.log verdict=PASS made=0 piece=200000 ended=0 status build=$logs/hostile
   cmake -Uucxx_rs_DIR -S tests/c -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_PREFIX_PATH="$stage" >/dev/null

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# The fast tests, as named steps; all of them run even after one has failed, and a summary closes the run.
+# The fast tests, as named steps; all of them run even after one has failed, and a summary closes
+# the run.
 #
-#   scripts/test.sh [STEP ...]     the fast ones without arguments, in about half an hour; --list prints their names
-#   scripts/test.sh --all          and those that show something new more rarely: CONTRIBUTING.md says which, and why
+#   scripts/test.sh [STEP ...]     the fast ones without arguments, in about half an hour; --list
+#                                  prints their names
+#   scripts/test.sh --all          and those that show something new more rarely: CONTRIBUTING.md
+#                                  says which, and why
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -31,10 +34,21 @@ step_fmt() {
   cargo fmt --check --manifest-path tests/bindings/rust/Cargo.toml
   cargo fmt --check --manifest-path fuzz/Cargo.toml
   rustfmt --edition 2021 --check tests/install/other.rs
+  # Comments as well: clang-format breaks them, and ruff refuses those that are too long.
+  local python folder
+  python=$(scripts/venv.sh clang-format==18.1.8 ruff==0.17.6)
+  folder=$(dirname "$python")
+  git ls-files '*.c' '*.h' '*.cpp' ':!include' | xargs "$folder/clang-format" --dry-run --Werror
+  git ls-files '*.py' | xargs "$folder/ruff" check --quiet
+  git ls-files '*.py' | xargs "$folder/ruff" format --quiet --check
+  git ls-files '*.sh' '*.cmake' '*CMakeLists.txt' '*.toml' '*.supp' Makefile | xargs awk '
+    length($0) > 100 && /^ *#/ { print FILENAME ":" FNR ": a comment over 100 columns"; found = 1 }
+    END { exit found }'
 }
 
 step_clippy() {
-  # Holds the code to the promised Rust as well: incompatible_msrv is on wherever rust-version is stated.
+  # Holds the code to the promised Rust as well: incompatible_msrv is on wherever rust-version is
+  # stated.
   cargo clippy --locked --all-targets -- -D warnings
   cargo clippy --locked --no-default-features --lib -- -D warnings
   # They call the engine, whose modules move.
@@ -69,8 +83,9 @@ step_cargo-test() {
   cargo test --locked
 }
 
-# Every order in which a few threads can take a few steps, with up to three or four preemptions: without a bound they do not end. In two processes of one
-# thread each, as loom makes and drops many stacks, and threads of one process wait for each other over that.
+# Every order in which a few threads can take a few steps, with up to three or four preemptions:
+# without a bound they do not end. In two processes of one thread each, as loom makes and drops many
+# stacks, and threads of one process wait for each other over that.
 loom=(--locked --release --target-dir "$target_dir/loom" --config profile.release.lto=false --config profile.release.codegen-units=16
   --config profile.release.opt-level=1 --config profile.release.package.loom.opt-level=3)
 step_loom() {
@@ -84,7 +99,8 @@ step_loom() {
   return "$result"
 }
 
-# Without CUDA: the unit tests, and the C tests of hubs and active messages, which look at where memory is.
+# Without CUDA: the unit tests, and the C tests of hubs and active messages, which look at where
+# memory is.
 step_no-cuda() {
   local build=$target_dir/no-cuda
   cargo test --locked --no-default-features --lib --target-dir "$build"
@@ -143,8 +159,10 @@ step_suites() {
   done
 }
 
-# A test that fails has found something until its cause is known: none is run again. One that UCX itself has ended, at a line that is known, is
-# counted, and they may be so many: tests/ucx_ends.py. The summary repeats the end of what the others said: who has nothing but the last lines of a log still learns why.
+# A test that fails has found something until its cause is known: none is run again. One that UCX
+# itself has ended, at a line that is known, is counted, and they may be so many: tests/ucx_ends.py.
+# The summary repeats the end of what the others said: who has nothing but the last lines of a log
+# still learns why.
 ended_by_ucx=$target_dir/ended-by-ucx
 failed_words=$target_dir/failed-words
 most_ended=2
@@ -210,7 +228,8 @@ step_asan() {
   done < <(find "$target_dir/asan" -maxdepth 1 -type f -executable -exec sh -c 'readelf -h "$1" >/dev/null 2>&1' _ {} \; -print)
   [ "$found" -gt 0 ] || { say "asan: no program was built" >&2; return 1; }
   say "asan: $found programs are instrumented"
-  # The two instruments do not work together; and what it looks at, the examples' own code, is the same over every transport.
+  # The two instruments do not work together; and what it looks at, the examples' own code, is the
+  # same over every transport.
   run_ctest "$(ucx_in_use)" "$target_dir/asan" --label-exclude 'valgrind|^tcp$'
   hostile_under_sanitizers
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The engine's tests, and the C tests and examples that have threads, under ThreadSanitizer.
 #
-# The library is built with Rust's standard library, because the one that comes with the toolchain is not instrumented: what its locks
-# and reference counts order would be reported. Building it, and the option itself, are not stable, so the stable compiler
-# is asked to take them (RUSTC_BOOTSTRAP). C is compiled by the system's compiler and linked to the runtime of the Rust toolchain: there
-# can be one only.
+# The library is built with Rust's standard library, because the one that comes with the toolchain
+# is not instrumented: what its locks and reference counts order would be reported. Building it, and
+# the option itself, are not stable, so the stable compiler is asked to take them (RUSTC_BOOTSTRAP).
+# C is compiled by the system's compiler and linked to the runtime of the Rust toolchain: there can
+# be one only.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -16,7 +17,8 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 libraries=$(rustc --print sysroot)/lib/rustlib
 runtime=$(compgen -G "$libraries/$host/lib/librustc*_rt.tsan.a" | head -n 1 || true)
 if [ -z "$runtime" ] || [ ! -f "$libraries/src/rust/library/Cargo.lock" ]; then
-  # What rustup can mend is to be mended (scripts/setup.sh test); a distribution's toolchain may have neither.
+  # What rustup can mend is to be mended (scripts/setup.sh test); a distribution's toolchain may
+  # have neither.
   if [ -n "$runtime" ] && command -v rustup >/dev/null; then die "Rust's sources are missing: rustup component add rust-src"; fi
   say "tsan: LEFT OUT: this Rust toolchain has no runtime for it, or no sources of its standard library"
   exit 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes a Python environment of the project's own under the target directory, with pinned packages, and prints its python.
-# The system's Python stays untouched, which also suits those that forbid pip to write into it (PEP 668).
+# Makes a Python environment of the project's own under the target directory, with pinned packages,
+# and prints its python. The system's Python stays untouched, which also suits those that forbid pip
+# to write into it (PEP 668).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

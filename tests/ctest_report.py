@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What became of the tests that failed in the last run of ctest: ended by UCX, at a line that is known, or failed.
+"""What became of the tests that failed in the last run of ctest: ended by UCX, at a line that is
+known, or failed.
 
     tests/ctest_report.py BUILD UCX WORDS ENDED
 
-BUILD is ctest's folder, UCX the release that the tests ran on. The end of what each failed test said goes to the file WORDS, and a line for each
-that UCX has ended to the file ENDED. The status is 0 where UCX has ended all that failed.
+BUILD is ctest's folder, UCX the release that the tests ran on. The end of what each failed test
+said goes to the file WORDS, and a line for each that UCX has ended to the file ENDED. The status is
+0 where UCX has ended all that failed.
 """
 
 import re
@@ -31,7 +33,11 @@ def main():
     logs = build / "Testing/Temporary"
     failed_list = logs / "LastTestsFailed.log"
     # Without it ctest itself has failed.
-    failed = [line.split(":", 1)[1] for line in failed_list.read_text(encoding="utf-8").splitlines()] if failed_list.exists() else []
+    failed = (
+        [line.split(":", 1)[1] for line in failed_list.read_text(encoding="utf-8").splitlines()]
+        if failed_list.exists()
+        else []
+    )
     said = sections((logs / "LastTest.log").read_text(encoding="utf-8", errors="replace"))
     lines = {name: ucx_ends.in_test(name, said.get(name, ""), ucx) for name in failed}
     with open(words, "a", encoding="utf-8") as output:

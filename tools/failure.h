@@ -14,15 +14,15 @@ struct failure {
   char text[1024];
 };
 
-static inline bool failed(const struct failure *failure) {
-  return failure->text[0] != '\0';
-}
+static inline bool failed(const struct failure *failure) { return failure->text[0] != '\0'; }
 
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
-/* Keeps the first message: what follows it is mostly its consequence. Always -1, for `return fail(...)`. */
-static inline int fail(struct failure *failure, const char *format, ...) {
+/* Keeps the first message: what follows it is mostly its consequence. Always -1, for `return
+   fail(...)`. */
+static inline int
+fail(struct failure *failure, const char *format, ...) {
   if (failed(failure)) return -1;
   va_list arguments;
   va_start(arguments, format);

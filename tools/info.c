@@ -23,7 +23,8 @@ enum { EXIT_USAGE = 2, EXIT_NO_SHARED_MEMORY = 3, EXIT_INTERRUPTED = 130 };
 enum { VERSIONS = 1, BUILD = 2, ENVIRONMENT = 4, TRANSPORTS = 8, LANES = 16, CONFIGURATION = 32 };
 
 static const char usage[] =
-    "ucxx_rs_info: what is installed, how it is configured, which transports endpoints get, and why\n"
+    "ucxx_rs_info: what is installed, how it is configured, which transports endpoints get, and "
+    "why\n"
     "\n"
     "  ucxx_rs_info [options]          about this machine\n"
     "  ucxx_rs_info [options] HOST     about the way to another one, or to another container,\n"
@@ -37,7 +38,8 @@ static const char usage[] =
     "  -l, --lanes          makes endpoints, tells what they use, and why not shared memory\n"
     "      --config         every variable of UCX with its value\n"
     "\n"
-    "  -r, --require-shared-memory   exit with 3 if processes of this machine, or HOST's, get none\n"
+    "  -r, --require-shared-memory   exit with 3 if processes of this machine, or HOST's, get "
+    "none\n"
     "  -L, --listen         answer clients until Ctrl-C\n"
     "  -p, --port PORT      TCP port of --listen (default 13339; 0 for any free one)\n"
     "      --bind ADDRESS   listen here only (default: every interface)\n"
@@ -45,20 +47,21 @@ static const char usage[] =
     "  -h, --help    --version\n";
 
 enum { BIND = 256, CONFIG, VERSION, ANSWER_ON };
-static const struct option long_options[] = {{"versions", no_argument, NULL, 'v'},
-                                             {"build", no_argument, NULL, 'b'},
-                                             {"environment", no_argument, NULL, 'e'},
-                                             {"transports", no_argument, NULL, 't'},
-                                             {"lanes", no_argument, NULL, 'l'},
-                                             {"config", no_argument, NULL, CONFIG},
-                                             {"require-shared-memory", no_argument, NULL, 'r'},
-                                             {"listen", no_argument, NULL, 'L'},
-                                             {"port", required_argument, NULL, 'p'},
-                                             {"bind", required_argument, NULL, BIND},
-                                             {"help", no_argument, NULL, 'h'},
-                                             {"version", no_argument, NULL, VERSION},
-                                             {"answer-on", required_argument, NULL, ANSWER_ON}, /* for itself: see info_lanes.c */
-                                             {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {
+    {"versions", no_argument, NULL, 'v'},
+    {"build", no_argument, NULL, 'b'},
+    {"environment", no_argument, NULL, 'e'},
+    {"transports", no_argument, NULL, 't'},
+    {"lanes", no_argument, NULL, 'l'},
+    {"config", no_argument, NULL, CONFIG},
+    {"require-shared-memory", no_argument, NULL, 'r'},
+    {"listen", no_argument, NULL, 'L'},
+    {"port", required_argument, NULL, 'p'},
+    {"bind", required_argument, NULL, BIND},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, VERSION},
+    {"answer-on", required_argument, NULL, ANSWER_ON}, /* for itself: see info_lanes.c */
+    {NULL, 0, NULL, 0}};
 
 struct options {
   unsigned sections;
@@ -81,34 +84,39 @@ static int parse(struct options *options, int argc, char **argv, struct failure 
   *options = (struct options){.port = DEFAULT_PORT, .family = AF_UNSPEC, .answer_on = -1};
   while ((option = getopt_long(argc, argv, "vbetlrLp:46h", long_options, NULL)) != -1) {
     switch (option) {
-      case 'v': options->sections |= VERSIONS; break;
-      case 'b': options->sections |= BUILD; break;
-      case 'e': options->sections |= ENVIRONMENT; break;
-      case 't': options->sections |= TRANSPORTS; break;
-      case 'l': options->sections |= LANES; break;
-      case CONFIG: options->sections |= CONFIGURATION; break;
-      case 'r': options->require_shared_memory = true; break;
-      case 'L': options->listen = true; break;
-      case BIND: options->bind = optarg; break;
-      case '4': options->family = AF_INET; break;
-      case '6': options->family = AF_INET6; break;
-      case 'p':
-        if (parse_number(optarg, 65535, &number) != 0) return fail(failure, "--port: '%s' is not a port", optarg);
-        options->port = (uint16_t)number;
-        break;
-      case ANSWER_ON:
-        if (parse_number(optarg, 1u << 20, &number) != 0) return fail(failure, "--answer-on is for the tool itself");
-        options->answer_on = (int)number;
-        break;
-      case VERSION: return print_version("ucxx_rs_info"), 1;
-      case 'h': return fputs(usage, stdout), 1;
-      default: return fail(failure, "see --help");
+    case 'v': options->sections |= VERSIONS; break;
+    case 'b': options->sections |= BUILD; break;
+    case 'e': options->sections |= ENVIRONMENT; break;
+    case 't': options->sections |= TRANSPORTS; break;
+    case 'l': options->sections |= LANES; break;
+    case CONFIG: options->sections |= CONFIGURATION; break;
+    case 'r': options->require_shared_memory = true; break;
+    case 'L': options->listen = true; break;
+    case BIND: options->bind = optarg; break;
+    case '4': options->family = AF_INET; break;
+    case '6': options->family = AF_INET6; break;
+    case 'p':
+      if (parse_number(optarg, 65535, &number) != 0)
+        return fail(failure, "--port: '%s' is not a port", optarg);
+      options->port = (uint16_t)number;
+      break;
+    case ANSWER_ON:
+      if (parse_number(optarg, 1u << 20, &number) != 0)
+        return fail(failure, "--answer-on is for the tool itself");
+      options->answer_on = (int)number;
+      break;
+    case VERSION: return print_version("ucxx_rs_info"), 1;
+    case 'h': return fputs(usage, stdout), 1;
+    default: return fail(failure, "see --help");
     }
   }
   if (optind < argc) options->host = argv[optind++];
   if (optind < argc) return fail(failure, "one host is enough: what is '%s'?", argv[optind]);
-  if (options->listen && options->host != NULL) return fail(failure, "--listen is for the side that is started without a host");
-  if (options->sections == 0) options->sections = options->host != NULL ? LANES : VERSIONS | BUILD | ENVIRONMENT | TRANSPORTS | LANES;
+  if (options->listen && options->host != NULL)
+    return fail(failure, "--listen is for the side that is started without a host");
+  if (options->sections == 0)
+    options->sections =
+        options->host != NULL ? LANES : VERSIONS | BUILD | ENVIRONMENT | TRANSPORTS | LANES;
   if (options->require_shared_memory) options->sections |= LANES;
   return 0;
 }
@@ -123,47 +131,51 @@ static int listen_for_clients(const struct options *options, struct failure *fai
     struct oob oob;
     struct failure ours = {""};
     if (oob_accept(listener, FOR_EVER, &oob, &ours) != 0) continue;
-    if (answer_lanes(&oob, &ours) != 0) fprintf(stderr, "ucxx_rs_info: client %s: %s\n", oob.peer, ours.text);
+    if (answer_lanes(&oob, &ours) != 0)
+      fprintf(stderr, "ucxx_rs_info: client %s: %s\n", oob.peer, ours.text);
     oob_close(&oob);
   }
   close(listener);
   return 0;
 }
 
-static int lanes_to_host(const struct options *options, unsigned *without_shared_memory, struct failure *failure) {
+static int lanes_to_host(const struct options *options, unsigned *without_shared_memory,
+                         struct failure *failure) {
   int result = 0;
   printf("Endpoints to %s\n", options->host);
   for (size_t kind = 0; kind < 2 && !stopped(); kind++) {
     struct oob oob;
-    if (oob_connect(options->host, options->family, options->port, CONNECT_NS, &oob, failure) != 0) return -1;
+    if (oob_connect(options->host, options->family, options->port, CONNECT_NS, &oob, failure) != 0)
+      return -1;
     if (print_lanes_to_peer(&oob, kind, without_shared_memory) != 0) result = -1;
     oob_close(&oob);
   }
   return result;
 }
 
-static int print_sections(const struct options *options, unsigned *without_shared_memory, struct failure *failure) {
+static int print_sections(const struct options *options, unsigned *without_shared_memory,
+                          struct failure *failure) {
   int result = 0;
   unsigned printed = 0;
   for (unsigned section = VERSIONS; section <= CONFIGURATION && !stopped(); section <<= 1) {
     if ((options->sections & section) == 0) continue;
     if (printed++ > 0) printf("\n");
     switch (section) {
-      case VERSIONS: result |= print_versions(); break;
-      case BUILD: result |= print_build(); break;
-      case ENVIRONMENT: result |= print_environment(); break;
-      case TRANSPORTS: result |= print_transports(); break;
-      case CONFIGURATION: result |= print_configuration(); break;
-      case LANES:
-        if (options->host != NULL) {
-          result |= lanes_to_host(options, without_shared_memory, failure);
-        } else {
-          result |= print_lanes_within();
-          printf("\n");
-          result |= print_lanes_to_child(without_shared_memory);
-        }
-        break;
-      default: break;
+    case VERSIONS: result |= print_versions(); break;
+    case BUILD: result |= print_build(); break;
+    case ENVIRONMENT: result |= print_environment(); break;
+    case TRANSPORTS: result |= print_transports(); break;
+    case CONFIGURATION: result |= print_configuration(); break;
+    case LANES:
+      if (options->host != NULL) {
+        result |= lanes_to_host(options, without_shared_memory, failure);
+      } else {
+        result |= print_lanes_within();
+        printf("\n");
+        result |= print_lanes_to_child(without_shared_memory);
+      }
+      break;
+    default: break;
     }
     fflush(stdout);
   }
@@ -189,11 +201,13 @@ int main(int argc, char **argv) {
   }
   stop_on_signals();
   if (options.answer_on >= 0) return answer_parent(options.answer_on);
-  int result = options.listen ? listen_for_clients(&options, &failure) : print_sections(&options, &without_shared_memory, &failure);
+  int result = options.listen ? listen_for_clients(&options, &failure)
+                              : print_sections(&options, &without_shared_memory, &failure);
   if (failed(&failure)) fprintf(stderr, "ucxx_rs_info: %s\n", failure.text);
   if (stopped() && !options.listen) return EXIT_INTERRUPTED;
   if (result == 0 && options.require_shared_memory && without_shared_memory > 0) {
-    fprintf(stderr, "ucxx_rs_info: there are endpoints without shared memory, which was required\n");
+    fprintf(stderr,
+            "ucxx_rs_info: there are endpoints without shared memory, which was required\n");
     return EXIT_NO_SHARED_MEMORY;
   }
   return result == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * info_environment.c: the environment variables that the library itself looks at, and what else is set for UCX. What is secret is not shown.
+ * info_environment.c: the environment variables that the library itself looks at, and what else is
+ * set for UCX. What is secret is not shown.
  */
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>
@@ -16,33 +17,50 @@ extern char **environ;
 static const struct variable {
   const char *name, *unset, *meaning;
 } variables[] = {
-    {"UCXX_RS_LOG_LEVEL", "as the program says", "how much of the log reaches the program's log callback: off, error, warn, info, debug, trace"},
-    {"UCXX_RS_DELAYED_SUBMISSION", "1", "0: with a progress thread, submit directly where the program does not say"},
-    {"UCXX_RS_FAST_BOXES", "1", "0: short active messages between busy workers of a host go through UCX, too"},
-    {"UCXX_RS_HOST_ID", "none", "processes of one kernel that have different values here count as those of different hosts"},
-    {"UCX_TLS", "all", "transports; posix, sysv, sm or shm for shared memory, cma for large messages in one copy, tcp"},
-    {"UCX_MM_ERROR_HANDLING", "y, by this library", "shared memory under error handling PEER; n makes such endpoints use TCP"},
+    {"UCXX_RS_LOG_LEVEL", "as the program says",
+     "how much of the log reaches the program's log callback: off, error, warn, info, debug, "
+     "trace"},
+    {"UCXX_RS_DELAYED_SUBMISSION", "1",
+     "0: with a progress thread, submit directly where the program does not say"},
+    {"UCXX_RS_FAST_BOXES", "1",
+     "0: short active messages between busy workers of a host go through UCX, too"},
+    {"UCXX_RS_HOST_ID", "none",
+     "processes of one kernel that have different values here count as those of different hosts"},
+    {"UCX_TLS", "all",
+     "transports; posix, sysv, sm or shm for shared memory, cma for large messages in one copy, "
+     "tcp"},
+    {"UCX_MM_ERROR_HANDLING", "y, by this library",
+     "shared memory under error handling PEER; n makes such endpoints use TCP"},
     {"UCX_ERROR_HANDLING", "y, by this library", "the same for every transport"},
     {"UCX_POSIX_ERROR_HANDLING", "y, by this library", "the same for posix"},
     {"UCX_SYSV_ERROR_HANDLING", "y, by this library", "the same for sysv"},
-    {"UCX_CMA_MEMORY_INVALIDATE", "y, by this library", "cma under error handling PEER; n takes large messages through shared memory"},
+    {"UCX_CMA_MEMORY_INVALIDATE", "y, by this library",
+     "cma under error handling PEER; n takes large messages through shared memory"},
     {"UCX_MEMORY_INVALIDATE", "y, by this library", "the same, as UCX up to 1.16 calls it"},
-    {"UCX_KEEPALIVE_INTERVAL", "1s, by this library", "how often it is looked whether peers are alive"},
+    {"UCX_KEEPALIVE_INTERVAL", "1s, by this library",
+     "how often it is looked whether peers are alive"},
     {"UCX_KEEPALIVE_NUM_EPS", "inf, by this library", "how many endpoints are looked at each time"},
     {"UCX_ZCOPY_THRESH", "inf before UCX 1.16", "smallest eager send without a copy"},
-    {"UCX_TCP_TX_SEG_SIZE", "64k, by this library", "what goes out over TCP at a time, where it is copied"},
+    {"UCX_TCP_TX_SEG_SIZE", "64k, by this library",
+     "what goes out over TCP at a time, where it is copied"},
     {"UCX_TX_SEG_SIZE", "as UCX says", "the same for every transport"},
-    {"UCX_TCP_RX_SEG_SIZE", "as UCX says", "what is taken in from TCP at a time; set: the library leaves UCX_TCP_TX_SEG_SIZE alone"},
+    {"UCX_TCP_RX_SEG_SIZE", "as UCX says",
+     "what is taken in from TCP at a time; set: the library leaves UCX_TCP_TX_SEG_SIZE alone"},
     {"UCX_RX_SEG_SIZE", "as UCX says", "the same for every transport"},
     {"UCX_TCP_CM_REUSEADDR", "y, by this library", "a listener finds its port free again at once"},
-    {"UCX_TCP_AF_PRIO", "inet,inet6", "families of TCP's addresses; inet first: ucxx_endpoint_connect goes over IPv4, inet6 alone: over IPv6"},
+    {"UCX_TCP_AF_PRIO", "inet,inet6",
+     "families of TCP's addresses; inet first: ucxx_endpoint_connect goes over IPv4, inet6 alone: "
+     "over IPv6"},
     {"UCX_AF_PRIO", "inet,inet6", "the same for every transport"},
     {"UCX_HANDLE_ERRORS", "no handler", "set: UCX's signal handlers stay installed"},
     {"UCX_ERROR_SIGNALS", "no handler", "set: UCX's signal handlers stay installed"},
     {SECRET, "none", "groups by UCXX_BOOTSTRAP_ENV: what the members know and others do not"},
-    {"MASTER_ADDR", "none", "groups by UCXX_BOOTSTRAP_ENV: the host where rank 0 listens, unless the program says"},
+    {"MASTER_ADDR", "none",
+     "groups by UCXX_BOOTSTRAP_ENV: the host where rank 0 listens, unless the program says"},
     {"MASTER_PORT", "none", "the same: the port"},
-    {"RANK", "as below", "groups by UCXX_BOOTSTRAP_ENV: this process's rank; the first pair of which either is set counts"},
+    {"RANK", "as below",
+     "groups by UCXX_BOOTSTRAP_ENV: this process's rank; the first pair of which either is set "
+     "counts"},
     {"WORLD_SIZE", "as below", "the size with it"},
     {"OMPI_COMM_WORLD_RANK", "as below", "rank, as Open MPI's mpirun says"},
     {"OMPI_COMM_WORLD_SIZE", "as below", "the size with it"},
@@ -67,13 +85,17 @@ int print_environment(void) {
   printf("Environment variables that the library reads\n");
   for (size_t i = 0; i < VARIABLES; i++) {
     const char *value = getenv(variables[i].name);
-    if (value != NULL && strcmp(variables[i].name, SECRET) == 0) printf("  %s is set (not shown)\n", variables[i].name);
-    else if (value != NULL) printf("  %s=%s\n", variables[i].name, value);
-    else printf("  %s is not set (%s)\n", variables[i].name, variables[i].unset);
+    if (value != NULL && strcmp(variables[i].name, SECRET) == 0)
+      printf("  %s is set (not shown)\n", variables[i].name);
+    else if (value != NULL)
+      printf("  %s=%s\n", variables[i].name, value);
+    else
+      printf("  %s is not set (%s)\n", variables[i].name, variables[i].unset);
     printf("      %s\n", variables[i].meaning);
   }
   for (char **entry = environ; *entry != NULL; entry++) {
-    if ((strncmp(*entry, "UCX_", 4) != 0 && strncmp(*entry, "UCXX_", 5) != 0) || is_known(*entry)) continue;
+    if ((strncmp(*entry, "UCX_", 4) != 0 && strncmp(*entry, "UCXX_", 5) != 0) || is_known(*entry))
+      continue;
     if (!others) printf("  Set, and read by UCX alone:\n");
     others = true;
     printf("    %s\n", *entry);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * info_explain.c: what an endpoint's transports mean, and why there is no shared memory among them. The rules are what UCX
- * was seen to do, not what it says: it does not give reasons.
+ * info_explain.c: what an endpoint's transports mean, and why there is no shared memory among them.
+ * The rules are what UCX was seen to do, not what it says: it does not give reasons.
  */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
@@ -71,7 +71,8 @@ struct case_at_hand {
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
-static void because(struct case_at_hand *at_hand, const char *format, ...) {
+static void
+because(struct case_at_hand *at_hand, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   printf("    because ");
@@ -93,45 +94,57 @@ static bool lets_in(const char *list, const char *const *names) {
   snprintf(copy, sizeof copy, "%s", list + excluding);
   while ((item = strtok_r(rest, ",", &rest)) != NULL) {
     if (item[0] == '\\') item++; /* UCX's way of saying: this one and not its family */
-    for (const char *const *name = names; *name != NULL; name++) named = named || strcmp(item, *name) == 0;
+    for (const char *const *name = names; *name != NULL; name++)
+      named = named || strcmp(item, *name) == 0;
   }
   return named != excluding;
 }
 
 static bool means_no(const char *value) {
-  return strcasecmp(value, "y") != 0 && strcasecmp(value, "yes") != 0 && strcmp(value, "1") != 0 && strcasecmp(value, "on") != 0 &&
-         strcasecmp(value, "try") != 0;
+  return strcasecmp(value, "y") != 0 && strcasecmp(value, "yes") != 0 && strcmp(value, "1") != 0 &&
+         strcasecmp(value, "on") != 0 && strcasecmp(value, "try") != 0;
 }
 
 /* An exclusion of one kind of shared memory leaves the other. */
-static void rule_tls(struct case_at_hand *at_hand, const struct facts *facts, const char *who, bool single_copy) {
+static void rule_tls(struct case_at_hand *at_hand, const struct facts *facts, const char *who,
+                     bool single_copy) {
   static const char *const shared[] = {"posix", "sysv", "shm", "sm", "mm", "all", "xpmem", NULL};
   static const char *const family[] = {"shm", "sm", "mm", "all", NULL};
   static const char *const copying[] = {"cma", "knem", "shm", "sm", "all", "xpmem", NULL};
   const char *list = fact(facts, "UCX_TLS");
   if (list == NULL) return;
-  bool both = lets_in(list, (const char *const[]){"posix", NULL}) || lets_in(list, (const char *const[]){"sysv", NULL});
-  bool in = single_copy ? lets_in(list, copying) : list[0] == '^' ? lets_in(list, family) && both : lets_in(list, shared);
+  bool both = lets_in(list, (const char *const[]){"posix", NULL}) ||
+              lets_in(list, (const char *const[]){"sysv", NULL});
+  bool in = single_copy      ? lets_in(list, copying)
+            : list[0] == '^' ? lets_in(list, family) && both
+                             : lets_in(list, shared);
   if (in) return;
-  because(at_hand, "UCX_TLS=%s, set %s, leaves %s out: unset it, or %s.", list, who, single_copy ? "cma" : "shared memory",
-          list[0] == '^' ? (single_copy ? "exclude cma no longer" : "exclude shared memory no longer") : (single_copy ? "add cma" : "add posix,cma"));
+  because(at_hand, "UCX_TLS=%s, set %s, leaves %s out: unset it, or %s.", list, who,
+          single_copy ? "cma" : "shared memory",
+          list[0] == '^'
+              ? (single_copy ? "exclude cma no longer" : "exclude shared memory no longer")
+              : (single_copy ? "add cma" : "add posix,cma"));
 }
 
 static void rule_devices(struct case_at_hand *at_hand, const struct facts *facts, const char *who) {
   const char *list = fact(facts, "UCX_SHM_DEVICES");
   if (list != NULL && !lets_in(list, (const char *const[]){"memory", "all", NULL}))
-    because(at_hand, "UCX_SHM_DEVICES=%s, set %s, leaves the device 'memory' out: unset it.", list, who);
+    because(at_hand, "UCX_SHM_DEVICES=%s, set %s, leaves the device 'memory' out: unset it.", list,
+            who);
 }
 
-static void rule_error_handling(struct case_at_hand *at_hand, const struct facts *facts, const char *who, bool single_copy) {
-  static const char *const shared[] = {"UCX_MM_ERROR_HANDLING", "UCX_ERROR_HANDLING", "UCX_POSIX_ERROR_HANDLING", "UCX_SYSV_ERROR_HANDLING", NULL};
+static void rule_error_handling(struct case_at_hand *at_hand, const struct facts *facts,
+                                const char *who, bool single_copy) {
+  static const char *const shared[] = {"UCX_MM_ERROR_HANDLING", "UCX_ERROR_HANDLING",
+                                       "UCX_POSIX_ERROR_HANDLING", "UCX_SYSV_ERROR_HANDLING", NULL};
   static const char *const copying[] = {"UCX_CMA_MEMORY_INVALIDATE", "UCX_MEMORY_INVALIDATE", NULL};
   if (!at_hand->peer_handling) return;
   for (const char *const *key = single_copy ? copying : shared; *key != NULL; key++) {
     const char *value = fact(facts, *key);
     if (value != NULL && means_no(value))
       because(at_hand,
-              "%s=%s, set %s, keeps %s away from endpoints with error handling PEER: unset it (the library then sets it to y), or use error "
+              "%s=%s, set %s, keeps %s away from endpoints with error handling PEER: unset it (the "
+              "library then sets it to y), or use error "
               "handling NONE.",
               *key, value, who, single_copy ? "cma" : "shared memory");
   }
@@ -140,30 +153,45 @@ static void rule_error_handling(struct case_at_hand *at_hand, const struct facts
 static void rule_namespaces(struct case_at_hand *at_hand) {
   const struct facts *mine = at_hand->mine, *theirs = at_hand->theirs;
   if (!same_fact(mine, theirs, "ipc_namespace"))
-    because(at_hand, "the processes are in different IPC namespaces (two containers): UCX then takes them for two machines. Start one "
-                     "container in the other's, as with --ipc=container:NAME, or both with --ipc=host.");
+    because(at_hand,
+            "the processes are in different IPC namespaces (two containers): UCX then takes them "
+            "for two machines. Start one "
+            "container in the other's, as with --ipc=container:NAME, or both with --ipc=host.");
   if (!same_fact(mine, theirs, "pid_namespace"))
-    because(at_hand, "the processes are in different pid namespaces (two containers): neither finds the other in /proc, which sysv, cma and the "
-                     "watch for dead peers need. Start one container with --pid=container:NAME, or both with --pid=host. Or share /dev/shm and "
+    because(at_hand, "the processes are in different pid namespaces (two containers): neither "
+                     "finds the other in /proc, which sysv, cma and the "
+                     "watch for dead peers need. Start one container with --pid=container:NAME, or "
+                     "both with --pid=host. Or share /dev/shm and "
                      "set UCX_POSIX_USE_PROC_LINK=n and UCX_TLS=posix,tcp.");
-  if (same_fact(mine, theirs, "pid_namespace") && !same_fact(mine, theirs, "shm_device") && fact(mine, "UCX_POSIX_USE_PROC_LINK") != NULL)
-    because(at_hand, "each process has a /dev/shm of its own, and UCX_POSIX_USE_PROC_LINK is set: share one, or unset the variable.");
+  if (same_fact(mine, theirs, "pid_namespace") && !same_fact(mine, theirs, "shm_device") &&
+      fact(mine, "UCX_POSIX_USE_PROC_LINK") != NULL)
+    because(at_hand, "each process has a /dev/shm of its own, and UCX_POSIX_USE_PROC_LINK is set: "
+                     "share one, or unset the variable.");
 }
 
-static void rule_available(struct case_at_hand *at_hand, const struct facts *facts, const char *who, bool single_copy) {
+static void rule_available(struct case_at_hand *at_hand, const struct facts *facts, const char *who,
+                           bool single_copy) {
   const char *there = fact(facts, "transports");
   if (there == NULL) return;
-  if (single_copy ? strstr(there, "cma") == NULL : strstr(there, "posix") == NULL && strstr(there, "sysv") == NULL)
-    because(at_hand, "the UCX %s has no %s here (it finds %s): install one that has, with its modules beside it (lib/ucx).", who,
-            single_copy ? "cma" : "shared memory transport", there);
+  if (single_copy ? strstr(there, "cma") == NULL
+                  : strstr(there, "posix") == NULL && strstr(there, "sysv") == NULL)
+    because(at_hand,
+            "the UCX %s has no %s here (it finds %s): install one that has, with its modules "
+            "beside it (lib/ucx).",
+            who, single_copy ? "cma" : "shared memory transport", there);
 }
 
-static void rule_shm_folder(struct case_at_hand *at_hand, const struct facts *facts, const char *who) {
+static void rule_shm_folder(struct case_at_hand *at_hand, const struct facts *facts,
+                            const char *who) {
   const char *free_bytes = fact(facts, "shm_free"), *writable = fact(facts, "shm_writable");
-  if (writable == NULL) because(at_hand, "there is no /dev/shm %s: mount a tmpfs there.", who);
-  else if (strcmp(writable, "0") == 0) because(at_hand, "/dev/shm is not writable %s: give this user the right to.", who);
+  if (writable == NULL)
+    because(at_hand, "there is no /dev/shm %s: mount a tmpfs there.", who);
+  else if (strcmp(writable, "0") == 0)
+    because(at_hand, "/dev/shm is not writable %s: give this user the right to.", who);
   else if (free_bytes != NULL && strtoull(free_bytes, NULL, 10) < SMALL_SHM)
-    because(at_hand, "/dev/shm has only %s bytes left %s: give it more (containers: --shm-size=1g).", free_bytes, who);
+    because(at_hand,
+            "/dev/shm has only %s bytes left %s: give it more (containers: --shm-size=1g).",
+            free_bytes, who);
 }
 
 /* Does UCX see the same variables and transports on both sides? Then they are spoken of once. */
@@ -173,7 +201,9 @@ static bool alike(const struct facts *mine, const struct facts *theirs) {
     for (unsigned line = 0; line < sides[i]->count; line++) {
       char key[64];
       const char *text = sides[i]->lines[line], *equals = strchr(text, '=');
-      if (equals == NULL || (strncmp(text, "UCX_", 4) != 0 && strncmp(text, "transports=", 11) != 0)) continue;
+      if (equals == NULL ||
+          (strncmp(text, "UCX_", 4) != 0 && strncmp(text, "transports=", 11) != 0))
+        continue;
       snprintf(key, sizeof key, "%.*s", (int)(equals - text), text);
       const char *there = fact(sides[1 - i], key);
       if (there == NULL || strcmp(there, equals + 1) != 0) return false;
@@ -188,7 +218,8 @@ struct sides {
 };
 
 static struct sides sides_of(const struct case_at_hand *at_hand) {
-  if (alike(at_hand->mine, at_hand->theirs)) return (struct sides){{at_hand->mine, NULL}, {"on both sides", NULL}, 1};
+  if (alike(at_hand->mine, at_hand->theirs))
+    return (struct sides){{at_hand->mine, NULL}, {"on both sides", NULL}, 1};
   return (struct sides){{at_hand->mine, at_hand->theirs}, {"here", "there"}, 2};
 }
 
@@ -196,7 +227,9 @@ static void explain_no_shared_memory(struct case_at_hand *at_hand) {
   const struct facts *mine = at_hand->mine, *theirs = at_hand->theirs;
   struct sides sides = sides_of(at_hand);
   if (!same_fact(mine, theirs, "boot")) {
-    because(at_hand, "the processes run on different machines (%s, %s): there is nothing to share, and nothing to mend.",
+    because(at_hand,
+            "the processes run on different machines (%s, %s): there is nothing to share, and "
+            "nothing to mend.",
             name_or(mine, "host"), name_or(theirs, "host"));
     return;
   }
@@ -210,7 +243,8 @@ static void explain_no_shared_memory(struct case_at_hand *at_hand) {
   if (at_hand->reasons == 0)
     for (int i = 0; i < sides.count; i++) rule_shm_folder(at_hand, sides.facts[i], sides.who[i]);
   if (at_hand->reasons == 0)
-    printf("    for a reason that this tool does not know. UCX_LOG_LEVEL=debug and UCXX_RS_LOG_LEVEL=debug let a program that takes the "
+    printf("    for a reason that this tool does not know. UCX_LOG_LEVEL=debug and "
+           "UCXX_RS_LOG_LEVEL=debug let a program that takes the "
            "log see what UCX tries.\n");
 }
 
@@ -228,15 +262,21 @@ static void explain_no_single_copy(struct case_at_hand *at_hand) {
     int error = facts_try_reading(at_hand->theirs);
     const char *scope = fact(at_hand->mine, "ptrace_scope");
     if (error != 0)
-      because(at_hand, "the kernel forbids reading the other process (process_vm_readv: %s; kernel.yama.ptrace_scope %s; users %s and %s): run both "
-                       "as one user, allow ptrace in the container (--cap-add=SYS_PTRACE), or set the scope to 0.",
-              strerror(error), scope != NULL ? scope : "unset", name_or(at_hand->mine, "uid"), name_or(at_hand->theirs, "uid"));
+      because(at_hand,
+              "the kernel forbids reading the other process (process_vm_readv: %s; "
+              "kernel.yama.ptrace_scope %s; users %s and %s): run both "
+              "as one user, allow ptrace in the container (--cap-add=SYS_PTRACE), or set the scope "
+              "to 0.",
+              strerror(error), scope != NULL ? scope : "unset", name_or(at_hand->mine, "uid"),
+              name_or(at_hand->theirs, "uid"));
   }
   if (at_hand->reasons == 0) printf("    for a reason that this tool does not know.\n");
 }
 
-bool explain_lanes(const struct facts *mine, const struct facts *theirs, int error_handling, const char *text) {
-  struct case_at_hand at_hand = {mine, theirs, error_handling == UCXX_ENDPOINT_ERROR_HANDLING_PEER, 0};
+bool explain_lanes(const struct facts *mine, const struct facts *theirs, int error_handling,
+                   const char *text) {
+  struct case_at_hand at_hand = {mine, theirs, error_handling == UCXX_ENDPOINT_ERROR_HANDLING_PEER,
+                                 0};
   if (text[0] == '\0') {
     printf("    this UCX does not tell which transports an endpoint uses\n");
     return true;
@@ -252,8 +292,10 @@ bool explain_lanes(const struct facts *mine, const struct facts *theirs, int err
   return lanes.shared;
 }
 
-bool explain_failure(const struct facts *mine, const struct facts *theirs, int error_handling, const char *message) {
-  struct case_at_hand at_hand = {mine, theirs, error_handling == UCXX_ENDPOINT_ERROR_HANDLING_PEER, 0};
+bool explain_failure(const struct facts *mine, const struct facts *theirs, int error_handling,
+                     const char *message) {
+  struct case_at_hand at_hand = {mine, theirs, error_handling == UCXX_ENDPOINT_ERROR_HANDLING_PEER,
+                                 0};
   printf("    no connection: %s\n", message);
   printf("    No endpoint comes about,\n");
   explain_no_shared_memory(&at_hand);

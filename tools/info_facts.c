@@ -25,7 +25,8 @@ static const uint64_t landmark = UINT64_C(0x6c616e646d61726b);
 #ifdef __GNUC__
 __attribute__((format(printf, 3, 4)))
 #endif
-static void add(struct facts *facts, const char *key, const char *format, ...) {
+static void
+add(struct facts *facts, const char *key, const char *format, ...) {
   if (facts->count == FACT_LINES) return;
   char value[FACT_LENGTH];
   va_list arguments;
@@ -79,10 +80,13 @@ void facts_gather(struct facts *facts) {
   add_namespace(facts, "mount_namespace", "/proc/self/ns/mnt");
   add_namespace(facts, "user_namespace", "/proc/self/ns/user");
   add_shared_memory_folder(facts);
-  if (ucxx_version_query(&version) == UCXX_OK) add(facts, "ucx", "%u.%u.%u", version.ucx_major, version.ucx_minor, version.ucx_patch);
-  if (available_transports(transports, sizeof transports)) add(facts, "transports", "%s", transports);
+  if (ucxx_version_query(&version) == UCXX_OK)
+    add(facts, "ucx", "%u.%u.%u", version.ucx_major, version.ucx_minor, version.ucx_patch);
+  if (available_transports(transports, sizeof transports))
+    add(facts, "transports", "%s", transports);
   for (char **entry = environ; *entry != NULL; entry++)
-    if (strncmp(*entry, "UCX_", 4) == 0 && facts->count < FACT_LINES) snprintf(facts->lines[facts->count++], FACT_LENGTH, "%s", *entry);
+    if (strncmp(*entry, "UCX_", 4) == 0 && facts->count < FACT_LINES)
+      snprintf(facts->lines[facts->count++], FACT_LENGTH, "%s", *entry);
 }
 
 void facts_write(const struct facts *facts, char *text, size_t capacity) {
@@ -113,7 +117,8 @@ void facts_read(struct facts *facts, const char *text) {
 const char *fact(const struct facts *facts, const char *key) {
   size_t length = strlen(key);
   for (unsigned i = 0; i < facts->count; i++)
-    if (strncmp(facts->lines[i], key, length) == 0 && facts->lines[i][length] == '=') return facts->lines[i] + length + 1;
+    if (strncmp(facts->lines[i], key, length) == 0 && facts->lines[i][length] == '=')
+      return facts->lines[i] + length + 1;
   return NULL;
 }
 
@@ -126,7 +131,9 @@ int facts_try_reading(const struct facts *theirs) {
   const char *pid = fact(theirs, "pid"), *place = fact(theirs, "landmark");
   uint64_t copy = 0;
   if (pid == NULL || place == NULL) return EINVAL;
-  struct iovec local = {&copy, sizeof copy}, remote = {(void *)(uintptr_t)strtoull(place, NULL, 10), sizeof copy};
-  if (process_vm_readv((pid_t)atol(pid), &local, 1, &remote, 1, 0) != (ssize_t)sizeof copy) return errno != 0 ? errno : EIO;
+  struct iovec local = {&copy, sizeof copy},
+               remote = {(void *)(uintptr_t)strtoull(place, NULL, 10), sizeof copy};
+  if (process_vm_readv((pid_t)atol(pid), &local, 1, &remote, 1, 0) != (ssize_t)sizeof copy)
+    return errno != 0 ? errno : EIO;
   return copy == landmark ? 0 : EFAULT;
 }

@@ -25,9 +25,11 @@ void facts_gather(struct facts *facts);
 void facts_write(const struct facts *facts, char *text, size_t capacity);
 void facts_read(struct facts *facts, const char *text);
 const char *fact(const struct facts *facts, const char *key); /* NULL where unknown */
-bool same_fact(const struct facts *mine, const struct facts *theirs, const char *key); /* unknown counts as the same */
+bool same_fact(const struct facts *mine, const struct facts *theirs,
+               const char *key); /* unknown counts as the same */
 
-/* Does the kernel let this process read the other one's memory, as the cma transport does? errno-like: 0 yes. */
+/* Does the kernel let this process read the other one's memory, as the cma transport does?
+ * errno-like: 0 yes. */
 int facts_try_reading(const struct facts *theirs);
 
 #endif

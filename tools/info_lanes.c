@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * info_lanes.c: real endpoints, in this process and to another one, under both kinds of error handling, to see what UCX
- * chooses for them.
+ * info_lanes.c: real endpoints, in this process and to another one, under both kinds of error
+ * handling, to see what UCX chooses for them.
  */
 #define _GNU_SOURCE /* prctl's constants */
 #include <errno.h>
@@ -17,7 +17,9 @@
 #include "perf_session.h"
 
 #define ANSWER_NS (30 * NS_PER_SECOND)
-#define FEATURES (UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP) /* what a context has by default */
+#define FEATURES                                              \
+  (UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | \
+   UCXX_FEATURE_WAKEUP) /* what a context has by default */
 
 enum { FRAME_FACTS = 101, FRAME_NEXT };
 
@@ -26,7 +28,8 @@ static const char *const kind_names[] = {"PEER (notices a dead peer; the default
 
 /* ------------------------------------------------------------------ within this process */
 
-static int reach(ucxx_worker_t *from, ucxx_worker_t *to, const ucxx_endpoint_params_t *params, char *text, size_t capacity) {
+static int reach(ucxx_worker_t *from, ucxx_worker_t *to, const ucxx_endpoint_params_t *params,
+                 char *text, size_t capacity) {
   ucxx_address_t *address = NULL;
   ucxx_endpoint_t *endpoint = NULL;
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
@@ -40,8 +43,11 @@ static int reach(ucxx_worker_t *from, ucxx_worker_t *to, const ucxx_endpoint_par
     status = ucxx_request_wait(flush, 0);
   }
   if (status == UCXX_OK) status = ucxx_endpoint_query(endpoint, &attr);
-  if (status == UCXX_OK) snprintf(text, capacity, "%s", attr.transports);
-  else snprintf(text, capacity, "%s", status == UCXX_INPROGRESS ? "no answer" : ucxx_last_error_message());
+  if (status == UCXX_OK)
+    snprintf(text, capacity, "%s", attr.transports);
+  else
+    snprintf(text, capacity, "%s",
+             status == UCXX_INPROGRESS ? "no answer" : ucxx_last_error_message());
   ucxx_request_destroy(flush);
   ucxx_endpoint_destroy(endpoint);
   ucxx_address_destroy(address);
@@ -53,7 +59,8 @@ int print_lanes_within(void) {
   ucxx_worker_t *first = NULL, *second = NULL;
   int result = 0;
   printf("Endpoints within one process\n");
-  if (ucxx_context_create(NULL, &context) != UCXX_OK || ucxx_worker_create(context, NULL, &first) != UCXX_OK ||
+  if (ucxx_context_create(NULL, &context) != UCXX_OK ||
+      ucxx_worker_create(context, NULL, &first) != UCXX_OK ||
       ucxx_worker_create(context, NULL, &second) != UCXX_OK) {
     printf("  PROBLEM: %s\n", ucxx_last_error_message());
     result = -1;
@@ -76,7 +83,8 @@ int print_lanes_within(void) {
 
 /* ------------------------------------------------------------------ to another process */
 
-static int swap_facts(struct oob *oob, struct facts *mine, struct facts *theirs, struct failure *failure) {
+static int swap_facts(struct oob *oob, struct facts *mine, struct facts *theirs,
+                      struct failure *failure) {
   static char text[OOB_MAX_BYTES];
   facts_gather(mine);
   facts_write(mine, text, sizeof text - 1);
@@ -87,16 +95,20 @@ static int swap_facts(struct oob *oob, struct facts *mine, struct facts *theirs,
 }
 
 /* Connects both sides, and notes the transports of the endpoint. */
-static int connect_once(struct oob *oob, int error_handling, char *text, size_t capacity, struct failure *failure) {
+static int connect_once(struct oob *oob, int error_handling, char *text, size_t capacity,
+                        struct failure *failure) {
   struct config config = {.cpu = {-1, -1}, .timeout_ns = ANSWER_NS};
-  struct drive drive = {UCXX_PROGRESS_MANUAL, WAIT_REQUEST, UCXX_THREAD_MULTI, -1, error_handling, -1};
+  struct drive drive = {
+      UCXX_PROGRESS_MANUAL, WAIT_REQUEST, UCXX_THREAD_MULTI, -1, error_handling, -1};
   struct session session;
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   session_init(&session, &config, &drive, oob, failure);
   if (session_open(&session, FEATURES) == 0 && session_connect(&session) == 0) {
     ucxx_status_t status = ucxx_endpoint_query(session.endpoint, &attr);
-    if (status == UCXX_OK) snprintf(text, capacity, "%s", attr.transports);
-    else session_fail(&session, "querying the endpoint", status);
+    if (status == UCXX_OK)
+      snprintf(text, capacity, "%s", attr.transports);
+    else
+      session_fail(&session, "querying the endpoint", status);
     session_finish(&session);
   }
   if (failed(failure)) oob_send_failure(oob, failure);
@@ -104,7 +116,8 @@ static int connect_once(struct oob *oob, int error_handling, char *text, size_t 
   return failed(failure) ? -1 : 0;
 }
 
-/* Each kind of error handling has a connection of its own: after a failure the two sides would not be in step. */
+/* Each kind of error handling has a connection of its own: after a failure the two sides would not
+ * be in step. */
 int answer_lanes(struct oob *oob, struct failure *failure) {
   struct facts mine, theirs;
   char text[256], kind[8];
@@ -118,18 +131,21 @@ static int ask_lanes(struct oob *oob, size_t kind, unsigned *without_shared_memo
   struct failure failure = {""};
   char text[256] = "";
   printf("  error handling %s\n", kind_names[kind]);
-  if (swap_facts(oob, &mine, &theirs, &failure) != 0 || oob_send_text(oob, FRAME_NEXT, kind == 0 ? "0" : "1", &failure) != 0) {
+  if (swap_facts(oob, &mine, &theirs, &failure) != 0 ||
+      oob_send_text(oob, FRAME_NEXT, kind == 0 ? "0" : "1", &failure) != 0) {
     printf("    PROBLEM: %s\n", failure.text);
     return -1;
   }
   bool connected = connect_once(oob, kinds[kind], text, sizeof text, &failure) == 0;
   if (!connected && stopped()) return -1;
-  bool shared = connected ? explain_lanes(&mine, &theirs, kinds[kind], text) : explain_failure(&mine, &theirs, kinds[kind], failure.text);
+  bool shared = connected ? explain_lanes(&mine, &theirs, kinds[kind], text)
+                          : explain_failure(&mine, &theirs, kinds[kind], failure.text);
   *without_shared_memory += !shared;
   return connected ? 0 : -1;
 }
 
-/* The child comes by fork and exec: UCX, set up in this process already, does not survive a fork alone. */
+/* The child comes by fork and exec: UCX, set up in this process already, does not survive a fork
+ * alone. */
 static pid_t start_child(int fd) {
   char number[16];
   snprintf(number, sizeof number, "%d", fd);

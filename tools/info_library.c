@@ -35,24 +35,31 @@ static int print_ucx_image(struct dl_phdr_info *image, size_t size, void *arg) {
 int print_versions(void) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   int result = 0;
-  union { ucxx_status_t (*function)(ucxx_version_t *); const void *data; } address = {ucxx_version_query};
+  union {
+    ucxx_status_t (*function)(ucxx_version_t *);
+    const void *data;
+  } address = {ucxx_version_query};
   printf("Versions\n");
   if (ucxx_version_query(&version) != UCXX_OK) {
     printf("  the library does not answer: %s\n", ucxx_last_error_message());
     return -1;
   }
   printf("  library        ucxx_rs %s, %s\n", version.version_string, file_of(address.data));
-  printf("  this program   built with the header of %d.%d.%d\n", UCXX_RS_VERSION_MAJOR, UCXX_RS_VERSION_MINOR, UCXX_RS_VERSION_PATCH);
+  printf("  this program   built with the header of %d.%d.%d\n", UCXX_RS_VERSION_MAJOR,
+         UCXX_RS_VERSION_MINOR, UCXX_RS_VERSION_PATCH);
   if (version.major != UCXX_RS_VERSION_MAJOR || version.minor != UCXX_RS_VERSION_MINOR) {
-    printf("    PROBLEM: header and library are of different ABIs. Another libucxx_rs.so comes first: look at LD_LIBRARY_PATH.\n");
+    printf("    PROBLEM: header and library are of different ABIs. Another libucxx_rs.so comes "
+           "first: look at LD_LIBRARY_PATH.\n");
     result = -1;
   }
   printf("  UCX            %u.%u.%u, %s\n", version.ucx_major, version.ucx_minor, version.ucx_patch,
          version.ucx_library_path[0] != '\0' ? version.ucx_library_path : "(file unknown)");
   if (version.ucx_copies > 1) {
-    printf("    PROBLEM: %u copies of libucp are loaded, and each has state of its own:\n", version.ucx_copies);
+    printf("    PROBLEM: %u copies of libucp are loaded, and each has state of its own:\n",
+           version.ucx_copies);
     dl_iterate_phdr(print_ucx_image, NULL);
-    printf("    Let one of them go: look at LD_LIBRARY_PATH, LD_PRELOAD, and at packages that bring a UCX of their own.\n");
+    printf("    Let one of them go: look at LD_LIBRARY_PATH, LD_PRELOAD, and at packages that "
+           "bring a UCX of their own.\n");
     result = -1;
   } else {
     printf("  copies of UCX  1\n");
@@ -62,12 +69,19 @@ int print_versions(void) {
 
 /* ------------------------------------------------------------------ build */
 
-/* A group is there when its representative is exported: the header declares constants of groups that come later. */
+/* A group is there when its representative is exported: the header declares constants of groups
+ * that come later. */
 static const struct group {
   const char *name, *symbol;
-} groups[] = {{"tag messages", "ucxx_tag_send"},      {"notifiers", "ucxx_notifier_create"},   {"progress threads", "ucxx_worker_start_progress_thread"},
-              {"listeners", "ucxx_listener_create"},  {"streams", "ucxx_stream_send"},         {"active messages", "ucxx_am_send"},
-              {"remote memory", "ucxx_rkey_unpack"},  {"groups", "ucxx_group_create"},         {"windows", "ucxx_window_create"},
+} groups[] = {{"tag messages", "ucxx_tag_send"},
+              {"notifiers", "ucxx_notifier_create"},
+              {"progress threads", "ucxx_worker_start_progress_thread"},
+              {"listeners", "ucxx_listener_create"},
+              {"streams", "ucxx_stream_send"},
+              {"active messages", "ucxx_am_send"},
+              {"remote memory", "ucxx_rkey_unpack"},
+              {"groups", "ucxx_group_create"},
+              {"windows", "ucxx_window_create"},
               {"hubs", "ucxx_hub_create"}};
 
 static const struct mode {
@@ -87,9 +101,13 @@ static void print_mode(ucxx_context_t *context, const struct mode *mode) {
     printf("    %-10s not to be had: %s\n", mode->name, ucxx_last_error_message());
     return;
   }
-  if (ucxx_worker_query(worker, &attr) != UCXX_OK) printf("    %-10s %s\n", mode->name, ucxx_last_error_message());
-  else if (attr.progress_thread_running) printf("    %-10s by a thread; operations are submitted %s\n", mode->name, attr.delayed_submission ? "by a queue" : "directly");
-  else printf("    %-10s by the calls of the application\n", mode->name);
+  if (ucxx_worker_query(worker, &attr) != UCXX_OK)
+    printf("    %-10s %s\n", mode->name, ucxx_last_error_message());
+  else if (attr.progress_thread_running)
+    printf("    %-10s by a thread; operations are submitted %s\n", mode->name,
+           attr.delayed_submission ? "by a queue" : "directly");
+  else
+    printf("    %-10s by the calls of the application\n", mode->name);
   ucxx_worker_destroy(worker);
 }
 
@@ -112,7 +130,9 @@ int print_build(void) {
     printf("  PROBLEM: no context: %s\n", ucxx_last_error_message());
     return -1;
   }
-  printf("  CUDA memory    %s\n", ucxx_context_has_cuda(context) ? "yes" : "no: this UCX was built without CUDA, or there is no GPU");
+  printf("  CUDA memory    %s\n", ucxx_context_has_cuda(context)
+                                      ? "yes"
+                                      : "no: this UCX was built without CUDA, or there is no GPU");
   printf("  progress modes\n");
   for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) print_mode(context, &modes[i]);
   ucxx_context_destroy(context);
@@ -144,7 +164,8 @@ static void on_log(void *arg, int32_t level, const char *component, const char *
   answer->found = true;
 }
 
-/* UCX names what there is when it is asked for what there is not. The library has no call that lists transports. */
+/* UCX names what there is when it is asked for what there is not. The library has no call that
+ * lists transports. */
 static bool ask_ucx(const char *key, const char *value, char *text, size_t capacity) {
   struct answer answer = {"no_such_thing", text, capacity, false};
   ucxx_config_entry_t entry = {key, value};
@@ -172,8 +193,10 @@ int print_transports(void) {
     return 0;
   }
   printf("  transports     %s (mm, sm and shm stand for all that is shared memory)\n", text);
-  if (ask_ucx("NET_DEVICES", "no_such_thing,all", text, sizeof text)) printf("  network        %s\n", text);
-  if (ask_ucx("SHM_DEVICES", "no_such_thing,all", text, sizeof text)) printf("  shared memory  %s\n", text);
+  if (ask_ucx("NET_DEVICES", "no_such_thing,all", text, sizeof text))
+    printf("  network        %s\n", text);
+  if (ask_ucx("SHM_DEVICES", "no_such_thing,all", text, sizeof text))
+    printf("  shared memory  %s\n", text);
   return 0;
 }
 

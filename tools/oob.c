@@ -43,13 +43,16 @@ static void watch_connection(int fd) {
 
 static void name_peer(struct oob *oob, const struct sockaddr *address, socklen_t length) {
   char host[NI_MAXHOST], service[NI_MAXSERV];
-  if (getnameinfo(address, length, host, sizeof host, service, sizeof service, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+  if (getnameinfo(address, length, host, sizeof host, service, sizeof service,
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     snprintf(oob->peer, sizeof oob->peer, "an unknown address");
   else
-    snprintf(oob->peer, sizeof oob->peer, strchr(host, ':') != NULL ? "[%.100s]:%s" : "%.100s:%s", host, service);
+    snprintf(oob->peer, sizeof oob->peer, strchr(host, ':') != NULL ? "[%.100s]:%s" : "%.100s:%s",
+             host, service);
 }
 
-static int look_up(const char *host, int family, uint16_t port, int flags, struct addrinfo **found, struct failure *failure) {
+static int look_up(const char *host, int family, uint16_t port, int flags, struct addrinfo **found,
+                   struct failure *failure) {
   struct addrinfo hints;
   char service[8];
   memset(&hints, 0, sizeof hints);
@@ -60,7 +63,10 @@ static int look_up(const char *host, int family, uint16_t port, int flags, struc
   int error = getaddrinfo(host, service, &hints, found);
   if (error == 0) return 0;
   return fail(failure, "cannot find the host '%s'%s: %s", host != NULL ? host : "(any)",
-              family == AF_INET ? " by IPv4" : family == AF_INET6 ? " by IPv6" : "", gai_strerror(error));
+              family == AF_INET    ? " by IPv4"
+              : family == AF_INET6 ? " by IPv6"
+                                   : "",
+              gai_strerror(error));
 }
 
 static int listen_on(const struct addrinfo *address, int *listener) {
@@ -80,7 +86,8 @@ static int listen_on(const struct addrinfo *address, int *listener) {
   return -1;
 }
 
-int oob_listen(const char *address, int family, uint16_t *port, int *listener, struct failure *failure) {
+int oob_listen(const char *address, int family, uint16_t *port, int *listener,
+               struct failure *failure) {
   struct addrinfo *found = NULL;
   const int families[] = {AF_INET6, AF_INET};
   int error = EAFNOSUPPORT;
@@ -94,12 +101,16 @@ int oob_listen(const char *address, int family, uint16_t *port, int *listener, s
     if (error == EADDRINUSE) break;
   }
   if (*listener < 0)
-    return fail(failure, "cannot listen on %s port %u: %s%s", address != NULL ? address : "any address,", (unsigned)*port, strerror(error),
-                error == EADDRINUSE ? "; is another server running? Choose another port with -p" : "");
+    return fail(failure, "cannot listen on %s port %u: %s%s",
+                address != NULL ? address : "any address,", (unsigned)*port, strerror(error),
+                error == EADDRINUSE ? "; is another server running? Choose another port with -p"
+                                    : "");
   struct sockaddr_storage bound;
   socklen_t length = sizeof bound;
-  if (getsockname(*listener, (struct sockaddr *)&bound, &length) != 0) return fail(failure, "getsockname: %s", strerror(errno));
-  *port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port : ((struct sockaddr_in *)&bound)->sin_port);
+  if (getsockname(*listener, (struct sockaddr *)&bound, &length) != 0)
+    return fail(failure, "getsockname: %s", strerror(errno));
+  *port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
+                                            : ((struct sockaddr_in *)&bound)->sin_port);
   return 0;
 }
 
@@ -125,7 +136,8 @@ int oob_accept(int listener, uint64_t timeout_ns, struct oob *oob, struct failur
 }
 
 /* Without blocking, so that Ctrl-C and the time limit hold while the network says nothing. */
-static int connect_within(int fd, const struct addrinfo *address, uint64_t start_ns, uint64_t timeout_ns) {
+static int connect_within(int fd, const struct addrinfo *address, uint64_t start_ns,
+                          uint64_t timeout_ns) {
   int error = 0;
   socklen_t length = sizeof error;
   if (connect(fd, address->ai_addr, address->ai_addrlen) == 0) return 0;
@@ -143,7 +155,8 @@ static int connect_within(int fd, const struct addrinfo *address, uint64_t start
 }
 
 /* A server that is being started is waited for: refusal is final only when the time is up. */
-int oob_connect(const char *host, int family, uint16_t port, uint64_t timeout_ns, struct oob *oob, struct failure *failure) {
+int oob_connect(const char *host, int family, uint16_t port, uint64_t timeout_ns, struct oob *oob,
+                struct failure *failure) {
   const struct timespec pause = {0, 50 * 1000 * 1000};
   uint64_t start_ns = clock_ns();
   struct addrinfo *found = NULL;
@@ -152,8 +165,10 @@ int oob_connect(const char *host, int family, uint16_t port, uint64_t timeout_ns
   if (look_up(host, family, port, 0, &found, failure) != 0) return -1;
   int error = 0;
   do {
-    for (const struct addrinfo *address = found; address != NULL && oob->fd < 0 && !stopped(); address = address->ai_next) {
-      int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address->ai_protocol);
+    for (const struct addrinfo *address = found; address != NULL && oob->fd < 0 && !stopped();
+         address = address->ai_next) {
+      int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                      address->ai_protocol);
       if (fd >= 0 && connect_within(fd, address, start_ns, timeout_ns) == 0) {
         oob->fd = fd;
         watch_connection(fd);
@@ -169,13 +184,16 @@ int oob_connect(const char *host, int family, uint16_t port, uint64_t timeout_ns
   freeaddrinfo(found);
   if (oob->fd >= 0) return 0;
   if (stopped()) return fail(failure, "interrupted while connecting to %s", host);
-  return fail(failure, "cannot connect to %s port %u: %s; is the server running there, with the same -p, and no firewall between?", host,
-              (unsigned)port, strerror(error));
+  return fail(failure,
+              "cannot connect to %s port %u: %s; is the server running there, with the same -p, "
+              "and no firewall between?",
+              host, (unsigned)port, strerror(error));
 }
 
 int oob_pair(struct oob *first, struct oob *second, struct failure *failure) {
   int both[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) return fail(failure, "socketpair: %s", strerror(errno));
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0)
+    return fail(failure, "socketpair: %s", strerror(errno));
   memset(first, 0, sizeof *first);
   memset(second, 0, sizeof *second);
   first->fd = both[0];
@@ -185,7 +203,8 @@ int oob_pair(struct oob *first, struct oob *second, struct failure *failure) {
   return 0;
 }
 
-/* Closing over bytes that were not read resets the connection, and the peer would lose what it was told last. */
+/* Closing over bytes that were not read resets the connection, and the peer would lose what it was
+ * told last. */
 void oob_close(struct oob *oob) {
   char rest[4096];
   if (oob->fd < 0) return;
@@ -201,7 +220,10 @@ void oob_close(struct oob *oob) {
 }
 
 static int gone(struct oob *oob, struct failure *failure) {
-  return fail(failure, "the other side (%s) is gone: its process ended or the network to it broke; look at what it printed", oob->peer);
+  return fail(failure,
+              "the other side (%s) is gone: its process ended or the network to it broke; look at "
+              "what it printed",
+              oob->peer);
 }
 
 static int send_bytes(struct oob *oob, const void *data, size_t length, struct failure *failure) {
@@ -213,7 +235,8 @@ static int send_bytes(struct oob *oob, const void *data, size_t length, struct f
       bytes += sent;
       length -= (size_t)sent;
     } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
-      if (timed_out(start_ns, 10 * NS_PER_SECOND)) return fail(failure, "the other side (%s) takes nothing any more", oob->peer);
+      if (timed_out(start_ns, 10 * NS_PER_SECOND))
+        return fail(failure, "the other side (%s) takes nothing any more", oob->peer);
       ready(oob->fd, POLLOUT, LOOK_AROUND_MS);
     } else {
       return oob_last_words(oob, failure);
@@ -222,7 +245,8 @@ static int send_bytes(struct oob *oob, const void *data, size_t length, struct f
   return 0;
 }
 
-static int receive_bytes(struct oob *oob, void *data, size_t length, uint64_t start_ns, uint64_t timeout_ns, struct failure *failure) {
+static int receive_bytes(struct oob *oob, void *data, size_t length, uint64_t start_ns,
+                         uint64_t timeout_ns, struct failure *failure) {
   char *bytes = data;
   while (length > 0) {
     ssize_t received = recv(oob->fd, bytes, length, MSG_DONTWAIT);
@@ -231,20 +255,25 @@ static int receive_bytes(struct oob *oob, void *data, size_t length, uint64_t st
       length -= (size_t)received;
       continue;
     }
-    if (received == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) return gone(oob, failure);
+    if (received == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+      return gone(oob, failure);
     if (stopped()) return fail(failure, "interrupted");
     if (timed_out(start_ns, timeout_ns))
-      return fail(failure, "the other side (%s) has been silent for %u seconds; does its process hang?", oob->peer,
-                  (unsigned)(timeout_ns / NS_PER_SECOND));
+      return fail(failure,
+                  "the other side (%s) has been silent for %u seconds; does its process hang?",
+                  oob->peer, (unsigned)(timeout_ns / NS_PER_SECOND));
     if (oob->idle != NULL) oob->idle(oob->idle_arg);
     ready(oob->fd, POLLIN, oob->idle != NULL ? 1 : LOOK_AROUND_MS);
   }
   return 0;
 }
 
-int oob_send(struct oob *oob, uint32_t type, const void *data, size_t length, struct failure *failure) {
+int oob_send(struct oob *oob, uint32_t type, const void *data, size_t length,
+             struct failure *failure) {
   uint32_t head[2] = {htonl(type), htonl((uint32_t)length)};
-  if (length >= OOB_MAX_BYTES) return fail(failure, "a message of %zu bytes is too long for the out-of-band connection", length);
+  if (length >= OOB_MAX_BYTES)
+    return fail(failure, "a message of %zu bytes is too long for the out-of-band connection",
+                length);
   if (send_bytes(oob, head, sizeof head, failure) != 0) return -1;
   return send_bytes(oob, data, length, failure);
 }
@@ -254,7 +283,8 @@ int oob_send_text(struct oob *oob, uint32_t type, const char *text, struct failu
 }
 
 /* The reason that the peer gave; no control characters of a stranger's reach this terminal. */
-static int receive_reason(struct oob *oob, size_t bytes, uint64_t start_ns, uint64_t timeout_ns, struct failure *failure) {
+static int receive_reason(struct oob *oob, size_t bytes, uint64_t start_ns, uint64_t timeout_ns,
+                          struct failure *failure) {
   char reason[1024] = "";
   if (bytes >= sizeof reason) bytes = sizeof reason - 1;
   if (receive_bytes(oob, reason, bytes, start_ns, timeout_ns, failure) != 0) return -1;
@@ -263,8 +293,9 @@ static int receive_reason(struct oob *oob, size_t bytes, uint64_t start_ns, uint
   return fail(failure, "the other side (%s) gave up: %.850s", oob->peer, reason);
 }
 
-int oob_receive_either(struct oob *oob, uint32_t first, uint32_t second, uint32_t *type, void *data, size_t capacity, size_t *length,
-                       uint64_t timeout_ns, struct failure *failure) {
+int oob_receive_either(struct oob *oob, uint32_t first, uint32_t second, uint32_t *type, void *data,
+                       size_t capacity, size_t *length, uint64_t timeout_ns,
+                       struct failure *failure) {
   uint32_t head[2];
   uint64_t start_ns = clock_ns();
   if (receive_bytes(oob, head, sizeof head, start_ns, timeout_ns, failure) != 0) return -1;
@@ -272,15 +303,18 @@ int oob_receive_either(struct oob *oob, uint32_t first, uint32_t second, uint32_
   *type = ntohl(head[0]);
   if (*type == FAILURE_TYPE) return receive_reason(oob, bytes, start_ns, timeout_ns, failure);
   if ((*type != first && *type != second) || bytes >= capacity)
-    return fail(failure, "%s does not speak this tool's protocol (frame %u of %zu bytes): is the same version running there?", oob->peer,
-                (unsigned)*type, bytes);
+    return fail(failure,
+                "%s does not speak this tool's protocol (frame %u of %zu bytes): is the same "
+                "version running there?",
+                oob->peer, (unsigned)*type, bytes);
   if (receive_bytes(oob, data, bytes, start_ns, timeout_ns, failure) != 0) return -1;
   ((char *)data)[bytes] = '\0';
   if (length != NULL) *length = bytes;
   return 0;
 }
 
-int oob_receive(struct oob *oob, uint32_t type, void *data, size_t capacity, size_t *length, uint64_t timeout_ns, struct failure *failure) {
+int oob_receive(struct oob *oob, uint32_t type, void *data, size_t capacity, size_t *length,
+                uint64_t timeout_ns, struct failure *failure) {
   uint32_t got;
   return oob_receive_either(oob, type, type, &got, data, capacity, length, timeout_ns, failure);
 }
@@ -288,7 +322,8 @@ int oob_receive(struct oob *oob, uint32_t type, void *data, size_t capacity, siz
 void oob_send_failure(struct oob *oob, const struct failure *failure) {
   struct failure quiet = {""};
   size_t length = strlen(failure->text);
-  if (oob->fd >= 0) oob_send(oob, FAILURE_TYPE, failure->text, length < 1000 ? length : 1000, &quiet);
+  if (oob->fd >= 0)
+    oob_send(oob, FAILURE_TYPE, failure->text, length < 1000 ? length : 1000, &quiet);
 }
 
 bool oob_peer_gone(const struct oob *oob) {
@@ -303,10 +338,12 @@ int oob_last_words(struct oob *oob, struct failure *failure) {
   /* What it sent before may lie in front. */
   while (receive_bytes(oob, head, sizeof head, clock_ns(), NS_PER_SECOND, &words) == 0) {
     size_t bytes = ntohl(head[1]);
-    if (ntohl(head[0]) == FAILURE_TYPE) return receive_reason(oob, bytes, clock_ns(), NS_PER_SECOND, failure);
+    if (ntohl(head[0]) == FAILURE_TYPE)
+      return receive_reason(oob, bytes, clock_ns(), NS_PER_SECOND, failure);
     char skipped;
     for (size_t i = 0; i < bytes && i < OOB_MAX_BYTES; i++)
-      if (receive_bytes(oob, &skipped, 1, clock_ns(), NS_PER_SECOND, &words) != 0) return gone(oob, failure);
+      if (receive_bytes(oob, &skipped, 1, clock_ns(), NS_PER_SECOND, &words) != 0)
+        return gone(oob, failure);
   }
   return gone(oob, failure);
 }

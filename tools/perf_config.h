@@ -19,12 +19,13 @@
 enum wait_kind { WAIT_POLL, WAIT_REQUEST, WAIT_CALLBACK, WAIT_NOTIFIER };
 enum output_format { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_CSV };
 
-/* How one side drives its worker. The server takes from the client what it was not told itself; -1 is "not told". */
+/* How one side drives its worker. The server takes from the client what it was not told itself; -1
+ * is "not told". */
 struct drive {
-  int progress;       /* UCXX_PROGRESS_* */
-  int wait;           /* enum wait_kind */
-  int thread;         /* UCXX_THREAD_* */
-  int delayed;        /* ucxx_worker_params_t.delayed_submission + 1 */
+  int progress; /* UCXX_PROGRESS_* */
+  int wait; /* enum wait_kind */
+  int thread; /* UCXX_THREAD_* */
+  int delayed; /* ucxx_worker_params_t.delayed_submission + 1 */
   int error_handling; /* UCXX_ENDPOINT_ERROR_HANDLING_* */
   int64_t spin_ns;
 };
@@ -47,7 +48,7 @@ struct config {
   uint16_t port;
   int family; /* AF_* */
   bool self, loop, list_tests;
-  int cpu[2];      /* of the main thread and of the progress thread; -1: anywhere */
+  int cpu[2]; /* of the main thread and of the progress thread; -1: anywhere */
   int peer_cpu[2]; /* of the forked half of --self */
   enum output_format output;
   uint64_t timeout_ns, max_memory;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * perf_histogram.h: times, counted in buckets that are exact to a thousandth, so that any number of them takes the same room.
+ * perf_histogram.h: times, counted in buckets that are exact to a thousandth, so that any number of
+ * them takes the same room.
  */
 #ifndef TOOLS_PERF_HISTOGRAM_H
 #define TOOLS_PERF_HISTOGRAM_H

@@ -12,7 +12,8 @@
 #define PAGE 4096u
 #define ACK_BYTES 64u /* a cache line each */
 #define ACKS 4u
-#define ROUND_BYTES (UINT64_C(1) << 30) /* what a round moves, unless the number of iterations is given */
+#define ROUND_BYTES \
+  (UINT64_C(1) << 30) /* what a round moves, unless the number of iterations is given */
 #define MOST_ITERATIONS 100000u
 #define LEAST_ITERATIONS 100u
 #define MOST_WARMUP 1000u
@@ -57,7 +58,9 @@ int bench_prepare(struct bench *bench, const struct test *test, const struct rou
   struct session *session = bench->session;
   size_t bytes = round_memory(test, bench->plan, round);
   if (bytes > session->config->max_memory)
-    return fail(session->failure, "a round of %llu-byte messages needs %zu bytes of buffers: choose a smaller --size or --window, or raise --max-memory",
+    return fail(session->failure,
+                "a round of %llu-byte messages needs %zu bytes of buffers: choose a smaller --size "
+                "or --window, or raise --max-memory",
                 (unsigned long long)round->size, bytes);
   bench_release(bench);
   bench->round = *round;
@@ -65,20 +68,24 @@ int bench_prepare(struct bench *bench, const struct test *test, const struct rou
   bench->ack_count = ACKS;
   bench->stride = bytes > stride_of(round) + ACKS * ACK_BYTES ? stride_of(round) : 0;
   void *memory = NULL;
-  if (posix_memalign(&memory, PAGE, bytes) != 0) return fail(session->failure, "there are no %zu bytes of memory for the buffers", bytes);
+  if (posix_memalign(&memory, PAGE, bytes) != 0)
+    return fail(session->failure, "there are no %zu bytes of memory for the buffers", bytes);
   memset(memory, 0x5a, bytes); /* pages that are there */
   bench->memory = memory;
   bench->slots = calloc(bench->slot_count + bench->ack_count, sizeof *bench->slots);
-  if (bench->slots == NULL) return fail(session->failure, "there is no memory for %zu operations", bench->slot_count);
+  if (bench->slots == NULL)
+    return fail(session->failure, "there is no memory for %zu operations", bench->slot_count);
   bench->acks = bench->slots + bench->slot_count;
-  for (size_t i = 0; i < bench->slot_count; i++) slot_init(&bench->slots[i], session, bench->memory + i * bench->stride);
+  for (size_t i = 0; i < bench->slot_count; i++)
+    slot_init(&bench->slots[i], session, bench->memory + i * bench->stride);
   for (size_t i = 0; i < bench->ack_count; i++)
     slot_init(&bench->acks[i], session, bench->memory + bytes - (i + 1) * ACK_BYTES);
   return 0;
 }
 
 void bench_release(struct bench *bench) {
-  for (size_t i = 0; bench->slots != NULL && i < bench->slot_count + bench->ack_count; i++) ucxx_request_destroy(bench->slots[i].request);
+  for (size_t i = 0; bench->slots != NULL && i < bench->slot_count + bench->ack_count; i++)
+    ucxx_request_destroy(bench->slots[i].request);
   free(bench->slots);
   free(bench->memory);
   bench->slots = bench->acks = NULL;

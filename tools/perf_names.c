@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * perf_names.c: the words of the command line for the numbers of the library, and what of a configuration travels to the server.
+ * perf_names.c: the words of the command line for the numbers of the library, and what of a
+ * configuration travels to the server.
  */
 #define _XOPEN_SOURCE 700
 #include "perf_names.h"
@@ -15,9 +16,18 @@ const struct choice progress_choices[] = {{"manual", UCXX_PROGRESS_MANUAL},
                                           {"polling", UCXX_PROGRESS_THREAD_POLLING},
                                           {"blocking", UCXX_PROGRESS_THREAD_BLOCKING},
                                           {NULL, 0}};
-const struct choice wait_choices[] = {{"poll", WAIT_POLL}, {"request", WAIT_REQUEST}, {"callback", WAIT_CALLBACK}, {"notifier", WAIT_NOTIFIER}, {NULL, 0}};
-const struct choice thread_choices[] = {{"multi", UCXX_THREAD_MULTI}, {"serialized", UCXX_THREAD_SERIALIZED}, {"single", UCXX_THREAD_SINGLE}, {NULL, 0}};
-const struct choice error_choices[] = {{"peer", UCXX_ENDPOINT_ERROR_HANDLING_PEER}, {"none", UCXX_ENDPOINT_ERROR_HANDLING_NONE}, {NULL, 0}};
+const struct choice wait_choices[] = {{"poll", WAIT_POLL},
+                                      {"request", WAIT_REQUEST},
+                                      {"callback", WAIT_CALLBACK},
+                                      {"notifier", WAIT_NOTIFIER},
+                                      {NULL, 0}};
+const struct choice thread_choices[] = {{"multi", UCXX_THREAD_MULTI},
+                                        {"serialized", UCXX_THREAD_SERIALIZED},
+                                        {"single", UCXX_THREAD_SINGLE},
+                                        {NULL, 0}};
+const struct choice error_choices[] = {{"peer", UCXX_ENDPOINT_ERROR_HANDLING_PEER},
+                                       {"none", UCXX_ENDPOINT_ERROR_HANDLING_NONE},
+                                       {NULL, 0}};
 const struct choice delayed_choices[] = {{"off", 0}, {"default", 1}, {"on", 2}, {NULL, 0}};
 
 int choose(const struct choice *choices, const char *word, int *value) {
@@ -40,15 +50,16 @@ const char *wait_name(int kind) { return word_for(wait_choices, kind); }
 const char *thread_name(int mode) { return word_for(thread_choices, mode); }
 const char *error_handling_name(int mode) { return word_for(error_choices, mode); }
 
-/* One line for each value. A server of another version refuses what it does not know, and names it. Sizes, iterations and warm-up
- * are told round by round. */
+/* One line for each value. A server of another version refuses what it does not know, and names it.
+ * Sizes, iterations and warm-up are told round by round. */
 #define DRIVE_FORMAT "progress=%d wait=%d thread=%d delayed=%d error_handling=%d spin_ns=%" PRId64
 #define DRIVE_SCAN "progress=%d wait=%d thread=%d delayed=%d error_handling=%d spin_ns=%" SCNd64
 
 void config_write(const struct config *config, char *text, size_t capacity) {
   const struct drive *drive = &config->drive;
-  snprintf(text, capacity, "test=%s verify=%d own_buffers=%d " DRIVE_FORMAT, config->plan.test, config->plan.verify, config->plan.own_buffers,
-           drive->progress, drive->wait, drive->thread, drive->delayed, drive->error_handling, drive->spin_ns);
+  snprintf(text, capacity, "test=%s verify=%d own_buffers=%d " DRIVE_FORMAT, config->plan.test,
+           config->plan.verify, config->plan.own_buffers, drive->progress, drive->wait,
+           drive->thread, drive->delayed, drive->error_handling, drive->spin_ns);
 }
 
 static void take(int *value, int theirs) {
@@ -58,12 +69,15 @@ static void take(int *value, int theirs) {
 int config_read(struct config *server, const char *text, struct failure *failure) {
   struct drive theirs, *mine = &server->drive;
   int verify, own_buffers;
-  if (sscanf(text, "test=%23s verify=%d own_buffers=%d " DRIVE_SCAN, server->plan.test, &verify, &own_buffers, &theirs.progress, &theirs.wait,
-             &theirs.thread, &theirs.delayed, &theirs.error_handling, &theirs.spin_ns) != 9)
-    return fail(failure, "the client asks for something that this version does not know: %.200s", text);
+  if (sscanf(text, "test=%23s verify=%d own_buffers=%d " DRIVE_SCAN, server->plan.test, &verify,
+             &own_buffers, &theirs.progress, &theirs.wait, &theirs.thread, &theirs.delayed,
+             &theirs.error_handling, &theirs.spin_ns) != 9)
+    return fail(failure, "the client asks for something that this version does not know: %.200s",
+                text);
   server->plan.verify = verify != 0;
   server->plan.own_buffers = own_buffers != 0;
-  /* A server that was told to use a thread, or none, does not take what goes with the client's choice. */
+  /* A server that was told to use a thread, or none, does not take what goes with the client's
+   * choice. */
   if (mine->progress < 0 || mine->progress == theirs.progress) {
     take(&mine->thread, theirs.thread);
     take(&mine->delayed, theirs.delayed);

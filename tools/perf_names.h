@@ -13,7 +13,8 @@ struct choice {
   int value;
 };
 
-extern const struct choice progress_choices[], wait_choices[], thread_choices[], error_choices[], delayed_choices[];
+extern const struct choice progress_choices[], wait_choices[], thread_choices[], error_choices[],
+    delayed_choices[];
 
 int choose(const struct choice *choices, const char *word, int *value);
 

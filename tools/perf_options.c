@@ -20,31 +20,41 @@ static const char usage[] =
     "ucxx_rs_perftest: latency, bandwidth and message rate between two processes\n"
     "\n"
     "  ucxx_rs_perftest [options]          the server: waits for a client\n"
-    "  ucxx_rs_perftest [options] HOST     the client: says what to measure, and prints the results\n"
+    "  ucxx_rs_perftest [options] HOST     the client: says what to measure, and prints the "
+    "results\n"
     "  ucxx_rs_perftest --self [options]   both, on this machine\n"
     "\n"
     "What to measure (client, or --self)\n"
     "  -t, --test NAME           tag_lat (default), tag_bw, tag_rate; --list describes them\n"
-    "  -s, --size LIST           bytes: 8, or 8,4k,1m, or 8:1m for every power of two times 8 up to 1m\n"
-    "  -n, --iterations N        messages of each size (default: as many as suit the test and the size)\n"
-    "  -w, --warmup N            messages before those that count (default: a tenth, at most 1000)\n"
+    "  -s, --size LIST           bytes: 8, or 8,4k,1m, or 8:1m for every power of two times 8 up "
+    "to 1m\n"
+    "  -n, --iterations N        messages of each size (default: as many as suit the test and the "
+    "size)\n"
+    "  -w, --warmup N            messages before those that count (default: a tenth, at most "
+    "1000)\n"
     "  -W, --window N            messages in flight (tag_bw: 32, tag_rate: 256)\n"
     "  -V, --verify              check every byte that arrives; costs time inside the measurement\n"
-    "      --own-buffers         a buffer for each message in flight, not one for all; --verify implies it\n"
+    "      --own-buffers         a buffer for each message in flight, not one for all; --verify "
+    "implies it\n"
     "\n"
     "How (both sides; a server that is not told does as its client)\n"
-    "  -P, --progress MODE       manual (default), or a progress thread: adaptive, polling, blocking\n"
+    "  -P, --progress MODE       manual (default), or a progress thread: adaptive, polling, "
+    "blocking\n"
     "  -k, --wait KIND           for a completion: poll (default), request, callback, notifier\n"
-    "  -T, --thread-mode MODE    single (default with manual progress), serialized, multi (default with a thread)\n"
+    "  -T, --thread-mode MODE    single (default with manual progress), serialized, multi (default "
+    "with a thread)\n"
     "  -d, --delayed on|off      submit through the progress thread's queue, or directly\n"
     "      --spin-ns N           nanoseconds that a wait polls before it sleeps\n"
-    "  -e, --error-handling peer|none     shall endpoints notice that the peer died (default: peer)\n"
+    "  -e, --error-handling peer|none     shall endpoints notice that the peer died (default: "
+    "peer)\n"
     "  -c, --cpu A[,B]           pin the main thread to CPU A, the progress thread to B\n"
     "      --peer-cpu A[,B]      the same for the server half of --self\n"
-    "  UCX_TLS in the environment chooses the transports: posix,cma,self for shared memory, tcp,self for TCP.\n"
+    "  UCX_TLS in the environment chooses the transports: posix,cma,self for shared memory, "
+    "tcp,self for TCP.\n"
     "\n"
     "Connection\n"
-    "  -p, --port PORT           TCP port on which the sides find each other (default 13338; server: 0 for any free one)\n"
+    "  -p, --port PORT           TCP port on which the sides find each other (default 13338; "
+    "server: 0 for any free one)\n"
     "  -b, --bind ADDRESS        server: listen here only (default: every interface)\n"
     "  -4, -6                    IPv4 only, IPv6 only\n"
     "  -l, --loop                server: serve one client after another until Ctrl-C\n"
@@ -95,10 +105,10 @@ static int number(const char *text, uint64_t *value, const char **end) {
   if (errno != 0) return -1;
   unsigned shift = 0;
   switch (tolower((unsigned char)*rest)) {
-    case 'k': shift = 10; break;
-    case 'm': shift = 20; break;
-    case 'g': shift = 30; break;
-    default: break;
+  case 'k': shift = 10; break;
+  case 'm': shift = 20; break;
+  case 'g': shift = 30; break;
+  default: break;
   }
   if (shift != 0) rest++;
   if (*value > UINT64_MAX >> shift) return -1;
@@ -107,10 +117,12 @@ static int number(const char *text, uint64_t *value, const char **end) {
   return 0;
 }
 
-static int whole_number(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *value, struct failure *failure) {
+static int whole_number(const char *option, const char *text, uint64_t least, uint64_t most,
+                        uint64_t *value, struct failure *failure) {
   const char *end;
   if (number(text, value, &end) == 0 && *end == '\0' && *value >= least && *value <= most) return 0;
-  return fail(failure, "%s: '%s' is not a number from %llu to %llu", option, text, (unsigned long long)least, (unsigned long long)most);
+  return fail(failure, "%s: '%s' is not a number from %llu to %llu", option, text,
+              (unsigned long long)least, (unsigned long long)most);
 }
 
 static int add_size(struct plan *plan, uint64_t size, struct failure *failure) {
@@ -134,7 +146,10 @@ static int parse_sizes(struct plan *plan, const char *text, struct failure *fail
     if (*at == '\0') return 0;
     if (*at++ != ',') break;
   }
-  return fail(failure, "--size: '%s' is not a size (8, 4k, 1m), a list (8,4k) or a range (8:1m) with a first size above 0", text);
+  return fail(failure,
+              "--size: '%s' is not a size (8, 4k, 1m), a list (8,4k) or a range (8:1m) with a "
+              "first size above 0",
+              text);
 }
 
 static int parse_cpus(const char *option, const char *text, int cpu[2], struct failure *failure) {
@@ -151,7 +166,8 @@ static int parse_cpus(const char *option, const char *text, int cpu[2], struct f
   return fail(failure, "%s: '%s' is not a CPU, or two with a comma between", option, text);
 }
 
-static int parse_choice(const char *option, const struct choice *choices, const char *word, int *value, struct failure *failure) {
+static int parse_choice(const char *option, const struct choice *choices, const char *word,
+                        int *value, struct failure *failure) {
   char known[128] = "";
   if (choose(choices, word, value) == 0) return 0;
   for (const struct choice *choice = choices; choice->word != NULL; choice++) {
@@ -161,52 +177,61 @@ static int parse_choice(const char *option, const struct choice *choices, const 
   return fail(failure, "%s: '%s' is none of %s", option, word, known);
 }
 
-static int parse_option(struct config *config, int option, const char *argument, struct failure *failure) {
+static int parse_option(struct config *config, int option, const char *argument,
+                        struct failure *failure) {
   struct plan *plan = &config->plan;
   struct drive *drive = &config->drive;
   uint64_t value = 0;
   switch (option) {
-    case 't':
-      if (find_test(argument) == NULL) return fail(failure, "--test: there is no test '%s'; --list shows which there are", argument);
-      snprintf(plan->test, sizeof plan->test, "%s", argument);
-      return 0;
-    case 's': return parse_sizes(plan, argument, failure);
-    case 'n': return whole_number("--iterations", argument, 1, UINT64_C(1) << 40, &plan->iterations, failure);
-    case 'w': plan->warmup_given = true; return whole_number("--warmup", argument, 0, UINT64_C(1) << 40, &plan->warmup, failure);
-    case 'W':
-      if (whole_number("--window", argument, 1, MAX_WINDOW, &value, failure) != 0) return -1;
-      plan->window = (uint32_t)value;
-      return 0;
-    case 'V': plan->verify = plan->own_buffers = true; return 0;
-    case OWN_BUFFERS: plan->own_buffers = true; return 0;
-    case 'P': return parse_choice("--progress", progress_choices, argument, &drive->progress, failure);
-    case 'k': return parse_choice("--wait", wait_choices, argument, &drive->wait, failure);
-    case 'T': return parse_choice("--thread-mode", thread_choices, argument, &drive->thread, failure);
-    case 'd': return parse_choice("--delayed", delayed_choices, argument, &drive->delayed, failure);
-    case SPIN_NS:
-      if (whole_number("--spin-ns", argument, 0, 10 * NS_PER_SECOND, &value, failure) != 0) return -1;
-      drive->spin_ns = (int64_t)value;
-      return 0;
-    case 'e': return parse_choice("--error-handling", error_choices, argument, &drive->error_handling, failure);
-    case 'c': return parse_cpus("--cpu", argument, config->cpu, failure);
-    case PEER_CPU: return parse_cpus("--peer-cpu", argument, config->peer_cpu, failure);
-    case 'p':
-      if (whole_number("--port", argument, 0, 65535, &value, failure) != 0) return -1;
-      config->port = (uint16_t)value;
-      return 0;
-    case 'b': config->bind = argument; return 0;
-    case '4': config->family = AF_INET; return 0;
-    case '6': config->family = AF_INET6; return 0;
-    case 'l': config->loop = true; return 0;
-    case TIMEOUT:
-      if (whole_number("--timeout", argument, 1, 86400, &value, failure) != 0) return -1;
-      config->timeout_ns = value * NS_PER_SECOND;
-      return 0;
-    case MAX_MEMORY: return whole_number("--max-memory", argument, 1, UINT64_MAX, &config->max_memory, failure);
-    case 'j': config->output = OUTPUT_JSON; return 0;
-    case CSV: config->output = OUTPUT_CSV; return 0;
-    case SELF: config->self = true; return 0;
-    default: return fail(failure, "see --help"); /* getopt has named what is wrong */
+  case 't':
+    if (find_test(argument) == NULL)
+      return fail(failure, "--test: there is no test '%s'; --list shows which there are", argument);
+    snprintf(plan->test, sizeof plan->test, "%s", argument);
+    return 0;
+  case 's': return parse_sizes(plan, argument, failure);
+  case 'n':
+    return whole_number("--iterations", argument, 1, UINT64_C(1) << 40, &plan->iterations, failure);
+  case 'w':
+    plan->warmup_given = true;
+    return whole_number("--warmup", argument, 0, UINT64_C(1) << 40, &plan->warmup, failure);
+  case 'W':
+    if (whole_number("--window", argument, 1, MAX_WINDOW, &value, failure) != 0) return -1;
+    plan->window = (uint32_t)value;
+    return 0;
+  case 'V': plan->verify = plan->own_buffers = true; return 0;
+  case OWN_BUFFERS: plan->own_buffers = true; return 0;
+  case 'P':
+    return parse_choice("--progress", progress_choices, argument, &drive->progress, failure);
+  case 'k': return parse_choice("--wait", wait_choices, argument, &drive->wait, failure);
+  case 'T': return parse_choice("--thread-mode", thread_choices, argument, &drive->thread, failure);
+  case 'd': return parse_choice("--delayed", delayed_choices, argument, &drive->delayed, failure);
+  case SPIN_NS:
+    if (whole_number("--spin-ns", argument, 0, 10 * NS_PER_SECOND, &value, failure) != 0) return -1;
+    drive->spin_ns = (int64_t)value;
+    return 0;
+  case 'e':
+    return parse_choice("--error-handling", error_choices, argument, &drive->error_handling,
+                        failure);
+  case 'c': return parse_cpus("--cpu", argument, config->cpu, failure);
+  case PEER_CPU: return parse_cpus("--peer-cpu", argument, config->peer_cpu, failure);
+  case 'p':
+    if (whole_number("--port", argument, 0, 65535, &value, failure) != 0) return -1;
+    config->port = (uint16_t)value;
+    return 0;
+  case 'b': config->bind = argument; return 0;
+  case '4': config->family = AF_INET; return 0;
+  case '6': config->family = AF_INET6; return 0;
+  case 'l': config->loop = true; return 0;
+  case TIMEOUT:
+    if (whole_number("--timeout", argument, 1, 86400, &value, failure) != 0) return -1;
+    config->timeout_ns = value * NS_PER_SECOND;
+    return 0;
+  case MAX_MEMORY:
+    return whole_number("--max-memory", argument, 1, UINT64_MAX, &config->max_memory, failure);
+  case 'j': config->output = OUTPUT_JSON; return 0;
+  case CSV: config->output = OUTPUT_CSV; return 0;
+  case SELF: config->self = true; return 0;
+  default: return fail(failure, "see --help"); /* getopt has named what is wrong */
   }
 }
 
@@ -219,7 +244,8 @@ int config_parse(struct config *config, int argc, char **argv, struct failure *f
                             .max_memory = UINT64_C(4) << 30,
                             .drive = {-1, -1, -1, -1, -1, -1}};
   int option;
-  while ((option = getopt_long(argc, argv, "t:s:n:w:W:VP:k:T:d:e:c:p:b:46ljh", long_options, NULL)) != -1) {
+  while ((option = getopt_long(argc, argv, "t:s:n:w:W:VP:k:T:d:e:c:p:b:46ljh", long_options,
+                               NULL)) != -1) {
     if (option == 'h') return fputs(usage, stdout), 1;
     if (option == LIST) return list_tests(stdout), 1;
     if (option == VERSION) return print_version("ucxx_rs_perftest"), 1;
@@ -228,12 +254,19 @@ int config_parse(struct config *config, int argc, char **argv, struct failure *f
   if (optind < argc) config->host = argv[optind++];
   if (optind < argc) return fail(failure, "one host is enough: what is '%s'?", argv[optind]);
   bool is_server = config->host == NULL && !config->self;
-  if (config->self && config->host != NULL) return fail(failure, "--self needs no host: it forks the other side on this machine");
-  if (config->loop && !is_server) return fail(failure, "--loop is for the server, which is started without a host");
-  if (config->bind != NULL && !is_server) return fail(failure, "--bind is for the server, which is started without a host");
-  if (!is_server && config->port == 0) return fail(failure, "--port: the client needs the number that the server printed");
-  if (is_server && (config->plan.test[0] != '\0' || config->plan.size_count > 0 || config->plan.iterations > 0))
-    return fail(failure, "what to measure is said on the client's command line; name the server's host to start a client, or --self for both");
-  if (config->plan.test[0] == '\0') snprintf(config->plan.test, sizeof config->plan.test, "tag_lat");
+  if (config->self && config->host != NULL)
+    return fail(failure, "--self needs no host: it forks the other side on this machine");
+  if (config->loop && !is_server)
+    return fail(failure, "--loop is for the server, which is started without a host");
+  if (config->bind != NULL && !is_server)
+    return fail(failure, "--bind is for the server, which is started without a host");
+  if (!is_server && config->port == 0)
+    return fail(failure, "--port: the client needs the number that the server printed");
+  if (is_server &&
+      (config->plan.test[0] != '\0' || config->plan.size_count > 0 || config->plan.iterations > 0))
+    return fail(failure, "what to measure is said on the client's command line; name the server's "
+                         "host to start a client, or --self for both");
+  if (config->plan.test[0] == '\0')
+    snprintf(config->plan.test, sizeof config->plan.test, "tag_lat");
   return 0;
 }

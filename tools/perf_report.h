@@ -14,7 +14,8 @@ struct report {
   unsigned rows;
 };
 
-void report_begin(struct report *report, const struct session *session, const struct test *test, const struct plan *plan, const char *server);
+void report_begin(struct report *report, const struct session *session, const struct test *test,
+                  const struct plan *plan, const char *server);
 void report_row(struct report *report, const struct bench *bench, const struct test *test);
 void report_end(struct report *report, const struct failure *failure);
 

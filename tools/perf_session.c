@@ -17,7 +17,8 @@ static void progress_idly(void *arg) {
   if (session->worker != NULL) ucxx_worker_progress(session->worker, NULL);
 }
 
-void session_init(struct session *session, const struct config *config, const struct drive *drive, struct oob *oob, struct failure *failure) {
+void session_init(struct session *session, const struct config *config, const struct drive *drive,
+                  struct oob *oob, struct failure *failure) {
   memset(session, 0, sizeof *session);
   session->config = config;
   session->oob = oob;
@@ -41,7 +42,8 @@ void session_init(struct session *session, const struct config *config, const st
 
 int session_fail(struct session *session, const char *what, ucxx_status_t status) {
   const char *detail = ucxx_last_error_message();
-  return fail(session->failure, "%s: %s (%s)", what, detail[0] != '\0' ? detail : ucxx_status_string(status), ucxx_status_name(status));
+  return fail(session->failure, "%s: %s (%s)", what,
+              detail[0] != '\0' ? detail : ucxx_status_string(status), ucxx_status_name(status));
 }
 
 const char *submission_name(const struct session *session) {
@@ -53,8 +55,9 @@ static int pin(struct session *session, int cpu) {
   CPU_ZERO(&set);
   CPU_SET((size_t)cpu, &set);
   if (sched_setaffinity(0, sizeof set, &set) == 0) return 0;
-  return fail(session->failure, "--cpu: this process may not run on CPU %d (%s); `taskset -p %ld` shows where it may", cpu, strerror(errno),
-              (long)getpid());
+  return fail(session->failure,
+              "--cpu: this process may not run on CPU %d (%s); `taskset -p %ld` shows where it may",
+              cpu, strerror(errno), (long)getpid());
 }
 
 static int create_worker(struct session *session) {
@@ -79,19 +82,23 @@ int session_open(struct session *session, uint64_t features) {
   const int *cpu = session->config->cpu;
   cpu_set_t anywhere;
   if (session->manual && session->drive.delayed == 2)
-    return fail(session->failure, "--delayed on needs a progress thread: add --progress adaptive, polling or blocking");
+    return fail(
+        session->failure,
+        "--delayed on needs a progress thread: add --progress adaptive, polling or blocking");
   sched_getaffinity(0, sizeof anywhere, &anywhere);
   /* First, so that what is allocated lies near the CPU that uses it. */
   if (cpu[0] >= 0 && pin(session, cpu[0]) != 0) return -1;
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = features;
   /* Being wakeable costs: only where something sleeps. */
-  if (!session->manual || session->drive.wait == WAIT_REQUEST) params.features |= UCXX_FEATURE_WAKEUP;
+  if (!session->manual || session->drive.wait == WAIT_REQUEST)
+    params.features |= UCXX_FEATURE_WAKEUP;
   params.name = "ucxx_rs_perftest";
   ucxx_status_t status = ucxx_context_create(&params, &session->context);
   if (status != UCXX_OK) return session_fail(session, "creating the context", status);
   /* A thread inherits where it may run: not onto the main thread's CPU. */
-  if (!session->manual && cpu[0] >= 0 && cpu[1] < 0) sched_setaffinity(0, sizeof anywhere, &anywhere);
+  if (!session->manual && cpu[0] >= 0 && cpu[1] < 0)
+    sched_setaffinity(0, sizeof anywhere, &anywhere);
   int result = create_worker(session);
   if (cpu[0] >= 0 && pin(session, cpu[0]) != 0) return -1;
   if (result != 0) return -1;
@@ -106,7 +113,8 @@ static int send_address(struct session *session) {
   ucxx_address_t *address = NULL;
   ucxx_status_t status = ucxx_worker_address(session->worker, &address);
   if (status != UCXX_OK) return session_fail(session, "the worker's address", status);
-  int result = oob_send(session->oob, FRAME_ADDRESS, ucxx_address_data(address), ucxx_address_length(address), session->failure);
+  int result = oob_send(session->oob, FRAME_ADDRESS, ucxx_address_data(address),
+                        ucxx_address_length(address), session->failure);
   ucxx_address_destroy(address);
   return result;
 }
@@ -115,7 +123,9 @@ static int create_endpoint(struct session *session) {
   char bytes[OOB_MAX_BYTES];
   size_t length;
   ucxx_address_t *address = NULL;
-  if (oob_receive(session->oob, FRAME_ADDRESS, bytes, sizeof bytes, &length, HANDSHAKE_NS, session->failure) != 0) return -1;
+  if (oob_receive(session->oob, FRAME_ADDRESS, bytes, sizeof bytes, &length, HANDSHAKE_NS,
+                  session->failure) != 0)
+    return -1;
   ucxx_status_t status = ucxx_address_from_bytes(bytes, length, &address);
   if (status != UCXX_OK) return session_fail(session, "the other side's worker address", status);
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
@@ -141,7 +151,8 @@ static int flush(struct session *session) {
 static int meet(struct session *session, uint32_t frame) {
   char nothing[1];
   if (oob_send(session->oob, frame, NULL, 0, session->failure) != 0) return -1;
-  return oob_receive(session->oob, frame, nothing, sizeof nothing, NULL, session->config->timeout_ns, session->failure);
+  return oob_receive(session->oob, frame, nothing, sizeof nothing, NULL,
+                     session->config->timeout_ns, session->failure);
 }
 
 int session_connect(struct session *session) {
@@ -187,9 +198,12 @@ int patience_go_on(struct session *session) {
   ucxx_status_t status = ucxx_endpoint_status(session->endpoint);
   if (session_peer_left(session, status)) return oob_last_words(session->oob, session->failure);
   if (status != UCXX_OK)
-    return fail(session->failure, "the endpoint has failed: %s (%s)", ucxx_status_string(status), ucxx_status_name(status));
+    return fail(session->failure, "the endpoint has failed: %s (%s)", ucxx_status_string(status),
+                ucxx_status_name(status));
   if (now_ns - session->waiting_since_ns > session->config->timeout_ns)
-    return fail(session->failure, "nothing has completed for %u seconds (--timeout): the other side hangs, or the transport has lost a message",
+    return fail(session->failure,
+                "nothing has completed for %u seconds (--timeout): the other side hangs, or the "
+                "transport has lost a message",
                 (unsigned)(session->config->timeout_ns / NS_PER_SECOND));
   return 0;
 }

@@ -7,13 +7,16 @@
 #include <errno.h>
 #include <time.h>
 
-#define SLEEP_NS (20 * NS_PER_MS) /* a sleep that nothing ends; then it is looked whether waiting makes sense still */
-#define SPINS 1024                /* turns of a polling loop between two looks at the clock */
+#define SLEEP_NS \
+  (20 *          \
+   NS_PER_MS) /* a sleep that nothing ends; then it is looked whether waiting makes sense still */
+#define SPINS 1024 /* turns of a polling loop between two looks at the clock */
 #define BATCH 64
 #define EVERY_BIT UINT64_MAX
 
 static void wake(struct session *session) {
-  if (atomic_load(&session->sleeping) != 0 && atomic_exchange(&session->sleeping, 0) != 0) sem_post(&session->wakeup);
+  if (atomic_load(&session->sleeping) != 0 && atomic_exchange(&session->sleeping, 0) != 0)
+    sem_post(&session->wakeup);
 }
 
 static void on_complete(void *arg, ucxx_request_t *request, ucxx_status_t status) {
@@ -45,8 +48,11 @@ static int slot_failed(struct slot *slot, const char *what) {
   struct session *session = slot->session;
   const char *detail = slot->request != NULL ? ucxx_request_error_message(slot->request) : "";
   /* A side that failed says why out of band; its endpoint's end is only the consequence. */
-  if (session_peer_left(session, slot->status)) return oob_last_words(session->oob, session->failure);
-  return fail(session->failure, "%s: %s (%s)", what, detail[0] != '\0' ? detail : ucxx_status_string(slot->status), ucxx_status_name(slot->status));
+  if (session_peer_left(session, slot->status))
+    return oob_last_words(session->oob, session->failure);
+  return fail(session->failure, "%s: %s (%s)", what,
+              detail[0] != '\0' ? detail : ucxx_status_string(slot->status),
+              ucxx_status_name(slot->status));
 }
 
 /* What an operation has returned. */
@@ -55,7 +61,8 @@ static int slot_started(struct slot *slot, ucxx_status_t status, const char *wha
   slot->status = status;
   atomic_store_explicit(&slot->done, 1, memory_order_relaxed);
   if (status == UCXX_OK) return 0;
-  if (session_peer_left(slot->session, status)) return oob_last_words(slot->session->oob, slot->session->failure);
+  if (session_peer_left(slot->session, status))
+    return oob_last_words(slot->session->oob, slot->session->failure);
   return session_fail(slot->session, what, status);
 }
 
@@ -86,7 +93,9 @@ int slot_receive(struct slot *slot, size_t length, uint64_t tag) {
   ucxx_status_t status;
   bool waiting = false;
   atomic_store_explicit(&slot->done, 0, memory_order_relaxed);
-  do status = ucxx_tag_recv(session->worker, slot->buffer, length, tag, EVERY_BIT, &slot->params, request);
+  do
+    status = ucxx_tag_recv(session->worker, slot->buffer, length, tag, EVERY_BIT, &slot->params,
+                           request);
   while (comes_again(session, status, &waiting));
   return slot_started(slot, status, "receiving");
 }
@@ -100,7 +109,8 @@ static int progress(struct session *session) {
 static int wait_by_polling(struct slot *slot) {
   struct session *session = slot->session;
   ucxx_status_t status;
-  for (unsigned spins = 1; (status = ucxx_request_status(slot->request)) == UCXX_INPROGRESS; spins++) {
+  for (unsigned spins = 1; (status = ucxx_request_status(slot->request)) == UCXX_INPROGRESS;
+       spins++) {
     if (progress(session) != 0) return -1;
     if (spins == SPINS) patience_begin(session);
     if (spins % SPINS == 0 && patience_go_on(session) != 0) return -1;
@@ -149,7 +159,8 @@ static int wait_for_callback(struct slot *slot) {
 
 static int take_completions(struct session *session, size_t *count) {
   ucxx_completion_t batch[BATCH];
-  ucxx_status_t status = ucxx_notifier_poll(session->notifier, batch, sizeof batch[0], BATCH, count);
+  ucxx_status_t status =
+      ucxx_notifier_poll(session->notifier, batch, sizeof batch[0], BATCH, count);
   if (status != UCXX_OK) return session_fail(session, "polling the notifier", status);
   for (size_t i = 0; i < *count; i++) {
     struct slot *slot = batch[i].user_data;
@@ -168,7 +179,8 @@ static int wait_for_notifier(struct slot *slot) {
     if (count > 0) continue;
     if (!session->manual) {
       ucxx_status_t status = ucxx_notifier_wait(session->notifier, SLEEP_NS);
-      if (status != UCXX_OK && status != UCXX_ERR_TIMED_OUT) return session_fail(session, "waiting for the notifier", status);
+      if (status != UCXX_OK && status != UCXX_ERR_TIMED_OUT)
+        return session_fail(session, "waiting for the notifier", status);
     }
     if ((!session->manual || spins % SPINS == 0) && patience_go_on(session) != 0) return -1;
   }
@@ -179,10 +191,10 @@ int slot_wait(struct slot *slot) {
   if (atomic_load_explicit(&slot->done, memory_order_acquire) == 0) {
     int result = -1;
     switch (slot->session->drive.wait) {
-      case WAIT_POLL: result = wait_by_polling(slot); break;
-      case WAIT_REQUEST: result = wait_for_request(slot); break;
-      case WAIT_CALLBACK: result = wait_for_callback(slot); break;
-      case WAIT_NOTIFIER: result = wait_for_notifier(slot); break;
+    case WAIT_POLL: result = wait_by_polling(slot); break;
+    case WAIT_REQUEST: result = wait_for_request(slot); break;
+    case WAIT_CALLBACK: result = wait_for_callback(slot); break;
+    case WAIT_NOTIFIER: result = wait_for_notifier(slot); break;
     }
     if (result != 0) return -1;
     result = slot->status == UCXX_OK ? 0 : slot_failed(slot, "an operation failed");

@@ -15,7 +15,8 @@
 
 /* ------------------------------------------------------------------ contents */
 
-/* Another eight bytes for each message and each place in it, so that a message that is late, early or torn shows. */
+/* Another eight bytes for each message and each place in it, so that a message that is late, early
+ * or torn shows. */
 static uint64_t word_of(uint64_t message, uint64_t place) {
   uint64_t x = (message << 32 ^ place) * UINT64_C(0x9e3779b97f4a7c15);
   return x ^ x >> 29;
@@ -36,8 +37,10 @@ static int check(struct bench *bench, struct slot *slot, uint64_t message) {
   for (uint64_t at = 0; at < bench->round.size; at += 8) {
     uint64_t word = word_of(message, at), left = bench->round.size - at;
     if (memcmp(bytes + at, &word, left < 8 ? left : 8) != 0)
-      return fail(bench->session->failure, "--verify: message %" PRIu64 " of %" PRIu64 " bytes arrived damaged at byte %" PRIu64, message,
-                  bench->round.size, at);
+      return fail(bench->session->failure,
+                  "--verify: message %" PRIu64 " of %" PRIu64
+                  " bytes arrived damaged at byte %" PRIu64,
+                  message, bench->round.size, at);
   }
   memset(bytes, 0, bench->round.size); /* what is not written anew next time shows */
   return 0;
@@ -47,7 +50,8 @@ static int check(struct bench *bench, struct slot *slot, uint64_t message) {
 
 static int wait_for_go(struct bench *bench) {
   char nothing[1];
-  return oob_receive(bench->session->oob, FRAME_GO, nothing, sizeof nothing, NULL, bench->session->config->timeout_ns, bench->session->failure);
+  return oob_receive(bench->session->oob, FRAME_GO, nothing, sizeof nothing, NULL,
+                     bench->session->config->timeout_ns, bench->session->failure);
 }
 
 static int give_go(struct bench *bench) {
@@ -79,7 +83,8 @@ static int ping(struct bench *bench, uint64_t messages, bool record) {
 }
 
 static int pong(struct bench *bench, uint64_t messages) {
-  struct slot *out = &bench->slots[2], *in = bench->slots; /* two receives, so that the next is posted before the answer */
+  struct slot *out = &bench->slots[2],
+              *in = bench->slots; /* two receives, so that the next is posted before the answer */
   uint64_t size = bench->round.size;
   if (messages > 0 && slot_receive(&in[0], size, TAG_DATA) != 0) return -1;
   if (give_go(bench) != 0) return -1;
@@ -95,9 +100,10 @@ static int pong(struct bench *bench, uint64_t messages) {
 
 /* ------------------------------------------------------------------ stream of windows */
 
-/* Two windows are in use by turns: the receiver acknowledges one when all of it is there and its receives are posted again, and
- * the sender begins one when the last but one is acknowledged. So the pipe stays full, each message finds its receive, and
- * no memory fills up with unexpected ones. */
+/* Two windows are in use by turns: the receiver acknowledges one when all of it is there and its
+ * receives are posted again, and the sender begins one when the last but one is acknowledged. So
+ * the pipe stays full, each message finds its receive, and no memory fills up with unexpected ones.
+ */
 static uint64_t in_window(const struct bench *bench, uint64_t number, uint64_t messages) {
   uint64_t first = number * bench->round.window;
   if (first >= messages) return 0;
@@ -122,9 +128,12 @@ static int pour(struct bench *bench, uint64_t messages, bool record) {
   for (uint64_t number = 0; number < windows + 2; number++) {
     if (number >= 2) {
       uint64_t done = in_window(bench, number - 2, messages);
-      if (done > 0 && (slot_wait(&bench->acks[number % 2]) != 0 || wait_for_window(bench, number - 2, messages) != 0)) return -1;
+      if (done > 0 && (slot_wait(&bench->acks[number % 2]) != 0 ||
+                       wait_for_window(bench, number - 2, messages) != 0))
+        return -1;
       uint64_t now_ns = clock_ns();
-      if (record && done > 0) histogram_add(bench->times, (now_ns - last_ns) * PS_PER_NS / done, done);
+      if (record && done > 0)
+        histogram_add(bench->times, (now_ns - last_ns) * PS_PER_NS / done, done);
       last_ns = now_ns;
     }
     uint64_t count = in_window(bench, number, messages);
@@ -149,7 +158,9 @@ static int post_window(struct bench *bench, uint64_t number, uint64_t messages) 
 
 static int drain(struct bench *bench, uint64_t messages) {
   uint64_t windows = (messages + bench->round.window - 1) / bench->round.window, received = 0;
-  if (post_window(bench, 0, messages) != 0 || post_window(bench, 1, messages) != 0 || give_go(bench) != 0) return -1;
+  if (post_window(bench, 0, messages) != 0 || post_window(bench, 1, messages) != 0 ||
+      give_go(bench) != 0)
+    return -1;
   for (uint64_t number = 0; number < windows; number++) {
     struct slot *slots = window_slots(bench, number), *ack = &bench->acks[2 + number % 2];
     for (uint64_t i = 0; i < in_window(bench, number, messages); i++, received++)
@@ -163,9 +174,12 @@ static int drain(struct bench *bench, uint64_t messages) {
 /* ------------------------------------------------------------------ table */
 
 static const struct test tests[] = {
-    {"tag_lat", "one message back and forth; half of each round trip", UCXX_FEATURE_TAG, 8, 1, true, 3, ping, pong},
-    {"tag_bw", "a window of large messages in flight; bytes per second", UCXX_FEATURE_TAG, UINT64_C(1) << 20, 32, false, 2, pour, drain},
-    {"tag_rate", "a window of small messages in flight; messages per second", UCXX_FEATURE_TAG, 8, 256, false, 2, pour, drain},
+    {"tag_lat", "one message back and forth; half of each round trip", UCXX_FEATURE_TAG, 8, 1, true,
+     3, ping, pong},
+    {"tag_bw", "a window of large messages in flight; bytes per second", UCXX_FEATURE_TAG,
+     UINT64_C(1) << 20, 32, false, 2, pour, drain},
+    {"tag_rate", "a window of small messages in flight; messages per second", UCXX_FEATURE_TAG, 8,
+     256, false, 2, pour, drain},
 };
 
 const struct test *find_test(const char *name) {
@@ -176,6 +190,6 @@ const struct test *find_test(const char *name) {
 
 void list_tests(FILE *stream) {
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
-    fprintf(stream, "%-10s %s (default %" PRIu64 " bytes, window %u)\n", tests[i].name, tests[i].summary, tests[i].default_size,
-            (unsigned)tests[i].default_window);
+    fprintf(stream, "%-10s %s (default %" PRIu64 " bytes, window %u)\n", tests[i].name,
+            tests[i].summary, tests[i].default_size, (unsigned)tests[i].default_window);
 }

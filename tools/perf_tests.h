@@ -26,7 +26,8 @@ struct bench {
   char *memory;
   size_t stride;
   struct histogram *times; /* client */
-  uint64_t elapsed_ns;     /* client: the whole of the counted iterations, as one-way time in latency tests */
+  uint64_t elapsed_ns; /* client: the whole of the counted iterations, as one-way time in latency
+                          tests */
 };
 
 struct test {
@@ -34,9 +35,10 @@ struct test {
   uint64_t features;
   uint64_t default_size;
   uint32_t default_window;
-  bool one_way;       /* times are halves of round trips, not times for each message */
+  bool one_way; /* times are halves of round trips, not times for each message */
   uint32_t slots_for_each_window_entry;
-  /* `messages` messages; the client records times when `record` is set. Both return with nothing in flight. */
+  /* `messages` messages; the client records times when `record` is set. Both return with nothing in
+   * flight. */
   int (*client)(struct bench *bench, uint64_t messages, bool record);
   int (*server)(struct bench *bench, uint64_t messages);
 };

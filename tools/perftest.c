@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ucxx_rs_perftest: latency, bandwidth and message rate between two processes. This file is the roles: client, server, and
- * both by --self.
+ * ucxx_rs_perftest: latency, bandwidth and message rate between two processes. This file is the
+ * roles: client, server, and both by --self.
  */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
@@ -29,15 +29,17 @@ static int run_round(struct bench *bench, const struct test *test, const struct 
   char text[128];
   struct session *session = bench->session;
   if (bench_prepare(bench, test, round) != 0) return -1;
-  snprintf(text, sizeof text, "size=%" PRIu64 " iterations=%" PRIu64 " warmup=%" PRIu64 " window=%u", round->size, round->iterations, round->warmup,
-           (unsigned)round->window);
+  snprintf(text, sizeof text,
+           "size=%" PRIu64 " iterations=%" PRIu64 " warmup=%" PRIu64 " window=%u", round->size,
+           round->iterations, round->warmup, (unsigned)round->window);
   if (oob_send_text(session->oob, FRAME_ROUND, text, session->failure) != 0) return -1;
   histogram_clear(bench->times);
   if (round->warmup > 0 && test->client(bench, round->warmup, false) != 0) return -1;
   return test->client(bench, round->iterations, true);
 }
 
-static int measure(struct bench *bench, const struct test *test, struct report *report, const char *server) {
+static int measure(struct bench *bench, const struct test *test, struct report *report,
+                   const char *server) {
   struct session *session = bench->session;
   if (session_connect(session) != 0) return -1;
   report_begin(report, session, test, bench->plan, server);
@@ -50,7 +52,8 @@ static int measure(struct bench *bench, const struct test *test, struct report *
   return session_finish(session);
 }
 
-static int greet(const struct config *config, struct oob *oob, char *server, struct failure *failure) {
+static int greet(const struct config *config, struct oob *oob, char *server,
+                 struct failure *failure) {
   char hello[TEXT];
   snprintf(hello, sizeof hello, PROTOCOL);
   config_write(config, hello + strlen(hello), sizeof hello - strlen(hello));
@@ -68,8 +71,10 @@ static void run_client(const struct config *config, struct oob *oob, struct fail
   if (plan.size_count == 0) plan.sizes[plan.size_count++] = test->default_size;
   bench.times = malloc(sizeof *bench.times);
   session_init(&session, config, &config->drive, oob, failure);
-  if (bench.times == NULL) fail(failure, "no memory");
-  else if (session_open(&session, test->features) == 0 && greet(config, oob, server, failure) == 0) measure(&bench, test, &report, server);
+  if (bench.times == NULL)
+    fail(failure, "no memory");
+  else if (session_open(&session, test->features) == 0 && greet(config, oob, server, failure) == 0)
+    measure(&bench, test, &report, server);
   if (failed(failure)) oob_send_failure(oob, failure);
   session_close(&session);
   bench_release(&bench);
@@ -79,14 +84,17 @@ static void run_client(const struct config *config, struct oob *oob, struct fail
 
 /* ------------------------------------------------------------------ server */
 
-static int check_round(const struct bench *bench, const struct test *test, const char *text, struct round *round) {
+static int check_round(const struct bench *bench, const struct test *test, const char *text,
+                       struct round *round) {
   struct failure *failure = bench->session->failure;
-  if (sscanf(text, "size=%" SCNu64 " iterations=%" SCNu64 " warmup=%" SCNu64 " window=%u", &round->size, &round->iterations, &round->warmup,
-             &round->window) != 4 ||
+  if (sscanf(text, "size=%" SCNu64 " iterations=%" SCNu64 " warmup=%" SCNu64 " window=%u",
+             &round->size, &round->iterations, &round->warmup, &round->window) != 4 ||
       round->window == 0 || round->window > MAX_WINDOW)
     return fail(failure, "the client asks for a round that makes no sense: %.100s", text);
   if (round_memory(test, bench->plan, round) > bench->session->config->max_memory)
-    return fail(failure, "the server allows %" PRIu64 " bytes of buffers, and this round needs more: a smaller --size or --window, or --max-memory there",
+    return fail(failure,
+                "the server allows %" PRIu64 " bytes of buffers, and this round needs more: a "
+                "smaller --size or --window, or --max-memory there",
                 bench->session->config->max_memory);
   return 0;
 }
@@ -97,20 +105,24 @@ static int serve_rounds(struct bench *bench, const struct test *test) {
     char text[TEXT];
     uint32_t frame;
     struct round round;
-    if (oob_receive_either(session->oob, FRAME_ROUND, FRAME_END, &frame, text, sizeof text, NULL, session->config->timeout_ns, session->failure) != 0)
+    if (oob_receive_either(session->oob, FRAME_ROUND, FRAME_END, &frame, text, sizeof text, NULL,
+                           session->config->timeout_ns, session->failure) != 0)
       return -1;
     if (frame == FRAME_END) return session_finish(session);
-    if (check_round(bench, test, text, &round) != 0 || bench_prepare(bench, test, &round) != 0) return -1;
+    if (check_round(bench, test, text, &round) != 0 || bench_prepare(bench, test, &round) != 0)
+      return -1;
     if (round.warmup > 0 && test->server(bench, round.warmup) != 0) return -1;
     if (test->server(bench, round.iterations) != 0) return -1;
   }
 }
 
-static int hear_client(struct config *config, struct oob *oob, const struct test **test, struct failure *failure) {
+static int hear_client(struct config *config, struct oob *oob, const struct test **test,
+                       struct failure *failure) {
   char hello[TEXT];
   if (oob_receive(oob, FRAME_HELLO, hello, sizeof hello, NULL, HELLO_NS, failure) != 0) return -1;
   if (strncmp(hello, PROTOCOL, strlen(PROTOCOL)) != 0)
-    return fail(failure, "the client speaks another version of the protocol: run the same ucxx_rs_perftest on both sides");
+    return fail(failure, "the client speaks another version of the protocol: run the same "
+                         "ucxx_rs_perftest on both sides");
   if (config_read(config, hello + strlen(PROTOCOL), failure) != 0) return -1;
   *test = find_test(config->plan.test);
   return *test != NULL ? 0 : fail(failure, "this version has no test '%s'", config->plan.test);
@@ -121,9 +133,12 @@ static int answer_client(struct session *session) {
   const struct drive *drive = &session->drive;
   ucxx_version_t version = UCXX_VERSION_INIT;
   ucxx_version_query(&version);
-  snprintf(setup, sizeof setup, "progress %s, wait %s, thread mode %s, submission %s, ucxx_rs %s on UCX %u.%u.%u, process %ld",
-           progress_name(drive->progress), wait_name(drive->wait), thread_name(drive->thread), submission_name(session),
-           version.version_string, version.ucx_major, version.ucx_minor, version.ucx_patch, (long)getpid());
+  snprintf(setup, sizeof setup,
+           "progress %s, wait %s, thread mode %s, submission %s, ucxx_rs %s on UCX %u.%u.%u, "
+           "process %ld",
+           progress_name(drive->progress), wait_name(drive->wait), thread_name(drive->thread),
+           submission_name(session), version.version_string, version.ucx_major, version.ucx_minor,
+           version.ucx_patch, (long)getpid());
   return oob_send_text(session->oob, FRAME_SETUP, setup, session->failure);
 }
 
@@ -138,7 +153,9 @@ static void serve_client(const struct config *own, struct oob *oob, struct failu
   }
   struct bench bench = {.session = &session, .plan = &config.plan};
   session_init(&session, &config, &config.drive, oob, failure);
-  if (session_open(&session, test->features) == 0 && answer_client(&session) == 0 && session_connect(&session) == 0) serve_rounds(&bench, test);
+  if (session_open(&session, test->features) == 0 && answer_client(&session) == 0 &&
+      session_connect(&session) == 0)
+    serve_rounds(&bench, test);
   if (failed(failure)) oob_send_failure(oob, failure);
   session_close(&session);
   bench_release(&bench);
@@ -160,8 +177,10 @@ static int run_server(const struct config *config, struct failure *failure) {
       break;
     }
     serve_client(config, &oob, &ours);
-    if (failed(&ours)) fprintf(stderr, "ucxx_rs_perftest: client %s: %s\n", oob.peer, ours.text);
-    else printf("served %s\n", oob.peer);
+    if (failed(&ours))
+      fprintf(stderr, "ucxx_rs_perftest: client %s: %s\n", oob.peer, ours.text);
+    else
+      printf("served %s\n", oob.peer);
     fflush(stdout);
     result = failed(&ours) && !config->loop ? EXIT_FAILURE : EXIT_SUCCESS;
     oob_close(&oob);
@@ -195,8 +214,11 @@ static void run_self(const struct config *config, struct failure *failure) {
   oob_close(&here);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  if (WIFSIGNALED(status)) fail(failure, "the forked half was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  else if (WEXITSTATUS(status) != 0) fail(failure, "the forked half failed");
+  if (WIFSIGNALED(status))
+    fail(failure, "the forked half was killed by signal %d (%s)", WTERMSIG(status),
+         strsignal(WTERMSIG(status)));
+  else if (WEXITSTATUS(status) != 0)
+    fail(failure, "the forked half failed");
 }
 
 int main(int argc, char **argv) {

@@ -9,15 +9,14 @@
 
 volatile sig_atomic_t stop_signal;
 
-static void on_signal(int number) {
-  stop_signal = number;
-}
+static void on_signal(int number) { stop_signal = number; }
 
 void stop_on_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;
-  /* Once: a second Ctrl-C ends the process whatever it hangs in. No SA_RESTART: what waits has to come back. */
+  /* Once: a second Ctrl-C ends the process whatever it hangs in. No SA_RESTART: what waits has to
+   * come back. */
   action.sa_flags = (int)SA_RESETHAND;
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);

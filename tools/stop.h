@@ -18,8 +18,6 @@ extern volatile sig_atomic_t stop_signal; /* 0, or the signal that asked for the
 void stop_on_signals(void);
 uint64_t clock_ns(void);
 
-static inline bool stopped(void) {
-  return stop_signal != 0;
-}
+static inline bool stopped(void) { return stop_signal != 0; }
 
 #endif

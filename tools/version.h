@@ -12,7 +12,8 @@
 static inline void print_version(const char *program) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   if (ucxx_version_query(&version) != UCXX_OK) return;
-  printf("%s %s on UCX %u.%u.%u\n", program, version.version_string, version.ucx_major, version.ucx_minor, version.ucx_patch);
+  printf("%s %s on UCX %u.%u.%u\n", program, version.version_string, version.ucx_major,
+         version.ucx_minor, version.ucx_patch);
 }
 
 #endif

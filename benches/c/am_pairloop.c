@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two workers in one process and on one thread: an active message is sent and progressed, again and again, in the same order
- * each time. Made for counting, as pairloop is; its time means nothing.
+ * Two workers in one process and on one thread: an active message is sent and progressed, again and
+ * again, in the same order each time. Made for counting, as pairloop is; its time means nothing.
  */
 #include <stdlib.h>
 
@@ -10,11 +10,14 @@
 #include "loop_pair.h"
 
 /* Never inlined: callgrind starts and stops collecting at this function. */
-__attribute__((noinline)) void measured_loop(struct link *links, struct inbox *inboxes, const struct options *options,
-                                             unsigned char *out, long count);
+__attribute__((noinline)) void measured_loop(struct link *links, struct inbox *inboxes,
+                                             const struct options *options, unsigned char *out,
+                                             long count);
 
-/* To and fro: credit comes back with messages of the other direction, and by itself now and then. */
-void measured_loop(struct link *links, struct inbox *inboxes, const struct options *options, unsigned char *out, long count) {
+/* To and fro: credit comes back with messages of the other direction, and by itself now and then.
+ */
+void measured_loop(struct link *links, struct inbox *inboxes, const struct options *options,
+                   unsigned char *out, long count) {
   static struct operation operation;
   for (long i = 0; i < count; i++) {
     const long side = i / 100 & 1;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Latency of active messages: one goes to and fro between two processes. Reports half a round trip. */
+/* Latency of active messages: one goes to and fro between two processes. Reports half a round trip.
+ */
 #include <stdlib.h>
 
 #include "link_am.h"
 
-static void bounce(struct link *link, const struct options *options, struct inbox *inbox, unsigned char *out, long count) {
+static void bounce(struct link *link, const struct options *options, struct inbox *inbox,
+                   unsigned char *out, long count) {
   static struct operation operation;
   for (long i = 0; i < count; i++) {
     if (options->side != 0) inbox_await(link, inbox, 1);

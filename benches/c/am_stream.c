@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Message rate and bandwidth of active messages: one process sends windows of messages, the other answers each full window with
- * a message of 8 bytes.
+ * Message rate and bandwidth of active messages: one process sends windows of messages, the other
+ * answers each full window with a message of 8 bytes.
  */
 #include <stdlib.h>
 
@@ -72,7 +72,8 @@ int main(int argc, char **argv) {
     if (batch >= 0) rates[batch] = (double)messages / ((double)(now_ns() - start) * 1e-9);
   }
   report_samples(&options, "messages_per_second", rates, (size_t)options.batches);
-  report_number(&options, "bytes_per_second", rates[(options.batches - 1) / 2] * (double)options.size);
+  report_number(&options, "bytes_per_second",
+                rates[(options.batches - 1) / 2] * (double)options.size);
 
   link_meet(&link, &options);
   link_close(&link);

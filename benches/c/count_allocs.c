@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Preloaded: counts calls of the allocator between count_allocs_begin and count_allocs_end, by who made them. A call whose
- * return address lies in one of UCX's libraries is UCX's; every other one is counted as the library's under test, which also
- * catches what it lets libc allocate, since the benchmark's own loop allocates nothing.
+ * Preloaded: counts calls of the allocator between count_allocs_begin and count_allocs_end, by who
+ * made them. A call whose return address lies in one of UCX's libraries is UCX's; every other one
+ * is counted as the library's under test, which also catches what it lets libc allocate, since the
+ * benchmark's own loop allocates nothing.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,15 +34,16 @@ static int from_ucx(void *address) {
   name = name == NULL ? info.dli_fname : name + 1;
   for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
     size_t length = strlen(libraries[i]);
-    if (strncmp(name, libraries[i], length) == 0 && (name[length] == '.' || name[length] == '-' || name[length - 1] == '_'))
+    if (strncmp(name, libraries[i], length) == 0 &&
+        (name[length] == '.' || name[length] == '-' || name[length - 1] == '_'))
       return 1;
   }
   return 0;
 }
 
-#define COUNT(what)                                                          \
-  do {                                                                       \
-    if (atomic_load_explicit(&counting, memory_order_relaxed))               \
+#define COUNT(what)                                                                             \
+  do {                                                                                          \
+    if (atomic_load_explicit(&counting, memory_order_relaxed))                                  \
       atomic_fetch_add(from_ucx(__builtin_return_address(0)) ? &ucx_##what : &other_##what, 1); \
   } while (0)
 
@@ -85,6 +87,7 @@ void count_allocs_begin(void) { atomic_store(&counting, 1); }
 
 void count_allocs_end(void) {
   atomic_store(&counting, 0);
-  printf("allocations=%ld\nfrees=%ld\nucx_allocations=%ld\nucx_frees=%ld\n", atomic_load(&other_calls),
-         atomic_load(&other_frees), atomic_load(&ucx_calls), atomic_load(&ucx_frees));
+  printf("allocations=%ld\nfrees=%ld\nucx_allocations=%ld\nucx_frees=%ld\n",
+         atomic_load(&other_calls), atomic_load(&other_frees), atomic_load(&ucx_calls),
+         atomic_load(&ucx_frees));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What the benchmark of GPUs calls of the CUDA driver, looked up when it starts: no CUDA header is needed. Every failure ends the program. */
+/* What the benchmark of GPUs calls of the CUDA driver, looked up when it starts: no CUDA header is
+ * needed. Every failure ends the program. */
 #ifndef BENCH_CUDA_H
 #define BENCH_CUDA_H
 
@@ -30,10 +31,10 @@ static struct {
   int (*fill)(uint64_t, unsigned, size_t, void *);
 } cuda;
 
-#define CUDA_MUST(call)                                                       \
-  do {                                                                        \
-    int code_ = (call);                                                       \
-    if (code_ != 0) die("%s has returned %d", #call, code_);                  \
+#define CUDA_MUST(call)                                      \
+  do {                                                       \
+    int code_ = (call);                                      \
+    if (code_ != 0) die("%s has returned %d", #call, code_); \
   } while (0)
 
 /* How many devices there are; 0 without a driver. */
@@ -41,13 +42,23 @@ static inline int cuda_open(void) {
   const struct {
     void *place;
     const char *name;
-  } symbols[] = {
-      {&cuda.init, "cuInit"}, {&cuda.count, "cuDeviceGetCount"}, {&cuda.retain, "cuDevicePrimaryCtxRetain"},
-      {&cuda.release, "cuDevicePrimaryCtxRelease_v2"}, {&cuda.push, "cuCtxPushCurrent_v2"}, {&cuda.pop, "cuCtxPopCurrent_v2"},
-      {&cuda.stream_create, "cuStreamCreate"}, {&cuda.stream_destroy, "cuStreamDestroy_v2"}, {&cuda.stream_wait, "cuStreamWaitEvent"},
-      {&cuda.synchronize, "cuStreamSynchronize"}, {&cuda.allocate, "cuMemAlloc_v2"}, {&cuda.free, "cuMemFree_v2"},
-      {&cuda.allocate_pinned, "cuMemHostAlloc"}, {&cuda.free_pinned, "cuMemFreeHost"}, {&cuda.to_device, "cuMemcpyHtoDAsync_v2"},
-      {&cuda.to_host, "cuMemcpyDtoHAsync_v2"}, {&cuda.fill, "cuMemsetD32Async"}};
+  } symbols[] = {{&cuda.init, "cuInit"},
+                 {&cuda.count, "cuDeviceGetCount"},
+                 {&cuda.retain, "cuDevicePrimaryCtxRetain"},
+                 {&cuda.release, "cuDevicePrimaryCtxRelease_v2"},
+                 {&cuda.push, "cuCtxPushCurrent_v2"},
+                 {&cuda.pop, "cuCtxPopCurrent_v2"},
+                 {&cuda.stream_create, "cuStreamCreate"},
+                 {&cuda.stream_destroy, "cuStreamDestroy_v2"},
+                 {&cuda.stream_wait, "cuStreamWaitEvent"},
+                 {&cuda.synchronize, "cuStreamSynchronize"},
+                 {&cuda.allocate, "cuMemAlloc_v2"},
+                 {&cuda.free, "cuMemFree_v2"},
+                 {&cuda.allocate_pinned, "cuMemHostAlloc"},
+                 {&cuda.free_pinned, "cuMemFreeHost"},
+                 {&cuda.to_device, "cuMemcpyHtoDAsync_v2"},
+                 {&cuda.to_host, "cuMemcpyDtoHAsync_v2"},
+                 {&cuda.fill, "cuMemsetD32Async"}};
   int devices = 0;
   void *library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == NULL) return 0;
@@ -122,7 +133,8 @@ static inline void place_check(const struct place *place, uint32_t word, const c
     CUDA_MUST(cuda.synchronize(place->stream));
   }
   for (size_t at = 0; at < place->size / 4; at++)
-    if (words[at] != word) die("%s: word %zu is %#x in place of %#x", what, at, (unsigned)words[at], (unsigned)word);
+    if (words[at] != word)
+      die("%s: word %zu is %#x in place of %#x", what, at, (unsigned)words[at], (unsigned)word);
   if (place->on_device) free(words);
 }
 

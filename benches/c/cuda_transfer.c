@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * From the memory of a GPU in one process to that of a GPU in another, the next one where there are several: tag messages, frames that the receiver's default
- * allocator makes room for, and answers to fetches. With a UCX that does not reach CUDA memory the same goes on in the host's, and the report says `memory=host`.
+ * From the memory of a GPU in one process to that of a GPU in another, the next one where there are
+ * several: tag messages, frames that the receiver's default allocator makes room for, and answers
+ * to fetches. With a UCX that does not reach CUDA memory the same goes on in the host's, and the
+ * report says `memory=host`.
  *
- * `--only tag,frames,fetch` leaves out the others. Contents are looked at in the warm-up, and not in what is timed.
+ * `--only tag,frames,fetch` leaves out the others. Contents are looked at in the warm-up, and not
+ * in what is timed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,12 +36,12 @@ static ucxx_op_params_t of_type(const struct peer *peer) {
 }
 
 /* What one submits again where the queue was full. */
-#define SUBMIT(peer, operation, call)                                                                       \
-  do {                                                                                                      \
-    ucxx_status_t status_;                                                                                  \
-    (operation)->request = NULL;                                                                            \
-    while ((status_ = (call)) == UCXX_ERR_NO_RESOURCE) link_advance(&(peer)->link);                         \
-    if (status_ < 0) link_check(status_, #call);                                                            \
+#define SUBMIT(peer, operation, call)                                               \
+  do {                                                                              \
+    ucxx_status_t status_;                                                          \
+    (operation)->request = NULL;                                                    \
+    while ((status_ = (call)) == UCXX_ERR_NO_RESOURCE) link_advance(&(peer)->link); \
+    if (status_ < 0) link_check(status_, #call);                                    \
   } while (0)
 
 /* Side 1 has all of it. */
@@ -59,9 +62,12 @@ static void tag_begin(struct peer *peer, size_t at) {
   const ucxx_op_params_t params = of_type(peer);
   ucxx_request_t **request = &peer->operations[at].request;
   if (peer->options->side == 0)
-    SUBMIT(peer, &peer->operations[at], ucxx_tag_send(peer->link.endpoint, place->data, place->size, DATA, &params, request));
+    SUBMIT(peer, &peer->operations[at],
+           ucxx_tag_send(peer->link.endpoint, place->data, place->size, DATA, &params, request));
   else
-    SUBMIT(peer, &peer->operations[at], ucxx_tag_recv(peer->link.worker, place->data, place->size, DATA, UINT64_MAX, &params, request));
+    SUBMIT(peer, &peer->operations[at],
+           ucxx_tag_recv(peer->link.worker, place->data, place->size, DATA, UINT64_MAX, &params,
+                         request));
 }
 
 static void tag_end(struct peer *peer, size_t at, uint32_t mark) {
@@ -72,7 +78,8 @@ static void tag_end(struct peer *peer, size_t at, uint32_t mark) {
 static void frames_begin(struct peer *peer, size_t at) {
   ucxx_request_t **request = &peer->operations[at].request;
   if (peer->options->side == 1) {
-    SUBMIT(peer, &peer->operations[at], ucxx_tag_recv_multi(peer->link.worker, MULTI, UINT64_MAX, NULL, NULL, request));
+    SUBMIT(peer, &peer->operations[at],
+           ucxx_tag_recv_multi(peer->link.worker, MULTI, UINT64_MAX, NULL, NULL, request));
     return;
   }
   ucxx_buffer_t list[FRAMES];
@@ -83,7 +90,8 @@ static void frames_begin(struct peer *peer, size_t at) {
     list[frame].length = size;
     list[frame].memory_type = peer->memory_type;
   }
-  SUBMIT(peer, &peer->operations[at], ucxx_tag_send_multi(peer->link.endpoint, list, FRAMES, MULTI, NULL, request));
+  SUBMIT(peer, &peer->operations[at],
+         ucxx_tag_send_multi(peer->link.endpoint, list, FRAMES, MULTI, NULL, request));
 }
 
 static void frames_end(struct peer *peer, size_t at, uint32_t mark) {
@@ -94,15 +102,19 @@ static void frames_end(struct peer *peer, size_t at, uint32_t mark) {
   }
   ucxx_buffers_t *buffers = NULL;
   while (ucxx_request_status(operation->request) == UCXX_INPROGRESS) link_advance(&peer->link);
-  if (ucxx_request_status(operation->request) != UCXX_OK) die("frames: %s", ucxx_request_error_message(operation->request));
+  if (ucxx_request_status(operation->request) != UCXX_OK)
+    die("frames: %s", ucxx_request_error_message(operation->request));
   link_check(ucxx_request_take_buffers(operation->request, &buffers), "ucxx_request_take_buffers");
   link_done(operation);
-  if (ucxx_buffers_count(buffers) != FRAMES) die("%zu frames in place of %d", ucxx_buffers_count(buffers), FRAMES);
+  if (ucxx_buffers_count(buffers) != FRAMES)
+    die("%zu frames in place of %d", ucxx_buffers_count(buffers), FRAMES);
   for (size_t frame = 0; mark && frame < FRAMES; frame++) {
     ucxx_buffer_t buffer;
     link_check(ucxx_buffers_get(buffers, frame, &buffer), "ucxx_buffers_get");
-    if (buffer.memory_type != peer->memory_type || buffer.length != peer->options->size / FRAMES) die("a frame is of another kind");
-    const struct place place = {peer->places[at].on_device, buffer.data, buffer.length, peer->places[at].stream};
+    if (buffer.memory_type != peer->memory_type || buffer.length != peer->options->size / FRAMES)
+      die("a frame is of another kind");
+    const struct place place = {peer->places[at].on_device, buffer.data, buffer.length,
+                                peer->places[at].stream};
     place_check(&place, mark, "a frame");
   }
   ucxx_buffers_destroy(buffers);
@@ -111,7 +123,8 @@ static void frames_end(struct peer *peer, size_t at, uint32_t mark) {
 static void on_question(void *arg, ucxx_fetch_t *fetch) {
   struct peer *peer = (struct peer *)arg;
   const ucxx_op_params_t params = of_type(peer);
-  link_check(ucxx_fetch_reply(fetch, peer->places[0].data, peer->places[0].size, &params, NULL), "ucxx_fetch_reply");
+  link_check(ucxx_fetch_reply(fetch, peer->places[0].data, peer->places[0].size, &params, NULL),
+             "ucxx_fetch_reply");
   ucxx_fetch_destroy(fetch);
 }
 
@@ -120,7 +133,8 @@ static void fetch_begin(struct peer *peer, size_t at) {
   const ucxx_op_params_t params = of_type(peer);
   if (peer->options->side == 1) return;
   SUBMIT(peer, &peer->operations[at],
-         ucxx_am_fetch(peer->link.endpoint, ID, NULL, 0, place->data, place->size, &params, &peer->operations[at].request));
+         ucxx_am_fetch(peer->link.endpoint, ID, NULL, 0, place->data, place->size, &params,
+                       &peer->operations[at].request));
 }
 
 static void fetch_end(struct peer *peer, size_t at, uint32_t mark) {
@@ -162,19 +176,23 @@ static void measure(struct peer *peer, const struct way *way) {
   double *rates = (double *)calloc((size_t)options->batches, sizeof *rates);
   if (rates == NULL) die("no memory");
   for (uint32_t mark = 1; mark <= 2; mark++) {
-    for (size_t at = 0; at < window_of(peer); at++) place_fill(&peer->places[at], options->side == way->side ? mark * 77 : 0);
-    run(peer, way, options->warmup < options->window ? options->window : options->warmup, mark * 77);
+    for (size_t at = 0; at < window_of(peer); at++)
+      place_fill(&peer->places[at], options->side == way->side ? mark * 77 : 0);
+    run(peer, way, options->warmup < options->window ? options->window : options->warmup,
+        mark * 77);
   }
   for (long batch = 0; batch < options->batches; batch++)
-    rates[batch] = (double)options->size * (double)options->iterations / run(peer, way, options->iterations, 0);
+    rates[batch] = (double)options->size * (double)options->iterations /
+                   run(peer, way, options->iterations, 0);
   snprintf(key, sizeof key, "%s_bytes_per_second", way->name);
   report_samples(options, key, rates, (size_t)options->batches);
   free(rates);
 }
 
 int main(int argc, char **argv) {
-  static const struct way ways[] = {
-      {"tag", tag_begin, tag_end, 0}, {"frames", frames_begin, frames_end, 0}, {"fetch", fetch_begin, fetch_end, 1}};
+  static const struct way ways[] = {{"tag", tag_begin, tag_end, 0},
+                                    {"frames", frames_begin, frames_end, 0},
+                                    {"fetch", fetch_begin, fetch_end, 1}};
   static struct options options;
   static struct peer peer;
   options.size = 16 << 20;
@@ -197,9 +215,14 @@ int main(int argc, char **argv) {
   link_establish(&peer.link, &options);
   const int on_device = ucxx_context_has_cuda(peer.link.context);
   peer.memory_type = on_device ? UCXX_MEMORY_CUDA : UCXX_MEMORY_HOST;
-  report_text(&options, "memory", !on_device ? "host" : devices > 1 ? "cuda, two devices" : "cuda, one device");
-  for (size_t at = 0; at < window_of(&peer); at++) peer.places[at] = place_make(on_device, options.size, stream);
-  link_check(ucxx_worker_set_fetch_handler(peer.link.worker, ID, on_question, &peer, NULL), "ucxx_worker_set_fetch_handler");
+  report_text(&options, "memory",
+              !on_device    ? "host"
+              : devices > 1 ? "cuda, two devices"
+                            : "cuda, one device");
+  for (size_t at = 0; at < window_of(&peer); at++)
+    peer.places[at] = place_make(on_device, options.size, stream);
+  link_check(ucxx_worker_set_fetch_handler(peer.link.worker, ID, on_question, &peer, NULL),
+             "ucxx_worker_set_fetch_handler");
   for (size_t at = 0; at < sizeof ways / sizeof *ways; at++)
     if (harness_wants(&options, ways[at].name)) measure(&peer, &ways[at]);
   link_meet(&peer.link, &options);

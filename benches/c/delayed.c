@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Delayed submission: threads hand batches of receives and sends to the progress thread of a worker, over an endpoint to that
- * worker itself. Reports what an operation costs the thread that submits it, and operations a second of all threads together.
+ * Delayed submission: threads hand batches of receives and sends to the progress thread of a
+ * worker, over an endpoint to that worker itself. Reports what an operation costs the thread that
+ * submits it, and operations a second of all threads together.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ struct producer {
 static pthread_barrier_t barrier;
 
 /* Half of the window are receives, and the other half the sends that they take. */
-static uint64_t one_batch(struct producer *producer, struct operation *operations, struct batch *batch) {
+static uint64_t one_batch(struct producer *producer, struct operation *operations,
+                          struct batch *batch) {
   const struct options *options = producer->options;
   const long half = options->window / 2;
   const size_t size = options->size;
@@ -32,9 +34,11 @@ static uint64_t one_batch(struct producer *producer, struct operation *operation
   batch_begin(batch, options->window);
   uint64_t start = now_ns();
   for (long i = 0; i < half; i++)
-    threaded_recv(producer->link, in + (size_t)i * size, size, producer->tag, &operations[i], batch, options->completion);
+    threaded_recv(producer->link, in + (size_t)i * size, size, producer->tag, &operations[i], batch,
+                  options->completion);
   for (long i = 0; i < half; i++)
-    threaded_send(producer->link, out + (size_t)i * size, size, producer->tag, &operations[half + i], batch, options->completion);
+    threaded_send(producer->link, out + (size_t)i * size, size, producer->tag,
+                  &operations[half + i], batch, options->completion);
   uint64_t spent = now_ns() - start;
   threaded_collect(producer->link, operations, options->window, batch, options->completion);
   return spent;
@@ -46,7 +50,8 @@ static void *produce(void *arg) {
   struct operation *operations = new_operations(MOST_WINDOW);
   struct batch batch;
   batch_create(&batch);
-  for (long done = 0; done < options->warmup; done += options->window) one_batch(producer, operations, &batch);
+  for (long done = 0; done < options->warmup; done += options->window)
+    one_batch(producer, operations, &batch);
   pthread_barrier_wait(&barrier);
   for (long section = 0; section < options->batches; section++) {
     pthread_barrier_wait(&barrier);
@@ -82,13 +87,16 @@ int main(int argc, char **argv) {
   options.cpu[0] = -1;
   options.socket = -1;
   harness_start(argc, argv, 0, &options);
-  if (options.window > MOST_WINDOW || options.window % 2 != 0) die("--window: even, and at most %d", MOST_WINDOW);
-  if (options.iterations % options.window != 0) die("--iterations: a multiple of the window, %ld", options.window);
+  if (options.window > MOST_WINDOW || options.window % 2 != 0)
+    die("--window: even, and at most %d", MOST_WINDOW);
+  if (options.iterations % options.window != 0)
+    die("--iterations: a multiple of the window, %ld", options.window);
   if (options.progress == PROGRESS_MANUAL) die("--progress: a thread is needed");
   open_self(&link, &options);
 
   const long per_producer = options.batches * (options.iterations / options.window);
-  struct producer *producers = (struct producer *)calloc((size_t)options.producers, sizeof *producers);
+  struct producer *producers =
+      (struct producer *)calloc((size_t)options.producers, sizeof *producers);
   double *costs = (double *)calloc((size_t)(options.producers * per_producer), sizeof *costs);
   double *rates = (double *)calloc((size_t)options.batches, sizeof *rates);
   if (producers == NULL || costs == NULL || rates == NULL) die("no memory");
@@ -109,7 +117,8 @@ int main(int argc, char **argv) {
     uint64_t start = now_ns();
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
-    rates[section] = (double)(options.iterations * options.producers) / ((double)(now_ns() - start) * 1e-9);
+    rates[section] =
+        (double)(options.iterations * options.producers) / ((double)(now_ns() - start) * 1e-9);
     if (marked) mark_end();
   }
   for (long i = 0; i < options.producers; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two workers in one process and on one thread: a question is asked and answered, again and again, in the same order each time.
- * Made for counting, as pairloop is; its time means nothing.
+ * Two workers in one process and on one thread: a question is asked and answered, again and again,
+ * in the same order each time. Made for counting, as pairloop is; its time means nothing.
  */
 #include <stdlib.h>
 
@@ -10,7 +10,8 @@
 #include "loop_pair.h"
 
 /* Never inlined: callgrind starts and stops collecting at this function. */
-__attribute__((noinline)) void measured_loop(struct fetches *asking, struct fetches *answering, long count);
+__attribute__((noinline)) void measured_loop(struct fetches *asking, struct fetches *answering,
+                                             long count);
 
 void measured_loop(struct fetches *asking, struct fetches *answering, long count) {
   for (long i = 0; i < count; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Questions and their answers: one process asks, with a window of questions unanswered at any time, and the other answers. With a
- * window of one the time of a question is a round trip.
+ * Questions and their answers: one process asks, with a window of questions unanswered at any time,
+ * and the other answers. With a window of one the time of a question is a round trip.
  */
 #include <stdlib.h>
 
@@ -37,8 +37,10 @@ int main(int argc, char **argv) {
   options.socket = -1;
   harness_start(argc, argv, 1, &options);
   if (options.window > MAX_FETCHES) die("--window: at most %d", MAX_FETCHES);
-  if (options.iterations < options.window || options.warmup < options.window) die("--iterations and --warmup: at least the window");
-  unsigned char *out = buffer_create(options.size), *in = buffer_create((size_t)options.window * options.size);
+  if (options.iterations < options.window || options.warmup < options.window)
+    die("--iterations and --warmup: at least the window");
+  unsigned char *out = buffer_create(options.size),
+                *in = buffer_create((size_t)options.window * options.size);
   fetches.buffers = in;
   fetches.answer = out;
   fetches.size = options.size;

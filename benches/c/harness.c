@@ -45,19 +45,30 @@ static int choice(const char *name, const char *text, const char *const *names) 
 }
 
 void harness_read(int argc, char **argv, struct options *options) {
-  static const struct option known[] = {
-      {"size", required_argument, NULL, 's'},       {"iterations", required_argument, NULL, 'n'},
-      {"batches", required_argument, NULL, 'b'},    {"warmup", required_argument, NULL, 'w'},
-      {"window", required_argument, NULL, 'W'},     {"error-handling", required_argument, NULL, 'e'},
-      {"cpus", required_argument, NULL, 'c'},       {"markers", no_argument, NULL, 'm'},
-      {"side", required_argument, NULL, 'S'},       {"socket", required_argument, NULL, 'f'},
-      {"producers", required_argument, NULL, 'P'},  {"seconds", required_argument, NULL, 't'},
-      {"progress", required_argument, NULL, 'p'},   {"completion", required_argument, NULL, 'C'},
-      {"thread-cpu", required_argument, NULL, 'T'}, {"protocol", required_argument, NULL, 'r'},
-      {"operation", required_argument, NULL, 'o'},  {"memory", required_argument, NULL, 'M'},
-      {"processes", required_argument, NULL, 'N'},  {"only", required_argument, NULL, 'O'},
-      {"own-memory", required_argument, NULL, 'U'}, {"busy", required_argument, NULL, 'B'},
-      {"hosts", required_argument, NULL, 'H'},      {NULL, 0, NULL, 0}};
+  static const struct option known[] = {{"size", required_argument, NULL, 's'},
+                                        {"iterations", required_argument, NULL, 'n'},
+                                        {"batches", required_argument, NULL, 'b'},
+                                        {"warmup", required_argument, NULL, 'w'},
+                                        {"window", required_argument, NULL, 'W'},
+                                        {"error-handling", required_argument, NULL, 'e'},
+                                        {"cpus", required_argument, NULL, 'c'},
+                                        {"markers", no_argument, NULL, 'm'},
+                                        {"side", required_argument, NULL, 'S'},
+                                        {"socket", required_argument, NULL, 'f'},
+                                        {"producers", required_argument, NULL, 'P'},
+                                        {"seconds", required_argument, NULL, 't'},
+                                        {"progress", required_argument, NULL, 'p'},
+                                        {"completion", required_argument, NULL, 'C'},
+                                        {"thread-cpu", required_argument, NULL, 'T'},
+                                        {"protocol", required_argument, NULL, 'r'},
+                                        {"operation", required_argument, NULL, 'o'},
+                                        {"memory", required_argument, NULL, 'M'},
+                                        {"processes", required_argument, NULL, 'N'},
+                                        {"only", required_argument, NULL, 'O'},
+                                        {"own-memory", required_argument, NULL, 'U'},
+                                        {"busy", required_argument, NULL, 'B'},
+                                        {"hosts", required_argument, NULL, 'H'},
+                                        {NULL, 0, NULL, 0}};
   static const char *const progress[] = {"manual", "adaptive", "polling", "blocking", NULL};
   static const char *const completion[] = {"poll", "wait", "callback", "notifier", NULL};
   static const char *const protocol[] = {"default", "eager", "rendezvous", NULL};
@@ -72,7 +83,8 @@ void harness_read(int argc, char **argv, struct options *options) {
     case 'w': options->warmup = number("warmup", optarg, 0); break;
     case 'W': options->window = number("window", optarg, 1); break;
     case 'e':
-      if (strcmp(optarg, "peer") != 0 && strcmp(optarg, "none") != 0) die("--error-handling: peer or none");
+      if (strcmp(optarg, "peer") != 0 && strcmp(optarg, "none") != 0)
+        die("--error-handling: peer or none");
       options->peer_errors = strcmp(optarg, "peer") == 0;
       break;
     case 'c':
@@ -108,13 +120,15 @@ void harness_pin(int cpu) {
   if (cpu < 0) return;
   CPU_ZERO(&set);
   CPU_SET((unsigned)cpu, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) die("cannot pin to CPU %d: %s", cpu, strerror(errno));
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    die("cannot pin to CPU %d: %s", cpu, strerror(errno));
 }
 
 static void start_other_side(int argc, char **argv, struct options *options) {
   int ends[2];
   char number_text[16];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) die("socketpair: %s", strerror(errno));
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    die("socketpair: %s", strerror(errno));
   pid_t parent = getpid();
   other_side = fork();
   if (other_side < 0) die("fork: %s", strerror(errno));
@@ -170,7 +184,8 @@ static void receive_all(int socket, void *data, size_t length) {
   }
 }
 
-void *harness_exchange(const struct options *options, const void *mine, size_t length, size_t *other_length) {
+void *harness_exchange(const struct options *options, const void *mine, size_t length,
+                       size_t *other_length) {
   uint64_t size = length;
   send_all(options->socket, &size, sizeof size);
   send_all(options->socket, mine, length);
@@ -211,7 +226,8 @@ void harness_finish(const struct options *options) {
   if (options->side != 0 || other_side < 0) return;
   while (waitpid(other_side, &status, 0) < 0)
     if (errno != EINTR) die("waitpid: %s", strerror(errno));
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) die("the other side failed (wait status %d)", status);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    die("the other side failed (wait status %d)", status);
 }
 
 uint64_t now_ns(void) {
@@ -222,7 +238,8 @@ uint64_t now_ns(void) {
 
 unsigned char *buffer_create(size_t length) {
   void *memory;
-  if (posix_memalign(&memory, 4096, length) != 0) die("no memory for a buffer of %zu bytes", length);
+  if (posix_memalign(&memory, 4096, length) != 0)
+    die("no memory for a buffer of %zu bytes", length);
   memset(memory, 0x5a, length);
   return memory;
 }

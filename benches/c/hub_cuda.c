@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What hubs make of a GPU's copy engines: chunks from pinned memory to the GPU, from there to pinned memory, and both at once, against the driver's copies between
- * as many buffers of the same kind, all submitted at once; and how far copies overlap with work on the GPU (the longer of a copy and the work, over
- * the time from chunk to chunk).
+ * What hubs make of a GPU's copy engines: chunks from pinned memory to the GPU, from there to
+ * pinned memory, and both at once, against the driver's copies between as many buffers of the same
+ * kind, all submitted at once; and how far copies overlap with work on the GPU (the longer of a
+ * copy and the work, over the time from chunk to chunk).
  *
- * `--only to_device,to_host,both,overlap` leaves out the others. A chunk's contents are looked at in the warm-up, and not in what is timed.
+ * `--only to_device,to_host,both,overlap` leaves out the others. A chunk's contents are looked at
+ * in the warm-up, and not in what is timed.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -16,7 +18,8 @@
 
 enum { ENVELOPES = 4, FILLS = 16 };
 
-static const ucxx_memory_kind_t on_pinned = {UCXX_MEMORY_CUDA_PINNED, 0}, on_cuda = {UCXX_MEMORY_CUDA, 0};
+static const ucxx_memory_kind_t on_pinned = {UCXX_MEMORY_CUDA_PINNED, 0},
+                                on_cuda = {UCXX_MEMORY_CUDA, 0};
 
 /* Buffers of the driver's, as many as a hub has envelopes. */
 struct bare {
@@ -30,13 +33,14 @@ struct way {
   int to_device;
   ucxx_hub_t *hub;
   ucxx_link_t *in, *out;
-  void *writer, *reader;  /* streams that wait before a chunk is written or read on the GPU */
-  long fills;             /* work on each chunk that has come to the GPU */
+  void *writer, *reader; /* streams that wait before a chunk is written or read on the GPU */
+  long fills; /* work on each chunk that has come to the GPU */
   long produced, consumed;
 };
 
 static void check(ucxx_status_t status, const char *what) {
-  if (status != UCXX_OK) die("%s: %s (%s)", what, ucxx_status_name(status), ucxx_last_error_message());
+  if (status != UCXX_OK)
+    die("%s: %s (%s)", what, ucxx_status_name(status), ucxx_last_error_message());
 }
 
 /* ---------------------------------------------------------------- the driver alone */
@@ -69,7 +73,8 @@ static void bare_copy(const struct bare *bare, int to_device, size_t size, long 
 }
 
 /* Seconds for so many copies in each of the directions. */
-static double bare_run(const struct bare *to_device, const struct bare *to_host, size_t size, long copies) {
+static double bare_run(const struct bare *to_device, const struct bare *to_host, size_t size,
+                       long copies) {
   const uint64_t start = now_ns();
   for (long number = 0; number < copies; number++) {
     if (to_device != NULL) bare_copy(to_device, 1, size, number);
@@ -92,8 +97,12 @@ static void way_open(struct way *way, ucxx_context_t *context, int to_device, si
   check(ucxx_hub_create(context, &params, &way->hub), "ucxx_hub_create");
   check(ucxx_hub_add_envelopes(way->hub, on_pinned, ENVELOPES), "pinned envelopes");
   check(ucxx_hub_add_envelopes(way->hub, on_cuda, ENVELOPES), "envelopes on the GPU");
-  check(ucxx_link_create(way->hub, UCXX_LINK_PRODUCE, to_device ? on_pinned : on_cuda, NULL, &way->in), "ucxx_link_create");
-  check(ucxx_link_create(way->hub, UCXX_LINK_CONSUME, to_device ? on_cuda : on_pinned, NULL, &way->out), "ucxx_link_create");
+  check(ucxx_link_create(way->hub, UCXX_LINK_PRODUCE, to_device ? on_pinned : on_cuda, NULL,
+                         &way->in),
+        "ucxx_link_create");
+  check(ucxx_link_create(way->hub, UCXX_LINK_CONSUME, to_device ? on_cuda : on_pinned, NULL,
+                         &way->out),
+        "ucxx_link_create");
 }
 
 static void way_close(struct way *way) {
@@ -107,37 +116,46 @@ static void way_close(struct way *way) {
 }
 
 /* NULL where there is none in that time. */
-static ucxx_envelope_t *lease(ucxx_link_t *link, uint64_t timeout_ns, void *stream, struct place *place) {
+static ucxx_envelope_t *lease(ucxx_link_t *link, uint64_t timeout_ns, void *stream,
+                              struct place *place) {
   ucxx_envelope_t *envelope = NULL;
   ucxx_envelope_attr_t attr = UCXX_ENVELOPE_ATTR_INIT;
   ucxx_status_t status = ucxx_link_lease(link, timeout_ns, &envelope);
   if (status == UCXX_ERR_NO_RESOURCE) return NULL;
   check(status, "ucxx_link_lease");
   check(ucxx_envelope_query(envelope, &attr), "ucxx_envelope_query");
-  *place = (struct place){attr.kind.memory_type == UCXX_MEMORY_CUDA, attr.data, attr.capacity, stream};
+  *place =
+      (struct place){attr.kind.memory_type == UCXX_MEMORY_CUDA, attr.data, attr.capacity, stream};
   if (attr.ready_event != NULL) CUDA_MUST(cuda.stream_wait(stream, attr.ready_event, 0));
   return envelope;
 }
 
 static int produce(struct way *way, long chunks, uint32_t mark) {
   struct place place;
-  ucxx_envelope_t *envelope = way->produced == chunks ? NULL : lease(way->in, 0, way->writer, &place);
+  ucxx_envelope_t *envelope =
+      way->produced == chunks ? NULL : lease(way->in, 0, way->writer, &place);
   if (envelope == NULL) return 0;
   way->produced++;
   if (mark) place_fill(&place, mark + (uint32_t)way->produced);
-  check(ucxx_envelope_commit(envelope, place.size, place.on_device ? way->writer : NULL), "a chunk");
+  check(ucxx_envelope_commit(envelope, place.size, place.on_device ? way->writer : NULL),
+        "a chunk");
   return 1;
 }
 
 static int consume(struct way *way, long chunks, uint32_t mark, uint64_t timeout_ns) {
   struct place place;
-  ucxx_envelope_t *envelope = way->consumed == chunks ? NULL : lease(way->out, timeout_ns, way->reader, &place);
+  ucxx_envelope_t *envelope =
+      way->consumed == chunks ? NULL : lease(way->out, timeout_ns, way->reader, &place);
   if (envelope == NULL) return 0;
   way->consumed++;
-  if (mark) place_check(&place, mark + (uint32_t)way->consumed, way->to_device ? "a chunk on the GPU" : "a chunk of the GPU's");
+  if (mark)
+    place_check(&place, mark + (uint32_t)way->consumed,
+                way->to_device ? "a chunk on the GPU" : "a chunk of the GPU's");
   for (long fill = 0; fill < way->fills; fill++)
-    CUDA_MUST(cuda.fill((uint64_t)(uintptr_t)place.data, (unsigned)fill, place.size / 4, way->reader));
-  check(ucxx_envelope_commit(envelope, 0, place.on_device ? way->reader : NULL), "a chunk that has been used");
+    CUDA_MUST(
+        cuda.fill((uint64_t)(uintptr_t)place.data, (unsigned)fill, place.size / 4, way->reader));
+  check(ucxx_envelope_commit(envelope, 0, place.on_device ? way->reader : NULL),
+        "a chunk that has been used");
   return 1;
 }
 
@@ -151,7 +169,8 @@ static double hubs_run(struct way *const *ways, int count, long chunks, uint32_t
     for (int at = 0; at < count; at++) {
       while (produce(ways[at], chunks, mark)) moved = 1;
       while (consume(ways[at], chunks, mark, 0)) moved = 1;
-      if (ways[at]->consumed < chunks && (waits == NULL || ways[at]->consumed < waits->consumed)) waits = ways[at];
+      if (ways[at]->consumed < chunks && (waits == NULL || ways[at]->consumed < waits->consumed))
+        waits = ways[at];
     }
     if (waits == NULL) break;
     if (!moved) consume(waits, chunks, mark, UINT64_MAX);
@@ -174,7 +193,8 @@ static double middle(const struct options *options, const char *key, double *mea
 }
 
 /* Both directions: 2. */
-static void directions(const struct options *options, ucxx_context_t *context, const char *name, int which) {
+static void directions(const struct options *options, ucxx_context_t *context, const char *name,
+                       int which) {
   struct bare bare[2];
   struct way way[2], *ways[2];
   const int first = which == 1 ? 1 : 0, count = which == 2 ? 2 : 1;
@@ -186,7 +206,8 @@ static void directions(const struct options *options, ucxx_context_t *context, c
     way_open(&way[at], context, first + at == 0, options->size);
     ways[at] = &way[at];
   }
-  const struct bare *there = first == 0 ? &bare[0] : NULL, *back = which == 0 ? NULL : &bare[count - 1];
+  const struct bare *there = first == 0 ? &bare[0] : NULL,
+                    *back = which == 0 ? NULL : &bare[count - 1];
   bare_run(there, back, options->size, options->warmup);
   hubs_run(ways, count, options->warmup, 0x1000);
   for (long batch = 0; batch < options->batches; batch++) {
@@ -213,7 +234,8 @@ static double fill_time(size_t size, long fills) {
   struct place place = place_make(1, size, stream);
   place_fill(&place, 0);
   const uint64_t start = now_ns();
-  for (long fill = 0; fill < fills; fill++) CUDA_MUST(cuda.fill((uint64_t)(uintptr_t)place.data, (unsigned)fill, size / 4, stream));
+  for (long fill = 0; fill < fills; fill++)
+    CUDA_MUST(cuda.fill((uint64_t)(uintptr_t)place.data, (unsigned)fill, size / 4, stream));
   CUDA_MUST(cuda.synchronize(stream));
   const double seconds = (double)(now_ns() - start) * 1e-9;
   place_free(&place);
@@ -231,7 +253,8 @@ static void overlap(const struct options *options, ucxx_context_t *context) {
     way.fills = 0;
     const double copy = hubs_run(ways, 1, options->iterations, 0) / (double)options->iterations;
     way.fills = 1 + (long)(copy / (fill_time(options->size, FILLS) / FILLS));
-    const double work = fill_time(options->size, way.fills * options->iterations) / (double)options->iterations;
+    const double work =
+        fill_time(options->size, way.fills * options->iterations) / (double)options->iterations;
     const double both = hubs_run(ways, 1, options->iterations, 0) / (double)options->iterations;
     measured[batch] = (copy > work ? copy : work) / both;
   }

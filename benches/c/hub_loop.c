@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Chunks through hubs, on one thread and in the same order each time, for counting as `pairloop.c` is. `--only` says how: through one hub that goes
- * without its lock (plain), or through one with an on_ready, which has to take it (locked); or from a hub of one worker to a hub of the other one, by
- * a stream or as a message.
+ * Chunks through hubs, on one thread and in the same order each time, for counting as `pairloop.c`
+ * is. `--only` says how: through one hub that goes without its lock (plain), or through one with an
+ * on_ready, which has to take it (locked); or from a hub of one worker to a hub of the other one,
+ * by a stream or as a message.
  */
 #include <stdlib.h>
 
@@ -51,7 +52,8 @@ static ucxx_envelope_t *lease(const struct way *way, ucxx_link_t *link) {
   ucxx_envelope_t *envelope;
   ucxx_status_t status;
   while ((status = ucxx_link_lease(link, 0, &envelope)) == UCXX_ERR_NO_RESOURCE) {
-    if (way->ends == NULL) die("a hub of %d envelopes has none, or its chunk is missing", ENVELOPES);
+    if (way->ends == NULL)
+      die("a hub of %d envelopes has none, or its chunk is missing", ENVELOPES);
     link_progress(&way->ends[1]);
     link_progress(&way->ends[0]);
   }
@@ -59,9 +61,13 @@ static ucxx_envelope_t *lease(const struct way *way, ucxx_link_t *link) {
   return envelope;
 }
 
-static void produce(const struct way *way) { link_check(ucxx_envelope_commit(lease(way, way->in), way->length, NULL), "ucxx_envelope_commit"); }
+static void produce(const struct way *way) {
+  link_check(ucxx_envelope_commit(lease(way, way->in), way->length, NULL), "ucxx_envelope_commit");
+}
 
-static void consume(const struct way *way) { link_check(ucxx_envelope_release(lease(way, way->out), NULL), "ucxx_envelope_release"); }
+static void consume(const struct way *way) {
+  link_check(ucxx_envelope_release(lease(way, way->out), NULL), "ucxx_envelope_release");
+}
 
 static void pass_on(struct way *way) {
   produce(way);
@@ -79,16 +85,19 @@ static void pass_by_stream(struct way *way) {
 
 static void pass_as_message(struct way *way) {
   struct operation sent = {NULL}, received = {NULL};
-  link_check(ucxx_link_recv(way->enters, TAG, UINT64_MAX, NULL, &received.request), "ucxx_link_recv");
+  link_check(ucxx_link_recv(way->enters, TAG, UINT64_MAX, NULL, &received.request),
+             "ucxx_link_recv");
   produce(way);
-  link_check(ucxx_link_send(way->leaves, way->ends[0].endpoint, TAG, NULL, &sent.request), "ucxx_link_send");
+  link_check(ucxx_link_send(way->leaves, way->ends[0].endpoint, TAG, NULL, &sent.request),
+             "ucxx_link_send");
   consume(way);
   while (!link_done(&sent)) link_progress(&way->ends[0]);
   if (!link_done(&received)) die("a chunk is there whose receive has not ended");
 }
 
 /* Never inlined, as in pairloop.c. */
-__attribute__((noinline)) void measured_loop(struct way *way, void (*pass)(struct way *), long count);
+__attribute__((noinline)) void measured_loop(struct way *way, void (*pass)(struct way *),
+                                             long count);
 
 void measured_loop(struct way *way, void (*pass)(struct way *), long count) {
   for (long i = 0; i < count; i++) pass(way);
@@ -103,13 +112,15 @@ static const void *next_empty(const struct way *way) {
   return attr.data;
 }
 
-/* Under its lock a hub gives the envelope that was used last, and without it the one that has been free longest: so it can be told which one was counted. */
+/* Under its lock a hub gives the envelope that was used last, and without it the one that has been
+ * free longest: so it can be told which one was counted. */
 static void check_form(const struct way *way, int locked) {
   const void *before = next_empty(way), *after = next_empty(way);
   if ((before == after) != locked) die("the hub goes %s its lock", locked ? "without" : "by");
 }
 
-static void count_passes(const struct options *options, struct way *way, void (*pass)(struct way *)) {
+static void count_passes(const struct options *options, struct way *way,
+                         void (*pass)(struct way *)) {
   for (long i = 0; i < options->warmup; i++) pass(way);
   if (options->markers) mark_begin();
   measured_loop(way, pass, options->iterations);
@@ -146,14 +157,17 @@ static void two_hubs(const struct options *options, struct way *way, int by_stre
   link_open(&ends[0], options);
   link_open(&ends[1], options);
   pair_connect(ends);
-  for (int side = 0; side < 2; side++) way->hubs[side] = open_hub(ends[side].context, ends[side].worker, options->size);
+  for (int side = 0; side < 2; side++)
+    way->hubs[side] = open_hub(ends[side].context, ends[side].worker, options->size);
   way->in = open_link(way->hubs[0], UCXX_LINK_PRODUCE, NULL);
   way->leaves = open_link(way->hubs[0], UCXX_LINK_CONSUME, NULL);
   way->enters = open_link(way->hubs[1], UCXX_LINK_PRODUCE, NULL);
   way->out = open_link(way->hubs[1], UCXX_LINK_CONSUME, &commits);
   if (by_stream) {
-    link_check(ucxx_link_connect(way->leaves, ends[0].endpoint, STREAM, ENVELOPES), "ucxx_link_connect");
-    link_check(ucxx_link_connect(way->enters, ends[1].endpoint, STREAM, ENVELOPES), "ucxx_link_connect");
+    link_check(ucxx_link_connect(way->leaves, ends[0].endpoint, STREAM, ENVELOPES),
+               "ucxx_link_connect");
+    link_check(ucxx_link_connect(way->enters, ends[1].endpoint, STREAM, ENVELOPES),
+               "ucxx_link_connect");
   }
   count_passes(options, way, by_stream ? pass_by_stream : pass_as_message);
   link_report(&ends[0], options);

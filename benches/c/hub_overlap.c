@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * How well the stages of a pipeline overlap: one thread produces, one takes chunks from the first hub to the second, one consumes; each hub
- * has three envelopes. A stage is a time in which its thread sleeps, as one does that waits for a device: three that compute do not
- * overlap on two cores. The longest stage, as long as it really took, over the time from chunk to chunk is the efficiency.
+ * How well the stages of a pipeline overlap: one thread produces, one takes chunks from the first
+ * hub to the second, one consumes; each hub has three envelopes. A stage is a time in which its
+ * thread sleeps, as one does that waits for a device: three that compute do not overlap on two
+ * cores. The longest stage, as long as it really took, over the time from chunk to chunk is the
+ * efficiency.
  *
- * The thread in the middle exchanges the memory of the two envelopes, so nothing is copied: a copy would be work of its own.
+ * The thread in the middle exchanges the memory of the two envelopes, so nothing is copied: a copy
+ * would be work of its own.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -24,8 +27,9 @@ struct pipeline {
   ucxx_hub_t *hub[2];
   ucxx_link_t *in[2], *out[2];
   long warmup, iterations;
-  uint64_t stage_ns[3];    /* what each stage took, in all */
-  uint64_t began, ended;   /* when the consumer had the last chunk of the warm-up, and the last one of all */
+  uint64_t stage_ns[3]; /* what each stage took, in all */
+  uint64_t began,
+      ended; /* when the consumer had the last chunk of the warm-up, and the last one of all */
 };
 
 static void check(ucxx_status_t status, const char *what) {
@@ -124,8 +128,11 @@ int main(int argc, char **argv) {
   for (int which = 0; which < 2; which++) {
     check(ucxx_hub_create(context, &params, &pipeline.hub[which]), "a hub");
     check(ucxx_hub_add_envelopes(pipeline.hub[which], host, ENVELOPES), "envelopes");
-    check(ucxx_link_create(pipeline.hub[which], UCXX_LINK_PRODUCE, host, NULL, &pipeline.in[which]), "a link");
-    check(ucxx_link_create(pipeline.hub[which], UCXX_LINK_CONSUME, host, NULL, &pipeline.out[which]), "a link");
+    check(ucxx_link_create(pipeline.hub[which], UCXX_LINK_PRODUCE, host, NULL, &pipeline.in[which]),
+          "a link");
+    check(
+        ucxx_link_create(pipeline.hub[which], UCXX_LINK_CONSUME, host, NULL, &pipeline.out[which]),
+        "a link");
   }
   pipeline.warmup = options.warmup;
   pipeline.iterations = options.iterations;
@@ -135,7 +142,8 @@ int main(int argc, char **argv) {
   report_text(&options, "implementation", "ucxx_rs");
   report_text(&options, "ucx", text);
   report_samples(&options, "efficiency", efficiencies, (size_t)options.batches);
-  report_number(&options, "stage_us", (double)pipeline.stage_ns[0] / (double)options.iterations * 1e-3);
+  report_number(&options, "stage_us",
+                (double)pipeline.stage_ns[0] / (double)options.iterations * 1e-3);
   for (int which = 0; which < 2; which++) {
     ucxx_link_destroy(pipeline.in[which]);
     ucxx_link_destroy(pipeline.out[which]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Bandwidth from a hub in one process to a hub in another: chunks are produced here and consumed there, none of them looked at. Raw are tag
- * messages of the same size, as `stream.c` sends them; both have the window of buffers on the sending side, and twice
- * that on the receiving one.
+ * Bandwidth from a hub in one process to a hub in another: chunks are produced here and consumed
+ * there, none of them looked at. Raw are tag messages of the same size, as `stream.c` sends them;
+ * both have the window of buffers on the sending side, and twice that on the receiving one.
  */
 #ifdef LINK_RAW
 #include "stream.c"
@@ -30,7 +30,8 @@ static void touch_envelopes(const struct hub *hub, size_t count) {
     link_check(ucxx_envelope_query(envelopes[at], &attr), "ucxx_envelope_query");
     memset(attr.data, 0xa5, attr.capacity);
   }
-  for (size_t at = 0; at < count; at++) link_check(ucxx_envelope_abort(envelopes[at], NULL), "ucxx_envelope_abort");
+  for (size_t at = 0; at < count; at++)
+    link_check(ucxx_envelope_abort(envelopes[at], NULL), "ucxx_envelope_abort");
   free(envelopes);
 }
 
@@ -43,10 +44,15 @@ static void hub_open(struct hub *hub, const struct link *link, const struct opti
   params.worker = link->worker;
   link_check(ucxx_hub_create(link->context, &params, &hub->hub), "ucxx_hub_create");
   link_check(ucxx_hub_add_envelopes(hub->hub, host, envelopes), "ucxx_hub_add_envelopes");
-  link_check(ucxx_link_create(hub->hub, sends ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, host, NULL, &hub->near), "ucxx_link_create");
-  link_check(ucxx_link_create(hub->hub, sends ? UCXX_LINK_CONSUME : UCXX_LINK_PRODUCE, host, NULL, &hub->far), "ucxx_link_create");
+  link_check(ucxx_link_create(hub->hub, sends ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, host, NULL,
+                              &hub->near),
+             "ucxx_link_create");
+  link_check(ucxx_link_create(hub->hub, sends ? UCXX_LINK_CONSUME : UCXX_LINK_PRODUCE, host, NULL,
+                              &hub->far),
+             "ucxx_link_create");
   if (sends) touch_envelopes(hub, envelopes);
-  link_check(ucxx_link_connect(hub->far, link->endpoint, STREAM, (uint32_t)(2 * options->window)), "ucxx_link_connect");
+  link_check(ucxx_link_connect(hub->far, link->endpoint, STREAM, (uint32_t)(2 * options->window)),
+             "ucxx_link_connect");
 }
 
 static void hub_close(struct hub *hub) {
@@ -60,7 +66,8 @@ static void pass_chunks(struct link *link, const struct hub *hub, size_t length,
   for (long done = 0; done < chunks; done++) {
     ucxx_envelope_t *envelope;
     ucxx_status_t status;
-    while ((status = ucxx_link_lease(hub->near, 0, &envelope)) == UCXX_ERR_NO_RESOURCE) link_progress(link);
+    while ((status = ucxx_link_lease(hub->near, 0, &envelope)) == UCXX_ERR_NO_RESOURCE)
+      link_progress(link);
     link_check(status, "ucxx_link_lease");
     link_check(ucxx_envelope_commit(envelope, length, NULL), "ucxx_envelope_commit");
   }
@@ -94,7 +101,8 @@ int main(int argc, char **argv) {
     if (batch >= 0) rates[batch] = (double)chunks / ((double)(now_ns() - start) * 1e-9);
   }
   report_samples(&options, "messages_per_second", rates, (size_t)options.batches);
-  report_number(&options, "bytes_per_second", rates[(options.batches - 1) / 2] * (double)options.size);
+  report_number(&options, "bytes_per_second",
+                rates[(options.batches - 1) / 2] * (double)options.size);
 
   link_meet(&link, &options);
   hub_close(&hub);

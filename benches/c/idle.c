@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What a connected worker costs that has nothing to do: CPU time of the process, and how often its threads, but for the one
- * that measures, were woken. The other side is just as idle.
+ * What a connected worker costs that has nothing to do: CPU time of the process, and how often its
+ * threads, but for the one that measures, were woken. The other side is just as idle.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -34,7 +34,8 @@ static long wakeups_of(const char *task) {
   return wakeups;
 }
 
-/* A thread that blocks has been woken once for each time. The list of threads is for whoever reads a trace. */
+/* A thread that blocks has been woken once for each time. The list of threads is for whoever reads
+ * a trace. */
 static long wakeups(char *threads, size_t capacity) {
   long sum = 0;
   size_t length = 0;
@@ -44,7 +45,8 @@ static long wakeups(char *threads, size_t capacity) {
     if (entry->d_name[0] == '.' || atol(entry->d_name) == getpid()) continue;
     sum += wakeups_of(entry->d_name);
     if (threads != NULL && length + strlen(entry->d_name) + 2 < capacity)
-      length += (size_t)snprintf(threads + length, capacity - length, "%s%s", length > 0 ? "," : "", entry->d_name);
+      length += (size_t)snprintf(threads + length, capacity - length, "%s%s", length > 0 ? "," : "",
+                                 entry->d_name);
   }
   closedir(tasks);
   return sum;
@@ -78,7 +80,8 @@ int main(int argc, char **argv) {
     const double spent = (double)(cpu_ns() - used), elapsed = (double)(now_ns() - start);
     if (options.markers) mark_end();
     report_number(&options, "cpu_percent", 100.0 * spent / elapsed);
-    report_number(&options, "wakeups_per_second", (double)(wakeups(NULL, 0) - woken) / (elapsed * 1e-9));
+    report_number(&options, "wakeups_per_second",
+                  (double)(wakeups(NULL, 0) - woken) / (elapsed * 1e-9));
     harness_signal(&options);
   } else {
     harness_await(&options);

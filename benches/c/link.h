@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A link is one worker and its endpoint to the other side, as the benchmark programs see it. Each implementation gives the
- * same functions, inline, so that a program compiles into the direct calls its author would have written:
+ * A link is one worker and its endpoint to the other side, as the benchmark programs see it. Each
+ * implementation gives the same functions, inline, so that a program compiles into the direct calls
+ * its author would have written:
  *
  *   LINK_NAME                            what the implementation is called in the report
- *   struct link, struct operation        `struct operation` is reused for one receive or send after another
- *   link_version(text, capacity)         version of the UCX that is loaded
- *   link_open(link, options)             context and worker; progress by the calling thread unless the options name a thread
- *   link_address(link, &length)          the worker's address, valid until the link is closed
+ *   struct link, struct operation        `struct operation` is reused for one receive or send after
+ * another link_version(text, capacity)         version of the UCX that is loaded link_open(link,
+ * options)             context and worker; progress by the calling thread unless the options name a
+ * thread link_address(link, &length)          the worker's address, valid until the link is closed
  *   link_connect(link, bytes, length)    endpoint to the worker with that address
  *   link_recv(link, buffer, length, tag, operation)
  *   link_send(link, buffer, length, tag, operation)
  *   link_progress(link)
- *   link_done(operation)                 1 when the operation has ended well; what it held is then given back
- *   link_advance(link)                   what a thread does while it waits: link_progress, or let the progress thread run
- *   link_transports(link, text, capacity)
- *   link_close(link)
+ *   link_done(operation)                 1 when the operation has ended well; what it held is then
+ * given back link_advance(link)                   what a thread does while it waits: link_progress,
+ * or let the progress thread run link_transports(link, text, capacity) link_close(link)
  *
- * A program that defines LINK_STREAM sends and receives on streams, in the order of its calls, and tags mean nothing.
- * A program with progress threads includes link_threaded.h in its place.
+ * A program that defines LINK_STREAM sends and receives on streams, in the order of its calls, and
+ * tags mean nothing. A program with progress threads includes link_threaded.h in its place.
  *
  * Every failure ends the program. All say that buffers are host memory, which saves its detection.
  */
@@ -69,7 +69,8 @@ static inline void link_finish(struct link *link, struct operation *operation) {
   while (!link_done(operation)) link_advance(link);
 }
 
-/* Goes on progressing until the other side is here too: the other side may still need this side's progress. */
+/* Goes on progressing until the other side is here too: the other side may still need this side's
+ * progress. */
 static inline void link_meet(struct link *link, const struct options *options) {
   harness_signal(options);
   while (!harness_signalled(options)) link_advance(link);
@@ -91,8 +92,8 @@ static inline void link_report(struct link *link, const struct options *options)
   report_text(options, "transports", text);
 }
 
-/* Opens a link to the other process, sends one message each way so that the transports are wired up, and reports what
- * the link is made of. */
+/* Opens a link to the other process, sends one message each way so that the transports are wired
+ * up, and reports what the link is made of. */
 static inline void link_establish(struct link *link, const struct options *options) {
   static uint64_t sent, received;
   static struct operation send_operation, recv_operation;

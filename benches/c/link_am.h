@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Active messages over a link: one id, no header, and data that arrives with its message or is pulled into a buffer. To be
- * included before, and in place of, link.h:
+ * Active messages over a link: one id, no header, and data that arrives with its message or is
+ * pulled into a buffer. To be included before, and in place of, link.h:
  *
  *   struct inbox                         what has arrived at one side
- *   am_open(link, inbox)                 has the link's messages counted, before the other side sends any
- *   am_send(link, buffer, length, operation)
- *   inbox_await(link, inbox, count)      until so many more have arrived than were awaited before
+ *   am_open(link, inbox)                 has the link's messages counted, before the other side
+ * sends any am_send(link, buffer, length, operation) inbox_await(link, inbox, count)      until so
+ * many more have arrived than were awaited before
  *
- * A message's data is used where it lies: its first byte is read. Data that waits at its sender goes into the next of the
- * inbox's buffers.
+ * A message's data is used where it lies: its first byte is read. Data that waits at its sender
+ * goes into the next of the inbox's buffers.
  */
 #ifndef BENCH_LINK_AM_H
 #define BENCH_LINK_AM_H
@@ -22,13 +22,13 @@ enum { AM_ID = 7 };
 
 struct inbox {
   struct link *link;
-  long arrived;      /* messages whose data is here */
-  long awaited;      /* messages that have been waited for */
-  long pulled;       /* of those that arrived, what had to be pulled */
-  unsigned sum;      /* of first bytes, so that they are read */
+  long arrived; /* messages whose data is here */
+  long awaited; /* messages that have been waited for */
+  long pulled; /* of those that arrived, what had to be pulled */
+  unsigned sum; /* of first bytes, so that they are read */
   unsigned char *buffers;
-  size_t size;       /* of one buffer */
-  long count;        /* buffers */
+  size_t size; /* of one buffer */
+  long count; /* buffers */
   long next;
 };
 
@@ -50,22 +50,29 @@ static inline void inbox_await(struct link *link, struct inbox *inbox, long coun
 static inline void am_pulled(void *request, ucs_status_t status, size_t length, void *user_data) {
   struct inbox *inbox = (struct inbox *)user_data;
   (void)length;
-  if (status != UCS_OK) die("the data of a message was not received: %s", ucs_status_string(status));
+  if (status != UCS_OK)
+    die("the data of a message was not received: %s", ucs_status_string(status));
   inbox->arrived++;
   inbox->pulled++;
   ucp_request_free(request);
 }
 
-static ucs_status_t am_arrived(void *arg, const void *header, size_t header_length, void *data, size_t length,
-                               const ucp_am_recv_param_t *attributes) {
+static ucs_status_t am_arrived(void *arg, const void *header, size_t header_length, void *data,
+                               size_t length, const ucp_am_recv_param_t *attributes) {
   struct inbox *inbox = (struct inbox *)arg;
   (void)header;
   (void)header_length;
   if (attributes->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb = {.recv_am = am_pulled}, .user_data = inbox, .memory_type = UCS_MEMORY_TYPE_HOST};
-    ucs_status_ptr_t result = ucp_am_recv_data_nbx(inbox->link->worker, data, inbox_buffer(inbox, length), length, &param);
-    if (UCS_PTR_IS_ERR(result)) die("ucp_am_recv_data_nbx: %s", ucs_status_string(UCS_PTR_STATUS(result)));
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                                                 UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb = {.recv_am = am_pulled},
+                                 .user_data = inbox,
+                                 .memory_type = UCS_MEMORY_TYPE_HOST};
+    ucs_status_ptr_t result = ucp_am_recv_data_nbx(inbox->link->worker, data,
+                                                   inbox_buffer(inbox, length), length, &param);
+    if (UCS_PTR_IS_ERR(result))
+      die("ucp_am_recv_data_nbx: %s", ucs_status_string(UCS_PTR_STATUS(result)));
     if (result == NULL) {
       inbox->arrived++;
       inbox->pulled++;
@@ -78,15 +85,19 @@ static ucs_status_t am_arrived(void *arg, const void *header, size_t header_leng
 }
 
 static inline void am_open(struct link *link, struct inbox *inbox) {
-  ucp_am_handler_param_t param = {
-      .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-      .id = AM_ID, .cb = am_arrived, .arg = inbox};
+  ucp_am_handler_param_t param = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                                UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                  .id = AM_ID,
+                                  .cb = am_arrived,
+                                  .arg = inbox};
   inbox->link = link;
   ucs_status_t status = ucp_worker_set_am_recv_handler(link->worker, &param);
   if (status != UCS_OK) die("ucp_worker_set_am_recv_handler: %s", ucs_status_string(status));
 }
 
-static inline void am_send(struct link *link, const void *buffer, size_t length, struct operation *operation) {
+static inline void am_send(struct link *link, const void *buffer, size_t length,
+                           struct operation *operation) {
   ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
 #ifndef LINK_RAW_POLL
   operation->pending = 1;
@@ -114,7 +125,8 @@ static void am_arrived(void *arg, ucxx_am_message_t *message) {
     params.memory_type = UCXX_MEMORY_HOST;
     params.callback = am_pulled;
     params.callback_arg = inbox;
-    ucxx_status_t status = ucxx_am_message_recv(message, inbox_buffer(inbox, length), length, &params, NULL);
+    ucxx_status_t status =
+        ucxx_am_message_recv(message, inbox_buffer(inbox, length), length, &params, NULL);
     link_check(status, "ucxx_am_message_recv");
     if (status == UCXX_OK) {
       inbox->arrived++;
@@ -129,14 +141,17 @@ static void am_arrived(void *arg, ucxx_am_message_t *message) {
 
 static inline void am_open(struct link *link, struct inbox *inbox) {
   inbox->link = link;
-  link_check(ucxx_worker_set_am_handler(link->worker, AM_ID, am_arrived, inbox, NULL), "ucxx_worker_set_am_handler");
+  link_check(ucxx_worker_set_am_handler(link->worker, AM_ID, am_arrived, inbox, NULL),
+             "ucxx_worker_set_am_handler");
 }
 
-static inline void am_send(struct link *link, const void *buffer, size_t length, struct operation *operation) {
+static inline void am_send(struct link *link, const void *buffer, size_t length,
+                           struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.memory_type = UCXX_MEMORY_HOST;
   ucxx_status_t status;
-  while ((status = ucxx_am_send(link->endpoint, AM_ID, NULL, 0, buffer, length, &params, &operation->request)) == UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_am_send(link->endpoint, AM_ID, NULL, 0, buffer, length, &params,
+                                &operation->request)) == UCXX_ERR_NO_RESOURCE)
     link_advance(link);
   if (status < 0) link_check(status, "ucxx_am_send");
   if (status == UCXX_OK) operation->request = NULL;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Questions and answers over a link: a question is a number of 8 bytes, its answer comes into the asker's buffer of that number.
- * To be included before, and in place of, link.h:
+ * Questions and answers over a link: a question is a number of 8 bytes, its answer comes into the
+ * asker's buffer of that number. To be included before, and in place of, link.h:
  *
  *   struct fetches                  what one side asks, and what it answers with
- *   fetch_open(link, fetches)       has the questions of the other side answered, before there are any
- *   fetch_begin(fetches, number)    asks
- *   fetch_done(fetches, number)     1 when the answer is in its buffer
- *   fetch_advance(fetches)          what both sides do while they wait; answers
+ *   fetch_open(link, fetches)       has the questions of the other side answered, before there are
+ * any fetch_begin(fetches, number)    asks fetch_done(fetches, number)     1 when the answer is in
+ * its buffer fetch_advance(fetches)          what both sides do while they wait; answers
  *   fetch_close(fetches)            waits until the last answer has been sent
  *
- * Plain UCP does it by hand, as a careful program would: nothing is sent from inside a handler of UCP's, since messages that are
- * sent there may overtake others.
+ * Plain UCP does it by hand, as a careful program would: nothing is sent from inside a handler of
+ * UCP's, since messages that are sent there may overtake others.
  */
 #ifndef BENCH_LINK_FETCH_H
 #define BENCH_LINK_FETCH_H
@@ -26,19 +25,20 @@ enum { MAX_FETCHES = 256, QUESTION_ID = 7, ANSWER_ID = 8 };
 
 struct fetches {
   struct link *link;
-  unsigned char *buffers;        /* `count` of `size` bytes, one after the other */
-  const unsigned char *answer;   /* what this side answers with: `size` bytes */
+  unsigned char *buffers; /* `count` of `size` bytes, one after the other */
+  const unsigned char *answer; /* what this side answers with: `size` bytes */
   size_t size;
   long count;
-  int protocol;                  /* as in the options */
-  long answered;                 /* questions of the other side */
+  int protocol; /* as in the options */
+  long answered; /* questions of the other side */
   struct operation operations[MAX_FETCHES];
 #ifdef LINK_RAW
-  uint64_t numbers[MAX_FETCHES]; /* 0, 1, 2, ...: headers, which UCP may read until it has sent them */
-  int waiting[MAX_FETCHES];      /* for the answer */
+  uint64_t
+      numbers[MAX_FETCHES]; /* 0, 1, 2, ...: headers, which UCP may read until it has sent them */
+  int waiting[MAX_FETCHES]; /* for the answer */
   uint64_t questions[MAX_FETCHES]; /* that have come in this pass */
   long asked;
-  long sending;                  /* answers that UCP still reads */
+  long sending; /* answers that UCP still reads */
 #endif
 };
 
@@ -49,12 +49,13 @@ static inline unsigned char *fetch_buffer(struct fetches *fetches, uint64_t numb
 
 #if defined(LINK_RAW)
 
-static ucs_status_t question_came(void *arg, const void *header, size_t header_length, void *data, size_t length,
-                                  const ucp_am_recv_param_t *attributes) {
+static ucs_status_t question_came(void *arg, const void *header, size_t header_length, void *data,
+                                  size_t length, const ucp_am_recv_param_t *attributes) {
   struct fetches *fetches = (struct fetches *)arg;
   (void)data;
   (void)attributes;
-  if (header_length != sizeof *fetches->questions || length != 0 || fetches->asked == MAX_FETCHES) die("what came is no question");
+  if (header_length != sizeof *fetches->questions || length != 0 || fetches->asked == MAX_FETCHES)
+    die("what came is no question");
   memcpy(&fetches->questions[fetches->asked++], header, sizeof *fetches->questions);
   return UCS_OK;
 }
@@ -67,8 +68,8 @@ static void answer_pulled(void *request, ucs_status_t status, size_t length, voi
   ucp_request_free(request);
 }
 
-static ucs_status_t answer_came(void *arg, const void *header, size_t header_length, void *data, size_t length,
-                                const ucp_am_recv_param_t *attributes) {
+static ucs_status_t answer_came(void *arg, const void *header, size_t header_length, void *data,
+                                size_t length, const ucp_am_recv_param_t *attributes) {
   struct fetches *fetches = (struct fetches *)arg;
   uint64_t number;
   if (header_length != sizeof number) die("what came is no answer");
@@ -80,19 +81,28 @@ static ucs_status_t answer_came(void *arg, const void *header, size_t header_len
     fetches->waiting[number] = 0;
     return UCS_OK;
   }
-  ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                               .cb = {.recv_am = answer_pulled}, .user_data = &fetches->waiting[number],
+  ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                                               UCP_OP_ATTR_FIELD_CALLBACK |
+                                               UCP_OP_ATTR_FIELD_USER_DATA,
+                               .cb = {.recv_am = answer_pulled},
+                               .user_data = &fetches->waiting[number],
                                .memory_type = UCS_MEMORY_TYPE_HOST};
-  ucs_status_ptr_t result = ucp_am_recv_data_nbx(fetches->link->worker, data, buffer, length, &param);
-  if (UCS_PTR_IS_ERR(result)) die("ucp_am_recv_data_nbx: %s", ucs_status_string(UCS_PTR_STATUS(result)));
+  ucs_status_ptr_t result =
+      ucp_am_recv_data_nbx(fetches->link->worker, data, buffer, length, &param);
+  if (UCS_PTR_IS_ERR(result))
+    die("ucp_am_recv_data_nbx: %s", ucs_status_string(UCS_PTR_STATUS(result)));
   if (result == NULL) fetches->waiting[number] = 0;
   return UCS_INPROGRESS;
 }
 
-static inline void fetch_handle(struct fetches *fetches, unsigned id, ucp_am_recv_callback_t callback) {
-  ucp_am_handler_param_t param = {
-      .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-      .id = id, .cb = callback, .arg = fetches};
+static inline void fetch_handle(struct fetches *fetches, unsigned id,
+                                ucp_am_recv_callback_t callback) {
+  ucp_am_handler_param_t param = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                                UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                  .id = id,
+                                  .cb = callback,
+                                  .arg = fetches};
   ucs_status_t status = ucp_worker_set_am_recv_handler(fetches->link->worker, &param);
   if (status != UCS_OK) die("ucp_worker_set_am_recv_handler: %s", ucs_status_string(status));
 }
@@ -110,7 +120,9 @@ static inline void fetch_begin(struct fetches *fetches, uint64_t number) {
   operation->pending = 1;
   operation->status = UCS_OK;
   fetches->waiting[number] = 1;
-  link_started(operation, ucp_am_send_nbx(fetches->link->endpoint, QUESTION_ID, &fetches->numbers[number], sizeof number, NULL, 0, &param));
+  link_started(operation,
+               ucp_am_send_nbx(fetches->link->endpoint, QUESTION_ID, &fetches->numbers[number],
+                               sizeof number, NULL, 0, &param));
 }
 
 /* The answer may be there before UCP tells that the question has gone. */
@@ -126,17 +138,23 @@ static void answer_sent(void *request, ucs_status_t status, void *user_data) {
 }
 
 static inline void fetch_answer(struct fetches *fetches, uint64_t number) {
-  ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                               .cb = {.send = answer_sent}, .user_data = fetches, .memory_type = UCS_MEMORY_TYPE_HOST};
+  ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                                               UCP_OP_ATTR_FIELD_CALLBACK |
+                                               UCP_OP_ATTR_FIELD_USER_DATA,
+                               .cb = {.send = answer_sent},
+                               .user_data = fetches,
+                               .memory_type = UCS_MEMORY_TYPE_HOST};
   static const uint32_t protocols[] = {0, UCP_AM_SEND_FLAG_EAGER, UCP_AM_SEND_FLAG_RNDV};
   if (fetches->protocol != 0) {
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = protocols[fetches->protocol];
   }
   if (number >= (uint64_t)fetches->count) die("there is no question of that number");
-  ucs_status_ptr_t result = ucp_am_send_nbx(fetches->link->endpoint, ANSWER_ID, &fetches->numbers[number], sizeof number,
-                                            fetches->answer, fetches->size, &param);
-  if (UCS_PTR_IS_ERR(result)) die("an answer was refused: %s", ucs_status_string(UCS_PTR_STATUS(result)));
+  ucs_status_ptr_t result =
+      ucp_am_send_nbx(fetches->link->endpoint, ANSWER_ID, &fetches->numbers[number], sizeof number,
+                      fetches->answer, fetches->size, &param);
+  if (UCS_PTR_IS_ERR(result))
+    die("an answer was refused: %s", ucs_status_string(UCS_PTR_STATUS(result)));
   if (result != NULL) fetches->sending++;
   fetches->answered++;
 }
@@ -166,14 +184,16 @@ static void question_came(void *arg, ucxx_fetch_t *fetch) {
   params.memory_type = UCXX_MEMORY_HOST;
   static const uint64_t protocols[] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   params.flags = protocols[fetches->protocol];
-  link_check(ucxx_fetch_reply(fetch, fetches->answer, fetches->size, &params, NULL), "ucxx_fetch_reply");
+  link_check(ucxx_fetch_reply(fetch, fetches->answer, fetches->size, &params, NULL),
+             "ucxx_fetch_reply");
   ucxx_fetch_destroy(fetch);
   fetches->answered++;
 }
 
 static inline void fetch_open(struct link *link, struct fetches *fetches) {
   fetches->link = link;
-  link_check(ucxx_worker_set_fetch_handler(link->worker, QUESTION_ID, question_came, fetches, NULL), "ucxx_worker_set_fetch_handler");
+  link_check(ucxx_worker_set_fetch_handler(link->worker, QUESTION_ID, question_came, fetches, NULL),
+             "ucxx_worker_set_fetch_handler");
 }
 
 static inline void fetch_begin(struct fetches *fetches, uint64_t number) {
@@ -181,13 +201,16 @@ static inline void fetch_begin(struct fetches *fetches, uint64_t number) {
   params.memory_type = UCXX_MEMORY_HOST;
   unsigned char *buffer = fetch_buffer(fetches, number);
   ucxx_status_t status;
-  while ((status = ucxx_am_fetch(fetches->link->endpoint, QUESTION_ID, &number, sizeof number, buffer, fetches->size, &params,
+  while ((status = ucxx_am_fetch(fetches->link->endpoint, QUESTION_ID, &number, sizeof number,
+                                 buffer, fetches->size, &params,
                                  &fetches->operations[number].request)) == UCXX_ERR_NO_RESOURCE)
     link_progress(fetches->link);
   if (status < 0) link_check(status, "ucxx_am_fetch");
 }
 
-static inline int fetch_done(struct fetches *fetches, uint64_t number) { return link_done(&fetches->operations[number]); }
+static inline int fetch_done(struct fetches *fetches, uint64_t number) {
+  return link_done(&fetches->operations[number]);
+}
 
 static inline void fetch_advance(struct fetches *fetches) { link_progress(fetches->link); }
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Several buffers at a time over a link: `window` frames of `size` bytes each. To be included before, and in place of, link.h:
+ * Several buffers at a time over a link: `window` frames of `size` bytes each. To be included
+ * before, and in place of, link.h:
  *
  *   multi_open(link, multi, options)     has what arrives counted, before the other side sends any
  *   multi_expect(multi)                  one more is to arrive: its buffers are made for it
  *   multi_send(multi)                    sends one; returns when the frames may be reused
- *   multi_await(multi)                   until the one that is expected has arrived; its buffers are freed
+ *   multi_await(multi)                   until the one that is expected has arrived; its buffers
+ * are freed
  *
- * Plain UCP has no such thing: what stands for it is one message of the same bytes, into one buffer that is there. `protocol` 1 asks
- * our library for the form that is one active message.
+ * Plain UCP has no such thing: what stands for it is one message of the same bytes, into one buffer
+ * that is there. `protocol` 1 asks our library for the form that is one active message.
  */
 #ifndef BENCH_LINK_MULTI_H
 #define BENCH_LINK_MULTI_H
@@ -39,14 +41,18 @@ struct multi {
 
 #if defined(LINK_RAW)
 
-static inline void multi_prepare(struct multi *multi) { multi->into = buffer_create((size_t)multi->frames * multi->size); }
+static inline void multi_prepare(struct multi *multi) {
+  multi->into = buffer_create((size_t)multi->frames * multi->size);
+}
 
 static inline void multi_expect(struct multi *multi) {
-  link_recv(multi->link, multi->into, (size_t)multi->frames * multi->size, MULTI_TAG, &multi->received);
+  link_recv(multi->link, multi->into, (size_t)multi->frames * multi->size, MULTI_TAG,
+            &multi->received);
 }
 
 static inline void multi_send(struct multi *multi) {
-  link_send(multi->link, multi->memory, (size_t)multi->frames * multi->size, MULTI_TAG, &multi->sent);
+  link_send(multi->link, multi->memory, (size_t)multi->frames * multi->size, MULTI_TAG,
+            &multi->sent);
   link_finish(multi->link, &multi->sent);
 }
 
@@ -54,8 +60,8 @@ static inline void multi_await(struct multi *multi) { link_finish(multi->link, &
 
 #elif defined(LINK_UCXX_RS)
 
-static void multi_arrived(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers,
-                          ucxx_status_t status) {
+static void multi_arrived(void *arg, ucxx_endpoint_t *reply, const void *header,
+                          size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
   struct multi *multi = (struct multi *)arg;
   (void)reply;
   (void)header;
@@ -71,21 +77,27 @@ static inline void multi_prepare(struct multi *multi) {
     multi->list[at].length = multi->size;
     multi->list[at].memory_type = UCXX_MEMORY_HOST;
   }
-  link_check(ucxx_worker_set_multi_handler(multi->link->worker, MULTI_ID, multi_arrived, multi, NULL, NULL), "ucxx_worker_set_multi_handler");
+  link_check(ucxx_worker_set_multi_handler(multi->link->worker, MULTI_ID, multi_arrived, multi,
+                                           NULL, NULL),
+             "ucxx_worker_set_multi_handler");
 }
 
 static inline void multi_expect(struct multi *multi) {
   multi->awaited++;
   if (!multi->one_message)
-    link_check(ucxx_tag_recv_multi(multi->link->worker, MULTI_TAG, UINT64_MAX, NULL, NULL, &multi->received.request), "ucxx_tag_recv_multi");
+    link_check(ucxx_tag_recv_multi(multi->link->worker, MULTI_TAG, UINT64_MAX, NULL, NULL,
+                                   &multi->received.request),
+               "ucxx_tag_recv_multi");
 }
 
 static inline void multi_send(struct multi *multi) {
   ucxx_endpoint_t *to = multi->link->endpoint;
   const size_t count = (size_t)multi->frames;
   multi->sent.request = NULL;
-  link_check(multi->one_message ? ucxx_am_send_multi(to, MULTI_ID, NULL, 0, multi->list, count, NULL, &multi->sent.request)
-                                : ucxx_tag_send_multi(to, multi->list, count, MULTI_TAG, NULL, &multi->sent.request),
+  link_check(multi->one_message ? ucxx_am_send_multi(to, MULTI_ID, NULL, 0, multi->list, count,
+                                                     NULL, &multi->sent.request)
+                                : ucxx_tag_send_multi(to, multi->list, count, MULTI_TAG, NULL,
+                                                      &multi->sent.request),
              "a send");
   link_finish(multi->link, &multi->sent);
 }
@@ -97,7 +109,8 @@ static inline void multi_await(struct multi *multi) {
   }
   ucxx_buffers_t *buffers;
   while (ucxx_request_status(multi->received.request) == UCXX_INPROGRESS) link_advance(multi->link);
-  link_check(ucxx_request_take_buffers(multi->received.request, &buffers), "ucxx_request_take_buffers");
+  link_check(ucxx_request_take_buffers(multi->received.request, &buffers),
+             "ucxx_request_take_buffers");
   ucxx_buffers_destroy(buffers);
   ucxx_request_destroy(multi->received.request);
 }
@@ -113,11 +126,15 @@ static inline void multi_prepare(struct multi *multi) {
 }
 
 static inline void multi_expect(struct multi *multi) {
-  multi->received.request = multi->link->endpoint->tagMultiRecvBuilder(ucxx::Tag(MULTI_TAG), ucxx::TagMaskFull).build();
+  multi->received.request =
+      multi->link->endpoint->tagMultiRecvBuilder(ucxx::Tag(MULTI_TAG), ucxx::TagMaskFull).build();
 }
 
 static inline void multi_send(struct multi *multi) {
-  multi->sent.request = multi->link->endpoint->tagMultiSendBuilder(multi->buffers, multi->sizes, multi->devices, ucxx::Tag(MULTI_TAG)).build();
+  multi->sent.request =
+      multi->link->endpoint
+          ->tagMultiSendBuilder(multi->buffers, multi->sizes, multi->devices, ucxx::Tag(MULTI_TAG))
+          .build();
   link_finish(multi->link, &multi->sent);
 }
 
@@ -125,7 +142,8 @@ static inline void multi_await(struct multi *multi) { link_finish(multi->link, &
 
 #endif
 
-static inline void multi_open(struct link *link, struct multi *multi, const struct options *options) {
+static inline void multi_open(struct link *link, struct multi *multi,
+                              const struct options *options) {
   multi->link = link;
   multi->frames = options->window;
   multi->size = options->size;

@@ -24,8 +24,9 @@ struct link {
 
 #ifndef LINK_RAW_POLL
 
-/* The request's memory is the operation's own, handed to UCX, and a callback tells of its end: nothing is taken from a pool
- * and nothing asked by a call. LINK_REQUEST_ROOM holds UCX's request, which lies before the pointer that UCX is given. */
+/* The request's memory is the operation's own, handed to UCX, and a callback tells of its end:
+ * nothing is taken from a pool and nothing asked by a call. LINK_REQUEST_ROOM holds UCX's request,
+ * which lies before the pointer that UCX is given. */
 enum { LINK_REQUEST_ROOM = 1024 };
 struct operation {
   int pending;
@@ -34,13 +35,15 @@ struct operation {
 };
 
 static inline void link_started(struct operation *operation, ucs_status_ptr_t result) {
-  if (UCS_PTR_IS_ERR(result)) die("UCX refused an operation: %s", ucs_status_string(UCS_PTR_STATUS(result)));
+  if (UCS_PTR_IS_ERR(result))
+    die("UCX refused an operation: %s", ucs_status_string(UCS_PTR_STATUS(result)));
   if (result == NULL) operation->pending = 0;
 }
 
 static inline int link_done(struct operation *operation) {
   if (operation->pending) return 0;
-  if (operation->status != UCS_OK) die("an operation failed: %s", ucs_status_string(operation->status));
+  if (operation->status != UCS_OK)
+    die("an operation failed: %s", ucs_status_string(operation->status));
   return 1;
 }
 
@@ -57,29 +60,32 @@ static void link_received(void *request, ucs_status_t status, size_t length, voi
   link_sent(request, status, user_data);
 }
 #else
-static void link_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user_data) {
+static void link_received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                          void *user_data) {
   (void)info;
   link_sent(request, status, user_data);
 }
 #endif
 
-#define LINK_PARAM(operation, kind, function)                                                                   \
-  {                                                                                                             \
-    .op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | \
-                    UCP_OP_ATTR_FIELD_REQUEST,                                                                  \
-    .request = (operation)->room + LINK_REQUEST_ROOM, .cb = {.kind = function}, .user_data = (operation),       \
-    .memory_type = UCS_MEMORY_TYPE_HOST                                                                         \
-  }
+#define LINK_PARAM(operation, kind, function)                                   \
+  {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_CALLBACK | \
+                   UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_REQUEST,     \
+   .request = (operation)->room + LINK_REQUEST_ROOM,                            \
+   .cb = {.kind = function},                                                    \
+   .user_data = (operation),                                                    \
+   .memory_type = UCS_MEMORY_TYPE_HOST}
 
 #else
 
-/* Requests of UCX's own pool, asked for their status: the other way, for comparison (-DLINK_RAW_POLL). */
+/* Requests of UCX's own pool, asked for their status: the other way, for comparison
+ * (-DLINK_RAW_POLL). */
 struct operation {
   ucs_status_ptr_t request;
 };
 
 static inline void link_started(struct operation *operation, ucs_status_ptr_t result) {
-  if (UCS_PTR_IS_ERR(result)) die("UCX refused an operation: %s", ucs_status_string(UCS_PTR_STATUS(result)));
+  if (UCS_PTR_IS_ERR(result))
+    die("UCX refused an operation: %s", ucs_status_string(UCS_PTR_STATUS(result)));
   operation->request = result;
 }
 
@@ -94,7 +100,7 @@ static inline int link_done(struct operation *operation) {
 }
 
 #define LINK_PARAM(operation, kind, function) \
-  { .op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE, .memory_type = UCS_MEMORY_TYPE_HOST }
+  {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE, .memory_type = UCS_MEMORY_TYPE_HOST}
 
 #endif
 
@@ -110,15 +116,19 @@ static inline void link_open(struct link *link, const struct options *options) {
   memset(&params, 0, sizeof params);
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   const int threaded = options->progress != PROGRESS_MANUAL;
-  params.features = LINK_FEATURE(UCP) | (LINK_AM ? UCP_FEATURE_AM : 0) | (threaded ? UCP_FEATURE_WAKEUP : 0);
-  if (LINK_RMA) params.features |= UCP_FEATURE_RMA | (options->operation == OPERATION_ADD ? UCP_FEATURE_AMO64 : 0);
+  params.features =
+      LINK_FEATURE(UCP) | (LINK_AM ? UCP_FEATURE_AM : 0) | (threaded ? UCP_FEATURE_WAKEUP : 0);
+  if (LINK_RMA)
+    params.features |=
+        UCP_FEATURE_RMA | (options->operation == OPERATION_ADD ? UCP_FEATURE_AMO64 : 0);
   ucs_status_t status = ucp_init(&params, NULL, &link->context);
   if (status != UCS_OK) die("ucp_init: %s", ucs_status_string(status));
 #ifndef LINK_RAW_POLL
   ucp_context_attr_t attr;
   attr.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE;
   status = ucp_context_query(link->context, &attr);
-  if (status != UCS_OK || attr.request_size > LINK_REQUEST_ROOM) die("a request takes more than %d bytes", LINK_REQUEST_ROOM);
+  if (status != UCS_OK || attr.request_size > LINK_REQUEST_ROOM)
+    die("a request takes more than %d bytes", LINK_REQUEST_ROOM);
 #endif
   memset(&worker_params, 0, sizeof worker_params);
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -135,7 +145,8 @@ static inline const void *link_address(struct link *link, size_t *length) {
   return link->address;
 }
 
-/* Without a handler UCX would only log the failure; the operations in flight end with its status. */
+/* Without a handler UCX would only log the failure; the operations in flight end with its status.
+ */
 static void link_failed(void *arg, ucp_ep_h endpoint, ucs_status_t status) {
   (void)arg;
   (void)endpoint;
@@ -157,7 +168,8 @@ static inline void link_connect(struct link *link, const void *address, size_t l
   if (status != UCS_OK) die("ucp_ep_create: %s", ucs_status_string(status));
 }
 
-static inline void link_recv(struct link *link, void *buffer, size_t length, uint64_t tag, struct operation *operation) {
+static inline void link_recv(struct link *link, void *buffer, size_t length, uint64_t tag,
+                             struct operation *operation) {
 #ifdef LINK_STREAM
   ucp_request_param_t param = LINK_PARAM(operation, recv_stream, link_received);
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
@@ -178,7 +190,8 @@ static inline void link_recv(struct link *link, void *buffer, size_t length, uin
 #endif
 }
 
-static inline void link_send(struct link *link, const void *buffer, size_t length, uint64_t tag, struct operation *operation) {
+static inline void link_send(struct link *link, const void *buffer, size_t length, uint64_t tag,
+                             struct operation *operation) {
   ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
 #ifndef LINK_RAW_POLL
   operation->pending = 1;
@@ -207,7 +220,8 @@ static inline void link_transports(struct link *link, char *text, size_t capacit
 
 static inline void link_close(struct link *link) {
   if (link->peer_errors) {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                 .flags = UCP_EP_CLOSE_FLAG_FORCE};
     ucs_status_ptr_t request = ucp_ep_close_nbx(link->endpoint, &param);
     if (UCS_PTR_IS_PTR(request)) {
       while (ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(link->worker);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Registered memory over a link: one side has it, the other puts, gets and adds. To be included before, and in place of, link.h:
+ * Registered memory over a link: one side has it, the other puts, gets and adds. To be included
+ * before, and in place of, link.h:
  *
  *   struct region                        memory of this side that the other side may touch
- *   region_open(link, region, size, kind)  MEMORY_ALLOCATED: by UCX; MEMORY_REGISTERED: memory of the program's
- *   region_key(region, &length)          the key to it, valid until the region is closed
- *   region_close(region)
+ *   region_open(link, region, size, kind)  MEMORY_ALLOCATED: by UCX; MEMORY_REGISTERED: memory of
+ * the program's region_key(region, &length)          the key to it, valid until the region is
+ * closed region_close(region)
  *
  *   struct remote                        the other side's memory
  *   remote_open(link, remote, key, length)
  *   remote_put(remote, buffer, length, offset, operation)
  *   remote_get(remote, buffer, length, offset, operation)
- *   remote_add(remote, operand, result, offset, operation)  a number of 8 bytes; `operand` stays until it is done
- *   remote_flush(remote, operation)      done when the puts before it are there
+ *   remote_add(remote, operand, result, offset, operation)  a number of 8 bytes; `operand` stays
+ * until it is done remote_flush(remote, operation)      done when the puts before it are there
  *   remote_close(remote)
  *
  * A region is closed when the other side has closed what it made of its key.
@@ -65,8 +66,8 @@ static inline void region_open(struct link *link, struct region *region, size_t 
   region->link = link;
   region->own = kind == MEMORY_REGISTERED ? buffer_create(size) : NULL;
   memset(&params, 0, sizeof params);
-  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
-                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_FLAGS | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
   params.address = region->own;
   params.length = size;
   params.flags = region->own == NULL ? UCP_MEM_MAP_ALLOCATE : 0;
@@ -93,11 +94,13 @@ static inline void region_close(struct region *region) {
   free(region->own);
 }
 
-static inline void remote_open(struct link *link, struct remote *remote, const void *key, size_t length) {
+static inline void remote_open(struct link *link, struct remote *remote, const void *key,
+                               size_t length) {
   remote->link = link;
   if (length < sizeof remote->base) die("what came is no key");
   memcpy(&remote->base, key, sizeof remote->base);
-  ucs_status_t status = ucp_ep_rkey_unpack(link->endpoint, (const unsigned char *)key + sizeof remote->base, &remote->key);
+  ucs_status_t status = ucp_ep_rkey_unpack(
+      link->endpoint, (const unsigned char *)key + sizeof remote->base, &remote->key);
   if (status != UCS_OK) die("ucp_ep_rkey_unpack: %s", ucs_status_string(status));
 }
 
@@ -110,30 +113,36 @@ static inline void remote_begin(struct operation *operation) {
 #endif
 }
 
-static inline void remote_put(struct remote *remote, const void *buffer, size_t length, uint64_t offset, struct operation *operation) {
+static inline void remote_put(struct remote *remote, const void *buffer, size_t length,
+                              uint64_t offset, struct operation *operation) {
   ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
   remote_begin(operation);
-  link_started(operation, ucp_put_nbx(remote->link->endpoint, buffer, length, remote->base + offset, remote->key, &param));
+  link_started(operation, ucp_put_nbx(remote->link->endpoint, buffer, length, remote->base + offset,
+                                      remote->key, &param));
 }
 
-static inline void remote_get(struct remote *remote, void *buffer, size_t length, uint64_t offset, struct operation *operation) {
-  ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
-  remote_begin(operation);
-  link_started(operation, ucp_get_nbx(remote->link->endpoint, buffer, length, remote->base + offset, remote->key, &param));
-}
-
-static inline void remote_add(struct remote *remote, const uint64_t *operand, uint64_t *result, uint64_t offset,
+static inline void remote_get(struct remote *remote, void *buffer, size_t length, uint64_t offset,
                               struct operation *operation) {
+  ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
+  remote_begin(operation);
+  link_started(operation, ucp_get_nbx(remote->link->endpoint, buffer, length, remote->base + offset,
+                                      remote->key, &param));
+}
+
+static inline void remote_add(struct remote *remote, const uint64_t *operand, uint64_t *result,
+                              uint64_t offset, struct operation *operation) {
   ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
   param.datatype = ucp_dt_make_contig(sizeof *operand);
   param.reply_buffer = result;
   remote_begin(operation);
-  ucs_status_ptr_t started = ucp_atomic_op_nbx(remote->link->endpoint, UCP_ATOMIC_OP_ADD, operand, 1, remote->base + offset,
-                                               remote->key, &param);
+  ucs_status_ptr_t started = ucp_atomic_op_nbx(remote->link->endpoint, UCP_ATOMIC_OP_ADD, operand,
+                                               1, remote->base + offset, remote->key, &param);
   if (UCS_PTR_IS_ERR(started))
     die("ucp_atomic_op_nbx: %s%s", ucs_status_string(UCS_PTR_STATUS(started)),
-        remote->link->peer_errors ? " (UCX since 1.16 has no atomic operations on endpoints that detect failures)" : "");
+        remote->link->peer_errors
+            ? " (UCX since 1.16 has no atomic operations on endpoints that detect failures)"
+            : "");
   link_started(operation, started);
 }
 
@@ -151,12 +160,16 @@ static inline void region_open(struct link *link, struct region *region, size_t 
   region->link = link;
   region->own = kind == MEMORY_REGISTERED ? buffer_create(size) : NULL;
   if (region->own == NULL)
-    link_check(ucxx_memory_allocate(link->context, size, UCXX_MEMORY_HOST, &region->memory), "ucxx_memory_allocate");
+    link_check(ucxx_memory_allocate(link->context, size, UCXX_MEMORY_HOST, &region->memory),
+               "ucxx_memory_allocate");
   else
-    link_check(ucxx_memory_register(link->context, region->own, size, UCXX_MEMORY_HOST, &region->memory), "ucxx_memory_register");
+    link_check(
+        ucxx_memory_register(link->context, region->own, size, UCXX_MEMORY_HOST, &region->memory),
+        "ucxx_memory_register");
   region->base = (unsigned char *)ucxx_memory_base(region->memory);
   region->key_length = sizeof region->key;
-  link_check(ucxx_memory_pack(region->memory, region->key, &region->key_length), "ucxx_memory_pack");
+  link_check(ucxx_memory_pack(region->memory, region->key, &region->key_length),
+             "ucxx_memory_pack");
 }
 
 static inline void region_close(struct region *region) {
@@ -164,48 +177,56 @@ static inline void region_close(struct region *region) {
   free(region->own);
 }
 
-static inline void remote_open(struct link *link, struct remote *remote, const void *key, size_t length) {
+static inline void remote_open(struct link *link, struct remote *remote, const void *key,
+                               size_t length) {
   remote->link = link;
   link_check(ucxx_rkey_unpack(link->endpoint, key, length, &remote->key), "ucxx_rkey_unpack");
 }
 
-static inline void remote_started(ucxx_status_t status, struct operation *operation, const char *what) {
+static inline void remote_started(ucxx_status_t status, struct operation *operation,
+                                  const char *what) {
   if (status < 0) link_check(status, what);
   if (status == UCXX_OK) operation->request = NULL;
 }
 
-static inline void remote_put(struct remote *remote, const void *buffer, size_t length, uint64_t offset, struct operation *operation) {
+static inline void remote_put(struct remote *remote, const void *buffer, size_t length,
+                              uint64_t offset, struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.memory_type = UCXX_MEMORY_HOST;
   ucxx_status_t status;
-  while ((status = ucxx_rma_put(remote->key, buffer, length, offset, &params, &operation->request)) == UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_rma_put(remote->key, buffer, length, offset, &params,
+                                &operation->request)) == UCXX_ERR_NO_RESOURCE)
     link_advance(remote->link);
   remote_started(status, operation, "ucxx_rma_put");
 }
 
-static inline void remote_get(struct remote *remote, void *buffer, size_t length, uint64_t offset, struct operation *operation) {
-  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
-  ucxx_status_t status;
-  while ((status = ucxx_rma_get(remote->key, buffer, length, offset, &params, &operation->request)) == UCXX_ERR_NO_RESOURCE)
-    link_advance(remote->link);
-  remote_started(status, operation, "ucxx_rma_get");
-}
-
-static inline void remote_add(struct remote *remote, const uint64_t *operand, uint64_t *result, uint64_t offset,
+static inline void remote_get(struct remote *remote, void *buffer, size_t length, uint64_t offset,
                               struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.memory_type = UCXX_MEMORY_HOST;
   ucxx_status_t status;
-  while ((status = ucxx_rma_atomic(remote->key, UCXX_ATOMIC_ADD, sizeof *operand, operand, NULL, result, offset, &params,
-                                   &operation->request)) == UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_rma_get(remote->key, buffer, length, offset, &params,
+                                &operation->request)) == UCXX_ERR_NO_RESOURCE)
+    link_advance(remote->link);
+  remote_started(status, operation, "ucxx_rma_get");
+}
+
+static inline void remote_add(struct remote *remote, const uint64_t *operand, uint64_t *result,
+                              uint64_t offset, struct operation *operation) {
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.memory_type = UCXX_MEMORY_HOST;
+  ucxx_status_t status;
+  while ((status = ucxx_rma_atomic(remote->key, UCXX_ATOMIC_ADD, sizeof *operand, operand, NULL,
+                                   result, offset, &params, &operation->request)) ==
+         UCXX_ERR_NO_RESOURCE)
     link_advance(remote->link);
   remote_started(status, operation, "ucxx_rma_atomic");
 }
 
 static inline void remote_flush(struct remote *remote, struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  remote_started(ucxx_endpoint_flush(remote->link->endpoint, &params, &operation->request), operation, "ucxx_endpoint_flush");
+  remote_started(ucxx_endpoint_flush(remote->link->endpoint, &params, &operation->request),
+                 operation, "ucxx_endpoint_flush");
 }
 
 static inline void remote_close(struct remote *remote) { ucxx_rkey_destroy(remote->key); }

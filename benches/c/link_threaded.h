@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A link whose progress is a thread's: operations are handed to it by delayed submission, and their end is learnt in one of
- * four ways, the completion of the options:
+ * A link whose progress is a thread's: operations are handed to it by delayed submission, and their
+ * end is learnt in one of four ways, the completion of the options:
  *
  *   poll       the request is asked again and again, and others are let run in between
  *   wait       the library's own wait
@@ -37,7 +37,9 @@ static inline void batch_create(struct batch *batch) {
   if (sem_init(&batch->ended, 0, 0) != 0) die("no semaphore");
 }
 
-static inline void batch_begin(struct batch *batch, long count) { __atomic_store_n(&batch->count, count, __ATOMIC_RELAXED); }
+static inline void batch_begin(struct batch *batch, long count) {
+  __atomic_store_n(&batch->count, count, __ATOMIC_RELAXED);
+}
 
 static inline void batch_one_ended(struct batch *batch) {
   if (__atomic_sub_fetch(&batch->count, 1, __ATOMIC_ACQ_REL) == 0) sem_post(&batch->ended);
@@ -50,7 +52,9 @@ static inline void batch_wait(struct batch *batch) {
 
 /* Zeroed in C, constructed in C++. */
 #ifdef __cplusplus
-static inline struct operation *new_operations(size_t count) { return new struct operation[count](); }
+static inline struct operation *new_operations(size_t count) {
+  return new struct operation[count]();
+}
 static inline void delete_operations(struct operation *operations) { delete[] operations; }
 #else
 static inline struct operation *new_operations(size_t count) {

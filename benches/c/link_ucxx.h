@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The peer: UCXX's C++ interface, with progress by polling or by its thread, then with delayed submission. The programs that include this are compiled as C++17. */
+/* The peer: UCXX's C++ interface, with progress by polling or by its thread, then with delayed
+ * submission. The programs that include this are compiled as C++17. */
 #ifndef BENCH_LINK_UCXX_H
 #define BENCH_LINK_UCXX_H
 
@@ -44,7 +45,8 @@ static inline void link_version(char *text, size_t capacity) {
 static inline void link_open(struct link *link, const struct options *options) {
   link->peer_errors = options->peer_errors;
   const bool threaded = options->progress != PROGRESS_MANUAL;
-  link->context = ucxx::contextBuilder(UCP_FEATURE_TAG | (threaded ? UCP_FEATURE_WAKEUP : 0)).build();
+  link->context =
+      ucxx::contextBuilder(UCP_FEATURE_TAG | (threaded ? UCP_FEATURE_WAKEUP : 0)).build();
   link->worker = ucxx::workerBuilder(link->context).delayedSubmission(threaded).build();
   if (!threaded) return;
   const int cpu = options->thread_cpu;
@@ -60,15 +62,21 @@ static inline const void *link_address(struct link *link, size_t *length) {
 }
 
 static inline void link_connect(struct link *link, const void *bytes, size_t length) {
-  auto address = ucxx::AddressBuilder(std::string_view(static_cast<const char *>(bytes), length)).build();
-  link->endpoint = ucxx::endpointBuilder(link->worker, address).endpointErrorHandling(link->peer_errors != 0).build();
+  auto address =
+      ucxx::AddressBuilder(std::string_view(static_cast<const char *>(bytes), length)).build();
+  link->endpoint = ucxx::endpointBuilder(link->worker, address)
+                       .endpointErrorHandling(link->peer_errors != 0)
+                       .build();
 }
 
-static inline void link_recv(struct link *link, void *buffer, size_t length, uint64_t tag, struct operation *operation) {
-  operation->request = link->worker->tagRecvBuilder(buffer, length, ucxx::Tag(tag), ucxx::TagMaskFull).build();
+static inline void link_recv(struct link *link, void *buffer, size_t length, uint64_t tag,
+                             struct operation *operation) {
+  operation->request =
+      link->worker->tagRecvBuilder(buffer, length, ucxx::Tag(tag), ucxx::TagMaskFull).build();
 }
 
-static inline void link_send(struct link *link, const void *buffer, size_t length, uint64_t tag, struct operation *operation) {
+static inline void link_send(struct link *link, const void *buffer, size_t length, uint64_t tag,
+                             struct operation *operation) {
   operation->request = link->endpoint->tagSendBuilder(buffer, length, ucxx::Tag(tag)).build();
 }
 

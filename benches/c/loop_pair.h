@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What programs of two workers in one process share: their options, the two connections, and the report. Include it after the link. */
+/* What programs of two workers in one process share: their options, the two connections, and the
+ * report. Include it after the link. */
 #ifndef BENCH_LOOP_PAIR_H
 #define BENCH_LOOP_PAIR_H
 

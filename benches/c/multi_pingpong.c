@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Several buffers back and forth: half of each exchange's time, which includes making and freeing the buffers that they arrive in. */
+/* Several buffers back and forth: half of each exchange's time, which includes making and freeing
+ * the buffers that they arrive in. */
 #include <stdlib.h>
 
 #include "link_multi.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two workers in one process and on one thread: a message is received, sent and progressed, again and again, in the same
- * order each time. Made for counting instructions, allocations and system calls, which are then the same in every run; its time
- * means nothing, since no message ever crosses from one core to another.
+ * Two workers in one process and on one thread: a message is received, sent and progressed, again
+ * and again, in the same order each time. Made for counting instructions, allocations and system
+ * calls, which are then the same in every run; its time means nothing, since no message ever
+ * crosses from one core to another.
  */
 #include <stdlib.h>
 
@@ -11,11 +12,12 @@
 #include "loop_pair.h"
 
 /* Never inlined: callgrind starts and stops collecting at this function. */
-__attribute__((noinline)) void measured_loop(struct link *sender, struct link *receiver, const struct options *options,
-                                             unsigned char *out, unsigned char *in, long count);
+__attribute__((noinline)) void measured_loop(struct link *sender, struct link *receiver,
+                                             const struct options *options, unsigned char *out,
+                                             unsigned char *in, long count);
 
-void measured_loop(struct link *sender, struct link *receiver, const struct options *options, unsigned char *out,
-                   unsigned char *in, long count) {
+void measured_loop(struct link *sender, struct link *receiver, const struct options *options,
+                   unsigned char *out, unsigned char *in, long count) {
   static struct operation send_operation, recv_operation;
   for (long i = 0; i < count; i++) {
     link_recv(receiver, in, options->size, 1, &recv_operation);

@@ -7,7 +7,8 @@
 
 enum { TAG_THERE = 1, TAG_BACK = 2 };
 
-static void bounce(struct link *link, const struct options *options, unsigned char *out, unsigned char *in, long count) {
+static void bounce(struct link *link, const struct options *options, unsigned char *out,
+                   unsigned char *in, long count) {
   static struct operation send_operation, recv_operation;
   const size_t size = options->size;
   if (options->side == 0) {

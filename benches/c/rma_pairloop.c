@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two workers in one process and on one thread: one touches memory that the other has, again and again, in the same order each
- * time; a put is flushed. Made for counting, as pairloop is; its time means nothing.
+ * Two workers in one process and on one thread: one touches memory that the other has, again and
+ * again, in the same order each time; a put is flushed. Made for counting, as pairloop is; its time
+ * means nothing.
  */
 #include <stdlib.h>
 
@@ -10,8 +11,9 @@
 #include "loop_pair.h"
 
 /* Never inlined: callgrind starts and stops collecting at this function. */
-__attribute__((noinline)) void measured_loop(struct link *links, struct remote *remote, const struct options *options,
-                                             unsigned char *buffer, long count);
+__attribute__((noinline)) void measured_loop(struct link *links, struct remote *remote,
+                                             const struct options *options, unsigned char *buffer,
+                                             long count);
 
 static inline void finish(struct link *links, struct operation *operation) {
   while (!link_done(operation)) {
@@ -20,7 +22,8 @@ static inline void finish(struct link *links, struct operation *operation) {
   }
 }
 
-void measured_loop(struct link *links, struct remote *remote, const struct options *options, unsigned char *buffer, long count) {
+void measured_loop(struct link *links, struct remote *remote, const struct options *options,
+                   unsigned char *buffer, long count) {
   static const uint64_t one = 1;
   static uint64_t before;
   static struct operation operation, flush;
@@ -57,7 +60,8 @@ int main(int argc, char **argv) {
   static struct remote remote;
   size_t length;
   pair_start(argc, argv, &options);
-  if (options.operation == OPERATION_ADD && options.size != sizeof(uint64_t)) die("--operation add: with a size of 8");
+  if (options.operation == OPERATION_ADD && options.size != sizeof(uint64_t))
+    die("--operation add: with a size of 8");
   unsigned char *buffer = buffer_create(options.size);
   link_open(&links[0], &options);
   link_open(&links[1], &options);

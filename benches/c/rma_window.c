@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Operations on the memory of another process, which does nothing but progress. With a window of one they come one at a time, each
- * put with a flush after it: the time is until the bytes are there. With a larger window so many are under way at any time, and
- * puts have one flush for each batch.
+ * Operations on the memory of another process, which does nothing but progress. With a window of
+ * one they come one at a time, each put with a flush after it: the time is until the bytes are
+ * there. With a larger window so many are under way at any time, and puts have one flush for each
+ * batch.
  */
 #include <stdlib.h>
 
@@ -14,8 +15,8 @@ enum { TAG_END = 1, MAX_WINDOW = 256, FILL = 0xa5 };
 static const uint64_t one = 1;
 static uint64_t before;
 
-static inline void begin(struct remote *remote, const struct options *options, unsigned char *buffer, uint64_t offset,
-                         struct operation *operation) {
+static inline void begin(struct remote *remote, const struct options *options,
+                         unsigned char *buffer, uint64_t offset, struct operation *operation) {
   switch (options->operation) {
   case OPERATION_PUT: remote_put(remote, buffer, options->size, offset, operation); break;
   case OPERATION_GET: remote_get(remote, buffer, options->size, offset, operation); break;
@@ -23,7 +24,8 @@ static inline void begin(struct remote *remote, const struct options *options, u
   }
 }
 
-static void one_by_one(struct remote *remote, const struct options *options, unsigned char *buffer, long count) {
+static void one_by_one(struct remote *remote, const struct options *options, unsigned char *buffer,
+                       long count) {
   static struct operation operation, flush;
   const int flushed = options->operation == OPERATION_PUT;
   for (long i = 0; i < count; i++) {
@@ -37,7 +39,8 @@ static void one_by_one(struct remote *remote, const struct options *options, uns
 }
 
 /* Places are used in turn: the oldest operation is waited for, and its place used again. */
-static void in_windows(struct remote *remote, const struct options *options, unsigned char *buffers, long count) {
+static void in_windows(struct remote *remote, const struct options *options, unsigned char *buffers,
+                       long count) {
   static struct operation operations[MAX_WINDOW], flush;
   for (long i = 0; i < count; i++) {
     const long place = i % options->window;
@@ -58,7 +61,8 @@ static void check_filled(const unsigned char *bytes, size_t length) {
 }
 
 /* Side 0, which touches. */
-static void touch(struct link *link, const struct options *options, unsigned char *buffers, size_t room) {
+static void touch(struct link *link, const struct options *options, unsigned char *buffers,
+                  size_t room) {
   static struct remote remote;
   static struct operation end_operation;
   static uint64_t end;
@@ -79,10 +83,12 @@ static void touch(struct link *link, const struct options *options, unsigned cha
     if (batch >= 0) samples[batch] = (double)(now_ns() - start) / (double)count;
   }
   if (options->operation == OPERATION_GET) check_filled(buffers, room);
-  if (options->operation == OPERATION_ADD && before + 1 != (uint64_t)(options->warmup + options->batches * options->iterations))
+  if (options->operation == OPERATION_ADD &&
+      before + 1 != (uint64_t)(options->warmup + options->batches * options->iterations))
     die("the last number was %llu", (unsigned long long)before);
   report_samples(options, "operation_ns", samples, (size_t)options->batches);
-  report_number(options, "bytes_per_second", (double)options->size * 1e9 / samples[(options->batches - 1) / 2]);
+  report_number(options, "bytes_per_second",
+                (double)options->size * 1e9 / samples[(options->batches - 1) / 2]);
   free(samples);
   link_send(link, &end, sizeof end, TAG_END, &end_operation);
   link_finish(link, &end_operation);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Message rate and bandwidth: one process sends windows of messages, the other keeps two windows of receives posted, so that
- * every message finds its receive, and answers each full window with a message of 8 bytes.
+ * Message rate and bandwidth: one process sends windows of messages, the other keeps two windows of
+ * receives posted, so that every message finds its receive, and answers each full window with a
+ * message of 8 bytes.
  */
 #include <stdlib.h>
 
@@ -14,7 +15,8 @@ static struct operation data_operations[2 * MAX_WINDOW], ack_operations[2];
 static uint64_t acks[2], ack_out;
 
 /* Sends `windows` windows; never more than two are unanswered. */
-static void send_windows(struct link *link, const struct options *options, unsigned char *buffers, long windows) {
+static void send_windows(struct link *link, const struct options *options, unsigned char *buffers,
+                         long windows) {
   const long window = options->window;
   for (long k = 0; k < windows + 2; k++) {
     const int half = (int)(k & 1);
@@ -22,19 +24,24 @@ static void send_windows(struct link *link, const struct options *options, unsig
     if (k >= windows) continue;
     link_recv(link, &acks[half], sizeof acks[half], TAG_ACK, &ack_operations[half]);
     for (long i = 0; i < window; i++)
-      link_send(link, buffers + (size_t)i * options->size, options->size, TAG_DATA, &data_operations[i]);
+      link_send(link, buffers + (size_t)i * options->size, options->size, TAG_DATA,
+                &data_operations[i]);
     for (long i = 0; i < window; i++) link_finish(link, &data_operations[i]);
   }
 }
 
-static void post_window(struct link *link, const struct options *options, unsigned char *buffers, int half) {
+static void post_window(struct link *link, const struct options *options, unsigned char *buffers,
+                        int half) {
   const long first = half * options->window;
   for (long i = first; i < first + options->window; i++)
-    link_recv(link, buffers + (size_t)i * options->size, options->size, TAG_DATA, &data_operations[i]);
+    link_recv(link, buffers + (size_t)i * options->size, options->size, TAG_DATA,
+              &data_operations[i]);
 }
 
-/* The two first windows are posted before; the last two leave two posted again for the next batch. */
-static void receive_windows(struct link *link, const struct options *options, unsigned char *buffers, long windows) {
+/* The two first windows are posted before; the last two leave two posted again for the next batch.
+ */
+static void receive_windows(struct link *link, const struct options *options,
+                            unsigned char *buffers, long windows) {
   for (long k = 0; k < windows; k++) {
     const int half = (int)(k & 1);
     const long first = half * options->window;
@@ -61,7 +68,8 @@ int main(int argc, char **argv) {
   if (options.window > MAX_WINDOW) die("--window: at most %d", MAX_WINDOW);
   if (options.iterations % per_step != 0 || options.warmup % per_step != 0)
     die("--iterations and --warmup: multiples of twice the window, %ld", per_step);
-  unsigned char *buffers = buffer_create((size_t)(options.side == 0 ? 1 : 2) * (size_t)options.window * options.size);
+  unsigned char *buffers =
+      buffer_create((size_t)(options.side == 0 ? 1 : 2) * (size_t)options.window * options.size);
   double *rates = (double *)calloc((size_t)options.batches, sizeof *rates);
   if (rates == NULL) die("no memory");
 
@@ -81,12 +89,14 @@ int main(int argc, char **argv) {
     if (batch >= 0) rates[batch] = (double)messages / ((double)(now_ns() - start) * 1e-9);
   }
   report_samples(&options, "messages_per_second", rates, (size_t)options.batches);
-  report_number(&options, "bytes_per_second", rates[(options.batches - 1) / 2] * (double)options.size);
+  report_number(&options, "bytes_per_second",
+                rates[(options.batches - 1) / 2] * (double)options.size);
 
   /* The receives that are still posted are served, so that closing has nothing to cancel. */
   if (options.side == 0) {
     for (long i = 0; i < 2 * options.window; i++) {
-      link_send(&link, buffers + (size_t)(i % options.window) * options.size, options.size, TAG_DATA, &data_operations[0]);
+      link_send(&link, buffers + (size_t)(i % options.window) * options.size, options.size,
+                TAG_DATA, &data_operations[0]);
       link_finish(&link, &data_operations[0]);
     }
   } else {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Latency through progress threads: one message goes to and fro between two processes, and the thread that waits for it is
- * woken by its worker's progress thread. Reports half of each round trip: the median, and what 99 of 100 stay below.
+ * Latency through progress threads: one message goes to and fro between two processes, and the
+ * thread that waits for it is woken by its worker's progress thread. Reports half of each round
+ * trip: the median, and what 99 of 100 stay below.
  */
 #include <stdlib.h>
 
@@ -16,7 +17,8 @@ static uint64_t out, in;
 
 /* Sends, and waits for that and for the message that comes next. */
 static void turn(struct link *link, const struct options *options) {
-  const uint64_t there = options->side == 0 ? TAG_THERE : TAG_BACK, back = options->side == 0 ? TAG_BACK : TAG_THERE;
+  const uint64_t there = options->side == 0 ? TAG_THERE : TAG_BACK,
+                 back = options->side == 0 ? TAG_BACK : TAG_THERE;
   batch_begin(&batch, 2);
   threaded_recv(link, &in, sizeof in, back, &operations[0], &batch, options->completion);
   threaded_send(link, &out, sizeof out, there, &operations[1], &batch, options->completion);

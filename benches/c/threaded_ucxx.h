@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* UCXX with its progress thread and delayed submission. Its requests cannot be waited for, and its notifier is Python's. */
+/* UCXX with its progress thread and delayed submission. Its requests cannot be waited for, and its
+ * notifier is Python's. */
 #ifndef BENCH_THREADED_UCXX_H
 #define BENCH_THREADED_UCXX_H
 
@@ -18,26 +19,30 @@ static void threaded_callback(ucs_status_t status, std::shared_ptr<void> arg) {
 }
 
 template <typename Builder>
-static inline void threaded_build(Builder builder, struct operation *operation, struct batch *batch, int completion) {
+static inline void threaded_build(Builder builder, struct operation *operation, struct batch *batch,
+                                  int completion) {
   if (completion == COMPLETION_CALLBACK) {
     /* Shares nothing: the batch outlives its operations. */
-    builder.callbackFunction(threaded_callback).callbackData(std::shared_ptr<void>(std::shared_ptr<void>(), batch));
+    builder.callbackFunction(threaded_callback)
+        .callbackData(std::shared_ptr<void>(std::shared_ptr<void>(), batch));
   }
   operation->request = builder.build();
 }
 
-static inline void threaded_recv(struct link *link, void *buffer, size_t length, uint64_t tag, struct operation *operation,
-                                 struct batch *batch, int completion) {
-  threaded_build(link->worker->tagRecvBuilder(buffer, length, ucxx::Tag(tag), ucxx::TagMaskFull), operation, batch, completion);
+static inline void threaded_recv(struct link *link, void *buffer, size_t length, uint64_t tag,
+                                 struct operation *operation, struct batch *batch, int completion) {
+  threaded_build(link->worker->tagRecvBuilder(buffer, length, ucxx::Tag(tag), ucxx::TagMaskFull),
+                 operation, batch, completion);
 }
 
-static inline void threaded_send(struct link *link, const void *buffer, size_t length, uint64_t tag, struct operation *operation,
-                                 struct batch *batch, int completion) {
-  threaded_build(link->endpoint->tagSendBuilder(buffer, length, ucxx::Tag(tag)), operation, batch, completion);
+static inline void threaded_send(struct link *link, const void *buffer, size_t length, uint64_t tag,
+                                 struct operation *operation, struct batch *batch, int completion) {
+  threaded_build(link->endpoint->tagSendBuilder(buffer, length, ucxx::Tag(tag)), operation, batch,
+                 completion);
 }
 
-static inline void threaded_collect(struct link *link, struct operation *operations, long count, struct batch *batch,
-                                    int completion) {
+static inline void threaded_collect(struct link *link, struct operation *operations, long count,
+                                    struct batch *batch, int completion) {
   if (completion == COMPLETION_CALLBACK) {
     batch_wait(batch);
     for (long i = 0; i < count; i++) operations[i].request.reset();

@@ -10,7 +10,8 @@ static ucxx_notifier_t *threaded_notifier;
 
 static inline void threaded_begin(struct link *link, const struct options *options) {
   if (options->completion != COMPLETION_NOTIFIER) return;
-  if (options->producers > 1) die("one producer alone can tell its completions in a queue from others'");
+  if (options->producers > 1)
+    die("one producer alone can tell its completions in a queue from others'");
   link_check(ucxx_notifier_create(link->context, &threaded_notifier), "ucxx_notifier_create");
 }
 
@@ -37,7 +38,8 @@ static inline ucxx_op_params_t threaded_params(struct batch *batch, int completi
   return params;
 }
 
-static inline void threaded_started(ucxx_status_t status, struct operation *operation, struct batch *batch, int completion) {
+static inline void threaded_started(ucxx_status_t status, struct operation *operation,
+                                    struct batch *batch, int completion) {
   if (status < 0) link_check(status, "a submission");
   if (status != UCXX_OK) return;
   operation->request = NULL;
@@ -46,25 +48,29 @@ static inline void threaded_started(ucxx_status_t status, struct operation *oper
 
 /* Whoever is told of the end by a callback or the queue needs no request. */
 static inline ucxx_request_t **threaded_place(struct operation *operation, int completion) {
-  return completion == COMPLETION_CALLBACK || completion == COMPLETION_NOTIFIER ? NULL : &operation->request;
+  return completion == COMPLETION_CALLBACK || completion == COMPLETION_NOTIFIER
+             ? NULL
+             : &operation->request;
 }
 
-static inline void threaded_recv(struct link *link, void *buffer, size_t length, uint64_t tag, struct operation *operation,
-                                 struct batch *batch, int completion) {
+static inline void threaded_recv(struct link *link, void *buffer, size_t length, uint64_t tag,
+                                 struct operation *operation, struct batch *batch, int completion) {
   const ucxx_op_params_t params = threaded_params(batch, completion);
   ucxx_request_t **place = threaded_place(operation, completion);
   ucxx_status_t status;
-  while ((status = ucxx_tag_recv(link->worker, buffer, length, tag, UINT64_MAX, &params, place)) == UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_tag_recv(link->worker, buffer, length, tag, UINT64_MAX, &params, place)) ==
+         UCXX_ERR_NO_RESOURCE)
     link_advance(link);
   threaded_started(status, operation, batch, completion);
 }
 
-static inline void threaded_send(struct link *link, const void *buffer, size_t length, uint64_t tag, struct operation *operation,
-                                 struct batch *batch, int completion) {
+static inline void threaded_send(struct link *link, const void *buffer, size_t length, uint64_t tag,
+                                 struct operation *operation, struct batch *batch, int completion) {
   const ucxx_op_params_t params = threaded_params(batch, completion);
   ucxx_request_t **place = threaded_place(operation, completion);
   ucxx_status_t status;
-  while ((status = ucxx_tag_send(link->endpoint, buffer, length, tag, &params, place)) == UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_tag_send(link->endpoint, buffer, length, tag, &params, place)) ==
+         UCXX_ERR_NO_RESOURCE)
     link_advance(link);
   threaded_started(status, operation, batch, completion);
 }
@@ -74,14 +80,15 @@ static inline void threaded_take_reports(long count) {
   while (count > 0) {
     size_t taken;
     link_check(ucxx_notifier_wait(threaded_notifier, UINT64_MAX), "ucxx_notifier_wait");
-    link_check(ucxx_notifier_poll(threaded_notifier, reports, sizeof *reports, 64, &taken), "ucxx_notifier_poll");
+    link_check(ucxx_notifier_poll(threaded_notifier, reports, sizeof *reports, 64, &taken),
+               "ucxx_notifier_poll");
     for (size_t i = 0; i < taken; i++) link_check(reports[i].status, "an operation");
     count -= (long)taken;
   }
 }
 
-static inline void threaded_collect(struct link *link, struct operation *operations, long count, struct batch *batch,
-                                    int completion) {
+static inline void threaded_collect(struct link *link, struct operation *operations, long count,
+                                    struct batch *batch, int completion) {
   if (completion == COMPLETION_CALLBACK) {
     batch_wait(batch);
   } else if (completion == COMPLETION_NOTIFIER) {

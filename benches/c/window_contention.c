@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Processes that want one lock: each locks rank 0's part of a window, reads or changes what is there, and unlocks, as often as it can
- * until a moment that all know. Reported are the locks a second of all together, what the luckiest had over what the unluckiest had,
- * and the longest that anybody waited for one.
+ * Processes that want one lock: each locks rank 0's part of a window, reads or changes what is
+ * there, and unlocks, as often as it can until a moment that all know. Reported are the locks a
+ * second of all together, what the luckiest had over what the unluckiest had, and the longest that
+ * anybody waited for one.
  *
  *   exclusive  everybody adds one to two numbers
  *   mixed      one in four does; the others read them, under a shared lock
- *   *_aside    the same without rank 0, which waits in a collective: so it serves those who need that of it, and no lock is its own
+ *   *_aside    the same without rank 0, which waits in a collective: so it serves those who need
+ * that of it, and no lock is its own
  *
- * The numbers are equal whenever nobody holds the lock, and in the end as large as there were changes.
+ * The numbers are equal whenever nobody holds the lock, and in the end as large as there were
+ * changes.
  */
 #include "window.h"
 
@@ -84,10 +87,12 @@ static void check(struct bench *bench, uint64_t changes) {
   window_lock(&bench->window, 1, TARGET);
   read_numbers(bench, numbers);
   window_unlock(&bench->window, TARGET);
-  if ((uint64_t)numbers[0] != changes) die("%lld after %llu changes", (long long)numbers[0], (unsigned long long)changes);
+  if ((uint64_t)numbers[0] != changes)
+    die("%lld after %llu changes", (long long)numbers[0], (unsigned long long)changes);
 }
 
-static void measure(struct bench *bench, const struct options *options, const char *name, int mixed, int aside) {
+static void measure(struct bench *bench, const struct options *options, const char *name, int mixed,
+                    int aside) {
   struct turns all[MOST_PROCESSES], mine = {0, 0, 0}, sum = {0, 0, 0};
   uint64_t least = UINT64_MAX, most = 0, begin;
   char key[64];
@@ -123,7 +128,8 @@ int main(int argc, char **argv) {
   options.cpu[1] = 1;
   options.socket = -1;
   world_start(argc, argv, &options);
-  if (options.processes < 2 || options.processes > MOST_PROCESSES) die("--processes: 2 to %d", MOST_PROCESSES);
+  if (options.processes < 2 || options.processes > MOST_PROCESSES)
+    die("--processes: 2 to %d", MOST_PROCESSES);
   world_open(&bench.world, &options);
   report_text(&options, "implementation", WINDOW_NAME);
   window_open(&bench.world, &bench.window, NUMBERS * sizeof(int64_t));
@@ -131,7 +137,8 @@ int main(int argc, char **argv) {
   bench.random = (uint64_t)bench.world.rank + 1;
   if (harness_wants(&options, "exclusive")) measure(&bench, &options, "exclusive", 0, 0);
   if (harness_wants(&options, "mixed")) measure(&bench, &options, "mixed", 1, 0);
-  if (harness_wants(&options, "exclusive_aside")) measure(&bench, &options, "exclusive_aside", 0, 1);
+  if (harness_wants(&options, "exclusive_aside"))
+    measure(&bench, &options, "exclusive_aside", 0, 1);
   if (harness_wants(&options, "mixed_aside")) measure(&bench, &options, "mixed_aside", 1, 1);
   window_close(&bench.window);
   world_close(&bench.world);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What an operation on a window costs. Two processes; rank 0 measures, and with passive target rank 1 waits in a barrier meanwhile, or, with
- * `busy`, computes until rank 0 has put a word at the end of its memory.
+ * What an operation on a window costs. Two processes; rank 0 measures, and with passive target rank
+ * 1 waits in a barrier meanwhile, or, with `busy`, computes until rank 0 has put a word at the end
+ * of its memory.
  *
  *   data   the operation and its flush, in one epoch of a shared lock
- *   sync   the synchronisation itself: a lock and its unlock, a flush of nothing. With active target a put each way, of which half
- *          the time counts
+ *   sync   the synchronisation itself: a lock and its unlock, a flush of nothing. With active
+ * target a put each way, of which half the time counts
  *
- * A batch is as long as it takes to be timed well, so that slow and fast implementations are measured alike. What the operations
- * have done is looked at after each measurement.
+ * A batch is as long as it takes to be timed well, so that slow and fast implementations are
+ * measured alike. What the operations have done is looked at after each measurement.
  */
 #include "window.h"
 
@@ -28,9 +29,9 @@ struct measurement {
   const char *name;
   void (*loop)(struct bench *bench, long count);
   void (*check)(struct bench *bench, const struct measurement *measurement);
-  int kind;        /* ELEMENT_* */
-  size_t count;    /* elements */
-  int access;      /* ACCESS_* */
+  int kind; /* ELEMENT_* */
+  size_t count; /* elements */
+  int access; /* ACCESS_* */
 };
 
 /* In an epoch that is open; making its own epochs; both processes take part. */
@@ -66,7 +67,8 @@ static void loop_accumulate(struct bench *bench, long count) {
 
 static void loop_get_accumulate(struct bench *bench, long count) {
   for (long i = 0; i < count; i++) {
-    window_get_accumulate(&bench->window, bench->origin, bench->result, &bench->elements, TARGET, 0);
+    window_get_accumulate(&bench->window, bench->origin, bench->result, &bench->elements, TARGET,
+                          0);
     window_flush(&bench->window, TARGET);
   }
   bench->number += count;
@@ -185,7 +187,8 @@ static void check_got(struct bench *bench, const struct measurement *measurement
   check_filled(bench->result, bytes_of(measurement));
 }
 
-static void check_numbers(const struct measurement *measurement, const unsigned char *bytes, int64_t wanted) {
+static void check_numbers(const struct measurement *measurement, const unsigned char *bytes,
+                          int64_t wanted) {
   for (size_t at = 0; at < measurement->count; at++) {
     int64_t number;
     double real;
@@ -271,7 +274,8 @@ static void prepare(struct bench *bench, const struct measurement *measurement) 
   for (size_t at = 0; measurement->kind != ELEMENT_BYTE && at < measurement->count; at++) {
     const int64_t number = 1;
     const double real = 1;
-    memcpy(bench->origin + 8 * at, measurement->kind == ELEMENT_DOUBLE ? (const void *)&real : (const void *)&number, 8);
+    memcpy(bench->origin + 8 * at,
+           measurement->kind == ELEMENT_DOUBLE ? (const void *)&real : (const void *)&number, 8);
   }
   world_barrier(&bench->world);
 }
@@ -295,7 +299,9 @@ static long batch_length(struct bench *bench, const struct measurement *measurem
     const uint64_t taken = run_batch(bench, measurement, count);
     if (taken >= BATCH_NS) return count;
     const uint64_t wanted = (uint64_t)count * (BATCH_NS + BATCH_NS / 4) / (taken + 1);
-    count = wanted > (uint64_t)count * 8 ? count * 8 : wanted > (uint64_t)count ? (long)wanted : count + 1;
+    count = wanted > (uint64_t)count * 8 ? count * 8
+            : wanted > (uint64_t)count   ? (long)wanted
+                                         : count + 1;
   }
 }
 
@@ -345,7 +351,8 @@ static void end_computing(struct bench *bench) {
 
 static void run(struct bench *bench, const struct measurement *measurement, double *samples) {
   const int busy = bench->options->busy_us > 0;
-  if (busy && (measurement->access == ACCESS_ACTIVE || bytes_of(measurement) > OVER_AT)) die("--busy: not with %s", measurement->name);
+  if (busy && (measurement->access == ACCESS_ACTIVE || bytes_of(measurement) > OVER_AT))
+    die("--busy: not with %s", measurement->name);
   prepare(bench, measurement);
   if (bench->world.rank == 0)
     measure(bench, measurement, samples);

@@ -12,7 +12,9 @@
 #define WINDOW_NAME "openmpi"
 #define BENCH_TEXT_(number) #number
 #define BENCH_TEXT(number) BENCH_TEXT_(number)
-#define WINDOW_VERSION BENCH_TEXT(OMPI_MAJOR_VERSION) "." BENCH_TEXT(OMPI_MINOR_VERSION) "." BENCH_TEXT(OMPI_RELEASE_VERSION)
+#define WINDOW_VERSION           \
+  BENCH_TEXT(OMPI_MAJOR_VERSION) \
+  "." BENCH_TEXT(OMPI_MINOR_VERSION) "." BENCH_TEXT(OMPI_RELEASE_VERSION)
 #else
 #define WINDOW_NAME "mpich"
 #define WINDOW_VERSION MPICH_VERSION
@@ -49,7 +51,8 @@ static inline void world_open(struct world *world, const struct options *options
   MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &world->size);
   if (world->rank != options->side || world->size != options->processes)
-    die("rank %d of %d, not %d of %ld", world->rank, world->size, options->side, options->processes);
+    die("rank %d of %d, not %d of %ld", world->rank, world->size, options->side,
+        options->processes);
   report_text(options, "version", WINDOW_VERSION);
 }
 
@@ -81,10 +84,12 @@ static inline void world_close(struct world *world) {
 
 static inline void window_open(struct world *world, struct window *window, size_t size) {
   (void)world;
-  MPI_Win_allocate((MPI_Aint)size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window->base, &window->handle);
+  MPI_Win_allocate((MPI_Aint)size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window->base,
+                   &window->handle);
 }
 
-static inline void window_create(struct world *world, struct window *window, void *base, size_t size) {
+static inline void window_create(struct world *world, struct window *window, void *base,
+                                 size_t size) {
   (void)world;
   MPI_Win_create(base, (MPI_Aint)size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window->handle);
   window->base = (unsigned char *)base;
@@ -93,7 +98,9 @@ static inline void window_create(struct world *world, struct window *window, voi
 static inline void window_close(struct window *window) { MPI_Win_free(&window->handle); }
 
 static inline void elements_set(struct elements *elements, int kind, size_t count) {
-  elements->type = kind == ELEMENT_BYTE ? MPI_BYTE : kind == ELEMENT_INT64 ? MPI_INT64_T : MPI_DOUBLE;
+  elements->type = kind == ELEMENT_BYTE    ? MPI_BYTE
+                   : kind == ELEMENT_INT64 ? MPI_INT64_T
+                                           : MPI_DOUBLE;
   elements->count = (int)count;
 }
 
@@ -101,13 +108,20 @@ static inline void window_lock(struct window *window, int exclusive, int target)
   MPI_Win_lock(exclusive ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, target, 0, window->handle);
 }
 
-static inline void window_unlock(struct window *window, int target) { MPI_Win_unlock(target, window->handle); }
+static inline void window_unlock(struct window *window, int target) {
+  MPI_Win_unlock(target, window->handle);
+}
 static inline void window_lock_all(struct window *window) { MPI_Win_lock_all(0, window->handle); }
 static inline void window_unlock_all(struct window *window) { MPI_Win_unlock_all(window->handle); }
-static inline void window_flush(struct window *window, int target) { MPI_Win_flush(target, window->handle); }
+static inline void window_flush(struct window *window, int target) {
+  MPI_Win_flush(target, window->handle);
+}
 
 static inline void window_fence(struct window *window, int place) {
-  MPI_Win_fence(place == FENCE_FIRST ? MPI_MODE_NOPRECEDE : place == FENCE_LAST ? MPI_MODE_NOSUCCEED : 0, window->handle);
+  MPI_Win_fence(place == FENCE_FIRST  ? MPI_MODE_NOPRECEDE
+                : place == FENCE_LAST ? MPI_MODE_NOSUCCEED
+                                      : 0,
+                window->handle);
 }
 
 /* Groups are made once, as a program would. */
@@ -124,37 +138,48 @@ static inline MPI_Group group_of(int other) {
   return groups[other];
 }
 
-static inline void window_post(struct window *window, int other) { MPI_Win_post(group_of(other), 0, window->handle); }
-static inline void window_start(struct window *window, int other) { MPI_Win_start(group_of(other), 0, window->handle); }
+static inline void window_post(struct window *window, int other) {
+  MPI_Win_post(group_of(other), 0, window->handle);
+}
+static inline void window_start(struct window *window, int other) {
+  MPI_Win_start(group_of(other), 0, window->handle);
+}
 static inline void window_complete(struct window *window) { MPI_Win_complete(window->handle); }
 static inline void window_wait(struct window *window) { MPI_Win_wait(window->handle); }
 
-static inline void window_put(struct window *window, const void *origin, const struct elements *elements, int target, size_t at) {
-  MPI_Put(origin, elements->count, elements->type, target, (MPI_Aint)at, elements->count, elements->type, window->handle);
+static inline void window_put(struct window *window, const void *origin,
+                              const struct elements *elements, int target, size_t at) {
+  MPI_Put(origin, elements->count, elements->type, target, (MPI_Aint)at, elements->count,
+          elements->type, window->handle);
 }
 
-static inline void window_get(struct window *window, void *result, const struct elements *elements, int target, size_t at) {
-  MPI_Get(result, elements->count, elements->type, target, (MPI_Aint)at, elements->count, elements->type, window->handle);
+static inline void window_get(struct window *window, void *result, const struct elements *elements,
+                              int target, size_t at) {
+  MPI_Get(result, elements->count, elements->type, target, (MPI_Aint)at, elements->count,
+          elements->type, window->handle);
 }
 
-static inline void window_accumulate(struct window *window, const void *origin, const struct elements *elements, int target,
-                                     size_t at) {
-  MPI_Accumulate(origin, elements->count, elements->type, target, (MPI_Aint)at, elements->count, elements->type, MPI_SUM,
-                 window->handle);
+static inline void window_accumulate(struct window *window, const void *origin,
+                                     const struct elements *elements, int target, size_t at) {
+  MPI_Accumulate(origin, elements->count, elements->type, target, (MPI_Aint)at, elements->count,
+                 elements->type, MPI_SUM, window->handle);
 }
 
-static inline void window_get_accumulate(struct window *window, const void *origin, void *result, const struct elements *elements,
-                                         int target, size_t at) {
-  MPI_Get_accumulate(origin, elements->count, elements->type, result, elements->count, elements->type, target, (MPI_Aint)at,
-                     elements->count, elements->type, MPI_SUM, window->handle);
+static inline void window_get_accumulate(struct window *window, const void *origin, void *result,
+                                         const struct elements *elements, int target, size_t at) {
+  MPI_Get_accumulate(origin, elements->count, elements->type, result, elements->count,
+                     elements->type, target, (MPI_Aint)at, elements->count, elements->type, MPI_SUM,
+                     window->handle);
 }
 
-static inline void window_fetch_add(struct window *window, const int64_t *origin, int64_t *result, int target, size_t at) {
+static inline void window_fetch_add(struct window *window, const int64_t *origin, int64_t *result,
+                                    int target, size_t at) {
   MPI_Fetch_and_op(origin, result, MPI_INT64_T, target, (MPI_Aint)at, MPI_SUM, window->handle);
 }
 
-static inline void window_compare_and_swap(struct window *window, const int64_t *origin, const int64_t *compare, int64_t *result,
-                                           int target, size_t at) {
+static inline void window_compare_and_swap(struct window *window, const int64_t *origin,
+                                           const int64_t *compare, int64_t *result, int target,
+                                           size_t at) {
   MPI_Compare_and_swap(origin, compare, result, MPI_INT64_T, target, (MPI_Aint)at, window->handle);
 }
 

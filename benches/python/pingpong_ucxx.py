@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""The peer's Python interface: half of the round trip of 8 bytes through asyncio, in each of its ways to make progress."""
+"""The peer's Python interface: half of the round trip of 8 bytes through asyncio, in each of its
+ways to make progress."""
 
 import asyncio
 
-import ucxx
-
 import two_sides
+import ucxx
 
 TAG_THERE, TAG_BACK = 1, 2
 
@@ -14,11 +14,17 @@ TAG_THERE, TAG_BACK = 1, 2
 async def main(options, link):
     threaded = options.mode.startswith("thread")
     notifier = options.mode == "thread-notifier"
-    ucxx.init(progress_mode="thread" if threaded else options.mode, enable_delayed_submission=threaded,
-              enable_python_future=notifier)
-    address = ucxx.get_ucx_address_from_buffer(two_sides.exchange(link, bytes(memoryview(ucxx.get_worker_address()))))
+    ucxx.init(
+        progress_mode="thread" if threaded else options.mode,
+        enable_delayed_submission=threaded,
+        enable_python_future=notifier,
+    )
+    address = ucxx.get_ucx_address_from_buffer(
+        two_sides.exchange(link, bytes(memoryview(ucxx.get_worker_address())))
+    )
     endpoint = await ucxx.create_endpoint_from_worker_address(
-        address, endpoint_error_handling=options.error_handling == "peer")
+        address, endpoint_error_handling=options.error_handling == "peer"
+    )
     mine, other = (TAG_THERE, TAG_BACK) if options.side == 0 else (TAG_BACK, TAG_THERE)
     out, into = bytearray(8), bytearray(8)
 

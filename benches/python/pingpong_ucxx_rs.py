@@ -5,9 +5,8 @@
 import asyncio
 import sys
 
-from ucxx_rs_client import Context, Worker
-
 import two_sides
+from ucxx_rs_client import Context, Worker
 
 TAG_THERE, TAG_BACK = 1, 2
 MODES = {"thread-notifier": "notifier"}

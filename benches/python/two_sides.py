@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""What the Python programs share: options, the two processes and the socket between them, the loop, the report."""
+"""What the Python programs share: options, the two processes and the socket between them, the loop,
+the report."""
 
 import argparse
 import array
@@ -16,7 +17,8 @@ MODES = ("polling", "blocking", "thread", "thread-notifier")
 
 
 def start():
-    """Reads the options and starts the other side, a fresh execution of the same program. Returns options and the socket."""
+    """Reads the options and starts the other side, a fresh execution of the same program. Returns
+    options and the socket."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--mode", choices=MODES, default="polling")
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -40,12 +42,13 @@ def start():
 def exchange(link, data):
     """Sends `data` and returns what the other side sends."""
     link.sendall(struct.pack("=I", len(data)) + data)
-    length, = struct.unpack("=I", link.recv(4, socket.MSG_WAITALL))
+    (length,) = struct.unpack("=I", link.recv(4, socket.MSG_WAITALL))
     return link.recv(length, socket.MSG_WAITALL)
 
 
 async def exchange_messages(options, send, receive, out, into):
-    """One message of 8 bytes to and fro. A first byte that is not 0 is the last one. Returns half round trips in nanoseconds."""
+    """One message of 8 bytes to and fro. A first byte that is not 0 is the last one. Returns half
+    round trips in nanoseconds."""
     if options.side == 1:
         while True:
             await receive(into)

@@ -1,6 +1,7 @@
 """What ucxx_rs.h declares, taken apart.
 
-The header is generated, so its form is known; whatever is not of that form is refused, and so nothing in it is overlooked.
+The header is generated, so its form is known; whatever is not of that form is refused, and so
+nothing in it is overlooked.
 """
 
 import re
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Parameter:
-    """Of a function or a member: its type as a cast has it, such as `const ucxx_op_params_t *`, and its name."""
+    """Of a function or a member: its type as a cast has it, such as `const ucxx_op_params_t *`, and
+    its name."""
 
     type: str
     name: str
@@ -62,7 +64,9 @@ def parameter(text):
     pointer = re.fullmatch(r"(.*?\(\*)(\w+)(\)\()(.*)(\))", text)
     if pointer:
         before, name, middle, inner, after = pointer.groups()
-        return Parameter(f"{before}{middle}{', '.join(each.type for each in parameters(inner))}{after}", name)
+        return Parameter(
+            f"{before}{middle}{', '.join(each.type for each in parameters(inner))}{after}", name
+        )
     plain = re.fullmatch(r"(.*?[\s*])(\w+)((?:\[\d+\])?)", text)
     if not plain:
         raise NotUnderstood(text)
@@ -85,19 +89,26 @@ def preprocessor(header, lines):
             header.version[found[1]] = int(found[2])
         elif found := re.fullmatch(r"#define (UCXX_\w+_INIT) UCXX_INIT_\((\w+)\)", line):
             header.initialisers[found[1]] = found[2]
-        elif not re.match(r"#(ifndef UCXX_RS_H|define UCXX_RS_H|include <std\w+\.h>|ifdef __cplusplus|else|endif|define UCXX_INIT_\(type\) "
-                          r"|ifndef UCXX_NODISCARD|define UCXX_NODISCARD|if \(defined __cplusplus |elif defined __GNUC__)", line):
+        elif not re.match(
+            r"#(ifndef UCXX_RS_H|define UCXX_RS_H|include <std\w+\.h>|ifdef __cplusplus|else|endif|define UCXX_INIT_\(type\) "
+            r"|ifndef UCXX_NODISCARD|define UCXX_NODISCARD|if \(defined __cplusplus |elif defined __GNUC__)",
+            line,
+        ):
             raise NotUnderstood(line)
     return "\n".join(rest)
 
 
 def declaration(header, text):
     if found := re.fullmatch(r"enum (\w+) \{(.*)\}", text):
-        header.enums[found[1]] = [constant.split("=")[0].strip() for constant in found[2].split(",") if constant.strip()]
+        header.enums[found[1]] = [
+            constant.split("=")[0].strip() for constant in found[2].split(",") if constant.strip()
+        ]
     elif found := re.fullmatch(r"struct (\w+)", text):
         header.opaque.append(found[1])
     elif found := re.fullmatch(r"struct (\w+) \{(.*)\}", text):
-        header.structs[found[1]] = [parameter(member) for member in found[2].split(";") if member.strip()]
+        header.structs[found[1]] = [
+            parameter(member) for member in found[2].split(";") if member.strip()
+        ]
     elif found := re.fullmatch(r"typedef (struct \w+|\w+) (\w+)", text):
         header.types[found[2]] = found[1]
     elif found := re.fullmatch(r"typedef (.*)", text):

@@ -2,10 +2,11 @@
 """The ABI of an installed library, as text, compared with what it was: snapshot.txt.
 
     tests/abi/snapshot.py PREFIX             fails where the two differ, and says how to go on
-    tests/abi/snapshot.py PREFIX --update    writes snapshot.txt anew; not for a break of an ABI that has been released
+    tests/abi/snapshot.py PREFIX --update    writes snapshot.txt anew; not for a break of an ABI
+    that has been released
 
-Names and types are the header's (header.py); values, sizes and offsets are what a C compiler makes of it; symbols and the SONAME are
-the library's. docs/abi.md says what may change.
+Names and types are the header's (header.py); values, sizes and offsets are what a C compiler makes
+of it; symbols and the SONAME are the library's. docs/abi.md says what may change.
 """
 
 import argparse
@@ -30,7 +31,9 @@ def layouts(header, include):
 
     def show(text, *values):
         text = text.replace("%", "%%").replace("@", "%lld")
-        prints.append(f'  printf("{text}\\n"{"".join(f", (long long)({value})" for value in values)});')
+        prints.append(
+            f'  printf("{text}\\n"{"".join(f", (long long)({value})" for value in values)});'
+        )
 
     for name in header.version:
         show(f"constant {name} = @", name)
@@ -40,17 +43,57 @@ def layouts(header, include):
         show(f"enum {enum}: {len(constants)} constants, @ bytes", f"sizeof(enum {enum})")
     for struct, members in header.structs.items():
         grows = "may grow" if members[0].name == "struct_size" else "never grows"
-        show(f"struct {struct}: @ bytes, aligned to @, {grows}", f"sizeof(struct {struct})", f"offsetof(struct place_of_{struct}, value)")
+        show(
+            f"struct {struct}: @ bytes, aligned to @, {grows}",
+            f"sizeof(struct {struct})",
+            f"offsetof(struct place_of_{struct}, value)",
+        )
         for member in members:
-            show(f"member {struct}.{member.name}: at @, @ bytes, {member.type}", f"offsetof(struct {struct}, {member.name})",
-                 f"sizeof(((struct {struct} *)0)->{member.name})")
-    places = [f"struct place_of_{struct} {{ char before; struct {struct} value; }};" for struct in header.structs]
-    source = "\n".join(["#include <stdio.h>", "#include <ucxx_rs.h>", *places, "int main(void) {", *prints, "  return 0;", "}", ""])
+            show(
+                f"member {struct}.{member.name}: at @, @ bytes, {member.type}",
+                f"offsetof(struct {struct}, {member.name})",
+                f"sizeof(((struct {struct} *)0)->{member.name})",
+            )
+    places = [
+        f"struct place_of_{struct} {{ char before; struct {struct} value; }};"
+        for struct in header.structs
+    ]
+    source = "\n".join(
+        [
+            "#include <stdio.h>",
+            "#include <ucxx_rs.h>",
+            *places,
+            "int main(void) {",
+            *prints,
+            "  return 0;",
+            "}",
+            "",
+        ]
+    )
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "layouts"
         compiler = os.environ.get("CC", "gcc").split()
-        subprocess.run([*compiler, "-std=c99", "-Wall", "-Werror", "-I", include, "-x", "c", "-", "-o", program], input=source, text=True, check=True)
-        return subprocess.run([program], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        subprocess.run(
+            [
+                *compiler,
+                "-std=c99",
+                "-Wall",
+                "-Werror",
+                "-I",
+                include,
+                "-x",
+                "c",
+                "-",
+                "-o",
+                program,
+            ],
+            input=source,
+            text=True,
+            check=True,
+        )
+        return subprocess.run(
+            [program], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.splitlines()
 
 
 def names(header):
@@ -59,13 +102,17 @@ def names(header):
     lines += [f"type {name}: {meaning}" for name, meaning in header.types.items()]
     lines += [f"initialiser {macro}: {name}" for macro, name in header.initialisers.items()]
     for function in header.functions:
-        lines.append(f"function {function.name}: {function.result} ({', '.join(each.type for each in function.parameters) or 'void'})")
+        lines.append(
+            f"function {function.name}: {function.result} ({', '.join(each.type for each in function.parameters) or 'void'})"
+        )
     return lines
 
 
 def binary(library):
     def output(*command):
-        return subprocess.run([*command, library], stdout=subprocess.PIPE, text=True, check=True).stdout
+        return subprocess.run(
+            [*command, library], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
 
     soname = re.search(r"SONAME.*\[(.*)\]", output("readelf", "-d", "-W"))[1]
     # Without the absolute one of the version itself, which some linkers make.
@@ -97,20 +144,25 @@ def is_addition(subject, before, after):
     if subject.startswith("enum "):
         return before.split(",")[1] == after.split(",")[1]
     if subject.startswith("struct ") and before.endswith("may grow") and after.endswith("may grow"):
-        sizes = [re.fullmatch(r".*: (\d+) bytes, (aligned to \d+), .*", line) for line in (before, after)]
+        sizes = [
+            re.fullmatch(r".*: (\d+) bytes, (aligned to \d+), .*", line) for line in (before, after)
+        ]
         return int(sizes[1][1]) > int(sizes[0][1]) and sizes[0][2] == sizes[1][2]
     return subject in ("constant UCXX_RS_VERSION_PATCH",)
 
 
 def new_is_addition(subject, was, now):
-    """A member may be new at the end of a struct that may grow, or of a struct that is new; all else may be new anywhere."""
+    """A member may be new at the end of a struct that may grow, or of a struct that is new; all
+    else may be new anywhere."""
     if not subject.startswith("member "):
         return True
     struct = "struct " + subject.split()[1].split(".")[0]
     if struct not in was:
         return True
     size = int(re.search(r": (\d+) bytes", was[struct])[1])
-    return was[struct].endswith("may grow") and int(re.search(r": at (\d+)", now[subject])[1]) >= size
+    return (
+        was[struct].endswith("may grow") and int(re.search(r": at (\d+)", now[subject])[1]) >= size
+    )
 
 
 def compare(before, after):
@@ -121,7 +173,9 @@ def compare(before, after):
         if subject not in now:
             breaks.append(f"gone:    {line}")
         elif now[subject] != line:
-            (additions if is_addition(subject, line, now[subject]) else breaks).append(f"was:     {line}\n    is:      {now[subject]}")
+            (additions if is_addition(subject, line, now[subject]) else breaks).append(
+                f"was:     {line}\n    is:      {now[subject]}"
+            )
     for subject, line in now.items():
         if subject not in was:
             (additions if new_is_addition(subject, was, now) else breaks).append(f"new:     {line}")
@@ -139,17 +193,25 @@ def explain(additions, breaks, is_released):
     if breaks:
         text += ["BREAKS of the ABI:"] + [f"    {line}" for line in breaks]
         if is_released:
-            text.append("  This version has been released, and programs rely on it: undo them, or give the library the next MAJOR.MINOR, and with it a new SONAME.")
+            text.append(
+                "  This version has been released, and programs rely on it: undo them, or give the library the next MAJOR.MINOR, and with it a new SONAME."
+            )
         else:
-            text.append("  This version has not been released. If they are meant, they go into CHANGELOG.md as such.")
+            text.append(
+                "  This version has not been released. If they are meant, they go into CHANGELOG.md as such."
+            )
     if additions:
         text += ["Additions to the ABI:"] + [f"    {line}" for line in additions]
-    text.append("  To go on: a line in CHANGELOG.md for each, docs/abi.md read once more, then `tests/abi/snapshot.py PREFIX --update`, and commit tests/abi/snapshot.txt.")
+    text.append(
+        "  To go on: a line in CHANGELOG.md for each, docs/abi.md read once more, then `tests/abi/snapshot.py PREFIX --update`, and commit tests/abi/snapshot.txt."
+    )
     return "\n".join(text)
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     arguments.add_argument("prefix")
     arguments.add_argument("--update", action="store_true")
     options = arguments.parse_args()
@@ -157,7 +219,11 @@ def main():
     before = SNAPSHOT.read_text(encoding="utf-8").splitlines() if SNAPSHOT.exists() else []
     additions, breaks = compare(before, now) if before else ([], [])
     # What was promised is asked of the version that made the promise.
-    promised = bool(before) and released(before, CHANGELOG.read_text(encoding="utf-8")) and by_name(before)["library"] == by_name(now)["library"]
+    promised = (
+        bool(before)
+        and released(before, CHANGELOG.read_text(encoding="utf-8"))
+        and by_name(before)["library"] == by_name(now)["library"]
+    )
     if before and not additions and not breaks:
         print(f"abi: {len(by_name(now))} lines, as they were")
         return 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""No name in the header is a keyword of a language that binds it: a generator would have to change the name, and the documentation
-would be about another one.
+"""No name in the header is a keyword of a language that binds it: a generator would have to change
+the name, and the documentation would be about another one.
 
     tests/abi/test_names.py PREFIX [unittest's arguments]
 """
@@ -14,7 +14,8 @@ import header
 
 PREFIX = None
 
-# Reserved words, and what a language's generators of bindings treat as such. Python's are those of the interpreter, and the two below.
+# Reserved words, and what a language's generators of bindings treat as such. Python's are those of
+# the interpreter, and the two below.
 KEYWORDS = {
     "C and C++": """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept
         const consteval constexpr constinit const_cast continue contract_assert co_await co_return co_yield decltype default delete do double
@@ -43,7 +44,8 @@ KEYWORDS = {
         virtual where while yield""",
 }
 
-# A parameter's name is no part of a call, nor of the ABI, and C# has a sign for such names: @params. `base` is what MPI calls it.
+# A parameter's name is no part of a call, nor of the ABI, and C# has a sign for such names:
+# @params. `base` is what MPI calls it.
 PARAMETERS = {"params": "C#", "base": "C#"}
 
 
@@ -83,17 +85,32 @@ class Names(unittest.TestCase):
 
     def test_finds_what_is_one(self):
         taken = header.Header()
-        taken.structs["s"] = [header.Parameter("int", "from"), header.Parameter("int", "params"), header.Parameter("int", "sound")]
-        taken.functions.append(header.Function("f", "int", [header.Parameter("int", "type"), header.Parameter("int", "params")]))
+        taken.structs["s"] = [
+            header.Parameter("int", "from"),
+            header.Parameter("int", "params"),
+            header.Parameter("int", "sound"),
+        ]
+        taken.functions.append(
+            header.Function(
+                "f", "int", [header.Parameter("int", "type"), header.Parameter("int", "params")]
+            )
+        )
         said = clashes(taken)
-        self.assertEqual([each.split(",")[0] for each in said], ["from", "params", "type", "type", "type"])
+        self.assertEqual(
+            [each.split(",")[0] for each in said], ["from", "params", "type", "type", "type"]
+        )
 
     def test_nothing_is_of_a_type_that_languages_do_not_share(self):
-        """A `bool` is one byte of the result: a caller that declares an int reads three bytes that nobody has set."""
+        """A `bool` is one byte of the result: a caller that declares an int reads three bytes that
+        nobody has set."""
         taken = header.read(Path(PREFIX) / "include" / "ucxx_rs.h")
-        types = [each.type for function in taken.functions for each in function.parameters] + [function.result for function in taken.functions]
+        types = [each.type for function in taken.functions for each in function.parameters] + [
+            function.result for function in taken.functions
+        ]
         types += [each.type for members in taken.structs.values() for each in members]
-        self.assertEqual([each for each in types if "bool" in each.split() or "long" in each.split()], [])
+        self.assertEqual(
+            [each for each in types if "bool" in each.split() or "long" in each.split()], []
+        )
 
 
 if __name__ == "__main__":

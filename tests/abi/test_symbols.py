@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The symbols of the installed library: every function of the header with the version of this release, and nothing else; and what that is for.
+"""The symbols of the installed library: every function of the header with the version of this
+release, and nothing else; and what that is for.
 
-    tests/abi/test_symbols.py PREFIX [unittest's arguments]
+tests/abi/test_symbols.py PREFIX [unittest's arguments]
 """
 
 import os
@@ -17,7 +18,8 @@ import header
 
 PREFIX = None
 COMPILER = os.environ.get("CC", "gcc").split()
-# Of another release, whose SONAME is another one: what a second component of a process may have brought.
+# Of another release, whose SONAME is another one: what a second component of a process may have
+# brought.
 OTHER = """
 const char *ucxx_status_name(int status) { (void)status; return "of the other release"; }
 """
@@ -29,7 +31,9 @@ int main(void) { puts(ucxx_status_name(UCXX_OK)); return 0; }
 
 
 def output(*command, **options):
-    return subprocess.run([str(each) for each in command], stdout=subprocess.PIPE, text=True, check=True, **options).stdout
+    return subprocess.run(
+        [str(each) for each in command], stdout=subprocess.PIPE, text=True, check=True, **options
+    ).stdout
 
 
 class Symbols(unittest.TestCase):
@@ -38,31 +42,60 @@ class Symbols(unittest.TestCase):
         cls.library = Path(PREFIX) / "lib" / "libucxx_rs.so"
         taken = header.read(Path(PREFIX) / "include" / "ucxx_rs.h")
         cls.functions = sorted(function.name for function in taken.functions)
-        cls.version = f"{taken.version['UCXX_RS_VERSION_MAJOR']}.{taken.version['UCXX_RS_VERSION_MINOR']}"
+        cls.version = (
+            f"{taken.version['UCXX_RS_VERSION_MAJOR']}.{taken.version['UCXX_RS_VERSION_MINOR']}"
+        )
         cls.release = f"{cls.version}.{taken.version['UCXX_RS_VERSION_PATCH']}"
         cls.node = f"UCXX_RS_{cls.version}"
 
     def test_each_function_has_the_version(self):
-        lines = [line.split() for line in output("nm", "-D", "--defined-only", self.library).splitlines()]
+        lines = [
+            line.split() for line in output("nm", "-D", "--defined-only", self.library).splitlines()
+        ]
         # GNU's linker makes the version itself a symbol, too, an absolute one.
-        self.assertLessEqual({name.split("@")[0] for _, kind, name in lines if kind == "A"}, {self.node})
-        self.assertEqual(sorted(name for _, kind, name in lines if kind != "A"), [f"{name}@@{self.node}" for name in self.functions])
+        self.assertLessEqual(
+            {name.split("@")[0] for _, kind, name in lines if kind == "A"}, {self.node}
+        )
+        self.assertEqual(
+            sorted(name for _, kind, name in lines if kind != "A"),
+            [f"{name}@@{self.node}" for name in self.functions],
+        )
 
     def test_the_library_defines_one_version_beside_its_soname(self):
-        defined = output("readelf", "--version-info", "--wide", self.library).split("Version needs section")[0]
+        defined = output("readelf", "--version-info", "--wide", self.library).split(
+            "Version needs section"
+        )[0]
         names = re.findall(r"Name: (\S+)", defined)
         self.assertEqual(names, [f"libucxx_rs.so.{self.version}", self.node])
 
     def test_two_releases_in_one_process_are_not_mixed(self):
         with tempfile.TemporaryDirectory() as folder:
             folder = Path(folder)
-            (folder / "other.map").write_text("UCXX_RS_9.9 { global: ucxx_*; local: *; };\n", encoding="utf-8")
+            (folder / "other.map").write_text(
+                "UCXX_RS_9.9 { global: ucxx_*; local: *; };\n", encoding="utf-8"
+            )
             (folder / "other.c").write_text(OTHER, encoding="utf-8")
             (folder / "program.c").write_text(PROGRAM, encoding="utf-8")
-            output(*COMPILER, "-shared", "-fPIC", folder / "other.c", "-Wl,-soname,libucxx_rs.so.9.9", f"-Wl,--version-script={folder / 'other.map'}",
-                   "-o", folder / "libother.so")
-            output(*COMPILER, "-I", Path(PREFIX) / "include", folder / "program.c", self.library, f"-Wl,-rpath,{self.library.parent.resolve()}",
-                   "-o", folder / "program")
+            output(
+                *COMPILER,
+                "-shared",
+                "-fPIC",
+                folder / "other.c",
+                "-Wl,-soname,libucxx_rs.so.9.9",
+                f"-Wl,--version-script={folder / 'other.map'}",
+                "-o",
+                folder / "libother.so",
+            )
+            output(
+                *COMPILER,
+                "-I",
+                Path(PREFIX) / "include",
+                folder / "program.c",
+                self.library,
+                f"-Wl,-rpath,{self.library.parent.resolve()}",
+                "-o",
+                folder / "program",
+            )
             environment = {**os.environ, "LD_PRELOAD": str(folder / "libother.so")}
             self.assertEqual(output(folder / "program", env=environment), "UCXX_OK\n")
 
@@ -71,10 +104,22 @@ class Symbols(unittest.TestCase):
         package = f"libucxx-rs{self.version}"
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "debian").mkdir()
-            (Path(folder) / "debian" / "control").write_text(f"Source: ucxx-rs\n\nPackage: {package}\nArchitecture: any\n", encoding="utf-8")
-            said = output("dpkg-gensymbols", f"-p{package}", f"-v{self.release}", f"-e{self.library.resolve()}", "-O", "-q", cwd=folder)
+            (Path(folder) / "debian" / "control").write_text(
+                f"Source: ucxx-rs\n\nPackage: {package}\nArchitecture: any\n", encoding="utf-8"
+            )
+            said = output(
+                "dpkg-gensymbols",
+                f"-p{package}",
+                f"-v{self.release}",
+                f"-e{self.library.resolve()}",
+                "-O",
+                "-q",
+                cwd=folder,
+            )
         self.assertTrue(said.startswith(f"libucxx_rs.so.{self.version} {package} #MINVER#\n"), said)
-        symbols = {line.strip() for line in said.splitlines()[1:]} - {f"{self.node}@{self.node} {self.release}"}
+        symbols = {line.strip() for line in said.splitlines()[1:]} - {
+            f"{self.node}@{self.node} {self.release}"
+        }
         self.assertEqual(symbols, {f"{name}@{self.node} {self.release}" for name in self.functions})
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The header through the tools that other languages bind C with, rust-bindgen, pycparser and cffi, and a client made with cffi.
+# The header through the tools that other languages bind C with, rust-bindgen, pycparser and cffi,
+# and a client made with cffi.
 #
 #   tests/bindings/run.sh PREFIX     PREFIX: an installed package
 set -euo pipefail

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What hubs make of a GPU that fails: an error that says so, no chunk that is lost, nobody who waits for ever. Needs the stand-in for the driver. */
+/* What hubs make of a GPU that fails: an error that says so, no chunk that is lost, nobody who
+ * waits for ever. Needs the stand-in for the driver. */
 #include "driver.h"
 
 #include <sched.h>
@@ -9,8 +10,7 @@ enum { SIZE = 1024, ILLEGAL_ADDRESS = 700 };
 
 static void produce_words(ucxx_link_t *link, uint32_t word) {
   ucxx_envelope_t *envelope = lease_soon(link);
-  for (size_t at = 0; at < SIZE / 4; at++)
-    ((uint32_t *)look_at(envelope).data)[at] = word;
+  for (size_t at = 0; at < SIZE / 4; at++) ((uint32_t *)look_at(envelope).data)[at] = word;
   CHECK_OK(ucxx_envelope_commit(envelope, SIZE, NULL));
 }
 
@@ -27,11 +27,11 @@ static void consume_words(ucxx_link_t *link, uint32_t word, void *stream) {
   CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
 }
 
-/* Nothing of an earlier hub's is under way any more: it would take the fault that is meant for the next one. */
+/* Nothing of an earlier hub's is under way any more: it would take the fault that is meant for the
+ * next one. */
 static void calm(hub_t *hub) {
   hub_close(hub);
-  while (cuda.count(DOUBLE_CONTEXTS) > 1)
-    sched_yield();
+  while (cuda.count(DOUBLE_CONTEXTS) > 1) sched_yield();
   CHECK_EQ(cuda.count(DOUBLE_MISUSES), 0);
 }
 
@@ -50,12 +50,14 @@ static void allocations(void) {
 }
 
 static void copies(void) {
-  static const char *const calls[] = {"cuStreamCreate", "cuMemcpyHtoDAsync", "cuEventCreate", "cuEventRecord"};
+  static const char *const calls[] = {"cuStreamCreate", "cuMemcpyHtoDAsync", "cuEventCreate",
+                                      "cuEventRecord"};
   void *stream = cuda_stream();
   for (size_t at = 0; at < sizeof calls / sizeof *calls; at++) {
     STEP("a copy that cannot begin: %s", calls[at]);
     hub_t hub = cuda_hub(SIZE, on_pinned, 2, 1);
-    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned), *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
+                *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
     cuda.fail(calls[at], 0, 2, ILLEGAL_ADDRESS);
     produce_words(in, 5);
     for (int times = 0; times < 2; times++) {
@@ -74,7 +76,8 @@ static void copies(void) {
   }
   STEP("a copy that fails in its course, and all behind it; the chunk is still there for others");
   hub_t hub = cuda_hub(SIZE, on_host, 2, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   cuda.fail("copy", 0, 1, ILLEGAL_ADDRESS);
   produce_words(in, 6);
@@ -110,8 +113,7 @@ static void tell(void *arg, ucxx_link_t *link, ucxx_status_t status) {
 
 static ucxx_status_t await_told(told_t *told, int count) {
   pthread_mutex_lock(&told->lock);
-  while (told->count < count)
-    pthread_cond_wait(&told->changed, &told->lock);
+  while (told->count < count) pthread_cond_wait(&told->changed, &told->lock);
   ucxx_status_t status = told->status;
   pthread_mutex_unlock(&told->lock);
   return status;
@@ -140,7 +142,8 @@ static void callbacks(void) {
 static void streams(void) {
   STEP("a stream that takes no event: the lease goes on");
   hub_t hub = cuda_hub(SIZE, on_pinned, 2, 2);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
   void *stream = cuda_stream(), *bad = cuda_stream();
   ucxx_envelope_t *envelope = lease_soon(in);
   cuda_fill(envelope, 1, stream);
@@ -152,7 +155,8 @@ static void streams(void) {
   CHECK_STATUS(ucxx_envelope_commit(envelope, SIZE, &hub), UCXX_ERR_IO_ERROR);
   CHECK_OK(ucxx_envelope_commit(envelope, SIZE, stream));
   consume_words(out, 1, NULL);
-  STEP("a stream that fails before it has written: its chunk is given to nobody, and can be taken away");
+  STEP("a stream that fails before it has written: its chunk is given to nobody, and can be taken "
+       "away");
   envelope = lease_soon(in);
   cuda.fail("fill", 0, 1, ILLEGAL_ADDRESS);
   cuda_fill(envelope, 2, bad);
@@ -172,25 +176,24 @@ static void streams(void) {
 }
 
 static void lost(void) {
-  STEP("a device that is lost with copies under way: who waits there is told, and the chunks are still on the host");
+  STEP("a device that is lost with copies under way: who waits there is told, and the chunks are "
+       "still on the host");
   hub_t hub = cuda_hub(SIZE, on_pinned, 4, 2);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned), *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
+              *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
   ucxx_link_t *made = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda);
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
   void *stream = cuda_stream();
   ucxx_envelope_t *envelope = lease_soon(made);
   cuda.hold(1);
-  for (uint32_t word = 0; word < 3; word++)
-    produce_words(in, word);
+  for (uint32_t word = 0; word < 3; word++) produce_words(in, word);
   cuda.lose(0, ILLEGAL_ADDRESS);
   cuda.hold(0);
   CHECK_STATUS(ucxx_envelope_commit(envelope, SIZE, stream), UCXX_ERR_IO_ERROR);
   CHECK_OK(ucxx_envelope_abort(envelope, NULL));
-  for (int times = 0; times < 3; times++)
-    CHECK_STATUS(lease_fails(on), UCXX_ERR_IO_ERROR);
+  for (int times = 0; times < 3; times++) CHECK_STATUS(lease_fails(on), UCXX_ERR_IO_ERROR);
   CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, on_cuda, 1), UCXX_ERR_IO_ERROR);
-  for (uint32_t word = 0; word < 3; word++)
-    consume_words(out, word, NULL);
+  for (uint32_t word = 0; word < 3; word++) consume_words(out, word, NULL);
   CHECK_OK(ucxx_hub_close(hub.hub));
   CHECK_OK(ucxx_hub_drain(hub.hub, FOR_EVER));
   CHECK_STATUS(lease_fails(on), UCXX_ERR_CLOSED);
@@ -207,7 +210,8 @@ static void no_waits(void) {
   STEP("no thread of the library's waits for a GPU");
   long before = cuda.count(DOUBLE_WAITS);
   hub_t hub = cuda_hub(SIZE, on_pinned, 3, 3);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned), *change = hub_link(hub.hub, UCXX_LINK_MODIFY, on_cuda);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
+              *change = hub_link(hub.hub, UCXX_LINK_MODIFY, on_cuda);
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
   void *stream = cuda_stream();
   for (uint32_t word = 0; word < 50; word++) {

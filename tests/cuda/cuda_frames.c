@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What comes without an allocator is made where its sender has it: on the host, and on a GPU where UCX reaches one; where it does not, it is refused. */
+/* What comes without an allocator is made where its sender has it: on the host, and on a GPU where
+ * UCX reaches one; where it does not, it is refused. */
 #include "../c/common/multi.h"
 
 #include "driver.h"
@@ -16,8 +17,7 @@ static ucxx_buffer_t give(size_t length, uint64_t seed) {
   memset(&buffer, 0, sizeof buffer);
   buffer.length = length;
   buffer.memory_type = kind;
-  if (length == 0)
-    return buffer;
+  if (length == 0) return buffer;
   void *bytes = test_alloc(length);
   test_fill(bytes, length, seed);
   buffer.data = bytes;
@@ -48,8 +48,7 @@ static void check_one(const ucxx_buffers_t *buffers, size_t index, size_t length
   CHECK((buffer.data == NULL) == (length == 0));
   void *bytes = test_alloc(length);
   if (kind != UCXX_MEMORY_CUDA) {
-    if (length > 0)
-      memcpy(bytes, buffer.data, length);
+    if (length > 0) memcpy(bytes, buffer.data, length);
   } else if (length > 0) {
     CHECK_CUDA(cuda.to_host(bytes, (uint64_t)(uintptr_t)buffer.data, length, stream));
     CHECK_CUDA(cuda.stream_synchronize(stream));
@@ -60,8 +59,7 @@ static void check_one(const ucxx_buffers_t *buffers, size_t index, size_t length
 
 static void check_frames(ucxx_buffers_t *buffers, uint64_t seed) {
   CHECK_EQ(ucxx_buffers_count(buffers), FRAMES);
-  for (size_t at = 0; at < FRAMES; at++)
-    check_one(buffers, at, lengths[at], seed + at);
+  for (size_t at = 0; at < FRAMES; at++) check_one(buffers, at, lengths[at], seed + at);
   /* One outlives the others. */
   ucxx_buffer_t taken;
   CHECK_OK(ucxx_buffers_take(buffers, 2, &taken));
@@ -72,18 +70,15 @@ static void check_frames(ucxx_buffers_t *buffers, uint64_t seed) {
 /* What a request has got; it ends with this status. */
 static ucxx_buffers_t *end_of(const duo_t *duo, ucxx_request_t *request, ucxx_status_t expected) {
   ucxx_buffers_t *buffers = NULL;
-  while (ucxx_request_status(request) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(duo);
   CHECK_STATUS(ucxx_request_status(request), expected);
-  if (expected == UCXX_OK)
-    CHECK_OK(ucxx_request_take_buffers(request, &buffers));
+  if (expected == UCXX_OK) CHECK_OK(ucxx_request_take_buffers(request, &buffers));
   ucxx_request_destroy(request);
   return buffers;
 }
 
 static void make_frames(ucxx_buffer_t *frames, uint64_t seed) {
-  for (size_t at = 0; at < FRAMES; at++)
-    frames[at] = give(lengths[at], seed + at);
+  for (size_t at = 0; at < FRAMES; at++) frames[at] = give(lengths[at], seed + at);
 }
 
 static void by_tag(const duo_t *duo) {
@@ -91,14 +86,16 @@ static void by_tag(const duo_t *duo) {
   ucxx_buffer_t frames[FRAMES];
   ucxx_request_t *sent = NULL, *received = NULL;
   make_frames(frames, 10);
-  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, TAG, UINT64_MAX, NULL, NULL, &received), UCXX_INPROGRESS);
-  CHECK_OK(duo_finish(duo, ucxx_tag_send_multi(duo->to_right, frames, FRAMES, TAG, NULL, &sent), &sent));
+  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, TAG, UINT64_MAX, NULL, NULL, &received),
+               UCXX_INPROGRESS);
+  CHECK_OK(
+      duo_finish(duo, ucxx_tag_send_multi(duo->to_right, frames, FRAMES, TAG, NULL, &sent), &sent));
   check_frames(end_of(duo, received, UCXX_OK), 10);
-  for (size_t at = 0; at < FRAMES; at++)
-    give_back(&frames[at]);
+  for (size_t at = 0; at < FRAMES; at++) give_back(&frames[at]);
 }
 
-static void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                     ucxx_buffers_t *buffers, ucxx_status_t status) {
   (void)reply;
   (void)header;
   CHECK_OK(status);
@@ -113,13 +110,12 @@ static void by_message(const duo_t *duo) {
   ucxx_request_t *sent = NULL;
   make_frames(frames, 20);
   CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID, on_multi, &came, NULL, NULL));
-  CHECK_OK(duo_finish(duo, ucxx_am_send_multi(duo->to_right, ID, "head", 4, frames, FRAMES, NULL, &sent), &sent));
-  while (came == NULL)
-    duo_progress(duo);
+  CHECK_OK(duo_finish(
+      duo, ucxx_am_send_multi(duo->to_right, ID, "head", 4, frames, FRAMES, NULL, &sent), &sent));
+  while (came == NULL) duo_progress(duo);
   check_frames(came, 20);
   CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID, NULL, NULL, NULL, NULL));
-  for (size_t at = 0; at < FRAMES; at++)
-    give_back(&frames[at]);
+  for (size_t at = 0; at < FRAMES; at++) give_back(&frames[at]);
 }
 
 /* What comes along with its message would be on the host in any case. */
@@ -148,9 +144,7 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
   *(ucxx_am_message_t **)arg = message;
 }
 
-static void on_question(void *arg, ucxx_fetch_t *fetch) {
-  *(ucxx_fetch_t **)arg = fetch;
-}
+static void on_question(void *arg, ucxx_fetch_t *fetch) { *(ucxx_fetch_t **)arg = fetch; }
 
 static void by_fetch(const duo_t *duo) {
   STEP("an answer");
@@ -159,10 +153,11 @@ static void by_fetch(const duo_t *duo) {
   ucxx_fetch_t *fetch = NULL;
   ucxx_request_t *answered = NULL, *asked = NULL;
   CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, ID, on_question, &fetch, NULL));
-  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, NULL, 0, NULL, NULL, &asked), UCXX_INPROGRESS);
-  while (fetch == NULL)
-    duo_progress(duo);
-  CHECK_OK(duo_finish(duo, ucxx_fetch_reply(fetch, data.data, LARGE, &params, &answered), &answered));
+  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, NULL, 0, NULL, NULL, &asked),
+               UCXX_INPROGRESS);
+  while (fetch == NULL) duo_progress(duo);
+  CHECK_OK(
+      duo_finish(duo, ucxx_fetch_reply(fetch, data.data, LARGE, &params, &answered), &answered));
   ucxx_fetch_destroy(fetch);
   ucxx_buffers_t *buffers = end_of(duo, asked, UCXX_OK);
   check_one(buffers, 0, LARGE, 40);
@@ -182,14 +177,18 @@ static void along_with_it(const duo_t *duo, void *handed) {
   test_fill(bytes, sizeof bytes, 50);
   CHECK_CUDA(cuda.allocate(&device, sizeof bytes));
   CHECK_OK(ucxx_worker_set_am_handler(duo->right, ID, on_message, &message, NULL));
-  CHECK_OK(duo_finish(duo, ucxx_am_send(duo->to_right, ID, NULL, 0, bytes, sizeof bytes, NULL, &sent), &sent));
-  while (message == NULL)
-    duo_progress(duo);
+  CHECK_OK(duo_finish(
+      duo, ucxx_am_send(duo->to_right, ID, NULL, 0, bytes, sizeof bytes, NULL, &sent), &sent));
+  while (message == NULL) duo_progress(duo);
   CHECK(ucxx_am_message_data(message) != NULL);
   /* Of another kind than it says: nothing is touched, and it can still be had. */
   params.memory_type = UCXX_MEMORY_CUDA;
-  CHECK_STATUS(ucxx_am_message_recv(message, handed, sizeof bytes, &params, &received), UCXX_ERR_INVALID_PARAM);
-  CHECK_OK(duo_finish(duo, ucxx_am_message_recv(message, (void *)(uintptr_t)device, sizeof bytes, &params, &received), &received));
+  CHECK_STATUS(ucxx_am_message_recv(message, handed, sizeof bytes, &params, &received),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_OK(duo_finish(
+      duo,
+      ucxx_am_message_recv(message, (void *)(uintptr_t)device, sizeof bytes, &params, &received),
+      &received));
   ucxx_am_message_destroy(message);
   CHECK_CUDA(cuda.to_host(back, device, sizeof back, stream));
   CHECK_CUDA(cuda.stream_synchronize(stream));
@@ -201,15 +200,19 @@ static void along_with_it(const duo_t *duo, void *handed) {
 /* A peer whose UCX reaches more than ours. */
 static void refused(const duo_t *duo) {
   STEP("frames on a device that UCX here does not reach");
-  long calls = cuda.count == NULL ? 0 : cuda.count(DOUBLE_CALLS), contexts = cuda.count == NULL ? 0 : cuda.count(DOUBLE_CONTEXTS);
+  long calls = cuda.count == NULL ? 0 : cuda.count(DOUBLE_CALLS),
+       contexts = cuda.count == NULL ? 0 : cuda.count(DOUBLE_CONTEXTS);
   static const uint64_t length = 100;
   uint8_t header[HEADER_BYTES], frame[100] = {0};
   ucxx_request_t *received = NULL, *sent = NULL;
   header_make(header, 0, 1, &length);
   header[9] = 1;
-  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, TAG, UINT64_MAX, NULL, NULL, &received), UCXX_INPROGRESS);
-  CHECK_OK(duo_finish(duo, ucxx_tag_send(duo->to_right, header, sizeof header, TAG, NULL, &sent), &sent));
-  CHECK_OK(duo_finish(duo, ucxx_tag_send(duo->to_right, frame, sizeof frame, TAG, NULL, &sent), &sent));
+  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, TAG, UINT64_MAX, NULL, NULL, &received),
+               UCXX_INPROGRESS);
+  CHECK_OK(duo_finish(duo, ucxx_tag_send(duo->to_right, header, sizeof header, TAG, NULL, &sent),
+                      &sent));
+  CHECK_OK(
+      duo_finish(duo, ucxx_tag_send(duo->to_right, frame, sizeof frame, TAG, NULL, &sent), &sent));
   CHECK(end_of(duo, received, UCXX_ERR_UNSUPPORTED) == NULL);
   if (cuda.count != NULL)
     CHECK(cuda.count(DOUBLE_CALLS) == calls && cuda.count(DOUBLE_CONTEXTS) == contexts);

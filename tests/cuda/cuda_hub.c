@@ -10,8 +10,10 @@ enum { SIZE = 4096 };
 static void there_and_back(ucxx_memory_kind_t host, const char *name) {
   STEP("chunks from %s to the GPU and back", name);
   hub_t there = cuda_hub(SIZE, host, 3, 2), back = cuda_hub(SIZE, host, 2, 2);
-  ucxx_link_t *in = hub_link(there.hub, UCXX_LINK_PRODUCE, host), *on = hub_link(there.hub, UCXX_LINK_CONSUME, on_cuda);
-  ucxx_link_t *off = hub_link(back.hub, UCXX_LINK_PRODUCE, on_cuda), *out = hub_link(back.hub, UCXX_LINK_CONSUME, host);
+  ucxx_link_t *in = hub_link(there.hub, UCXX_LINK_PRODUCE, host),
+              *on = hub_link(there.hub, UCXX_LINK_CONSUME, on_cuda);
+  ucxx_link_t *off = hub_link(back.hub, UCXX_LINK_PRODUCE, on_cuda),
+              *out = hub_link(back.hub, UCXX_LINK_CONSUME, host);
   void *stream = cuda_stream();
   unsigned char bytes[SIZE];
   for (uint64_t round = 0; round < 50; round++) {
@@ -94,15 +96,15 @@ static void ready_events(void) {
 static void reuse(void) {
   STEP("what a stream still reads is not written over: neither by a producer nor by a transfer");
   hub_t hub = cuda_hub(SIZE, on_pinned, 2, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned), *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
+              *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
   ucxx_link_t *direct = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda);
   void *reader = cuda_stream(), *writer = cuda_stream();
   for (uint32_t round = 0; round < 20; round++) {
     gate_t gate = GATE_CLOSED;
     uint32_t words[SIZE / 4];
     ucxx_envelope_t *envelope = lease_soon(in);
-    for (size_t at = 0; at < SIZE / 4; at++)
-      ((uint32_t *)look_at(envelope).data)[at] = round;
+    for (size_t at = 0; at < SIZE / 4; at++) ((uint32_t *)look_at(envelope).data)[at] = round;
     CHECK_OK(ucxx_envelope_commit(envelope, SIZE, NULL));
     envelope = lease_soon(on);
     ucxx_envelope_attr_t attr = look_at(envelope);
@@ -139,9 +141,11 @@ static void reuse(void) {
 }
 
 static void host_with_streams(void) {
-  STEP("a stream that writes host memory: who reads there gets it when it is written, and nobody writes there before");
+  STEP("a stream that writes host memory: who reads there gets it when it is written, and nobody "
+       "writes there before");
   hub_t hub = cuda_hub(SIZE, on_pinned, 1, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
   void *stream = cuda_stream();
   uint64_t device = 0;
   CHECK_CUDA(cuda.allocate(&device, SIZE));
@@ -174,11 +178,14 @@ static void host_with_streams(void) {
 }
 
 static void arguments(void) {
-  STEP("devices that are not there, memory that is elsewhere, streams where there is no CUDA memory");
+  STEP("devices that are not there, memory that is elsewhere, streams where there is no CUDA "
+       "memory");
   hub_t hub = cuda_hub(SIZE, on_host, 1, 1);
-  CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_CUDA, 1000}, 1), UCXX_ERR_NO_DEVICE);
+  CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_CUDA, 1000}, 1),
+               UCXX_ERR_NO_DEVICE);
   CHECK_MESSAGE("CUDA device 1000");
-  CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_CUDA, -1}, 1), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_CUDA, -1}, 1),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, on_cuda, SIZE_MAX / SIZE), UCXX_ERR_EXCEEDS_LIMIT);
   unsigned char bytes[SIZE];
   CHECK_STATUS(ucxx_hub_add_buffer(hub.hub, on_cuda, bytes, NULL, NULL), UCXX_ERR_INVALID_PARAM);
@@ -200,10 +207,12 @@ static void arguments(void) {
 }
 
 static void ends(void) {
-  STEP("a hub that is destroyed while streams and copies are at work: its memory stays until they are done");
+  STEP("a hub that is destroyed while streams and copies are at work: its memory stays until they "
+       "are done");
   for (int round = 0; round < 20; round++) {
     hub_t hub = cuda_hub(SIZE, on_pinned, 2, 2);
-    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda),
+                *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
     void *stream = cuda_stream();
     gate_t *gate = test_alloc(sizeof *gate);
     *gate = (gate_t)GATE_CLOSED;
@@ -211,9 +220,9 @@ static void ends(void) {
     CHECK_CUDA(cuda.call(stream, gate_pass, gate));
     cuda_fill(envelope, 3, stream);
     switch (round % 3) {
-      case 0: CHECK_OK(ucxx_envelope_commit(envelope, SIZE, stream)); break;
-      case 1: CHECK_OK(ucxx_envelope_abort(envelope, stream)); break;
-      default: break;
+    case 0: CHECK_OK(ucxx_envelope_commit(envelope, SIZE, stream)); break;
+    case 1: CHECK_OK(ucxx_envelope_abort(envelope, stream)); break;
+    default: break;
     }
     ucxx_link_destroy(in);
     ucxx_link_destroy(out);
@@ -251,7 +260,8 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
 }
 
 static void callbacks(void) {
-  STEP("on_ready, inside a commit with a stream, ends a lease with a stream, and the hub with its last one");
+  STEP("on_ready, inside a commit with a stream, ends a lease with a stream, and the hub with its "
+       "last one");
   for (uint32_t round = 0; round < 12; round++) {
     hub_t hub = cuda_hub(SIZE, on_pinned, 1, 2);
     reader_t reader = {hub.hub, cuda_stream(), 0, round % 2, 0};
@@ -262,7 +272,8 @@ static void callbacks(void) {
     CHECK_OK(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_cuda, &params, &out));
     void *writer = cuda_stream();
     gate_t gate = GATE_CLOSED;
-    /* Neither stream has come so far when the leases end: the mark of the one is ahead of the other. */
+    /* Neither stream has come so far when the leases end: the mark of the one is ahead of the
+     * other. */
     CHECK_CUDA(cuda.call(writer, gate_pass, &gate));
     ucxx_envelope_t *envelope = lease_now(in);
     reader.destroys = round % 4 >= 2;

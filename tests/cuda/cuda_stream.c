@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Streams between hubs from and into envelopes on a GPU, by a UCX that reaches it: chunks of every length. */
+/* Streams between hubs from and into envelopes on a GPU, by a UCX that reaches it: chunks of every
+ * length. */
 #include "driver.h"
 
 enum { SIZE = 100000, ENVELOPES = 4, WINDOW = 3, CHUNKS = 60 };
@@ -29,8 +30,10 @@ static void run(ucxx_memory_kind_t from, ucxx_memory_kind_t to, const char *name
   duo_open(&duo, NULL);
   uint64_t seed = test_seed(), sent = 0, came = 0;
   ucxx_hub_t *near = hub_of(&duo, duo.left, from), *far = hub_of(&duo, duo.right, to);
-  ucxx_link_t *in = hub_link(near, UCXX_LINK_PRODUCE, on_pinned), *on = hub_link(near, UCXX_LINK_CONSUME, from);
-  ucxx_link_t *off = hub_link(far, UCXX_LINK_PRODUCE, to), *out = hub_link(far, UCXX_LINK_CONSUME, on_pinned);
+  ucxx_link_t *in = hub_link(near, UCXX_LINK_PRODUCE, on_pinned),
+              *on = hub_link(near, UCXX_LINK_CONSUME, from);
+  ucxx_link_t *off = hub_link(far, UCXX_LINK_PRODUCE, to),
+              *out = hub_link(far, UCXX_LINK_CONSUME, on_pinned);
   ucxx_status_t status = ucxx_link_connect(on, duo.to_right, 1, WINDOW);
   if (status == UCXX_ERR_UNSUPPORTED) test_skip("SKIPPED: this UCX does not reach the GPU");
   CHECK_OK(status);
@@ -58,13 +61,11 @@ static void run(ucxx_memory_kind_t from, ucxx_memory_kind_t to, const char *name
     duo_progress(&duo);
   }
   CHECK_OK(ucxx_hub_close(near));
-  while ((status = ucxx_hub_drain(near, 0)) == UCXX_ERR_TIMED_OUT)
-    duo_progress(&duo);
+  while ((status = ucxx_hub_drain(near, 0)) == UCXX_ERR_TIMED_OUT) duo_progress(&duo);
   CHECK_OK(status);
   CHECK_EQ(hub_stats(near).chunks_consumed, CHUNKS);
   ucxx_link_t *links[] = {in, on, off, out};
-  for (size_t at = 0; at < sizeof links / sizeof *links; at++)
-    ucxx_link_destroy(links[at]);
+  for (size_t at = 0; at < sizeof links / sizeof *links; at++) ucxx_link_destroy(links[at]);
   ucxx_hub_destroy(near);
   ucxx_hub_destroy(far);
   duo_close(&duo);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A stand-in for the CUDA driver, libcuda.so.1, for machines without a GPU: what ucxx_rs and its tests call of it, with two devices in host memory.
+/* A stand-in for the CUDA driver, libcuda.so.1, for machines without a GPU: what ucxx_rs and its
+ * tests call of it, with two devices in host memory.
  *
- * A stream is a thread that does its work in order. Memory of a device lies at addresses that no instruction reaches, so whoever touches it other than by
- * the driver's functions does not get far. What is wrong by the driver's rules is refused (no current context, an event and a stream of different
- * contexts), or counted as a misuse: memory that is freed while work on it is left. Faults are injected by double_fail and double_lose; double_count tells what
- * is alive. */
+ * A stream is a thread that does its work in order. Memory of a device lies at addresses that no
+ * instruction reaches, so whoever touches it other than by the driver's functions does not get far.
+ * What is wrong by the driver's rules is refused (no current context, an event and a stream of
+ * different contexts), or counted as a misuse: memory that is freed while work on it is left.
+ * Faults are injected by double_fail and double_lose; double_count tells what is alive. */
 #define _GNU_SOURCE
 #include "double.h"
 
@@ -16,7 +18,16 @@
 #include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
-enum { DEVICES = 2, DEPTH = 64, OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_HANDLE = 400 };
+enum {
+  DEVICES = 2,
+  DEPTH = 64,
+  OK = 0,
+  INVALID_VALUE = 1,
+  OUT_OF_MEMORY = 2,
+  INVALID_DEVICE = 101,
+  INVALID_CONTEXT = 201,
+  INVALID_HANDLE = 400
+};
 enum { NOT_READY = 600 };
 /* Bits of an address that the processor refuses. */
 #define FAR (1ull << 62)
@@ -31,7 +42,7 @@ typedef struct event {
   context_t *context;
   unsigned long recorded, reached;
   int failed; /* what was before it has failed with this */
-  int users;  /* the handle, and work that names it */
+  int users; /* the handle, and work that names it */
 } event_t;
 
 typedef enum { COPY, FILL, WAIT, RECORD, CALL } kind_t;
@@ -98,19 +109,19 @@ static int check_context(const char *call) {
   return fault_of(call);
 }
 
-#define ENTER(call)                     \
-  pthread_mutex_lock(&lock);            \
-  int code = check_context(call);       \
-  if (code != OK) {                     \
-    pthread_mutex_unlock(&lock);        \
-    return code;                        \
+#define ENTER(call)               \
+  pthread_mutex_lock(&lock);      \
+  int code = check_context(call); \
+  if (code != OK) {               \
+    pthread_mutex_unlock(&lock);  \
+    return code;                  \
   }
-#define LEAVE(answer)                   \
-  do {                                  \
-    int left = (answer);                \
-    pthread_cond_broadcast(&changed);   \
-    pthread_mutex_unlock(&lock);        \
-    return left;                        \
+#define LEAVE(answer)                 \
+  do {                                \
+    int left = (answer);              \
+    pthread_cond_broadcast(&changed); \
+    pthread_mutex_unlock(&lock);      \
+    return left;                      \
   } while (0)
 
 /* ---------------------------------------------------------------- streams */
@@ -131,39 +142,37 @@ static void doze(void) {
 static void execute(stream_t *stream, work_t *work) {
   int failed = stream->failed ? stream->failed : stream->context->lost;
   switch (work->kind) {
-    case WAIT:
-      while (work->event->reached < work->number)
-        pthread_cond_wait(&changed, &lock);
-      if (work->event->failed) stream->failed = work->event->failed;
-      break;
-    case RECORD:
-      if (work->event->reached < work->number) {
-        work->event->reached = work->number;
-        work->event->failed = failed;
-      }
-      break;
-    case CALL:
-      if (failed) break;
-      pthread_mutex_unlock(&lock);
-      work->function(work->to);
-      pthread_mutex_lock(&lock);
-      break;
-    default:
-      while (held && (work->kind == COPY))
-        pthread_cond_wait(&changed, &lock);
-      doze();
-      if (work->code) stream->failed = work->code;
-      /* Perhaps meanwhile: what it was to move may have been freed since, and the device have come back. */
-      if (stream->failed || stream->context->lost) break;
-      work->moving = 1;
-      pthread_mutex_unlock(&lock);
-      if (work->kind == COPY)
-        memcpy(work->to, work->from, work->bytes);
-      else
-        for (size_t at = 0; at < work->bytes / 4; at++)
-          ((uint32_t *)work->to)[at] = work->word;
-      pthread_mutex_lock(&lock);
-      if (work->kind == COPY) counts[DOUBLE_COPIES]++;
+  case WAIT:
+    while (work->event->reached < work->number) pthread_cond_wait(&changed, &lock);
+    if (work->event->failed) stream->failed = work->event->failed;
+    break;
+  case RECORD:
+    if (work->event->reached < work->number) {
+      work->event->reached = work->number;
+      work->event->failed = failed;
+    }
+    break;
+  case CALL:
+    if (failed) break;
+    pthread_mutex_unlock(&lock);
+    work->function(work->to);
+    pthread_mutex_lock(&lock);
+    break;
+  default:
+    while (held && (work->kind == COPY)) pthread_cond_wait(&changed, &lock);
+    doze();
+    if (work->code) stream->failed = work->code;
+    /* Perhaps meanwhile: what it was to move may have been freed since, and the device have come
+     * back. */
+    if (stream->failed || stream->context->lost) break;
+    work->moving = 1;
+    pthread_mutex_unlock(&lock);
+    if (work->kind == COPY)
+      memcpy(work->to, work->from, work->bytes);
+    else
+      for (size_t at = 0; at < work->bytes / 4; at++) ((uint32_t *)work->to)[at] = work->word;
+    pthread_mutex_lock(&lock);
+    if (work->kind == COPY) counts[DOUBLE_COPIES]++;
   }
   if (work->event) drop(work->event);
 }
@@ -258,8 +267,7 @@ EXPORT int cuStreamSynchronize(void *handle) {
   stream_t *stream = known(handle);
   if (stream == NULL) LEAVE(INVALID_HANDLE);
   counts[DOUBLE_WAITS]++;
-  while (stream->first != NULL)
-    pthread_cond_wait(&changed, &lock);
+  while (stream->first != NULL) pthread_cond_wait(&changed, &lock);
   LEAVE(stream->failed ? stream->failed : stream->context->lost);
 }
 
@@ -307,8 +315,7 @@ EXPORT int cuEventSynchronize(void *handle) {
   ENTER("cuEventSynchronize");
   counts[DOUBLE_WAITS]++;
   unsigned long number = event->recorded;
-  while (event->reached < number)
-    pthread_cond_wait(&changed, &lock);
+  while (event->reached < number) pthread_cond_wait(&changed, &lock);
   LEAVE(event->failed);
 }
 
@@ -323,17 +330,20 @@ static block_t *block_of(uint64_t address) {
 }
 
 static int overlaps(const void *from, size_t bytes, const block_t *block) {
-  return (const char *)from < block->base + block->bytes && (const char *)from + bytes > block->base;
+  return (const char *)from < block->base + block->bytes &&
+         (const char *)from + bytes > block->base;
 }
 
-/* A stream that has failed, or whose device is lost, does nothing more but to end what it is in the middle of. */
+/* A stream that has failed, or whose device is lost, does nothing more but to end what it is in the
+ * middle of. */
 static int is_used(const block_t *block) {
   for (stream_t *stream = streams; stream != NULL; stream = stream->next)
     for (work_t *work = stream->first; work != NULL; work = work->next)
       if (!work->moving && (stream->failed || stream->context->lost))
         continue;
-      else if ((work->kind == COPY && (overlaps(work->from, work->bytes, block) || overlaps(work->to, work->bytes, block))) ||
-          (work->kind == FILL && overlaps(work->to, work->bytes, block)))
+      else if ((work->kind == COPY && (overlaps(work->from, work->bytes, block) ||
+                                       overlaps(work->to, work->bytes, block))) ||
+               (work->kind == FILL && overlaps(work->to, work->bytes, block)))
         return 1;
   return 0;
 }
@@ -355,9 +365,9 @@ static int make(size_t bytes, int device, void **base) {
 static int unmake(uint64_t address, int of_device) {
   block_t *block = block_of(address);
   if (block == NULL || (block->device >= 0) != of_device) return INVALID_VALUE;
-  if (is_used(block) && !contexts[block->device < 0 ? 0 : block->device].lost) counts[DOUBLE_MISUSES]++;
-  while (is_used(block))
-    pthread_cond_wait(&changed, &lock);
+  if (is_used(block) && !contexts[block->device < 0 ? 0 : block->device].lost)
+    counts[DOUBLE_MISUSES]++;
+  while (is_used(block)) pthread_cond_wait(&changed, &lock);
   for (block_t **at = &blocks; *at != NULL; at = &(*at)->next)
     if (*at == block) {
       *at = block->next;
@@ -398,12 +408,15 @@ static void *reach(uint64_t address) { return (void *)(address & ~FAR); }
 
 static int is_device(uint64_t address, size_t bytes) {
   block_t *block = block_of(address);
-  return block != NULL && block->device >= 0 && (address & ~FAR) + bytes <= (uint64_t)block->base + block->bytes;
+  return block != NULL && block->device >= 0 &&
+         (address & ~FAR) + bytes <= (uint64_t)block->base + block->bytes;
 }
 
 /* A copy whose fault is injected under "...": in its course, not in the call. */
 static int copy(void *stream, void *to, const void *from, size_t bytes) {
-  return push(stream, (work_t){.kind = COPY, .to = to, .from = from, .bytes = bytes, .code = fault_of("copy")});
+  return push(
+      stream,
+      (work_t){.kind = COPY, .to = to, .from = from, .bytes = bytes, .code = fault_of("copy")});
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
@@ -424,18 +437,24 @@ EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *
   LEAVE(copy(stream, reach(to), reach(from), bytes));
 }
 
-EXPORT int cuMemcpyPeerAsync(uint64_t to, void *to_context, uint64_t from, void *from_context, size_t bytes, void *stream) {
+EXPORT int cuMemcpyPeerAsync(uint64_t to, void *to_context, uint64_t from, void *from_context,
+                             size_t bytes, void *stream) {
   ENTER("cuMemcpyPeerAsync");
   block_t *source = block_of(from), *target = block_of(to);
   if (!is_device(from, bytes) || !is_device(to, bytes)) LEAVE(INVALID_VALUE);
-  if (&contexts[source->device] != from_context || &contexts[target->device] != to_context) LEAVE(INVALID_CONTEXT);
+  if (&contexts[source->device] != from_context || &contexts[target->device] != to_context)
+    LEAVE(INVALID_CONTEXT);
   LEAVE(copy(stream, reach(to), reach(from), bytes));
 }
 
 EXPORT int cuMemsetD32Async(uint64_t to, unsigned word, size_t words, void *stream) {
   ENTER("cuMemsetD32Async");
   if (!is_device(to, words * 4)) LEAVE(INVALID_VALUE);
-  LEAVE(push(stream, (work_t){.kind = FILL, .to = reach(to), .word = word, .bytes = words * 4, .code = fault_of("fill")}));
+  LEAVE(push(stream, (work_t){.kind = FILL,
+                              .to = reach(to),
+                              .word = word,
+                              .bytes = words * 4,
+                              .code = fault_of("fill")}));
 }
 
 EXPORT int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *stream) {
@@ -448,10 +467,10 @@ EXPORT int cuPointerGetAttribute(void *value, int attribute, uint64_t address) {
   int code = fault_of("cuPointerGetAttribute");
   if (code != OK || block == NULL) LEAVE(code != OK ? code : INVALID_VALUE);
   switch (attribute) {
-    case 2: *(unsigned *)value = block->device < 0 ? 1 : 2; LEAVE(OK);
-    case 8: *(unsigned *)value = (unsigned)block->managed; LEAVE(OK);
-    case 9: *(int *)value = block->device < 0 ? 0 : block->device; LEAVE(OK);
-    default: LEAVE(INVALID_VALUE);
+  case 2: *(unsigned *)value = block->device < 0 ? 1 : 2; LEAVE(OK);
+  case 8: *(unsigned *)value = (unsigned)block->managed; LEAVE(OK);
+  case 9: *(int *)value = block->device < 0 ? 0 : block->device; LEAVE(OK);
+  default: LEAVE(INVALID_VALUE);
   }
 }
 
@@ -464,10 +483,10 @@ EXPORT int cuInit(unsigned flags) {
 
 EXPORT int cuGetErrorName(int code, const char **name) {
   switch (code) {
-    case OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; return OK;
-    case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; return OK;
-    case INVALID_HANDLE: *name = "CUDA_ERROR_INVALID_HANDLE"; return OK;
-    default: *name = NULL; return INVALID_VALUE;
+  case OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; return OK;
+  case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; return OK;
+  case INVALID_HANDLE: *name = "CUDA_ERROR_INVALID_HANDLE"; return OK;
+  default: *name = NULL; return INVALID_VALUE;
   }
 }
 

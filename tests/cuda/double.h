@@ -6,11 +6,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Alive, but for the last four: threads that waited for a GPU, copies that were made, memory that was freed too early, calls in a context. */
-enum { DOUBLE_CONTEXTS, DOUBLE_STREAMS, DOUBLE_EVENTS, DOUBLE_BLOCKS, DOUBLE_WAITS, DOUBLE_COPIES, DOUBLE_MISUSES, DOUBLE_CALLS, DOUBLE_COUNTS };
+/* Alive, but for the last four: threads that waited for a GPU, copies that were made, memory that
+ * was freed too early, calls in a context. */
+enum {
+  DOUBLE_CONTEXTS,
+  DOUBLE_STREAMS,
+  DOUBLE_EVENTS,
+  DOUBLE_BLOCKS,
+  DOUBLE_WAITS,
+  DOUBLE_COPIES,
+  DOUBLE_MISUSES,
+  DOUBLE_CALLS,
+  DOUBLE_COUNTS
+};
 
 long double_count(int what);
-/* From the `after`th on, so many calls of this name return the code; "copy" and "fill" fail in their course, with all that is behind them. */
+/* From the `after`th on, so many calls of this name return the code; "copy" and "fill" fail in
+ * their course, with all that is behind them. */
 void double_fail(const char *call, int after, int times, int code);
 /* All that a device does fails from now on. 0: as it was. */
 void double_lose(int device, int code);

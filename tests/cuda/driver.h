@@ -49,20 +49,37 @@ static inline void cuda_open(int needs_double) {
     void *place;
     const char *name;
   } symbols[] = {
-    {&cuda.init, "cuInit"}, {&cuda.retain, "cuDevicePrimaryCtxRetain"}, {&cuda.release, "cuDevicePrimaryCtxRelease_v2"},
-    {&cuda.push, "cuCtxPushCurrent_v2"}, {&cuda.pop, "cuCtxPopCurrent_v2"}, {&cuda.current, "cuCtxGetCurrent"},
-    {&cuda.stream_create, "cuStreamCreate"}, {&cuda.stream_destroy, "cuStreamDestroy_v2"}, {&cuda.stream_wait, "cuStreamWaitEvent"},
-    {&cuda.stream_synchronize, "cuStreamSynchronize"}, {&cuda.event_query, "cuEventQuery"}, {&cuda.fill, "cuMemsetD32Async"},
-    {&cuda.to_host, "cuMemcpyDtoHAsync_v2"}, {&cuda.to_device, "cuMemcpyHtoDAsync_v2"}, {&cuda.call, "cuLaunchHostFunc"}, {&cuda.allocate, "cuMemAlloc_v2"},
-    {&cuda.free, "cuMemFree_v2"}, {&cuda.count, "double_count"}, {&cuda.fail, "double_fail"}, {&cuda.lose, "double_lose"},
-    {&cuda.delay, "double_delay"}, {&cuda.hold, "double_hold"},
+      {&cuda.init, "cuInit"},
+      {&cuda.retain, "cuDevicePrimaryCtxRetain"},
+      {&cuda.release, "cuDevicePrimaryCtxRelease_v2"},
+      {&cuda.push, "cuCtxPushCurrent_v2"},
+      {&cuda.pop, "cuCtxPopCurrent_v2"},
+      {&cuda.current, "cuCtxGetCurrent"},
+      {&cuda.stream_create, "cuStreamCreate"},
+      {&cuda.stream_destroy, "cuStreamDestroy_v2"},
+      {&cuda.stream_wait, "cuStreamWaitEvent"},
+      {&cuda.stream_synchronize, "cuStreamSynchronize"},
+      {&cuda.event_query, "cuEventQuery"},
+      {&cuda.fill, "cuMemsetD32Async"},
+      {&cuda.to_host, "cuMemcpyDtoHAsync_v2"},
+      {&cuda.to_device, "cuMemcpyHtoDAsync_v2"},
+      {&cuda.call, "cuLaunchHostFunc"},
+      {&cuda.allocate, "cuMemAlloc_v2"},
+      {&cuda.free, "cuMemFree_v2"},
+      {&cuda.count, "double_count"},
+      {&cuda.fail, "double_fail"},
+      {&cuda.lose, "double_lose"},
+      {&cuda.delay, "double_delay"},
+      {&cuda.hold, "double_hold"},
   };
   for (size_t at = 0; at < sizeof symbols / sizeof *symbols; at++) {
     void *found = dlsym(library, symbols[at].name);
     memcpy(symbols[at].place, &found, sizeof found);
   }
-  if (cuda.init == NULL || cuda.init(0) != 0) test_skip("SKIPPED: the CUDA driver finds no GPU here");
-  if (needs_double && cuda.count == NULL) test_skip("SKIPPED: needs the stand-in for the driver, and there is a real one");
+  if (cuda.init == NULL || cuda.init(0) != 0)
+    test_skip("SKIPPED: the CUDA driver finds no GPU here");
+  if (needs_double && cuda.count == NULL)
+    test_skip("SKIPPED: needs the stand-in for the driver, and there is a real one");
   void *context = NULL;
   CHECK_CUDA(cuda.retain(&context, 0));
   CHECK_CUDA(cuda.push(context));
@@ -77,8 +94,7 @@ static inline void cuda_close(void) {
   static const char *const names[] = {"contexts", "streams", "events", "blocks"};
   for (int what = DOUBLE_CONTEXTS; what <= DOUBLE_BLOCKS; what++) {
     /* The thread of a hub that a stream has outlived ends by itself. */
-    while (cuda.count(what) != 0)
-      sched_yield();
+    while (cuda.count(what) != 0) sched_yield();
     printf("  no %s are left\n", names[what]);
   }
   CHECK_EQ(cuda.count(DOUBLE_MISUSES), 0);
@@ -101,8 +117,7 @@ typedef struct gate {
 static inline void gate_pass(void *arg) {
   gate_t *gate = arg;
   pthread_mutex_lock(&gate->lock);
-  while (!gate->open)
-    pthread_cond_wait(&gate->changed, &gate->lock);
+  while (!gate->open) pthread_cond_wait(&gate->changed, &gate->lock);
   pthread_mutex_unlock(&gate->lock);
 }
 
@@ -144,11 +159,11 @@ static inline void cuda_read(const ucxx_envelope_t *envelope, void *into, void *
 
 static inline void check_words(const void *data, size_t length, uint32_t word) {
   const uint32_t *words = data;
-  for (size_t at = 0; at < length / 4; at++)
-    CHECK_EQ(words[at], word);
+  for (size_t at = 0; at < length / 4; at++) CHECK_EQ(words[at], word);
 }
 
-static inline hub_t cuda_hub(size_t size, ucxx_memory_kind_t host, size_t host_count, size_t cuda_count) {
+static inline hub_t cuda_hub(size_t size, ucxx_memory_kind_t host, size_t host_count,
+                             size_t cuda_count) {
   hub_t hub = {NULL, NULL};
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = size;

@@ -23,9 +23,7 @@ static uint64_t violations;
 
 /* ------------------------------------------------------------------ small things */
 
-bool word_is(const char *text, const char *word) {
-  return strcmp(text, word) == 0;
-}
+bool word_is(const char *text, const char *word) { return strcmp(text, word) == 0; }
 
 const char *short_name(ucxx_status_t status) {
   const char *name = ucxx_status_name(status) + strlen("UCXX_");
@@ -40,8 +38,7 @@ uint64_t now_ns(void) {
 
 const char *text_of(const command_t *command, const char *name, const char *otherwise) {
   for (size_t at = 0; at < command->count; at++)
-    if (word_is(command->names[at], name))
-      return command->values[at];
+    if (word_is(command->names[at], name)) return command->values[at];
   return otherwise;
 }
 
@@ -54,13 +51,11 @@ uint64_t number_of(const command_t *command, const char *name, uint64_t otherwis
 static void say_list(const char *format, va_list arguments) {
   char text[16384];
   int length = vsnprintf(text, sizeof text - 1, format, arguments);
-  if (length < 0 || (size_t)length >= sizeof text - 1)
-    give_up("a line is too long");
+  if (length < 0 || (size_t)length >= sizeof text - 1) give_up("a line is too long");
   text[length++] = '\n';
   for (int at = 0; at < length;) {
     ssize_t written = write(STDOUT_FILENO, text + at, (size_t)(length - at));
-    if (written < 0 && errno != EINTR)
-      _exit(3);
+    if (written < 0 && errno != EINTR) _exit(3);
     at += written > 0 ? (int)written : 0;
   }
 }
@@ -102,7 +97,8 @@ void give_up(const char *why) {
 
 static void check(ucxx_status_t status, const char *what) {
   if (status != UCXX_OK) {
-    fprintf(stderr, "actor: %s: %s: %s\n", what, ucxx_status_name(status), ucxx_last_error_message());
+    fprintf(stderr, "actor: %s: %s: %s\n", what, ucxx_status_name(status),
+            ucxx_last_error_message());
     _exit(2);
   }
 }
@@ -133,8 +129,7 @@ static void drive_on(void) {
     }
     uint32_t events = 0;
     check(ucxx_worker_progress(worker, &events), "ucxx_worker_progress");
-    if (events > 0)
-      continue;
+    if (events > 0) continue;
     if (drive == SPIN) {
       sched_yield();
       continue;
@@ -142,10 +137,10 @@ static void drive_on(void) {
     int descriptor = -1;
     check(ucxx_worker_event_fd(worker, &descriptor), "ucxx_worker_event_fd");
     ucxx_status_t status = ucxx_worker_arm(worker);
-    if (status == UCXX_ERR_BUSY)
-      continue;
+    if (status == UCXX_ERR_BUSY) continue;
     check(status, "ucxx_worker_arm");
-    struct pollfd both[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = descriptor, .events = POLLIN}};
+    struct pollfd both[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                            {.fd = descriptor, .events = POLLIN}};
     poll(both, 2, -1);
   }
 }
@@ -172,11 +167,11 @@ static void create_worker(const command_t *command) {
     }
   }
   ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
-  context_params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
+  context_params.features =
+      UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
   if (word_is(text_of(command, "features", "plain"), "rma"))
     context_params.features |= UCXX_FEATURE_RMA | UCXX_FEATURE_ATOMIC;
-  if (context == NULL)
-    check(ucxx_context_create(&context_params, &context), "ucxx_context_create");
+  if (context == NULL) check(ucxx_context_create(&context_params, &context), "ucxx_context_create");
   check(ucxx_worker_create(context, &params, &worker), "ucxx_worker_create");
   threaded = params.progress_mode != UCXX_PROGRESS_MANUAL;
   ucxx_address_t *address = NULL;
@@ -184,10 +179,8 @@ static void create_worker(const command_t *command) {
   const uint8_t *bytes = ucxx_address_data(address);
   size_t length = ucxx_address_length(address);
   char hex[8192];
-  if (2 * length >= sizeof hex)
-    give_up("the address is too long");
-  for (size_t at = 0; at < length; at++)
-    snprintf(hex + 2 * at, 3, "%02x", bytes[at]);
+  if (2 * length >= sizeof hex) give_up("the address is too long");
+  for (size_t at = 0; at < length; at++) snprintf(hex + 2 * at, 3, "%02x", bytes[at]);
   ucxx_address_destroy(address);
   answer(command, UCXX_OK, "address=%s", hex);
 }
@@ -199,18 +192,18 @@ static void destroy_worker(const command_t *command) {
   answer(command, UCXX_OK, "took=%" PRIu64, now_ns() - start);
 }
 
-/* Entries of a folder, without those that are links to something whose name begins so; `others` counts these. */
+/* Entries of a folder, without those that are links to something whose name begins so; `others`
+ * counts these. */
 static long entries(const char *path, const char *apart, long *others) {
   long count = 0;
   DIR *directory = opendir(path);
-  if (directory == NULL)
-    return -1;
+  if (directory == NULL) return -1;
   for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     char name[512], target[256] = "";
-    if (entry->d_name[0] == '.')
-      continue;
+    if (entry->d_name[0] == '.') continue;
     snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-    if (apart != NULL && readlink(name, target, sizeof target - 1) > 0 && strncmp(target, apart, strlen(apart)) == 0)
+    if (apart != NULL && readlink(name, target, sizeof target - 1) > 0 &&
+        strncmp(target, apart, strlen(apart)) == 0)
       ++*others;
     else
       count++;
@@ -224,8 +217,7 @@ static long mappings(long *shared) {
   long count = 0;
   char line[1024];
   FILE *file = fopen("/proc/self/maps", "r");
-  if (file == NULL)
-    return -1;
+  if (file == NULL) return -1;
   while (fgets(line, sizeof line, file) != NULL) {
     count++;
     *shared += strstr(line, "/dev/shm/ucx_") != NULL;
@@ -242,20 +234,23 @@ static void footprint(const command_t *command) {
     give_up("no /proc/self/statm");
   fclose(file);
   /* The folder that is being read is one of the descriptors. */
-  long segments = 0, shared = 0, descriptors = entries("/proc/self/fd", "/dev/shm/ucx_", &segments) - 1;
+  long segments = 0, shared = 0,
+       descriptors = entries("/proc/self/fd", "/dev/shm/ucx_", &segments) - 1;
   long mapped = mappings(&shared);
-  answer(command, UCXX_OK, "resident_kib=%ld mappings=%ld segments=%ld attached=%ld descriptors=%ld threads=%ld",
-         pages * (sysconf(_SC_PAGESIZE) / 1024), mapped, segments, shared - segments, descriptors, entries("/proc/self/task", NULL, NULL));
+  answer(command, UCXX_OK,
+         "resident_kib=%ld mappings=%ld segments=%ld attached=%ld descriptors=%ld threads=%ld",
+         pages * (sysconf(_SC_PAGESIZE) / 1024), mapped, segments, shared - segments, descriptors,
+         entries("/proc/self/task", NULL, NULL));
 }
 
 static void counters(const command_t *command) {
   char totals[256];
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
   operations_totals(totals, sizeof totals);
-  if (worker != NULL)
-    check(ucxx_worker_query_stats(worker, &stats), "ucxx_worker_query_stats");
-  answer(command, UCXX_OK, "%s violations=%" PRIu64 " in_flight=%" PRIu64 " endpoints=%" PRIu64 " lent=%" PRIu64, totals, violations, stats.in_flight,
-         stats.endpoints, buffers_lent());
+  if (worker != NULL) check(ucxx_worker_query_stats(worker, &stats), "ucxx_worker_query_stats");
+  answer(command, UCXX_OK,
+         "%s violations=%" PRIu64 " in_flight=%" PRIu64 " endpoints=%" PRIu64 " lent=%" PRIu64,
+         totals, violations, stats.in_flight, stats.endpoints, buffers_lent());
 }
 
 static void forget(const command_t *command) {
@@ -309,8 +304,9 @@ static void leave(const command_t *command) {
 
 static void obey(const command_t *command) {
   const char *verb = command->verb;
-  if (command_operations(command) || command_handlers(command) || command_connections(command) || command_groups(command) ||
-      command_multi(command) || command_rma(command) || command_process_groups(command) || command_process_windows(command) || command_hubs(command))
+  if (command_operations(command) || command_handlers(command) || command_connections(command) ||
+      command_groups(command) || command_multi(command) || command_rma(command) ||
+      command_process_groups(command) || command_process_windows(command) || command_hubs(command))
     return;
   if (word_is(verb, "worker")) {
     create_worker(command);
@@ -331,10 +327,10 @@ static void obey(const command_t *command) {
   } else if (word_is(verb, "version")) {
     ucxx_version_t version = UCXX_VERSION_INIT;
     check(ucxx_version_query(&version), "ucxx_version_query");
-    answer(command, UCXX_OK, "ucx=%u.%u.%u", version.ucx_major, version.ucx_minor, version.ucx_patch);
+    answer(command, UCXX_OK, "ucx=%u.%u.%u", version.ucx_major, version.ucx_minor,
+           version.ucx_patch);
   } else if (word_is(verb, "dump")) {
-    if (worker != NULL)
-      ucxx_worker_dump(worker, dump_line, NULL);
+    if (worker != NULL) ucxx_worker_dump(worker, dump_line, NULL);
     answer(command, UCXX_OK, " ");
   } else if (word_is(verb, "leave")) {
     leave(command);
@@ -363,17 +359,16 @@ static void parse(char *line, command_t *command) {
 int main(void) {
   static char line[16384];
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  /* Large buffers go back to the system when they are freed, so that what is resident can be compared. */
+  /* Large buffers go back to the system when they are freed, so that what is resident can be
+   * compared. */
   mallopt(M_MMAP_THRESHOLD, 128 * 1024);
   setvbuf(stdin, NULL, _IONBF, 0);
   check(ucxx_log_set_callback(on_log, NULL, UCXX_LOG_WARN), "ucxx_log_set_callback");
   for (;;) {
     command_t command;
     drive_on();
-    if (fgets(line, sizeof line, stdin) == NULL)
-      return 0;
+    if (fgets(line, sizeof line, stdin) == NULL) return 0;
     parse(line, &command);
-    if (command.verb != NULL)
-      obey(&command);
+    if (command.verb != NULL) obey(&command);
   }
 }

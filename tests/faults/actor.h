@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What the parts of an actor share. An actor is a process that does what the fault harness tells it, one command a line on
- * stdin, one answer a line on stdout ("ok" or "no"), and between them lines of events ("event").
+ * What the parts of an actor share. An actor is a process that does what the fault harness tells
+ * it, one command a line on stdin, one answer a line on stdout ("ok" or "no"), and between them
+ * lines of events ("event").
  *
  * Include this file first: it asks the C library for its GNU declarations.
  */
@@ -26,7 +27,8 @@ enum drive { SPIN, SLEEP, IDLE };
 extern ucxx_context_t *context;
 extern ucxx_worker_t *worker;
 extern bool threaded; /* a progress thread drives */
-/* Over the tables of operations, endpoints and groups; never held across a call of the library that may run callbacks. */
+/* Over the tables of operations, endpoints and groups; never held across a call of the library that
+ * may run callbacks. */
 extern pthread_mutex_t tables;
 
 /* ------------------------------------------------------------------ the line to the harness */
@@ -43,9 +45,11 @@ uint64_t number_of(const command_t *command, const char *name, uint64_t otherwis
 
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "ok verb ..." or, when the status is an error, "no verb status=... message". */
-void answer(const command_t *command, ucxx_status_t status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void answer(const command_t *command, ucxx_status_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Something that must not happen, whatever fault is injected. */
-void violation(const char *invariant, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void violation(const char *invariant, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void give_up(const char *why) __attribute__((noreturn));
 uint64_t now_ns(void);
 void progress_once(void);
@@ -68,7 +72,8 @@ void groups_forget(void);
 
 enum { SCRIBBLE_SENT = 0xa5, SCRIBBLE_RECEIVED = 0x5a };
 uint64_t mix(uint64_t value);
-/* A message tells by its first word who sent it, as which one, and how long it was; the rest follows from that word. */
+/* A message tells by its first word who sent it, as which one, and how long it was; the rest
+ * follows from that word. */
 void message_fill(void *data, size_t length, uint64_t sender, uint64_t sequence);
 enum verdict { INTACT, SCRIBBLED, MIXED };
 enum verdict message_check(const void *data, size_t length, size_t *where);
@@ -83,31 +88,39 @@ bool scribble_stands(const void *data, size_t length, uint8_t byte, size_t *wher
 
 bool command_operations(const command_t *command);
 /* Callback and argument for an operation that carries no message (flush, close). */
-void operation_plain(unsigned group, const char *handle, ucxx_op_params_t *params, uint64_t *ticket);
+void operation_plain(unsigned group, const char *handle, ucxx_op_params_t *params,
+                     uint64_t *ticket);
 void operation_called(uint64_t ticket, ucxx_status_t status, ucxx_request_t *request);
-/* The same for one that sends what this buffer holds, or receives into it: it is the operation's. */
-void *operation_data(bool sends, unsigned group, size_t length, uint64_t sender, ucxx_op_params_t *params, uint64_t *ticket);
+/* The same for one that sends what this buffer holds, or receives into it: it is the operation's.
+ */
+void *operation_data(bool sends, unsigned group, size_t length, uint64_t sender,
+                     ucxx_op_params_t *params, uint64_t *ticket);
 /* The same for a multi-buffer transfer, which is the operation's from here on. */
 typedef struct transfer transfer_t;
-void operation_transfer(unsigned group, const char *handle, transfer_t *transfer, ucxx_op_params_t *params, uint64_t *ticket);
+void operation_transfer(unsigned group, const char *handle, transfer_t *transfer,
+                        ucxx_op_params_t *params, uint64_t *ticket);
 /* With the queue full, until there is room: the other side may be as busy. */
 bool make_room(uint64_t deadline);
 /* Frees what has completed; how many have not. */
 size_t operations_forget(void);
 void operations_totals(char *text, size_t capacity);
 
-/* ------------------------------------------------------------------ active messages and questions (handlers.c) */
+/* ------------------------------------------------------------------ active messages and questions
+ * (handlers.c) */
 
 enum { ACTIVE = 17 /* the id of both */ };
 bool command_handlers(const command_t *command);
 /* Lets go of what was kept; how much that was. */
 size_t handlers_release(void);
 
-/* ------------------------------------------------------------------ multi-buffer transfer (multi.c) */
+/* ------------------------------------------------------------------ multi-buffer transfer
+ * (multi.c) */
 
 bool command_multi(const command_t *command);
-/* Its operation has completed; the request is NULL where that was inside the call, or it has been destroyed. */
-void transfer_completed(transfer_t *transfer, unsigned group, ucxx_request_t *request, ucxx_status_t status);
+/* Its operation has completed; the request is NULL where that was inside the call, or it has been
+ * destroyed. */
+void transfer_completed(transfer_t *transfer, unsigned group, ucxx_request_t *request,
+                        ucxx_status_t status);
 void transfer_destroy(transfer_t *transfer);
 size_t multi_release(void);
 void multi_forget(void);
@@ -119,15 +132,18 @@ void multi_leave(void);
 bool command_rma(const command_t *command);
 /* Is it an operation of many, by a key? */
 bool rma_is(const char *verb);
-ucxx_status_t rma_submit(const command_t *command, void *data, size_t length, uint64_t index, const ucxx_op_params_t *params, ucxx_request_t **request);
-/* What is added, and to what: before it is asked for, when it is refused, and when it has been done, with what was there. */
+ucxx_status_t rma_submit(const command_t *command, void *data, size_t length, uint64_t index,
+                         const ucxx_op_params_t *params, ucxx_request_t **request);
+/* What is added, and to what: before it is asked for, when it is refused, and when it has been
+ * done, with what was there. */
 typedef struct tally tally_t;
 tally_t *rma_asks(const command_t *command, uint64_t index);
 void rma_refused(tally_t *tally);
 void rma_added(tally_t *tally, const void *result);
 void rma_forget(void);
 
-/* ------------------------------------------------------------------ what it is received into (buffers.c) */
+/* ------------------------------------------------------------------ what it is received into
+ * (buffers.c) */
 
 /* Which fails once in so many times, if that is not 0. */
 ucxx_allocator_t buffers_allocator(uint64_t fails);
@@ -137,7 +153,8 @@ void buffers_free(void *data, size_t length);
 uint64_t buffers_lent(void);
 void buffers_forget(void);
 
-/* ------------------------------------------------------------------ groups of processes (process_groups.c) */
+/* ------------------------------------------------------------------ groups of processes
+ * (process_groups.c) */
 
 bool command_process_groups(const command_t *command);
 /* The one that the command names, and its place among the kinds. */
@@ -146,11 +163,13 @@ ucxx_group_t *process_group(const command_t *command, int *kind);
 /* Whom the last error message of this thread blames: the first rank in it, or -1. */
 int blamed_rank(void);
 
-/* ------------------------------------------------------------------ windows of those (process_windows.c) */
+/* ------------------------------------------------------------------ windows of those
+ * (process_windows.c) */
 
 bool command_process_windows(const command_t *command);
 
-/* ------------------------------------------------------------------ hubs, connected to others' (hubs.c) */
+/* ------------------------------------------------------------------ hubs, connected to others'
+ * (hubs.c) */
 
 bool command_hubs(const command_t *command);
 /* In its on_close. */
@@ -158,7 +177,8 @@ void hubs_endpoint_closed(uint64_t endpoint);
 /* Ends those that there are. */
 void hubs_leave(void);
 
-/* ------------------------------------------------------------------ endpoints and listeners (connections.c) */
+/* ------------------------------------------------------------------ endpoints and listeners
+ * (connections.c) */
 
 bool command_connections(const command_t *command);
 ucxx_endpoint_t *endpoint_of(const command_t *command, const char *name);

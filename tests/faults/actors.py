@@ -18,7 +18,13 @@ from pulse import Pulse
 
 WATCHDOG = 20  # seconds; only a hang reaches it
 
-TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self", "default": None, "link": "tcp,self", "hosts": "tcp,self"}
+TRANSPORTS = {
+    "shm": "posix,cma,self",
+    "tcp": "tcp,self",
+    "default": None,
+    "link": "tcp,self",
+    "hosts": "tcp,self",
+}
 
 
 class Violation(Exception):
@@ -53,20 +59,35 @@ def stacks(*arguments):
     """What gdb says of a process or a core, where there is a gdb."""
     if not shutil.which("gdb"):
         return ""
-    done = subprocess.run(["gdb", "-q", "-batch", *arguments, "-ex", "thread apply all bt 40"], capture_output=True, text=True, check=False)
-    return "\n".join(line[:200] for line in done.stdout.splitlines() if line.startswith(("#", "Thread", "Program")))
+    done = subprocess.run(
+        ["gdb", "-q", "-batch", *arguments, "-ex", "thread apply all bt 40"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "\n".join(
+        line[:200]
+        for line in done.stdout.splitlines()
+        if line.startswith(("#", "Thread", "Program"))
+    )
 
 
 def cores(home, pid):
-    """Core files of a process that ran in the folder; see core(5) for the pattern of their names."""
+    """Core files of a process that ran in the folder; see core(5) for the pattern of their
+    names."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
     folder, name = os.path.split(pattern)
     if pattern.startswith("|") or "%" in folder:
         return []
-    # The number is that of the thread in some patterns and of the process in others, and may be put behind the name.
+    # The number is that of the thread in some patterns and of the process in others, and may be put
+    # behind the name.
     numbered = re.search("%[pPiI]", name) is not None
     found = Path(home, folder).glob(re.sub("%.", "*", name) + "*")
-    return [path for path in found if folder in ("", ".") or (numbered and str(pid) in re.split(r"\D+", path.name))]
+    return [
+        path
+        for path in found
+        if folder in ("", ".") or (numbered and str(pid) in re.split(r"\D+", path.name))
+    ]
 
 
 class Field:
@@ -84,7 +105,8 @@ class Field:
         self.actors = []
 
     def start(self, name, transports, prefix=(), **worker):
-        """A process with a worker. `prefix` is put before the command, to start it in a namespace."""
+        """A process with a worker. `prefix` is put before the command, to start it in a
+        namespace."""
         actor = Actor(self, name, transports, prefix)
         self.actors.append(actor)
         actor.mode = worker.get("mode", "single")
@@ -134,9 +156,16 @@ class Actor:
         self.home = field.folder / f"{self.number:05}"
         self.home.mkdir()
         with open(self.log, "wb") as errors:
-            self.process = subprocess.Popen([*prefix, field.program], env=environment, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=errors, bufsize=0, cwd=self.home,
-                                            preexec_fn=keep_core)
+            self.process = subprocess.Popen(
+                [*prefix, field.program],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                cwd=self.home,
+                preexec_fn=keep_core,
+            )
         self.events = []
         self.waiting = deque()  # commands without an answer yet
         self.posted = deque()  # commands whose answer nobody has taken
@@ -190,11 +219,15 @@ class Actor:
     def result(self, limit=None, token=None):
         """The answer to the oldest post: its values, with "failed" where it is a no."""
         token = token or self.posted.popleft()
-        self.field.until(lambda: token["answer"] is not None or self.ended, limit or self.field.watchdog)
+        self.field.until(
+            lambda: token["answer"] is not None or self.ended, limit or self.field.watchdog
+        )
         if token["answer"] is None:
             if self.ended:
                 raise self.gone(token["text"])
-            raise Violation("bound", f"{self.name} hangs in: {token['text']}\n{self.backtrace()}", self)
+            raise Violation(
+                "bound", f"{self.name} hangs in: {token['text']}\n{self.backtrace()}", self
+            )
         return token["answer"]
 
     def call(self, verb, limit=None, **values):
@@ -205,13 +238,17 @@ class Actor:
 
     def find(self, what, **match):
         for event in self.events:
-            if event["what"] == what and all(event.get(key) == str(value) for key, value in match.items()):
+            if event["what"] == what and all(
+                event.get(key) == str(value) for key, value in match.items()
+            ):
                 return event
         return None
 
     def wait(self, what, limit=None, **match):
         """The event, or None when it did not come in time."""
-        self.field.until(lambda: self.find(what, **match) or self.ended, limit or self.field.watchdog)
+        self.field.until(
+            lambda: self.find(what, **match) or self.ended, limit or self.field.watchdog
+        )
         event = self.find(what, **match)
         if event is None and self.ended:
             raise self.gone(f"waiting for {what} {match}")
@@ -240,10 +277,16 @@ class Actor:
             return KnownAbort(f"UCX abort at {line}", self)
         core = self.core()
         if status in (-signal.SIGSEGV, -signal.SIGABRT):
-            name = ucx_ends.crash(core.rpartition("Thread 1 ")[2], self.field.ucx, status == -signal.SIGABRT)
+            name = ucx_ends.crash(
+                core.rpartition("Thread 1 ")[2], self.field.ucx, status == -signal.SIGABRT
+            )
             if name:
                 return KnownAbort(f"UCX crash: {name}", self)
-        return Violation("survivors", f"{self.name} ended with {status} in: {doing}\n{text[-2000:]}\n{core}", self)
+        return Violation(
+            "survivors",
+            f"{self.name} ended with {status} in: {doing}\n{text[-2000:]}\n{core}",
+            self,
+        )
 
     def core(self):
         """Where the process was, if the system writes cores into files."""
@@ -254,7 +297,11 @@ class Actor:
     def backtrace(self):
         """Of a process that hangs: what it wrote, and where it is."""
         text = f"log of {self.name}:\n{self.said()[-2000:]}"
-        return text + "\n" + stacks("-p", str(self.process.pid)) if self.process.poll() is None else text
+        return (
+            text + "\n" + stacks("-p", str(self.process.pid))
+            if self.process.poll() is None
+            else text
+        )
 
     def send_signal(self, number):
         """The time just before, on the clock that actors use as well."""

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * The allocator of multi-buffer transfer. What the library gives back is overwritten and kept until the end of the round: who writes
- * there later is found out.
+ * The allocator of multi-buffer transfer. What the library gives back is overwritten and kept until
+ * the end of the round: who writes there later is found out.
  */
 #include "actor.h"
 
@@ -19,31 +19,33 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static front_t *given_back;
 static uint64_t made, freed, asked, fails_every;
 
-static ucxx_status_t make(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data) {
+static ucxx_status_t make(void *arg, size_t length, int32_t memory_type, int32_t device_id,
+                          void **data) {
   (void)arg;
   if (length == 0 || memory_type != UCXX_MEMORY_HOST || device_id != 0)
-    violation("integrity", "allocate=%zu memory_type=%d device_id=%d", length, memory_type, device_id);
+    violation("integrity", "allocate=%zu memory_type=%d device_id=%d", length, memory_type,
+              device_id);
   pthread_mutex_lock(&lock);
   bool fails = fails_every != 0 && ++asked % fails_every == 0;
   made += !fails;
   pthread_mutex_unlock(&lock);
-  if (fails)
-    return UCXX_ERR_NO_MEMORY;
+  if (fails) return UCXX_ERR_NO_MEMORY;
   front_t *front = malloc(sizeof *front + length);
-  if (front == NULL)
-    give_up("no memory");
+  if (front == NULL) give_up("no memory");
   *front = (front_t){.length = length, .state = LENT};
   *data = front + 1;
   return UCXX_OK;
 }
 
-static void take_back(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id) {
+static void take_back(void *arg, void *data, size_t length, int32_t memory_type,
+                      int32_t device_id) {
   (void)arg;
   (void)memory_type;
   (void)device_id;
   front_t *front = (front_t *)data - 1;
   if (front->state != LENT || front->length != length) {
-    violation("completion", "deallocate=%zu made=%zu twice=%d", length, front->length, front->state == BACK);
+    violation("completion", "deallocate=%zu made=%zu twice=%d", length, front->length,
+              front->state == BACK);
     return;
   }
   memset(data, SCRIBBLE_RECEIVED, length);
@@ -66,9 +68,7 @@ ucxx_allocator_t buffers_allocator(uint64_t fails) {
   return allocator;
 }
 
-void buffers_free(void *data, size_t length) {
-  take_back(NULL, data, length, UCXX_MEMORY_HOST, 0);
-}
+void buffers_free(void *data, size_t length) { take_back(NULL, data, length, UCXX_MEMORY_HOST, 0); }
 
 void buffers_forget(void) {
   pthread_mutex_lock(&lock);
@@ -79,7 +79,8 @@ void buffers_forget(void) {
     front_t *next = front->next;
     size_t where = 0;
     if (!scribble_stands(front + 1, front->length, SCRIBBLE_RECEIVED, &where))
-      violation("integrity", "written_after_deallocate=1 length=%zu where=%zu", front->length, where);
+      violation("integrity", "written_after_deallocate=1 length=%zu where=%zu", front->length,
+                where);
     free(front);
     front = next;
   }

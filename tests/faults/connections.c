@@ -7,7 +7,8 @@ enum { ENDPOINTS = 1024, HELD = 64 };
 
 typedef struct connection {
   ucxx_endpoint_t *endpoint;
-  uint64_t id; /* the harness's; 0 where the slot is unused. One that was dropped keeps its slot until it is forgotten */
+  uint64_t id; /* the harness's; 0 where the slot is unused. One that was dropped keeps its slot
+                  until it is forgotten */
   uint64_t generation;
   int opened, closed;
   bool drop_on_close;
@@ -25,16 +26,14 @@ static int asked;
 /* With the lock held. */
 static connection_t *find(uint64_t id) {
   for (size_t at = 0; at < ENDPOINTS; at++)
-    if (connections[at].id == id)
-      return &connections[at];
+    if (connections[at].id == id) return &connections[at];
   return NULL;
 }
 
 static connection_t *enter(uint64_t id) {
   pthread_mutex_lock(&tables);
   connection_t *connection = find(0);
-  if (connection == NULL)
-    give_up("too many endpoints");
+  if (connection == NULL) give_up("too many endpoints");
   *connection = (connection_t){.id = id, .generation = connection->generation + 1};
   pthread_mutex_unlock(&tables);
   return connection;
@@ -42,14 +41,12 @@ static connection_t *enter(uint64_t id) {
 
 ucxx_endpoint_t *endpoint_of(const command_t *command, const char *name) {
   uint64_t id = number_of(command, name, 0);
-  if (id == 0)
-    return NULL;
+  if (id == 0) return NULL;
   pthread_mutex_lock(&tables);
   connection_t *connection = find(id);
   ucxx_endpoint_t *endpoint = connection != NULL ? connection->endpoint : NULL;
   pthread_mutex_unlock(&tables);
-  if (endpoint == NULL)
-    give_up("no such endpoint");
+  if (endpoint == NULL) give_up("no such endpoint");
   return endpoint;
 }
 
@@ -66,26 +63,24 @@ static connection_t *meant(void *arg, const char *callback) {
   pthread_mutex_lock(&tables);
   bool right = connection->id != 0 && connection->generation == number >> 16;
   pthread_mutex_unlock(&tables);
-  if (!right)
-    violation("completion", "callback=%s endpoint=forgotten", callback);
+  if (!right) violation("completion", "callback=%s endpoint=forgotten", callback);
   return right ? connection : NULL;
 }
 
 static void on_open(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   (void)endpoint;
   connection_t *connection = meant(arg, "on_open");
-  if (connection == NULL)
-    return;
+  if (connection == NULL) return;
   if (++connection->opened > 1 || connection->closed > 0)
-    violation("completion", "on_open=%d on_close=%d ep=%" PRIu64, connection->opened, connection->closed, connection->id);
+    violation("completion", "on_open=%d on_close=%d ep=%" PRIu64, connection->opened,
+              connection->closed, connection->id);
   say("event opened ep=%" PRIu64 " status=%s", connection->id, short_name(status));
 }
 
 static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   uint64_t at = now_ns();
   connection_t *connection = meant(arg, "on_close");
-  if (connection == NULL)
-    return;
+  if (connection == NULL) return;
   if (++connection->closed > 1)
     violation("completion", "on_close=%d ep=%" PRIu64, connection->closed, connection->id);
   if (ucxx_endpoint_status(endpoint) == UCXX_OK)
@@ -113,8 +108,7 @@ static void accept_one(ucxx_conn_request_t *request) {
   set_up(connection, &params);
   params.liveness_ns = listener_liveness;
   ucxx_status_t status = ucxx_endpoint_accept(request, &params, &connection->endpoint);
-  if (status != UCXX_OK)
-    connection->id = 0;
+  if (status != UCXX_OK) connection->id = 0;
   say("event accepted ep=%" PRIu64 " status=%s", id, short_name(status));
 }
 
@@ -158,8 +152,7 @@ static void listen_here(const command_t *command) {
 static void answer_held(const command_t *command) {
   int answered = 0;
   for (int at = 0; at < HELD; at++) {
-    if (held[at] == NULL)
-      continue;
+    if (held[at] == NULL) continue;
     ucxx_conn_request_t *request = held[at];
     held[at] = NULL;
     respond(request, text_of(command, "how", "destroy"));
@@ -174,12 +167,10 @@ static ucxx_address_t *address_from(const char *hex) {
   ucxx_address_t *address = NULL;
   size_t length = strlen(hex) / 2;
   uint8_t *bytes = malloc(length + 1);
-  if (bytes == NULL)
-    give_up("no memory");
+  if (bytes == NULL) give_up("no memory");
   for (size_t at = 0; at < length; at++) {
     unsigned byte = 0;
-    if (sscanf(hex + 2 * at, "%2x", &byte) != 1)
-      give_up("bad hexadecimal address");
+    if (sscanf(hex + 2 * at, "%2x", &byte) != 1) give_up("bad hexadecimal address");
     bytes[at] = (uint8_t)byte;
   }
   ucxx_status_t status = ucxx_address_from_bytes(bytes, length, &address);
@@ -193,11 +184,13 @@ static void create(const command_t *command) {
   ucxx_status_t status = UCXX_ERR_INVALID_ADDR;
   set_up(connection, &params);
   connection->drop_on_close = number_of(command, "drop_on_close", 0) != 0;
-  params.error_handling = word_is(text_of(command, "errors", "peer"), "none") ? UCXX_ENDPOINT_ERROR_HANDLING_NONE : 0;
+  params.error_handling =
+      word_is(text_of(command, "errors", "peer"), "none") ? UCXX_ENDPOINT_ERROR_HANDLING_NONE : 0;
   params.liveness_ns = number_of(command, "liveness", 0);
   params.connect_timeout_ns = number_of(command, "timeout", 0);
   if (word_is(command->verb, "connect")) {
-    status = ucxx_endpoint_connect(worker, text_of(command, "host", "127.0.0.1"), (uint16_t)number_of(command, "port", 0), &params,
+    status = ucxx_endpoint_connect(worker, text_of(command, "host", "127.0.0.1"),
+                                   (uint16_t)number_of(command, "port", 0), &params,
                                    &connection->endpoint);
   } else {
     ucxx_address_t *address = address_from(text_of(command, "address", ""));
@@ -205,8 +198,7 @@ static void create(const command_t *command) {
       status = ucxx_endpoint_create(worker, address, &params, &connection->endpoint);
     ucxx_address_destroy(address);
   }
-  if (status != UCXX_OK)
-    connection->id = 0;
+  if (status != UCXX_OK) connection->id = 0;
   answer(command, status, " ");
 }
 
@@ -216,9 +208,12 @@ static void close_one(const command_t *command) {
   uint64_t ticket = 0;
   params.timeout_ns = number_of(command, "timeout", 0);
   ucxx_endpoint_t *endpoint = endpoint_of(command, "ep");
-  operation_plain((unsigned)number_of(command, "group", 0) % GROUPS, text_of(command, "handle", "keep"), &params, &ticket);
-  ucxx_status_t status =
-      ucxx_endpoint_close(endpoint, word_is(text_of(command, "how", "flush"), "force") ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, &params, &request);
+  operation_plain((unsigned)number_of(command, "group", 0) % GROUPS,
+                  text_of(command, "handle", "keep"), &params, &ticket);
+  ucxx_status_t status = ucxx_endpoint_close(
+      endpoint,
+      word_is(text_of(command, "how", "flush"), "force") ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH,
+      &params, &request);
   operation_called(ticket, status, request);
   answer(command, UCXX_OK, "status=%s", short_name(status));
 }
@@ -233,8 +228,7 @@ static void drop(const command_t *command) {
   connection->endpoint = NULL;
   int closed = connection->closed;
   pthread_mutex_unlock(&tables);
-  if (closed != 1)
-    violation("completion", "on_close=%d after=destroy ep=%" PRIu64, closed, id);
+  if (closed != 1) violation("completion", "on_close=%d after=destroy ep=%" PRIu64, closed, id);
   answer(command, UCXX_OK, "took=%" PRIu64, took);
 }
 
@@ -246,7 +240,8 @@ bool command_connections(const command_t *command) {
   } else if (word_is(command->verb, "drop")) {
     drop(command);
   } else if (word_is(command->verb, "status")) {
-    answer(command, UCXX_OK, "status=%s", short_name(ucxx_endpoint_status(endpoint_of(command, "ep"))));
+    answer(command, UCXX_OK, "status=%s",
+           short_name(ucxx_endpoint_status(endpoint_of(command, "ep"))));
   } else if (word_is(command->verb, "listen")) {
     listen_here(command);
   } else if (word_is(command->verb, "unlisten")) {
@@ -268,8 +263,7 @@ size_t connections_forget(void) {
   size_t left = 0;
   for (size_t at = 0; at < ENDPOINTS; at++) {
     pthread_mutex_lock(&tables);
-    if (connections[at].id != 0 && connections[at].endpoint == NULL)
-      connections[at].id = 0;
+    if (connections[at].id != 0 && connections[at].endpoint == NULL) connections[at].id = 0;
     left += connections[at].id != 0;
     pthread_mutex_unlock(&tables);
   }
@@ -281,11 +275,11 @@ void connections_leave(void) {
   listener = NULL;
   for (size_t at = 0; at < ENDPOINTS; at++) {
     ucxx_endpoint_t *endpoint = connections[at].endpoint;
-    if (connections[at].id == 0 || endpoint == NULL)
-      continue;
+    if (connections[at].id == 0 || endpoint == NULL) continue;
     ucxx_endpoint_destroy(endpoint);
     connections[at].endpoint = NULL;
     if (connections[at].closed != 1)
-      violation("completion", "on_close=%d after=destroy ep=%" PRIu64, connections[at].closed, connections[at].id);
+      violation("completion", "on_close=%d after=destroy ep=%" PRIu64, connections[at].closed,
+                connections[at].id);
   }
 }

@@ -1,19 +1,27 @@
 """What a process holds that lives through all rounds, and when that is too much.
 
- - threads: never more than after the warm-up; descriptors: a few more, as a connection to another survivor may get a second socket in any round, and
-   a descriptor for its box when it proves busy: DESCRIPTORS. TCP connections are closed in the background, so it is looked at again for a while.
-   Counted apart are sockets that lead nowhere, which UCX keeps until the worker goes: of an endpoint that was closed by force with its socket
-   full, and of a connection that the peer refused, over which UCX wanted to answer for an endpoint that is gone. The library opens none itself.
- - segments, its own shared memory (of which UCX keeps descriptors), and mappings: UCX gets the chunks of its memory pools one by one
-   and keeps them for the worker's life, and so does malloc; which round reaches a new high is a matter of chance: MAPPINGS.
- - attached, shared memory of others: only that of the other survivors may stay, a few chunks for each of them: ATTACHED. Counted apart
-   is that of processes that have ended, and what of it is resident: UCX lets go of it only once what it had to send to there has gone into their queue, and
-   where that was full this is never; a program that uses UCP alone sees the same.
- - memory: the pools again. 10,000 messages that nobody has received yet are 80 MiB of UCX's receive buffers, once: RESIDENT_KIB.
+ - threads: never more than after the warm-up; descriptors: a few more, as a connection to another
+ survivor may get a second socket in any round, and
+   a descriptor for its box when it proves busy: DESCRIPTORS. TCP connections are closed in the
+   background, so it is looked at again for a while. Counted apart are sockets that lead nowhere,
+   which UCX keeps until the worker goes: of an endpoint that was closed by force with its socket
+   full, and of a connection that the peer refused, over which UCX wanted to answer for an endpoint
+   that is gone. The library opens none itself.
+ - segments, its own shared memory (of which UCX keeps descriptors), and mappings: UCX gets the
+ chunks of its memory pools one by one
+   and keeps them for the worker's life, and so does malloc; which round reaches a new high is a
+   matter of chance: MAPPINGS.
+ - attached, shared memory of others: only that of the other survivors may stay, a few chunks for
+ each of them: ATTACHED. Counted apart
+   is that of processes that have ended, and what of it is resident: UCX lets go of it only once
+   what it had to send to there has gone into their queue, and where that was full this is never; a
+   program that uses UCP alone sees the same.
+ - memory: the pools again. 10,000 messages that nobody has received yet are 80 MiB of UCX's receive
+ buffers, once: RESIDENT_KIB.
 
-A leak shows in every round or in most, a new high in few: so in addition the median of the growth from round to round, for each
-process that is new in it, may not exceed GROWTH. It is not nothing, because UCX keeps something of each until the worker goes,
-over shared memory.
+A leak shows in every round or in most, a new high in few: so in addition the median of the growth
+from round to round, for each process that is new in it, may not exceed GROWTH. It is not nothing,
+because UCX keeps something of each until the worker goes, over shared memory.
 """
 
 import os
@@ -27,8 +35,13 @@ DESCRIPTORS = 4
 MAPPINGS = 64
 ATTACHED = 8
 RESIDENT_KIB = 256 * 1024
-ALLOWED = {"descriptors": DESCRIPTORS, "mappings": MAPPINGS, "segments": MAPPINGS,
-           "attached": ATTACHED, "resident_kib": RESIDENT_KIB}
+ALLOWED = {
+    "descriptors": DESCRIPTORS,
+    "mappings": MAPPINGS,
+    "segments": MAPPINGS,
+    "attached": ATTACHED,
+    "resident_kib": RESIDENT_KIB,
+}
 GROWTH = {"resident_kib": 32, "mappings": 0, "segments": 0}
 SETTLING = 5  # seconds; only a leak reaches it
 QUANTITIES = ("resident_kib", "mappings", "segments", "attached", "descriptors", "threads")
@@ -63,15 +76,22 @@ class History:
         self.processes.append(processes)
 
     def growth(self, quantity):
-        """For each new process, in the median over the rounds; None before there is enough to tell."""
+        """For each new process, in the median over the rounds; None before there is enough to
+        tell."""
         values = [sample[quantity] for sample in self.seen[WARM_UP:]]
         if len(values) < ENOUGH:
             return None
-        processes = self.processes[WARM_UP + 1:]
-        return statistics.median((later - earlier) / new for earlier, later, new in zip(values, values[1:], processes))
+        processes = self.processes[WARM_UP + 1 :]
+        return statistics.median(
+            (later - earlier) / new for earlier, later, new in zip(values, values[1:], processes)
+        )
 
     def account(self):
-        return " ".join(f"{q}={self.seen[-1][q]} ({self.growth(q):+.1f})" for q in QUANTITIES) if self.growth("threads") is not None else None
+        return (
+            " ".join(f"{q}={self.seen[-1][q]} ({self.growth(q):+.1f})" for q in QUANTITIES)
+            if self.growth("threads") is not None
+            else None
+        )
 
 
 def measure(actor):
@@ -79,7 +99,8 @@ def measure(actor):
 
 
 def check(actor, processes):
-    """After a round with so many new processes. Looks again while something is still being closed; what is too much, in words."""
+    """After a round with so many new processes. Looks again while something is still being closed;
+    what is too much, in words."""
     history = actor.history
     sample = measure(actor)
     if history.excess(sample):
@@ -108,16 +129,32 @@ def check(actor, processes):
 
 
 # As /proc/net/tcp has them.
-TCP_STATES = ("", "established", "syn sent", "syn received", "fin wait 1", "fin wait 2", "time wait", "closed", "close wait", "last ack", "listening", "closing")
+TCP_STATES = (
+    "",
+    "established",
+    "syn sent",
+    "syn received",
+    "fin wait 1",
+    "fin wait 2",
+    "time wait",
+    "closed",
+    "close wait",
+    "last ack",
+    "listening",
+    "closing",
+)
 
 
 def descriptors(pid):
-    """What they lead to, each kind with its number; TCP sockets with their state, whom they lead to (as the kernel writes it), what they have not sent and what was not read."""
+    """What they lead to, each kind with its number; TCP sockets with their state, whom they lead to
+    (as the kernel writes it), what they have not sent and what was not read."""
     states = {}
     for line in listed(pid, ("tcp", "tcp6")):
         words = line.split()
         queued, unread = (int(number, 16) for number in words[4].split(":"))
-        states[f"socket:[{words[9]}]"] = f"socket, {TCP_STATES[int(words[3], 16)]}, to {words[2]}, {queued} queued, {unread} unread"
+        states[f"socket:[{words[9]}]"] = (
+            f"socket, {TCP_STATES[int(words[3], 16)]}, to {words[2]}, {queued} queued, {unread} unread"
+        )
     kinds = Counter()
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -154,8 +191,8 @@ def nowhere(pid):
 
 
 def left_by_the_dead(actor):
-    """Mappings of shared memory that no living actor has made, and what of them is resident: POSIX segments by their descriptors, System V
-    ones by who made them."""
+    """Mappings of shared memory that no living actor has made, and what of them is resident: POSIX
+    segments by their descriptors, System V ones by who made them."""
     living = [each.process.pid for each in actor.field.actors if each.process.poll() is None]
     owned = set()
     for pid in living:
@@ -188,5 +225,13 @@ def mapped(pid):
             words = line.split()
             begin, end = (int(text, 16) for text in words[0].split("-"))
             name = words[5] if len(words) > 5 else "none"
-            kinds["/dev/shm" if name.startswith("/dev/shm") else f"{name} {words[1]} {(end - begin) >> 12} pages"] += 1
-    return {name: count for name, count in kinds.items() if count > 2 or name.startswith(("none", "/dev/shm"))}
+            kinds[
+                "/dev/shm"
+                if name.startswith("/dev/shm")
+                else f"{name} {words[1]} {(end - begin) >> 12} pages"
+            ] += 1
+    return {
+        name: count
+        for name, count in kinds.items()
+        if count > 2 or name.startswith(("none", "/dev/shm"))
+    }

@@ -20,8 +20,7 @@ static group_t groups[GROUPS];
 /* With the lock held. */
 static void tell(unsigned number) {
   group_t *group = &groups[number];
-  if (!group->watched || group->completed != group->submitted)
-    return;
+  if (!group->watched || group->completed != group->submitted) return;
   group->watched = false;
   say("event drained group=%u last=%" PRIu64, number, group->last);
 }
@@ -45,8 +44,7 @@ void group_completed(unsigned number, ucxx_status_t status, bool inside, uint64_
   group_t *group = &groups[number];
   group->completed++;
   group->inside += inside;
-  if (at > group->last)
-    group->last = at;
+  if (at > group->last) group->last = at;
   size_t kind = 0;
   while (kind < KINDS - 1 && group->ends[kind].count != 0 && group->ends[kind].status != status)
     kind++;
@@ -65,7 +63,9 @@ static void account(const command_t *command, unsigned number) {
   for (size_t kind = 0; kind < KINDS && group.ends[kind].count != 0; kind++)
     used += (size_t)snprintf(ends + used, sizeof ends - used, "%s%s:%" PRIu64, used > 0 ? "," : "",
                              short_name(group.ends[kind].status), group.ends[kind].count);
-  answer(command, UCXX_OK, "submitted=%" PRIu64 " completed=%" PRIu64 " inside=%" PRIu64 " refused=%" PRIu64 " last=%" PRIu64 " ends=%s",
+  answer(command, UCXX_OK,
+         "submitted=%" PRIu64 " completed=%" PRIu64 " inside=%" PRIu64 " refused=%" PRIu64
+         " last=%" PRIu64 " ends=%s",
          group.submitted, group.completed, group.inside, group.refused, group.last, ends);
 }
 
@@ -85,6 +85,4 @@ bool command_groups(const command_t *command) {
   return true;
 }
 
-void groups_forget(void) {
-  memset(groups, 0, sizeof groups);
-}
+void groups_forget(void) { memset(groups, 0, sizeof groups); }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What an actor does with active messages and questions: reads them, keeps them, pulls their data, answers at once, later or never. What a
- * handler submits is an operation like any other.
+ * What an actor does with active messages and questions: reads them, keeps them, pulls their data,
+ * answers at once, later or never. What a handler submits is an operation like any other.
  */
 #include "actor.h"
 
@@ -51,7 +51,8 @@ static void *take(shelf_t *shelf) {
 
 static void examine(const ucxx_am_message_t *message) {
   size_t length = ucxx_am_message_length(message), header = 0, where = 0;
-  const void *data = ucxx_am_message_data(message), *told = ucxx_am_message_header(message, &header);
+  const void *data = ucxx_am_message_data(message),
+             *told = ucxx_am_message_header(message, &header);
   uint64_t said = 0;
   if (header != sizeof said || (memcpy(&said, told, sizeof said), said != length))
     violation("integrity", "header=%zu said=%" PRIu64 " length=%zu", header, said, length);
@@ -72,15 +73,11 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
   static uint64_t count;
   (void)arg;
   examine(message);
-  switch (with_messages == MIXED_UP ? mix(__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED)) % 3 : with_messages) {
-  case KEEP:
-    ucxx_am_message_destroy(put(&messages, message));
-    break;
-  case PULL:
-    pull(message);
-    break;
-  default:
-    ucxx_am_message_destroy(message);
+  switch (with_messages == MIXED_UP ? mix(__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED)) % 3
+                                    : with_messages) {
+  case KEEP: ucxx_am_message_destroy(put(&messages, message)); break;
+  case PULL: pull(message); break;
+  default: ucxx_am_message_destroy(message);
   }
 }
 
@@ -100,15 +97,16 @@ static void on_question(void *arg, ucxx_fetch_t *question) {
   size_t header = 0;
   (void)arg;
   const void *told = ucxx_fetch_header(question, &header);
-  if (header != sizeof said || (memcpy(&said, told, sizeof said), said != ucxx_fetch_capacity(question)))
-    violation("integrity", "header=%zu said=%" PRIu64 " capacity=%zu", header, said, ucxx_fetch_capacity(question));
+  if (header != sizeof said ||
+      (memcpy(&said, told, sizeof said), said != ucxx_fetch_capacity(question)))
+    violation("integrity", "header=%zu said=%" PRIu64 " capacity=%zu", header, said,
+              ucxx_fetch_capacity(question));
   if (with_questions == NOW) {
     answer_question(question);
     return;
   }
   ucxx_fetch_t *oldest = put(&questions, question);
-  if (oldest == NULL)
-    return;
+  if (oldest == NULL) return;
   if (with_questions == LATER)
     answer_question(oldest);
   else
@@ -118,8 +116,12 @@ static void on_question(void *arg, ucxx_fetch_t *question) {
 /* ------------------------------------------------------------------ commands */
 
 static void serve(const command_t *command) {
-  const char *how = text_of(command, "messages", "read"), *then = text_of(command, "questions", "now");
-  with_messages = word_is(how, "keep") ? KEEP : word_is(how, "pull") ? PULL : word_is(how, "mixed") ? MIXED_UP : READ;
+  const char *how = text_of(command, "messages", "read"),
+             *then = text_of(command, "questions", "now");
+  with_messages = word_is(how, "keep")    ? KEEP
+                  : word_is(how, "pull")  ? PULL
+                  : word_is(how, "mixed") ? MIXED_UP
+                                          : READ;
   with_questions = word_is(then, "later") ? LATER : word_is(then, "never") ? NEVER : NOW;
   group = (unsigned)number_of(command, "group", 0) % GROUPS;
   own_number = number_of(command, "sender", 0);
@@ -130,17 +132,14 @@ static void serve(const command_t *command) {
 }
 
 bool command_handlers(const command_t *command) {
-  if (!word_is(command->verb, "serve"))
-    return false;
+  if (!word_is(command->verb, "serve")) return false;
   serve(command);
   return true;
 }
 
 size_t handlers_release(void) {
   size_t released = 0;
-  for (void *thing; (thing = take(&messages)) != NULL; released++)
-    ucxx_am_message_destroy(thing);
-  for (void *thing; (thing = take(&questions)) != NULL; released++)
-    ucxx_fetch_destroy(thing);
+  for (void *thing; (thing = take(&messages)) != NULL; released++) ucxx_am_message_destroy(thing);
+  for (void *thing; (thing = take(&questions)) != NULL; released++) ucxx_fetch_destroy(thing);
   return released;
 }

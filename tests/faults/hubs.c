@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Hubs, whose links are connected to those of other actors, or whose chunks go to others' as messages. Producing, consuming, sending and receiving is done in on_ready, so it
- * goes on while the worker is progressed, whoever does that. A chunk's metadata tell who made it, as which one and how long it is; its contents follow from that. One that has come
- * as a message has no metadata, and is told by its contents alone.
+ * Hubs, whose links are connected to those of other actors, or whose chunks go to others' as
+ * messages. Producing, consuming, sending and receiving is done in on_ready, so it goes on while
+ * the worker is progressed, whoever does that. A chunk's metadata tell who made it, as which one
+ * and how long it is; its contents follow from that. One that has come as a message has no
+ * metadata, and is told by its contents alone.
  */
 #include "actor.h"
 
 enum { HUBS = 32, WORDS = 3, REST_OF_METADATA = 64 - WORDS * sizeof(uint64_t) };
 /* The words of a chunk's metadata. */
 enum { NUMBER, LENGTH, SENDER };
-/* Chunks that have come as messages, whose order the harness looks at; more than a round has. One that is not whole has no number. */
+/* Chunks that have come as messages, whose order the harness looks at; more than a round has. One
+ * that is not whole has no number. */
 enum { LISTED = 2048, DAMAGED = 0xffffff };
 /* Envelopes of one hub, at most. */
 enum { OFFERED = 64 };
@@ -30,15 +33,18 @@ typedef struct hub {
   ucxx_hub_t *hub;
   ucxx_link_t *in, *out;
   size_t size;
-  unsigned group;            /* what violations of contents are counted under */
-  uint64_t in_at, out_at;    /* endpoints that the links have been connected at, or 0 */
-  unsigned producing, consuming; /* how often that was asked for while somebody is about it, with the first time */
+  unsigned group; /* what violations of contents are counted under */
+  uint64_t in_at, out_at; /* endpoints that the links have been connected at, or 0 */
+  unsigned producing,
+      consuming; /* how often that was asked for while somebody is about it, with the first time */
   /* Below `lock`, which is not held across calls of the library. */
   pthread_mutex_t lock;
   uint64_t sender, made, most;
   bool closes, consumes, over;
-  uint64_t from, next, came, again; /* whose chunk is expected next; how many came, and how many of them once more */
-  uint64_t back, ahead;             /* by how much the next one may be another one, as a new stream begins with it */
+  uint64_t from, next, came,
+      again; /* whose chunk is expected next; how many came, and how many of them once more */
+  uint64_t back,
+      ahead; /* by how much the next one may be another one, as a new stream begins with it */
   bool by_message;
   post_t post;
   uint32_t listed[LISTED]; /* the numbers of those that came, if that is by message */
@@ -49,8 +55,7 @@ static hub_t hubs[HUBS];
 static hub_t *hub_of(const command_t *command) {
   uint64_t id = number_of(command, "hub", 0);
   for (size_t at = 0; at < HUBS; at++)
-    if (id != 0 && hubs[at].id == id)
-      return &hubs[at];
+    if (id != 0 && hubs[at].id == id) return &hubs[at];
   give_up("no such hub");
 }
 
@@ -71,7 +76,8 @@ static ucxx_envelope_attr_t look_at(const ucxx_envelope_t *envelope) {
   return attr;
 }
 
-static size_t fill(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t sender, uint64_t number) {
+static size_t fill(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t sender,
+                   uint64_t number) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   size_t length = length_of(sender, number, attr.capacity);
   /* So much tells which one it is. */
@@ -89,36 +95,47 @@ static void look(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t wor
   size_t where = 0;
   memcpy(words, attr.metadata, WORDS * sizeof *words);
   const uint8_t *rest = attr.metadata + WORDS * sizeof *words;
-  if (message_check(rest, REST_OF_METADATA, &where) != INTACT || !message_is(rest, REST_OF_METADATA, words[SENDER], words[NUMBER]) || attr.length != words[LENGTH])
-    violation("integrity", "what=metadata hub=%" PRIu64 " sender=%" PRIu64 " number=%" PRIu64 " length=%zu", hub->id, words[SENDER], words[NUMBER], attr.length);
+  if (message_check(rest, REST_OF_METADATA, &where) != INTACT ||
+      !message_is(rest, REST_OF_METADATA, words[SENDER], words[NUMBER]) ||
+      attr.length != words[LENGTH])
+    violation("integrity",
+              "what=metadata hub=%" PRIu64 " sender=%" PRIu64 " number=%" PRIu64 " length=%zu",
+              hub->id, words[SENDER], words[NUMBER], attr.length);
   enum verdict verdict = message_check(attr.data, attr.length, &where);
-  if ((attr.length >= 8 && verdict != INTACT) || !message_is(attr.data, attr.length, words[SENDER], words[NUMBER]))
-    violation("integrity", "what=chunk verdict=%d group=%u hub=%" PRIu64 " number=%" PRIu64 " length=%zu where=%zu", verdict, hub->group, hub->id, words[NUMBER],
-              attr.length, where);
+  if ((attr.length >= 8 && verdict != INTACT) ||
+      !message_is(attr.data, attr.length, words[SENDER], words[NUMBER]))
+    violation("integrity",
+              "what=chunk verdict=%d group=%u hub=%" PRIu64 " number=%" PRIu64
+              " length=%zu where=%zu",
+              verdict, hub->group, hub->id, words[NUMBER], attr.length, where);
 }
 
 /* The same of one that has come as a message. */
-static void look_at_message(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t words[WORDS]) {
+static void look_at_message(const hub_t *hub, const ucxx_envelope_t *envelope,
+                            uint64_t words[WORDS]) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   size_t where = 0;
   enum verdict verdict = attr.length < 8 ? MIXED : message_check(attr.data, attr.length, &where);
   words[SENDER] = hub->from;
   words[NUMBER] = DAMAGED;
   if (verdict != INTACT) {
-    violation("integrity", "what=message verdict=%d group=%u hub=%" PRIu64 " length=%zu where=%zu", verdict, hub->group, hub->id, attr.length, where);
+    violation("integrity", "what=message verdict=%d group=%u hub=%" PRIu64 " length=%zu where=%zu",
+              verdict, hub->group, hub->id, attr.length, where);
     return;
   }
   message_name(attr.data, &words[SENDER], &words[NUMBER]);
   if (words[SENDER] != hub->from)
-    violation("integrity", "what=sender hub=%" PRIu64 " sender=%" PRIu64 " number=%" PRIu64 " expected=%" PRIu64, hub->id, words[SENDER], words[NUMBER], hub->from);
+    violation("integrity",
+              "what=sender hub=%" PRIu64 " sender=%" PRIu64 " number=%" PRIu64 " expected=%" PRIu64,
+              hub->id, words[SENDER], words[NUMBER], hub->from);
 }
 
 /* ------------------------------------------------------------------ producing and consuming */
 
-/* One at a time, and once more for whoever asks meanwhile: callbacks come in the midst of it, and on other threads. */
+/* One at a time, and once more for whoever asks meanwhile: callbacks come in the midst of it, and
+ * on other threads. */
 static void take_turns(hub_t *hub, unsigned *asked, void (*work)(hub_t *)) {
-  if (__atomic_fetch_add(asked, 1, __ATOMIC_ACQ_REL) != 0)
-    return;
+  if (__atomic_fetch_add(asked, 1, __ATOMIC_ACQ_REL) != 0) return;
   for (;;) {
     unsigned seen = __atomic_load_n(asked, __ATOMIC_ACQUIRE);
     work(hub);
@@ -136,12 +153,10 @@ static void produce_some(hub_t *hub) {
     pthread_mutex_unlock(&hub->lock);
     if (ends && ucxx_hub_close(hub->hub) != UCXX_OK)
       violation("completion", "hub_close=%s", ucxx_last_error_message());
-    if (!more)
-      return;
+    if (!more) return;
     ucxx_envelope_t *envelope = NULL;
     ucxx_status_t status = ucxx_link_lease(hub->in, 0, &envelope);
-    if (status == UCXX_ERR_NO_RESOURCE || status == UCXX_ERR_CLOSED)
-      return;
+    if (status == UCXX_ERR_NO_RESOURCE || status == UCXX_ERR_CLOSED) return;
     if (status == UCXX_OK)
       status = ucxx_envelope_commit(envelope, fill(hub, envelope, sender, number), NULL);
     if (status != UCXX_OK) {
@@ -154,15 +169,17 @@ static void produce_some(hub_t *hub) {
   }
 }
 
-/* Is this chunk the one whose turn it is? With the lock held. Of messages the harness knows which may come before which. */
+/* Is this chunk the one whose turn it is? With the lock held. Of messages the harness knows which
+ * may come before which. */
 static bool is_next(hub_t *hub, const uint64_t words[WORDS]) {
   if (hub->by_message) {
-    if (hub->came == LISTED)
-      give_up("too many chunks");
+    if (hub->came == LISTED) give_up("too many chunks");
     hub->listed[hub->came++] = (uint32_t)words[NUMBER];
     return true;
   }
-  uint64_t number = words[NUMBER], low = hub->next - (hub->back < hub->next ? hub->back : hub->next), high = hub->next + hub->ahead;
+  uint64_t number = words[NUMBER],
+           low = hub->next - (hub->back < hub->next ? hub->back : hub->next),
+           high = hub->next + hub->ahead;
   /* Another one begins with its first. */
   bool right = words[SENDER] == hub->from ? number >= low && number <= high : number == 0;
   hub->again += words[SENDER] == hub->from && number < hub->next ? hub->next - number : 0;
@@ -182,21 +199,22 @@ static void consume_some(hub_t *hub) {
     ucxx_envelope_t *envelope = NULL;
     uint64_t words[WORDS];
     ucxx_status_t status = wanted ? ucxx_link_lease(hub->out, 0, &envelope) : UCXX_ERR_NO_RESOURCE;
-    if (status == UCXX_ERR_NO_RESOURCE)
-      return;
+    if (status == UCXX_ERR_NO_RESOURCE) return;
     if (status != UCXX_OK && status != UCXX_ERR_CLOSED) {
       violation("completion", "consumes=%s hub=%" PRIu64, short_name(status), hub->id);
       return;
     }
-    if (status == UCXX_OK)
-      (hub->by_message ? look_at_message : look)(hub, envelope, words);
+    if (status == UCXX_OK) (hub->by_message ? look_at_message : look)(hub, envelope, words);
     pthread_mutex_lock(&hub->lock);
     uint64_t expected = hub->next;
     bool right = status != UCXX_OK || is_next(hub, words);
     hub->over = status == UCXX_ERR_CLOSED;
     pthread_mutex_unlock(&hub->lock);
     if (!right)
-      violation("integrity", "what=order hub=%" PRIu64 " number=%" PRIu64 " sender=%" PRIu64 " expected=%" PRIu64, hub->id, words[NUMBER], words[SENDER], expected);
+      violation("integrity",
+                "what=order hub=%" PRIu64 " number=%" PRIu64 " sender=%" PRIu64
+                " expected=%" PRIu64,
+                hub->id, words[NUMBER], words[SENDER], expected);
     if (status == UCXX_ERR_CLOSED) {
       say("event hub_over hub=%" PRIu64, hub->id);
       return;
@@ -212,22 +230,21 @@ static void post_some(hub_t *hub, bool sends) {
     pthread_mutex_lock(&hub->lock);
     post_t post = hub->post;
     pthread_mutex_unlock(&hub->lock);
-    if (post.at == 0 || post.sends != sends)
-      return;
+    if (post.at == 0 || post.sends != sends) return;
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     ucxx_request_t *request = NULL, **place = word_is(post.handle, "none") ? NULL : &request;
     uint64_t ticket = 0;
     operation_plain(post.group, post.handle, &params, &ticket);
     params.source = sends ? NULL : post.endpoint;
-    ucxx_status_t status = sends ? ucxx_link_send(hub->out, post.endpoint, post.tag, &params, place) : ucxx_link_recv(hub->in, post.tag, UINT64_MAX, &params, place);
+    ucxx_status_t status = sends ? ucxx_link_send(hub->out, post.endpoint, post.tag, &params, place)
+                                 : ucxx_link_recv(hub->in, post.tag, UINT64_MAX, &params, place);
     operation_called(ticket, status, request);
-    if (status >= 0)
-      continue;
-    if (status == UCXX_ERR_NO_RESOURCE)
-      return;
+    if (status >= 0) continue;
+    if (status == UCXX_ERR_NO_RESOURCE) return;
     /* The hub is closed and empty; or the endpoint has ended, and its on_close is still to come. */
     if (status != UCXX_ERR_CLOSED || ucxx_endpoint_status(post.endpoint) != UCXX_OK)
-      say("event refused hub=%" PRIu64 " ep=%" PRIu64 " status=%s", hub->id, post.at, short_name(status));
+      say("event refused hub=%" PRIu64 " ep=%" PRIu64 " status=%s", hub->id, post.at,
+          short_name(status));
     pthread_mutex_lock(&hub->lock);
     hub->post.at = hub->post.at == post.at ? 0 : hub->post.at;
     pthread_mutex_unlock(&hub->lock);
@@ -267,11 +284,11 @@ static ucxx_status_t make_link(hub_t *hub, int32_t type, ucxx_link_t **link) {
 static void open_hub(const command_t *command) {
   hub_t *hub = NULL;
   for (size_t at = 0; at < HUBS && hub == NULL; at++)
-    if (hubs[at].id == 0)
-      hub = &hubs[at];
-  if (hub == NULL)
-    give_up("too many hubs");
-  *hub = (hub_t){.id = number_of(command, "hub", 0), .group = (unsigned)number_of(command, "group", 0), .size = (size_t)number_of(command, "size", 8)};
+    if (hubs[at].id == 0) hub = &hubs[at];
+  if (hub == NULL) give_up("too many hubs");
+  *hub = (hub_t){.id = number_of(command, "hub", 0),
+                 .group = (unsigned)number_of(command, "group", 0),
+                 .size = (size_t)number_of(command, "size", 8)};
   hub->from = number_of(command, "from", 0);
   hub->next = number_of(command, "next", 0);
   hub->consumes = number_of(command, "consumes", 0) != 0;
@@ -282,11 +299,10 @@ static void open_hub(const command_t *command) {
   params.worker = worker;
   ucxx_status_t status = ucxx_hub_create(context, &params, &hub->hub);
   if (status == UCXX_OK)
-    status = ucxx_hub_add_envelopes(hub->hub, (ucxx_memory_kind_t){UCXX_MEMORY_HOST, 0}, (size_t)number_of(command, "envelopes", 1));
-  if (status == UCXX_OK)
-    status = make_link(hub, UCXX_LINK_PRODUCE, &hub->in);
-  if (status == UCXX_OK)
-    status = make_link(hub, UCXX_LINK_CONSUME, &hub->out);
+    status = ucxx_hub_add_envelopes(hub->hub, (ucxx_memory_kind_t){UCXX_MEMORY_HOST, 0},
+                                    (size_t)number_of(command, "envelopes", 1));
+  if (status == UCXX_OK) status = make_link(hub, UCXX_LINK_PRODUCE, &hub->in);
+  if (status == UCXX_OK) status = make_link(hub, UCXX_LINK_CONSUME, &hub->out);
   answer(command, status, " ");
 }
 
@@ -300,7 +316,9 @@ static void connect_hub(const command_t *command) {
   uint64_t *at = is_in(command) ? &hub->in_at : &hub->out_at;
   ucxx_link_t *link = is_in(command) ? hub->in : hub->out;
   *at = number_of(command, "ep", 0);
-  ucxx_status_t status = ucxx_link_connect(link, endpoint_of(command, "ep"), number_of(command, "stream", 0), (uint32_t)number_of(command, "window", 1));
+  ucxx_status_t status =
+      ucxx_link_connect(link, endpoint_of(command, "ep"), number_of(command, "stream", 0),
+                        (uint32_t)number_of(command, "window", 1));
   answer(command, UCXX_OK, "status=%s", short_name(status));
 }
 
@@ -331,22 +349,24 @@ static void tell(const command_t *command) {
   ucxx_hub_stats_t stats = UCXX_HUB_STATS_INIT;
   ucxx_status_t status = ucxx_hub_query_stats(hub->hub, &stats);
   pthread_mutex_lock(&hub->lock);
-  uint64_t made = hub->made, next = hub->next, came = hub->came, again = hub->again, from = hub->from;
+  uint64_t made = hub->made, next = hub->next, came = hub->came, again = hub->again,
+           from = hub->from;
   pthread_mutex_unlock(&hub->lock);
   answer(command, status,
-         "length=%" PRIu64 " leased=%" PRIu64 " free=%" PRIu64 " produced=%" PRIu64 " consumed=%" PRIu64 " made=%" PRIu64 " from=%" PRIu64 " next=%" PRIu64 " came=%" PRIu64
+         "length=%" PRIu64 " leased=%" PRIu64 " free=%" PRIu64 " produced=%" PRIu64
+         " consumed=%" PRIu64 " made=%" PRIu64 " from=%" PRIu64 " next=%" PRIu64 " came=%" PRIu64
          " again=%" PRIu64,
-         stats.queued_chunks, stats.leased_envelopes, stats.free_envelopes, stats.chunks_produced, stats.chunks_consumed, made, from, next, came, again);
+         stats.queued_chunks, stats.leased_envelopes, stats.free_envelopes, stats.chunks_produced,
+         stats.chunks_consumed, made, from, next, came, again);
 }
 
-/* What the link gives, or would: whose chunk, and which, for one that consumes. Nothing is taken. */
+/* What the link gives, or would: whose chunk, and which, for one that consumes. Nothing is taken.
+ */
 static ucxx_status_t try_lease(const hub_t *hub, ucxx_link_t *link, uint64_t words[WORDS]) {
   ucxx_envelope_t *envelope = NULL;
   ucxx_status_t status = ucxx_link_lease(link, 0, &envelope);
-  if (status != UCXX_OK)
-    return status;
-  if (link == hub->out)
-    look(hub, envelope, words);
+  if (status != UCXX_OK) return status;
+  if (link == hub->out) look(hub, envelope, words);
   ucxx_status_t aborted = ucxx_envelope_abort(envelope, NULL);
   if (aborted != UCXX_OK)
     violation("completion", "abort=%s hub=%" PRIu64, short_name(aborted), hub->id);
@@ -357,13 +377,18 @@ static void try_hub(const command_t *command) {
   hub_t *hub = hub_of(command);
   uint64_t words[WORDS] = {0};
   ucxx_status_t status = try_lease(hub, is_in(command) ? hub->in : hub->out, words);
-  answer(command, UCXX_OK, "status=%s number=%" PRIu64 " sender=%" PRIu64, short_name(status), words[NUMBER], words[SENDER]);
+  answer(command, UCXX_OK, "status=%s number=%" PRIu64 " sender=%" PRIu64, short_name(status),
+         words[NUMBER], words[SENDER]);
 }
 
-/* From here on chunks go over this endpoint, or come by it, as messages with this tag; without one no more do. */
+/* From here on chunks go over this endpoint, or come by it, as messages with this tag; without one
+ * no more do. */
 static void post_hub(const command_t *command) {
   hub_t *hub = hub_of(command);
-  post_t post = {.at = number_of(command, "ep", 0), .endpoint = endpoint_of(command, "ep"), .sends = !is_in(command), .tag = number_of(command, "tag", 0)};
+  post_t post = {.at = number_of(command, "ep", 0),
+                 .endpoint = endpoint_of(command, "ep"),
+                 .sends = !is_in(command),
+                 .tag = number_of(command, "tag", 0)};
   post.group = (unsigned)number_of(command, "group", 0) % GROUPS;
   snprintf(post.handle, sizeof post.handle, "%s", text_of(command, "handle", "keep"));
   pthread_mutex_lock(&hub->lock);
@@ -381,7 +406,8 @@ static void answer_list(const command_t *command, const uint32_t *numbers, size_
   char text[12000] = "";
   size_t used = 0;
   for (size_t at = 0; at < count && used < sizeof text - 12; at++)
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu32, at > 0 ? "," : "", numbers[at]);
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu32, at > 0 ? "," : "",
+                             numbers[at]);
   answer(command, UCXX_OK, "count=%zu numbers=%s", count, text);
 }
 
@@ -420,14 +446,16 @@ void hubs_endpoint_closed(uint64_t endpoint) {
   for (size_t at = 0; at < HUBS; at++) {
     hub_t *hub = &hubs[at];
     uint64_t words[WORDS];
-    if (hub->id == 0 || hub->hub == NULL)
-      continue;
+    if (hub->id == 0 || hub->hub == NULL) continue;
     pthread_mutex_lock(&hub->lock);
     hub->post.at = hub->post.at == endpoint ? 0 : hub->post.at;
     pthread_mutex_unlock(&hub->lock);
     bool in = hub->in_at == endpoint, out = hub->out_at == endpoint;
-    if ((in && try_lease(hub, hub->in, words) == UCXX_ERR_BUSY) || (out && try_lease(hub, hub->out, words) == UCXX_ERR_BUSY))
-      violation("completion", "what=on_close hub=%" PRIu64 ": a link of an endpoint that has ended is connected", hub->id);
+    if ((in && try_lease(hub, hub->in, words) == UCXX_ERR_BUSY) ||
+        (out && try_lease(hub, hub->out, words) == UCXX_ERR_BUSY))
+      violation("completion",
+                "what=on_close hub=%" PRIu64 ": a link of an endpoint that has ended is connected",
+                hub->id);
     hub->in_at = in ? 0 : hub->in_at;
     hub->out_at = out ? 0 : hub->out_at;
   }
@@ -439,16 +467,15 @@ static void relink(const command_t *command) {
   ucxx_link_t **link = is_in(command) ? &hub->in : &hub->out;
   *(is_in(command) ? &hub->in_at : &hub->out_at) = 0;
   ucxx_link_destroy(*link);
-  answer(command, make_link(hub, is_in(command) ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, link), " ");
+  answer(command, make_link(hub, is_in(command) ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, link),
+         " ");
 }
 
 static void drop_hub(hub_t *hub, bool links_first) {
-  if (!links_first)
-    ucxx_hub_destroy(hub->hub);
+  if (!links_first) ucxx_hub_destroy(hub->hub);
   ucxx_link_destroy(hub->in);
   ucxx_link_destroy(hub->out);
-  if (links_first)
-    ucxx_hub_destroy(hub->hub);
+  if (links_first) ucxx_hub_destroy(hub->hub);
   pthread_mutex_destroy(&hub->lock);
   hub->id = 0;
   hub->hub = NULL;
@@ -456,8 +483,7 @@ static void drop_hub(hub_t *hub, bool links_first) {
 
 void hubs_leave(void) {
   for (size_t at = 0; at < HUBS; at++)
-    if (hubs[at].id != 0)
-      drop_hub(&hubs[at], at % 2 == 0);
+    if (hubs[at].id != 0) drop_hub(&hubs[at], at % 2 == 0);
 }
 
 bool command_hubs(const command_t *command) {

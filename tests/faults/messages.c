@@ -46,8 +46,7 @@ enum verdict message_check(const void *data, size_t length, size_t *where) {
   const uint8_t *bytes = data;
   uint64_t key = 0;
   *where = 0;
-  if (length < sizeof key)
-    return length == 0 ? INTACT : MIXED;
+  if (length < sizeof key) return length == 0 ? INTACT : MIXED;
   memcpy(&key, bytes, sizeof key);
   if (key != key_of(key & ((UINT64_C(1) << NAME_BITS) - 1), length))
     return scribble_stands(data, length, SCRIBBLE_SENT, where) ? SCRIBBLED : MIXED;

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Multi-buffer transfer in both its forms. What a message consists of follows from its label, which is the first frame by tag and the header of
- * an active message: so its receiver knows the length and the content of every frame, and which message it should be.
+ * Multi-buffer transfer in both its forms. What a message consists of follows from its label, which
+ * is the first frame by tag and the header of an active message: so its receiver knows the length
+ * and the content of every frame, and which message it should be.
  */
 #include "actor.h"
 
 enum { MULTI = 18, MOST_FRAMES = 127, SHELF = 4, STREAMS = 64, ANSWER_TAG = 6, ANSWER_BYTES = 64 };
 
 typedef struct label {
-  uint64_t sender, stream, number; /* the streams of a sender, and the messages of each, are told apart by their numbers */
+  uint64_t sender, stream, number; /* the streams of a sender, and the messages of each, are told
+                                      apart by their numbers */
   uint64_t count, largest, check;
 } label_t;
 
 struct transfer {
   label_t label; /* of a receive: what is expected */
-  /* Receives get messages in the order in which they were posted. After one that was cancelled, a message may come to a later one. */
+  /* Receives get messages in the order in which they were posted. After one that was cancelled, a
+   * message may come to a later one. */
   bool in_order, sends, overwritten;
   uint64_t tag;
   ucxx_recv_info_t info;
@@ -35,15 +38,15 @@ static struct {
 /* ------------------------------------------------------------------ what a message consists of */
 
 static uint64_t check_of(const label_t *label) {
-  return mix(label->sender ^ mix(label->stream ^ mix(label->number ^ mix(label->count ^ mix(label->largest)))));
+  return mix(label->sender ^
+             mix(label->stream ^ mix(label->number ^ mix(label->count ^ mix(label->largest)))));
 }
 
 /* Many are short, some empty, a few as long as they may be. */
 static size_t frame_length(const label_t *label, bool tagged, size_t index) {
   static const uint64_t limits[] = {0, 300, 300, 300, 300, 8192, 8192, UINT64_MAX};
   uint64_t random = mix(label->check + index), limit = limits[random % 8];
-  if (tagged && index == 0)
-    return sizeof *label;
+  if (tagged && index == 0) return sizeof *label;
   return (size_t)((random >> 8) % ((limit < label->largest ? limit : label->largest) + 1));
 }
 
@@ -51,7 +54,8 @@ static uint64_t sequence_of(const label_t *label, size_t index) {
   return label->number << 7 | index;
 }
 
-static void examine_frame(const label_t *label, size_t index, const ucxx_buffer_t *frame, unsigned of) {
+static void examine_frame(const label_t *label, size_t index, const ucxx_buffer_t *frame,
+                          unsigned of) {
   static const char *const names[] = {"intact", "scribbled", "mixed"};
   size_t where = 0;
   enum verdict verdict = INTACT;
@@ -59,26 +63,32 @@ static void examine_frame(const label_t *label, size_t index, const ucxx_buffer_
   if (frame->length >= 8)
     verdict = message_check(frame->data, frame->length, &where);
   else if (!right)
-    verdict = scribble_stands(frame->data, frame->length, SCRIBBLE_SENT, &where) ? SCRIBBLED : MIXED;
+    verdict =
+        scribble_stands(frame->data, frame->length, SCRIBBLE_SENT, &where) ? SCRIBBLED : MIXED;
   if (verdict != INTACT)
-    violation("integrity", "verdict=%s group=%u frame=%zu of=%" PRIu64 " length=%" PRIu64 " where=%zu", names[verdict], of, index, label->count,
-              frame->length, where);
+    violation("integrity",
+              "verdict=%s group=%u frame=%zu of=%" PRIu64 " length=%" PRIu64 " where=%zu",
+              names[verdict], of, index, label->count, frame->length, where);
   else if (!right)
-    violation("integrity", "frame_of_another=1 group=%u frame=%zu of=%" PRIu64 " message=%" PRIu64, of, index, label->count, label->number);
+    violation("integrity", "frame_of_another=1 group=%u frame=%zu of=%" PRIu64 " message=%" PRIu64,
+              of, index, label->count, label->number);
 }
 
 /* The bytes of all frames. */
-static uint64_t examine(const ucxx_buffers_t *buffers, const label_t *label, bool tagged, unsigned of) {
+static uint64_t examine(const ucxx_buffers_t *buffers, const label_t *label, bool tagged,
+                        unsigned of) {
   uint64_t bytes = 0;
   if (ucxx_buffers_count(buffers) != label->count)
-    violation("integrity", "group=%u frames=%zu sent=%" PRIu64, of, ucxx_buffers_count(buffers), label->count);
+    violation("integrity", "group=%u frames=%zu sent=%" PRIu64, of, ucxx_buffers_count(buffers),
+              label->count);
   for (size_t index = 0; index < ucxx_buffers_count(buffers) && index < label->count; index++) {
     ucxx_buffer_t frame = {0};
     ucxx_status_t status = ucxx_buffers_get(buffers, index, &frame);
     size_t length = frame_length(label, tagged, index);
     bytes += frame.length;
     if (status != UCXX_OK || frame.length != length || (frame.data == NULL) != (length == 0))
-      violation("integrity", "group=%u frame=%zu status=%s length=%" PRIu64 " sent=%zu", of, index, short_name(status), frame.length, length);
+      violation("integrity", "group=%u frame=%zu status=%s length=%" PRIu64 " sent=%zu", of, index,
+                short_name(status), frame.length, length);
     else if (length > 0 && !(tagged && index == 0))
       examine_frame(label, index, &frame, of);
   }
@@ -87,12 +97,14 @@ static uint64_t examine(const ucxx_buffers_t *buffers, const label_t *label, boo
 
 static bool label_holds(const void *data, size_t length, label_t *label, unsigned of) {
   size_t where = 0;
-  if (length == sizeof *label)
-    memcpy(label, data, length);
+  if (length == sizeof *label) memcpy(label, data, length);
   if (length == sizeof *label && label->check == check_of(label) && label->count <= MOST_FRAMES)
     return true;
   violation("integrity", "verdict=%s group=%u label=1 length=%zu",
-            length == sizeof *label && scribble_stands(data, length, SCRIBBLE_SENT, &where) ? "scribbled" : "mixed", of, length);
+            length == sizeof *label && scribble_stands(data, length, SCRIBBLE_SENT, &where)
+                ? "scribbled"
+                : "mixed",
+            of, length);
   return false;
 }
 
@@ -101,16 +113,18 @@ static bool label_holds(const void *data, size_t length, label_t *label, unsigne
 static void overwrite(const ucxx_buffers_t *buffers) {
   ucxx_buffer_t frame;
   for (size_t index = 0; ucxx_buffers_get(buffers, index, &frame) == UCXX_OK; index++)
-    if (frame.data != NULL)
-      memset(frame.data, SCRIBBLE_RECEIVED, frame.length);
+    if (frame.data != NULL) memset(frame.data, SCRIBBLE_RECEIVED, frame.length);
 }
 
 static void let_go(ucxx_buffers_t *buffers) {
   ucxx_buffer_t frame;
   size_t where = 0;
-  for (size_t index = 0; buffers != NULL && ucxx_buffers_get(buffers, index, &frame) == UCXX_OK; index++)
+  for (size_t index = 0; buffers != NULL && ucxx_buffers_get(buffers, index, &frame) == UCXX_OK;
+       index++)
     if (!scribble_stands(frame.data, frame.length, SCRIBBLE_RECEIVED, &where))
-      violation("integrity", "written_after_completion=1 kind=frame index=%zu length=%" PRIu64 " where=%zu", index, frame.length, where);
+      violation("integrity",
+                "written_after_completion=1 kind=frame index=%zu length=%" PRIu64 " where=%zu",
+                index, frame.length, where);
   ucxx_buffers_destroy(buffers);
 }
 
@@ -127,9 +141,9 @@ static void dispose(ucxx_buffers_t *buffers, uint64_t chance) {
     return;
   }
   ucxx_buffer_t frame;
-  for (size_t index = 0; what == TAKE && ucxx_buffers_take(buffers, index, &frame) == UCXX_OK; index += 2)
-    if (frame.data != NULL)
-      buffers_free(frame.data, frame.length);
+  for (size_t index = 0; what == TAKE && ucxx_buffers_take(buffers, index, &frame) == UCXX_OK;
+       index += 2)
+    if (frame.data != NULL) buffers_free(frame.data, frame.length);
   ucxx_buffers_destroy(buffers);
 }
 
@@ -140,17 +154,20 @@ static void received(transfer_t *transfer, unsigned of, ucxx_buffers_t *buffers)
     violation("integrity", "group=%u frames=0", of);
     return;
   }
-  if (!label_holds(first.data, first.length, &label, of))
-    return;
+  if (!label_holds(first.data, first.length, &label, of)) return;
   uint64_t bytes = examine(buffers, &label, true, of);
-  if (bytes != transfer->info.length || (transfer->info.sender_tag ^ transfer->tag) & ~UINT64_C(0xf))
-    violation("integrity", "group=%u bytes=%" PRIu64 " told=%" PRIu64 " tag=%#" PRIx64, of, bytes, transfer->info.length, transfer->info.sender_tag);
+  if (bytes != transfer->info.length ||
+      (transfer->info.sender_tag ^ transfer->tag) & ~UINT64_C(0xf))
+    violation("integrity", "group=%u bytes=%" PRIu64 " told=%" PRIu64 " tag=%#" PRIx64, of, bytes,
+              transfer->info.length, transfer->info.sender_tag);
   if (label.stream != transfer->label.stream || label.number > transfer->label.number ||
       (transfer->in_order && label.number != transfer->label.number))
-    violation("completion", "group=%u receive=%" PRIu64 " got=%" PRIu64 " stream=%" PRIu64, of, transfer->label.number, label.number, label.stream);
+    violation("completion", "group=%u receive=%" PRIu64 " got=%" PRIu64 " stream=%" PRIu64, of,
+              transfer->label.number, label.number, label.stream);
 }
 
-void transfer_completed(transfer_t *transfer, unsigned of, ucxx_request_t *request, ucxx_status_t status) {
+void transfer_completed(transfer_t *transfer, unsigned of, ucxx_request_t *request,
+                        ucxx_status_t status) {
   if (transfer->sends) {
     for (size_t index = 0; index < transfer->label.count; index++)
       memset(transfer->list[index].data, SCRIBBLE_SENT, transfer->list[index].length);
@@ -159,13 +176,12 @@ void transfer_completed(transfer_t *transfer, unsigned of, ucxx_request_t *reque
   }
   ucxx_buffers_t *buffers = NULL;
   /* What nobody takes goes with the request. */
-  if (request == NULL || transfer->label.number % 16 == 15)
-    return;
+  if (request == NULL || transfer->label.number % 16 == 15) return;
   ucxx_status_t taken = ucxx_request_take_buffers(request, &buffers);
   if (taken != status || (buffers == NULL) != (status != UCXX_OK))
-    violation("completion", "group=%u status=%s take=%s", of, ucxx_status_name(status), ucxx_status_name(taken));
-  if (buffers == NULL)
-    return;
+    violation("completion", "group=%u status=%s take=%s", of, ucxx_status_name(status),
+              ucxx_status_name(taken));
+  if (buffers == NULL) return;
   received(transfer, of, buffers);
   dispose(buffers, transfer->label.number);
 }
@@ -174,8 +190,7 @@ void transfer_completed(transfer_t *transfer, unsigned of, ucxx_request_t *reque
 
 static transfer_t *prepare(const label_t *label, uint64_t tag, bool sends, bool tagged) {
   transfer_t *transfer = calloc(1, sizeof *transfer);
-  if (transfer == NULL)
-    give_up("no memory");
+  if (transfer == NULL) give_up("no memory");
   transfer->label = *label;
   transfer->tag = tag;
   transfer->sends = sends;
@@ -183,8 +198,7 @@ static transfer_t *prepare(const label_t *label, uint64_t tag, bool sends, bool 
     ucxx_buffer_t *frame = &transfer->list[index];
     frame->length = frame_length(label, tagged, index);
     frame->data = malloc(frame->length > 0 ? frame->length : 1);
-    if (frame->data == NULL)
-      give_up("no memory");
+    if (frame->data == NULL) give_up("no memory");
     if (tagged && index == 0)
       memcpy(frame->data, label, sizeof *label);
     else
@@ -195,16 +209,21 @@ static transfer_t *prepare(const label_t *label, uint64_t tag, bool sends, bool 
 
 void transfer_destroy(transfer_t *transfer) {
   size_t where = 0;
-  for (size_t index = 0; transfer != NULL && transfer->sends && index < transfer->label.count; index++) {
+  for (size_t index = 0; transfer != NULL && transfer->sends && index < transfer->label.count;
+       index++) {
     const ucxx_buffer_t *frame = &transfer->list[index];
-    if (transfer->overwritten && !scribble_stands(frame->data, frame->length, SCRIBBLE_SENT, &where))
-      violation("integrity", "written_after_completion=1 kind=sent_frame index=%zu length=%" PRIu64 " where=%zu", index, frame->length, where);
+    if (transfer->overwritten &&
+        !scribble_stands(frame->data, frame->length, SCRIBBLE_SENT, &where))
+      violation("integrity",
+                "written_after_completion=1 kind=sent_frame index=%zu length=%" PRIu64 " where=%zu",
+                index, frame->length, where);
     free(frame->data);
   }
   free(transfer);
 }
 
-static ucxx_status_t submit(const command_t *command, transfer_t *transfer, const ucxx_allocator_t *allocator, ucxx_endpoint_t *endpoint,
+static ucxx_status_t submit(const command_t *command, transfer_t *transfer,
+                            const ucxx_allocator_t *allocator, ucxx_endpoint_t *endpoint,
                             ucxx_op_params_t *params, ucxx_request_t **place) {
   static const uint64_t protocols[] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   const label_t *label = &transfer->label;
@@ -215,9 +234,12 @@ static ucxx_status_t submit(const command_t *command, transfer_t *transfer, cons
     return ucxx_tag_recv_multi(worker, transfer->tag, ~(spread - 1), allocator, params, place);
   }
   if (word_is(text_of(command, "form", "tag"), "tag"))
-    return ucxx_tag_send_multi(endpoint, transfer->list, label->count, transfer->tag | label->number % spread, params, place);
-  params->flags = protocols[number_of(command, "protocol", 0) % 3] | (number_of(command, "reply", 0) != 0 ? UCXX_FLAG_AM_REPLY : 0);
-  return ucxx_am_send_multi(endpoint, MULTI, label, sizeof *label, transfer->list, label->count, params, place);
+    return ucxx_tag_send_multi(endpoint, transfer->list, label->count,
+                               transfer->tag | label->number % spread, params, place);
+  params->flags = protocols[number_of(command, "protocol", 0) % 3] |
+                  (number_of(command, "reply", 0) != 0 ? UCXX_FLAG_AM_REPLY : 0);
+  return ucxx_am_send_multi(endpoint, MULTI, label, sizeof *label, transfer->list, label->count,
+                            params, place);
 }
 
 static void many(const command_t *command, bool sends) {
@@ -228,10 +250,11 @@ static void many(const command_t *command, bool sends) {
   ucxx_allocator_t allocator = buffers_allocator(number_of(command, "fails", 0));
   ucxx_endpoint_t *endpoint = endpoint_of(command, sends ? "ep" : "from");
   ucxx_status_t first = UCXX_OK;
-  label_t label = {.sender = number_of(command, "sender", 0), .stream = number_of(command, "stream", 0), .largest = number_of(command, "largest", 0)};
+  label_t label = {.sender = number_of(command, "sender", 0),
+                   .stream = number_of(command, "stream", 0),
+                   .largest = number_of(command, "largest", 0)};
   label.count = number_of(command, "frames", 1);
-  if (label.count > MOST_FRAMES)
-    give_up("too many frames");
+  if (label.count > MOST_FRAMES) give_up("too many frames");
   while (label.number < total) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     ucxx_request_t *request = NULL;
@@ -241,28 +264,29 @@ static void many(const command_t *command, bool sends) {
     transfer->in_order = number_of(command, "in_order", 1) != 0;
     params.timeout_ns = number_of(command, "timeout", 0);
     operation_transfer(of, handle, transfer, &params, &ticket);
-    ucxx_status_t status = submit(command, transfer, &allocator, endpoint, &params, word_is(handle, "none") ? NULL : &request);
+    ucxx_status_t status = submit(command, transfer, &allocator, endpoint, &params,
+                                  word_is(handle, "none") ? NULL : &request);
     operation_called(ticket, status, request);
-    if (status == UCXX_ERR_NO_RESOURCE && make_room(deadline))
-      continue;
+    if (status == UCXX_ERR_NO_RESOURCE && make_room(deadline)) continue;
     if (status < 0) {
       first = status;
       break;
     }
     label.number++;
-    if (label.number % 16 == 0)
-      progress_once();
+    if (label.number % 16 == 0) progress_once();
   }
   answer(command, UCXX_OK, "submitted=%" PRIu64 " refusal=%s", label.number, short_name(first));
 }
 
 /* ------------------------------------------------------------------ active messages */
 
-/* Each message once, and in the order in which they were sent: none is left out before one that comes. */
+/* Each message once, and in the order in which they were sent: none is left out before one that
+ * comes. */
 static void note_number(const label_t *label) {
   size_t at = 0;
   pthread_mutex_lock(&lock);
-  while (at < STREAMS && streams[at].next != 0 && (streams[at].sender != label->sender || streams[at].stream != label->stream))
+  while (at < STREAMS && streams[at].next != 0 &&
+         (streams[at].sender != label->sender || streams[at].stream != label->stream))
     at++;
   uint64_t next = at < STREAMS ? streams[at].next : 0;
   if (at < STREAMS) {
@@ -271,39 +295,38 @@ static void note_number(const label_t *label) {
     streams[at].next = label->number + 1;
   }
   pthread_mutex_unlock(&lock);
-  if (at == STREAMS)
-    give_up("too many streams");
+  if (at == STREAMS) give_up("too many streams");
   if (label->number != next)
-    violation("completion", "multi_handler=%" PRIu64 " expected=%" PRIu64 " sender=%" PRIu64, label->number, next, label->sender);
+    violation("completion", "multi_handler=%" PRIu64 " expected=%" PRIu64 " sender=%" PRIu64,
+              label->number, next, label->sender);
 }
 
 static void answer_on(ucxx_endpoint_t *reply, unsigned of) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   uint64_t ticket = 0;
   void *data = operation_data(true, of, ANSWER_BYTES, own_number, &params, &ticket);
-  operation_called(ticket, ucxx_tag_send(reply, data, ANSWER_BYTES, ANSWER_TAG, &params, NULL), NULL);
+  operation_called(ticket, ucxx_tag_send(reply, data, ANSWER_BYTES, ANSWER_TAG, &params, NULL),
+                   NULL);
 }
 
-static void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                     ucxx_buffers_t *buffers, ucxx_status_t status) {
   unsigned of = (unsigned)(uintptr_t)arg;
   label_t label = {0};
   pthread_mutex_lock(&lock);
   bool counted = expected > 0;
   expected -= counted;
   pthread_mutex_unlock(&lock);
-  if (!counted)
-    group_submitted(of);
+  if (!counted) group_submitted(of);
   if (status > 0 || (buffers == NULL) != (status != UCXX_OK))
-    violation("completion", "group=%u status=%s buffers=%d", of, ucxx_status_name(status), buffers != NULL);
+    violation("completion", "group=%u status=%s buffers=%d", of, ucxx_status_name(status),
+              buffers != NULL);
   if (label_holds(header, header_length, &label, of)) {
     note_number(&label);
-    if (buffers != NULL)
-      examine(buffers, &label, false, of);
+    if (buffers != NULL) examine(buffers, &label, false, of);
   }
-  if (buffers != NULL)
-    dispose(buffers, label.number);
-  if (reply != NULL)
-    answer_on(reply, of);
+  if (buffers != NULL) dispose(buffers, label.number);
+  if (reply != NULL) answer_on(reply, of);
   group_completed(of, status, false, now_ns());
 }
 
@@ -317,13 +340,16 @@ static void gather(const command_t *command) {
   ucxx_allocator_t allocator = buffers_allocator(number_of(command, "fails", 0));
   unsigned of = (unsigned)number_of(command, "group", 0) % GROUPS;
   pthread_mutex_lock(&lock);
-  with_frames = word_is(how, "keep") ? KEEP : word_is(how, "take") ? TAKE : word_is(how, "mixed") ? MIXED_UP : READ;
+  with_frames = word_is(how, "keep")    ? KEEP
+                : word_is(how, "take")  ? TAKE
+                : word_is(how, "mixed") ? MIXED_UP
+                                        : READ;
   own_number = number_of(command, "sender", 0);
   expected = number_of(command, "expected", 0);
   pthread_mutex_unlock(&lock);
-  for (uint64_t count = number_of(command, "expected", 0); count > 0; count--)
-    group_submitted(of);
-  ucxx_status_t status = ucxx_worker_set_multi_handler(worker, MULTI, on_multi, (void *)(uintptr_t)of, on_unregistered, &allocator);
+  for (uint64_t count = number_of(command, "expected", 0); count > 0; count--) group_submitted(of);
+  ucxx_status_t status = ucxx_worker_set_multi_handler(
+      worker, MULTI, on_multi, (void *)(uintptr_t)of, on_unregistered, &allocator);
   registered += status == UCXX_OK;
   answer(command, status, " ");
 }
@@ -340,7 +366,8 @@ bool command_multi(const command_t *command) {
   return true;
 }
 
-/* ------------------------------------------------------------------ the end of a round, and of the worker */
+/* ------------------------------------------------------------------ the end of a round, and of the
+ * worker */
 
 size_t multi_release(void) {
   size_t released = 0;
@@ -366,6 +393,5 @@ void multi_leave(void) {
   multi_release();
   if (registered != unregistered)
     violation("completion", "handlers=%" PRIu64 " destroyed=%" PRIu64, registered, unregistered);
-  if (buffers_lent() != 0)
-    violation("leak", "frames_lent=%" PRIu64, buffers_lent());
+  if (buffers_lent() != 0) violation("leak", "frames_lent=%" PRIu64, buffers_lent());
 }

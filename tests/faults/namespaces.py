@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The C tests of groups and windows whose members are on several hosts, with each of those hosts in a network namespace of its own: three on a wire that
-delays and loses (wire.py).
+"""The C tests of groups and windows whose members are on several hosts, with each of those hosts in
+a network namespace of its own: three on a wire that delays and loses (wire.py).
 
-    tests/faults/namespaces.py BUILD [--places 2|3] [--delay MS] [--loss PERCENT] [--seed S] [--tests REGEX] [--ucx LIBDIR]
+    tests/faults/namespaces.py BUILD [--places 2|3] [--delay MS] [--loss PERCENT] [--seed S]
+    [--tests REGEX] [--ucx LIBDIR]
 
-BUILD is where tests/c was built. Needs root and `ip`. The exit status is ctest's, or 77 where there can be no namespaces.
+BUILD is where tests/c was built. Needs root and `ip`. The exit status is ctest's, or 77 where there
+can be no namespaces.
 """
 
 import argparse
@@ -26,7 +28,10 @@ def main():
     parser.add_argument("--tests", default=r"^(window_|group).*\.(hosts|mixed)$")
     parser.add_argument("--ucx", default="")
     options = parser.parse_args()
-    print(f"seed {options.seed}, {options.places} namespaces, {options.delay} ms each way, {options.loss} % lost", flush=True)
+    print(
+        f"seed {options.seed}, {options.places} namespaces, {options.delay} ms each way, {options.loss} % lost",
+        flush=True,
+    )
     try:
         hosts = Hosts(options.seed)
     except Unavailable as why:
@@ -38,7 +43,15 @@ def main():
         environment = {**os.environ, "UCXX_TEST_NAMESPACES": names}
         if options.ucx:
             environment["LD_LIBRARY_PATH"] = options.ucx
-        command = ("ctest", "--test-dir", options.build, "-R", options.tests, "--output-on-failure", "--no-tests=error")
+        command = (
+            "ctest",
+            "--test-dir",
+            options.build,
+            "-R",
+            options.tests,
+            "--output-on-failure",
+            "--no-tests=error",
+        )
         return subprocess.run(command, env=environment, check=False).returncode
     finally:
         hosts.close()

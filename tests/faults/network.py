@@ -1,4 +1,5 @@
-"""Network namespaces: two joined by a veth pair, whose link can be cut, or three by a wire that delays and loses. Needs root and `ip`."""
+"""Network namespaces: two joined by a veth pair, whose link can be cut, or three by a wire that
+delays and loses. Needs root and `ip`."""
 
 import os
 import shutil
@@ -42,8 +43,19 @@ class Hosts:
             for name in self.names.values():
                 run("ip", "netns", "add", name)
                 self.made.append(name)
-            command = (sys.executable, str(Path(__file__).with_name("wire.py")), seed, *self.names.values())
-            self.wire = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            command = (
+                sys.executable,
+                str(Path(__file__).with_name("wire.py")),
+                seed,
+                *self.names.values(),
+            )
+            self.wire = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             self.hear("ready")
             for place in self.PLACES:
                 self.inside(place, "ip", "addr", "add", f"{self.address(place)}/24", "dev", "wire0")
@@ -67,8 +79,11 @@ class Hosts:
         return f"198.51.100.{self.PLACES.index(place) + 1}"
 
     def disturb(self, delay_ms, loss_percent, cut=""):
-        """From now on each frame takes so long, of a hundred so many do not arrive, and none from or to the places that are cut off."""
-        self.wire.stdin.write(f"{delay_ms} {loss_percent} {' '.join(str(self.PLACES.index(place)) for place in cut)}\n")
+        """From now on each frame takes so long, of a hundred so many do not arrive, and none from
+        or to the places that are cut off."""
+        self.wire.stdin.write(
+            f"{delay_ms} {loss_percent} {' '.join(str(self.PLACES.index(place)) for place in cut)}\n"
+        )
         self.wire.stdin.flush()
         self.hear("set")
 
@@ -95,7 +110,21 @@ class Network:
             for name in self.names.values():
                 run("ip", "netns", "add", name)
                 self.made.append(name)
-            run("ip", "link", "add", "veth0", "netns", self.names["near"], "type", "veth", "peer", "name", "veth0", "netns", self.names["far"])
+            run(
+                "ip",
+                "link",
+                "add",
+                "veth0",
+                "netns",
+                self.names["near"],
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "veth0",
+                "netns",
+                self.names["far"],
+            )
             for number, side in enumerate(self.SIDES):
                 self.inside(side, "ip", "addr", "add", f"{self.address(number)}/24", "dev", "veth0")
                 self.inside(side, "ip", "link", "set", "lo", "up")
@@ -121,11 +150,26 @@ class Network:
         return ("ip", "netns", "exec", self.names[side])
 
     def lose(self, side):
-        """What this side sends is lost from now on: it goes to a hardware address that nobody has. netem would do the same, where the kernel has it."""
-        self.inside(side, "ip", "neigh", "replace", self.address(1 - self.SIDES.index(side)), "lladdr", NOBODY, "dev", "veth0", "nud", "permanent")
+        """What this side sends is lost from now on: it goes to a hardware address that nobody has.
+        netem would do the same, where the kernel has it."""
+        self.inside(
+            side,
+            "ip",
+            "neigh",
+            "replace",
+            self.address(1 - self.SIDES.index(side)),
+            "lladdr",
+            NOBODY,
+            "dev",
+            "veth0",
+            "nud",
+            "permanent",
+        )
 
     def find_again(self, side):
-        self.inside(side, "ip", "neigh", "del", self.address(1 - self.SIDES.index(side)), "dev", "veth0")
+        self.inside(
+            side, "ip", "neigh", "del", self.address(1 - self.SIDES.index(side)), "dev", "veth0"
+        )
 
     @staticmethod
     def address(number):
@@ -148,7 +192,8 @@ class Network:
             for side in self.SIDES if how == "loss" else ("far",):
                 self.find_again(side)
         for side in self.SIDES:
-            # Who asked for the other side's hardware address while it was cut gives up asking after a while, and with it every connection that has begun by then.
+            # Who asked for the other side's hardware address while it was cut gives up asking after
+            # a while, and with it every connection that has begun by then.
             self.inside(side, "ip", "neigh", "flush", "dev", "veth0")
 
     def close(self):

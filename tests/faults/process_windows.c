@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows of groups of processes: loops of epochs of all kinds, which all members go through alike, with contents and sums that follow from seed, number
- * and rank. Commands wait until their loop is over.
+ * Windows of groups of processes: loops of epochs of all kinds, which all members go through alike,
+ * with contents and sums that follow from seed, number and rank. Commands wait until their loop is
+ * over.
  */
 #include "actor.h"
 
-/* Words at the beginning of each member's memory: two that are changed together under an exclusive lock, one that all add to, and one for each member that adds. */
+/* Words at the beginning of each member's memory: two that are changed together under an exclusive
+ * lock, one that all add to, and one for each member that adds. */
 enum { FIRST, SECOND, COMMON, OWN, WORDS = OWN + 64 };
 /* Where each member puts, in each kind of epoch in which it does. */
 enum place { BY_LOCK, BY_FENCE, BY_POST, PLACES };
@@ -43,8 +45,7 @@ static bool went(outcome_t *outcome, ucxx_status_t status) {
 }
 
 static void *need(void *memory) {
-  if (memory == NULL)
-    give_up("no memory");
+  if (memory == NULL) give_up("no memory");
   return memory;
 }
 
@@ -86,10 +87,8 @@ static void open_window(const command_t *command) {
       uint64_t here = (uint64_t)(uintptr_t)win->own;
       win->address = need(calloc(win->ranks, sizeof *win->address));
       status = ucxx_window_create_dynamic(group, NULL, &win->window);
-      if (status == UCXX_OK)
-        status = ucxx_window_attach(win->window, win->own, bytes);
-      if (status == UCXX_OK)
-        status = ucxx_group_allgather(group, &here, sizeof here, win->address);
+      if (status == UCXX_OK) status = ucxx_window_attach(win->window, win->own, bytes);
+      if (status == UCXX_OK) status = ucxx_group_allgather(group, &here, sizeof here, win->address);
     }
   }
   answer(command, status, " ");
@@ -100,10 +99,12 @@ static void fill(const win_t *win, uint64_t number) {
 }
 
 /* What stands here, or was got, is that member's of that number. */
-static void look(const win_t *win, const char *what, const uint8_t *data, uint32_t from, uint64_t number) {
+static void look(const win_t *win, const char *what, const uint8_t *data, uint32_t from,
+                 uint64_t number) {
   size_t where = 0;
   if (message_check(data, win->slot, &where) != INTACT)
-    violation("integrity", "what=%s number=%" PRIu64 " rank=%u where=%zu", what, number, from, where);
+    violation("integrity", "what=%s number=%" PRIu64 " rank=%u where=%zu", what, number, from,
+              where);
   else if (!message_is(data, win->slot, from, number))
     violation("integrity", "what=%s number=%" PRIu64 " rank=%u: another one's", what, number, from);
 }
@@ -111,7 +112,8 @@ static void look(const win_t *win, const char *what, const uint8_t *data, uint32
 static bool put(const win_t *win, outcome_t *outcome, uint32_t target, size_t at) {
   ucxx_layout_t all;
   ucxx_layout_init_contiguous(&all, UCXX_TYPE_BYTE, win->slot);
-  return went(outcome, ucxx_window_put(win->window, win->data, &all, target, disp(win, target, at), &all));
+  return went(outcome,
+              ucxx_window_put(win->window, win->data, &all, target, disp(win, target, at), &all));
 }
 
 /* ------------------------------------------------------------------ epochs */
@@ -148,8 +150,7 @@ static bool by_lock_all(const win_t *win, outcome_t *outcome, uint64_t number, u
   ucxx_layout_t word, all;
   ucxx_layout_init_contiguous(&word, UCXX_TYPE_UINT64, 1);
   ucxx_layout_init_contiguous(&all, UCXX_TYPE_BYTE, win->slot);
-  if (!went(outcome, ucxx_window_lock_all(win->window, 0)))
-    return false;
+  if (!went(outcome, ucxx_window_lock_all(win->window, 0))) return false;
   fill(win, number);
   /* Written to until the epoch has ended. */
   uint64_t found = 0;
@@ -158,17 +159,24 @@ static bool by_lock_all(const win_t *win, outcome_t *outcome, uint64_t number, u
     found = 0;
     size_t mine = slot_at(win, BY_LOCK, win->rank);
     uint8_t *back = win->data + win->slot;
-    if (!went(outcome, ucxx_window_accumulate(win->window, &one, &word, target, disp(win, target, COMMON * 8), &word, UCXX_REDUCE_SUM)) ||
-        !went(outcome, ucxx_window_fetch_and_op(win->window, &one, &found, UCXX_TYPE_UINT64, target, disp(win, target, (OWN + win->rank) * 8), UCXX_REDUCE_SUM)) ||
+    if (!went(outcome,
+              ucxx_window_accumulate(win->window, &one, &word, target,
+                                     disp(win, target, COMMON * 8), &word, UCXX_REDUCE_SUM)) ||
+        !went(outcome, ucxx_window_fetch_and_op(win->window, &one, &found, UCXX_TYPE_UINT64, target,
+                                                disp(win, target, (OWN + win->rank) * 8),
+                                                UCXX_REDUCE_SUM)) ||
         !put(win, outcome, target, mine) || !went(outcome, ucxx_window_flush(win->window, target)))
       break;
     memset(back, SCRIBBLE_RECEIVED, win->slot);
-    if (!went(outcome, ucxx_window_get(win->window, back, &all, target, disp(win, target, mine), &all)) ||
+    if (!went(outcome,
+              ucxx_window_get(win->window, back, &all, target, disp(win, target, mine), &all)) ||
         !went(outcome, ucxx_window_flush(win->window, target)))
       break;
     look(win, "get", back, win->rank, number);
     if (found != before)
-      violation("integrity", "what=fetch number=%" PRIu64 " target=%u found=%" PRIu64 " before=%" PRIu64, number, target, found, before);
+      violation("integrity",
+                "what=fetch number=%" PRIu64 " target=%u found=%" PRIu64 " before=%" PRIu64, number,
+                target, found, before);
   }
   went(outcome, ucxx_window_unlock_all(win->window));
   return outcome->status == UCXX_OK;
@@ -179,17 +187,20 @@ static bool alone(const win_t *win, outcome_t *outcome, uint64_t number, uint32_
   uint64_t both[2] = {1, 2};
   ucxx_layout_t words;
   ucxx_layout_init_contiguous(&words, UCXX_TYPE_UINT64, 1);
-  if (!went(outcome, ucxx_window_lock(win->window, UCXX_LOCK_EXCLUSIVE, target, 0)))
-    return false;
+  if (!went(outcome, ucxx_window_lock(win->window, UCXX_LOCK_EXCLUSIVE, target, 0))) return false;
   bool got = true;
   for (int word = 0; got && word < 2; word++)
-    got = went(outcome, ucxx_window_get(win->window, &both[word], &words, target, disp(win, target, (size_t)(FIRST + word) * 8), &words));
+    got = went(outcome, ucxx_window_get(win->window, &both[word], &words, target,
+                                        disp(win, target, (size_t)(FIRST + word) * 8), &words));
   got = got && went(outcome, ucxx_window_flush(win->window, target));
   if (got && both[0] != both[1])
-    violation("integrity", "what=lock number=%" PRIu64 " target=%u first=%" PRIu64 " second=%" PRIu64, number, target, both[0], both[1]);
+    violation("integrity",
+              "what=lock number=%" PRIu64 " target=%u first=%" PRIu64 " second=%" PRIu64, number,
+              target, both[0], both[1]);
   for (int word = 0; got && word < 2; word++) {
     both[word]++;
-    got = went(outcome, ucxx_window_put(win->window, &both[word], &words, target, disp(win, target, (size_t)(FIRST + word) * 8), &words));
+    got = went(outcome, ucxx_window_put(win->window, &both[word], &words, target,
+                                        disp(win, target, (size_t)(FIRST + word) * 8), &words));
   }
   went(outcome, ucxx_window_unlock(win->window, target));
   return outcome->status == UCXX_OK;
@@ -201,51 +212,51 @@ static bool alone(const win_t *win, outcome_t *outcome, uint64_t number, uint32_
 static void check_sums(const win_t *win, uint64_t adds, uint64_t alone_here) {
   uint64_t words[WORDS];
   memcpy(words, win->memory, sizeof words);
-  bool good = words[FIRST] == alone_here * win->ranks && words[SECOND] == words[FIRST] && words[COMMON] == adds * win->ranks;
-  for (uint32_t rank = 0; rank < win->ranks; rank++)
-    good = good && words[OWN + rank] == adds;
+  bool good = words[FIRST] == alone_here * win->ranks && words[SECOND] == words[FIRST] &&
+              words[COMMON] == adds * win->ranks;
+  for (uint32_t rank = 0; rank < win->ranks; rank++) good = good && words[OWN + rank] == adds;
   if (!good)
-    violation("integrity", "what=sums first=%" PRIu64 " second=%" PRIu64 " common=%" PRIu64 " adds=%" PRIu64 " alone=%" PRIu64, words[FIRST], words[SECOND],
-              words[COMMON], adds, alone_here);
+    violation("integrity",
+              "what=sums first=%" PRIu64 " second=%" PRIu64 " common=%" PRIu64 " adds=%" PRIu64
+              " alone=%" PRIu64,
+              words[FIRST], words[SECOND], words[COMMON], adds, alone_here);
 }
 
-/* So many epochs in a fresh window, or until something goes wrong: what, when, and whom the message blames. Whoever goes on no longer leaves the window, so that
- * those who wait for it are told. */
+/* So many epochs in a fresh window, or until something goes wrong: what, when, and whom the message
+ * blames. Whoever goes on no longer leaves the window, so that those who wait for it are told. */
 static void loop(const command_t *command) {
   int kind;
   process_group(command, &kind);
   win_t *win = &windows[kind];
-  uint64_t rounds = number_of(command, "rounds", 0), seed = number_of(command, "seed", 0), number = 0, adds = 0, alone_here = 0;
+  uint64_t rounds = number_of(command, "rounds", 0), seed = number_of(command, "seed", 0),
+           number = 0, adds = 0, alone_here = 0;
   outcome_t outcome = {0};
   for (bool good = true; good && number < rounds; number += good) {
     uint64_t chance = mix(seed ^ mix(number));
     uint32_t target = (uint32_t)(chance >> 32) % win->ranks;
     switch (chance % 4) {
-    case 0:
-      good = by_fence(win, &outcome, number);
-      break;
-    case 1:
-      good = by_post(win, &outcome, number);
-      break;
+    case 0: good = by_fence(win, &outcome, number); break;
+    case 1: good = by_post(win, &outcome, number); break;
     case 2:
       good = by_lock_all(win, &outcome, number, adds);
       adds++;
       break;
-    default:
-      good = alone(win, &outcome, number, target);
-      alone_here += target == win->rank;
+    default: good = alone(win, &outcome, number, target); alone_here += target == win->rank;
     }
   }
   /* Everybody has come to its end, or learns that that is not to be. */
-  if (outcome.status == UCXX_OK && went(&outcome, ucxx_window_fence(win->window, UCXX_ASSERT_NOSUCCEED)))
+  if (outcome.status == UCXX_OK &&
+      went(&outcome, ucxx_window_fence(win->window, UCXX_ASSERT_NOSUCCEED)))
     check_sums(win, adds, alone_here);
   if (outcome.status != UCXX_OK) {
     ucxx_window_destroy(win->window);
     win->window = NULL;
-    fprintf(stderr, "epoch %" PRIu64 ": %s: %s\n", number, short_name(outcome.status), outcome.message);
+    fprintf(stderr, "epoch %" PRIu64 ": %s: %s\n", number, short_name(outcome.status),
+            outcome.message);
   }
-  answer(command, UCXX_OK, "rounds=%" PRIu64 " status=%s blamed=%d left=%d at=%" PRIu64, number, short_name(outcome.status), outcome.blamed,
-         strstr(outcome.message, "has left") != NULL, outcome.at);
+  answer(command, UCXX_OK, "rounds=%" PRIu64 " status=%s blamed=%d left=%d at=%" PRIu64, number,
+         short_name(outcome.status), outcome.blamed, strstr(outcome.message, "has left") != NULL,
+         outcome.at);
 }
 
 /* With the others, or by itself. */
@@ -254,13 +265,16 @@ static void close_window(const command_t *command) {
   process_group(command, &kind);
   win_t *win = &windows[kind];
   uint64_t start = now_ns();
-  ucxx_status_t status = win->window != NULL && number_of(command, "together", 0) ? ucxx_window_close(win->window) : UCXX_OK;
+  ucxx_status_t status = win->window != NULL && number_of(command, "together", 0)
+                             ? ucxx_window_close(win->window)
+                             : UCXX_OK;
   ucxx_window_destroy(win->window);
   uint64_t took = now_ns() - start;
   free(win->data);
   free(win->address);
   win->window = NULL;
-  /* Members that live may still be in an epoch, and reach it until they have left the window as well: `release_window`. */
+  /* Members that live may still be in an epoch, and reach it until they have left the window as
+   * well: `release_window`. */
   answer(command, status, "took=%" PRIu64, took);
 }
 

@@ -1,7 +1,9 @@
-"""When did the machine stand still? A bound is on what the library takes, not on what else runs here.
+"""When did the machine stand still? A bound is on what the library takes, not on what else runs
+here.
 
-Two instruments: a thread that wants to wake every few milliseconds and notes when it could not (a virtual machine that is held up stops
-everybody), and the kernel's own account of how long a process waited for a processor.
+Two instruments: a thread that wants to wake every few milliseconds and notes when it could not (a
+virtual machine that is held up stops everybody), and the kernel's own account of how long a process
+waited for a processor.
 """
 
 import os
@@ -33,7 +35,8 @@ class Pulse:
 
 
 def waited(pid):
-    """Seconds that the threads of a process were ready to run and did not, the longest of them; 0 where the kernel does not tell."""
+    """Seconds that the threads of a process were ready to run and did not, the longest of them; 0
+    where the kernel does not tell."""
     longest = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""The fault harness: real processes, a random fault in each round, and four invariants after it. See README.md.
+"""The fault harness: real processes, a random fault in each round, and four invariants after it.
+See README.md.
 
-    tests/faults/run.py --prefix DIR [--ucx LIBDIR] [--rounds N] [--seed S] [--only SCENARIO ...] [--replay ROUND]
+tests/faults/run.py --prefix DIR [--ucx LIBDIR] [--rounds N] [--seed S] [--only SCENARIO ...]
+[--replay ROUND]
 """
 
 import argparse
@@ -28,16 +30,35 @@ HERE = Path(__file__).resolve().parent
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prefix", required=True, type=Path, help="where the library is installed")
-    parser.add_argument("--build", type=Path, help="folder for the actor's build; a temporary one otherwise")
+    parser.add_argument(
+        "--build", type=Path, help="folder for the actor's build; a temporary one otherwise"
+    )
     parser.add_argument("--built", action="store_true", help="it is built there already")
-    parser.add_argument("--ucx", type=Path, metavar="LIBDIR", help="folder of another UCX's libraries than the system's")
+    parser.add_argument(
+        "--ucx",
+        type=Path,
+        metavar="LIBDIR",
+        help="folder of another UCX's libraries than the system's",
+    )
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seed", default=None)
-    parser.add_argument("--only", action="append", metavar="SCENARIO", help="just this scenario; may be given several times")
-    parser.add_argument("--replay", type=int, action="append", metavar="ROUND", help="just this round of the seed")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="SCENARIO",
+        help="just this scenario; may be given several times",
+    )
+    parser.add_argument(
+        "--replay", type=int, action="append", metavar="ROUND", help="just this round of the seed"
+    )
     parser.add_argument("--list", action="store_true", help="the names of the scenarios")
     parser.add_argument("--logs", type=Path, help="keep what the processes wrote here")
-    parser.add_argument("--watchdog", type=float, default=WATCHDOG, help="seconds after which a process is said to hang")
+    parser.add_argument(
+        "--watchdog",
+        type=float,
+        default=WATCHDOG,
+        help="seconds after which a process is said to hang",
+    )
     return parser.parse_args()
 
 
@@ -48,15 +69,30 @@ def build(options, folder):
     log = folder / "build.log"
     with open(log, "w", encoding="utf-8") as output:
         # Without what an earlier run with another prefix has found.
-        configure = ["cmake", "-Uucxx_rs_DIR", "-S", HERE, "-B", folder, f"-DCMAKE_PREFIX_PATH={options.prefix.resolve()}"]
+        configure = [
+            "cmake",
+            "-Uucxx_rs_DIR",
+            "-S",
+            HERE,
+            "-B",
+            folder,
+            f"-DCMAKE_PREFIX_PATH={options.prefix.resolve()}",
+        ]
         for command in (configure, ["cmake", "--build", folder]):
-            if subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode != 0:
+            if (
+                subprocess.run(
+                    command, stdout=output, stderr=subprocess.STDOUT, check=False
+                ).returncode
+                != 0
+            ):
                 sys.exit(log.read_text(encoding="utf-8"))
     return folder / "actor"
 
 
 def environment(options):
-    result = {key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))}
+    result = {
+        key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))
+    }
     if options.ucx:
         result["LD_LIBRARY_PATH"] = str(options.ucx.resolve())
     return result
@@ -70,11 +106,15 @@ def link(field):
         print(f"LEFT OUT: cut_link, hub_cut_link: no network namespaces here ({why})")
         return None
     atexit.register(network.close)
-    near, far = (field.start(f"probe-{side}", "link", network.prefix(side)) for side in network.SIDES)
+    near, far = (
+        field.start(f"probe-{side}", "link", network.prefix(side)) for side in network.SIDES
+    )
     refused = near.result(token=near.send("ep", {"ep": 1, "address": far.address})).get("failed")
     field.clear()
     if refused:
-        print(f"LEFT OUT: cut_link, hub_cut_link: this UCX finds no way between two namespaces ({refused})")
+        print(
+            f"LEFT OUT: cut_link, hub_cut_link: this UCX finds no way between two namespaces ({refused})"
+        )
         return None
     return network
 
@@ -87,7 +127,10 @@ def hosts(field, seed):
         print(f"LEFT OUT: window_*, hub_wire: no network namespaces on a wire here ({why})")
         return None
     atexit.register(network.close)
-    one, other = (field.start(f"probe-{place}", "hosts", network.prefix(place)) for place in network.PLACES[:2])
+    one, other = (
+        field.start(f"probe-{place}", "hosts", network.prefix(place))
+        for place in network.PLACES[:2]
+    )
     refused = one.result(token=one.send("ep", {"ep": 1, "address": other.address})).get("failed")
     field.clear()
     if refused:
@@ -114,7 +157,9 @@ class Summary:
     def show(self, pools):
         print("summary: scenario, rounds, rounds with violations, worst figures in seconds")
         for name in sorted(self.rounds):
-            worst = " ".join(f"{figure}={seconds:.2f}" for figure, seconds in sorted(self.worst[name].items()))
+            worst = " ".join(
+                f"{figure}={seconds:.2f}" for figure, seconds in sorted(self.worst[name].items())
+            )
             print(f"  {name:24} {self.rounds[name]:4} {self.violated[name]:4}  {worst}")
         for known, count in sorted(self.known.items()):
             print(f"  known, UCX's own: {known}: {count}")
@@ -122,12 +167,18 @@ class Summary:
             for actor in pool.actors:
                 account = actor.history.account()
                 if account:
-                    print(f"  {actor.name}: after {len(actor.history.seen)} rounds (growth for each new process): {account}")
+                    print(
+                        f"  {actor.name}: after {len(actor.history.seen)} rounds (growth for each new process): {account}"
+                    )
         print(f"{self.rounds.total()} rounds, {self.violated.total()} with violations", flush=True)
 
     def ended_by_ucx_too_often(self):
         """Where UCX ends more than a few processes and one in ten rounds, something has changed."""
-        ended = sum(count for known, count in self.known.items() if known.startswith(("UCX abort", "UCX crash")))
+        ended = sum(
+            count
+            for known, count in self.known.items()
+            if known.startswith(("UCX abort", "UCX crash"))
+        )
         if ended <= 3 + self.rounds.total() // 10:
             return False
         print(f"ended by UCX: {ended}, in {self.rounds.total()} rounds")
@@ -138,7 +189,11 @@ def play(field, pools, number, seed, options):
     """One round; never raises for what a fault does."""
     this = Round(field, pools, number, seed, options)
     # Which ones are left out elsewhere does not change most rounds.
-    name = next(name for name in this.random.sample(sorted(scenarios.every()), len(scenarios.every())) if name in options.scenarios)
+    name = next(
+        name
+        for name in this.random.sample(sorted(scenarios.every()), len(scenarios.every()))
+        if name in options.scenarios
+    )
     spoilt = True
     try:
         options.scenarios[name](this)
@@ -184,17 +239,29 @@ def main():
     if options.only:
         unknown = set(options.only) - set(options.scenarios)
         if unknown:
-            sys.exit(f"no scenario {', '.join(unknown)}; there are: {', '.join(sorted(options.scenarios))}")
+            sys.exit(
+                f"no scenario {', '.join(unknown)}; there are: {', '.join(sorted(options.scenarios))}"
+            )
         options.scenarios = {name: options.scenarios[name] for name in options.only}
-    print(f"seed {seed}, UCX {field.ucx}, scenarios: {', '.join(sorted(options.scenarios))}", flush=True)
+    print(
+        f"seed {seed}, UCX {field.ucx}, scenarios: {', '.join(sorted(options.scenarios))}",
+        flush=True,
+    )
     pools = {transports: Pool(field, transports) for transports in ("shm", "tcp", "default")}
     # Apart, so that the others are as most programs are.
-    pools.update({f"{transports}-rma": Pool(field, transports, features="rma") for transports in list(pools)})
+    pools.update(
+        {f"{transports}-rma": Pool(field, transports, features="rma") for transports in list(pools)}
+    )
     if network:
         pools["link"] = Pool(field, "link", network)
     if wire:
         # Two of one host and one of another; and each of its own.
-        pools.update({f"hosts-{''.join(places)}": Pool(field, "hosts", wire, places) for places in (("a", "a", "b"), ("a", "b", "c"))})
+        pools.update(
+            {
+                f"hosts-{''.join(places)}": Pool(field, "hosts", wire, places)
+                for places in (("a", "a", "b"), ("a", "b", "c"))
+            }
+        )
     summary = Summary()
     try:
         for number in options.replay or range(options.rounds):
@@ -204,12 +271,17 @@ def main():
             summary.take(name, this)
             if this.violations:
                 only = "".join(f" --only {each}" for each in options.only or [])
-                print(f"VIOLATION in round {number}, {name}; again with: --seed {seed} --replay {number}{only}; {this.parameters}")
+                print(
+                    f"VIOLATION in round {number}, {name}; again with: --seed {seed} --replay {number}{only}; {this.parameters}"
+                )
                 for invariant, text in this.violations[:6]:
                     print(f"  [{invariant}] {text[:3000]}")
                 sys.stdout.flush()
             for known, times in Counter(this.known).items():
-                print(f"known: round {number} {name}: {known}, {times} times; {this.parameters}", flush=True)
+                print(
+                    f"known: round {number} {name}: {known}, {times} times; {this.parameters}",
+                    flush=True,
+                )
     finally:
         summary.show(pools)
         field.clear()

@@ -18,7 +18,16 @@ def traffic(r, places, peer, count, size):
         receive(r, actor, here, group, count, size)
         receive(r, peer, there, group, count, size, tag=8)
         peer.post("send", ep=there, group=group, count=count, size=size, tag=7, sender=peer.number)
-        actor.post("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sender=actor.number)
+        actor.post(
+            "send",
+            ep=here,
+            group=group,
+            count=count,
+            size=size,
+            tag=8,
+            handle=r.handle(),
+            sender=actor.number,
+        )
 
 
 def link(r, transports, **params):
@@ -44,7 +53,10 @@ def close_both(r):
     count, size = r.load()
     peer, places = link(r, transports)
     traffic(r, places, peer, count, size)
-    how_here, how_there = r.choose("how_here", ("flush", "force")), r.choose("how_there", ("flush", "force"))
+    how_here, how_there = (
+        r.choose("how_here", ("flush", "force")),
+        r.choose("how_there", ("flush", "force")),
+    )
     if "force" in (how_here, how_there):
         r.cut_short.update(group for _, _, _, group in places)
     r.pause()
@@ -108,9 +120,28 @@ def close_in_callback(r):
     r.cut_short.update(group for *_, group in places)
     began = r.now(peer)
     for actor, here, there, group in places:
-        actor.call("recv", group=group, count=count, size=size, tag=7, always=1, closing=how, handle=r.handle(), **{"from": here})
+        actor.call(
+            "recv",
+            group=group,
+            count=count,
+            size=size,
+            tag=7,
+            always=1,
+            closing=how,
+            handle=r.handle(),
+            **{"from": here},
+        )
         receive(r, peer, there, group, count, size, tag=8)
-        actor.call("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sender=actor.number)
+        actor.call(
+            "send",
+            ep=here,
+            group=group,
+            count=count,
+            size=size,
+            tag=8,
+            handle=r.handle(),
+            sender=actor.number,
+        )
     for _, _, there, group in places:
         peer.call("send", ep=there, group=group, count=count, size=size, tag=7, sender=peer.number)
     for actor, here, there, group in places:
@@ -132,7 +163,16 @@ def close_unserved(r):
     idle = peer.mode != "thread"
     for actor, here, _, group in places:
         receive(r, actor, here, group, r.choose("receives", (0, 10)), 4096)
-        actor.call("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sender=actor.number)
+        actor.call(
+            "send",
+            ep=here,
+            group=group,
+            count=count,
+            size=size,
+            tag=8,
+            handle=r.handle(),
+            sender=actor.number,
+        )
     r.cut_short.update(group for _, _, _, group in places)
     how = r.choose("how", ("flush", "force", "drop"))
     began = r.now(peer)
@@ -146,14 +186,28 @@ def close_unserved(r):
             r.took("drop", int(actor.result()["took"]) * NANO, CLOSE if idle else None, actor)
         else:
             actor.result()
-            r.closed(actor, here, began, allowed=("OK", "TIMED_OUT", "CONNECTION_RESET"), figure="closed", bound=CLOSE if idle else None)
-        r.drained(actor, group, began, allowed=CUT + ("TIMED_OUT",), figure="complete", bound=CLOSE if idle else None)
+            r.closed(
+                actor,
+                here,
+                began,
+                allowed=("OK", "TIMED_OUT", "CONNECTION_RESET"),
+                figure="closed",
+                bound=CLOSE if idle else None,
+            )
+        r.drained(
+            actor,
+            group,
+            began,
+            allowed=CUT + ("TIMED_OUT",),
+            figure="complete",
+            bound=CLOSE if idle else None,
+        )
         if how != "drop":
             r.drop(actor, here, 1.0)
     if idle:
         peer.call("drive", how="spin")
-    # A longer message comes in pieces. A receive that has matched one of which the rest will never come is UCX's for good, unless it names
-    # its endpoint: see docs/connections.md.
+    # A longer message comes in pieces. A receive that has matched one of which the rest will never
+    # come is UCX's for good, unless it names its endpoint: see docs/connections.md.
     if r.choose("receives_late", (True, False)) and size <= 4096:
         for _, _, there, group in places:
             peer.call("recv", group=group, count=count, size=size, tag=8)
@@ -186,7 +240,13 @@ def destroy_worker(r):
     if how == "leave":
         r.left(peer)
     died = ("OK", "CONNECTION_RESET", "PEER_FAILED")
-    r.ended([(actor, here, group) for actor, here, _, group in places], began, died, 2.0, statuses=("PEER_FAILED", "CONNECTION_RESET"))
+    r.ended(
+        [(actor, here, group) for actor, here, _, group in places],
+        began,
+        died,
+        2.0,
+        statuses=("PEER_FAILED", "CONNECTION_RESET"),
+    )
 
 
 @scenario()
@@ -205,7 +265,8 @@ def close_and_again(r):
 
 @scenario()
 def unnoticed(r):
-    """Endpoints without error handling notice no death; the worker's end completes what they have, bounded."""
+    """Endpoints without error handling notice no death; the worker's end completes what they have,
+    bounded."""
     transports = r.take_part()
     count, size = r.load(8 << 20)
     witness, victim = r.guest("witness", transports), r.guest("victim", transports)
@@ -216,7 +277,16 @@ def unnoticed(r):
     if r.choose("greeted", (True, True, False)):
         r.greet_ends(witness, here, victim, there)
     receive(r, witness, here, group, count, size)
-    witness.post("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sender=witness.number)
+    witness.post(
+        "send",
+        ep=here,
+        group=group,
+        count=count,
+        size=size,
+        tag=8,
+        handle=r.handle(),
+        sender=witness.number,
+    )
     r.pause()
     if r.choose("killed", (True, False)):
         r.strike(victim, signal.SIGKILL)
@@ -230,24 +300,50 @@ def unnoticed(r):
 
 @scenario()
 def ok_and_gone(r):
-    """A peer is killed the moment it has been told OK of what promises that everything it sent has come."""
+    """A peer is killed the moment it has been told OK of what promises that everything it sent has
+    come."""
     transports = r.take_part()
     count, size = r.load(1 << 20)
     peer, places = link(r, transports)
-    # Over TCP the kernel drops what was not read yet when a process ends that has not read all itself: a flush needs a close.
-    how = r.choose("told_by", ("close", "drop", "flush") if transports == "shm" else ("close", "drop"))
+    # Over TCP the kernel drops what was not read yet when a process ends that has not read all
+    # itself: a flush needs a close.
+    how = r.choose(
+        "told_by", ("close", "drop", "flush") if transports == "shm" else ("close", "drop")
+    )
     told = r.group()
     for actor, here, there, group in places:
         receive(r, actor, here, group, count, size)
-        peer.call("send", ep=there, group=told, count=count, size=size, tag=7, handle=r.handle(), sender=peer.number)
+        peer.call(
+            "send",
+            ep=there,
+            group=told,
+            count=count,
+            size=size,
+            tag=7,
+            handle=r.handle(),
+            sender=peer.number,
+        )
     for _, _, there, _ in places:
         if how == "drop":
             peer.call("drop", ep=there)
         else:
-            peer.call(how, ep=there, group=told, handle=r.handle(), **({"how": "flush"} if how == "close" else {}))
+            peer.call(
+                how,
+                ep=there,
+                group=told,
+                handle=r.handle(),
+                **({"how": "flush"} if how == "close" else {}),
+            )
     r.drained(peer, told)
     gone = r.strike(peer, signal.SIGKILL)
     for actor, here, _, group in places:
         r.drained(actor, group, gone, figure="complete")
-        r.closed(actor, here, gone, allowed=("CONNECTION_RESET", "PEER_FAILED"), figure="closed", bound=DEATH)
+        r.closed(
+            actor,
+            here,
+            gone,
+            allowed=("CONNECTION_RESET", "PEER_FAILED"),
+            figure="closed",
+            bound=DEATH,
+        )
         r.drop(actor, here, 1.0)

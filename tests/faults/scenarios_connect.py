@@ -17,7 +17,16 @@ def clients(r, server, port, **params):
         actor.call("connect", ep=endpoint, port=port, **params)
         places.append((actor, endpoint, group))
         for _ in range(r.choose("sends", (0, 1, 20))):
-            actor.call("send", ep=endpoint, group=group, count=1, size=1000, tag=8, handle=r.handle(), sender=actor.number)
+            actor.call(
+                "send",
+                ep=endpoint,
+                group=group,
+                count=1,
+                size=1000,
+                tag=8,
+                handle=r.handle(),
+                sender=actor.number,
+            )
         if r.choose("receives", (True, False)):
             actor.call("recv", group=group, count=3, size=1000, tag=7, **{"from": endpoint})
     return places
@@ -59,7 +68,8 @@ def unlisten(r):
 
 
 def let_in(r, server, first):
-    """A survivor connects to a server that listens, and they talk; the survivor, its end, and the server's."""
+    """A survivor connects to a server that listens, and they talk; the survivor, its end, and the
+    server's."""
     actor = r.survivors[r.choose(f"let_in_{first}", range(len(r.survivors)))]
     here = actor.next_id()
     port = r.let_in(server, first, actor, here)
@@ -69,7 +79,8 @@ def let_in(r, server, first):
 
 @scenario()
 def refused_port(r):
-    """Nobody listens at a port any more: who asks there is refused, and who was let in before goes on."""
+    """Nobody listens at a port any more: who asks there is refused, and who was let in before goes
+    on."""
     transports = r.take_part(r.choose("transports", OVER))
     server = r.guest("server", transports)
     port, before = let_in(r, server, 100)
@@ -102,8 +113,17 @@ def close_connecting(r):
         if how == "drop":
             r.took("drop", int(values["took"]) * NANO, 4.0, actor)
         else:
-            r.closed(actor, endpoint, began, allowed=("OK", "TIMED_OUT"), figure="closed", bound=4.0)
-        r.drained(actor, group, began, allowed=("OK", "CANCELED", "CLOSED", "TIMED_OUT"), figure="complete", bound=4.0)
+            r.closed(
+                actor, endpoint, began, allowed=("OK", "TIMED_OUT"), figure="closed", bound=4.0
+            )
+        r.drained(
+            actor,
+            group,
+            began,
+            allowed=("OK", "CANCELED", "CLOSED", "TIMED_OUT"),
+            figure="complete",
+            bound=4.0,
+        )
         if how != "drop":
             r.drop(actor, endpoint, 1.0)
     server.call("held", how=r.choose("held", ("accept", "reject", "destroy")))
@@ -143,16 +163,35 @@ def kill_client(r):
     first = server.next_id()
     server.ids += 16
     port = server.call("listen", answer="accept", first=first)["port"]
-    victims = [r.guest(f"victim{number}", transports) for number in range(r.choose("victims", (1, 2, 3)))]
+    victims = [
+        r.guest(f"victim{number}", transports) for number in range(r.choose("victims", (1, 2, 3)))
+    ]
     for victim in victims:
         victim.call("connect", ep=900, port=port)
-        victim.post("send", ep=900, count=r.choose("count", (1, 100)), size=r.choose("size", (8, 20000)), tag=7, sender=victim.number)
+        victim.post(
+            "send",
+            ep=900,
+            count=r.choose("count", (1, 100)),
+            size=r.choose("size", (8, 20000)),
+            tag=7,
+            sender=victim.number,
+        )
     r.flooded.append(server)
     r.pause()
     killed = [r.strike(victim, signal.SIGKILL) for victim in victims]
-    # Requests for a connection that were on their way are accepted after the death of who asked, which the endpoint then notices.
+    # Requests for a connection that were on their way are accepted after the death of who asked,
+    # which the endpoint then notices.
     r.rest(0.3)
     server.call("unlisten")
-    for event in [event for event in server.events if event["what"] == "accepted" and event["status"] == "OK"]:
-        r.closed(server, event["ep"], killed[-1], allowed=("PEER_FAILED", "CONNECTION_RESET", "UNREACHABLE"), figure="closed", bound=DEATH)
+    for event in [
+        event for event in server.events if event["what"] == "accepted" and event["status"] == "OK"
+    ]:
+        r.closed(
+            server,
+            event["ep"],
+            killed[-1],
+            allowed=("PEER_FAILED", "CONNECTION_RESET", "UNREACHABLE"),
+            figure="closed",
+            bound=DEATH,
+        )
         r.drop(server, event["ep"], 1.0)

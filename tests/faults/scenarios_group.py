@@ -8,7 +8,8 @@ from actors import Violation
 from rounds import DEATH, NANO, FifoStopped
 from scenarios import scenario
 
-# In the end each group waits that long for members that do not answer (docs/groups.md), and its workers' closes a second.
+# In the end each group waits that long for members that do not answer (docs/groups.md), and its
+# workers' closes a second.
 PARTING = 4.0
 # Only a queue that has stopped, or a hang, reaches it.
 COLLECTIVE = 8.0
@@ -25,8 +26,12 @@ class Crew:
         self.rank = r.choose("rank", range(len(r.survivors) + 1))
         self.members = list(r.survivors)
         self.members.insert(self.rank, self.victim)
-        self.work = {"seed": r.random.getrandbits(60), "largest": r.choose("largest", (8, 4096, 65536, 300000, 1 << 20, 4 << 20))}
-        # Or each keeps the group until all have been told: who goes at once may go before it has told others.
+        self.work = {
+            "seed": r.random.getrandbits(60),
+            "largest": r.choose("largest", (8, 4096, 65536, 300000, 1 << 20, 4 << 20)),
+        }
+        # Or each keeps the group until all have been told: who goes at once may go before it has
+        # told others.
         self.at_once = r.choose("leaves_at_once", (0, 1))
         self.join()
         if r.choose("meets", (0, 1)):
@@ -38,7 +43,14 @@ class Crew:
             root = f"127.0.0.1:{unused.getsockname()[1]}"
         secret = secrets.token_hex(16)
         for rank, member in enumerate(self.members):
-            member.post("join_group", rank=rank, size=len(self.members), root=root, secret=secret, timeout=int(COLLECTIVE / NANO))
+            member.post(
+                "join_group",
+                rank=rank,
+                size=len(self.members),
+                root=root,
+                secret=secret,
+                timeout=int(COLLECTIVE / NANO),
+            )
         self.taken("join_group", self.members)
 
     def all(self, verb, members=None, **values):
@@ -51,14 +63,21 @@ class Crew:
         answers = [(member, member.result()) for member in members]
         for member, values in answers:
             if "failed" in values:
-                raise Violation("survivors", f"{member.name}: {verb} failed before the fault: {values}", member)
+                raise Violation(
+                    "survivors", f"{member.name}: {verb} failed before the fault: {values}", member
+                )
         return answers
 
     def begin(self, rounds=FOR_EVER, victim_rounds=None, **victim_does):
         for member in self.members:
             mine = member is self.victim
             does = victim_does if mine else {"leaves": self.at_once if rounds == FOR_EVER else 0}
-            member.post("collectives", rounds=victim_rounds if mine and victim_rounds is not None else rounds, **self.work, **does)
+            member.post(
+                "collectives",
+                rounds=victim_rounds if mine and victim_rounds is not None else rounds,
+                **self.work,
+                **does,
+            )
 
     def warm_up(self, always=False):
         """Sometimes all are connected before the fault."""
@@ -68,19 +87,29 @@ class Crew:
     def succeeded(self, answers):
         for member, values in answers:
             if values["status"] != "OK":
-                self.r.fail("survivors", f"{member.name}: collectives without a fault end with {values}")
+                self.r.fail(
+                    "survivors", f"{member.name}: collectives without a fault end with {values}"
+                )
 
     def failed(self, since):
         """All survivors are told whose fault it is, in time."""
         answers = self.taken("collectives", self.r.survivors)
         late = [member.name for member, values in answers if values["status"] == "TIMED_OUT"]
-        if late and self.transports != "tcp" and any(values["status"] == "PEER_FAILED" for _, values in answers):
-            # What a victim takes along with a queue is not the group's: others are told by the same queue.
+        if (
+            late
+            and self.transports != "tcp"
+            and any(values["status"] == "PEER_FAILED" for _, values in answers)
+        ):
+            # What a victim takes along with a queue is not the group's: others are told by the same
+            # queue.
             self.leave(DEATH + COLLECTIVE)
             raise FifoStopped(", ".join(late))
         for member, values in answers:
             if values["status"] != "PEER_FAILED" or values["blamed"] != str(self.rank):
-                self.r.fail("completion", f"{member.name}: expected PEER_FAILED by rank {self.rank}, got {values}\n{member.said()[-1000:]}")
+                self.r.fail(
+                    "completion",
+                    f"{member.name}: expected PEER_FAILED by rank {self.rank}, got {values}\n{member.said()[-1000:]}",
+                )
             else:
                 self.r.took("told", int(values["at"]) * NANO - since, DEATH, member)
 
@@ -103,7 +132,8 @@ def group_kill(r):
 
 @scenario()
 def group_kill_stopped(r):
-    """SIGKILL of a member of a group that has been stopped before, so that all others wait for it."""
+    """SIGKILL of a member of a group that has been stopped before, so that all others wait for
+    it."""
     crew = Crew(r)
     crew.warm_up()
     crew.begin()
@@ -117,7 +147,8 @@ def group_kill_stopped(r):
 
 @scenario()
 def group_subset(r):
-    """SIGKILL of a member of a group; a subset of the others, which had been made before, goes on."""
+    """SIGKILL of a member of a group; a subset of the others, which had been made before, goes
+    on."""
     crew = Crew(r)
     crew.all("make_rest", r.survivors, **{"except": crew.rank})
     crew.warm_up()
@@ -131,7 +162,8 @@ def group_subset(r):
 
 @scenario()
 def group_stopped(r):
-    """SIGSTOP and SIGCONT of a member of a group: all wait for it, and every collective succeeds."""
+    """SIGSTOP and SIGCONT of a member of a group: all wait for it, and every collective
+    succeeds."""
     crew = Crew(r)
     crew.warm_up()
     crew.begin(rounds=r.choose("rounds", (20, 60)))
@@ -144,10 +176,12 @@ def group_stopped(r):
 
 @scenario()
 def group_leaves(r):
-    """A member of a group leaves it in good order while the others go on with their collectives; or its process ends with the group as it is."""
+    """A member of a group leaves it in good order while the others go on with their collectives; or
+    its process ends with the group as it is."""
     crew = Crew(r)
     how = r.choose("how", ("leaves", "quits"))
-    # Who connects to a worker that has gone, of a process that lives, may wait for ever: see README.md.
+    # Who connects to a worker that has gone, of a process that lives, may wait for ever: see
+    # README.md.
     crew.warm_up(always=how == "leaves" and crew.transports == "default")
     crew.begin(victim_rounds=r.choose("rounds", (0, 1, 10, 100)), leaves=int(how == "leaves"))
     r.now()

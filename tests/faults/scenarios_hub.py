@@ -1,4 +1,5 @@
-"""Streams between hubs: the process at either end, or one in the middle, ends, stops or closes, or a link or a hub of it goes, while chunks are on their way."""
+"""Streams between hubs: the process at either end, or one in the middle, ends, stops or closes, or
+a link or a hub of it goes, while chunks are on their way."""
 
 import signal
 
@@ -22,10 +23,17 @@ class End:
     def __init__(self, r, actor, work, side, **at):
         self.r, self.actor, self.side = r, actor, side
         self.window = r.choose(f"window_{side}", WINDOWS)
-        self.envelopes = min(r.choose(f"envelopes_{side}", (1, 2, 3, 8, 32)), max(1, (8 << 20) // work["size"]))
+        self.envelopes = min(
+            r.choose(f"envelopes_{side}", (1, 2, 3, 8, 32)), max(1, (8 << 20) // work["size"])
+        )
         self.id = actor.next_id()
-        self.call("open_hub", size=work["size"] * r.choose("longer", (1, 2) if side == "in" else (1,)), envelopes=self.envelopes,
-                  by_message=work.get("by_message", 0), **at)
+        self.call(
+            "open_hub",
+            size=work["size"] * r.choose("longer", (1, 2) if side == "in" else (1,)),
+            envelopes=self.envelopes,
+            by_message=work.get("by_message", 0),
+            **at,
+        )
 
     def call(self, verb, **values):
         return self.actor.call(verb, hub=self.id, **values)
@@ -35,8 +43,15 @@ class End:
 
     def connect(self, endpoint, stream, side=None):
         """One that is on its way out has its number until its turn."""
+
         def tried():
-            self.status = self.call("connect_hub", side=side or self.side, ep=endpoint, stream=stream, window=self.window)["status"]
+            self.status = self.call(
+                "connect_hub",
+                side=side or self.side,
+                ep=endpoint,
+                stream=stream,
+                window=self.window,
+            )["status"]
             return self.status != "ALREADY_EXISTS"
 
         self.r.poll(tried)
@@ -45,12 +60,17 @@ class End:
 
     def settled(self, empty=False):
         """Nothing is on lease any more, and what has not gone is there; the account."""
+
         def quiet():
             account = self.account()
             return account["leased"] == 0 and not (empty and account["length"])
 
         if not self.r.poll(quiet):
-            raise Violation("bound", f"{self.actor.name}: a hub keeps leases, or chunks: {self.account()}\n{self.r.why(self.actor)}", self.actor)
+            raise Violation(
+                "bound",
+                f"{self.actor.name}: a hub keeps leases, or chunks: {self.account()}\n{self.r.why(self.actor)}",
+                self.actor,
+            )
         account = self.account()
         if account["produced"] != account["length"] + account["consumed"]:
             self.r.fail("completion", f"{self.actor.name}: chunks are missing: {account}")
@@ -64,7 +84,8 @@ class End:
 
 
 class Flow:
-    """A stream from the one to the other: a survivor and somebody else, over the two ends of a connection."""
+    """A stream from the one to the other: a survivor and somebody else, over the two ends of a
+    connection."""
 
     def __init__(self, r, work, actor, peer, *, sends, number=1):
         self.r, self.work, self.actor, self.peer, self.number = r, work, actor, peer, number
@@ -72,7 +93,15 @@ class Flow:
         here, there = (actor, peer) if sends == "survivor" else (peer, actor)
         self.sender = here.number
         self.source = End(r, here, work, "out", group=self.group)
-        self.sink = End(r, there, work, "in", group=self.group, **{"from": self.sender}, consumes=r.choose("consumes", (0, 1, 1)))
+        self.sink = End(
+            r,
+            there,
+            work,
+            "in",
+            group=self.group,
+            **{"from": self.sender},
+            consumes=r.choose("consumes", (0, 1, 1)),
+        )
         self.asked = None
         self.here = self.there = None
 
@@ -87,7 +116,15 @@ class Flow:
 
     def start(self, closes=1):
         # A command of its own, whose answer is taken when somebody wants it.
-        self.asked = self.source.actor.send("produce", {"hub": self.source.id, "sender": self.sender, "most": self.work["count"], "closes": closes})
+        self.asked = self.source.actor.send(
+            "produce",
+            {
+                "hub": self.source.id,
+                "sender": self.sender,
+                "most": self.work["count"],
+                "closes": closes,
+            },
+        )
 
     def closes(self):
         """With the last one, if that has not been said yet."""
@@ -101,12 +138,18 @@ class Flow:
         self.started()
         account = self.source.settled()
         oldest = self.source.tried()
-        if account["length"] and (oldest["status"] != "OK" or int(oldest["number"]) != account["consumed"]):
-            self.r.fail("completion", f"{self.source.actor.name}: the oldest chunk that is offered is {oldest}, {account}")
+        if account["length"] and (
+            oldest["status"] != "OK" or int(oldest["number"]) != account["consumed"]
+        ):
+            self.r.fail(
+                "completion",
+                f"{self.source.actor.name}: the oldest chunk that is offered is {oldest}, {account}",
+            )
         return account["consumed"]
 
     def sink_has(self):
-        """A beginning, all of which can be had; how much that is, and whether it is all that there will be."""
+        """A beginning, all of which can be had; how much that is, and whether it is all that there
+        will be."""
         self.sink.call("consume")
         account = self.sink.settled(empty=True)
         closed = self.sink.tried()["status"] == "CLOSED"
@@ -114,31 +157,58 @@ class Flow:
             self.over()
         if account["free"] != self.sink.envelopes:
             self.r.fail("completion", f"{self.sink.actor.name}: envelopes are missing: {account}")
-        if account["next"] != account["consumed"] or (closed and account["next"] != self.work["count"]):
-            self.r.fail("completion", f"{self.sink.actor.name}: no beginning: {account}, closed: {closed}")
+        if account["next"] != account["consumed"] or (
+            closed and account["next"] != self.work["count"]
+        ):
+            self.r.fail(
+                "completion", f"{self.sink.actor.name}: no beginning: {account}, closed: {closed}"
+            )
         return account["next"], closed
 
     def over(self):
         """The end of the stream comes through."""
-        moving(self.r, self.sink, "came", lambda: self.sink.actor.wait("hub_over", hub=self.sink.id), "a stream does not come to its end")
+        moving(
+            self.r,
+            self.sink,
+            "came",
+            lambda: self.sink.actor.wait("hub_over", hub=self.sink.id),
+            "a stream does not come to its end",
+        )
         return self.sink.account()
 
     def arrived(self, first=0, again=0):
         """All of it, from that one on."""
         account = self.over()
         count = self.work["count"]
-        if (account["next"], account["came"], account["again"]) != (count, count - first + again, again):
-            self.r.fail("integrity", f"{self.sink.actor.name}: expected {count} from {first} on, {again} once more, got {account}")
+        if (account["next"], account["came"], account["again"]) != (
+            count,
+            count - first + again,
+            again,
+        ):
+            self.r.fail(
+                "integrity",
+                f"{self.sink.actor.name}: expected {count} from {first} on, {again} once more, got {account}",
+            )
 
     def drained(self):
-        moving(self.r, self.source, "consumed", lambda: self.r.poll(lambda: self.source.call("drained_hub")["status"] == "OK"), "a hub does not drain")
+        moving(
+            self.r,
+            self.source,
+            "consumed",
+            lambda: self.r.poll(lambda: self.source.call("drained_hub")["status"] == "OK"),
+            "a hub does not drain",
+        )
         account = self.source.settled()
         if account["consumed"] != self.work["count"]:
-            self.r.fail("completion", f"{self.source.actor.name}: what is not gone is not offered: {account}")
+            self.r.fail(
+                "completion",
+                f"{self.source.actor.name}: what is not gone is not offered: {account}",
+            )
 
 
 def moving(r, end, figure, wait, what):
-    """Until it has come true. It hangs where a watchdog's time has passed in which nothing came: chunks by the thousand, one at a time, take long where others compute."""
+    """Until it has come true. It hangs where a watchdog's time has passed in which nothing came:
+    chunks by the thousand, one at a time, take long where others compute."""
     before = None
     while not wait():
         account = end.account()
@@ -149,7 +219,9 @@ def moving(r, end, figure, wait, what):
 
 def stuck(r, actor, what):
     """Is it a queue that a victim took along?"""
-    group, late = r.exchange([(one, endpoint, other) for one in r.survivors for other, endpoint in one.mesh.items()])
+    group, late = r.exchange(
+        [(one, endpoint, other) for one in r.survivors for other, endpoint in one.mesh.items()]
+    )
     if late:
         r.silent(group, late)
     raise Violation("bound", f"{actor.name}: {what}\n{r.why(actor)}", actor)
@@ -168,11 +240,16 @@ def count(r, size):
 def begin(r, transports=None):
     transports = r.take_part(transports)
     size = r.choose("size", SIZES[:-1] if on_wire(r) else SIZES)
-    return r.survivors[0].transports, {"size": size, "count": count(r, size)}, LOST if r.parameters.get("loss_percent") else 0.0
+    return (
+        r.survivors[0].transports,
+        {"size": size, "count": count(r, size)},
+        LOST if r.parameters.get("loss_percent") else 0.0,
+    )
 
 
 def meet(r, peer, actors, sends, work, kind=Flow):
-    """A stream, or another kind of flow, between each of them and the peer, with receives beside it that nothing comes for."""
+    """A stream, or another kind of flow, between each of them and the peer, with receives beside it
+    that nothing comes for."""
     flows = []
     for actor in actors:
         here, there = r.join(actor, peer)
@@ -244,7 +321,8 @@ def kept(flows, actor):
 
 
 def ends(r, sends, transports=None, ways=WAYS, peer_of=None):
-    """Whoever comes after the peer gets what that had not acknowledged, or brings its own; or the two go on over another connection."""
+    """Whoever comes after the peer gets what that had not acknowledged, or brings its own; or the
+    two go on over another connection."""
     transports, work, late = begin(r, transports)
     peer_of = peer_of or (lambda name: r.guest(name, transports))
     peer = peer_of("peer")
@@ -272,7 +350,10 @@ def go_on(r, flow, lives, again, after, here, there):
     told = flow.source_kept() if lives or flow.source is flow.mine() else 0
     has, closed = flow.sink_has() if lives or flow.sink is flow.mine() else (0, False)
     if lives and not told <= has <= told + min(flow.source.window, flow.sink.window):
-        r.fail("completion", f"{has} chunks have come to {flow.sink.actor.name}, {told} are acknowledged at {flow.source.actor.name}")
+        r.fail(
+            "completion",
+            f"{has} chunks have come to {flow.sink.actor.name}, {told} are acknowledged at {flow.source.actor.name}",
+        )
     if again:
         if not closed:
             flow.sink.call("consume", back=has - told)
@@ -281,31 +362,52 @@ def go_on(r, flow, lives, again, after, here, there):
             flow.drained()
         return
     if flow.source is flow.mine():
-        flow.sink = End(r, after, flow.work, "in", group=flow.group, **{"from": flow.sender}, next=told, consumes=1)
+        flow.sink = End(
+            r,
+            after,
+            flow.work,
+            "in",
+            group=flow.group,
+            **{"from": flow.sender},
+            next=told,
+            consumes=1,
+        )
         flow.connect(here, there)
         flow.arrived(first=told)
         flow.drained()
     elif not closed:
         # Another one's, from the first one on.
-        flow.sender, flow.work = after.number, {"size": flow.work["size"], "count": count(r, flow.work["size"])}
+        flow.sender, flow.work = (
+            after.number,
+            {"size": flow.work["size"], "count": count(r, flow.work["size"])},
+        )
         flow.source = End(r, after, flow.work, "out", group=flow.group)
         flow.connect(here, there)
         flow.start()
         account = flow.over()
-        if (account["from"], account["next"], account["came"]) != (flow.sender, flow.work["count"], has + flow.work["count"]):
-            r.fail("integrity", f"{flow.sink.actor.name}: expected {flow.work['count']} of {flow.sender} after {has}, got {account}")
+        if (account["from"], account["next"], account["came"]) != (
+            flow.sender,
+            flow.work["count"],
+            has + flow.work["count"],
+        ):
+            r.fail(
+                "integrity",
+                f"{flow.sink.actor.name}: expected {flow.work['count']} of {flow.sender} after {has}, got {account}",
+            )
         flow.started()
 
 
 @scenario()
 def hub_receiver_ends(r):
-    """Survivors' hubs feed those of a process that is killed, exits, or whose connection or worker ends: another one gets the rest, or the same again."""
+    """Survivors' hubs feed those of a process that is killed, exits, or whose connection or worker
+    ends: another one gets the rest, or the same again."""
     ends(r, "survivor")
 
 
 @scenario()
 def hub_sender_ends(r):
-    """The same of a process whose hubs feed survivors': these have a beginning, and take in what another one has, or the rest of it."""
+    """The same of a process whose hubs feed survivors': these have a beginning, and take in what
+    another one has, or the rest of it."""
     ends(r, "peer")
 
 
@@ -337,7 +439,8 @@ def hub_stopped(r):
 
 @scenario()
 def hub_unlinked(r):
-    """A link or a hub goes at one end of a stream while the connection stays; what comes in its place goes on where that was, and nothing comes twice."""
+    """A link or a hub goes at one end of a stream while the connection stays; what comes in its
+    place goes on where that was, and nothing comes twice."""
     transports, work, _ = begin(r)
     peer, sends = r.guest("peer", transports), r.choose("sends", ("survivor", "peer"))
     flows = meet(r, peer, r.involve(), sends, work)
@@ -359,18 +462,28 @@ def hub_unlinked(r):
                 end.call("consume")
                 begins = flow.over()["next"]
             else:
-                # What it has taken in goes with it; whatever comes next is the first one that was not.
+                # What it has taken in goes with it; whatever comes next is the first one that was
+                # not.
                 begins, ahead = end.account()["next"], work["count"]
             end.drop()
-            end = flow.sink = End(r, end.actor, work, "in", group=flow.group, **{"from": flow.sender}, next=begins)
+            end = flow.sink = End(
+                r, end.actor, work, "in", group=flow.group, **{"from": flow.sender}, next=begins
+            )
         end.connect(flow.here if end.actor is flow.actor else flow.there, flow.number)
         flow.sink.call("consume", ahead=ahead)
         flow.closes()
     for flow in flows:
         account = flow.over()
         whole = account["came"] == work["count"] and account["next"] == work["count"]
-        if account["again"] or not (whole if goes.endswith("link") else account["next"] == work["count"] or not account["came"]):
-            r.fail("integrity", f"{flow.sink.actor.name}: expected all of {work['count']}, got {account}")
+        if account["again"] or not (
+            whole
+            if goes.endswith("link")
+            else account["next"] == work["count"] or not account["came"]
+        ):
+            r.fail(
+                "integrity",
+                f"{flow.sink.actor.name}: expected all of {work['count']}, got {account}",
+            )
         # A new link of a hub from which all has gone waits for another end.
         if not (early and goes == "out link"):
             flow.drained()
@@ -380,28 +493,44 @@ def hub_unlinked(r):
 
 @scenario()
 def hub_relay_ends(r):
-    """From one survivor to another through a hub of a process that ends: what it had taken and not passed on is missing, and no more; the two go on without it."""
+    """From one survivor to another through a hub of a process that ends: what it had taken and not
+    passed on is missing, and no more; the two go on without it."""
     transports, work, _ = begin(r)
     first, last = r.random.sample(r.survivors, 2)
     relay = r.guest("relay", transports)
     joined = [(actor, *r.join(actor, relay)) for actor in (first, last)]
     flow = Flow(r, work, first, last, sends="survivor")
     between = End(r, relay, work, "in")
-    (_, to_relay, from_first), (_, to_last, from_relay) = joined[0], (last, joined[1][2], joined[1][1])
-    for end, endpoint, number, side in r.random.sample(((flow.source, to_relay, 1, "out"), (between, from_first, 1, "in"),
-                                                        (between, to_last, 2, "out"), (flow.sink, from_relay, 2, "in")), 4):
+    (_, to_relay, from_first), (_, to_last, from_relay) = (
+        joined[0],
+        (last, joined[1][2], joined[1][1]),
+    )
+    for end, endpoint, number, side in r.random.sample(
+        (
+            (flow.source, to_relay, 1, "out"),
+            (between, from_first, 1, "in"),
+            (between, to_last, 2, "out"),
+            (flow.sink, from_relay, 2, "in"),
+        ),
+        4,
+    ):
         end.connect(endpoint, number, side)
     r.flooded.extend((first, last))
     flow.start()
     r.pause()
     groups = [flow.group, r.group()]
     places = [(actor, here, there, group) for (actor, here, there), group in zip(joined, groups)]
-    lives = strike(r, r.choose("how", tuple(way for way in WAYS if way != "destroy")), relay, [], places)
+    lives = strike(
+        r, r.choose("how", tuple(way for way in WAYS if way != "destroy")), relay, [], places
+    )
     told, (has, closed) = flow.source_kept(), flow.sink_has()
     missing = told - has
     at_most = between.settled()["length"] if lives else between.envelopes
     if not -min(flow.source.window, between.window) <= missing <= at_most:
-        r.fail("completion", f"{first.name} has been told of {told}, {last.name} has {has}; the relay had {at_most}")
+        r.fail(
+            "completion",
+            f"{first.name} has been told of {told}, {last.name} has {has}; the relay had {at_most}",
+        )
     if not closed:
         flow.sink.call("consume", back=max(0, -missing), ahead=max(0, missing))
         flow.connect(first.mesh[last], last.mesh[first])
@@ -417,7 +546,8 @@ def hub_relay_ends(r):
 
 @scenario("hosts")
 def hub_wire(r):
-    """Between hosts, over a wire that delays and loses frames: a process at either end of a stream is killed, stops, exits or closes."""
+    """Between hosts, over a wire that delays and loses frames: a process at either end of a stream
+    is killed, stops, exits or closes."""
     transports = f"hosts-{r.choose('places', ('aab', 'abc'))}"
     network = r.pools[transports].network
     network.disturb(r.choose("delay_ms", (0, 1, 5)), r.choose("loss_percent", (0, 0, 0.5, 2)))
@@ -433,14 +563,20 @@ def hub_wire(r):
 
 @scenario("link")
 def hub_cut_link(r):
-    """The network between two hosts is cut under streams both ways: they wait, or are given up with liveness_ns, and go on when it is back."""
+    """The network between two hosts is cut under streams both ways: they wait, or are given up with
+    liveness_ns, and go on when it is back."""
     network = r.pools["link"].network
     transports, work, _ = begin(r, "link")
     peer = r.guest("peer", transports, prefix=network.prefix("far"))
-    how, liveness = r.choose("how", ("down", "loss", "one way")), r.choose("liveness", (0, 0.5, 1.5))
+    how, liveness = (
+        r.choose("how", ("down", "loss", "one way")),
+        r.choose("liveness", (0, 0.5, 1.5)),
+    )
     flows, places = [], []
     for actor in r.involve():
-        here, there = r.join(actor, peer, **({"liveness": int(liveness / NANO)} if liveness else {}))
+        here, there = r.join(
+            actor, peer, **({"liveness": int(liveness / NANO)} if liveness else {})
+        )
         places.append((actor, here, there, r.group()))
         # A connection that is still being made takes its time to be given up.
         r.greet_ends(actor, here, peer, there)
@@ -457,9 +593,16 @@ def hub_cut_link(r):
         since = r.now(peer)
         for actor, here, _, group in places:
             # Something is outstanding, whatever the streams wait for.
-            actor.call("send", ep=here, group=group, count=1, size=8, tag=8, sync=1, sender=actor.number)
+            actor.call(
+                "send", ep=here, group=group, count=1, size=8, tag=8, sync=1, sender=actor.number
+            )
         if liveness:
-            r.ended([(actor, here, group) for actor, here, _, group in places], since, ("OK", "TIMED_OUT"), 1.5 * liveness + SOON)
+            r.ended(
+                [(actor, here, group) for actor, here, _, group in places],
+                since,
+                ("OK", "TIMED_OUT"),
+                1.5 * liveness + SOON,
+            )
         else:
             r.rest(2)
     finally:

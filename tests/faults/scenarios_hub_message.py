@@ -1,4 +1,5 @@
-"""Chunks that go from hub to hub as tag messages, straight out of envelopes and into them, while the process at either end ends, stops or closes."""
+"""Chunks that go from hub to hub as tag messages, straight out of envelopes and into them, while
+the process at either end ends, stops or closes."""
 
 from rounds import DEATH, NANO
 from scenarios import scenario
@@ -7,12 +8,18 @@ from scenarios_hub import RESET, SIZES, WAYS, End, Flow, meet, moving, strike
 from scenarios_kill import DIED
 
 # How what is under way may end. Of a worker that is destroyed, also at its own side.
-ENDS = {"kill": DIED, "kill stopped": DIED, "quit": DIED + RESET, "destroy": DIED + RESET + ("CANCELED", "CLOSED"), "flush": CUT + ("TIMED_OUT",),
-        "force": CUT + ("TIMED_OUT",)}
+ENDS = {
+    "kill": DIED,
+    "kill stopped": DIED,
+    "quit": DIED + RESET,
+    "destroy": DIED + RESET + ("CANCELED", "CLOSED"),
+    "flush": CUT + ("TIMED_OUT",),
+    "force": CUT + ("TIMED_OUT",),
+}
 # And at the end of a round, when nothing but receives waits for more.
 LEFT = ("OK", "CANCELED", "CLOSED", *RESET)
 # As hubs.c has it: the number of a chunk that is not whole.
-DAMAGED = 0xffffff
+DAMAGED = 0xFFFFFF
 
 
 class Mail(Flow):
@@ -29,24 +36,41 @@ class Mail(Flow):
         self.mail = self.r.group()
         self.before = {end: end.account() for end in (self.source, self.sink)}
         for end in self.r.random.sample((self.source, self.sink), 2):
-            end.call("post_hub", side=end.side, ep=self.endpoint(end), tag=1 << 20 | self.mail, group=self.mail, handle=self.r.handle(), sender=self.sender)
+            end.call(
+                "post_hub",
+                side=end.side,
+                ep=self.endpoint(end),
+                tag=1 << 20 | self.mail,
+                group=self.mail,
+                handle=self.r.handle(),
+                sender=self.sender,
+            )
 
     def endpoint(self, end):
         return self.here if end.actor is self.actor else self.there
 
     def ended(self, end):
-        """Every operation of a connection that has ended; those that went well are chunks that have gone, or have come."""
+        """Every operation of a connection that has ended; those that went well are chunks that have
+        gone, or have come."""
         r, actor = self.r, end.actor
         account = r.drained(actor, self.mail, allowed=self.allowed)
-        closed, refused = (actor.find(what, ep=self.endpoint(end)) for what in ("closed", "refused"))
+        closed, refused = (
+            actor.find(what, ep=self.endpoint(end)) for what in ("closed", "refused")
+        )
         if closed:
             r.took("complete", (int(account["last"]) - int(closed["at"])) * NANO, DEATH, actor)
         if refused and refused["status"] not in self.allowed:
-            r.fail("completion", f"{actor.name}: refused with {refused['status']}, expected {self.allowed}")
+            r.fail(
+                "completion",
+                f"{actor.name}: refused with {refused['status']}, expected {self.allowed}",
+            )
         figure = "produced" if end is self.sink else "consumed"
         now = end.settled()
         if now[figure] - self.before[end][figure] != r.ends(account).get("OK", 0):
-            r.fail("completion", f"{actor.name}: {account}, but of the hub {self.before[end]} before and {now} after")
+            r.fail(
+                "completion",
+                f"{actor.name}: {account}, but of the hub {self.before[end]} before and {now} after",
+            )
         return now
 
     def numbers(self, end, verb):
@@ -54,18 +78,28 @@ class Mail(Flow):
         return [int(number) for number in text.split(",")] if text else []
 
     def source_kept(self):
-        """What has not gone is offered again, whole and the oldest first, and every envelope that is free is filled; what is still to go."""
+        """What has not gone is offered again, whole and the oldest first, and every envelope that
+        is free is filled; what is still to go."""
         r, source = self.r, self.source
         self.started()
         self.ended(source)
 
         def full(account):
-            return account["made"] == min(self.work["count"], account["consumed"] + source.envelopes)
+            return account["made"] == min(
+                self.work["count"], account["consumed"] + source.envelopes
+            )
 
         r.poll(lambda: full(source.account()))
         account, offered = source.settled(), self.numbers(source, "list_offered")
-        if not full(account) or len(offered) != account["length"] or account["free"] + len(offered) != source.envelopes:
-            r.fail("completion", f"{source.actor.name}: of {source.envelopes} envelopes these are offered: {offered}, {account}")
+        if (
+            not full(account)
+            or len(offered) != account["length"]
+            or account["free"] + len(offered) != source.envelopes
+        ):
+            r.fail(
+                "completion",
+                f"{source.actor.name}: of {source.envelopes} envelopes these are offered: {offered}, {account}",
+            )
         if offered != sorted(set(offered)) or not set(offered) <= set(self.order):
             r.fail("integrity", f"{source.actor.name}: offers {offered}")
         return offered + list(range(account["made"], self.work["count"]))
@@ -83,18 +117,28 @@ class Mail(Flow):
         self.in_order()
 
     def in_order(self):
-        """What has come over this connection: nothing twice, and before its turn only what overtook messages that had an envelope already."""
-        came = self.numbers(self.sink, "list_hub")[self.before[self.sink]["came"]:]
+        """What has come over this connection: nothing twice, and before its turn only what overtook
+        messages that had an envelope already."""
+        came = self.numbers(self.sink, "list_hub")[self.before[self.sink]["came"] :]
         turns = {number: turn for turn, number in enumerate(self.order)}
         # Of one that is not whole its actor has told.
-        wrong = [number for at, number in enumerate(came) if number != DAMAGED and turns.get(number, at + self.sink.envelopes) >= at + self.sink.envelopes]
+        wrong = [
+            number
+            for at, number in enumerate(came)
+            if number != DAMAGED
+            and turns.get(number, at + self.sink.envelopes) >= at + self.sink.envelopes
+        ]
         whole = [number for number in came if number != DAMAGED]
         if wrong or len(set(whole)) != len(whole):
-            self.r.fail("integrity", f"{self.sink.actor.name}: {self.sink.envelopes} envelopes, wrong {wrong}, came {came}, sent {list(self.order)}")
+            self.r.fail(
+                "integrity",
+                f"{self.sink.actor.name}: {self.sink.envelopes} envelopes, wrong {wrong}, came {came}, sent {list(self.order)}",
+            )
         return came
 
     def go_on(self, lives, again, after, here, there):
-        """Over another connection, with whoever is left and an heir for the one that is not: the rest is sent, or all that another one has."""
+        """Over another connection, with whoever is left and an heir for the one that is not: the
+        rest is sent, or all that another one has."""
         r, rest, new = self.r, None, False
         if lives or self.source is self.mine():
             rest = self.source_kept()
@@ -114,10 +158,18 @@ class Mail(Flow):
         self.started()
         self.sink.call("consume")
         wanted = self.before[self.sink]["came"] + len(self.order)
-        moving(self.r, self.sink, "came", lambda: self.r.poll(lambda: self.sink.account()["came"] >= wanted), "messages do not come")
+        moving(
+            self.r,
+            self.sink,
+            "came",
+            lambda: self.r.poll(lambda: self.sink.account()["came"] >= wanted),
+            "messages do not come",
+        )
         came = self.in_order()
         if sorted(came) != sorted(self.order):
-            self.r.fail("integrity", f"{self.sink.actor.name}: expected {list(self.order)}, got {came}")
+            self.r.fail(
+                "integrity", f"{self.sink.actor.name}: expected {list(self.order)}, got {came}"
+            )
 
     def leaves(self):
         """The survivor's hub, when its connection has gone."""
@@ -128,7 +180,8 @@ class Mail(Flow):
 
 
 def end(r, how, peer, flows, transports):
-    """The connections come to their end, and others take their place: those, whom they lead to, and whether the peer is to leave beside it."""
+    """The connections come to their end, and others take their place: those, whom they lead to, and
+    whether the peer is to leave beside it."""
     for flow in flows:
         flow.allowed = ENDS[how]
     lives = strike(r, how, peer, flows)
@@ -144,10 +197,15 @@ def end(r, how, peer, flows, transports):
 
 @scenario()
 def hub_message(r):
-    """Chunks go as messages from hub to hub, and the process at one end is killed, stops, exits or closes: what has not gone is offered again, and another one gets it."""
+    """Chunks go as messages from hub to hub, and the process at one end is killed, stops, exits or
+    closes: what has not gone is offered again, and another one gets it."""
     transports = r.take_part()
     size = r.choose("size", SIZES)
-    work = {"size": size, "count": max(8, min(r.choose("count", (20, 200, 1000)), (32 << 20) // size)), "by_message": 1}
+    work = {
+        "size": size,
+        "count": max(8, min(r.choose("count", (20, 200, 1000)), (32 << 20) // size)),
+        "by_message": 1,
+    }
     peer = r.guest("peer", transports)
     flows = meet(r, peer, r.involve(), r.choose("sends", ("survivor", "peer")), work, Mail)
     how = r.choose("how", (*WAYS, "stop"))

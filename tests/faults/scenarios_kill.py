@@ -13,7 +13,15 @@ ENDPOINTS = 500
 def receive(r, actor, endpoint, group, count, size, tag=7):
     """Receives that end with their endpoint."""
     if count > 0:
-        actor.call("recv", group=group, count=count, size=size, tag=tag, handle=r.handle(), **{"from": endpoint})
+        actor.call(
+            "recv",
+            group=group,
+            count=count,
+            size=size,
+            tag=tag,
+            handle=r.handle(),
+            **{"from": endpoint},
+        )
 
 
 def flood(r, victim, there, actor, here, group, count, size):
@@ -64,7 +72,10 @@ def kill_receiver(r):
     victim = r.guest("victim", transports)
     count, size = r.load()
     places = []
-    greeted, receives = r.choose("greeted", (True, True, False)), r.choose("receives", (True, True, False))
+    greeted, receives = (
+        r.choose("greeted", (True, True, False)),
+        r.choose("receives", (True, True, False)),
+    )
     for actor in r.involve():
         here, there = r.join(actor, victim, drop_on_close=r.choose("drop_on_close", (0, 0, 1)))
         places.append((actor, here, r.group()))
@@ -73,8 +84,17 @@ def kill_receiver(r):
         if receives:
             victim.post("recv", count=count, size=size, tag=7, group=500)
     for actor, here, group in places:
-        actor.post("send", ep=here, count=count, size=size, tag=7, group=group, handle=r.handle(), sync=r.choose("sync", (0, 0, 1)),
-                   sender=actor.number)
+        actor.post(
+            "send",
+            ep=here,
+            count=count,
+            size=size,
+            tag=7,
+            group=group,
+            handle=r.handle(),
+            sync=r.choose("sync", (0, 0, 1)),
+            sender=actor.number,
+        )
     r.pause()
     killed = r.strike(victim, signal.SIGKILL)
     for actor, _, _ in places:
@@ -95,7 +115,16 @@ def kill_both_ways(r):
         victim.call("recv", count=count, size=size, tag=8, group=500)
         flood(r, victim, there, actor, here, places[-1][2], count, size)
     for actor, here, _, sends, flushes in places:
-        actor.post("send", ep=here, count=count, size=size, tag=8, group=sends, handle=r.handle(), sender=actor.number)
+        actor.post(
+            "send",
+            ep=here,
+            count=count,
+            size=size,
+            tag=8,
+            group=sends,
+            handle=r.handle(),
+            sender=actor.number,
+        )
         actor.post("flush", ep=here, group=flushes, handle=r.handle())
     r.pause()
     killed = r.strike(victim, signal.SIGKILL)
@@ -116,7 +145,9 @@ def exit_open(r):
         here, there = r.join(actor, victim)
         places.append((actor, here, r.group()))
         receive(r, actor, here, places[-1][2], count, size)
-        victim.call("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
+        victim.call(
+            "send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number
+        )
     began = r.now(victim)
     victim.post("quit")
     r.ended(places, began, DIED, DEATH, statuses=("PEER_FAILED", "CONNECTION_RESET"))
@@ -126,19 +157,32 @@ def exit_open(r):
 def kill_many(r):
     """Several peers at once, over endpoints of one worker, while another goes on."""
     transports = r.take_part()
-    victims = [r.guest(f"victim{number}", transports) for number in range(r.choose("victims", (2, 3, 4)))]
+    victims = [
+        r.guest(f"victim{number}", transports) for number in range(r.choose("victims", (2, 3, 4)))
+    ]
     actor = r.involve(1)[0]
     count, size = r.load(1 << 20)
     places = []
     for victim in victims:
         here, _ = r.join(actor, victim)
         places.append((actor, here, r.group()))
-        actor.call("send", ep=here, count=min(count, 1000), size=size, tag=9, group=places[-1][2], handle=r.handle(), sender=actor.number)
+        actor.call(
+            "send",
+            ep=here,
+            count=min(count, 1000),
+            size=size,
+            tag=9,
+            group=places[-1][2],
+            handle=r.handle(),
+            sender=actor.number,
+        )
         receive(r, actor, here, places[-1][2], 10, 4096)
     other, endpoint = next(iter(actor.mesh.items()))
     going_on = r.group()
     other.call("recv", count=200, size=4096, tag=77, group=going_on)
-    actor.call("send", ep=endpoint, count=200, size=4096, tag=77, group=going_on, sender=actor.number)
+    actor.call(
+        "send", ep=endpoint, count=200, size=4096, tag=77, group=going_on, sender=actor.number
+    )
     r.pause()
     killed = [r.strike(victim, signal.SIGKILL) for victim in victims]
     r.ended(places, killed[-1], DIED, DEATH)
@@ -148,10 +192,13 @@ def kill_many(r):
 
 @scenario()
 def kill_half(r):
-    """Five hundred endpoints of one worker to a few processes, half of which are killed at once; the others are talked to meanwhile."""
+    """Five hundred endpoints of one worker to a few processes, half of which are killed at once;
+    the others are talked to meanwhile."""
     transports = r.take_part()
     actor = r.involve(1)[0]
-    peers = [r.guest(f"peer{number}", transports) for number in range(r.choose("peers", (6, 8, 10)))]
+    peers = [
+        r.guest(f"peer{number}", transports) for number in range(r.choose("peers", (6, 8, 10)))
+    ]
     back = r.choose("back", (0, 1))
     r.parameters["endpoints"] = ENDPOINTS
     places = {peer: [] for peer in peers}
@@ -167,14 +214,38 @@ def kill_half(r):
         for side in [actor] + ([peers[number % len(peers)]] if back else []):
             if "failed" in (answer := side.result()):
                 raise Violation("survivors", f"{side.name}: no endpoint: {answer}", side)
-    r.greet([(actor, endpoint, peer) for peer in peers for endpoint in (places[peer][0], places[peer][-1])])
+    r.greet(
+        [
+            (actor, endpoint, peer)
+            for peer in peers
+            for endpoint in (places[peer][0], places[peer][-1])
+        ]
+    )
     dead, alive = peers[::2], peers[1::2]
     size, count = r.choose("size", (8, 8192, 262144)), r.choose("count", (1, 4))
     for peer in dead:
         # Synchronous, and nobody receives them.
         for endpoint in places[peer]:
-            actor.post("send", ep=endpoint, count=count, size=size, tag=9, sync=1, group=groups[peer], handle=r.handle(), sender=actor.number)
-            actor.post("recv", count=1, size=8, tag=10, group=groups[peer], handle=r.handle(), **{"from": endpoint})
+            actor.post(
+                "send",
+                ep=endpoint,
+                count=count,
+                size=size,
+                tag=9,
+                sync=1,
+                group=groups[peer],
+                handle=r.handle(),
+                sender=actor.number,
+            )
+            actor.post(
+                "recv",
+                count=1,
+                size=8,
+                tag=10,
+                group=groups[peer],
+                handle=r.handle(),
+                **{"from": endpoint},
+            )
     for peer in dead:
         for _ in range(2 * len(places[peer])):
             actor.result()
@@ -184,10 +255,27 @@ def kill_half(r):
     killed = [r.strike(peer, signal.SIGKILL) for peer in dead]
     for peer in alive:
         for endpoint in places[peer]:
-            actor.post("send", ep=endpoint, count=1, size=4096, tag=7, group=groups[peer], sender=actor.number)
-    r.ended([(actor, endpoint) for peer in dead for endpoint in places[peer]], killed[-1], DIED, DEATH)
+            actor.post(
+                "send",
+                ep=endpoint,
+                count=1,
+                size=4096,
+                tag=7,
+                group=groups[peer],
+                sender=actor.number,
+            )
+    r.ended(
+        [(actor, endpoint) for peer in dead for endpoint in places[peer]], killed[-1], DIED, DEATH
+    )
     for peer in dead:
-        r.drained(actor, groups[peer], killed[-1], allowed=("PEER_FAILED",), figure="complete", bound=DEATH)
+        r.drained(
+            actor,
+            groups[peer],
+            killed[-1],
+            allowed=("PEER_FAILED",),
+            figure="complete",
+            bound=DEATH,
+        )
     for peer in alive:
         for endpoint in places[peer]:
             actor.result()

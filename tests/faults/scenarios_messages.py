@@ -1,4 +1,5 @@
-"""A peer's process ends or stands still, or a connection is closed, with active messages and fetches under way."""
+"""A peer's process ends or stands still, or a connection is closed, with active messages and
+fetches under way."""
 
 import signal
 
@@ -12,7 +13,8 @@ ANSWERING = ("now", "later", "never")
 
 
 def between(r, **served):
-    """A victim, and the survivors that are connected to it: each (actor, its end, the victim's end, the group of what its handlers do)."""
+    """A victim, and the survivors that are connected to it: each (actor, its end, the victim's end,
+    the group of what its handlers do)."""
     victim = r.guest("victim", r.take_part())
     places = []
     for actor in r.involve():
@@ -30,7 +32,15 @@ def victims_turn(r, victim, places, verb, count, size):
     """The victim begins, and goes on while it is killed."""
     for actor, _, there, _ in places:
         r.flooded.append(actor)
-        victim.post(verb, ep=there, count=count, size=size, mixed=r.choose("mixed", (0, 1)), group=501, sender=victim.number)
+        victim.post(
+            verb,
+            ep=there,
+            count=count,
+            size=size,
+            mixed=r.choose("mixed", (0, 1)),
+            group=501,
+            sender=victim.number,
+        )
     r.pause()
     killed = r.strike(victim, signal.SIGKILL)
     r.ended([(actor, here, group) for actor, here, _, group in places], killed, DIED, DEATH)
@@ -41,8 +51,16 @@ def survivors_turn(r, victim, places, verb, count, size, allowed=DIED):
     groups = []
     for actor, here, _, group in places:
         groups.append((actor, here, group, r.group()))
-        actor.post(verb, ep=here, count=count, size=size, mixed=r.choose("mixed", (0, 1)), group=groups[-1][3], handle=r.handle(),
-                   sender=actor.number)
+        actor.post(
+            verb,
+            ep=here,
+            count=count,
+            size=size,
+            mixed=r.choose("mixed", (0, 1)),
+            group=groups[-1][3],
+            handle=r.handle(),
+            sender=actor.number,
+        )
     r.pause()
     killed = r.strike(victim, signal.SIGKILL)
     for actor, *_ in places:
@@ -72,12 +90,21 @@ def kill_answerer(r):
     # Its answers may be what it was sending.
     r.flooded.extend(actor for actor, *_ in places)
     # Who never answers lets go of the oldest question when there are too many.
-    survivors_turn(r, victim, places, "fetch", count, size, (*DIED, "CANCELED") if r.parameters["questions"] == "never" else DIED)
+    survivors_turn(
+        r,
+        victim,
+        places,
+        "fetch",
+        count,
+        size,
+        (*DIED, "CANCELED") if r.parameters["questions"] == "never" else DIED,
+    )
 
 
 @scenario()
 def kill_asker(r):
-    """SIGKILL of a peer with fetches outstanding, which survivors answer at once, later or never."""
+    """SIGKILL of a peer with fetches outstanding, which survivors answer at once, later or
+    never."""
     count, size = r.load()
     victims_turn(r, *between(r, questions=r.choose("questions", ANSWERING)), "fetch", count, size)
 
@@ -89,14 +116,24 @@ def both_turns(r, peer, places, count, size):
         for sender, endpoint in ((actor, here), (peer, there)):
             for verb in ("active", "fetch"):
                 sent.append((sender, endpoint, r.group()))
-                sender.post(verb, ep=endpoint, count=count, size=size, mixed=r.choose("mixed", (0, 1)), group=sent[-1][2], handle=r.handle(), sender=sender.number)
+                sender.post(
+                    verb,
+                    ep=endpoint,
+                    count=count,
+                    size=size,
+                    mixed=r.choose("mixed", (0, 1)),
+                    group=sent[-1][2],
+                    handle=r.handle(),
+                    sender=sender.number,
+                )
         r.flooded.append(actor)
     return sent
 
 
 @scenario()
 def stopped_active(r):
-    """SIGSTOP and SIGCONT of a peer with active messages and fetches both ways: all of it comes through."""
+    """SIGSTOP and SIGCONT of a peer with active messages and fetches both ways: all of it comes
+    through."""
     count, size = r.load()
     peer, places = between(r, messages=r.choose("messages", ("read", "pull")), questions="now")
     sent = both_turns(r, peer, places, count, size)
@@ -111,9 +148,12 @@ def stopped_active(r):
 
 @scenario()
 def close_active(r):
-    """A connection with active messages and fetches both ways is closed at either side, by flush or by force: each of them ends once."""
+    """A connection with active messages and fetches both ways is closed at either side, by flush or
+    by force: each of them ends once."""
     count, size = r.load()
-    peer, places = between(r, messages=r.choose("messages", KEEPING), questions=r.choose("questions", ("now", "later")))
+    peer, places = between(
+        r, messages=r.choose("messages", KEEPING), questions=r.choose("questions", ("now", "later"))
+    )
     how = r.choose("how", ("flush", "force"))
     sent = both_turns(r, peer, places, count, size)
     if how == "force":

@@ -20,24 +20,43 @@ def load(r):
     largest = r.choose("largest", (300, 8192, 65536, 1 << 20))
     # An eighth of the frames are of any length up to the largest.
     most = max(1, min(MOST_FRAMES // frames, MOST_BYTES // (frames * (largest // 16 + 1500))))
-    return {"count": r.choose("count", [min(most, count) for count in (1, 3, 10, 100, 1000)]), "frames": frames, "largest": largest}
+    return {
+        "count": r.choose("count", [min(most, count) for count in (1, 3, 10, 100, 1000)]),
+        "frames": frames,
+        "largest": largest,
+    }
 
 
 def starve(r):
-    """Every so many-th buffer cannot be made at the receiver: how often, and the statuses that this adds."""
+    """Every so many-th buffer cannot be made at the receiver: how often, and the statuses that this
+    adds."""
     fails = r.choose("fails", (0, 0, 0, 3, 100))
     return fails, ("NO_MEMORY",) if fails else ()
 
 
 def gather(r, actor, group, fails, **values):
-    actor.call("gather", group=group, fails=fails, how=r.choose("frames_are", DISPOSING), sender=actor.number, **values)
+    actor.call(
+        "gather",
+        group=group,
+        fails=fails,
+        how=r.choose("frames_are", DISPOSING),
+        sender=actor.number,
+        **values,
+    )
 
 
 class Flow:
     """Messages from one end of a connection to the other, in one form."""
 
     def __init__(self, r, form, left, here, right, there, group, far_group, work):
-        self.r, self.form, self.sender, self.endpoint, self.receiver, self.its_end = r, form, left, here, right, there
+        self.r, self.form, self.sender, self.endpoint, self.receiver, self.its_end = (
+            r,
+            form,
+            left,
+            here,
+            right,
+            there,
+        )
         self.group, self.far_group, self.work = group, far_group, work
         self.stream = r.group()
         self.spread = r.choose("spread", (1, SPREAD)) if form == "tag" else 1
@@ -47,8 +66,16 @@ class Flow:
     def post_receives(self, fails=0, **values):
         """By tag; active messages come to their handler."""
         if self.form == "tag":
-            self.receiver.post("multi_recv", **{"from": self.its_end}, group=self.far_group, tag=self.tag, spread=self.spread,
-                               stream=self.stream, fails=fails, **{"handle": self.r.handle(), **self.work, **values})
+            self.receiver.post(
+                "multi_recv",
+                **{"from": self.its_end},
+                group=self.far_group,
+                tag=self.tag,
+                spread=self.spread,
+                stream=self.stream,
+                fails=fails,
+                **{"handle": self.r.handle(), **self.work, **values},
+            )
 
     def receive(self, fails=0, **values):
         if self.form == "tag":
@@ -56,14 +83,26 @@ class Flow:
             self.receiver.result()
 
     def post(self):
-        self.sender.post("multi_send", form=self.form, ep=self.endpoint, group=self.group, tag=self.tag, spread=self.spread, stream=self.stream,
-                         sender=self.sender.number, handle=self.r.handle(), protocol=self.r.choose("protocol", (0, 0, 1, 2)),
-                         reply=self.r.choose("reply", (0, 0, 1)), **self.work)
+        self.sender.post(
+            "multi_send",
+            form=self.form,
+            ep=self.endpoint,
+            group=self.group,
+            tag=self.tag,
+            spread=self.spread,
+            stream=self.stream,
+            sender=self.sender.number,
+            handle=self.r.handle(),
+            protocol=self.r.choose("protocol", (0, 0, 1, 2)),
+            reply=self.r.choose("reply", (0, 0, 1)),
+            **self.work,
+        )
 
 
 def arrange(r):
-    """A peer, and those that are connected to it: survivors, and sometimes one that leaves in good order afterwards, as what a worker
-    has is accounted for to the last byte only when it has gone."""
+    """A peer, and those that are connected to it: survivors, and sometimes one that leaves in good
+    order afterwards, as what a worker has is accounted for to the last byte only when it has
+    gone."""
     transports = r.take_part()
     peer = r.guest("victim", transports)
     witness = r.guest("witness", transports) if r.choose("witness", (0, 0, 1)) else None
@@ -79,16 +118,24 @@ def arrange(r):
 def among_survivors(r):
     """They still send each other such messages."""
     work = {"count": 3, "frames": 20, "largest": 300000}
-    lines = [(actor, actor.mesh[other], other) for actor, other in zip(r.survivors, r.survivors[1:] + r.survivors[:1])]
+    lines = [
+        (actor, actor.mesh[other], other)
+        for actor, other in zip(r.survivors, r.survivors[1:] + r.survivors[:1])
+    ]
     carry(r, lines, work)
 
 
 def carry(r, lines, work, flows=()):
-    """Over each of the (from, endpoint, to), in both forms; and the flows that are given, once more."""
+    """Over each of the (from, endpoint, to), in both forms; and the flows that are given, once
+    more."""
     group = r.group()
     for *_, receiver in lines:
         gather(r, receiver, group, 0, expected=work["count"])
-    again = [Flow(r, form, sender, endpoint, receiver, 0, group, group, work) for sender, endpoint, receiver in lines for form in FORMS]
+    again = [
+        Flow(r, form, sender, endpoint, receiver, 0, group, group, work)
+        for sender, endpoint, receiver in lines
+        for form in FORMS
+    ]
     for flow in flows:
         flow.group = flow.far_group = group
         flow.work = work
@@ -103,10 +150,16 @@ def carry(r, lines, work, flows=()):
     actors = list(dict.fromkeys(actor for flow in again for actor in (flow.sender, flow.receiver)))
     for actor in actors:
         actor.call("watch", group=group)
-    late = [actor for actor in actors if not actor.wait("drained", group=group, limit=r.field.watchdog / 2)]
+    late = [
+        actor
+        for actor in actors
+        if not actor.wait("drained", group=group, limit=r.field.watchdog / 2)
+    ]
     if late:
         # A queue that has stopped lets no other message through either.
-        if r.exchange([(actor, actor.mesh[other], other) for actor in r.survivors for other in actor.mesh])[1]:
+        if r.exchange(
+            [(actor, actor.mesh[other], other) for actor in r.survivors for other in actor.mesh]
+        )[1]:
             r.silent(group, late)
         r.late(group, late, "no transfer")
     for actor in actors:
@@ -118,7 +171,10 @@ def carry(r, lines, work, flows=()):
 def killed_sending(r, form):
     work, (fails, starved) = load(r), starve(r)
     victim, witness, places = arrange(r)
-    flows = [Flow(r, form, victim, there, actor, here, 501, group, work) for actor, here, there, group in places]
+    flows = [
+        Flow(r, form, victim, there, actor, here, 501, group, work)
+        for actor, here, there, group in places
+    ]
     for flow in flows:
         gather(r, flow.receiver, flow.far_group, fails)
         flow.receive(fails)
@@ -127,14 +183,23 @@ def killed_sending(r, form):
         flow.post()
     r.pause()
     killed = r.strike(victim, signal.SIGKILL)
-    r.ended([(actor, here, group) for actor, here, _, group in places], killed, DIED + starved, DEATH, statuses=DIED[1:])
+    r.ended(
+        [(actor, here, group) for actor, here, _, group in places],
+        killed,
+        DIED + starved,
+        DEATH,
+        statuses=DIED[1:],
+    )
     afterwards(r, witness)
 
 
 def killed_receiving(r, form):
     work, (fails, _) = load(r), starve(r)
     victim, witness, places = arrange(r)
-    flows = [Flow(r, form, actor, here, victim, there, group, 500, work) for actor, here, there, group in places]
+    flows = [
+        Flow(r, form, actor, here, victim, there, group, 500, work)
+        for actor, here, there, group in places
+    ]
     gather(r, victim, 500, fails)
     receives = r.choose("receives", (True, True, False))
     for flow in flows:
@@ -166,7 +231,8 @@ def kill_multi_sender(r):
 
 @scenario()
 def kill_multi_receiver(r):
-    """SIGKILL of a peer to which survivors send multi-buffer messages by tag; it may receive them, or not."""
+    """SIGKILL of a peer to which survivors send multi-buffer messages by tag; it may receive them,
+    or not."""
     killed_receiving(r, "tag")
 
 
@@ -184,7 +250,8 @@ def kill_multi_active_receiver(r):
 
 @scenario()
 def close_multi(r):
-    """A side closes, by force or by flush, or both do, with multi-buffer transfers both ways under way."""
+    """A side closes, by force or by flush, or both do, with multi-buffer transfers both ways under
+    way."""
     work, (fails, starved) = load(r), starve(r)
     peer, witness, places = arrange(r)
     forms = r.choose("forms", (("tag",), ("message",), FORMS))
@@ -205,7 +272,10 @@ def close_multi(r):
     r.pause()
     how, who = r.choose("closes", ("flush", "force")), r.choose("who", ("survivor", "peer", "both"))
     began = r.now(peer)
-    ends = {"survivor": [(actor, here, group) for actor, here, _, group in places], "peer": [(peer, there, far) for _, _, there, _ in places]}
+    ends = {
+        "survivor": [(actor, here, group) for actor, here, _, group in places],
+        "peer": [(peer, there, far) for _, _, there, _ in places],
+    }
     closers = [end for side in ends if who in (side, "both") for end in ends[side]]
     stayers = [end for side in ends if who not in (side, "both") for end in ends[side]]
     for actor, endpoint, group in closers:
@@ -217,10 +287,19 @@ def close_multi(r):
     bound = 2.0 if how == "force" else None
     allowed = CUT + starved + (() if bound else ("TIMED_OUT",))
     for actor, endpoint, _ in closers:
-        r.closed(actor, endpoint, began, allowed=CUT + ("TIMED_OUT",) if who == "both" else ("OK", "TIMED_OUT"), figure="closed", bound=bound)
+        r.closed(
+            actor,
+            endpoint,
+            began,
+            allowed=CUT + ("TIMED_OUT",) if who == "both" else ("OK", "TIMED_OUT"),
+            figure="closed",
+            bound=bound,
+        )
     for actor, endpoint, _ in stayers:
         r.closed(actor, endpoint, began, allowed=("CONNECTION_RESET",), figure="heard", bound=bound)
-    for actor, group in dict.fromkeys([*((actor, group) for actor, _, group in closers + stayers), *handled.items()]):
+    for actor, group in dict.fromkeys(
+        [*((actor, group) for actor, _, group in closers + stayers), *handled.items()]
+    ):
         r.drained(actor, group, began, allowed=allowed, figure="complete", bound=bound)
     for actor, endpoint, _ in closers + stayers:
         r.drop(actor, endpoint, 1.0)
@@ -230,12 +309,20 @@ def close_multi(r):
 
 @scenario()
 def cancel_multi(r):
-    """Receives of multi-buffer messages by tag are cancelled, or run out of time, in the midst; then the tag is used again."""
+    """Receives of multi-buffer messages by tag are cancelled, or run out of time, in the midst;
+    then the tag is used again."""
     work = load(r)
     peer, witness, places = arrange(r)
-    flows = [Flow(r, "tag", peer, there, actor, here, r.group(), group, work) for actor, here, there, group in places]
+    flows = [
+        Flow(r, "tag", peer, there, actor, here, r.group(), group, work)
+        for actor, here, there, group in places
+    ]
     how = r.choose("how", ("cancel", "cancel", "timeout"))
-    timeout = {"timeout": r.choose("timeout", (1, 10, 50)) * 1000000} if how == "timeout" else {"handle": "keep"}
+    timeout = (
+        {"timeout": r.choose("timeout", (1, 10, 50)) * 1000000}
+        if how == "timeout"
+        else {"handle": "keep"}
+    )
     # Those that are left meet what those have left.
     most = r.choose("most", (1, 3, MOST_FRAMES))
     sends_first = r.choose("sends_first", (False, False, True))
@@ -253,11 +340,19 @@ def cancel_multi(r):
             flow.receiver.result()
     for flow in flows:
         # A receive takes what an earlier one has left for a header, which it is not.
-        r.drained(flow.receiver, flow.far_group, began, allowed=("OK", "CANCELED", "TIMED_OUT", "IO_ERROR"), figure="canceled")
+        r.drained(
+            flow.receiver,
+            flow.far_group,
+            began,
+            allowed=("OK", "CANCELED", "TIMED_OUT", "IO_ERROR"),
+            figure="canceled",
+        )
     for flow in flows:
         # What was left waits as messages of its own, and so do their senders.
         peer.call("watch", group=flow.group)
-        if not r.poll(lambda flow=flow: flow.receiver.call("sweep") and peer.find("drained", group=flow.group)):
+        if not r.poll(
+            lambda flow=flow: flow.receiver.call("sweep") and peer.find("drained", group=flow.group)
+        ):
             r.late(flow.group, [peer], "sends do not complete")
         r.drained(peer, flow.group)
     for actor, here, there, _ in places:

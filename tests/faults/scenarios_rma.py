@@ -1,4 +1,5 @@
-"""Memory that peers have keys to: who has it, or who uses it, ends or leaves in the midst of puts, gets and additions."""
+"""Memory that peers have keys to: who has it, or who uses it, ends or leaves in the midst of puts,
+gets and additions."""
 
 import signal
 
@@ -10,14 +11,24 @@ from scenarios_kill import DIED
 NUMBERS = 4096  # bytes: the one that all users share, and one of each
 AREA = 8 << 20  # bytes of each user's puts, and of what is there to get
 ADDITIONS = 5000  # of a user; an actor keeps account of 65536 to one number
-VERBS = (("put",), ("get",), ("add",), ("put", "get", "add"), ("add", "get", "put"), ("add", "put", "add", "get"))
+VERBS = (
+    ("put",),
+    ("get",),
+    ("add",),
+    ("put", "get", "add"),
+    ("add", "get", "put"),
+    ("add", "put", "add", "get"),
+)
 WAYS = ("allocated", "registered")
 
 
 def load(r):
     size = r.choose("size", (8, 64, 4096, 8192, 65536, 262144, 1 << 20))
     most = max(1, min(2000, AREA // size))
-    return {"size": size, "count": r.choose("count", [min(most, count) for count in (1, 10, 100, 2000)])}
+    return {
+        "size": size,
+        "count": r.choose("count", [min(most, count) for count in (1, 10, 100, 2000)]),
+    }
 
 
 class Memory:
@@ -27,29 +38,49 @@ class Memory:
         self.r, self.owner, self.how, self.work, self.users = r, owner, how, work, []
         self.id = owner.next_id()
         self.bytes = work["size"] * work["count"]
-        self.key = owner.call("expose", memory=self.id, how=how, length=NUMBERS + self.bytes * (1 + users), at=NUMBERS, sender=owner.number, **work)["bytes"]
+        self.key = owner.call(
+            "expose",
+            memory=self.id,
+            how=how,
+            length=NUMBERS + self.bytes * (1 + users),
+            at=NUMBERS,
+            sender=owner.number,
+            **work,
+        )["bytes"]
 
     def number(self, at):
         return int(self.owner.call("number", memory=self.id, at=at)["value"])
 
     def check(self, exact=False):
-        """What was reported done is in the numbers, and nothing that nobody asked for. Of one who cannot be asked any more, anything up to what it was told to do."""
+        """What was reported done is in the numbers, and nothing that nobody asked for. Of one who
+        cannot be asked any more, anything up to what it was told to do."""
         low = high = 0
         for user in self.users:
             counted = user.counted()
             low, high = low + counted["shared_done"], high + counted["shared_asked"]
-            self.between(user.actor.name, self.number(user.number), counted["own_done"], counted["own_done" if exact else "own_asked"])
+            self.between(
+                user.actor.name,
+                self.number(user.number),
+                counted["own_done"],
+                counted["own_done" if exact else "own_asked"],
+            )
         self.between("all", self.number(0), low, low if exact else high)
 
     def between(self, who, value, low, high):
         if not low <= value <= high:
-            self.r.fail("integrity", f"{self.owner.name}, {self.how}: what {who} added comes to {value}; {low} reported done, {high} possible")
+            self.r.fail(
+                "integrity",
+                f"{self.owner.name}, {self.how}: what {who} added comes to {value}; {low} reported done, {high} possible",
+            )
 
     def arrived(self, user, exact):
         """What it put; all of it after a flush."""
         account = self.owner.call("audit", memory=self.id, at=user.at, **self.work)
         if exact and account["intact"] != str(self.work["count"]):
-            self.r.fail("integrity", f"{self.owner.name}, {self.how}: of what {user.actor.name} put and flushed there is {account}")
+            self.r.fail(
+                "integrity",
+                f"{self.owner.name}, {self.how}: of what {user.actor.name} put and flushed there is {account}",
+            )
 
 
 class User:
@@ -71,8 +102,17 @@ class User:
             if verb == "add":
                 work["count"] = min(ADDITIONS, 10 * work["count"])
                 self.added += work["count"]
-            self.actor.post(verb, key=self.key, at=NUMBERS if verb == "get" else self.at, number=self.number, group=self.group, handle=self.r.handle(),
-                            always=self.r.choose("always", by_ucx), sender=self.actor.number, **work)
+            self.actor.post(
+                verb,
+                key=self.key,
+                at=NUMBERS if verb == "get" else self.at,
+                number=self.number,
+                group=self.group,
+                handle=self.r.handle(),
+                always=self.r.choose("always", by_ucx),
+                sender=self.actor.number,
+                **work,
+            )
         if flushes:
             self.actor.post("flush", ep=self.endpoint, group=self.group, handle=self.r.handle())
         self.posted += len(verbs) + flushes
@@ -84,7 +124,12 @@ class User:
 
     def counted(self):
         if self.actor.ended or self.actor.killed:
-            return {"own_done": 0, "shared_done": 0, "own_asked": self.added, "shared_asked": self.added}
+            return {
+                "own_done": 0,
+                "shared_done": 0,
+                "own_asked": self.added,
+                "shared_asked": self.added,
+            }
         return {name: int(value) for name, value in self.actor.call("added", key=self.key).items()}
 
 
@@ -95,7 +140,10 @@ def begin(r, features="rma"):
 def others(r, owner, memory):
     """Survivors that use it as well, over connections that the fault has nothing to do with."""
     among = [actor for actor in r.survivors if actor is not owner]
-    return [User(r, actor, actor.mesh[owner], memory) for actor in r.random.sample(among, r.choose("others", (0, 1, 2)))]
+    return [
+        User(r, actor, actor.mesh[owner], memory)
+        for actor in r.random.sample(among, r.choose("others", (0, 1, 2)))
+    ]
 
 
 def settled(r, users):
@@ -156,7 +204,12 @@ def kill_memory_owner(r):
         for user in each:
             user.results()
     lose(r, actors)
-    r.ended([(each[0].actor, each[0].endpoint, *(user.group for user in each)) for each in users], killed, DIED, DEATH)
+    r.ended(
+        [(each[0].actor, each[0].endpoint, *(user.group for user in each)) for each in users],
+        killed,
+        DIED,
+        DEATH,
+    )
     afterwards(r)
 
 
@@ -188,7 +241,8 @@ def kill_memory_user(r):
 
 @scenario()
 def force_in_memory(r):
-    """A connection is closed by force, from either end, or the peer's worker is destroyed, while the memory of one is used by the other."""
+    """A connection is closed by force, from either end, or the peer's worker is destroyed, while
+    the memory of one is used by the other."""
     transports, work, verbs = begin(r)
     peer, places, bystanders = r.guest("peer", transports), [], []
     how = r.choose("how", WAYS)
@@ -250,7 +304,8 @@ def force_in_memory(r):
 
 @scenario()
 def unregister_in_use(r):
-    """Memory is deregistered by its owner while others use their keys: what comes as a message is refused, and the rest does no harm to memory that stays mapped."""
+    """Memory is deregistered by its owner while others use their keys: what comes as a message is
+    refused, and the rest does no harm to memory that stays mapped."""
     transports, work, verbs = begin(r)
     how = r.choose("how", WAYS)
     peer = r.guest("peer", transports)
@@ -261,7 +316,8 @@ def unregister_in_use(r):
         if r.choose("greeted", (True, True, False)):
             r.greet_ends(actor, here, peer, there)
         users.append((User(r, actor, here, memory), there))
-    # What UCX writes for a peer into what is unmapped is an invalid access of the owner's, or the end of the connection: nobody may do that.
+    # What UCX writes for a peer into what is unmapped is an invalid access of the owner's, or the
+    # end of the connection: nobody may do that.
     lasts = how == "registered" or all(user.seen for user, _ in users)
     for user, _ in users:
         user.post(verbs if lasts else ("add",), by_ucx=(0, 0, 1) if how == "registered" else (0,))
@@ -289,7 +345,8 @@ def unregister_in_use(r):
 
 @scenario()
 def unnoticed_in_memory(r):
-    """Over endpoints without error handling the owner, or the user, is killed unnoticed; the end of the other's worker completes what it has, bounded."""
+    """Over endpoints without error handling the owner, or the user, is killed unnoticed; the end of
+    the other's worker completes what it has, bounded."""
     transports, work, verbs = begin(r)
     how, dies = r.choose("how", WAYS), r.choose("dies", ("owner", "user", "nobody"))
     owner, user = r.guest("owner", transports), r.guest("user", transports)

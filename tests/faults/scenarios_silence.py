@@ -37,7 +37,8 @@ def stopped(r):
 
 @scenario()
 def stopped_liveness(r):
-    """SIGSTOP with liveness_ns: the endpoint is given up with TIMED_OUT; SIGCONT afterwards does no harm."""
+    """SIGSTOP with liveness_ns: the endpoint is given up with TIMED_OUT; SIGCONT afterwards does no
+    harm."""
     transports = r.take_part()
     peer = r.guest("peer", transports)
     count, size = r.load(8 << 20)
@@ -55,7 +56,17 @@ def stopped_liveness(r):
     since = r.strike(peer, signal.SIGSTOP)
     for actor, here, group in places:
         # A synchronous one: something is outstanding whatever the transport takes.
-        actor.call("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sync=1, sender=actor.number)
+        actor.call(
+            "send",
+            ep=here,
+            group=group,
+            count=count,
+            size=size,
+            tag=8,
+            handle=r.handle(),
+            sync=1,
+            sender=actor.number,
+        )
     r.ended(places, since, ("OK", "TIMED_OUT"), 1.5 * liveness + SOON)
     r.strike(peer, signal.SIGCONT)
     r.leave(peer)
@@ -63,7 +74,8 @@ def stopped_liveness(r):
 
 @scenario("link")
 def cut_link(r):
-    """The network between two hosts is cut. Without liveness_ns everything waits, and arrives when the link is back before TCP gives up."""
+    """The network between two hosts is cut. Without liveness_ns everything waits, and arrives when
+    the link is back before TCP gives up."""
     network, transports = r.pools["link"].network, r.take_part("link")
     peer = r.guest("peer", transports, prefix=network.prefix("far"))
     how = r.choose("how", ("down", "loss", "one way"))
@@ -71,7 +83,9 @@ def cut_link(r):
     count, size = r.load(1 << 20)
     places = []
     for actor in r.involve():
-        here, there = r.join(actor, peer, **({"liveness": int(liveness / NANO)} if liveness else {}))
+        here, there = r.join(
+            actor, peer, **({"liveness": int(liveness / NANO)} if liveness else {})
+        )
         group = r.group()
         places.append((actor, here, there, group))
         r.greet_ends(actor, here, peer, there)
@@ -80,11 +94,26 @@ def cut_link(r):
     try:
         since = r.now(peer)
         for actor, here, _, group in places:
-            actor.post("send", ep=here, group=group, count=count, size=size, tag=8, handle=r.handle(), sync=1, sender=actor.number)
+            actor.post(
+                "send",
+                ep=here,
+                group=group,
+                count=count,
+                size=size,
+                tag=8,
+                handle=r.handle(),
+                sync=1,
+                sender=actor.number,
+            )
         for actor, _, _, _ in places:
             actor.result()
         if liveness:
-            r.ended([(actor, here, group) for actor, here, _, group in places], since, ("OK", "TIMED_OUT"), 1.5 * liveness + SOON)
+            r.ended(
+                [(actor, here, group) for actor, here, _, group in places],
+                since,
+                ("OK", "TIMED_OUT"),
+                1.5 * liveness + SOON,
+            )
         else:
             r.rest(2)
         # While it is cut: those on this side talk to each other.
@@ -93,7 +122,8 @@ def cut_link(r):
         network.restore(how)
     for actor, here, there, group in places:
         if liveness:
-            # Its side hears of the end when packets pass again, by TCP if by nothing else, or gave up itself.
+            # Its side hears of the end when packets pass again, by TCP if by nothing else, or gave
+            # up itself.
             r.closed(peer, there, allowed=("TIMED_OUT", "PEER_FAILED", "CONNECTION_RESET"))
             r.drained(peer, group, allowed=("OK", "TIMED_OUT", "PEER_FAILED", "CONNECTION_RESET"))
         else:

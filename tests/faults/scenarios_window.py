@@ -1,5 +1,5 @@
-"""Windows of groups whose members are on several hosts, as far as they can tell: namespaces on a wire that delays and loses. A member dies or stops while all
-go through epochs of all kinds."""
+"""Windows of groups whose members are on several hosts, as far as they can tell: namespaces on a
+wire that delays and loses. A member dies or stops while all go through epochs of all kinds."""
 
 import secrets
 import signal
@@ -8,14 +8,16 @@ from rounds import DEATH, NANO
 from scenarios import scenario
 from scenarios_group import COLLECTIVE, FOR_EVER, PARTING, Crew
 
-# A frame that is lost is sent again after 200 ms at first, and later each time: what tells of a death may be among them.
+# A frame that is lost is sent again after 200 ms at first, and later each time: what tells of a
+# death may be among them.
 LOST = 2.0
 # What is waited for while a connection is being made, whatever the time that the group has set.
 MEETING = 3.5
 
 
 class Windows(Crew):
-    """The survivors and a guest, in a group of four, with a window; and one of the survivors alone."""
+    """The survivors and a guest, in a group of four, with a window; and one of the survivors
+    alone."""
 
     def __init__(self, r, alone=False, losses=(0, 0, 0.5, 2), liveness=0):
         """`alone`: on a host where no other is."""
@@ -44,11 +46,15 @@ class Windows(Crew):
 
     def join(self):
         # Nobody else listens in the namespace.
-        root = f"{self.network.address(self.members[0].place)}:{self.r.random.randrange(10000, 30000)}"
+        root = (
+            f"{self.network.address(self.members[0].place)}:{self.r.random.randrange(10000, 30000)}"
+        )
         secret = secrets.token_hex(16)
         for rank, member in enumerate(self.members):
             limits = {"timeout": int(COLLECTIVE / NANO), "liveness": int(self.liveness / NANO)}
-            member.post("join_group", rank=rank, size=len(self.members), root=root, secret=secret, **limits)
+            member.post(
+                "join_group", rank=rank, size=len(self.members), root=root, secret=secret, **limits
+            )
         self.taken("join_group", self.members)
 
     def begin(self, rounds=FOR_EVER, victim_rounds=None, **_):
@@ -56,28 +62,46 @@ class Windows(Crew):
             member.post("epochs", rounds=rounds, seed=self.seed)
 
     def told(self, since, bound=DEATH):
-        """All survivors are told whose fault it is, in time: that the victim has ended, or had a lock alone, or that somebody has left who was told that."""
+        """All survivors are told whose fault it is, in time: that the victim has ended, or had a
+        lock alone, or that somebody has left who was told that."""
         answers = self.taken("epochs", self.r.survivors)
         ranks = {str(self.members.index(member)) for member, _ in answers}
         for member, values in answers:
             of_victim = values["blamed"] == str(self.rank) and values["left"] == "0"
             of_others = values["blamed"] in ranks and values["left"] == "1"
-            if values["status"] != "RMA_POISONED" and not (values["status"] == "PEER_FAILED" and (of_victim or of_others)):
-                self.r.fail("completion", f"{member.name}: expected PEER_FAILED by rank {self.rank}, got {values}\n{member.said()[-1000:]}")
+            if values["status"] != "RMA_POISONED" and not (
+                values["status"] == "PEER_FAILED" and (of_victim or of_others)
+            ):
+                self.r.fail(
+                    "completion",
+                    f"{member.name}: expected PEER_FAILED by rank {self.rank}, got {values}\n{member.said()[-1000:]}",
+                )
             else:
-                self.r.took("told", int(values["at"]) * NANO - since, bound + (LOST if self.loss else 0), member)
+                self.r.took(
+                    "told",
+                    int(values["at"]) * NANO - since,
+                    bound + (LOST if self.loss else 0),
+                    member,
+                )
 
         if all(values["left"] == "1" for _, values in answers):
             self.r.fail("completion", f"nobody was told of the victim: {answers}")
 
     def others_go_on(self):
-        self.succeeded(self.all("epochs", self.r.survivors, which="rest", rounds=12, seed=self.seed))
+        self.succeeded(
+            self.all("epochs", self.r.survivors, which="rest", rounds=12, seed=self.seed)
+        )
 
     def leave(self, bound=PARTING, members=None):
         together = members is not None
         members = members or self.r.survivors
-        for which, those, closes in (("whole", members, together), ("rest", self.r.survivors, True)):
-            for member, values in self.all("close_window", those, which=which, together=int(closes)):
+        for which, those, closes in (
+            ("whole", members, together),
+            ("rest", self.r.survivors, True),
+        ):
+            for member, values in self.all(
+                "close_window", those, which=which, together=int(closes)
+            ):
                 self.r.took("closed the window", int(values["took"]) * NANO, bound, member)
             self.all("release_window", those, which=which)
         self.network.disturb(0, 0)
@@ -86,7 +110,8 @@ class Windows(Crew):
 
 @scenario("hosts")
 def window_kill(r):
-    """SIGKILL of a member on another host, over a wire that delays and loses, while all go through epochs of a window; a window of the others goes on."""
+    """SIGKILL of a member on another host, over a wire that delays and loses, while all go through
+    epochs of a window; a window of the others goes on."""
     crew = Windows(r)
     crew.begin()
     r.pause()
@@ -98,7 +123,8 @@ def window_kill(r):
 
 @scenario("hosts")
 def window_kill_stopped(r):
-    """SIGKILL of a member that has been stopped before, so that the others wait for its messages."""
+    """SIGKILL of a member that has been stopped before, so that the others wait for its
+    messages."""
     crew = Windows(r)
     crew.begin()
     r.pause()
@@ -112,7 +138,8 @@ def window_kill_stopped(r):
 
 @scenario("hosts")
 def window_stopped(r):
-    """SIGSTOP and SIGCONT of a member, over a wire that delays and loses: all wait for it, and every epoch succeeds."""
+    """SIGSTOP and SIGCONT of a member, over a wire that delays and loses: all wait for it, and
+    every epoch succeeds."""
     crew = Windows(r)
     crew.begin(rounds=r.choose("rounds", (20, 60)))
     r.pause()
@@ -125,7 +152,9 @@ def window_stopped(r):
 
 @scenario("hosts")
 def window_cut(r):
-    """The host of a member is cut off while all go through epochs of a window: the others are told by the time of ucxx_group_set_liveness, and so is the one that is cut off; a window of the others goes on."""
+    """The host of a member is cut off while all go through epochs of a window: the others are told
+    by the time of ucxx_group_set_liveness, and so is the one that is cut off; a window of the
+    others goes on."""
     liveness = r.choose("liveness", (1.5, 3))
     # A sign of life is not to be lost three times in a row.
     crew = Windows(r, alone=True, losses=(0, 0, 0.5), liveness=liveness)
@@ -139,6 +168,11 @@ def window_cut(r):
     if values["status"] not in ("PEER_FAILED", "RMA_POISONED"):
         r.fail("completion", f"the victim: expected PEER_FAILED of somebody, got {values}")
     else:
-        r.took("the victim was told", int(values["at"]) * NANO - since, bound + (LOST if crew.loss else 0), crew.victim)
+        r.took(
+            "the victim was told",
+            int(values["at"]) * NANO - since,
+            bound + (LOST if crew.loss else 0),
+            crew.victim,
+        )
     crew.others_go_on()
     crew.leave()

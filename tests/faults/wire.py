@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""A wire between network namespaces that delays what it carries, and loses some of it: each gets a device wire0, and frames go from one to another through
-this process. netem would do the same, where the kernel has it. Run by network.py:
+"""A wire between network namespaces that delays what it carries, and loses some of it: each gets a
+device wire0, and frames go from one to another through this process. netem would do the same, where
+the kernel has it. Run by network.py:
 
     wire.py SEED NAMESPACE NAMESPACE ...
 
-Says "ready" when the devices are there. Each line on stdin is a delay in milliseconds each way, a loss in per cent, and the namespaces that are cut off from
-now on, by their places in the list, with what is under way from and to them; the end of stdin is the wire's.
+Says "ready" when the devices are there. Each line on stdin is a delay in milliseconds each way, a
+loss in per cent, and the namespaces that are cut off from now on, by their places in the list, with
+what is under way from and to them; the end of stdin is the wire's.
 """
 
 import ctypes
@@ -57,7 +59,11 @@ class Wire:
         delay, loss, *cut = line.split()
         self.delay, self.loss = float(delay), float(loss)
         self.cut = {self.ends[int(place)] for place in cut}
-        self.under_way = [carried for carried in self.under_way if carried[3] not in self.cut and carried[4] not in self.cut]
+        self.under_way = [
+            carried
+            for carried in self.under_way
+            if carried[3] not in self.cut and carried[4] not in self.cut
+        ]
         heapq.heapify(self.under_way)
         self.delay /= 1000
         self.loss /= 100

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The header compiles without a warning as C99 and as C++11: alone, included twice, beside UCP's own header, and beside
-# UCXX's headers (those need C++17).
+# The header compiles without a warning as C99 and as C++11: alone, included twice, beside UCP's own
+# header, and beside UCXX's headers (those need C++17).
 #
 #   tests/header/run.sh HEADER_DIR [UCXX_HEADER_DIR]
 set -euo pipefail
@@ -54,7 +54,8 @@ typedef int not_empty;'
   check "before UCP's" "${command[@]}" < <(printf '#include <ucxx_rs.h>\n#include <ucp/api/ucp.h>\n'; cat "$work/use.h")
   check "after UCP's" "${command[@]}" < <(printf '#include <ucp/api/ucp.h>\n#include <ucxx_rs.h>\n'; cat "$work/use.h")
 done
-# A status that has to be looked at is: a call that drops one is warned of, where the header is not told otherwise.
+# A status that has to be looked at is: a call that drops one is warned of, where the header is not
+# told otherwise.
 for compiler in "${compilers[@]}"; do
   read -ra command <<< "$compiler"
   command+=("${warnings[@]}" -I "$include")

@@ -15,23 +15,28 @@ record_t *new_record(caller_t *c) {
   record->home = c->home;
   record->seed = draw(c, UINT64_MAX);
   record->next = __atomic_load_n(&records, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(&records, &record->next, record, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-  }
+  while (!__atomic_compare_exchange_n(&records, &record->next, record, 0, __ATOMIC_RELEASE,
+                                      __ATOMIC_RELAXED)) {}
   return record;
 }
 
-/* What is still to come, from a worker that is destroyed on a thread of the library's, is waited for: the guard is the bound. */
+/* What is still to come, from a worker that is destroyed on a thread of the library's, is waited
+ * for: the guard is the bound. */
 int check_records(void) {
   int wrong = 0;
   for (record_t *record = records, *next; record != NULL; record = next) {
     next = record->next;
-    STEP("waiting for %s: told %d of %d times, freed %d of %d", record->function, record->told, record->least, record->freed, record->frees);
-    while (__atomic_load_n(&record->told, __ATOMIC_ACQUIRE) < record->least || __atomic_load_n(&record->freed, __ATOMIC_ACQUIRE) < record->frees)
+    STEP("waiting for %s: told %d of %d times, freed %d of %d", record->function, record->told,
+         record->least, record->freed, record->frees);
+    while (__atomic_load_n(&record->told, __ATOMIC_ACQUIRE) < record->least ||
+           __atomic_load_n(&record->freed, __ATOMIC_ACQUIRE) < record->frees)
       usleep(1000);
     if (record->told > record->most || record->opened > 1 || record->freed > record->frees) {
       wrong++;
-      fprintf(stderr, "%s: told %d times, of %d to %d; opened %d times; argument freed %d times, of %d\n", record->function, record->told, record->least, record->most,
-              record->opened, record->freed, record->frees);
+      fprintf(stderr,
+              "%s: told %d times, of %d to %d; opened %d times; argument freed %d times, of %d\n",
+              record->function, record->told, record->least, record->most, record->opened,
+              record->freed, record->frees);
     }
     free(record);
   }
@@ -39,34 +44,30 @@ int check_records(void) {
   return wrong;
 }
 
-void tell(record_t *record) {
-  __atomic_add_fetch(&record->told, 1, __ATOMIC_RELEASE);
-}
+void tell(record_t *record) { __atomic_add_fetch(&record->told, 1, __ATOMIC_RELEASE); }
 
 /* On whatever thread it is, in the midst of another call or not. */
 void call_back(record_t *record) {
   static __thread int depth;
-  if (depth > 0 || __atomic_load_n(&over, __ATOMIC_ACQUIRE))
-    return;
-  uint64_t random = test_mix(record->seed + (uint64_t)__atomic_load_n(&record->told, __ATOMIC_RELAXED));
-  if (random % 2 != 0)
-    return;
+  if (depth > 0 || __atomic_load_n(&over, __ATOMIC_ACQUIRE)) return;
+  uint64_t random =
+      test_mix(record->seed + (uint64_t)__atomic_load_n(&record->told, __ATOMIC_RELAXED));
+  if (random % 2 != 0) return;
   caller_t *c = calloc(1, sizeof *c);
   CHECK(c != NULL);
   c->random = random;
   c->depth = ++depth;
-  for (uint64_t count = 1 + random / 2 % 3; count > 0; count--)
-    one_call(c);
+  for (uint64_t count = 1 + random / 2 % 3; count > 0; count--) one_call(c);
   depth--;
   free(c);
 }
 
 void on_request(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   record_t *record = arg;
-  if (status == UCXX_INPROGRESS)
-    FAIL("%s: its callback was told INPROGRESS", record->function);
+  if (status == UCXX_INPROGRESS) FAIL("%s: its callback was told INPROGRESS", record->function);
   if (request != NULL && ucxx_request_status(request) != status)
-    FAIL("%s: its callback was told %s, its request says %s", record->function, ucxx_status_name(status), ucxx_status_name(ucxx_request_status(request)));
+    FAIL("%s: its callback was told %s, its request says %s", record->function,
+         ucxx_status_name(status), ucxx_status_name(ucxx_request_status(request)));
   call_back(record);
   tell(record);
 }
@@ -112,7 +113,8 @@ void on_fetch(void *arg, ucxx_fetch_t *fetch) {
   keep_at(record->home, KIND_fetch, fetch, 0);
 }
 
-void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+              ucxx_buffers_t *buffers, ucxx_status_t status) {
   record_t *record = arg;
   (void)reply;
   CHECK(header != NULL || header_length == 0);
@@ -163,8 +165,7 @@ void on_buffer_gone(void *arg, void *data) {
 
 ucxx_status_t on_allgather(void *arg, const void *data, size_t length, void *out) {
   /* The others of a larger group are not there. */
-  if (arg != NULL)
-    return UCXX_ERR_APPLICATION;
+  if (arg != NULL) return UCXX_ERR_APPLICATION;
   memcpy(out, data, length);
   return UCXX_OK;
 }
@@ -194,8 +195,7 @@ ucxx_status_t on_allocate(void *arg, size_t length, int32_t type, int32_t device
   (void)type;
   (void)device_id;
   CHECK(length > 0);
-  if (__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) % 16 == 15)
-    return UCXX_ERR_APPLICATION - 7;
+  if (__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED) % 16 == 15) return UCXX_ERR_APPLICATION - 7;
   void *bytes = malloc(length);
   if (bytes == NULL || !replace(NULL, bytes)) {
     free(bytes);
@@ -210,8 +210,7 @@ void on_deallocate(void *arg, void *data, size_t length, int32_t type, int32_t d
   (void)length;
   (void)type;
   (void)device_id;
-  if (!replace(data, NULL))
-    FAIL("memory was given back that had not been made, or twice");
+  if (!replace(data, NULL)) FAIL("memory was given back that had not been made, or twice");
   free(data);
 }
 
@@ -222,7 +221,6 @@ void free_taken(void *data) {
 
 int allocations_left(void) {
   int count = 0;
-  for (int at = 0; at < MADE; at++)
-    count += made[at] != NULL;
+  for (int at = 0; at < MADE; at++) count += made[at] != NULL;
   return count;
 }

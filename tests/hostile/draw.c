@@ -1,4 +1,5 @@
-/* Arguments that are no handles and no structs. What a call may read or write lies in two arenas that live as long as the process. */
+/* Arguments that are no handles and no structs. What a call may read or write lies in two arenas
+ * that live as long as the process. */
 #include "hostile.h"
 
 static uint8_t arena_source[SOURCE_BYTES] __attribute__((aligned(4096)));
@@ -9,9 +10,7 @@ uint64_t draw(caller_t *c, uint64_t below) {
   return test_mix(c->random) % below;
 }
 
-int one_in(caller_t *c, uint64_t times) {
-  return draw(c, times) == 0;
-}
+int one_in(caller_t *c, uint64_t times) { return draw(c, times) == 0; }
 
 void *scratch(caller_t *c) {
   if (c->scratch_count == sizeof c->scratch / sizeof *c->scratch)
@@ -23,9 +22,15 @@ void *scratch(caller_t *c) {
 
 static size_t some_length(caller_t *c) {
   switch (draw(c, 32)) {
-  case 0: case 1: case 2: return 0;
-  case 3: case 4: case 5: case 6: return (size_t)draw(c, 4097);
-  case 7: case 8: return (size_t)draw(c, 65537);
+  case 0:
+  case 1:
+  case 2: return 0;
+  case 3:
+  case 4:
+  case 5:
+  case 6: return (size_t)draw(c, 4097);
+  case 7:
+  case 8: return (size_t)draw(c, 65537);
   case 9: return one_in(c, 8) ? (size_t)draw(c, 1 << 20) : 8192;
   default: return (size_t)draw(c, 65);
   }
@@ -51,9 +56,7 @@ const void *source(caller_t *c, size_t *length) {
   return piece(c, arena_source, SOURCE_BYTES, length);
 }
 
-void *sink(caller_t *c, size_t *length) {
-  return piece(c, arena_sink, SINK_BYTES, length);
-}
+void *sink(caller_t *c, size_t *length) { return piece(c, arena_sink, SINK_BYTES, length); }
 
 void *range(caller_t *c, size_t *length) {
   void *base = piece(c, arena_sink, SINK_BYTES, length);
@@ -63,8 +66,7 @@ void *range(caller_t *c, size_t *length) {
 /* Mostly what fits in any header. */
 const void *header_bytes(caller_t *c, size_t *length) {
   const void *data = piece(c, arena_source, SOURCE_BYTES, length);
-  if (data != NULL && *length > 64 && !one_in(c, 8))
-    *length = 24;
+  if (data != NULL && *length > 64 && !one_in(c, 8)) *length = 24;
   return data;
 }
 
@@ -76,9 +78,7 @@ void *sink_middle(caller_t *c) {
   return one_in(c, 32) ? NULL : arena_sink + MIDDLE + (one_in(c, 4) ? draw(c, 64) : 0);
 }
 
-const void *word(caller_t *c) {
-  return one_in(c, 16) ? NULL : arena_source + draw(c, 64);
-}
+const void *word(caller_t *c) { return one_in(c, 16) ? NULL : arena_source + draw(c, 64); }
 
 const ucxx_buffer_t *list_of(caller_t *c, int into, size_t *count) {
   *count = draw(c, LIST + 1);
@@ -90,11 +90,10 @@ const ucxx_buffer_t *list_of(caller_t *c, int into, size_t *count) {
   for (size_t at = 0; at < *count; at++) {
     size_t length;
     void *data = into ? sink(c, &length) : (void *)source(c, &length);
-    c->list[at] = (ucxx_buffer_t){.data = data, .length = length, .memory_type = one_in(c, 64) ? memory_type(c) : type};
-    if (one_in(c, 128))
-      c->list[at].reserved[draw(c, 2)] = 1;
-    if (one_in(c, 128))
-      c->list[at].device_id = (int32_t)draw(c, 3) - 1;
+    c->list[at] = (ucxx_buffer_t){
+        .data = data, .length = length, .memory_type = one_in(c, 64) ? memory_type(c) : type};
+    if (one_in(c, 128)) c->list[at].reserved[draw(c, 2)] = 1;
+    if (one_in(c, 128)) c->list[at].device_id = (int32_t)draw(c, 3) - 1;
   }
   return c->list;
 }
@@ -105,8 +104,7 @@ const uint32_t *rank_list(caller_t *c, size_t *count) {
     *count = one_in(c, 2) ? SIZE_MAX : *count;
     return NULL;
   }
-  for (size_t at = 0; at < LIST; at++)
-    c->ranks[at] = one_in(c, 16) ? (uint32_t)number(c, 4) : 0;
+  for (size_t at = 0; at < LIST; at++) c->ranks[at] = one_in(c, 16) ? (uint32_t)number(c, 4) : 0;
   return c->ranks;
 }
 
@@ -117,12 +115,23 @@ void **handles(caller_t *c, kind_t kind, int alone, size_t *count) {
     return NULL;
   }
   for (size_t at = 0; at < *count; at++)
-    c->handles[at] = c->taken_count + 2 > TAKEN - 4 ? NULL : alone ? take_alone(c, kind) : take(c, kind);
+    c->handles[at] = c->taken_count + 2 > TAKEN - 4 ? NULL
+                     : alone                        ? take_alone(c, kind)
+                                                    : take(c, kind);
   return c->handles;
 }
 
 uint64_t number(caller_t *c, uint64_t usual) {
-  static const uint64_t edges[] = {UINT64_MAX, UINT64_MAX - 1, INT64_MAX, UINT64_C(1) << 63, UINT64_C(1) << 32, UINT32_MAX, INT32_MAX, (uint64_t)INT32_MAX + 1, 65535, 65536};
+  static const uint64_t edges[] = {UINT64_MAX,
+                                   UINT64_MAX - 1,
+                                   INT64_MAX,
+                                   UINT64_C(1) << 63,
+                                   UINT64_C(1) << 32,
+                                   UINT32_MAX,
+                                   INT32_MAX,
+                                   (uint64_t)INT32_MAX + 1,
+                                   65535,
+                                   65536};
   return one_in(c, 24) ? edges[draw(c, sizeof edges / sizeof *edges)] : draw(c, usual);
 }
 
@@ -131,15 +140,16 @@ size_t huge_or(caller_t *c, size_t usual) {
 }
 
 int64_t signed_number(caller_t *c, int64_t usual) {
-  static const int64_t edges[] = {INT64_MIN, INT64_MAX, INT64_MIN + 1, -1, INT32_MIN, INT32_MAX, (int64_t)1 << 40};
-  if (one_in(c, 24))
-    return edges[draw(c, sizeof edges / sizeof *edges)];
+  static const int64_t edges[] = {INT64_MIN, INT64_MAX, INT64_MIN + 1,   -1,
+                                  INT32_MIN, INT32_MAX, (int64_t)1 << 40};
+  if (one_in(c, 24)) return edges[draw(c, sizeof edges / sizeof *edges)];
   return usual > 4096 || usual == 0 ? usual : (int64_t)draw(c, (uint64_t)usual);
 }
 
 int32_t one_of(caller_t *c, int32_t least, int32_t most) {
   static const int32_t outside[] = {INT32_MIN, INT32_MAX, -1, -2, 99, 1 << 20};
-  return one_in(c, 24) ? outside[draw(c, sizeof outside / sizeof *outside)] : least + (int32_t)draw(c, (uint64_t)(most - least + 1));
+  return one_in(c, 24) ? outside[draw(c, sizeof outside / sizeof *outside)]
+                       : least + (int32_t)draw(c, (uint64_t)(most - least + 1));
 }
 
 /* Never for ever: what nobody ends would not be the library's fault. */
@@ -147,15 +157,20 @@ uint64_t some_time(caller_t *c) {
   return one_in(c, 4) ? draw(c, one_in(c, 8) ? MILLISECOND : 20000) : 0;
 }
 
-/* What a buffer of the host may call itself. A host's buffer that claims to be a device's is memory that is not what the caller promises. */
+/* What a buffer of the host may call itself. A host's buffer that claims to be a device's is memory
+ * that is not what the caller promises. */
 int32_t memory_type(caller_t *c) {
-  static const int32_t types[] = {UCXX_MEMORY_AUTO, UCXX_MEMORY_AUTO, UCXX_MEMORY_HOST, UCXX_MEMORY_HOST, UCXX_MEMORY_HOST, UCXX_MEMORY_DUMMY};
+  static const int32_t types[] = {UCXX_MEMORY_AUTO, UCXX_MEMORY_AUTO, UCXX_MEMORY_HOST,
+                                  UCXX_MEMORY_HOST, UCXX_MEMORY_HOST, UCXX_MEMORY_DUMMY};
   static const int32_t none[] = {-1, 5, 99, 128, INT32_MIN, INT32_MAX};
-  return one_in(c, 32) ? none[draw(c, sizeof none / sizeof *none)] : types[draw(c, sizeof types / sizeof *types)];
+  return one_in(c, 32) ? none[draw(c, sizeof none / sizeof *none)]
+                       : types[draw(c, sizeof types / sizeof *types)];
 }
 
 uint32_t assertions(caller_t *c) {
-  return one_in(c, 3) ? (uint32_t)draw(c, 32) & (uint32_t)draw(c, 32) : one_in(c, 24) ? (uint32_t)number(c, UINT32_MAX) : 0;
+  return one_in(c, 3)    ? (uint32_t)draw(c, 32) & (uint32_t)draw(c, 32)
+         : one_in(c, 24) ? (uint32_t)number(c, UINT32_MAX)
+                         : 0;
 }
 
 /* No names: they would be looked up outside. */
@@ -166,7 +181,8 @@ const char *host(caller_t *c) {
 
 const char *owner(caller_t *c) {
   static const char long_one[] = "0123456789012345678901234567890123456789012345678901234567890123";
-  static const char *const owners[] = {"one", "one", "one", "two", "", "ucxx", long_one, long_one + 1, NULL};
+  static const char *const owners[] = {"one",  "one",    "one",        "two", "",
+                                       "ucxx", long_one, long_one + 1, NULL};
   return owners[draw(c, sizeof owners / sizeof *owners)];
 }
 

@@ -1,4 +1,5 @@
-/* Rounds of random calls. hostile [CALLS [ROUND]], with UCXX_TEST_SEED for the seed; with the number of a round that one alone. See README.md. */
+/* Rounds of random calls. hostile [CALLS [ROUND]], with UCXX_TEST_SEED for the seed; with the
+ * number of a round that one alone. See README.md. */
 #include "hostile.h"
 
 #include <dlfcn.h>
@@ -41,20 +42,18 @@ void begin(caller_t *c, const char *function) {
   c->record = NULL;
   c->op = NULL;
   /* An error of another function, so that a message left over cannot pass for this one's. */
-  if (ucxx_version_query(NULL) != UCXX_ERR_INVALID_PARAM)
-    FAIL("ucxx_version_query takes NULL");
+  if (ucxx_version_query(NULL) != UCXX_ERR_INVALID_PARAM) FAIL("ucxx_version_query takes NULL");
 }
 
 void judge(caller_t *c, ucxx_status_t status) {
   record_t *record = c->record;
   if (record != NULL && status != (c->op != NULL ? UCXX_INPROGRESS : UCXX_OK))
     record->least = record->most = record->frees = 0;
-  if (status == UCXX_ERR_PANIC)
-    FAIL("%s: a panic", c->function);
-  if (status >= 0)
-    return;
+  if (status == UCXX_ERR_PANIC) FAIL("%s: a panic", c->function);
+  if (status >= 0) return;
   const char *message = ucxx_last_error_message();
-  if (message[0] == 0 || (strcmp(message, text_of_mark) == 0 && strcmp(c->function, "ucxx_version_query") != 0))
+  if (message[0] == 0 ||
+      (strcmp(message, text_of_mark) == 0 && strcmp(c->function, "ucxx_version_query") != 0))
     FAIL("%s: %s without a message", c->function, ucxx_status_name(status));
   char text[2048];
   snprintf(text, sizeof text, "%s: %s", ucxx_status_name(status), message);
@@ -63,55 +62,51 @@ void judge(caller_t *c, ucxx_status_t status) {
 }
 
 void unwritten(caller_t *c, int written) {
-  if (written)
-    FAIL("%s: a result was written though it failed", c->function);
+  if (written) FAIL("%s: a result was written though it failed", c->function);
 }
 
 void one_call(caller_t *c) {
   uint64_t weight = draw(c, weights);
   unsigned at = 0;
-  while (weight >= calls[at].weight)
-    weight -= calls[at++].weight;
+  while (weight >= calls[at].weight) weight -= calls[at++].weight;
   for (unsigned which = 0; which < THREADS; which++)
-    if (c == &threads[which].caller)
-      threads[which].recent[c->calls % RECENT] = calls[at].name;
+    if (c == &threads[which].caller) threads[which].recent[c->calls % RECENT] = calls[at].name;
   calls[at].run(c);
   __atomic_store_n(&c->calls, c->calls + 1, __ATOMIC_RELAXED);
-  if (c->depth > 0)
-    __atomic_add_fetch(&callback_calls, 1, __ATOMIC_RELAXED);
+  if (c->depth > 0) __atomic_add_fetch(&callback_calls, 1, __ATOMIC_RELAXED);
 }
 
 const void *bytes_of(caller_t *c, int what, size_t *length) {
   unsigned which = (unsigned)draw(c, 4);
   *length = known_bytes[what][which].length;
-  if (what == 1)
-    return known_bytes[what][which].bytes;
+  if (what == 1) return known_bytes[what][which].bytes;
   uint8_t *bytes = scratch(c);
   memcpy(bytes, known_bytes[what][which].bytes, *length);
   switch (draw(c, 24)) {
   case 0: *length = draw(c, *length + 1); break;
   case 1: *length = SCRATCH; break;
   case 2: *length = one_in(c, 2) ? SIZE_MAX : 1; return NULL;
-  case 3: case 4:
-    if (*length > 0)
-      bytes[draw(c, *length)] ^= (uint8_t)(1 << draw(c, 8));
+  case 3:
+  case 4:
+    if (*length > 0) bytes[draw(c, *length)] ^= (uint8_t)(1 << draw(c, 8));
     break;
   default: break;
   }
   return bytes;
 }
 
-/* ------------------------------------------------------------------ who is where, when it goes wrong */
+/* ------------------------------------------------------------------ who is where, when it goes
+ * wrong */
 
-/* What is written to stderr, which the library leaves alone, goes to a file meanwhile, and then to where it was meant to go. */
+/* What is written to stderr, which the library leaves alone, goes to a file meanwhile, and then to
+ * where it was meant to go. */
 static int real_stderr, caught_stderr;
 
 static off_t give_stderr_back(void) {
   char text[4096];
   off_t at = 0;
   for (ssize_t got; (got = pread(caught_stderr, text, sizeof text, at)) > 0; at += got)
-    if (write(real_stderr, text, (size_t)got) < 0)
-      break;
+    if (write(real_stderr, text, (size_t)got) < 0) break;
   return at;
 }
 
@@ -156,8 +151,9 @@ static void on_crash(int number, siginfo_t *info, void *context) {
   /* What is known of UCX itself ends the test as left out: CHANGELOG.md has it among the limits. */
   Dl_info where;
   const ucontext_t *machine = context;
-  if (number == SIGSEGV && dladdr((void *)(uintptr_t)machine->uc_mcontext.gregs[REG_RIP], &where) != 0 && where.dli_sname != NULL &&
-      strcmp(where.dli_sname, "ucp_ep_set_lanes_failed") == 0) {
+  if (number == SIGSEGV &&
+      dladdr((void *)(uintptr_t)machine->uc_mcontext.gregs[REG_RIP], &where) != 0 &&
+      where.dli_sname != NULL && strcmp(where.dli_sname, "ucp_ep_set_lanes_failed") == 0) {
     write_text("hostile: skipped: UCX crashes in ucp_ep_set_lanes_failed\n");
     __real__exit(77);
   }
@@ -167,7 +163,8 @@ static void on_crash(int number, siginfo_t *info, void *context) {
   write_text(number == SIGALRM ? "hostile: hangs\n" : "hostile: a signal that ends it\n");
   give_stderr_back();
   tell_where();
-  /* Of the thread that got the signal: file and offset, which is what is needed where no core is kept. */
+  /* Of the thread that got the signal: file and offset, which is what is needed where no core is
+   * kept. */
   void *frames[48];
   backtrace_symbols_fd(frames, backtrace(frames, 48), real_stderr);
   if (number == SIGALRM) {
@@ -182,7 +179,8 @@ static void on_crash(int number, siginfo_t *info, void *context) {
 
 /* ------------------------------------------------------------------ a round */
 
-/* Somebody who progresses, and takes what nobody receives: an operation that waits for it alone would wait for ever. */
+/* Somebody who progresses, and takes what nobody receives: an operation that waits for it alone
+ * would wait for ever. */
 static void *pump(void *arg) {
   caller_t *c = calloc(1, sizeof *c);
   CHECK(c != NULL);
@@ -229,8 +227,7 @@ static void *pump(void *arg) {
 
 static void *call_at_random(void *arg) {
   caller_t *c = &threads[(size_t)arg].caller;
-  for (uint64_t end = c->calls + CALLS_A_THREAD; c->calls < end;)
-    one_call(c);
+  for (uint64_t end = c->calls + CALLS_A_THREAD; c->calls < end;) one_call(c);
   __atomic_store_n(&threads[(size_t)arg].running, 0, __ATOMIC_RELEASE);
   return NULL;
 }
@@ -254,7 +251,8 @@ static void open_round(caller_t *c) {
   CHECK_OK(ucxx_context_create(&am, &bare));
   keep_at(NULL, KIND_context, full, 1);
   keep_at(NULL, KIND_context, bare, 1);
-  static const int32_t modes[] = {UCXX_PROGRESS_THREAD_ADAPTIVE, UCXX_PROGRESS_THREAD_BLOCKING, UCXX_PROGRESS_MANUAL, UCXX_PROGRESS_MANUAL};
+  static const int32_t modes[] = {UCXX_PROGRESS_THREAD_ADAPTIVE, UCXX_PROGRESS_THREAD_BLOCKING,
+                                  UCXX_PROGRESS_MANUAL, UCXX_PROGRESS_MANUAL};
   slot_t *homes[4];
   for (int at = 0; at < 4; at++) {
     ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
@@ -283,14 +281,16 @@ static void open_round(caller_t *c) {
   }
   for (int from = 0; from < 3; from++)
     for (int to = 0; to < 3; to++)
-      keep_at(homes[from], KIND_endpoint, connect_workers(homes[from]->handle, homes[to]->handle), 0);
+      keep_at(homes[from], KIND_endpoint, connect_workers(homes[from]->handle, homes[to]->handle),
+              0);
   for (int at = 0; at < 2; at++) {
     ucxx_memory_t *memory;
     uint8_t bytes[1024];
     size_t length = sizeof bytes;
     if (at == 0) {
       static uint8_t registered[65536];
-      CHECK_OK(ucxx_memory_register(full, registered, sizeof registered, UCXX_MEMORY_HOST, &memory));
+      CHECK_OK(
+          ucxx_memory_register(full, registered, sizeof registered, UCXX_MEMORY_HOST, &memory));
     } else {
       CHECK_OK(ucxx_memory_allocate(full, 65536, UCXX_MEMORY_HOST, &memory));
     }
@@ -340,8 +340,7 @@ static void open_round(caller_t *c) {
 /* Everything, in an order that is drawn; the workers last or in the midst. */
 static void close_round(caller_t *c) {
   int order[KINDS];
-  for (int at = 0; at < KINDS; at++)
-    order[at] = at;
+  for (int at = 0; at < KINDS; at++) order[at] = at;
   for (int at = KINDS - 1; at > 0; at--) {
     int other = (int)draw(c, (uint64_t)at + 1), kind = order[at];
     order[at] = order[other];
@@ -351,11 +350,12 @@ static void close_round(caller_t *c) {
   for (int pass = 0; pass < 2; pass++)
     for (int at = 0; at < KINDS; at++) {
       int first = order[at] == KIND_worker;
-      /* Mostly the workers go first: the ends of endpoints one by one take seconds. Operations that name memory have ended before it does. */
-      if (quick ? first != (pass == 0) : (order[at] == KIND_worker || order[at] == KIND_memory) != (pass == 1))
+      /* Mostly the workers go first: the ends of endpoints one by one take seconds. Operations that
+       * name memory have ended before it does. */
+      if (quick ? first != (pass == 0)
+                : (order[at] == KIND_worker || order[at] == KIND_memory) != (pass == 1))
         continue;
-      if (!quick && order[at] == KIND_memory)
-        continue;
+      if (!quick && order[at] == KIND_memory) continue;
       for (int place = 0; place < PLACES; place++)
         if (pools[order[at]][place].handle != NULL) {
           destroy_handle(order[at], pools[order[at]][place].handle);
@@ -384,10 +384,12 @@ static void run_round(uint64_t seed, unsigned number) {
     CHECK(pthread_create(&threads[at].thread, NULL, call_at_random, (void *)at) == 0);
   }
   for (size_t at = 0; at < THREADS;) {
-    ROUND_STEP("round %u of seed 0x%llx: a call of %s", number, (unsigned long long)seed, threads[at].recent[threads[at].caller.calls % RECENT]);
+    ROUND_STEP("round %u of seed 0x%llx: a call of %s", number, (unsigned long long)seed,
+               threads[at].recent[threads[at].caller.calls % RECENT]);
     uint64_t before = __atomic_load_n(&threads[at].caller.calls, __ATOMIC_RELAXED);
     /* The guard ends it where no thread gets any further. */
-    while (__atomic_load_n(&threads[at].running, __ATOMIC_ACQUIRE) && __atomic_load_n(&threads[at].caller.calls, __ATOMIC_RELAXED) < before + 100)
+    while (__atomic_load_n(&threads[at].running, __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(&threads[at].caller.calls, __ATOMIC_RELAXED) < before + 100)
       usleep(1000);
     if (!threads[at].running) {
       CHECK(pthread_join(threads[at].thread, NULL) == 0);
@@ -409,7 +411,9 @@ static void run_round(uint64_t seed, unsigned number) {
 /* A thread of the library's that ends workers may be at it still. */
 static footprint_t settled(const footprint_t *before) {
   footprint_t now = footprint_now();
-  for (int wait = 0; wait < 2000 && (now.threads > before->threads || now.descriptors > before->descriptors); wait++) {
+  for (int wait = 0;
+       wait < 2000 && (now.threads > before->threads || now.descriptors > before->descriptors);
+       wait++) {
     usleep(10000);
     now = footprint_now();
   }
@@ -425,15 +429,16 @@ int main(int argc, char **argv) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   if (version.ucx_major == 1 && version.ucx_minor < 14 && argc < 2)
-    test_skip("UCX 1.13 ends the process by its own assertions (tcp_sockcm_ep.c:416, ucp_worker.inl:92), one round in twenty or so");
+    test_skip("UCX 1.13 ends the process by its own assertions (tcp_sockcm_ep.c:416, "
+              "ucp_worker.inl:92), one round in twenty or so");
   static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGALRM};
   catch_stderr();
   for (size_t at = 0; at < sizeof signals / sizeof *signals; at++)
-    sigaction(signals[at], &(struct sigaction){.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO}, NULL);
+    sigaction(signals[at], &(struct sigaction){.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO},
+              NULL);
   CHECK(ucxx_version_query(NULL) < 0);
   snprintf(text_of_mark, sizeof text_of_mark, "%s", ucxx_last_error_message());
-  for (unsigned at = 0; at < call_count; at++)
-    weights += calls[at].weight;
+  for (unsigned at = 0; at < call_count; at++) weights += calls[at].weight;
   uint64_t seed = test_seed();
   enum { WARM_UP = 3 };
   footprint_t first = {0}, last = {0};
@@ -444,14 +449,15 @@ int main(int argc, char **argv) {
     if (fflush(stderr) != 0 || lseek(caught_stderr, 0, SEEK_END) != 0)
       FAIL("the library has written to stderr");
     last = settled(rounds == 0 ? &(footprint_t){.threads = 1, .descriptors = 1000} : &first);
-    if (rounds++ < WARM_UP)
-      first = last;
-    printf("round %u: %llu calls, %llu from callbacks; %ld KiB resident, %ld mappings, %ld descriptors, %ld threads\n", number - 1, (unsigned long long)made,
-           (unsigned long long)callback_calls, last.resident_kib, last.mappings, last.descriptors, last.threads);
+    if (rounds++ < WARM_UP) first = last;
+    printf("round %u: %llu calls, %llu from callbacks; %ld KiB resident, %ld mappings, %ld "
+           "descriptors, %ld threads\n",
+           number - 1, (unsigned long long)made, (unsigned long long)callback_calls,
+           last.resident_kib, last.mappings, last.descriptors, last.threads);
     fflush(stdout);
-    if (only >= 0)
-      break;
-    /* What UCX keeps for peers that have come and gone is a few pages a round, and mappings; what is never given back by callers or library would be more. */
+    if (only >= 0) break;
+    /* What UCX keeps for peers that have come and gone is a few pages a round, and mappings; what
+     * is never given back by callers or library would be more. */
     if (last.threads != 1 || (rounds > WARM_UP && last.descriptors > first.descriptors + 2))
       FAIL("%ld threads and %ld descriptors are left", last.threads, last.descriptors);
   }

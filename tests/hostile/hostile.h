@@ -1,8 +1,9 @@
 /*
- * Random calls of the whole C surface, from several threads and from callbacks, with arguments of every kind; see README.md.
+ * Random calls of the whole C surface, from several threads and from callbacks, with arguments of
+ * every kind; see README.md.
  *
- * What is promised by the caller is kept: a handle that somebody uses is not destroyed meanwhile, one that is gone is never used again, and memory
- * is as large as is said. All else is drawn.
+ * What is promised by the caller is kept: a handle that somebody uses is not destroyed meanwhile,
+ * one that is gone is never used again, and memory is as large as is said. All else is drawn.
  */
 #ifndef UCXX_RS_HOSTILE_H
 #define UCXX_RS_HOSTILE_H
@@ -10,7 +11,16 @@
 
 #include "calls.h"
 
-enum { PLACES = 48, TAKEN = 96, SCRATCH = 4096, SOURCE_BYTES = 2 << 20, SINK_BYTES = 4 << 20, LIST = 8, MIDDLE = 1 << 20, GIVEN_BYTES = 65536 };
+enum {
+  PLACES = 48,
+  TAKEN = 96,
+  SCRATCH = 4096,
+  SOURCE_BYTES = 2 << 20,
+  SINK_BYTES = 4 << 20,
+  LIST = 8,
+  MIDDLE = 1 << 20,
+  GIVEN_BYTES = 65536
+};
 
 /* A place for a handle. `users` is how many calls are using it, or -1: one call alone. */
 typedef struct slot {
@@ -23,7 +33,8 @@ typedef struct slot {
   kind_t kind;
 } slot_t;
 
-/* What is told of an operation, an endpoint or a handler, and how often it may be. Kept until the round is over. */
+/* What is told of an operation, an endpoint or a handler, and how often it may be. Kept until the
+ * round is over. */
 typedef struct record {
   struct record *next;
   const char *function;
@@ -45,7 +56,7 @@ typedef struct caller {
   int taken_count;
   record_t *record; /* of the operation, endpoint or handler at hand */
   record_t *second; /* of a handler's allocator, where there is one */
-  int in_struct;    /* has a struct that is wrong been drawn? */
+  int in_struct; /* has a struct that is wrong been drawn? */
   ucxx_op_params_t *op;
   union {
     uint64_t align;
@@ -71,9 +82,13 @@ void destroy_handle(kind_t kind, void *handle);
 
 /* pools.c */
 extern slot_t pools[KINDS][PLACES];
-void *take(caller_t *c, kind_t kind);        /* one that others may be using; NULL now and then, and where there is none */
-void *take_alone(caller_t *c, kind_t kind);  /* one that nobody else uses; NULL where there is none */
-void *take_serial(caller_t *c, kind_t kind); /* beside others, but not beside those that also ask for it so */
+void *
+take(caller_t *c,
+     kind_t kind); /* one that others may be using; NULL now and then, and where there is none */
+void *take_alone(caller_t *c,
+                 kind_t kind); /* one that nobody else uses; NULL where there is none */
+void *take_serial(caller_t *c,
+                  kind_t kind); /* beside others, but not beside those that also ask for it so */
 slot_t *last_taken(caller_t *c);
 void gone(caller_t *c); /* what was taken first has been destroyed */
 void keep(caller_t *c, kind_t kind, void *handle);
@@ -137,7 +152,8 @@ void on_writable(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status);
 void on_connect(void *arg, ucxx_conn_request_t *conn_request);
 void on_am(void *arg, ucxx_am_message_t *message);
 void on_fetch(void *arg, ucxx_fetch_t *fetch);
-void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status);
+void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+              ucxx_buffers_t *buffers, ucxx_status_t status);
 void on_free(void *arg);
 void on_run(void *arg);
 void on_line(void *arg, const char *text);
@@ -145,7 +161,8 @@ void on_variable(void *arg, const char *key, const char *value);
 void on_log(void *arg, int32_t level, const char *component, const char *message);
 void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status);
 void on_buffer_gone(void *arg, void *data);
-ucxx_status_t on_allocate(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data);
+ucxx_status_t on_allocate(void *arg, size_t length, int32_t memory_type, int32_t device_id,
+                          void **data);
 void on_deallocate(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id);
 ucxx_status_t on_allgather(void *arg, const void *data, size_t length, void *out);
 void free_taken(void *data); /* what ucxx_buffers_take gave */
@@ -155,13 +172,15 @@ int allocations_left(void);
 void polled(const ucxx_completion_t *completions, size_t count);
 int may_start(slot_t *window, size_t count);
 int may_wait(slot_t *window);
-void exposure_changed(slot_t *window, const char *function, ucxx_status_t status, size_t count, int32_t done);
+void exposure_changed(slot_t *window, const char *function, ucxx_status_t status, size_t count,
+                      int32_t done);
 
 /* hostile.c */
 #define MARK ((void *)&marker)
 extern char marker;
 void begin(caller_t *c, const char *function);
-/* Judges the status: an error has a message of its own; `answers` are those that are no failures. */
+/* Judges the status: an error has a message of its own; `answers` are those that are no failures.
+ */
 void judge(caller_t *c, ucxx_status_t status);
 void unwritten(caller_t *c, int written);
 void one_call(caller_t *c);

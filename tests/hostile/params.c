@@ -1,4 +1,5 @@
-/* Structs of parameters: as they are meant, in most of their members at least; one in some with a size or a tail that is not. */
+/* Structs of parameters: as they are meant, in most of their members at least; one in some with a
+ * size or a tail that is not. */
 #include "hostile.h"
 
 static void *begin_struct(caller_t *c, size_t size) {
@@ -37,22 +38,20 @@ static ucxx_memory_t *lasting_memory(caller_t *c) {
 const ucxx_op_params_t *op(caller_t *c) {
   static ucxx_op_params_t none;
   c->op = &none;
-  if (one_in(c, 4))
-    return NULL;
+  if (one_in(c, 4)) return NULL;
   BEGIN(op_params);
   c->op = p;
   if (one_in(c, 2))
     p->flags = UINT64_C(1) << draw(c, 9) | (one_in(c, 4) ? UINT64_C(1) << draw(c, 9) : 0);
-  if (one_in(c, 64))
-    p->flags |= UINT64_C(1) << draw(c, 64);
+  if (one_in(c, 64)) p->flags |= UINT64_C(1) << draw(c, 64);
   p->memory_type = one_in(c, 2) ? UCXX_MEMORY_AUTO : memory_type(c);
   p->reserved = one_in(c, 128);
   p->timeout_ns = one_in(c, 4) ? some_time(c) : 0;
   /* What UCX has taken is not ended by a timeout: such a wait may be for ever. */
-  if (strstr(c->function, "send") != NULL || strstr(c->function, "message_recv") != NULL || strstr(c->function, "_rma_") != NULL)
+  if (strstr(c->function, "send") != NULL || strstr(c->function, "message_recv") != NULL ||
+      strstr(c->function, "_rma_") != NULL)
     p->flags &= ~(uint64_t)UCXX_FLAG_WAIT;
-  if (p->flags & UCXX_FLAG_WAIT)
-    p->timeout_ns = 1 + draw(c, one_in(c, 8) ? MILLISECOND : 20000);
+  if (p->flags & UCXX_FLAG_WAIT) p->timeout_ns = 1 + draw(c, one_in(c, 8) ? MILLISECOND : 20000);
   int waits = p->flags & UCXX_FLAG_WAIT && !one_in(c, 16);
   record_t *record = c->record = new_record(c);
   p->callback_arg = record;
@@ -64,19 +63,17 @@ const ucxx_op_params_t *op(caller_t *c) {
     p->notifier = take(c, KIND_notifier);
     record->most = p->notifier != NULL || p->callback != NULL;
   }
-  if (one_in(c, 3))
-    p->recv_info = &record->info;
-  if (one_in(c, 12))
-    p->source = take(c, KIND_endpoint);
-  if (one_in(c, 12))
-    p->memory = lasting_memory(c);
+  if (one_in(c, 3)) p->recv_info = &record->info;
+  if (one_in(c, 12)) p->source = take(c, KIND_endpoint);
+  if (one_in(c, 12)) p->memory = lasting_memory(c);
   END;
 }
 
 const ucxx_context_params_t *context_params(caller_t *c) {
-  static const ucxx_config_entry_t entries[] = {{"RNDV_THRESH", "4096"}, {"NO_SUCH_KEY", "1"}, {"RNDV_THRESH", "nonsense"}, {NULL, "1"}, {"TCP_KEEPINTVL", NULL}, {"", ""}};
-  if (one_in(c, 8))
-    return NULL;
+  static const ucxx_config_entry_t entries[] = {{"RNDV_THRESH", "4096"},     {"NO_SUCH_KEY", "1"},
+                                                {"RNDV_THRESH", "nonsense"}, {NULL, "1"},
+                                                {"TCP_KEEPINTVL", NULL},     {"", ""}};
+  if (one_in(c, 8)) return NULL;
   BEGIN(context_params);
   p->features = one_in(c, 2) ? 0 : one_in(c, 8) ? number(c, 64) : draw(c, 64);
   p->network = one_in(c, 8) ? one_of(c, 0, 1) : UCXX_NETWORK_LOCAL;
@@ -88,14 +85,16 @@ const ucxx_context_params_t *context_params(caller_t *c) {
   END;
 }
 
-/* SINGLE and SERIALIZED are for callers that keep to one thread at a time: only where they are refused, or a progress thread serves. */
+/* SINGLE and SERIALIZED are for callers that keep to one thread at a time: only where they are
+ * refused, or a progress thread serves. */
 const ucxx_worker_params_t *worker_params(caller_t *c) {
-  if (one_in(c, 8))
-    return NULL;
+  if (one_in(c, 8)) return NULL;
   BEGIN(worker_params);
   p->progress_mode = one_of(c, 0, 3);
   if (one_in(c, 4))
-    p->thread_mode = p->progress_mode != UCXX_PROGRESS_MANUAL ? one_of(c, 0, 2) : one_in(c, 2) ? 3 : -1;
+    p->thread_mode = p->progress_mode != UCXX_PROGRESS_MANUAL ? one_of(c, 0, 2)
+                     : one_in(c, 2)                           ? 3
+                                                              : -1;
   p->delayed_submission = one_of(c, -1, 1);
   p->submission_queue_depth = one_in(c, 4) ? (uint32_t)number(c, 64) : 0;
   p->spin_ns = one_in(c, 4) ? number(c, 100000) % SECOND : 0;
@@ -123,15 +122,13 @@ const ucxx_endpoint_params_t *endpoint_params(caller_t *c) {
   p->connect_timeout_ns = one_in(c, 4) ? 1 + draw(c, 10 * MILLISECOND) : SECOND;
   p->liveness_ns = one_in(c, 8) ? number(c, 10 * SECOND) : 0;
   p->local_address = one_in(c, 16) ? host(c) : NULL;
-  if (one_in(c, 32))
-    return p->connect_timeout_ns % 2 ? end_struct(c, p, sizeof *p) : NULL;
+  if (one_in(c, 32)) return p->connect_timeout_ns % 2 ? end_struct(c, p, sizeof *p) : NULL;
   record_t *record = c->record = new_record(c);
   if (one_in(c, 2)) {
     p->on_open = on_open;
     p->on_open_arg = record;
   }
-  if (one_in(c, 8))
-    p->notifier = take(c, KIND_notifier);
+  if (one_in(c, 8)) p->notifier = take(c, KIND_notifier);
   if (one_in(c, 2) && p->notifier == NULL) {
     p->on_close = on_close;
     p->on_close_arg = record;
@@ -141,13 +138,11 @@ const ucxx_endpoint_params_t *endpoint_params(caller_t *c) {
 }
 
 const ucxx_listener_params_t *listener_params(caller_t *c) {
-  if (one_in(c, 16))
-    return NULL;
+  if (one_in(c, 16)) return NULL;
   BEGIN(listener_params);
   p->host = one_in(c, 2) ? NULL : host(c);
   p->port = one_in(c, 4) ? port(c) : 0;
-  if (one_in(c, 8))
-    p->notifier = take(c, KIND_notifier);
+  if (one_in(c, 8)) p->notifier = take(c, KIND_notifier);
   p->on_connect = one_in(c, 16) || (p->notifier != NULL && !one_in(c, 16)) ? NULL : on_connect;
   record_t *record = c->record = new_record(c);
   record->most = INT32_MAX;
@@ -156,8 +151,7 @@ const ucxx_listener_params_t *listener_params(caller_t *c) {
 }
 
 const ucxx_allocator_t *allocator(caller_t *c) {
-  if (one_in(c, 3))
-    return NULL;
+  if (one_in(c, 3)) return NULL;
   BEGIN(allocator);
   p->allocate = one_in(c, 2) ? on_allocate : NULL;
   p->deallocate = (p->allocate != NULL) != one_in(c, 32) ? on_deallocate : NULL;
@@ -167,8 +161,7 @@ const ucxx_allocator_t *allocator(caller_t *c) {
 }
 
 const ucxx_am_queue_cover_t *am_queue_cover(caller_t *c) {
-  if (one_in(c, 16))
-    return NULL;
+  if (one_in(c, 16)) return NULL;
   BEGIN(am_queue_cover);
   p->owner = owner(c);
   p->id = p->owner != NULL || one_in(c, 16) ? number(c, 3) : 0;
@@ -177,14 +170,14 @@ const ucxx_am_queue_cover_t *am_queue_cover(caller_t *c) {
 }
 
 const ucxx_group_params_t *group_params(caller_t *c) {
-  static const char *const roots[] = {NULL, "", "127.0.0.1", "127.0.0.1:", "127.0.0.1:1", "127.0.0.1:99999", "[::1]:0", "[::1", "127.0.0.1:0", ":::"};
-  if (one_in(c, 16))
-    return NULL;
+  static const char *const roots[] = {
+      NULL,      "",     "127.0.0.1",   "127.0.0.1:", "127.0.0.1:1", "127.0.0.1:99999",
+      "[::1]:0", "[::1", "127.0.0.1:0", ":::"};
+  if (one_in(c, 16)) return NULL;
   BEGIN(group_params);
   p->bootstrap = one_in(c, 4) ? one_of(c, 0, 3) : UCXX_BOOTSTRAP_CALLBACKS;
   /* Its library keeps a thread of its own when it has failed. */
-  if (p->bootstrap == UCXX_BOOTSTRAP_PMIX)
-    p->bootstrap = UCXX_BOOTSTRAP_ENV;
+  if (p->bootstrap == UCXX_BOOTSTRAP_PMIX) p->bootstrap = UCXX_BOOTSTRAP_ENV;
   p->rank = one_in(c, 8) ? (uint32_t)number(c, 3) : 0;
   p->size = one_in(c, 8) ? (uint32_t)number(c, 3) : 1;
   p->allgather = one_in(c, 16) ? NULL : on_allgather;
@@ -197,12 +190,10 @@ const ucxx_group_params_t *group_params(caller_t *c) {
 }
 
 const ucxx_window_params_t *window_params(caller_t *c) {
-  if (one_in(c, 3))
-    return NULL;
+  if (one_in(c, 3)) return NULL;
   BEGIN(window_params);
   uint8_t *hints[] = {&p->no_locks, &p->same_disp_unit, &p->same_size, &p->shared_noncontiguous};
-  for (size_t at = 0; at < 4; at++)
-    *hints[at] = one_in(c, 8) ? (uint8_t)draw(c, 3) : 0;
+  for (size_t at = 0; at < 4; at++) *hints[at] = one_in(c, 8) ? (uint8_t)draw(c, 3) : 0;
   p->accumulate_ordering = one_of(c, 0, 1);
   p->accumulate_granularity = one_in(c, 4) ? number(c, 64) : 0;
   p->lock_timeout_ns = one_in(c, 2) ? 1 + draw(c, MILLISECOND) : 0;
@@ -211,15 +202,13 @@ const ucxx_window_params_t *window_params(caller_t *c) {
 }
 
 const ucxx_hub_params_t *hub_params(caller_t *c) {
-  if (one_in(c, 32))
-    return NULL;
+  if (one_in(c, 32)) return NULL;
   BEGIN(hub_params);
   p->envelope_size = one_in(c, 4) ? number(c, 9000) : 1024;
   p->max_queue_chunks = one_in(c, 3) ? number(c, 8) : 0;
   p->max_queue_bytes = one_in(c, 3) ? number(c, 8192) : 0;
   /* Buffers of the caller's for it are of so many bytes; one for more is not made. */
-  if (p->envelope_size > GIVEN_BYTES)
-    p->max_queue_bytes = 1;
+  if (p->envelope_size > GIVEN_BYTES) p->max_queue_bytes = 1;
   p->retain = one_of(c, 0, 2);
   p->transfers_in_flight = one_in(c, 8) ? (uint32_t)number(c, 4) : 0;
   p->worker = one_in(c, 2) ? take(c, KIND_worker) : NULL;
@@ -227,8 +216,7 @@ const ucxx_hub_params_t *hub_params(caller_t *c) {
 }
 
 const ucxx_link_params_t *link_params(caller_t *c) {
-  if (one_in(c, 4))
-    return NULL;
+  if (one_in(c, 4)) return NULL;
   BEGIN(link_params);
   p->broadcast = one_in(c, 8) ? (uint8_t)draw(c, 3) : one_in(c, 4);
   p->autocommit = one_in(c, 8) ? (uint8_t)draw(c, 3) : one_in(c, 2);
@@ -241,10 +229,10 @@ const ucxx_link_params_t *link_params(caller_t *c) {
   END;
 }
 
-/* Of the caller's own memory: never beyond it. On the target's side anything: the library knows how much there is. */
+/* Of the caller's own memory: never beyond it. On the target's side anything: the library knows how
+ * much there is. */
 const ucxx_layout_t *layout(caller_t *c, int wild) {
-  if (one_in(c, 32))
-    return NULL;
+  if (one_in(c, 32)) return NULL;
   BEGIN(layout);
   p->element_type = one_in(c, 3) ? one_of(c, 0, 21) : UCXX_TYPE_INT64;
   p->count = draw(c, 3);
@@ -265,16 +253,16 @@ const ucxx_layout_t *layout(caller_t *c, int wild) {
     p->block_length = number(c, 64);
     p->stride = signed_number(c, 64) | 1;
   }
-  if (one_in(c, 64))
-    p->reserved[draw(c, 2)] = 1;
+  if (one_in(c, 64)) p->reserved[draw(c, 2)] = 1;
   END;
 }
 
 ucxx_memory_kind_t memory_kind(caller_t *c) {
-  static const int32_t types[] = {UCXX_MEMORY_HOST, UCXX_MEMORY_HOST, UCXX_MEMORY_HOST, UCXX_MEMORY_DUMMY, UCXX_MEMORY_DUMMY, UCXX_MEMORY_CUDA, UCXX_MEMORY_CUDA_PINNED};
+  static const int32_t types[] = {UCXX_MEMORY_HOST,       UCXX_MEMORY_HOST,  UCXX_MEMORY_HOST,
+                                  UCXX_MEMORY_DUMMY,      UCXX_MEMORY_DUMMY, UCXX_MEMORY_CUDA,
+                                  UCXX_MEMORY_CUDA_PINNED};
   ucxx_memory_kind_t kind = {.memory_type = types[draw(c, one_in(c, 8) ? 7 : 5)], .device_id = 0};
-  if (one_in(c, 16))
-    kind.memory_type = memory_type(c);
+  if (one_in(c, 16)) kind.memory_type = memory_type(c);
   if (kind.memory_type == UCXX_MEMORY_DUMMY || one_in(c, 16))
     kind.device_id = (int32_t)draw(c, 3) - one_in(c, 16);
   return kind;

@@ -1,4 +1,5 @@
-/* What an installed package is tried with, as C and as C++: prints the versions, and sends a message to itself. */
+/* What an installed package is tried with, as C and as C++: prints the versions, and sends a
+ * message to itself. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,9 @@ static int round_trip(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint) {
   char received[sizeof sent] = "";
   ucxx_request_t *receive = NULL;
   ucxx_request_t *send = NULL;
-  if (failed(ucxx_tag_recv(worker, received, sizeof received, 7, UINT64_MAX, NULL, &receive), "receive")) return 1;
+  if (failed(ucxx_tag_recv(worker, received, sizeof received, 7, UINT64_MAX, NULL, &receive),
+             "receive"))
+    return 1;
   if (failed(ucxx_tag_send(endpoint, sent, sizeof sent, 7, NULL, &send), "send")) return 1;
   if (finish(send, "send") != 0 || finish(receive, "receive") != 0) return 1;
   return memcmp(sent, received, sizeof sent) != 0;
@@ -36,15 +39,17 @@ int main(void) {
   int result = 1;
 
   if (failed(ucxx_version_query(&version), "version")) return 1;
-  printf("ucxx_rs %u.%u.%u on UCX %u.%u.%u\n", (unsigned)version.major, (unsigned)version.minor, (unsigned)version.patch,
-         (unsigned)version.ucx_major, (unsigned)version.ucx_minor, (unsigned)version.ucx_patch);
+  printf("ucxx_rs %u.%u.%u on UCX %u.%u.%u\n", (unsigned)version.major, (unsigned)version.minor,
+         (unsigned)version.patch, (unsigned)version.ucx_major, (unsigned)version.ucx_minor,
+         (unsigned)version.ucx_patch);
   if (version.major != UCXX_RS_VERSION_MAJOR || version.minor != UCXX_RS_VERSION_MINOR) return 1;
   if (version.ucx_copies != 1) {
     fprintf(stderr, "%u copies of libucp in one process\n", (unsigned)version.ucx_copies);
     return 1;
   }
 
-  if (!failed(ucxx_context_create(NULL, &context), "context") && !failed(ucxx_worker_create(context, NULL, &worker), "worker") &&
+  if (!failed(ucxx_context_create(NULL, &context), "context") &&
+      !failed(ucxx_worker_create(context, NULL, &worker), "worker") &&
       !failed(ucxx_worker_address(worker, &address), "address") &&
       !failed(ucxx_endpoint_create(worker, address, NULL, &endpoint), "endpoint")) {
     result = round_trip(worker, endpoint);

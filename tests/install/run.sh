@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What a user gets: both install routes give the same tree, the tree can be moved, and C and C++ programs build against the
-# moved tree by CMake and by pkg-config, shared and static, and run. Then the binary side: SONAME, flags, symbols. Folders
-# with unusual names, uninstalling, projects that contain this one, and what the builds of packages need.
+# What a user gets: both install routes give the same tree, the tree can be moved, and C and C++
+# programs build against the moved tree by CMake and by pkg-config, shared and static, and run. Then
+# the binary side: SONAME, flags, symbols. Folders with unusual names, uninstalling, projects that
+# contain this one, and what the builds of packages need.
 #
 #   tests/install/run.sh        everything happens under target/install-test
 set -euo pipefail
@@ -57,7 +58,8 @@ same_trees() { # what, tree, tree
   ok "$1: make install and cmake --install give the same tree"
 }
 
-# DESTDIR is written nowhere: any name will do. A relative one is taken from where the command is given.
+# DESTDIR is written nowhere: any name will do. A relative one is taken from where the command is
+# given.
 odd=$'made by: it\'s "a|b", R&D; \\1 #(x)'
 make_route "$work/$odd" /opt/ucxx
 mv "$odd" by-make
@@ -159,7 +161,8 @@ run_consumer() { # what, program, kind, library path
   ok "$1: $(head -n 1 <<< "$output")"
 }
 
-# The tools find the library of their own tree: by the run path that is given, or where the loader looks.
+# The tools find the library of their own tree: by the run path that is given, or where the loader
+# looks.
 use_tools() { # name, prefix, libdir below it, run path
   local name=$1 prefix=$2 libdir=$3 tool found output
   for tool in ucxx_rs_info ucxx_rs_perftest; do
@@ -183,8 +186,8 @@ beside='$ORIGIN/../lib'
 use_tools "in place" "$work/by-make/opt/ucxx" lib "$beside"
 mv by-make/opt/ucxx moved
 use_tools "moved" "$work/moved" lib "$beside"
-# Programs are built against trees with unusual names; the plain one serves the examples and the C tests.
-# Below /usr the loader looks by itself, and distributions refuse a run path there.
+# Programs are built against trees with unusual names; the plain one serves the examples and the C
+# tests. Below /usr the loader looks by itself, and distributions refuse a run path there.
 unusual="moved & multiarch^@%~=+"
 mv by-make-multiarch/usr "$unusual"
 use_tree "$unusual" "$work/$unusual" lib/x86_64-linux-gnu
@@ -328,7 +331,8 @@ import json, sys
 capi = json.load(sys.stdin)["packages"][0]["metadata"]["capi"]
 for asset in capi["install"]["include"]["asset"]: print(asset["from"], "->", asset["to"])')
 [ "$asked" = 'include/ucxx_rs.h -> ' ] || fail "cargo-c would install these headers: $asked"
-# Package managers that only note that they were called, and a machine that lacks UCX, rustfmt and clippy.
+# Package managers that only note that they were called, and a machine that lacks UCX, rustfmt and
+# clippy.
 mkdir stubs
 for name in apt-get dnf rustup; do printf '#!/bin/sh\necho "$0 $*" >>"%s"\n' "$work/called" >"stubs/$name"; done
 printf '#!/bin/sh\necho 0\n' >stubs/id

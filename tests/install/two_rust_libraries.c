@@ -1,4 +1,5 @@
-/* Two Rust static libraries in one program: each has its own Rust runtime, and neither takes the other's symbols. */
+/* Two Rust static libraries in one program: each has its own Rust runtime, and neither takes the
+ * other's symbols. */
 #include <stdint.h>
 #include <stdio.h>
 #include <ucxx_rs.h>
@@ -9,7 +10,8 @@ int main(void) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   if (ucxx_version_query(&version) != UCXX_OK || other_answer() != 42) return 1;
   /* An error takes the library through its formatting and its thread-local storage. */
-  if (ucxx_version_query(NULL) != UCXX_ERR_INVALID_PARAM || ucxx_last_error_message()[0] == '\0') return 1;
+  if (ucxx_version_query(NULL) != UCXX_ERR_INVALID_PARAM || ucxx_last_error_message()[0] == '\0')
+    return 1;
   printf("two Rust libraries: ok\n");
   return 0;
 }

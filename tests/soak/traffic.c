@@ -1,6 +1,8 @@
 /*
- * Mixed traffic among the members of a group, for so many seconds, with guests that come and go: tags, streams, active messages, fetches, multi-buffer messages, puts and gets,
- * windows and hubs. Contents are checked; what the process holds at the end is compared with what it held after a fifth of the time.
+ * Mixed traffic among the members of a group, for so many seconds, with guests that come and go:
+ * tags, streams, active messages, fetches, multi-buffer messages, puts and gets, windows and hubs.
+ * Contents are checked; what the process holds at the end is compared with what it held after a
+ * fifth of the time.
  *
  *   scripts/group.sh 4 traffic SECONDS
  */
@@ -14,7 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MEMBERS = 8, LARGEST = 1 << 18, KEY = 1024, HEADER = 24, GUEST_EVERY = 25, SAMPLES = 200000, KEPT_KIB = 32768 };
+enum {
+  MEMBERS = 8,
+  LARGEST = 1 << 18,
+  KEY = 1024,
+  HEADER = 24,
+  GUEST_EVERY = 25,
+  SAMPLES = 200000,
+  KEPT_KIB = 32768
+};
 enum { ID_DATA = 1, ID_GUEST = 2, ID_ANSWER = 3 };
 
 extern char **environ;
@@ -57,8 +67,7 @@ static void on_data(void *arg, ucxx_am_message_t *message) {
   const uint64_t *header = ucxx_am_message_header(message, &length);
   CHECK_EQ(length, HEADER);
   const void *data = ucxx_am_message_data(message);
-  if (data != NULL)
-    CHECK_CONTENT(data, ucxx_am_message_length(message), header[0]);
+  if (data != NULL) CHECK_CONTENT(data, ucxx_am_message_length(message), header[0]);
   ucxx_am_message_destroy(message);
   __atomic_add_fetch(&data_messages, 1, __ATOMIC_RELEASE);
 }
@@ -68,7 +77,8 @@ static void on_guest(void *arg, ucxx_am_message_t *message) {
   size_t length;
   const void *header = ucxx_am_message_header(message, &length);
   /* It may have gone already. */
-  ucxx_status_t status = ucxx_am_send(ucxx_am_message_reply(message), ID_ANSWER, header, length, NULL, 0, NULL, NULL);
+  ucxx_status_t status =
+      ucxx_am_send(ucxx_am_message_reply(message), ID_ANSWER, header, length, NULL, 0, NULL, NULL);
   (void)status;
   ucxx_am_message_destroy(message);
 }
@@ -88,7 +98,8 @@ static void on_question(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-static void on_frames(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void on_frames(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                      ucxx_buffers_t *buffers, ucxx_status_t status) {
   (void)arg;
   (void)reply;
   uint64_t content;
@@ -108,8 +119,10 @@ static void exchange_tag(uint64_t turn, uint32_t right, uint32_t left) {
   ucxx_request_t *receive = NULL, *send = NULL;
   size_t length = length_of(turn, rank, 0), theirs = length_of(turn, left, 0);
   test_fill(out_bytes, length, content_of(turn, rank, 0));
-  ucxx_status_t received = ucxx_tag_recv(worker, in_bytes, LARGEST, turn * MEMBERS + left, UINT64_MAX, NULL, &receive);
-  CHECK_OK(finish(ucxx_tag_send(to[right], out_bytes, length, turn * MEMBERS + rank, NULL, &send), &send));
+  ucxx_status_t received =
+      ucxx_tag_recv(worker, in_bytes, LARGEST, turn * MEMBERS + left, UINT64_MAX, NULL, &receive);
+  CHECK_OK(finish(ucxx_tag_send(to[right], out_bytes, length, turn * MEMBERS + rank, NULL, &send),
+                  &send));
   CHECK_OK(finish(received, &receive));
   CHECK_CONTENT(in_bytes, theirs, content_of(turn, left, 0));
 }
@@ -129,26 +142,35 @@ static void send_messages(uint64_t turn, uint32_t right) {
   uint64_t header[3] = {content_of(turn, rank, 2)};
   size_t length = length_of(turn, rank, 2);
   test_fill(out_bytes, length, header[0]);
-  CHECK_OK(finish(ucxx_am_send(to[right], ID_DATA, header, sizeof header, out_bytes, length, NULL, &send), &send));
+  CHECK_OK(finish(
+      ucxx_am_send(to[right], ID_DATA, header, sizeof header, out_bytes, length, NULL, &send),
+      &send));
   ucxx_buffer_t frames[3];
   memset(frames, 0, sizeof frames);
   uint64_t content = content_of(turn, rank, 3);
   test_fill(out_bytes, LARGEST, content);
   for (int at = 0; at < 3; at++)
-    frames[at] = (ucxx_buffer_t){.data = out_bytes, .length = length_of(turn, rank, 3 + (unsigned)at), .memory_type = UCXX_MEMORY_HOST};
-  CHECK_OK(finish(ucxx_am_send_multi(to[right], ID_DATA, &content, sizeof content, frames, 3, NULL, &send), &send));
+    frames[at] = (ucxx_buffer_t){.data = out_bytes,
+                                 .length = length_of(turn, rank, 3 + (unsigned)at),
+                                 .memory_type = UCXX_MEMORY_HOST};
+  CHECK_OK(finish(
+      ucxx_am_send_multi(to[right], ID_DATA, &content, sizeof content, frames, 3, NULL, &send),
+      &send));
 }
 
 static void fetch_from(uint64_t turn, uint32_t right) {
   ucxx_request_t *request = NULL;
   uint64_t header[3] = {0, length_of(turn, rank, 6)};
-  CHECK_OK(finish(ucxx_am_fetch(to[right], ID_DATA, header, sizeof header, in_bytes, LARGEST, NULL, &request), &request));
+  CHECK_OK(finish(
+      ucxx_am_fetch(to[right], ID_DATA, header, sizeof header, in_bytes, LARGEST, NULL, &request),
+      &request));
   CHECK_CONTENT(in_bytes, header[1], right);
   header[1] = 8;
   uint64_t begun = now_ns();
-  CHECK_OK(finish(ucxx_am_fetch(to[right], ID_DATA, header, sizeof header, in_bytes, 8, NULL, &request), &request));
-  if (latencies < SAMPLES)
-    latency[latencies++] = (uint32_t)(now_ns() - begun);
+  CHECK_OK(
+      finish(ucxx_am_fetch(to[right], ID_DATA, header, sizeof header, in_bytes, 8, NULL, &request),
+             &request));
+  if (latencies < SAMPLES) latency[latencies++] = (uint32_t)(now_ns() - begun);
 }
 
 /* Each has a part of its own in everybody's memory; the first word is added to by all. */
@@ -161,7 +183,9 @@ static void put_and_get(uint64_t turn, uint32_t right) {
   CHECK_OK(finish(ucxx_endpoint_flush(to[right], NULL, &request), &request));
   CHECK_OK(finish(ucxx_rma_get(keys[right], in_bytes, length, offset, NULL, &request), &request));
   CHECK_CONTENT(in_bytes, length, content_of(turn, rank, 7));
-  CHECK_OK(finish(ucxx_rma_atomic(keys[right], UCXX_ATOMIC_ADD, 8, &one, NULL, NULL, 0, NULL, &request), &request));
+  CHECK_OK(
+      finish(ucxx_rma_atomic(keys[right], UCXX_ATOMIC_ADD, 8, &one, NULL, NULL, 0, NULL, &request),
+             &request));
 }
 
 static void use_window(uint64_t turn, uint32_t right) {
@@ -175,7 +199,8 @@ static void use_window(uint64_t turn, uint32_t right) {
   CHECK_OK(ucxx_window_get(window, back, &words, right, 64 + rank * 64, &words));
   CHECK_OK(ucxx_window_flush(window, right));
   CHECK(memcmp(value, back, sizeof value) == 0);
-  CHECK_OK(ucxx_window_fetch_and_op(window, &one, &before, UCXX_TYPE_UINT64, right, 0, UCXX_REDUCE_SUM));
+  CHECK_OK(
+      ucxx_window_fetch_and_op(window, &one, &before, UCXX_TYPE_UINT64, right, 0, UCXX_REDUCE_SUM));
   CHECK_OK(ucxx_window_unlock(window, right));
   /* One neighbour adds there. */
   CHECK_EQ(before, turn);
@@ -190,7 +215,8 @@ static void pass_chunk(uint64_t turn, uint32_t right, uint32_t left) {
   test_fill(attr.data, 4096, content_of(turn, rank, 9));
   CHECK_OK(ucxx_envelope_commit(envelope, 4096, NULL));
   CHECK_OK(finish(ucxx_link_send(consume, to[right], UINT64_MAX - rank, NULL, &send), &send));
-  CHECK_OK(finish(ucxx_link_recv(produce, UINT64_MAX - left, UINT64_MAX, NULL, &receive), &receive));
+  CHECK_OK(
+      finish(ucxx_link_recv(produce, UINT64_MAX - left, UINT64_MAX, NULL, &receive), &receive));
   CHECK_OK(ucxx_link_lease(consume, FOR_EVER, &envelope));
   CHECK_OK(ucxx_envelope_query(envelope, &attr));
   CHECK_EQ(attr.length, 4096);
@@ -222,14 +248,15 @@ static int be_guest(const char *text, uint64_t how) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_AM_REPLY;
   uint64_t header[3] = {0, 20000};
-  CHECK_OK(finish(ucxx_am_send(endpoint, ID_GUEST, header, sizeof header, NULL, 0, &params, &request), &request));
-  while (__atomic_load_n(&answers, __ATOMIC_ACQUIRE) == 0)
-    progress(worker);
-  CHECK_OK(finish(ucxx_am_fetch(endpoint, ID_DATA, header, sizeof header, in_bytes, LARGEST, NULL, &request), &request));
-  if (how % 3 == 0)
-    raise(SIGKILL);
-  if (how % 3 == 1)
-    _exit(0);
+  CHECK_OK(
+      finish(ucxx_am_send(endpoint, ID_GUEST, header, sizeof header, NULL, 0, &params, &request),
+             &request));
+  while (__atomic_load_n(&answers, __ATOMIC_ACQUIRE) == 0) progress(worker);
+  CHECK_OK(finish(
+      ucxx_am_fetch(endpoint, ID_DATA, header, sizeof header, in_bytes, LARGEST, NULL, &request),
+      &request));
+  if (how % 3 == 0) raise(SIGKILL);
+  if (how % 3 == 1) _exit(0);
   CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
   ucxx_endpoint_destroy(endpoint);
   ucxx_address_destroy(address);
@@ -244,8 +271,7 @@ static void invite_guest(uint64_t how) {
   size_t length = ucxx_address_length(address);
   const uint8_t *bytes = ucxx_address_data(address);
   char *text = test_alloc(2 * length + 1), number[24];
-  for (size_t at = 0; at < length; at++)
-    sprintf(text + 2 * at, "%02x", bytes[at]);
+  for (size_t at = 0; at < length; at++) sprintf(text + 2 * at, "%02x", bytes[at]);
   ucxx_address_destroy(address);
   snprintf(number, sizeof number, "%llu", (unsigned long long)how);
   char *arguments[] = {"traffic", "--guest", text, number, NULL};
@@ -262,7 +288,8 @@ static void invite_guest(uint64_t how) {
 
 static void open_all(void) {
   ucxx_context_params_t all = UCXX_CONTEXT_PARAMS_INIT;
-  all.features = UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_RMA | UCXX_FEATURE_ATOMIC | UCXX_FEATURE_WAKEUP;
+  all.features = UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_RMA |
+                 UCXX_FEATURE_ATOMIC | UCXX_FEATURE_WAKEUP;
   ucxx_worker_params_t threaded = UCXX_WORKER_PARAMS_INIT;
   threaded.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   ucxx_group_params_t launched = UCXX_GROUP_PARAMS_INIT;
@@ -311,8 +338,7 @@ static void close_all(void) {
   ucxx_hub_destroy(hub);
   CHECK_OK(ucxx_window_close(window));
   ucxx_window_destroy(window);
-  for (uint32_t at = 0; at < size; at++)
-    ucxx_rkey_destroy(keys[at]);
+  for (uint32_t at = 0; at < size; at++) ucxx_rkey_destroy(keys[at]);
   CHECK_OK(ucxx_group_barrier(group));
   ucxx_memory_destroy(memory);
   ucxx_group_destroy(group);
@@ -339,8 +365,7 @@ static int by_value(const void *left, const void *right) {
 }
 
 static double median_us(size_t from, size_t to_) {
-  if (from >= to_)
-    return 0;
+  if (from >= to_) return 0;
   uint32_t *sorted = test_alloc((to_ - from) * sizeof *sorted);
   memcpy(sorted, latency + from, (to_ - from) * sizeof *sorted);
   qsort(sorted, to_ - from, sizeof *sorted, by_value);
@@ -369,8 +394,7 @@ int main(int argc, char **argv) {
     uint64_t passed = now_ns() - begun;
     on = passed < seconds * SECOND;
     CHECK_OK(ucxx_group_broadcast(group, &on, 1, 0));
-    if (!on)
-      break;
+    if (!on) break;
     if (warm == 0 && passed > seconds * SECOND / 5) {
       first = settled();
       warm = latencies;
@@ -379,15 +403,21 @@ int main(int argc, char **argv) {
   }
   CHECK_OK(ucxx_group_barrier(group));
   /* All that was sent has come. */
-  while (__atomic_load_n(&data_messages, __ATOMIC_ACQUIRE) < turns || __atomic_load_n(&multi_messages, __ATOMIC_ACQUIRE) < turns)
+  while (__atomic_load_n(&data_messages, __ATOMIC_ACQUIRE) < turns ||
+         __atomic_load_n(&multi_messages, __ATOMIC_ACQUIRE) < turns)
     usleep(1000);
   footprint_t last = settled();
   size_t fifth = (latencies - warm) / 4;
-  printf("member %u: %llu turns, %llu guests; %ld to %ld KiB resident, %ld to %ld mappings, %ld to %ld descriptors, %ld to %ld threads; a fetch of 8 bytes %.1f us at first, %.1f us at last\n",
-         rank, (unsigned long long)turns, (unsigned long long)guests, first.resident_kib, last.resident_kib, first.mappings, last.mappings, first.descriptors, last.descriptors,
-         first.threads, last.threads, median_us(warm, warm + fifth), median_us(latencies - fifth, latencies));
+  printf(
+      "member %u: %llu turns, %llu guests; %ld to %ld KiB resident, %ld to %ld mappings, %ld to "
+      "%ld descriptors, %ld to %ld threads; a fetch of 8 bytes %.1f us at first, %.1f us at last\n",
+      rank, (unsigned long long)turns, (unsigned long long)guests, first.resident_kib,
+      last.resident_kib, first.mappings, last.mappings, first.descriptors, last.descriptors,
+      first.threads, last.threads, median_us(warm, warm + fifth),
+      median_us(latencies - fifth, latencies));
   CHECK(turns > 0 && warm > 0);
-  if (last.resident_kib > first.resident_kib + KEPT_KIB || last.descriptors > first.descriptors + 8 || last.threads > first.threads)
+  if (last.resident_kib > first.resident_kib + KEPT_KIB ||
+      last.descriptors > first.descriptors + 8 || last.threads > first.threads)
     FAIL("what the process holds has grown");
   close_all();
   return 0;

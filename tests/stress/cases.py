@@ -1,4 +1,5 @@
-"""What the stress runs: the C tests and examples as ctest knows them, and short runs of the fault harness."""
+"""What the stress runs: the C tests and examples as ctest knows them, and short runs of the fault
+harness."""
 
 import json
 import re
@@ -25,7 +26,8 @@ class Case:
         self.cost = cost  # seconds when run alone, about
         self.may_be_stopped = stops
         self.is_dumped = not NO_DUMP.match(name)
-        # Seconds in which it ends when nothing disturbs it any more: many times what it takes alone.
+        # Seconds in which it ends when nothing disturbs it any more: many times what it takes
+        # alone.
         self.patience = patience or 45 + 8 * cost
 
 
@@ -33,7 +35,11 @@ def costs(folder):
     """What each test took when ctest ran it last."""
     found = {}
     try:
-        for line in (folder / "Testing/Temporary/CTestCostData.txt").read_text(encoding="utf-8").splitlines():
+        for line in (
+            (folder / "Testing/Temporary/CTestCostData.txt")
+            .read_text(encoding="utf-8")
+            .splitlines()
+        ):
             words = line.split()
             if len(words) == 3 and words[1] != "0":
                 found[words[0]] = float(words[2])
@@ -44,7 +50,12 @@ def costs(folder):
 
 def of_ctest(folder, sources):
     """The tests of a build folder, but for those under valgrind."""
-    listed = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["ctest", "--test-dir", folder, "--show-only=json-v1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     known = costs(folder)
     texts = {path.stem: path for path in sources.rglob("*.c")}
     cases = []
@@ -55,8 +66,17 @@ def of_ctest(folder, sources):
         environment = dict(pair.split("=", 1) for pair in properties.get("ENVIRONMENT", []))
         cost = known.get(test["name"], UNKNOWN)
         is_known = test["name"] in known and not properties.get("RUN_SERIAL")
-        cases.append(Case(test["name"], test["command"], environment, properties.get("WORKING_DIRECTORY", str(folder)),
-                          cost, not stops_itself(test["command"], texts), None if is_known else 300))
+        cases.append(
+            Case(
+                test["name"],
+                test["command"],
+                environment,
+                properties.get("WORKING_DIRECTORY", str(folder)),
+                cost,
+                not stops_itself(test["command"], texts),
+                None if is_known else 300,
+            )
+        )
     return cases
 
 
@@ -72,6 +92,17 @@ def stops_itself(command, texts):
 
 def of_faults(prefix, build):
     """One round each of the fault harness, whose seed the stress gives."""
-    command = ["python3", str(ROOT / "tests/faults/run.py"), "--prefix", str(prefix), "--build", str(build), "--built", "--rounds", "1",
-               "--watchdog", "300"]
+    command = [
+        "python3",
+        str(ROOT / "tests/faults/run.py"),
+        "--prefix",
+        str(prefix),
+        "--build",
+        str(build),
+        "--built",
+        "--rounds",
+        "1",
+        "--watchdog",
+        "300",
+    ]
     return Case("faults", command, {}, str(ROOT), 5.0, False, 600)

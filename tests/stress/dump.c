@@ -1,6 +1,6 @@
 /*
- * Preloaded into every process of the stress: keeps the workers that it has, so that a debugger can ask of one that stands still what each of them
- * is at: `call (void)stress_dump_workers()`.
+ * Preloaded into every process of the stress: keeps the workers that it has, so that a debugger can
+ * ask of one that stands still what each of them is at: `call (void)stress_dump_workers()`.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,7 +16,8 @@ static ucxx_worker_t *workers[WORKERS];
 static void keep(ucxx_worker_t *worker) {
   for (int at = 0; at < WORKERS; at++) {
     ucxx_worker_t *nobody = NULL;
-    if (__atomic_compare_exchange_n(&workers[at], &nobody, worker, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+    if (__atomic_compare_exchange_n(&workers[at], &nobody, worker, 0, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED))
       return;
   }
 }
@@ -24,25 +25,25 @@ static void keep(ucxx_worker_t *worker) {
 static void forget(ucxx_worker_t *worker) {
   for (int at = 0; at < WORKERS; at++) {
     ucxx_worker_t *that = worker;
-    if (__atomic_compare_exchange_n(&workers[at], &that, NULL, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    if (__atomic_compare_exchange_n(&workers[at], &that, NULL, 0, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_RELAXED))
       return;
   }
 }
 
-ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_params_t *params, ucxx_worker_t **worker) {
+ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_params_t *params,
+                                 ucxx_worker_t **worker) {
   ucxx_status_t (*real)(ucxx_context_t *, const ucxx_worker_params_t *, ucxx_worker_t **);
   *(void **)&real = dlsym(RTLD_NEXT, "ucxx_worker_create");
   ucxx_status_t status = real(context, params, worker);
-  if (status == UCXX_OK)
-    keep(*worker);
+  if (status == UCXX_OK) keep(*worker);
   return status;
 }
 
 void ucxx_worker_destroy(ucxx_worker_t *worker) {
   void (*real)(ucxx_worker_t *);
   *(void **)&real = dlsym(RTLD_NEXT, "ucxx_worker_destroy");
-  if (worker != NULL)
-    forget(worker);
+  if (worker != NULL) forget(worker);
   real(worker);
 }
 
@@ -58,8 +59,7 @@ void stress_dump_workers(void) {
   *(void **)&dump = dlsym(RTLD_DEFAULT, "ucxx_worker_dump");
   for (int at = 0; at < WORKERS && dump != NULL; at++) {
     ucxx_worker_t *worker = __atomic_load_n(&workers[at], __ATOMIC_ACQUIRE);
-    if (worker == NULL)
-      continue;
+    if (worker == NULL) continue;
     line(NULL, "--- ucxx_worker_dump");
     if (dump(worker, line, NULL) != UCXX_OK)
       line(NULL, "no account: the worker cannot be looked at from this thread now");

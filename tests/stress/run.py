@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The tests where it is hard for them: in random order, several at a time, disturbed in ways that the seed draws. See README.md.
+"""The tests where it is hard for them: in random order, several at a time, disturbed in ways that
+the seed draws. See README.md.
 
-    scripts/stress.sh MINUTES [--seed S] [--scene N ...] [--only REGEX] [--release R ...]
+scripts/stress.sh MINUTES [--seed S] [--scene N ...] [--only REGEX] [--release R ...]
 """
 
 import argparse
@@ -20,12 +21,27 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("minutes", type=float)
     parser.add_argument("--prefix", required=True, type=Path, help="where the library is installed")
-    parser.add_argument("--target", required=True, type=Path, help="folder of what is built: suites, faults; logs go to stress")
-    parser.add_argument("--wheel", action="append", default=[], metavar="VERSION=LIBDIR", help="another UCX than the system's")
+    parser.add_argument(
+        "--target",
+        required=True,
+        type=Path,
+        help="folder of what is built: suites, faults; logs go to stress",
+    )
+    parser.add_argument(
+        "--wheel",
+        action="append",
+        default=[],
+        metavar="VERSION=LIBDIR",
+        help="another UCX than the system's",
+    )
     parser.add_argument("--system", required=True, metavar="VERSION", help="the system's UCX")
     parser.add_argument("--seed", default=None)
-    parser.add_argument("--scene", action="append", type=int, help="just this scene of the seed, again and again")
-    parser.add_argument("--only", default="", metavar="REGEX", help="just the tests with such names")
+    parser.add_argument(
+        "--scene", action="append", type=int, help="just this scene of the seed, again and again"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="just the tests with such names"
+    )
     parser.add_argument("--release", action="append", help="just on these releases of UCX")
     return parser.parse_args()
 
@@ -39,7 +55,10 @@ def main():
         releases = {name: folder for name, folder in releases.items() if name in options.release}
     stage = Stage(options.prefix, options.target / "stress", releases)
     suites = options.target / "suites"
-    deck = [*cases.of_ctest(suites / "c_examples", cases.ROOT / "c_examples"), *cases.of_ctest(suites / "tests/c", cases.ROOT / "tests/c")]
+    deck = [
+        *cases.of_ctest(suites / "c_examples", cases.ROOT / "c_examples"),
+        *cases.of_ctest(suites / "tests/c", cases.ROOT / "tests/c"),
+    ]
     # Often enough among so many.
     deck += [cases.of_faults(options.prefix, options.target / "faults")] * 20
     deck = [case for case in deck if re.search(options.only, case.name)]
@@ -50,7 +69,12 @@ def main():
     until = time.monotonic() + 60 * options.minutes
     number = 0
     while time.monotonic() < until:
-        scene = Scene(seed, options.scene[number % len(options.scene)] if options.scene else number, deck, releases)
+        scene = Scene(
+            seed,
+            options.scene[number % len(options.scene)] if options.scene else number,
+            deck,
+            releases,
+        )
         print(f"scene {scene.number}: {scene.told()}", flush=True)
         play(scene, deck, stage, verdicts, until)
         number += 1
@@ -60,7 +84,9 @@ def main():
     too_many = len(verdicts.by_ucx) > 2 + verdicts.passed // 100
     if too_many:
         print("ended by UCX are more than two and one in a hundred: something has changed")
-    print(f"stress: {verdicts.passed} passed, {len(verdicts.failed)} failed, {verdicts.skipped} skipped")
+    print(
+        f"stress: {verdicts.passed} passed, {len(verdicts.failed)} failed, {verdicts.skipped} skipped"
+    )
     return 1 if verdicts.failed or too_many or not verdicts.passed else 0
 
 

@@ -23,17 +23,23 @@ STOPPED, RUNNING = 0.075, 0.025  # seconds, in turn
 CARDS = 40  # tests of a scene at the most
 LONGEST = 90  # seconds in which a scene starts tests
 SLOWEST = 240  # seconds that a test may be expected to take in a scene
-# The guards of the tests themselves: nothing is ended by them, as the harness wants to see it first.
+# The guards of the tests themselves: nothing is ended by them, as the harness wants to see it
+# first.
 GUARD = "1000000"
 # What is not a test itself, but starts one.
-STARTERS = re.compile(r"^(\S*/)?(cmake|bash|sh|python3?|sleep|env|taskset|setpriv|timeout|mktemp)\b")
+STARTERS = re.compile(
+    r"^(\S*/)?(cmake|bash|sh|python3?|sleep|env|taskset|setpriv|timeout|mktemp)\b"
+)
 
 
 def begin(cores):
-    """In a process that is being started: on these cores, and it ends when the harness is killed. What it has started itself does not."""
+    """In a process that is being started: on these cores, and it ends when the harness is killed.
+    What it has started itself does not."""
+
     def prepare():
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         os.sched_setaffinity(0, cores)
+
     return prepare
 
 
@@ -51,9 +57,12 @@ class Scene:
         self.without_keepalive = draw.random() < 0.2
         self.test_seed = draw.getrandbits(63)
         # Each test comes once before any comes again; which, is the seed's.
-        order = [card for turn in range(1 + (number + 1) * CARDS // len(deck))
-                 for card in random.Random(f"{seed}:deck:{turn}").sample(range(len(deck)), len(deck))]
-        self.cards = order[number * CARDS:(number + 1) * CARDS]
+        order = [
+            card
+            for turn in range(1 + (number + 1) * CARDS // len(deck))
+            for card in random.Random(f"{seed}:deck:{turn}").sample(range(len(deck)), len(deck))
+        ]
+        self.cards = order[number * CARDS : (number + 1) * CARDS]
 
     def slowness(self):
         """How much longer than alone a test takes, about."""
@@ -61,9 +70,12 @@ class Scene:
         return max(1, (self.at_a_time + self.busy_loops) / cores) * (3 if self.stops else 1)
 
     def told(self):
-        return (f"UCX {self.release}, {self.at_a_time} at a time, {self.busy_loops} busy loops"
-                + (", one core" if self.one_core else "") + (", stops" if self.stops else "")
-                + (", UCX_KEEPALIVE_INTERVAL=inf" if self.without_keepalive else ""))
+        return (
+            f"UCX {self.release}, {self.at_a_time} at a time, {self.busy_loops} busy loops"
+            + (", one core" if self.one_core else "")
+            + (", stops" if self.stops else "")
+            + (", UCX_KEEPALIVE_INTERVAL=inf" if self.without_keepalive else "")
+        )
 
 
 class Run:
@@ -74,10 +86,17 @@ class Run:
         stage.runs += 1
         self.log = stage.logs / f"{stage.runs:05}-{case.name}.log"
         self.began = time.monotonic()
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))}
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))
+        }
         environment.update(case.environment)
-        environment.update(LD_PRELOAD=str(stage.dump) if case.is_dumped else "", UCXX_TEST_SECONDS=GUARD, EXAMPLE_TIMEOUT=GUARD,
-                           UCXX_TEST_SEED=hex(scene.test_seed + card), LD_LIBRARY_PATH=stage.releases[scene.release])
+        environment.update(
+            LD_PRELOAD=str(stage.dump) if case.is_dumped else "",
+            UCXX_TEST_SECONDS=GUARD,
+            EXAMPLE_TIMEOUT=GUARD,
+            UCXX_TEST_SEED=hex(scene.test_seed + card),
+            LD_LIBRARY_PATH=stage.releases[scene.release],
+        )
         if scene.without_keepalive and not cases.NEEDS_KEEPALIVE.match(case.name):
             environment["UCX_KEEPALIVE_INTERVAL"] = "inf"
         command = list(case.command)
@@ -87,8 +106,16 @@ class Run:
                 command += ["--ucx", stage.releases[scene.release]]
         cores = {min(os.sched_getaffinity(0))} if scene.one_core else os.sched_getaffinity(0)
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(command, env=environment, cwd=case.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            start_new_session=True, preexec_fn=begin(cores))
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=case.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=begin(cores),
+            )
 
     def pids(self):
         return stuck.session(self.process.pid)
@@ -114,7 +141,8 @@ class Run:
 
 
 class Stopper(threading.Thread):
-    """Stops a process of each running test for three quarters of the time, another one each time."""
+    """Stops a process of each running test for three quarters of the time, another one each
+    time."""
 
     def __init__(self, runs, draw):
         super().__init__(daemon=True)
@@ -126,7 +154,11 @@ class Stopper(threading.Thread):
         while not self.over.is_set():
             stopped = []
             for run in list(self.runs):
-                pids = [pid for pid in run.pids() if not STARTERS.match(stuck.command(pid))] if run.case.may_be_stopped else []
+                pids = (
+                    [pid for pid in run.pids() if not STARTERS.match(stuck.command(pid))]
+                    if run.case.may_be_stopped
+                    else []
+                )
                 if pids:
                     stopped.append(self.draw.choice(pids))
             self.tell(stopped, signal.SIGSTOP)
@@ -168,7 +200,10 @@ class Verdicts:
 
     def fault(self, scene, run, what):
         self.failed.append(run.case.name)
-        print(f"FAILED {run.case.name}: {what}; scene {scene.number}: {scene.told()}; {run.log}", flush=True)
+        print(
+            f"FAILED {run.case.name}: {what}; scene {scene.number}: {scene.told()}; {run.log}",
+            flush=True,
+        )
         for line in run.said().splitlines()[-12:]:
             print(f"  | {line[:200]}")
         sys.stdout.flush()
@@ -176,7 +211,11 @@ class Verdicts:
     def stands_still(self, scene, run):
         text = stuck.evidence(run.process.pid)
         run.log.with_suffix(".stuck").write_text(text, encoding="utf-8")
-        self.fault(scene, run, f"STANDS STILL after {time.monotonic() - run.began:.0f} s, {run.log.with_suffix('.stuck')}")
+        self.fault(
+            scene,
+            run,
+            f"STANDS STILL after {time.monotonic() - run.began:.0f} s, {run.log.with_suffix('.stuck')}",
+        )
 
 
 def play(scene, deck, stage, verdicts, until):
@@ -190,10 +229,14 @@ def play(scene, deck, stage, verdicts, until):
 
 
 def disturb_and_judge(scene, runs, deck, stage, verdicts, until):
-    """Runs the scene's tests; with its end all that disturbs them ends, so that whatever stands still then does so by itself."""
+    """Runs the scene's tests; with its end all that disturbs them ends, so that whatever stands
+    still then does so by itself."""
     cores = os.sched_getaffinity(0)
     used = {min(cores)} if scene.one_core else cores
-    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=begin(used)) for _ in range(scene.busy_loops)]
+    loops = [
+        subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=begin(used))
+        for _ in range(scene.busy_loops)
+    ]
     stopper = Stopper(runs, random.Random(scene.test_seed)) if scene.stops else None
     if stopper:
         stopper.start()
@@ -232,7 +275,9 @@ def reap(scene, runs, verdicts):
             while run.pids() and time.monotonic() < limit:
                 time.sleep(0.05)
             if run.pids():
-                print(f"{run.case.name} has ended with {run.process.returncode}, and left processes")
+                print(
+                    f"{run.case.name} has ended with {run.process.returncode}, and left processes"
+                )
                 verdicts.stands_still(scene, run)
             else:
                 verdicts.take(scene, run)
@@ -251,5 +296,18 @@ class Stage:
         self.dump = logs / "dump.so"
         shutil.rmtree(logs, ignore_errors=True)
         logs.mkdir(parents=True)
-        subprocess.run(["gcc", "-O1", "-g", "-shared", "-fPIC", f"-I{prefix / 'include'}", str(Path(__file__).with_name("dump.c")),
-                        "-o", str(self.dump), "-ldl"], check=True)
+        subprocess.run(
+            [
+                "gcc",
+                "-O1",
+                "-g",
+                "-shared",
+                "-fPIC",
+                f"-I{prefix / 'include'}",
+                str(Path(__file__).with_name("dump.c")),
+                "-o",
+                str(self.dump),
+                "-ldl",
+            ],
+            check=True,
+        )

@@ -1,4 +1,5 @@
-"""What is kept of a test that stands still: where all its processes are, what their workers have under way, their sockets and queues."""
+"""What is kept of a test that stands still: where all its processes are, what their workers have
+under way, their sockets and queues."""
 
 import os
 import subprocess
@@ -13,7 +14,12 @@ def session(leader):
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                fields = Path(f"/proc/{entry}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+                fields = (
+                    Path(f"/proc/{entry}/stat")
+                    .read_text(encoding="ascii", errors="replace")
+                    .rpartition(")")[2]
+                    .split()
+                )
             except OSError:
                 continue
             if int(fields[3]) == leader and fields[0] not in "ZX":
@@ -23,14 +29,22 @@ def session(leader):
 
 def command(pid):
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()
+        )
     except OSError:
         return ""
 
 
 def said_by(arguments, limit=DEBUGGER):
     try:
-        done = subprocess.run(arguments, capture_output=True, text=True, errors="replace", check=False, timeout=limit)
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, errors="replace", check=False, timeout=limit
+        )
     except (OSError, subprocess.TimeoutExpired) as why:
         return f"({why})"
     return done.stdout
@@ -38,12 +52,16 @@ def said_by(arguments, limit=DEBUGGER):
 
 def stacks(pid):
     said = said_by(["gdb", "-q", "-batch", "-p", str(pid), "-ex", "thread apply all bt 40"])
-    return "\n".join(line[:200] for line in said.splitlines() if line.startswith(("#", "Thread", "(")))
+    return "\n".join(
+        line[:200] for line in said.splitlines() if line.startswith(("#", "Thread", "("))
+    )
 
 
 def sockets(pids):
     marks = [f"pid={pid}," for pid in pids]
-    lines = said_by(["ss", "-anpeoi", "-t"]).splitlines() + said_by(["ss", "-anp", "-x"]).splitlines()
+    lines = (
+        said_by(["ss", "-anpeoi", "-t"]).splitlines() + said_by(["ss", "-anp", "-x"]).splitlines()
+    )
     kept = []
     for at, line in enumerate(lines):
         if any(mark in line for mark in marks):
@@ -62,5 +80,18 @@ def evidence(leader):
         parts.append(f"--- process {pid}: {command(pid)}\n{stacks(pid)}")
     parts.append(f"--- sockets\n{sockets(pids)}")
     for pid in pids:
-        said_by(["gdb", "-q", "-batch", "-p", str(pid), "-ex", "set unwindonsignal on", "-ex", "call (void)stress_dump_workers()"], 20)
+        said_by(
+            [
+                "gdb",
+                "-q",
+                "-batch",
+                "-p",
+                str(pid),
+                "-ex",
+                "set unwindonsignal on",
+                "-ex",
+                "call (void)stress_dump_workers()",
+            ],
+            20,
+        )
     return "\n".join(parts)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """scripts/group.sh: what its members find, how they end, and that none of them is left.
 
-    tests/tools/test_group.py [unittest's arguments]
+tests/tools/test_group.py [unittest's arguments]
 """
 
 import os
@@ -16,7 +16,8 @@ LIMIT = 60  # seconds; only a hang reaches it
 
 
 def heed_interrupts():
-    """What is started in the background ignores them, and a shell that does from the beginning cannot be told otherwise."""
+    """What is started in the background ignores them, and a shell that does from the beginning
+    cannot be told otherwise."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -27,17 +28,31 @@ def end_session(leader):
 
 class Group(unittest.TestCase):
     def start(self, size, command):
-        """In a process group of its own, as a shell starts it; the end of its output is the end of all who have inherited it."""
-        environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
-        process = subprocess.Popen([SCRIPT, str(size), "bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=environment, start_new_session=True, preexec_fn=heed_interrupts)
+        """In a process group of its own, as a shell starts it; the end of its output is the end of
+        all who have inherited it."""
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
+        }
+        process = subprocess.Popen(
+            [SCRIPT, str(size), "bash", "-c", command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=heed_interrupts,
+        )
         limit = threading.Timer(LIMIT, end_session, [process.pid])
         limit.start()
         self.addCleanup(limit.cancel)
         return process
 
     def test_members_find_who_they_are(self):
-        said, _ = (process := self.start(5, "echo $RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $UCXX_RS_GROUP_SECRET")).communicate()
+        said, _ = (
+            process := self.start(
+                5, "echo $RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $UCXX_RS_GROUP_SECRET"
+            )
+        ).communicate()
         self.assertEqual(process.returncode, 0)
         ranks, *common = zip(*(line.split() for line in said.splitlines()))
         self.assertEqual(sorted(ranks), list("01234"))
@@ -70,7 +85,9 @@ class Group(unittest.TestCase):
 
     def test_usage(self):
         for size, program in (("0", "true"), ("x", "true"), ("2", "no-such-program")):
-            done = subprocess.run([SCRIPT, size, program], capture_output=True, text=True, timeout=LIMIT, check=False)
+            done = subprocess.run(
+                [SCRIPT, size, program], capture_output=True, text=True, timeout=LIMIT, check=False
+            )
             self.assertEqual(done.returncode, 1)
             self.assertIn("group.sh: ", done.stderr)
 

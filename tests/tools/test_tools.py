@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The installed command line tools, run as their users run them.
 
-    tests/tools/test_tools.py PREFIX [unittest's arguments]
+tests/tools/test_tools.py PREFIX [unittest's arguments]
 """
 
 import csv
@@ -29,7 +29,9 @@ BIN = Path()
 
 
 def environment(transport=None, **more):
-    result = {key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))}
+    result = {
+        key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))
+    }
     if transport:
         result["UCX_TLS"] = TRANSPORTS[transport]
     return {**result, **more}
@@ -40,7 +42,13 @@ def ucx_release():
 
 
 def tool(name, *arguments, env=None):
-    return subprocess.run([BIN / name, *arguments], env=env or environment(), capture_output=True, text=True, timeout=LIMIT)
+    return subprocess.run(
+        [BIN / name, *arguments],
+        env=env or environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
 
 
 class Running:
@@ -48,7 +56,9 @@ class Running:
 
     def __init__(self, name, *arguments, env):
         self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([BIN / name, *arguments], env=env, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.process = subprocess.Popen(
+            [BIN / name, *arguments], env=env, stdout=subprocess.PIPE, stderr=self.errors, text=True
+        )
         # Reading a line has no limit of its own.
         self.limit = threading.Timer(LIMIT, self.process.kill)
         self.limit.start()
@@ -96,7 +106,11 @@ class Case(unittest.TestCase):
             self.assertEqual(times, sorted(times))
             self.assertGreater(times[0], 0)
             self.assertGreater(row["messages_per_second"], 0)
-            self.assertAlmostEqual(row["messages_per_second"] * row["bytes"] / 1e6, row["megabytes_per_second"], delta=1)
+            self.assertAlmostEqual(
+                row["messages_per_second"] * row["bytes"] / 1e6,
+                row["megabytes_per_second"],
+                delta=1,
+            )
             self.assertAlmostEqual(row["average_us"] * row["messages_per_second"], 1e6, delta=1000)
 
 
@@ -104,7 +118,9 @@ class Perftest(Case):
     def measure(self, transport, *arguments, server=(), host="localhost"):
         env = environment(transport)
         with Server(*server, env=env) as running:
-            client = tool("ucxx_rs_perftest", "-p", running.port, host, "--json", *arguments, env=env)
+            client = tool(
+                "ucxx_rs_perftest", "-p", running.port, host, "--json", *arguments, env=env
+            )
             self.assertEqual(client.returncode, 0, client.stderr)
             status, output = running.end()
             self.assertEqual(status, 0, running.said())
@@ -113,19 +129,43 @@ class Perftest(Case):
 
     def test_every_way_of_driving_and_waiting(self):
         tests = ["tag_lat", "tag_bw", "tag_rate"]
-        ways = [(p, k) for p in ("manual", "adaptive") for k in ("poll", "request", "callback", "notifier")]
+        ways = [
+            (p, k)
+            for p in ("manual", "adaptive")
+            for k in ("poll", "request", "callback", "notifier")
+        ]
         ways += [("blocking", "request"), ("polling", "callback")]
         for transport in TRANSPORTS:
             for number, (progress, wait) in enumerate(ways):
                 test = tests[number % len(tests)]
                 with self.subTest(transport=transport, progress=progress, wait=wait, test=test):
-                    # Polling beside a progress thread takes a time slice for each message where CPUs are few.
+                    # Polling beside a progress thread takes a time slice for each message where
+                    # CPUs are few.
                     count = "40" if wait == "poll" and progress != "manual" else "200"
-                    report = self.measure(transport, "-t", test, "-P", progress, "-k", wait, "-s", "0,8,100k", "-n", count, "-W", "16", "-V")
+                    report = self.measure(
+                        transport,
+                        "-t",
+                        test,
+                        "-P",
+                        progress,
+                        "-k",
+                        wait,
+                        "-s",
+                        "0,8,100k",
+                        "-n",
+                        count,
+                        "-W",
+                        "16",
+                        "-V",
+                    )
                     self.check_report(report, [0, 8, 102400], transport)
-                    self.assertEqual((report["test"], report["progress"], report["wait"]), (test, progress, wait))
+                    self.assertEqual(
+                        (report["test"], report["progress"], report["wait"]), (test, progress, wait)
+                    )
                     self.assertIn(f"progress {progress}, wait {wait}", report["server"])
-                    self.assertEqual(report["submission"], "direct" if progress == "manual" else "delayed")
+                    self.assertEqual(
+                        report["submission"], "direct" if progress == "manual" else "delayed"
+                    )
 
     def test_options(self):
         for arguments, expected in [
@@ -138,28 +178,64 @@ class Perftest(Case):
             with self.subTest(arguments=arguments):
                 if "-6" in arguments and not has_ipv6():
                     self.skipTest("no IPv6 here")
-                report = self.measure("shm", "-n", "100", *arguments, host="::1" if "-6" in arguments else "localhost")
+                report = self.measure(
+                    "shm", "-n", "100", *arguments, host="::1" if "-6" in arguments else "localhost"
+                )
                 self.assertEqual({key: report[key] for key in expected}, expected)
-                self.assertEqual([row["bytes"] for row in report["results"]], [1, 2, 4] if "-s" in arguments else [8])
+                self.assertEqual(
+                    [row["bytes"] for row in report["results"]],
+                    [1, 2, 4] if "-s" in arguments else [8],
+                )
 
     def test_sides_may_differ(self):
-        report = self.measure("shm", "-n", "100", "-k", "request", server=["-P", "blocking", "-k", "notifier"])
+        report = self.measure(
+            "shm", "-n", "100", "-k", "request", server=["-P", "blocking", "-k", "notifier"]
+        )
         self.assertEqual((report["progress"], report["wait"]), ("manual", "request"))
         self.assertIn("progress blocking, wait notifier, thread mode multi", report["server"])
 
     def test_self(self):
         cpu = str(min(os.sched_getaffinity(0)))
-        run = tool("ucxx_rs_perftest", "--self", "-n", "100", "-s", "8,64", "--csv", "-c", cpu, "--peer-cpu", cpu, env=environment("shm"))
+        run = tool(
+            "ucxx_rs_perftest",
+            "--self",
+            "-n",
+            "100",
+            "-s",
+            "8,64",
+            "--csv",
+            "-c",
+            cpu,
+            "--peer-cpu",
+            cpu,
+            env=environment("shm"),
+        )
         self.assertEqual(run.returncode, 0, run.stderr)
         rows = list(csv.DictReader(io.StringIO(run.stdout)))
-        self.assertEqual([(row["test"], row["bytes"], row["iterations"]) for row in rows], [("tag_lat", "8", "100"), ("tag_lat", "64", "100")])
+        self.assertEqual(
+            [(row["test"], row["bytes"], row["iterations"]) for row in rows],
+            [("tag_lat", "8", "100"), ("tag_lat", "64", "100")],
+        )
         self.assertGreater(float(rows[0]["p99_9_us"]), 0)
 
     def test_table(self):
-        run = tool("ucxx_rs_perftest", "--self", "-n", "100", "-t", "tag_bw", "-s", "4k", env=environment("shm"))
+        run = tool(
+            "ucxx_rs_perftest",
+            "--self",
+            "-n",
+            "100",
+            "-t",
+            "tag_bw",
+            "-s",
+            "4k",
+            env=environment("shm"),
+        )
         self.assertEqual(run.returncode, 0, run.stderr)
         lines = run.stdout.splitlines()
-        self.assertEqual(lines[-2].split(), "bytes iterations window average p50 p90 p99 p99.9 max MB/s messages/s".split())
+        self.assertEqual(
+            lines[-2].split(),
+            "bytes iterations window average p50 p90 p99 p99.9 max MB/s messages/s".split(),
+        )
         self.assertEqual(lines[-1].split()[:3], ["4096", "100", "32"])
         self.assertEqual(len(lines[-1].split()), len(lines[-2].split()))
 
@@ -167,7 +243,17 @@ class Perftest(Case):
         env = environment("shm")
         with Server("--loop", env=env) as server:
             for test in ("tag_lat", "tag_bw"):
-                run = tool("ucxx_rs_perftest", "-p", server.port, "localhost", "-t", test, "-n", "100", env=env)
+                run = tool(
+                    "ucxx_rs_perftest",
+                    "-p",
+                    server.port,
+                    "localhost",
+                    "-t",
+                    test,
+                    "-n",
+                    "100",
+                    env=env,
+                )
                 self.assertEqual(run.returncode, 0, run.stderr)
             # A stranger is turned away, and does not end the server.
             with socket.create_connection(("localhost", int(server.port))) as stranger:
@@ -238,8 +324,13 @@ class Perftest(Case):
     def test_help(self):
         for name in ("ucxx_rs_perftest", "ucxx_rs_info"):
             self.assertIn("--help", tool(name, "--help").stdout)
-            self.assertRegex(tool(name, "--version").stdout, rf"^{name} \d+\.\d+\.\d+ on UCX \d+\.\d+\.\d+\n$")
-        self.assertEqual([line.split()[0] for line in tool("ucxx_rs_perftest", "--list").stdout.splitlines()], ["tag_lat", "tag_bw", "tag_rate"])
+            self.assertRegex(
+                tool(name, "--version").stdout, rf"^{name} \d+\.\d+\.\d+ on UCX \d+\.\d+\.\d+\n$"
+            )
+        self.assertEqual(
+            [line.split()[0] for line in tool("ucxx_rs_perftest", "--list").stdout.splitlines()],
+            ["tag_lat", "tag_bw", "tag_rate"],
+        )
 
 
 class Endings(Case):
@@ -255,7 +346,12 @@ class Endings(Case):
 
     def in_the_middle(self, transport, arguments, do):
         env = environment(transport)
-        with Server(env=env) as server, Running("ucxx_rs_perftest", "-p", server.port, "localhost", *FOR_EVER, *arguments, env=env) as client:
+        with (
+            Server(env=env) as server,
+            Running(
+                "ucxx_rs_perftest", "-p", server.port, "localhost", *FOR_EVER, *arguments, env=env
+            ) as client,
+        ):
             if "--json" in arguments:
                 client.line_with('"results":[')
             else:
@@ -270,19 +366,28 @@ class Endings(Case):
                 sides[victim].process.kill()
                 other = sides[1 - victim]
                 status, _ = other.end()
-                line = ucx_ends.in_tool(other.said(), ucx_release()) if status == -signal.SIGABRT else None
+                line = (
+                    ucx_ends.in_tool(other.said(), ucx_release())
+                    if status == -signal.SIGABRT
+                    else None
+                )
                 if line:
                     ended.append(line)
                     self.assertLessEqual(len(ended), MOST_ENDED_BY_UCX, ended)
                     self.skipTest(f"ended by UCX: {line}")
                 self.assertEqual(status, 1)
                 self.assertRegex(other.said(), r"the other side .* is gone")
+
             return do
 
         for transport in TRANSPORTS:
             for arguments in self.WAYS:
                 for victim in (0, 1):
-                    with self.subTest(transport=transport, arguments=arguments, victim=("server", "client")[victim]):
+                    with self.subTest(
+                        transport=transport,
+                        arguments=arguments,
+                        victim=("server", "client")[victim],
+                    ):
                         self.in_the_middle(transport, arguments, kill(victim))
 
     def test_a_stopped_side_ends_the_other(self):
@@ -291,9 +396,14 @@ class Endings(Case):
             status, _ = client.end()
             self.assertEqual(status, 1)
             # In the middle of a round, or before its first message.
-            self.assertRegex(client.said(), "nothing has completed for 1 seconds|silent for 1 seconds")
+            self.assertRegex(
+                client.said(), "nothing has completed for 1 seconds|silent for 1 seconds"
+            )
 
-        for arguments in (["--timeout", "1"], ["--timeout", "1", "-P", "adaptive", "-k", "callback", "-t", "tag_rate"]):
+        for arguments in (
+            ["--timeout", "1"],
+            ["--timeout", "1", "-P", "adaptive", "-k", "callback", "-t", "tag_rate"],
+        ):
             with self.subTest(arguments=arguments):
                 self.in_the_middle("shm", arguments, do)
 
@@ -324,15 +434,29 @@ class Info(Case):
         self.assertIn("copies of UCX  1", run.stdout)
 
     def test_sections(self):
-        run = tool("ucxx_rs_info", env=environment(None, UCX_KEEPALIVE_INTERVAL="3s", UCX_LOG_LEVEL="warn"))
+        run = tool(
+            "ucxx_rs_info", env=environment(None, UCX_KEEPALIVE_INTERVAL="3s", UCX_LOG_LEVEL="warn")
+        )
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        for word in ("tag messages", "adaptive   by a thread", "UCX_KEEPALIVE_INTERVAL=3s", "    UCX_LOG_LEVEL=warn", "posix", "'lo'(tcp)", "a worker to itself"):
+        for word in (
+            "tag messages",
+            "adaptive   by a thread",
+            "UCX_KEEPALIVE_INTERVAL=3s",
+            "    UCX_LOG_LEVEL=warn",
+            "posix",
+            "'lo'(tcp)",
+            "a worker to itself",
+        ):
             self.assertIn(word, run.stdout)
         self.assertNotIn("PROBLEM", run.stdout)
         self.assertIn("UCX_TLS=all", tool("ucxx_rs_info", "--config").stdout)
 
     def test_secret(self):
-        run = tool("ucxx_rs_info", "-e", env=environment(None, UCXX_RS_GROUP_SECRET="nobody's business", RANK="3"))
+        run = tool(
+            "ucxx_rs_info",
+            "-e",
+            env=environment(None, UCXX_RS_GROUP_SECRET="nobody's business", RANK="3"),
+        )
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertIn("UCXX_RS_GROUP_SECRET is set (not shown)", run.stdout)
         self.assertIn("RANK=3", run.stdout)
@@ -345,12 +469,19 @@ class Info(Case):
         self.assertNotIn("There is no shared memory", run.stdout)
 
     def test_reasons(self):
-        for key, value, kinds in [("UCX_TLS", "tcp,self", 2), ("UCX_TLS", "^sm", 2), ("UCX_MM_ERROR_HANDLING", "n", 1), ("UCX_SHM_DEVICES", "none", 2)]:
+        for key, value, kinds in [
+            ("UCX_TLS", "tcp,self", 2),
+            ("UCX_TLS", "^sm", 2),
+            ("UCX_MM_ERROR_HANDLING", "n", 1),
+            ("UCX_SHM_DEVICES", "none", 2),
+        ]:
             with self.subTest(variable=f"{key}={value}"):
                 run = tool("ucxx_rs_info", "-l", "-r", env=environment(None, **{key: value}))
                 self.assertEqual(run.returncode, 3, run.stdout + run.stderr)
                 self.assertEqual(run.stdout.count("There is no shared memory"), kinds)
-                self.assertEqual(run.stdout.count(f"because {key}={value}, set on both sides"), kinds)
+                self.assertEqual(
+                    run.stdout.count(f"because {key}={value}, set on both sides"), kinds
+                )
 
     def test_to_a_host(self):
         with Server("--listen", env=environment(None), name="ucxx_rs_info") as server:

@@ -1,8 +1,10 @@
 /*
- * What shows that ThreadSanitizer looks into the library: two threads take turns on a SERIALIZED worker, which takes no lock of its own.
+ * What shows that ThreadSanitizer looks into the library: two threads take turns on a SERIALIZED
+ * worker, which takes no lock of its own.
  *
  *   turns ordered     the turn is handed over with release and acquire: nothing to report
- *   turns relaxed     it is not: the threads do not overlap, but nothing orders what they do. A race in the library's own files
+ *   turns relaxed     it is not: the threads do not overlap, but nothing orders what they do. A
+ * race in the library's own files
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -25,8 +27,7 @@ static void must(ucxx_status_t status) {
 
 static void *play(void *arg) {
   for (int mine = *(int *)arg; mine < TURNS; mine += 2) {
-    while (__atomic_load_n(&turn, acquire_order) != mine)
-      ;
+    while (__atomic_load_n(&turn, acquire_order) != mine);
     uint64_t word = 0;
     ucxx_request_t *request = NULL;
     must(ucxx_tag_recv(worker, &word, sizeof word, 1, UINT64_MAX, NULL, &request));
@@ -40,10 +41,8 @@ static void *play(void *arg) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2)
-    return 2;
-  if (strcmp(argv[1], "relaxed") == 0)
-    release_order = acquire_order = __ATOMIC_RELAXED;
+  if (argc != 2) return 2;
+  if (strcmp(argv[1], "relaxed") == 0) release_order = acquire_order = __ATOMIC_RELAXED;
   ucxx_context_t *context = NULL;
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.thread_mode = UCXX_THREAD_SERIALIZED;
@@ -52,10 +51,8 @@ int main(int argc, char **argv) {
   int numbers[2] = {0, 1};
   pthread_t threads[2];
   for (int at = 0; at < 2; at++)
-    if (pthread_create(&threads[at], NULL, play, &numbers[at]) != 0)
-      return 1;
-  for (int at = 0; at < 2; at++)
-    pthread_join(threads[at], NULL);
+    if (pthread_create(&threads[at], NULL, play, &numbers[at]) != 0) return 1;
+  for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
   ucxx_worker_destroy(worker);
   ucxx_context_destroy(context);
   puts("played");

@@ -2,12 +2,11 @@
 # Copyright the ucxx_rs developers
 """The other process of a test: it does what it is told over a socket, one line of JSON a request.
 
-    peer.py FD TLS        started by Peer
+peer.py FD TLS        started by Peer
 """
 
 import asyncio
 import json
-import os
 import pathlib
 import random
 import socket
@@ -120,7 +119,12 @@ class Answers:
     def refuse_then_answer(self, question, status):
         """Tries four answers, of which only the second is one."""
         reject, reply = question.reject, lambda data: self.pending.append(question.reply(data))
-        for answer, argument in ((reject, status), (reply, b"answer"), (reply, b"again"), (reject, Status.ERR_REJECTED)):
+        for answer, argument in (
+            (reject, status),
+            (reply, b"answer"),
+            (reply, b"again"),
+            (reject, Status.ERR_REJECTED),
+        ):
             try:
                 answer(argument)
                 self.told.append("OK")
@@ -203,12 +207,17 @@ class Served:
 
     async def give_multi(self, tag, sizes, seed):
         """Sends one multi-buffer message, until it has left."""
-        await self.endpoint.send_multi([content(size, seed + at) for at, size in enumerate(sizes)], tag)
+        await self.endpoint.send_multi(
+            [content(size, seed + at) for at, size in enumerate(sizes)], tag
+        )
         await self.endpoint.flush()
 
     async def announce(self, tag, sizes, after):
-        """Sends the header of a multi-buffer message without its frames (docs/wire-formats.md), and a byte under the tag `after`."""
-        await self.endpoint.send(struct.pack("=?Q400x100Q", False, len(sizes), *sizes, *[0] * (100 - len(sizes))), tag)
+        """Sends the header of a multi-buffer message without its frames (docs/wire-formats.md), and
+        a byte under the tag `after`."""
+        await self.endpoint.send(
+            struct.pack("=?Q400x100Q", False, len(sizes), *sizes, *[0] * (100 - len(sizes))), tag
+        )
         await self.endpoint.send(b"x", after)
         await self.endpoint.flush()
 
@@ -225,7 +234,8 @@ class Served:
         self.worker.set_fetch_handler(id, None)
 
     async def fetch(self, id, headers, capacity):
-        """Asks many questions at once: status, length and the checksum of the whole buffer of each."""
+        """Asks many questions at once: status, length and the checksum of the whole buffer of
+        each."""
 
         async def ask(header):
             buffer, status = bytearray(capacity), "OK"
@@ -238,7 +248,8 @@ class Served:
         return await asyncio.gather(*[ask(header) for header in headers])
 
     async def fetch_when_told(self, go, done, served, unserved):
-        """As soon as `go` can be read: a question, and two that the other side has no handler for. Writes to `done` how they ended."""
+        """As soon as `go` can be read: a question, and two that the other side has no handler for.
+        Writes to `done` how they ended."""
         await asyncio.to_thread(pathlib.Path(go).read_text)
         buffer = bytearray(16)
         first = self.endpoint.fetch(served, b"served", buffer)

@@ -3,10 +3,12 @@
 # Copyright the ucxx_rs developers
 """Half of a round trip between two processes through the Python client, in microseconds.
 
-    pingpong.py --mode polling|blocking|thread|notifier [--size 8] [--iterations N] [--cpus 0,1] [--tls LIST] [--library ucxx]
+    pingpong.py --mode polling|blocking|thread|notifier [--size 8] [--iterations N] [--cpus 0,1]
+    [--tls LIST] [--library ucxx]
 
-It starts both processes itself and prints one line of JSON. With --library ucxx the same is done with UCXX's own Python client, from
-PyPI's ucxx-cu12, where that is installed: its modes polling, blocking, thread, and thread with delayed submission and notifier.
+It starts both processes itself and prints one line of JSON. With --library ucxx the same is done
+with UCXX's own Python client, from PyPI's ucxx-cu12, where that is installed: its modes polling,
+blocking, thread, and thread with delayed submission and notifier.
 """
 
 import argparse
@@ -26,14 +28,27 @@ PR_SET_PDEATHSIG = 1
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=["polling", "blocking", "thread", "notifier"], default="notifier")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--mode", choices=["polling", "blocking", "thread", "notifier"], default="notifier"
+    )
     parser.add_argument("--size", type=int, default=8, help="bytes of a message (default 8)")
-    parser.add_argument("--iterations", type=int, default=5000, help="round trips that are measured (default 5000)")
+    parser.add_argument(
+        "--iterations", type=int, default=5000, help="round trips that are measured (default 5000)"
+    )
     parser.add_argument("--warmup", type=int, default=500, help="round trips before (default 500)")
     parser.add_argument("--cpus", help="the CPUs of the two processes, e.g. 0,1 (default: any)")
-    parser.add_argument("--tls", help="UCX_TLS of both, e.g. posix,cma,self (default: the environment's)")
-    parser.add_argument("--library", choices=["ucxx_rs", "ucxx"], default="ucxx_rs", help="what is measured (default ucxx_rs)")
+    parser.add_argument(
+        "--tls", help="UCX_TLS of both, e.g. posix,cma,self (default: the environment's)"
+    )
+    parser.add_argument(
+        "--library",
+        choices=["ucxx_rs", "ucxx"],
+        default="ucxx_rs",
+        help="what is measured (default ucxx_rs)",
+    )
     return parser.parse_args()
 
 
@@ -51,7 +66,8 @@ async def round_trips(options, rank, send, recv, outgoing, incoming):
     times = []
     for _ in range(options.warmup + options.iterations):
         started = time.perf_counter_ns()
-        # Posted before it can come, where calling posts. UCXX's are coroutines, which begin when they are awaited.
+        # Posted before it can come, where calling posts. UCXX's are coroutines, which begin when
+        # they are awaited.
         received = recv(incoming)
         if rank == 0:
             await send(outgoing)
@@ -70,8 +86,13 @@ async def with_ucxx_rs(options, rank, link):
     async with Worker(context, options.mode) as worker:
         tell(link, worker.address)
         endpoint = worker.connect(hear(link))
-        send, recv = lambda buffer: endpoint.send(buffer, TAG), lambda buffer: worker.recv(buffer, TAG)
-        times = await round_trips(options, rank, send, recv, bytes(options.size), bytearray(options.size))
+        send, recv = (
+            lambda buffer: endpoint.send(buffer, TAG),
+            lambda buffer: worker.recv(buffer, TAG),
+        )
+        times = await round_trips(
+            options, rank, send, recv, bytes(options.size), bytearray(options.size)
+        )
         await endpoint.flush()
         return times
 
@@ -136,7 +157,9 @@ def main():
         return 0
     _, status = os.waitpid(child, 0)
     if status != 0:
-        sys.exit(f"pingpong.py: the other process ended with status {os.waitstatus_to_exitcode(status)}")
+        sys.exit(
+            f"pingpong.py: the other process ended with status {os.waitstatus_to_exitcode(status)}"
+        )
     print(json.dumps(report(options, times)))
     return 0
 

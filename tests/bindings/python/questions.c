@@ -23,8 +23,7 @@ typedef struct registration {
 
 client_questions_t *client_questions_create(int wake_fd) {
   client_questions_t *questions = malloc(sizeof *questions);
-  if (questions == NULL)
-    return NULL;
+  if (questions == NULL) return NULL;
   pthread_mutex_init(&questions->lock, NULL);
   questions->first = NULL;
   questions->last = &questions->first;
@@ -49,19 +48,17 @@ static void on_question(void *arg, ucxx_fetch_t *fetch) {
   *questions->last = question;
   questions->last = &question->next;
   pthread_mutex_unlock(&questions->lock);
-  if (was_empty)
-    eventfd_write(questions->wake_fd, 1);
+  if (was_empty) eventfd_write(questions->wake_fd, 1);
 }
 
-ucxx_status_t client_questions_listen(client_questions_t *questions, ucxx_worker_t *worker, uint16_t id) {
+ucxx_status_t client_questions_listen(client_questions_t *questions, ucxx_worker_t *worker,
+                                      uint16_t id) {
   registration_t *registration = malloc(sizeof *registration);
-  if (registration == NULL)
-    return UCXX_ERR_NO_MEMORY;
+  if (registration == NULL) return UCXX_ERR_NO_MEMORY;
   registration->questions = questions;
   registration->id = id;
   ucxx_status_t status = ucxx_worker_set_fetch_handler(worker, id, on_question, registration, free);
-  if (status != UCXX_OK)
-    free(registration);
+  if (status != UCXX_OK) free(registration);
   return status;
 }
 
@@ -81,8 +78,7 @@ client_question_t *client_question_next(client_question_t *question) {
 }
 
 void client_questions_destroy(client_questions_t *questions) {
-  if (questions == NULL)
-    return;
+  if (questions == NULL) return;
   client_question_t *question = questions->first;
   while (question != NULL) {
     ucxx_fetch_destroy(question->fetch);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers
  *
- * Questions of fetches on their way from the thread that drives progress to the event loop's. The progress thread must never wait for
- * the interpreter's lock, so what it calls is C and takes none that a thread could hold while it waits for that one.
+ * Questions of fetches on their way from the thread that drives progress to the event loop's. The
+ * progress thread must never wait for the interpreter's lock, so what it calls is C and takes none
+ * that a thread could hold while it waits for that one.
  */
 #ifndef UCXX_RS_CLIENT_QUESTIONS_H
 #define UCXX_RS_CLIENT_QUESTIONS_H
@@ -18,11 +19,13 @@ typedef struct client_question {
   uint16_t id;
 } client_question_t;
 
-/* An empty queue, or NULL for want of memory. Something is written to the eventfd `wake_fd` whenever it stops being empty. */
+/* An empty queue, or NULL for want of memory. Something is written to the eventfd `wake_fd`
+ * whenever it stops being empty. */
 client_questions_t *client_questions_create(int wake_fd);
 
 /* Puts the worker's questions with this id into the queue from now on. */
-ucxx_status_t client_questions_listen(client_questions_t *questions, ucxx_worker_t *worker, uint16_t id);
+ucxx_status_t client_questions_listen(client_questions_t *questions, ucxx_worker_t *worker,
+                                      uint16_t id);
 
 /* Takes them all out, the oldest first; NULL when there are none. */
 client_question_t *client_questions_take(client_questions_t *questions);
@@ -30,7 +33,8 @@ client_question_t *client_questions_take(client_questions_t *questions);
 /* Frees an entry, not its question: what comes after it. */
 client_question_t *client_question_next(client_question_t *question);
 
-/* Frees the queue, and ends the questions in it. After its workers have been destroyed. NULL is ignored. */
+/* Frees the queue, and ends the questions in it. After its workers have been destroyed. NULL is
+ * ignored. */
 void client_questions_destroy(client_questions_t *questions);
 
 #endif

@@ -35,7 +35,9 @@ class Cancel(ClientCase):
             with self.assertRaises(asyncio.CancelledError):
                 await waiting
             self.assertTrue(received.cancelled())
-            self.assertEqual((worker.in_flight, stats(worker).canceled, stats(worker).in_flight), (0, 1, 0))
+            self.assertEqual(
+                (worker.in_flight, stats(worker).canceled, stats(worker).in_flight), (0, 1, 0)
+            )
             # It is not there any more to take what comes.
             after = worker.recv(bytearray(8), 1)
             await peer.ask("give", tag=1, size=8)
@@ -98,7 +100,8 @@ class Cancel(ClientCase):
             checksum = zlib.crc32(payload)
             payload = Buffer(payload)
             watched = weakref.ref(payload)
-            # A rendezvous that nobody receives yet. When what was sent after it has come, UCX has it.
+            # A rendezvous that nobody receives yet. When what was sent after it has come, UCX has
+            # it.
             sent = peer.endpoint.send(payload, 1)
             del payload
             after = peer.endpoint.send(b"after", 2)

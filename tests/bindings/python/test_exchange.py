@@ -91,8 +91,15 @@ class Exchange(ClientCase):
             lib.ucxx_worker_query(worker.handle, attr)
             names = {thread.name for thread in threading.enumerate()}
             found = (bool(attr.progress_thread_running), "ucxx notifier" in names)
-            self.assertEqual(found, {"polling": (False, False), "blocking": (False, False), "thread": (True, False),
-                                     "notifier": (True, True)}[worker.mode])
+            self.assertEqual(
+                found,
+                {
+                    "polling": (False, False),
+                    "blocking": (False, False),
+                    "thread": (True, False),
+                    "notifier": (True, True),
+                }[worker.mode],
+            )
 
         await self.over_everything(test)
 

@@ -18,7 +18,9 @@ NOBODYS = 8
 LARGE = 1 << 20
 SIZES = [0, 1, 100, 4096, 65536, LARGE]
 MANY = 3000
-TOO_LONG, CANCELED, NO_ELEM, REJECTED = (f"UCXX_ERR_{name}" for name in ("MESSAGE_TRUNCATED", "CANCELED", "NO_ELEM", "REJECTED"))
+TOO_LONG, CANCELED, NO_ELEM, REJECTED = (
+    f"UCXX_ERR_{name}" for name in ("MESSAGE_TRUNCATED", "CANCELED", "NO_ELEM", "REJECTED")
+)
 
 
 class Buffer(bytearray):
@@ -36,7 +38,8 @@ def checksum(data, capacity):
 
 class Fetch(ClientCase):
     async def both_ways(self, test, **options):
-        """Runs a test over everything, twice: this process asks, and the other one. `asks` and `answers` do what Served can do."""
+        """Runs a test over everything, twice: this process asks, and the other one. `asks` and
+        `answers` do what Served can do."""
 
         async def run(worker, peer):
             served = Served(worker, peer.endpoint)
@@ -56,9 +59,13 @@ class Fetch(ClientCase):
     async def test_answers_of_every_size_now_and_later(self):
         async def test(asks, answers):
             for size in SIZES:
-                expected = [["OK", size, checksum(content(size, seed), size + 10)] for seed in range(2)]
+                expected = [
+                    ["OK", size, checksum(content(size, seed), size + 10)] for seed in range(2)
+                ]
                 headers = [head("reply", size=size, seed=0), head("keep", size=size, seed=1)]
-                fetched = asyncio.ensure_future(asks("fetch", id=ID, headers=headers, capacity=size + 10))
+                fetched = asyncio.ensure_future(
+                    asks("fetch", id=ID, headers=headers, capacity=size + 10)
+                )
                 await answers("kept", count=1)
                 self.assertEqual(await answers("answer_kept"), ["OK"])
                 self.assertEqual(await fetched, expected)
@@ -75,7 +82,10 @@ class Fetch(ClientCase):
             await answers("kept", count=MANY)
             self.assertFalse(fetched.done())
             self.assertEqual(set(await answers("answer_kept")), {"OK"})
-            self.assertEqual(await fetched, [["OK", at % 50, checksum(content(at % 50, at), 50)] for at in range(MANY)])
+            self.assertEqual(
+                await fetched,
+                [["OK", at % 50, checksum(content(at % 50, at), 50)] for at in range(MANY)],
+            )
 
         await self.both_ways(test)
 
@@ -87,7 +97,13 @@ class Fetch(ClientCase):
             fetched = asyncio.ensure_future(asks("fetch", id=ID, headers=headers, capacity=LARGE))
             await answers("kept", count=count)
             self.assertEqual(set(await answers("answer_kept")), {"OK"})
-            self.assertEqual(await fetched, [["OK", LARGE - at, checksum(content(LARGE - at, at), LARGE)] for at in range(count)])
+            self.assertEqual(
+                await fetched,
+                [
+                    ["OK", LARGE - at, checksum(content(LARGE - at, at), LARGE)]
+                    for at in range(count)
+                ],
+            )
 
         await self.both_ways(test)
 
@@ -105,26 +121,48 @@ class Fetch(ClientCase):
     async def test_rejected_and_unanswered_questions(self):
         async def test(asks, answers):
             own = Status.ERR_APPLICATION - 7
-            statuses = {Status.ERR_NO_ELEM: NO_ELEM, Status.ERR_REJECTED: REJECTED, Status.ERR_BUSY: "UCXX_ERR_BUSY",
-                        Status.ERR_CANCELED: CANCELED, own: "UCXX_ERR_APPLICATION"}
+            statuses = {
+                Status.ERR_NO_ELEM: NO_ELEM,
+                Status.ERR_REJECTED: REJECTED,
+                Status.ERR_BUSY: "UCXX_ERR_BUSY",
+                Status.ERR_CANCELED: CANCELED,
+                own: "UCXX_ERR_APPLICATION",
+            }
             headers = [head("reject", status=status) for status in statuses] + [head("forget")]
             nothing = checksum(b"", 10)
             expected = [[name, None, nothing] for name in (*statuses.values(), CANCELED)]
             self.assertEqual(await asks("fetch", id=ID, headers=headers, capacity=10), expected)
             # Not by whom a handler was never set, nor by whom it was removed.
-            self.assertEqual(await asks("fetch", id=NOBODYS, headers=headers, capacity=10), [[NO_ELEM, None, nothing]] * 6)
+            self.assertEqual(
+                await asks("fetch", id=NOBODYS, headers=headers, capacity=10),
+                [[NO_ELEM, None, nothing]] * 6,
+            )
             await answers("serve_no_more", id=ID)
-            self.assertEqual(await asks("fetch", id=ID, headers=headers, capacity=10), [[NO_ELEM, None, nothing]] * 6)
+            self.assertEqual(
+                await asks("fetch", id=ID, headers=headers, capacity=10),
+                [[NO_ELEM, None, nothing]] * 6,
+            )
             await answers("serve", id=ID)
-            self.assertEqual((await asks("fetch", id=ID, headers=headers, capacity=10))[0], [NO_ELEM, None, nothing])
+            self.assertEqual(
+                (await asks("fetch", id=ID, headers=headers, capacity=10))[0],
+                [NO_ELEM, None, nothing],
+            )
 
         await self.both_ways(test)
 
     async def test_a_refused_answer_is_none_and_a_second_one_neither(self):
         async def test(asks, answers):
             headers = [head("refuse_then_answer", status=Status.ERR_IO_ERROR)]
-            self.assertEqual(await asks("fetch", id=ID, headers=headers, capacity=10), [["OK", 6, checksum(b"answer", 10)]])
-            told = ["UCXX_ERR_INVALID_PARAM", "OK", "UCXX_ERR_ALREADY_EXISTS", "UCXX_ERR_ALREADY_EXISTS"]
+            self.assertEqual(
+                await asks("fetch", id=ID, headers=headers, capacity=10),
+                [["OK", 6, checksum(b"answer", 10)]],
+            )
+            told = [
+                "UCXX_ERR_INVALID_PARAM",
+                "OK",
+                "UCXX_ERR_ALREADY_EXISTS",
+                "UCXX_ERR_ALREADY_EXISTS",
+            ]
             self.assertEqual(await answers("told"), told)
 
         await self.both_ways(test)
@@ -134,22 +172,42 @@ class Fetch(ClientCase):
 
         async def test(asks, answers):
             await answers("note_failures")
-            headers = [head("fail"), head("reply", size=3, seed=1), head("fail", first="answer"), head("no such thing")]
+            headers = [
+                head("fail"),
+                head("reply", size=3, seed=1),
+                head("fail", first="answer"),
+                head("no such thing"),
+            ]
             nothing = checksum(b"", 10)
             self.assertEqual(
                 await asks("fetch", id=ID, headers=headers, capacity=10),
-                [[REJECTED, None, nothing], ["OK", 3, checksum(content(3, 1), 10)], ["OK", 6, checksum(b"answer", 10)],
-                 [REJECTED, None, nothing]],
+                [
+                    [REJECTED, None, nothing],
+                    ["OK", 3, checksum(content(3, 1), 10)],
+                    ["OK", 6, checksum(b"answer", 10)],
+                    [REJECTED, None, nothing],
+                ],
             )
             told = await answers("told")
-            self.assertEqual([text.split("(")[0] for text in told], ["RuntimeError", "RuntimeError", "AttributeError"])
+            self.assertEqual(
+                [text.split("(")[0] for text in told],
+                ["RuntimeError", "RuntimeError", "AttributeError"],
+            )
 
         await self.both_ways(test)
 
     async def test_a_handler_that_asks_whoever_asked(self):
         async def test(asks, answers):
             await asks("serve", id=NOBODYS)
-            headers = [head("ask_back", id=NOBODYS, header=head("reply", size=size, seed=size), capacity=size) for size in SIZES]
+            headers = [
+                head(
+                    "ask_back",
+                    id=NOBODYS,
+                    header=head("reply", size=size, seed=size),
+                    capacity=size,
+                )
+                for size in SIZES
+            ]
             expected = [["OK", size, checksum(content(size, size), LARGE)] for size in SIZES]
             self.assertEqual(await asks("fetch", id=ID, headers=headers, capacity=LARGE), expected)
             await asks("serve_no_more", id=NOBODYS)
@@ -161,13 +219,19 @@ class Fetch(ClientCase):
             await peer.ask("serve", id=ID)
             buffer = bytearray(b"." * 100)
             for capacity in (8, 50, 100, None):
-                self.assertEqual(await peer.endpoint.fetch(ID, question("tell_capacity"), buffer, capacity), 8)
+                self.assertEqual(
+                    await peer.endpoint.fetch(ID, question("tell_capacity"), buffer, capacity), 8
+                )
                 self.assertEqual(int.from_bytes(buffer[:8], "little"), capacity or 100)
             self.assertEqual(buffer[8:], b"." * 92)
             buffer[:] = b"." * 100
-            error = await self.assert_fails(peer.endpoint.fetch(ID, question("tell_capacity"), buffer, 7), "MESSAGE_TRUNCATED")
+            error = await self.assert_fails(
+                peer.endpoint.fetch(ID, question("tell_capacity"), buffer, 7), "MESSAGE_TRUNCATED"
+            )
             self.assertEqual((error.length, buffer), (8, b"." * 100))
-            self.assertEqual(await peer.endpoint.fetch(ID, question("reply", size=0, seed=0), buffer, 0), 0)
+            self.assertEqual(
+                await peer.endpoint.fetch(ID, question("reply", size=0, seed=0), buffer, 0), 0
+            )
             for wrong in (-1, 101):
                 with self.assertRaises(ValueError):
                     peer.endpoint.fetch(ID, b"", buffer, wrong)
@@ -198,7 +262,9 @@ class Fetch(ClientCase):
                 # The answer comes too late, and nobody is told.
                 self.assertEqual(await peer.ask("answer_kept"), ["OK"])
                 after = bytearray(size)
-                self.assertEqual(await peer.endpoint.fetch(ID, question("reply", size=size, seed=2), after), size)
+                self.assertEqual(
+                    await peer.endpoint.fetch(ID, question("reply", size=size, seed=2), after), size
+                )
                 self.assertEqual((after, buffer), (content(size, 2), b"." * size + b"\0"))
                 del buffer, fetched
                 gc.collect()
@@ -222,7 +288,9 @@ class Fetch(ClientCase):
             buffer = Buffer(LARGE)
             watched = weakref.ref(buffer)
             ended = asyncio.Event()
-            peer.endpoint.fetch(ID, question("keep", size=LARGE, seed=1), buffer).add_done_callback(lambda _: ended.set())
+            peer.endpoint.fetch(ID, question("keep", size=LARGE, seed=1), buffer).add_done_callback(
+                lambda _: ended.set()
+            )
             del buffer
             gc.collect()
             await peer.ask("kept", count=1)
@@ -263,7 +331,9 @@ class Fetch(ClientCase):
             called = []
 
             def handler(question):
-                called.append((question.header, threading.current_thread(), asyncio.get_running_loop()))
+                called.append(
+                    (question.header, threading.current_thread(), asyncio.get_running_loop())
+                )
                 question.reply(question.header)
 
             worker.set_fetch_handler(ID, handler)
@@ -278,7 +348,9 @@ class Fetch(ClientCase):
         async def test(worker, peer):
             for answer in (b"one", b"two"):
                 worker.set_fetch_handler(ID, lambda question, answer=answer: question.reply(answer))
-                worker.set_fetch_handler(NOBODYS, lambda question, answer=answer: question.reply(answer * 2))
+                worker.set_fetch_handler(
+                    NOBODYS, lambda question, answer=answer: question.reply(answer * 2)
+                )
                 fetched = await peer.ask("fetch", id=ID, headers=["", "header"], capacity=6)
                 self.assertEqual(fetched, [["OK", 3, checksum(answer, 6)]] * 2)
                 fetched = await peer.ask("fetch", id=NOBODYS, headers=[""], capacity=6)
@@ -305,7 +377,9 @@ class Fetch(ClientCase):
             buffer = bytearray(b"." * 10)
             fetched = peer.endpoint.fetch(ID, question("keep", size=10, seed=1), buffer)
             await peer.ask("kept", count=1)
-            asking = asyncio.ensure_future(peer.ask("fetch", id=ID, headers=["left alone"], capacity=1))
+            asking = asyncio.ensure_future(
+                peer.ask("fetch", id=ID, headers=["left alone"], capacity=1)
+            )
             await asked.wait()
             peer.kill()
             error = await self.assert_fails(fetched, "PEER_FAILED")
@@ -332,9 +406,14 @@ class Fetch(ClientCase):
 
             worker.set_fetch_handler(ID, handler)
             await peer.ask("serve", id=ID)
-            fetches = [peer.endpoint.fetch(ID, question("keep", size=1, seed=1), bytearray(1)) for _ in range(100)]
+            fetches = [
+                peer.endpoint.fetch(ID, question("keep", size=1, seed=1), bytearray(1))
+                for _ in range(100)
+            ]
             await peer.ask("kept", count=100)
-            asking = asyncio.ensure_future(peer.ask("fetch", id=ID, headers=["left alone"] * 100, capacity=1))
+            asking = asyncio.ensure_future(
+                peer.ask("fetch", id=ID, headers=["left alone"] * 100, capacity=1)
+            )
             await asked.wait()
             worker.abort()
             for fetched in fetches:
@@ -357,7 +436,9 @@ class Fetch(ClientCase):
         for mode in MODES:
             with self.subTest(mode=mode):
                 async with Worker(Context(), mode) as worker:
-                    worker.set_fetch_handler(ID, lambda question: question.reply(question.header[::-1]))
+                    worker.set_fetch_handler(
+                        ID, lambda question: question.reply(question.header[::-1])
+                    )
                     endpoint = worker.connect(worker.address)
                     buffer = bytearray(5)
                     self.assertEqual(await endpoint.fetch(ID, b"olleh", buffer), 5)

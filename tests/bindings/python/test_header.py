@@ -18,7 +18,8 @@ from ucxx_rs_build import declarations
 PREFIX = pathlib.Path(os.environ["UCXX_RS_PREFIX"])
 LIBRARY = PREFIX / "lib" / "libucxx_rs.so"
 
-# What the two standard headers give the library's own. cffi knows these names by itself; pycparser has to be told.
+# What the two standard headers give the library's own. cffi knows these names by itself; pycparser
+# has to be told.
 TYPES = "typedef unsigned long size_t;" + "".join(
     f"typedef {sign} {base} {prefix}int{bits}_t;"
     for bits, base in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))
@@ -59,7 +60,9 @@ class Cffi(unittest.TestCase):
     def ok(self, status):
         text = lambda value: self.ffi.string(value).decode()
         if status < 0:
-            self.fail(f"{text(self.lib.ucxx_status_name(status))}: {text(self.lib.ucxx_last_error_message())}")
+            self.fail(
+                f"{text(self.lib.ucxx_status_name(status))}: {text(self.lib.ucxx_last_error_message())}"
+            )
         return status
 
     def test_version(self):
@@ -68,7 +71,10 @@ class Cffi(unittest.TestCase):
         self.ok(self.lib.ucxx_version_query(version))
         self.assertEqual(version.struct_size, self.ffi.sizeof("ucxx_version_t"))
         self.assertGreaterEqual((version.ucx_major, version.ucx_minor), (1, 13))
-        print(f"cffi: UCX {version.ucx_major}.{version.ucx_minor}.{version.ucx_patch}", file=sys.stderr)
+        print(
+            f"cffi: UCX {version.ucx_major}.{version.ucx_minor}.{version.ucx_patch}",
+            file=sys.stderr,
+        )
 
     def test_a_wrong_size_is_refused(self):
         version = self.ffi.new("ucxx_version_t *")
@@ -98,7 +104,9 @@ class Cffi(unittest.TestCase):
         received = ffi.new("char[]", len(sent))
         receive, send = ffi.new("ucxx_request_t **"), ffi.new("ucxx_request_t **")
         every_bit = 2**64 - 1
-        status = self.ok(lib.ucxx_tag_recv(worker[0], received, len(sent), 3, every_bit, params, receive))
+        status = self.ok(
+            lib.ucxx_tag_recv(worker[0], received, len(sent), 3, every_bit, params, receive)
+        )
         self.assertEqual(status, lib.UCXX_INPROGRESS)
         self.ok(lib.ucxx_tag_send(endpoint[0], sent, len(sent), 3, null, send))
         for request in (send[0], receive[0]):

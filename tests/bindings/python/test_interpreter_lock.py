@@ -2,9 +2,10 @@
 # Copyright the ucxx_rs developers
 """The progress thread never waits for the interpreter's lock.
 
-ctypes.PyDLL calls C without letting go of the lock. The call here is system(3), with a shell that tells the other process to begin
-and waits until that one says that it is done. All that they exchange therefore begins after the lock was taken and ends before it is let
-go of: a progress thread that wanted the lock, only once, would be waited for in vain.
+ctypes.PyDLL calls C without letting go of the lock. The call here is system(3), with a shell that
+tells the other process to begin and waits until that one says that it is done. All that they
+exchange therefore begins after the lock was taken and ends before it is let go of: a progress
+thread that wanted the lock, only once, would be waited for in vain.
 """
 
 import asyncio
@@ -27,7 +28,9 @@ MANY = 2000
 
 
 def run_with_lock_held(command):
-    return os.waitstatus_to_exitcode(HELD.system(f"exec timeout {LIMIT_S // 2} sh -c {shlex.quote(command)}".encode()))
+    return os.waitstatus_to_exitcode(
+        HELD.system(f"exec timeout {LIMIT_S // 2} sh -c {shlex.quote(command)}".encode())
+    )
 
 
 def wait_with_lock_held(operations):
@@ -35,7 +38,9 @@ def wait_with_lock_held(operations):
     requests = ffi.new("ucxx_request_t *[]", [operation.request for operation in operations])
     # The address of the function and of the list, for a call that cffi would make without the lock.
     address = int(ffi.cast("uintptr_t", ffi.addressof(lib, "ucxx_request_wait_all")))
-    call = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)(address)
+    call = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)(
+        address
+    )
     return call(int(ffi.cast("uintptr_t", requests)), len(operations), LIMIT_S // 2 * 10**9)
 
 
@@ -58,7 +63,9 @@ class InterpreterLock(ClientCase):
                 arguments = {"receive_tag": 2, "send_tag": 1, "size": LARGE, "count": COUNT}
                 exchanged = peer.ask("exchange_when_told", go=go, done=done, **arguments)
                 wakeups = getattr(worker.delivery, "wakeups", 0)
-                status = run_with_lock_held(f"echo go >{go} && read -r answer <{done} && test $answer = done")
+                status = run_with_lock_held(
+                    f"echo go >{go} && read -r answer <{done} && test $answer = done"
+                )
                 self.assertEqual(status, 0)
                 # Python was locked out indeed: nobody has been told yet.
                 self.assertEqual(getattr(worker.delivery, "wakeups", 0), wakeups)
@@ -84,9 +91,12 @@ class InterpreterLock(ClientCase):
 
                 worker.set_fetch_handler(1, handler)
                 fetched = peer.ask("fetch_when_told", go=go, done=done, served=1, unserved=2)
-                # The library itself rejects the others, on the thread on which it handed the first one over before.
+                # The library itself rejects the others, on the thread on which it handed the first
+                # one over before.
                 expected = "UCXX_ERR_NO_ELEM,UCXX_ERR_NO_ELEM"
-                status = run_with_lock_held(f"echo go >{go} && read -r answer <{done} && test $answer = {expected}")
+                status = run_with_lock_held(
+                    f"echo go >{go} && read -r answer <{done} && test $answer = {expected}"
+                )
                 self.assertEqual(status, 0)
                 self.assertEqual(headers, [])
                 self.assertEqual(await fetched, "answer")

@@ -71,7 +71,9 @@ class Multi(ClientCase):
                 self.assertIsNone(await peer.endpoint.send_multi(sent, tag))
                 back, sender_tag = await received
                 self.assertEqual((len(back), sender_tag), (count, tag))
-                self.assertTrue(all(isinstance(frame, memoryview) and not frame.readonly for frame in back))
+                self.assertTrue(
+                    all(isinstance(frame, memoryview) and not frame.readonly for frame in back)
+                )
                 self.assertEqual([bytes(frame) for frame in back], sent)
                 await echoed
             self.assertEqual(worker.in_flight, 0)
@@ -85,7 +87,12 @@ class Multi(ClientCase):
             receives = [worker.recv_multi(0x10, mask=0xF0) for _ in range(count)]
             echoed = peer.ask("echo_multi", tag=0x10, mask=0xF0, count=count)
             sent = [[content(at % 3 * 100, at), content(at, at + 1)] for at in range(count)]
-            await asyncio.gather(*[peer.endpoint.send_multi(message, 0x10 + at % 16) for at, message in enumerate(sent)])
+            await asyncio.gather(
+                *[
+                    peer.endpoint.send_multi(message, 0x10 + at % 16)
+                    for at, message in enumerate(sent)
+                ]
+            )
             for at, received in enumerate(await asyncio.gather(*receives)):
                 self.assertEqual([bytes(frame) for frame in received.frames], sent[at])
                 self.assertEqual(received.tag, 0x10 + at % 16)
@@ -104,7 +111,10 @@ class Multi(ClientCase):
             await peer.endpoint.close()
             await worker.close()
             gc.collect()
-            self.assertEqual([bytes(frame) for frame in received], [content(size, 7 + at) for at, size in enumerate([LARGE, 0, 3, 100])])
+            self.assertEqual(
+                [bytes(frame) for frame in received],
+                [content(size, 7 + at) for at, size in enumerate([LARGE, 0, 3, 100])],
+            )
             part = received[3][10:20].cast("H")
             del received
             gc.collect()
@@ -135,7 +145,9 @@ class Multi(ClientCase):
             received.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await received
-            self.assertEqual((worker.in_flight, stats(worker).canceled, stats(worker).in_flight), (0, 1, 0))
+            self.assertEqual(
+                (worker.in_flight, stats(worker).canceled, stats(worker).in_flight), (0, 1, 0)
+            )
             given = peer.ask("give_multi", tag=1, sizes=[5, 50_000], seed=3)
             after, _ = await worker.recv_multi(1)
             self.assertEqual([bytes(frame) for frame in after], [content(5, 3), content(50_000, 4)])
@@ -246,12 +258,18 @@ class Multi(ClientCase):
 
     async def test_any_contiguous_buffers_will_do_and_no_other(self):
         async def test(worker, peer):
-            for wrong in ([b"one", memoryview(b"every other one")[::2]], [b"one", "text"], [b"one", None]):
+            for wrong in (
+                [b"one", memoryview(b"every other one")[::2]],
+                [b"one", "text"],
+                [b"one", None],
+            ):
                 with self.assertRaises((BufferError, TypeError, ValueError)):
                     peer.endpoint.send_multi(wrong, 1)
             self.assertEqual(worker.in_flight, 0)
             taken = peer.ask("take_multi", tag=1)
-            await peer.endpoint.send_multi((buffer for buffer in (b"one", memoryview(bytearray(2)))), 1)
+            await peer.endpoint.send_multi(
+                (buffer for buffer in (b"one", memoryview(bytearray(2)))), 1
+            )
             self.assertEqual(await taken, [[3, zlib.crc32(b"one")], [2, zlib.crc32(bytes(2))]])
 
         await self.over_everything(test, modes=["blocking"])

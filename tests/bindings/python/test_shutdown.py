@@ -36,7 +36,8 @@ def threads():
 
 
 async def use(mode, end):
-    """Two workers, messages, buffers and questions both ways, and an end; weak references to them."""
+    """Two workers, messages, buffers and questions both ways, and an end; weak references to
+    them."""
     context = Context({"TLS": "posix,cma,tcp,self"})
     one, other = Worker(context, mode), Worker(context, mode)
     there, back = one.connect(other.address), other.connect(one.address)
@@ -76,7 +77,8 @@ class Shutdown(ClientCase):
         for _ in range(CYCLES):
             workers = await use(mode, end)
             gc.collect()
-            # An answer that is still being sent keeps its worker until its completion has come to the loop.
+            # An answer that is still being sent keeps its worker until its completion has come to
+            # the loop.
             while any(worker() for worker in workers):
                 await asyncio.sleep(0.001)
                 gc.collect()
@@ -133,7 +135,11 @@ class Shutdown(ClientCase):
         await worker.close()
         await worker.close()
         worker.abort()
-        for call in (lambda: worker.recv(bytearray(1), 1), lambda: worker.connect(b""), lambda: endpoint.send(b"", 1)):
+        for call in (
+            lambda: worker.recv(bytearray(1), 1),
+            lambda: worker.connect(b""),
+            lambda: endpoint.send(b"", 1),
+        ):
             with self.assertRaises(UcxxError) as caught:
                 call()
             self.assertEqual(caught.exception.status, Status.ERR_CLOSED)
@@ -158,7 +164,9 @@ class Shutdown(ClientCase):
                 kept.append((await worker.recv_multi(2)).frames)
             asyncio.run(main())
         """
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+        environment = dict(
+            os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path)
+        )
         for mode in MODES:
             with self.subTest(mode=mode):
                 command = [sys.executable, "-W", "ignore", "-c", program, mode]

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Generates the extension module `_ucxx_rs` from the installed header and questions.h, and compiles it with questions.c.
+"""Generates the extension module `_ucxx_rs` from the installed header and questions.h, and compiles
+it with questions.c.
 
     python ucxx_rs_build.py DIRECTORY        pkg-config has to find ucxx_rs
 
-Nothing of the interface is written down a second time: cffi reads the header's own declarations, and the C compiler, which sees the
-header itself, refuses whatever cffi understood differently.
+Nothing of the interface is written down a second time: cffi reads the header's own declarations,
+and the C compiler, which sees the header itself, refuses whatever cffi understood differently.
 
-cffi's API mode, not its ABI mode: a call then costs less than half (no libffi between), a struct whose layout was read wrongly is an
-error when the module is built and not a corrupted field when it runs, and an enumerator with a wrong value is one when it is imported.
-The price is a compiler on the machine that builds; the one that runs needs none.
+cffi's API mode, not its ABI mode: a call then costs less than half (no libffi between), a struct
+whose layout was read wrongly is an error when the module is built and not a corrupted field when it
+runs, and an enumerator with a wrong value is one when it is imported. The price is a compiler on
+the machine that builds; the one that runs needs none.
 """
 
 import os
@@ -26,17 +28,32 @@ QUESTIONS = pathlib.Path(__file__).resolve().parent / "questions.c"
 
 
 def declarations(include, header=None):
-    """A header, the library's if none is given, after the preprocessor, without the text of the system's headers."""
+    """A header, the library's if none is given, after the preprocessor, without the text of the
+    system's headers."""
     header = header or pathlib.Path(include) / "ucxx_rs.h"
     with tempfile.TemporaryDirectory() as empty:
         for name in ("stddef.h", "stdint.h"):
             (pathlib.Path(empty) / name).touch()
-        command = [*COMPILER, "-E", "-P", "-std=c99", "-nostdinc", "-DUCXX_NODISCARD=", "-I", empty, "-I", str(include), str(header)]
+        command = [
+            *COMPILER,
+            "-E",
+            "-P",
+            "-std=c99",
+            "-nostdinc",
+            "-DUCXX_NODISCARD=",
+            "-I",
+            empty,
+            "-I",
+            str(include),
+            str(header),
+        ]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def pkg_config(*arguments):
-    done = subprocess.run(["pkg-config", *arguments, "ucxx_rs"], check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        ["pkg-config", *arguments, "ucxx_rs"], check=True, stdout=subprocess.PIPE, text=True
+    )
     return shlex.split(done.stdout)
 
 
@@ -54,8 +71,28 @@ def build(directory):
     ffi.emit_c_code(str(source))
     python = sysconfig.get_paths()["include"]
     rpaths = [f"-Wl,-rpath,{folder}" for folder in pkg_config("--variable=libdir")]
-    flags = ["-O2", "-fPIC", "-pthread", "-shared", f"-I{python}", f"-I{QUESTIONS.parent}", *pkg_config("--cflags")]
-    subprocess.run([*COMPILER, *flags, str(source), str(QUESTIONS), "-o", str(module), *pkg_config("--libs"), *rpaths], check=True)
+    flags = [
+        "-O2",
+        "-fPIC",
+        "-pthread",
+        "-shared",
+        f"-I{python}",
+        f"-I{QUESTIONS.parent}",
+        *pkg_config("--cflags"),
+    ]
+    subprocess.run(
+        [
+            *COMPILER,
+            *flags,
+            str(source),
+            str(QUESTIONS),
+            "-o",
+            str(module),
+            *pkg_config("--libs"),
+            *rpaths,
+        ],
+        check=True,
+    )
     return module
 
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer that is UCXX, by its C++ interface: what foreign.py is by its Python package. Told what to do by tests/c/endpoint/foreign_peer.c and
- * tests/c/multi/foreign_multi.c.
+ * A peer that is UCXX, by its C++ interface: what foreign.py is by its Python package. Told what to
+ * do by tests/c/endpoint/foreign_peer.c and tests/c/multi/foreign_multi.c.
  *
  *   foreign peer|none            error handling of its endpoints
  *
  * The lines of tests/c/endpoint/foreign_raw.c, which describes them, and:
  *
- *   send_multi TAG SEED LENGTH,...       ok when all frames are sent; each has the seed of the one before, plus 1
- *   recv_multi TAG SEED LENGTH,...       ok when these frames have come and are right, or wrong
- *   am_send LENGTH SEED                  ok when it is complete, or failed
- *   am_recv LENGTH SEED                  ok when it has come and is right, or wrong
- *   am_send_to OWNER ID HEADER LENGTH SEED   the same with a header of so many bytes, whose seed is one more; to a receiver callback, unless OWNER is -
- *   am_recv_with HEADER LENGTH SEED      the other side of that
- *   am_handle OWNER ID                   registers a receiver callback
- *   am_handled HEADER LENGTH SEED        ok when it has been called, and what came is right, or wrong
+ *   send_multi TAG SEED LENGTH,...       ok when all frames are sent; each has the seed of the one
+ * before, plus 1 recv_multi TAG SEED LENGTH,...       ok when these frames have come and are right,
+ * or wrong am_send LENGTH SEED                  ok when it is complete, or failed am_recv LENGTH
+ * SEED                  ok when it has come and is right, or wrong am_send_to OWNER ID HEADER
+ * LENGTH SEED   the same with a header of so many bytes, whose seed is one more; to a receiver
+ * callback, unless OWNER is - am_recv_with HEADER LENGTH SEED      the other side of that am_handle
+ * OWNER ID                   registers a receiver callback am_handled HEADER LENGTH SEED        ok
+ * when it has been called, and what came is right, or wrong
  */
 #include <poll.h>
 #include <signal.h>
@@ -42,8 +42,7 @@ using bytes = std::vector<std::uint8_t>;
 
 bytes pattern(std::size_t length, unsigned seed) {
   bytes data(length);
-  for (std::size_t at = 0; at < length; at++)
-    data[at] = static_cast<std::uint8_t>(seed + 7 * at);
+  for (std::size_t at = 0; at < length; at++) data[at] = static_cast<std::uint8_t>(seed + 7 * at);
   return data;
 }
 
@@ -80,11 +79,21 @@ public:
 
   std::string obey(const std::string &line) {
     static const std::map<std::string, std::string (peer::*)(arguments &)> commands = {
-        {"listen", &peer::listen},         {"connect", &peer::connect},       {"address", &peer::address},
-        {"reach", &peer::reach},           {"send", &peer::send},             {"recv", &peer::recv},
-        {"send_multi", &peer::send_multi}, {"recv_multi", &peer::recv_multi}, {"am_send", &peer::am_send},
-        {"am_recv", &peer::am_recv},       {"am_send_to", &peer::am_send_to}, {"am_recv_with", &peer::am_recv_with},
-        {"am_handle", &peer::am_handle},   {"am_handled", &peer::am_handled}, {"close", &peer::close}};
+        {"listen", &peer::listen},
+        {"connect", &peer::connect},
+        {"address", &peer::address},
+        {"reach", &peer::reach},
+        {"send", &peer::send},
+        {"recv", &peer::recv},
+        {"send_multi", &peer::send_multi},
+        {"recv_multi", &peer::recv_multi},
+        {"am_send", &peer::am_send},
+        {"am_recv", &peer::am_recv},
+        {"am_send_to", &peer::am_send_to},
+        {"am_recv_with", &peer::am_recv_with},
+        {"am_handle", &peer::am_handle},
+        {"am_handled", &peer::am_handled},
+        {"close", &peer::close}};
     try {
       arguments rest(line);
       const auto command = commands.find(rest.next<std::string>());
@@ -100,7 +109,9 @@ private:
   /* No exception may leave it: what called it is not C++. */
   static void on_request(ucp_conn_request_h request, void *arg) noexcept {
     auto *self = static_cast<peer *>(arg);
-    self->endpoint_ = self->listener_->endpointBuilder(request).endpointErrorHandling(self->error_handling_).build();
+    self->endpoint_ = self->listener_->endpointBuilder(request)
+                          .endpointErrorHandling(self->error_handling_)
+                          .build();
   }
 
   std::string listen(arguments &) {
@@ -110,7 +121,8 @@ private:
 
   std::string connect(arguments &rest) {
     const auto port = rest.next<std::uint16_t>();
-    endpoint_ = worker_->endpointBuilder("127.0.0.1", port).endpointErrorHandling(error_handling_).build();
+    endpoint_ =
+        worker_->endpointBuilder("127.0.0.1", port).endpointErrorHandling(error_handling_).build();
     return "ok";
   }
 
@@ -136,14 +148,12 @@ private:
   }
 
   ucxx::Endpoint &endpoint() const {
-    if (!endpoint_)
-      throw std::logic_error("there is no endpoint");
+    if (!endpoint_) throw std::logic_error("there is no endpoint");
     return *endpoint_;
   }
 
   void finish(ucxx::Request &request) {
-    while (!request.isCompleted())
-      progress();
+    while (!request.isCompleted()) progress();
     request.checkError();
   }
 
@@ -159,7 +169,8 @@ private:
     const auto tag = rest.next<std::uint64_t>();
     const auto length = rest.next<std::size_t>();
     bytes data(length);
-    finish(*worker_->tagRecvBuilder(data.data(), data.size(), ucxx::Tag(tag), ucxx::TagMaskFull).build());
+    finish(*worker_->tagRecvBuilder(data.data(), data.size(), ucxx::Tag(tag), ucxx::TagMaskFull)
+                .build());
     return data == pattern(length, rest.next<unsigned>()) ? "ok" : "wrong";
   }
 
@@ -188,11 +199,9 @@ private:
     for (const auto &part : request->_bufferRequests)
       if (part->buffer) /* the headers have none */
         frames.push_back(contents(*part->buffer));
-    if (frames == expected)
-      return "ok";
+    if (frames == expected) return "ok";
     std::string answer = "wrong:";
-    for (const bytes &frame : frames)
-      answer += " " + std::to_string(frame.size());
+    for (const bytes &frame : frames) answer += " " + std::to_string(frame.size());
     return answer;
   }
 
@@ -207,7 +216,8 @@ private:
     const auto length = rest.next<std::size_t>();
     const auto request = endpoint().amRecvBuilder().build();
     finish(*request);
-    return contents(*request->getRecvBuffer()) == pattern(length, rest.next<unsigned>()) ? "ok" : "wrong";
+    return contents(*request->getRecvBuffer()) == pattern(length, rest.next<unsigned>()) ? "ok"
+                                                                                         : "wrong";
   }
 
   std::string am_send_to(arguments &rest) {
@@ -219,8 +229,7 @@ private:
     const auto header = pattern(header_length, seed + 1), data = pattern(length, seed);
     ucxx::AmSendParams params;
     params.setUserHeader(header.data(), header.size());
-    if (owner != "-")
-      params.receiverCallbackInfo = ucxx::AmReceiverCallbackInfo(owner, id);
+    if (owner != "-") params.receiverCallbackInfo = ucxx::AmReceiverCallbackInfo(owner, id);
     finish(*endpoint().amSendBuilder(data.data(), data.size(), params).build());
     return "ok";
   }
@@ -243,14 +252,16 @@ private:
 
   std::string am_handle(arguments &rest) {
     const auto owner = rest.next<std::string>();
-    const auto keep = [this](std::shared_ptr<ucxx::Request> request, ucp_ep_h) { handled_.push_back(std::move(request)); };
-    worker_->registerAmReceiverCallback(ucxx::AmReceiverCallbackInfo(owner, rest.next<std::uint64_t>()), keep);
+    const auto keep = [this](std::shared_ptr<ucxx::Request> request, ucp_ep_h) {
+      handled_.push_back(std::move(request));
+    };
+    worker_->registerAmReceiverCallback(
+        ucxx::AmReceiverCallbackInfo(owner, rest.next<std::uint64_t>()), keep);
     return "ok";
   }
 
   std::string am_handled(arguments &rest) {
-    while (handled_.empty())
-      progress();
+    while (handled_.empty()) progress();
     const auto request = handled_.front();
     handled_.erase(handled_.begin());
     finish(*request);
@@ -264,7 +275,8 @@ private:
   }
 
   const bool error_handling_;
-  const std::shared_ptr<ucxx::Context> context_ = ucxx::contextBuilder(ucxx::Context::defaultFeatureFlags).build();
+  const std::shared_ptr<ucxx::Context> context_ =
+      ucxx::contextBuilder(ucxx::Context::defaultFeatureFlags).build();
   const std::shared_ptr<ucxx::Worker> worker_ = ucxx::workerBuilder(context_).build();
   std::shared_ptr<ucxx::Listener> listener_;
   std::shared_ptr<ucxx::Endpoint> endpoint_;
@@ -279,11 +291,9 @@ int main(int argc, char **argv) {
   std::setvbuf(stdin, nullptr, _IONBF, 0); /* what poll() does not see must not wait in a buffer */
   for (;;) {
     pollfd input = {STDIN_FILENO, POLLIN, 0};
-    while (poll(&input, 1, 0) == 0)
-      self.progress();
+    while (poll(&input, 1, 0) == 0) self.progress();
     std::string line;
-    if (!std::getline(std::cin, line))
-      return 0;
+    if (!std::getline(std::cin, line)) return 0;
     std::cout << self.obey(line) + "\n" << std::flush;
   }
 }

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""A peer that is UCXX: tests/c/endpoint/foreign_raw.c with UCXX in the place of UCP, told what to do by tests/c/endpoint/foreign_peer.c.
+"""A peer that is UCXX: tests/c/endpoint/foreign_raw.c with UCXX in the place of UCP, told what to
+do by tests/c/endpoint/foreign_peer.c.
 
-    foreign.py peer|none
+foreign.py peer|none
 """
 
 import select
@@ -12,13 +13,27 @@ import ucxx._lib.libucxx as ucxx
 from ucxx._lib.arr import Array
 
 
-COMMANDS = ("listen", "connect", "address", "reach", "send", "recv", "send_multi", "recv_multi", "am_send", "am_recv", "close")
+COMMANDS = (
+    "listen",
+    "connect",
+    "address",
+    "reach",
+    "send",
+    "recv",
+    "send_multi",
+    "recv_multi",
+    "am_send",
+    "am_recv",
+    "close",
+)
 
 
 class Peer:
     def __init__(self, error_handling):
         self.error_handling = error_handling
-        self.worker = ucxx.UCXWorker(ucxx.UCXContext(), enable_delayed_submission=False, enable_python_future=False)
+        self.worker = ucxx.UCXWorker(
+            ucxx.UCXContext(), enable_delayed_submission=False, enable_python_future=False
+        )
         self.listener = None
         self.endpoint = None
 
@@ -27,13 +42,17 @@ class Peer:
 
     def listen(self):
         def on_request(request):
-            self.endpoint = ucxx.UCXEndpoint.create_from_conn_request(self.listener, request, self.error_handling)
+            self.endpoint = ucxx.UCXEndpoint.create_from_conn_request(
+                self.listener, request, self.error_handling
+            )
 
         self.listener = ucxx.UCXListener.create(self.worker, 0, on_request)
         return f"port {self.listener.port}"
 
     def connect(self, port):
-        self.endpoint = ucxx.UCXEndpoint.create(self.worker, "127.0.0.1", int(port), self.error_handling)
+        self.endpoint = ucxx.UCXEndpoint.create(
+            self.worker, "127.0.0.1", int(port), self.error_handling
+        )
         return "ok"
 
     def address(self):
@@ -41,7 +60,9 @@ class Peer:
 
     def reach(self, hexadecimal):
         address = ucxx.UCXAddress.create_from_buffer(bytes.fromhex(hexadecimal))
-        self.endpoint = ucxx.UCXEndpoint.create_from_worker_address(self.worker, address, self.error_handling)
+        self.endpoint = ucxx.UCXEndpoint.create_from_worker_address(
+            self.worker, address, self.error_handling
+        )
         return "ok"
 
     def finish(self, request):
@@ -66,7 +87,9 @@ class Peer:
 
     @classmethod
     def frames(cls, seed, lengths):
-        return [cls.pattern(int(length), int(seed) + at) for at, length in enumerate(lengths.split(","))]
+        return [
+            cls.pattern(int(length), int(seed) + at) for at, length in enumerate(lengths.split(","))
+        ]
 
     def send_multi(self, tag, seed, lengths):
         frames = tuple(Array(frame) for frame in self.frames(seed, lengths))
@@ -77,7 +100,11 @@ class Peer:
         requests = self.endpoint.tag_recv_multi(ucxx.UCXXTag(int(tag)))
         self.finish(requests)
         frames = [bytes(buffer) for buffer in requests.py_buffers]
-        return "ok" if frames == [bytes(frame) for frame in self.frames(seed, lengths)] else f"wrong: {[len(frame) for frame in frames]}"
+        return (
+            "ok"
+            if frames == [bytes(frame) for frame in self.frames(seed, lengths)]
+            else f"wrong: {[len(frame) for frame in frames]}"
+        )
 
     def am_send(self, length, seed):
         data = self.pattern(int(length), int(seed))
@@ -87,7 +114,11 @@ class Peer:
     def am_recv(self, length, seed):
         request = self.endpoint.am_recv()
         self.finish(request)
-        return "ok" if bytes(request.recv_buffer) == bytes(self.pattern(int(length), int(seed))) else "wrong"
+        return (
+            "ok"
+            if bytes(request.recv_buffer) == bytes(self.pattern(int(length), int(seed)))
+            else "wrong"
+        )
 
     def close(self):
         self.endpoint.close_blocking()

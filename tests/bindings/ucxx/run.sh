@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The library and UCXX as each other's peers, over TCP and over what UCX chooses: UCXX's Python package, and its C++ interface. Each is
-# left out, with a line that says so, where it cannot be had.
+# The library and UCXX as each other's peers, over TCP and over what UCX chooses: UCXX's Python
+# package, and its C++ interface. Each is left out, with a line that says so, where it cannot be
+# had.
 #
 #   tests/bindings/ucxx/run.sh FOLDER     where tests/c was built: target/suites/tests/c
 set -euo pipefail

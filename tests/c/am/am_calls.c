@@ -1,4 +1,5 @@
-/* What each call about active messages promises, with two workers in one process and with one to itself. */
+/* What each call about active messages promises, with two workers in one process and with one to
+ * itself. */
 #include "test_util.h"
 
 enum { ID = 7, UNKNOWN = 8, LARGE = 3 << 20, AS_UCX_LIKES = 1 << 20 };
@@ -17,13 +18,10 @@ static void hold(void *arg, ucxx_am_message_t *message) {
   inbox->count++;
 }
 
-static void count_destroyed(void *arg) {
-  ((inbox_t *)arg)->destroyed++;
-}
+static void count_destroyed(void *arg) { ((inbox_t *)arg)->destroyed++; }
 
 static void await_count(const duo_t *duo, const inbox_t *inbox, int count) {
-  while (inbox->count < count)
-    duo_progress(duo);
+  while (inbox->count < count) duo_progress(duo);
   CHECK_EQ(inbox->count, count);
 }
 
@@ -33,10 +31,12 @@ static ucxx_op_params_t with_flags(uint64_t flags) {
   return params;
 }
 
-static void send_to(const duo_t *duo, ucxx_endpoint_t *to, uint16_t id, const void *data, size_t length, uint64_t flags) {
+static void send_to(const duo_t *duo, ucxx_endpoint_t *to, uint16_t id, const void *data,
+                    size_t length, uint64_t flags) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = with_flags(flags);
-  CHECK_OK(duo_finish(duo, ucxx_am_send(to, id, "head", 4, data, length, &params, &request), &request));
+  CHECK_OK(
+      duo_finish(duo, ucxx_am_send(to, id, "head", 4, data, length, &params, &request), &request));
 }
 
 /* ------------------------------------------------------------------ */
@@ -48,8 +48,7 @@ static uint64_t unhandled(const duo_t *duo) {
 }
 
 static void await_unhandled(const duo_t *duo, uint64_t count) {
-  do
-    duo_progress(duo);
+  do duo_progress(duo);
   while (unhandled(duo) < count);
   CHECK_EQ(unhandled(duo), count);
 }
@@ -63,33 +62,43 @@ typedef struct told {
 static void listen(void *arg, int32_t level, const char *component, const char *message) {
   told_t *told = arg;
   const char *id = strstr(message, "id ");
-  if (strstr(message, "no handler") == NULL)
-    return;
+  if (strstr(message, "no handler") == NULL) return;
   CHECK_EQ(level, UCXX_LOG_INFO);
   CHECK(strcmp(component, "worker") == 0);
   CHECK(id != NULL && sscanf(id, "id %u", &told->id) == 1);
   told->count++;
 }
 
-/* Data that comes along in one piece of UCX's, a short one or another, or in several, and data that waits at its sender. */
+/* Data that comes along in one piece of UCX's, a short one or another, or in several, and data that
+ * waits at its sender. */
 typedef struct form {
   size_t length;
   uint64_t flags;
 } form_t;
-static const form_t forms[] = {{0, 0}, {10, 0}, {3000, UCXX_FLAG_EAGER}, {100000, UCXX_FLAG_EAGER}, {LARGE, UCXX_FLAG_EAGER},
-                               {0, UCXX_FLAG_RNDV}, {10, UCXX_FLAG_RNDV}, {LARGE, UCXX_FLAG_RNDV}, {LARGE, 0}, {AS_UCX_LIKES, 0}};
+static const form_t forms[] = {{0, 0},
+                               {10, 0},
+                               {3000, UCXX_FLAG_EAGER},
+                               {100000, UCXX_FLAG_EAGER},
+                               {LARGE, UCXX_FLAG_EAGER},
+                               {0, UCXX_FLAG_RNDV},
+                               {10, UCXX_FLAG_RNDV},
+                               {LARGE, UCXX_FLAG_RNDV},
+                               {LARGE, 0},
+                               {AS_UCX_LIKES, 0}};
 enum { FORMS = sizeof forms / sizeof *forms };
 
 static int waits_at_sender(const form_t *form) {
   return (form->flags & UCXX_FLAG_RNDV) != 0 || (form->length > 1 << 20 && form->flags == 0);
 }
 
-static void unknown_id(const duo_t *duo, const form_t *form, uint16_t id, told_t *told, const void *data) {
+static void unknown_id(const duo_t *duo, const form_t *form, uint16_t id, told_t *told,
+                       const void *data) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = with_flags(form->flags);
   uint64_t before = unhandled(duo);
   told->count = 0;
-  ucxx_status_t status = ucxx_am_send(duo->to_right, id, "head", 4, data, form->length, &params, &request);
+  ucxx_status_t status =
+      ucxx_am_send(duo->to_right, id, "head", 4, data, form->length, &params, &request);
   status = duo_finish(duo, status, &request);
   if (waits_at_sender(form) || (form->length == AS_UCX_LIKES && status != UCXX_OK)) {
     /* Its sender is told, and so nobody else. */
@@ -117,21 +126,23 @@ static void unknown_ids(const duo_t *duo) {
   for (int at = 0; at < FORMS; at++) {
     uint16_t id = (uint16_t)(UNKNOWN + 1000 * at);
     inbox_t inbox = {0};
-    for (int round = 0; round < 3; round++)
-      unknown_id(duo, &forms[at], id, &told, data);
+    for (int round = 0; round < 3; round++) unknown_id(duo, &forms[at], id, &told, data);
 
-    STEP("a handler gets what comes from then on, %zu bytes, flags %x", forms[at].length, (unsigned)forms[at].flags);
+    STEP("a handler gets what comes from then on, %zu bytes, flags %x", forms[at].length,
+         (unsigned)forms[at].flags);
     for (int round = 1; round <= 3; round++) {
       ucxx_request_t *sent = NULL, *received = NULL;
       ucxx_op_params_t params = with_flags(forms[at].flags);
-      ucxx_status_t status = ucxx_am_send(duo->to_right, id, "head", 4, data, forms[at].length, &params, &sent);
+      ucxx_status_t status =
+          ucxx_am_send(duo->to_right, id, "head", 4, data, forms[at].length, &params, &sent);
       /* The first one is on its way by now. */
-      if (round == 1)
-        CHECK_OK(ucxx_worker_set_am_handler(duo->right, id, hold, &inbox, NULL));
+      if (round == 1) CHECK_OK(ucxx_worker_set_am_handler(duo->right, id, hold, &inbox, NULL));
       await_count(duo, &inbox, round);
       CHECK_EQ(ucxx_am_message_length(inbox.last), forms[at].length);
       memset(buffer, 0, forms[at].length);
-      CHECK_OK(duo_finish(duo, ucxx_am_message_recv(inbox.last, buffer, forms[at].length, NULL, &received), &received));
+      CHECK_OK(duo_finish(
+          duo, ucxx_am_message_recv(inbox.last, buffer, forms[at].length, NULL, &received),
+          &received));
       CHECK_CONTENT(buffer, forms[at].length, 21);
       ucxx_am_message_destroy(inbox.last);
       inbox.last = NULL;
@@ -174,8 +185,7 @@ static void handlers(const duo_t *duo) {
   CHECK_EQ(second.destroyed, 1);
   send_to(duo, duo->to_right, ID, "3", 1, 0);
   await_count(duo, &third, 1);
-  while (third.destroyed == 0)
-    duo_progress(duo);
+  while (third.destroyed == 0) duo_progress(duo);
   uint64_t before = unhandled(duo);
   send_to(duo, duo->to_right, ID, "4", 1, 0);
   await_unhandled(duo, before + 1);
@@ -197,7 +207,8 @@ static void limits(const duo_t *duo) {
   uint8_t *header = test_alloc(attr.max_am_header + 1);
   test_fill(header, attr.max_am_header + 1, 5);
   CHECK_OK(ucxx_worker_set_am_handler(duo->right, ID, hold, &inbox, NULL));
-  ucxx_status_t status = ucxx_am_send(duo->to_right, ID, header, attr.max_am_header, NULL, 0, NULL, &request);
+  ucxx_status_t status =
+      ucxx_am_send(duo->to_right, ID, header, attr.max_am_header, NULL, 0, NULL, &request);
   CHECK_OK(duo_finish(duo, status, &request));
   await_count(duo, &inbox, 1);
   size_t length = 0;
@@ -211,14 +222,18 @@ static void limits(const duo_t *duo) {
   status = ucxx_am_send(duo->to_right, ID, header, attr.max_am_header + 1, NULL, 0, NULL, &request);
   CHECK_STATUS(status, UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("header_length");
-  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, NULL, 1, NULL, 0, NULL, NULL), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, NULL, 0, NULL, 1, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, NULL, 1, NULL, 0, NULL, NULL),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, NULL, 0, NULL, 1, NULL, NULL),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_am_send(NULL, ID, NULL, 0, NULL, 0, NULL, NULL), UCXX_ERR_INVALID_PARAM);
   ucxx_op_params_t both = with_flags(UCXX_FLAG_EAGER | UCXX_FLAG_RNDV);
-  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, NULL, 0, "x", 1, &both, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, NULL, 0, "x", 1, &both, NULL),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("flags");
   ucxx_op_params_t partial = with_flags(UCXX_FLAG_STREAM_PARTIAL);
-  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, NULL, 0, "x", 1, &partial, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, NULL, 0, "x", 1, &partial, NULL),
+               UCXX_ERR_INVALID_PARAM);
   send_to(duo, duo->to_right, ID, NULL, 0, 0);
   await_count(duo, &inbox, 2);
   ucxx_am_message_destroy(inbox.last);
@@ -236,19 +251,23 @@ static void receiving(const duo_t *duo) {
     ucxx_request_t *sent = NULL, *received = NULL;
     ucxx_op_params_t params = with_flags(protocols[protocol]);
     params.memory_type = UCXX_MEMORY_HOST;
-    ucxx_status_t status = ucxx_am_send(duo->to_right, ID, NULL, 0, data, sizeof data, &params, &sent);
+    ucxx_status_t status =
+        ucxx_am_send(duo->to_right, ID, NULL, 0, data, sizeof data, &params, &sent);
     await_count(duo, &inbox, protocol + 1);
     CHECK((ucxx_am_message_data(inbox.last) == NULL) == (protocols[protocol] == UCXX_FLAG_RNDV));
     CHECK_EQ(ucxx_am_message_memory_type(inbox.last), UCXX_MEMORY_HOST);
     CHECK(ucxx_am_message_reply(inbox.last) == NULL);
-    CHECK_STATUS(ucxx_am_message_recv(inbox.last, buffer, sizeof buffer - 1, NULL, &received), UCXX_ERR_MESSAGE_TRUNCATED);
+    CHECK_STATUS(ucxx_am_message_recv(inbox.last, buffer, sizeof buffer - 1, NULL, &received),
+                 UCXX_ERR_MESSAGE_TRUNCATED);
     CHECK_MESSAGE("length");
-    CHECK_STATUS(ucxx_am_message_recv(inbox.last, NULL, sizeof buffer, NULL, &received), UCXX_ERR_INVALID_PARAM);
+    CHECK_STATUS(ucxx_am_message_recv(inbox.last, NULL, sizeof buffer, NULL, &received),
+                 UCXX_ERR_INVALID_PARAM);
     ucxx_status_t pulled = ucxx_am_message_recv(inbox.last, buffer, sizeof buffer, NULL, &received);
     CHECK_OK(duo_finish(duo, pulled, &received));
     CHECK_CONTENT(buffer, sizeof data, 11);
     memset(buffer, 0, sizeof buffer);
-    CHECK_STATUS(ucxx_am_message_recv(inbox.last, buffer, sizeof buffer, NULL, &received), UCXX_ERR_INVALID_PARAM);
+    CHECK_STATUS(ucxx_am_message_recv(inbox.last, buffer, sizeof buffer, NULL, &received),
+                 UCXX_ERR_INVALID_PARAM);
     CHECK_OK(duo_finish(duo, status, &sent));
   }
   ucxx_am_message_destroy(inbox.last);
@@ -258,7 +277,8 @@ static void receiving(const duo_t *duo) {
   STEP("a message that nobody receives");
   ucxx_request_t *sent = NULL;
   ucxx_op_params_t params = with_flags(UCXX_FLAG_RNDV);
-  ucxx_status_t status = ucxx_am_send(duo->to_right, ID, NULL, 0, data, sizeof data, &params, &sent);
+  ucxx_status_t status =
+      ucxx_am_send(duo->to_right, ID, NULL, 0, data, sizeof data, &params, &sent);
   await_count(duo, &inbox, 3);
   CHECK_STATUS(ucxx_request_status(sent), UCXX_INPROGRESS);
   ucxx_am_message_destroy(inbox.last);
@@ -291,7 +311,8 @@ static void answer(void *arg, ucxx_am_message_t *message) {
   inbox_t *inbox = arg;
   ucxx_endpoint_t *reply = ucxx_am_message_reply(message);
   CHECK(reply != NULL);
-  ucxx_status_t status = ucxx_am_send(reply, ID, "answer", 6, ucxx_am_message_data(message), 1, NULL, NULL);
+  ucxx_status_t status =
+      ucxx_am_send(reply, ID, "answer", 6, ucxx_am_message_data(message), 1, NULL, NULL);
   CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
   CHECK_OK(ucxx_endpoint_retain(reply, &reply));
   ucxx_am_message_destroy(message);
@@ -344,7 +365,8 @@ static void to_itself(void) {
     ucxx_status_t status = ucxx_am_send(duo.to_right, ID, "h", 1, data, length, &params, &sent);
     await_count(&duo, &inbox, round);
     CHECK(ucxx_am_message_reply(inbox.last) == duo.to_left);
-    CHECK_OK(duo_finish(&duo, ucxx_am_message_recv(inbox.last, buffer, length, NULL, &received), &received));
+    CHECK_OK(duo_finish(&duo, ucxx_am_message_recv(inbox.last, buffer, length, NULL, &received),
+                        &received));
     CHECK_CONTENT(buffer, length, 3);
     CHECK_OK(duo_finish(&duo, status, &sent));
   }
@@ -361,13 +383,16 @@ static void ends(int worker_too) {
   duo_t duo;
   inbox_t inboxes[4] = {{0}};
   ucxx_request_t *requests[4] = {0};
-  static const uint64_t flags[4] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV | UCXX_FLAG_AM_REPLY, UCXX_FLAG_AM_REPLY};
+  static const uint64_t flags[4] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV | UCXX_FLAG_AM_REPLY,
+                                    UCXX_FLAG_AM_REPLY};
   static const size_t lengths[4] = {8, 300000, LARGE, 5000};
   duo_open(&duo, NULL);
   for (int at = 0; at < 4; at++) {
     ucxx_op_params_t params = with_flags(flags[at]);
-    CHECK_OK(ucxx_worker_set_am_handler(duo.right, (uint16_t)at, hold, &inboxes[at], count_destroyed));
-    ucxx_status_t status = ucxx_am_send(duo.to_right, (uint16_t)at, "head", 4, data, lengths[at], &params, &requests[at]);
+    CHECK_OK(
+        ucxx_worker_set_am_handler(duo.right, (uint16_t)at, hold, &inboxes[at], count_destroyed));
+    ucxx_status_t status = ucxx_am_send(duo.to_right, (uint16_t)at, "head", 4, data, lengths[at],
+                                        &params, &requests[at]);
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     await_count(&duo, &inboxes[at], 1);
   }
@@ -375,14 +400,14 @@ static void ends(int worker_too) {
     ucxx_worker_destroy(duo.right);
     for (int at = 0; at < 4; at++) {
       CHECK(ucxx_am_message_data(inboxes[at].last) == NULL);
-      CHECK_STATUS(ucxx_am_message_recv(inboxes[at].last, buffer, sizeof buffer, NULL, NULL), UCXX_ERR_CLOSED);
+      CHECK_STATUS(ucxx_am_message_recv(inboxes[at].last, buffer, sizeof buffer, NULL, NULL),
+                   UCXX_ERR_CLOSED);
       CHECK_EQ(inboxes[at].destroyed, 1);
     }
   } else {
     duo_drop(&duo, duo.to_left);
     duo.to_left = NULL;
-    while (ucxx_endpoint_status(duo.to_right) == UCXX_OK)
-      duo_progress(&duo);
+    while (ucxx_endpoint_status(duo.to_right) == UCXX_OK) duo_progress(&duo);
     CHECK_OK(ucxx_am_message_recv(inboxes[1].last, buffer, sizeof buffer, NULL, NULL));
     CHECK_EQ(memcmp(buffer, data, 300000), 0);
     CHECK(ucxx_am_message_recv(inboxes[2].last, buffer, sizeof buffer, NULL, NULL) < 0);
@@ -403,12 +428,17 @@ static void ends(int worker_too) {
   ucxx_endpoint_destroy(duo.to_right);
   ucxx_worker_destroy(duo.left);
   ucxx_endpoint_destroy(duo.to_left);
-  if (!worker_too)
-    ucxx_worker_destroy(duo.right);
+  if (!worker_too) ucxx_worker_destroy(duo.right);
   ucxx_context_destroy(duo.context);
 }
 
-enum { CREDIT = 256, RETURNED = 10, BEHIND = 2, FROM_HANDLER = 5, NUMBERS = CREDIT + BEHIND + FROM_HANDLER };
+enum {
+  CREDIT = 256,
+  RETURNED = 10,
+  BEHIND = 2,
+  FROM_HANDLER = 5,
+  NUMBERS = CREDIT + BEHIND + FROM_HANDLER
+};
 
 typedef struct numbers {
   ucxx_am_message_t *messages[NUMBERS];
@@ -428,18 +458,19 @@ static void keep_numbered(void *arg, ucxx_am_message_t *message) {
 
 static ucxx_status_t send_number(numbers_t *numbers) {
   unsigned number = numbers->sent++;
-  ucxx_status_t status = ucxx_am_send(numbers->duo->to_right, ID, &number, sizeof number, NULL, 0, NULL, NULL);
+  ucxx_status_t status =
+      ucxx_am_send(numbers->duo->to_right, ID, &number, sizeof number, NULL, 0, NULL, NULL);
   CHECK(status >= 0);
   return status;
 }
 
 static void send_numbers(void *arg, ucxx_am_message_t *message) {
   ucxx_am_message_destroy(message);
-  for (int i = 0; i < FROM_HANDLER; i++)
-    send_number(arg);
+  for (int i = 0; i < FROM_HANDLER; i++) send_number(arg);
 }
 
-/* Credit comes with a message, whose handler sends before the pass has looked at what waits for that credit. */
+/* Credit comes with a message, whose handler sends before the pass has looked at what waits for
+ * that credit. */
 static void order_when_credit_returns(void) {
   STEP("messages that waited for credit are not overtaken when it comes");
   duo_t duo;
@@ -447,21 +478,15 @@ static void order_when_credit_returns(void) {
   duo_open(&duo, NULL);
   CHECK_OK(ucxx_worker_set_am_handler(duo.right, ID, keep_numbered, &numbers, NULL));
   CHECK_OK(ucxx_worker_set_am_handler(duo.left, ID, send_numbers, &numbers, NULL));
-  while (numbers.sent < CREDIT)
-    send_number(&numbers);
-  for (int i = 0; i < BEHIND; i++)
-    CHECK_EQ(send_number(&numbers), UCXX_INPROGRESS);
-  while (numbers.count < CREDIT)
-    duo_progress(&duo);
+  while (numbers.sent < CREDIT) send_number(&numbers);
+  for (int i = 0; i < BEHIND; i++) CHECK_EQ(send_number(&numbers), UCXX_INPROGRESS);
+  while (numbers.count < CREDIT) duo_progress(&duo);
   /* Too few for a message of the library's own about it. */
-  for (unsigned at = 0; at < RETURNED; at++)
-    ucxx_am_message_destroy(numbers.messages[at]);
+  for (unsigned at = 0; at < RETURNED; at++) ucxx_am_message_destroy(numbers.messages[at]);
   CHECK_OK(ucxx_am_send(duo.to_left, ID, NULL, 0, NULL, 0, NULL, NULL));
-  while (numbers.count < NUMBERS)
-    duo_progress(&duo);
+  while (numbers.count < NUMBERS) duo_progress(&duo);
   CHECK_EQ(numbers.sent, NUMBERS);
-  for (unsigned at = RETURNED; at < NUMBERS; at++)
-    ucxx_am_message_destroy(numbers.messages[at]);
+  for (unsigned at = RETURNED; at < NUMBERS; at++) ucxx_am_message_destroy(numbers.messages[at]);
   duo_close(&duo);
 }
 
@@ -472,7 +497,8 @@ static void unsupported(void) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_TAG;
   duo_open(&duo, &params);
-  CHECK_STATUS(ucxx_worker_set_am_handler(duo.left, ID, hold, &inbox, count_destroyed), UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_worker_set_am_handler(duo.left, ID, hold, &inbox, count_destroyed),
+               UCXX_ERR_UNSUPPORTED);
   CHECK_STATUS(ucxx_am_send(duo.to_right, ID, NULL, 0, NULL, 0, NULL, NULL), UCXX_ERR_UNSUPPORTED);
   CHECK_MESSAGE("UCXX_FEATURE_AM");
   CHECK_EQ(inbox.destroyed, 0);

@@ -1,6 +1,6 @@
 /*
- * Active messages faster than their receiver takes them: what waits is bounded on both sides, whoever is slow, and what was accepted
- * arrives once and in order.
+ * Active messages faster than their receiver takes them: what waits is bounded on both sides,
+ * whoever is slow, and what was accepted arrives once and in order.
  */
 #include "test_util.h"
 
@@ -9,7 +9,17 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
-enum { ID = 3, ANSWER_ID = 4, LOOK_UP_ID = 5, OFFERS = 1000000, WARM_UP = 150000, MESSAGES = 100000, LONG = 4096, MOST_DATA = 65 << 10, CREDIT = 256 };
+enum {
+  ID = 3,
+  ANSWER_ID = 4,
+  LOOK_UP_ID = 5,
+  OFFERS = 1000000,
+  WARM_UP = 150000,
+  MESSAGES = 100000,
+  LONG = 4096,
+  MOST_DATA = 65 << 10,
+  CREDIT = 256
+};
 
 static pair_t *pair;
 static uint8_t content[MOST_DATA];
@@ -19,8 +29,9 @@ typedef struct mode {
   const char *name;
   int32_t thread_mode, progress_mode;
 } way_t;
-static const way_t modes[] = {{"manual", UCXX_THREAD_SINGLE, UCXX_PROGRESS_MANUAL},
-                                {"a progress thread", UCXX_THREAD_MULTI, UCXX_PROGRESS_THREAD_ADAPTIVE}};
+static const way_t modes[] = {
+    {"manual", UCXX_THREAD_SINGLE, UCXX_PROGRESS_MANUAL},
+    {"a progress thread", UCXX_THREAD_MULTI, UCXX_PROGRESS_THREAD_ADAPTIVE}};
 
 static ucxx_worker_params_t worker_params(const way_t *mode) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
@@ -47,8 +58,10 @@ static size_t length_of(uint64_t number) {
   return number % 16 == 5 ? LONG : lengths[test_mix(number) % 8];
 }
 
-/* The header has the number and is copied; the data is the same for all, so that nothing has to outlive the call. */
-static ucxx_status_t send_message(ucxx_endpoint_t *endpoint, uint16_t id, uint64_t number, size_t length, uint64_t flags) {
+/* The header has the number and is copied; the data is the same for all, so that nothing has to
+ * outlive the call. */
+static ucxx_status_t send_message(ucxx_endpoint_t *endpoint, uint16_t id, uint64_t number,
+                                  size_t length, uint64_t flags) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = flags;
   return ucxx_am_send(endpoint, id, &number, sizeof number, content, length, &params, NULL);
@@ -62,8 +75,7 @@ static uint64_t number_of(const ucxx_am_message_t *message, size_t length) {
   memcpy(&number, header, sizeof number);
   CHECK_EQ(ucxx_am_message_length(message), length == SIZE_MAX ? length_of(number) : length);
   const void *data = ucxx_am_message_data(message);
-  if (data != NULL)
-    CHECK(memcmp(data, content, ucxx_am_message_length(message)) == 0);
+  if (data != NULL) CHECK(memcmp(data, content, ucxx_am_message_length(message)) == 0);
   return number;
 }
 
@@ -101,8 +113,9 @@ static void receive_in_order(void *arg, ucxx_am_message_t *message) {
 }
 
 /*
- * What the receiver is asked while it stands still, or keeps what comes, and what it may hold more at the end than after the first offers: in
- * shared memory it touches the sender's places as it reads them.
+ * What the receiver is asked while it stands still, or keeps what comes, and what it may hold more
+ * at the end than after the first offers: in shared memory it touches the sender's places as it
+ * reads them.
  */
 enum { HOW_MUCH = '?', GO_ON = '!', GROWTH_KIB = 4096, GROWTH_WITH_ALL_KIB = 8192 };
 
@@ -129,15 +142,12 @@ static long resident_there(void) {
 static void await_word(int gets_on) {
   for (;;) {
     char word = 0;
-    if (gets_on)
-      await_bytes();
+    if (gets_on) await_bytes();
     channel_get(pair, &word, 1);
-    if (word == GO_ON)
-      return;
+    if (word == GO_ON) return;
     CHECK_EQ(word, HOW_MUCH);
     /* As much as there is credit for is there each time. */
-    while (gets_on && atomic_load(&received) < CREDIT)
-      progress(pair->worker);
+    while (gets_on && atomic_load(&received) < CREDIT) progress(pair->worker);
     long kib = resident_kib();
     channel_put(pair, &kib, sizeof kib);
   }
@@ -169,24 +179,24 @@ static void receive_a_million(int keeps, uint64_t messages) {
       ucxx_am_message_destroy(waiting[at]);
     }
   }
-  while (atomic_load(&received) < messages)
-    progress(pair->worker);
+  while (atomic_load(&received) < messages) progress(pair->worker);
   await_word(1);
   pair_sync(pair);
   CHECK_EQ(atomic_load(&received), messages);
   pair_disconnect(pair);
 }
 
-/* Without letting others run, as progress() does: that would take most of the time of a million offers where there are many others. */
+/* Without letting others run, as progress() does: that would take most of the time of a million
+ * offers where there are many others. */
 static void pass(void) {
   ucxx_status_t status = ucxx_worker_progress(pair->worker, NULL);
-  if (status != UCXX_ERR_BUSY)
-    CHECK_OK(status);
+  if (status != UCXX_ERR_BUSY) CHECK_OK(status);
 }
 
 /* The receiver does not progress at all, or its handler keeps everything. */
 static void million(const way_t *mode, uint64_t flags, uint32_t queue, int keeps) {
-  const char *what = keeps ? "a receiver that keeps a million" : "a receiver that does not progress";
+  const char *what =
+      keeps ? "a receiver that keeps a million" : "a receiver that does not progress";
   const uint64_t messages = keeps ? MESSAGES / 5 : MESSAGES;
   STEP("%s, %s: %s", mode->name, flags ? "NO_WAIT" : "a queue with a limit", what);
   /* To stand still it has to progress by hand. */
@@ -208,22 +218,20 @@ static void million(const way_t *mode, uint64_t flags, uint32_t queue, int keeps
   }
   long before = 0, before_there = 0;
   uint32_t ring = 0;
-  if (mode->progress_mode != UCXX_PROGRESS_MANUAL)
-    ring = 4096;
+  if (mode->progress_mode != UCXX_PROGRESS_MANUAL) ring = 4096;
   for (unsigned i = 0; i < OFFERS; i++) {
     offer(flags);
-    if (i % 64 == 0)
-      pass();
+    if (i % 64 == 0) pass();
     /* By then valgrind has kept back all that it keeps of what was freed. */
     if (i == WARM_UP) {
       before = resident_kib();
       before_there = resident_there();
     }
-    if (i % 1000 == 0)
-      CHECK(attr_now().queued_operations <= (uint64_t)queue + ring);
+    if (i % 1000 == 0) CHECK(attr_now().queued_operations <= (uint64_t)queue + ring);
   }
   long grown = resident_kib() - before, grown_there = resident_there() - before_there;
-  printf("%llu accepted, %llu refused, %+ld KiB, %+ld KiB at the receiver\n", (unsigned long long)sent, (unsigned long long)refused, grown, grown_there);
+  printf("%llu accepted, %llu refused, %+ld KiB, %+ld KiB at the receiver\n",
+         (unsigned long long)sent, (unsigned long long)refused, grown, grown_there);
   CHECK(grown < GROWTH_KIB);
   CHECK(grown_there < GROWTH_KIB);
   CHECK(sent <= CREDIT + (uint64_t)queue + ring);
@@ -247,7 +255,8 @@ static void million(const way_t *mode, uint64_t flags, uint32_t queue, int keeps
   pair_disconnect(pair);
 }
 
-/* ------------------------------------------------------------------ a receiver that keeps everything */
+/* ------------------------------------------------------------------ a receiver that keeps
+ * everything */
 
 typedef struct kept {
   ucxx_am_message_t *messages[2 * CREDIT];
@@ -296,13 +305,11 @@ static void receiver_keeps(const way_t *mode, size_t length, uint64_t flags, uns
       CHECK_OK(finish(ucxx_endpoint_flush(pair->endpoint, NULL, &flush), &flush));
       for (int i = 0; i < REFUSED; i++) {
         CHECK_STATUS(send_message(pair->endpoint, ID, number, length, flags), UCXX_ERR_NO_RESOURCE);
-        if (i % 64 == 0)
-          progress(pair->worker);
+        if (i % 64 == 0) progress(pair->worker);
       }
       CHECK(!ucxx_endpoint_writable(pair->endpoint));
     } else {
-      while (atomic_load(&kept.count) < credit)
-        progress(pair->worker);
+      while (atomic_load(&kept.count) < credit) progress(pair->worker);
     }
     pair_sync(pair);
     if (pair->side == 1) {
@@ -315,8 +322,7 @@ static void receiver_keeps(const way_t *mode, size_t length, uint64_t flags, uns
       printf("side %d: %u messages, %+ld KiB\n", pair->side, credit, held);
       CHECK(held < 16 << 10);
     }
-    if (round == SETTLED)
-      before = resident_kib();
+    if (round == SETTLED) before = resident_kib();
     if (round == ROUNDS - 1) {
       long grown = resident_kib() - before;
       printf("side %d: %+ld KiB\n", pair->side, grown);
@@ -363,8 +369,7 @@ static void again(refusals_t *refusals, void (*begin)(ucxx_endpoint_t *endpoint,
   unsigned count = refusals->count;
   uint64_t number = count > 0 ? refusals->numbers[--refusals->count] : 0;
   pthread_mutex_unlock(&lock);
-  if (count > 0)
-    begin(pair->endpoint, number);
+  if (count > 0) begin(pair->endpoint, number);
 }
 
 static size_t question_length(uint64_t number) {
@@ -372,7 +377,8 @@ static size_t question_length(uint64_t number) {
 }
 
 static void answer(ucxx_endpoint_t *endpoint, uint64_t number) {
-  ucxx_status_t status = send_message(endpoint, ANSWER_ID, number, 8, number % 3 ? 0 : UCXX_FLAG_NO_WAIT);
+  ucxx_status_t status =
+      send_message(endpoint, ANSWER_ID, number, 8, number % 3 ? 0 : UCXX_FLAG_NO_WAIT);
   if (status >= 0) {
     atomic_fetch_add(&answers_sent, 1);
     return;
@@ -381,10 +387,9 @@ static void answer(ucxx_endpoint_t *endpoint, uint64_t number) {
   refuse(&refused_answers, number);
 }
 
-/* Each message is looked up at its sender by its receiver; of some it is the answer to this that brings the answer to the message. */
-static int answered_when_looked_up(uint64_t number) {
-  return look_up_too && number % 4 == 2;
-}
+/* Each message is looked up at its sender by its receiver; of some it is the answer to this that
+ * brings the answer to the message. */
+static int answered_when_looked_up(uint64_t number) { return look_up_too && number % 4 == 2; }
 
 typedef struct look_up {
   uint64_t number;
@@ -396,9 +401,7 @@ static size_t look_up_length(uint64_t number) {
   return number % 89 == 7 ? 20000 : length_of(number + 1);
 }
 
-static const uint8_t *look_up_content(uint64_t number) {
-  return content + number % 1000;
-}
+static const uint8_t *look_up_content(uint64_t number) { return content + number % 1000; }
 
 static void found(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   look_up_t *look_up = arg;
@@ -409,8 +412,7 @@ static void found(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   CHECK(memcmp(look_up->data, look_up_content(number), look_up_length(number)) == 0);
   CHECK_EQ(atomic_exchange(&looked_up[number], 1), 0);
   free(look_up);
-  if (answered_when_looked_up(number))
-    answer(pair->endpoint, number);
+  if (answered_when_looked_up(number)) answer(pair->endpoint, number);
   atomic_fetch_add(&look_ups, 1);
 }
 
@@ -424,9 +426,9 @@ static void look_up(ucxx_endpoint_t *endpoint, uint64_t number) {
   params.callback_arg = own;
   params.recv_info = &own->info;
   params.memory_type = UCXX_MEMORY_HOST;
-  ucxx_status_t status = ucxx_am_fetch(endpoint, LOOK_UP_ID, &number, sizeof number, own->data, capacity, &params, NULL);
-  if (status == UCXX_INPROGRESS)
-    return;
+  ucxx_status_t status = ucxx_am_fetch(endpoint, LOOK_UP_ID, &number, sizeof number, own->data,
+                                       capacity, &params, NULL);
+  if (status == UCXX_INPROGRESS) return;
   CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
   free(own);
   refuse(&refused_look_ups, number);
@@ -443,7 +445,8 @@ static void on_look_up(void *arg, ucxx_fetch_t *fetch) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = number % 89 == 7 ? UCXX_FLAG_RNDV : 0;
   /* However full the queue is. */
-  CHECK(ucxx_fetch_reply(fetch, look_up_content(number), look_up_length(number), &params, NULL) >= 0);
+  CHECK(ucxx_fetch_reply(fetch, look_up_content(number), look_up_length(number), &params, NULL) >=
+        0);
   ucxx_fetch_destroy(fetch);
   atomic_fetch_add(&look_ups_answered, 1);
 }
@@ -473,11 +476,9 @@ static void on_question(void *arg, ucxx_am_message_t *message) {
   CHECK_EQ(number, atomic_fetch_add(&received, 1));
   CHECK_EQ(length, question_length(number));
   CHECK(ucxx_am_message_reply(message) == pair->endpoint);
-  if (look_up_too)
-    look_up(ucxx_am_message_reply(message), number);
+  if (look_up_too) look_up(ucxx_am_message_reply(message), number);
   if (length == 0 || ucxx_am_message_data(message) != NULL) {
-    if (!answered_when_looked_up(number))
-      answer(ucxx_am_message_reply(message), number);
+    if (!answered_when_looked_up(number)) answer(ucxx_am_message_reply(message), number);
     ucxx_am_message_destroy(message);
     return;
   }
@@ -500,7 +501,8 @@ static void on_answer(void *arg, ucxx_am_message_t *message) {
 }
 
 static void flood_each_other(const way_t *mode, int fetch) {
-  STEP("%s: two that flood each other, and answer %sfrom their handlers", mode->name, fetch ? "and fetch " : "");
+  STEP("%s: two that flood each other, and answer %sfrom their handlers", mode->name,
+       fetch ? "and fetch " : "");
   ucxx_worker_params_t params = worker_params(mode);
   ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
   endpoint_params.send_queue_ops = QUEUE;
@@ -519,13 +521,13 @@ static void flood_each_other(const way_t *mode, int fetch) {
   CHECK_OK(ucxx_worker_set_fetch_handler(pair->worker, LOOK_UP_ID, on_look_up, NULL, NULL));
   pair_sync(pair);
   uint64_t asked = 0, no_room = 0;
-  while (atomic_load(&answers) < FLOOD || atomic_load(&answers_sent) < FLOOD || atomic_load(&look_ups) < all_look_ups) {
+  while (atomic_load(&answers) < FLOOD || atomic_load(&answers_sent) < FLOOD ||
+         atomic_load(&look_ups) < all_look_ups) {
     if (asked < FLOOD) {
       uint64_t flags = UCXX_FLAG_AM_REPLY | (asked % 97 == 13 ? UCXX_FLAG_RNDV : 0);
       ucxx_status_t status = send_message(pair->endpoint, ID, asked, question_length(asked), flags);
       if (status >= 0) {
-        if (++asked % 2000 == 0)
-          STEP("%s: %u asked", mode->name, (unsigned)asked);
+        if (++asked % 2000 == 0) STEP("%s: %u asked", mode->name, (unsigned)asked);
         continue;
       }
       CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
@@ -560,12 +562,11 @@ static void body(pair_t *own) {
     receiver_keeps(mode, 8, UCXX_FLAG_NO_WAIT, CREDIT);
     receiver_keeps(mode, LONG, UCXX_FLAG_NO_WAIT, CREDIT);
     /* 8 MiB and 256 KiB, of which each takes its length and 1 KiB: just 128. */
-    receiver_keeps(mode, MOST_DATA, UCXX_FLAG_NO_WAIT | UCXX_FLAG_EAGER, (8192 + CREDIT) / (MOST_DATA / 1024 + 1));
+    receiver_keeps(mode, MOST_DATA, UCXX_FLAG_NO_WAIT | UCXX_FLAG_EAGER,
+                   (8192 + CREDIT) / (MOST_DATA / 1024 + 1));
     flood_each_other(mode, 0);
     flood_each_other(mode, 1);
   }
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "am_flood", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "am_flood", 60, body); }

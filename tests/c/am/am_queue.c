@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The queue form of active messages, between two workers of one process: sizes, order, cancelling, limits, ends. */
+/* The queue form of active messages, between two workers of one process: sizes, order, cancelling,
+ * limits, ends. */
 #include "multi.h"
 
-static ucxx_request_t *receive(ucxx_endpoint_t *from, const ucxx_allocator_t *allocator, ucxx_op_params_t *params) {
+static ucxx_request_t *receive(ucxx_endpoint_t *from, const ucxx_allocator_t *allocator,
+                               ucxx_op_params_t *params) {
   ucxx_request_t *request = NULL;
   CHECK_STATUS(ucxx_am_queue_recv(from, allocator, params, &request), UCXX_INPROGRESS);
   CHECK(request != NULL);
@@ -11,8 +13,7 @@ static ucxx_request_t *receive(ucxx_endpoint_t *from, const ucxx_allocator_t *al
 }
 
 static ucxx_status_t await(const duo_t *duo, ucxx_request_t *request) {
-  while (ucxx_request_status(request) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(duo);
   return ucxx_request_status(request);
 }
 
@@ -30,18 +31,17 @@ static void *message(size_t length, uint64_t seed) {
   return data;
 }
 
-static void send(const duo_t *duo, const void *data, size_t length, uint64_t flags, ucxx_request_t **request) {
+static void send(const duo_t *duo, const void *data, size_t length, uint64_t flags,
+                 ucxx_request_t **request) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = flags;
   ucxx_status_t status = ucxx_am_queue_send(duo->to_right, data, length, &params, request);
   CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
-  if (status == UCXX_OK)
-    *request = NULL;
+  if (status == UCXX_OK) *request = NULL;
 }
 
 static void sent(const duo_t *duo, ucxx_request_t **request) {
-  if (*request != NULL)
-    CHECK_OK(duo_finish(duo, UCXX_INPROGRESS, request));
+  if (*request != NULL) CHECK_OK(duo_finish(duo, UCXX_INPROGRESS, request));
 }
 
 static void sizes(const duo_t *duo) {
@@ -50,7 +50,8 @@ static void sizes(const duo_t *duo) {
   for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++)
     for (size_t protocol = 0; protocol < 3; protocol++)
       for (int posted = 0; posted < 2; posted++) {
-        STEP("%zu bytes, flags %#zx, %s", lengths[at], (size_t)protocols[protocol], posted ? "awaited" : "unexpected");
+        STEP("%zu bytes, flags %#zx, %s", lengths[at], (size_t)protocols[protocol],
+             posted ? "awaited" : "unexpected");
         maker_t maker = {0};
         ucxx_allocator_t allocator = maker_allocator(&maker);
         ucxx_recv_info_t info = {0};
@@ -58,8 +59,7 @@ static void sizes(const duo_t *duo) {
         ucxx_request_t *request = NULL, *out = NULL;
         params.recv_info = &info;
         void *data = message(lengths[at], at);
-        if (posted)
-          request = receive(duo->to_left, &allocator, &params);
+        if (posted) request = receive(duo->to_left, &allocator, &params);
         send(duo, data, lengths[at], protocols[protocol], &out);
         if (!posted) {
           size_t waiting = 77;
@@ -85,15 +85,13 @@ static void many(const duo_t *duo) {
   void *data[MANY];
   size_t lengths[MANY];
   ucxx_request_t *out[MANY], *in[MANY];
-  for (uint64_t at = 0; at < MANY / 2; at++)
-    in[at] = receive(duo->to_left, NULL, NULL);
+  for (uint64_t at = 0; at < MANY / 2; at++) in[at] = receive(duo->to_left, NULL, NULL);
   for (uint64_t at = 0; at < MANY; at++) {
     lengths[at] = test_mix(at) % 3000;
     data[at] = message(lengths[at], at);
     send(duo, data[at], lengths[at], UCXX_FLAG_EAGER, &out[at]);
   }
-  for (uint64_t at = MANY / 2; at < MANY; at++)
-    in[at] = receive(duo->to_left, NULL, NULL);
+  for (uint64_t at = MANY / 2; at < MANY; at++) in[at] = receive(duo->to_left, NULL, NULL);
   for (uint64_t at = 0; at < MANY; at++) {
     CHECK_OK(await(duo, in[at]));
     take(in[at], lengths[at], at);
@@ -105,7 +103,8 @@ static void many(const duo_t *duo) {
 static ucxx_request_t *to_cancel;
 
 /* The request goes while its buffer is being made. */
-static ucxx_status_t allocate_and_cancel(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data) {
+static ucxx_status_t allocate_and_cancel(void *arg, size_t length, int32_t memory_type,
+                                         int32_t device_id, void **data) {
   CHECK_OK(ucxx_request_cancel(to_cancel));
   return maker_allocate(arg, length, memory_type, device_id, data);
 }
@@ -117,7 +116,8 @@ static void cancels(const duo_t *duo) {
   STEP("cancelled, and out of time: the next one gets the message");
   ucxx_request_t *first = receive(duo->to_left, NULL, NULL);
   params.timeout_ns = 10 * MILLISECOND;
-  ucxx_request_t *second = receive(duo->to_left, NULL, &params), *third = receive(duo->to_left, NULL, NULL);
+  ucxx_request_t *second = receive(duo->to_left, NULL, &params),
+                 *third = receive(duo->to_left, NULL, NULL);
   CHECK_OK(ucxx_request_cancel(first));
   CHECK_STATUS(await(duo, first), UCXX_ERR_CANCELED);
   CHECK_STATUS(await(duo, second), UCXX_ERR_TIMED_OUT);
@@ -171,7 +171,8 @@ static void bad_calls(const duo_t *duo) {
   CHECK_STATUS(ucxx_am_queue_recv(NULL, NULL, NULL, &request), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_am_queue_recv(duo->to_left, NULL, NULL, NULL), UCXX_ERR_INVALID_PARAM);
   params.flags = UCXX_FLAG_AM_REPLY;
-  CHECK_STATUS(ucxx_am_queue_send(duo->to_right, NULL, 0, &params, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send(duo->to_right, NULL, 0, &params, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_am_queue_probe(NULL, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK(request == NULL);
 }
@@ -183,17 +184,14 @@ static void left_over(duo_t *duo) {
   ucxx_request_t *out[4], *in = NULL;
   for (int at = 0; at < 4; at++)
     send(duo, data, 70000, at % 2 ? UCXX_FLAG_RNDV : UCXX_FLAG_EAGER, &out[at]);
-  while (ucxx_am_queue_probe(duo->to_left, NULL) == UCXX_ERR_NO_MESSAGE)
-    duo_progress(duo);
+  while (ucxx_am_queue_probe(duo->to_left, NULL) == UCXX_ERR_NO_MESSAGE) duo_progress(duo);
   CHECK_STATUS(ucxx_am_queue_recv(duo->to_right, NULL, NULL, &in), UCXX_INPROGRESS);
   ucxx_worker_destroy(duo->right);
   for (int at = 0; at < 4; at++) {
-    while (out[at] != NULL && ucxx_request_status(out[at]) == UCXX_INPROGRESS)
-      progress(duo->left);
+    while (out[at] != NULL && ucxx_request_status(out[at]) == UCXX_INPROGRESS) progress(duo->left);
     ucxx_request_destroy(out[at]);
   }
-  while (ucxx_request_status(in) == UCXX_INPROGRESS)
-    progress(duo->left);
+  while (ucxx_request_status(in) == UCXX_INPROGRESS) progress(duo->left);
   CHECK_STATUS(ucxx_request_status(in), UCXX_ERR_CONNECTION_RESET);
   ucxx_request_destroy(in);
   ucxx_endpoint_destroy(duo->to_right);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The queue form of active messages with headers, and to handlers by owner and number, between two workers of one process. */
+/* The queue form of active messages with headers, and to handlers by owner and number, between two
+ * workers of one process. */
 #include "multi.h"
 
 enum { MOST_CAME = 400, MOST_HEADER = 64 };
@@ -19,27 +20,27 @@ typedef struct inbox {
   const duo_t *removes; /* the handler removes itself there */
 } inbox_t;
 
-static void on_message(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void on_message(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                       ucxx_buffers_t *buffers, ucxx_status_t status) {
   inbox_t *inbox = arg;
   CHECK(inbox->count < MOST_CAME && header_length <= MOST_HEADER && reply != NULL);
   CHECK((buffers == NULL) == (status != UCXX_OK));
   CHECK_EQ(inbox->destroyed, 0);
   came_t *came = &inbox->list[inbox->count++];
   *came = (came_t){.buffers = buffers, .status = status, .header_length = header_length};
-  if (header_length > 0)
-    memcpy(came->header, header, header_length);
+  if (header_length > 0) memcpy(came->header, header, header_length);
   CHECK_OK(ucxx_endpoint_retain(reply, &came->reply));
   if (inbox->removes != NULL) {
-    CHECK_OK(ucxx_worker_set_am_queue_handler(inbox->removes->right, "own", 3, NULL, NULL, NULL, NULL));
+    CHECK_OK(
+        ucxx_worker_set_am_queue_handler(inbox->removes->right, "own", 3, NULL, NULL, NULL, NULL));
     CHECK_EQ(inbox->destroyed, 0);
   }
 }
 
-static void on_destroy(void *arg) {
-  ((inbox_t *)arg)->destroyed++;
-}
+static void on_destroy(void *arg) { ((inbox_t *)arg)->destroyed++; }
 
-static ucxx_am_queue_cover_t cover_of(const char *owner, uint64_t id, const void *header, size_t header_length) {
+static ucxx_am_queue_cover_t cover_of(const char *owner, uint64_t id, const void *header,
+                                      size_t header_length) {
   ucxx_am_queue_cover_t cover = UCXX_AM_QUEUE_COVER_INIT;
   cover.owner = owner;
   cover.id = id;
@@ -48,7 +49,8 @@ static ucxx_am_queue_cover_t cover_of(const char *owner, uint64_t id, const void
   return cover;
 }
 
-static ucxx_status_t send(ucxx_endpoint_t *to, const ucxx_am_queue_cover_t *cover, const void *data, size_t length, uint64_t flags, ucxx_request_t **request) {
+static ucxx_status_t send(ucxx_endpoint_t *to, const ucxx_am_queue_cover_t *cover, const void *data,
+                          size_t length, uint64_t flags, ucxx_request_t **request) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = flags;
   ucxx_status_t status = ucxx_am_queue_send_to(to, cover, data, length, &params, request);
@@ -63,8 +65,7 @@ static void *message(size_t length, uint64_t seed) {
 }
 
 static came_t *next(const duo_t *duo, inbox_t *inbox, int number) {
-  while (inbox->count <= number)
-    duo_progress(duo);
+  while (inbox->count <= number) duo_progress(duo);
   return &inbox->list[number];
 }
 
@@ -74,13 +75,13 @@ static void done_with(came_t *came) {
 }
 
 static ucxx_status_t await(const duo_t *duo, ucxx_request_t *request) {
-  while (ucxx_request_status(request) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(duo);
   return ucxx_request_status(request);
 }
 
 /* What a receive from the queue gets, with its header. */
-static void receive(const duo_t *duo, ucxx_endpoint_t *from, const void *header, size_t header_length, size_t length, uint64_t seed) {
+static void receive(const duo_t *duo, ucxx_endpoint_t *from, const void *header,
+                    size_t header_length, size_t length, uint64_t seed) {
   ucxx_request_t *request = NULL;
   ucxx_buffers_t *buffers = NULL;
   const void *came = &came;
@@ -106,11 +107,13 @@ static void headers(const duo_t *duo) {
   for (size_t at = 0; at < 3; at++)
     for (size_t size = 0; size < sizeof header_lengths / sizeof *header_lengths; size++)
       for (size_t protocol = 0; protocol < 3; protocol++) {
-        STEP("to the queue, %zu bytes, a header of %zu, flags %#zx", lengths[at], header_lengths[size], (size_t)protocols[protocol]);
+        STEP("to the queue, %zu bytes, a header of %zu, flags %#zx", lengths[at],
+             header_lengths[size], (size_t)protocols[protocol]);
         ucxx_am_queue_cover_t cover = cover_of(NULL, 0, header, header_lengths[size]);
         ucxx_request_t *request = NULL;
         void *data = message(lengths[at], at);
-        ucxx_status_t status = send(duo->to_right, &cover, data, lengths[at], protocols[protocol], &request);
+        ucxx_status_t status =
+            send(duo->to_right, &cover, data, lengths[at], protocols[protocol], &request);
         receive(duo, duo->to_left, header, header_lengths[size], lengths[at], at);
         CHECK_OK(duo_finish(duo, status, &request));
         /* The slot of that receive is used again: nothing of the header is left in it. */
@@ -131,7 +134,8 @@ static void handlers(const duo_t *duo, inbox_t *inbox) {
       ucxx_request_t *request = NULL;
       void *data = message(lengths[at], at);
       inbox[protocol].count = 0;
-      ucxx_status_t status = send(duo->to_right, &cover, data, lengths[at], protocols[protocol], &request);
+      ucxx_status_t status =
+          send(duo->to_right, &cover, data, lengths[at], protocols[protocol], &request);
       came_t *came = next(duo, &inbox[protocol], 0);
       CHECK_OK(duo_finish(duo, status, &request));
       CHECK_OK(came->status);
@@ -161,7 +165,8 @@ static void in_order(const duo_t *duo, inbox_t *inbox) {
     lengths[at] = test_mix(at) % 6000;
     data[at] = message(lengths[at], at);
     requests[at] = NULL;
-    statuses[at] = send(duo->to_right, &cover, data[at], lengths[at], UCXX_FLAG_EAGER, &requests[at]);
+    statuses[at] =
+        send(duo->to_right, &cover, data[at], lengths[at], UCXX_FLAG_EAGER, &requests[at]);
   }
   for (int at = 0; at < MANY; at++) {
     came_t *came = next(duo, inbox, at);
@@ -181,7 +186,10 @@ static uint64_t unhandled(const duo_t *duo) {
 
 static void nobody(const duo_t *duo) {
   static const char longest[] = "123456789012345678901234567890123456789012345678901234567890123";
-  const struct { const char *owner; uint64_t id; } wrong[] = {{"own", 77}, {"other", 1}, {"OWN", 1}, {"ow", 1}, {longest, 1}};
+  const struct {
+    const char *owner;
+    uint64_t id;
+  } wrong[] = {{"own", 77}, {"other", 1}, {"OWN", 1}, {"ow", 1}, {longest, 1}};
   void *data = message(5000, 1);
   CHECK_EQ(strlen(longest), 63);
   for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
@@ -191,8 +199,7 @@ static void nobody(const duo_t *duo) {
     ucxx_request_t *request = NULL;
     ucxx_status_t status = send(duo->to_right, &cover, data, 5000, UCXX_FLAG_EAGER, &request);
     CHECK_OK(duo_finish(duo, status, &request));
-    while (unhandled(duo) == before)
-      duo_progress(duo);
+    while (unhandled(duo) == before) duo_progress(duo);
     status = send(duo->to_right, &cover, data, 5000, UCXX_FLAG_RNDV, &request);
     CHECK_STATUS(duo_finish(duo, status, &request), UCXX_ERR_NO_ELEM);
     CHECK_EQ(unhandled(duo), before + 2);
@@ -207,11 +214,13 @@ static void limits(const duo_t *duo) {
     STEP("more than the allocator's limit, %s", rendezvous ? "waiting" : "along");
     ucxx_allocator_t allocator = UCXX_ALLOCATOR_INIT;
     allocator.max_total_bytes = 4999;
-    CHECK_OK(ucxx_worker_set_am_queue_handler(duo->right, "small", 1, on_message, &inbox, NULL, &allocator));
+    CHECK_OK(ucxx_worker_set_am_queue_handler(duo->right, "small", 1, on_message, &inbox, NULL,
+                                              &allocator));
     ucxx_am_queue_cover_t cover = cover_of("small", 1, "x", 1);
     ucxx_request_t *request = NULL;
     inbox.count = 0;
-    ucxx_status_t status = send(duo->to_right, &cover, data, 5000, rendezvous ? UCXX_FLAG_RNDV : UCXX_FLAG_EAGER, &request);
+    ucxx_status_t status = send(duo->to_right, &cover, data, 5000,
+                                rendezvous ? UCXX_FLAG_RNDV : UCXX_FLAG_EAGER, &request);
     came_t *came = next(duo, &inbox, 0);
     CHECK_STATUS(came->status, UCXX_ERR_EXCEEDS_LIMIT);
     CHECK_EQ(came->header_length, 1);
@@ -227,8 +236,10 @@ static void replaced(const duo_t *duo, inbox_t *inbox) {
   ucxx_am_queue_cover_t cover = cover_of("own", 3, NULL, 0);
   static inbox_t first;
   ucxx_request_t *request = NULL;
-  CHECK_OK(ucxx_worker_set_am_queue_handler(duo->right, "own", 3, on_message, &first, on_destroy, NULL));
-  CHECK_OK(ucxx_worker_set_am_queue_handler(duo->right, "own", 3, on_message, inbox, on_destroy, NULL));
+  CHECK_OK(
+      ucxx_worker_set_am_queue_handler(duo->right, "own", 3, on_message, &first, on_destroy, NULL));
+  CHECK_OK(
+      ucxx_worker_set_am_queue_handler(duo->right, "own", 3, on_message, inbox, on_destroy, NULL));
   CHECK_EQ(first.destroyed, 1);
   inbox->count = 0;
   inbox->removes = duo;
@@ -252,10 +263,12 @@ static void bad_calls(const duo_t *duo) {
   receive(duo, duo->to_left, header, attr.max_am_header, 0, 0);
   CHECK_OK(duo_finish(duo, status, &request));
   cover.header_length += 11;
-  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("header_length");
   cover = cover_of("own", 1, header, attr.max_am_header - 61);
-  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("header_length");
   free(header);
   status = ucxx_tag_recv(duo->right, NULL, 0, 1, UINT64_MAX, NULL, &request);
@@ -278,28 +291,42 @@ static void bad_names(const duo_t *duo) {
   ucxx_request_t *request = NULL;
   STEP("bad names");
   ucxx_am_queue_cover_t cover = cover_of(NULL, 1, NULL, 0);
-  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("id");
   cover = cover_of(too_long, 1, NULL, 0);
-  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("owner");
   cover = cover_of("own", 1, NULL, 8);
-  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("header");
   cover.header_length = 0;
   cover.struct_size = 7;
-  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("struct_size");
   cover.struct_size = sizeof cover;
-  CHECK_STATUS(ucxx_am_queue_send_to(NULL, &cover, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 8, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send_to(NULL, &cover, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_queue_send_to(duo->to_right, &cover, NULL, 8, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("buffer");
   CHECK(request == NULL);
-  CHECK_STATUS(ucxx_worker_set_am_queue_handler(NULL, "own", 1, on_message, &inbox, on_destroy, NULL), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_worker_set_am_queue_handler(duo->right, NULL, 1, on_message, &inbox, on_destroy, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_worker_set_am_queue_handler(NULL, "own", 1, on_message, &inbox, on_destroy, NULL),
+      UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_worker_set_am_queue_handler(duo->right, NULL, 1, on_message, &inbox, on_destroy, NULL),
+      UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("owner");
-  CHECK_STATUS(ucxx_worker_set_am_queue_handler(duo->right, too_long, 1, on_message, &inbox, on_destroy, NULL), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_worker_set_am_queue_handler(duo->right, "ucxx", 1, on_message, &inbox, on_destroy, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_worker_set_am_queue_handler(duo->right, too_long, 1, on_message, &inbox,
+                                                on_destroy, NULL),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_worker_set_am_queue_handler(duo->right, "ucxx", 1, on_message, &inbox, on_destroy, NULL),
+      UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("ucxx");
   CHECK_OK(ucxx_worker_set_am_queue_handler(duo->right, "never there", 1, NULL, NULL, NULL, NULL));
   /* The argument is its caller's where the call has failed. */
@@ -319,7 +346,8 @@ int main(void) {
   test_begin("am_queue_named", 60);
   duo_open(&duo, NULL);
   for (uint64_t id = 0; id < 3; id++)
-    CHECK_OK(ucxx_worker_set_am_queue_handler(duo.right, "own", id, on_message, &inboxes[id], on_destroy, NULL));
+    CHECK_OK(ucxx_worker_set_am_queue_handler(duo.right, "own", id, on_message, &inboxes[id],
+                                              on_destroy, NULL));
   headers(&duo);
   handlers(&duo, inboxes);
   in_order(&duo, &inboxes[1]);
@@ -337,12 +365,9 @@ int main(void) {
   ucxx_status_t status = send(duo.to_right, &cover, data, 100000, UCXX_FLAG_RNDV, &request);
   CHECK_OK(ucxx_worker_progress(duo.left, NULL));
   duo_close(&duo);
-  if (status == UCXX_INPROGRESS)
-    ucxx_request_destroy(request);
-  for (int at = 0; at < inboxes[1].count; at++)
-    done_with(&inboxes[1].list[at]);
+  if (status == UCXX_INPROGRESS) ucxx_request_destroy(request);
+  for (int at = 0; at < inboxes[1].count; at++) done_with(&inboxes[1].list[at]);
   free(data);
-  for (int id = 0; id < 4; id++)
-    CHECK_EQ(inboxes[id].destroyed, 1);
+  for (int id = 0; id < 4; id++) CHECK_EQ(inboxes[id].destroyed, 1);
   return 0;
 }

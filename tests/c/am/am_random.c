@@ -1,6 +1,7 @@
 /*
- * Active messages of random sizes, headers, ids and protocols, both ways at once: each arrives once, whole, and in the order it was
- * sent, whatever its receiver does with it: read in place, kept, received in the handler, later, or by another thread.
+ * Active messages of random sizes, headers, ids and protocols, both ways at once: each arrives
+ * once, whole, and in the order it was sent, whatever its receiver does with it: read in place,
+ * kept, received in the handler, later, or by another thread.
  */
 #include "test_util.h"
 
@@ -49,8 +50,7 @@ static head_t head_of(const ucxx_am_message_t *message) {
   const uint8_t *bytes = ucxx_am_message_header(message, &length);
   CHECK(bytes != NULL && length >= sizeof head);
   memcpy(&head, bytes, sizeof head);
-  for (size_t at = sizeof head; at < length; at++)
-    CHECK_EQ(bytes[at], (uint8_t)(head.seed + at));
+  for (size_t at = sizeof head; at < length; at++) CHECK_EQ(bytes[at], (uint8_t)(head.seed + at));
   CHECK_EQ(ucxx_am_message_length(message), head.length);
   return head;
 }
@@ -71,14 +71,17 @@ static void receive_blocking(ucxx_am_message_t *message) {
   params.recv_info = &info;
   buffer[head.length] = 0x5a;
   if (head.seed % 2 == 0) {
-    CHECK_OK(finish(ucxx_am_message_recv(message, buffer, head.length, &params, &request), &request));
+    CHECK_OK(
+        finish(ucxx_am_message_recv(message, buffer, head.length, &params, &request), &request));
   } else {
     size_t half = head.length / 3;
-    ucxx_buffer_t parts[2] = {{.data = buffer, .length = half}, {.data = buffer + half, .length = head.length - half}};
+    ucxx_buffer_t parts[2] = {{.data = buffer, .length = half},
+                              {.data = buffer + half, .length = head.length - half}};
     CHECK_OK(finish(ucxx_am_message_recv_iov(message, parts, 2, &params, &request), &request));
   }
   CHECK_EQ(info.length, head.length);
-  CHECK_STATUS(ucxx_am_message_recv(message, buffer, head.length, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_message_recv(message, buffer, head.length, NULL, NULL),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_CONTENT(buffer, head.length, head.seed);
   CHECK_EQ(buffer[head.length], 0x5a);
   ucxx_am_message_destroy(message);
@@ -90,8 +93,7 @@ static void pulled_it(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   (void)request;
   CHECK_OK(status);
   CHECK_CONTENT(pull->buffer, pull->head.length, pull->head.seed);
-  if (pull->message != NULL)
-    ucxx_am_message_destroy(pull->message);
+  if (pull->message != NULL) ucxx_am_message_destroy(pull->message);
   free(pull->buffer);
   free(pull);
   finished++;
@@ -106,9 +108,9 @@ static void receive_in_handler(ucxx_am_message_t *message, int destroy_at_once) 
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = pulled_it;
   params.callback_arg = pull;
-  CHECK_STATUS(ucxx_am_message_recv(message, pull->buffer, pull->head.length, &params, NULL), UCXX_INPROGRESS);
-  if (destroy_at_once)
-    ucxx_am_message_destroy(message);
+  CHECK_STATUS(ucxx_am_message_recv(message, pull->buffer, pull->head.length, &params, NULL),
+               UCXX_INPROGRESS);
+  if (destroy_at_once) ucxx_am_message_destroy(message);
 }
 
 static void keep(kept_t **list, ucxx_am_message_t *message) {
@@ -123,11 +125,9 @@ static void keep(kept_t **list, ucxx_am_message_t *message) {
 static ucxx_am_message_t *take(kept_t **list) {
   pthread_mutex_lock(&lock);
   kept_t *entry = *list;
-  if (entry != NULL)
-    *list = entry->next;
+  if (entry != NULL) *list = entry->next;
   pthread_mutex_unlock(&lock);
-  if (entry == NULL)
-    return NULL;
+  if (entry == NULL) return NULL;
   ucxx_am_message_t *message = entry->message;
   free(entry);
   return message;
@@ -140,8 +140,7 @@ static void handle(void *arg, ucxx_am_message_t *message) {
   received++;
   int asked = head.seed % 3 == 0;
   CHECK((ucxx_am_message_reply(message) != NULL) == asked);
-  if (asked)
-    CHECK(ucxx_am_message_reply(message) == pair->endpoint);
+  if (asked) CHECK(ucxx_am_message_reply(message) == pair->endpoint);
   switch (test_mix(head.seed) % 6) {
   case 0:
   case 1:
@@ -151,19 +150,14 @@ static void handle(void *arg, ucxx_am_message_t *message) {
       finished++;
       break;
     } /* fall through */
-  case 2:
-    receive_in_handler(message, 0);
-    break;
-  case 3:
-    receive_in_handler(message, 1);
-    break;
+  case 2: receive_in_handler(message, 0); break;
+  case 3: receive_in_handler(message, 1); break;
   case 4:
     if (threads) {
       keep(&for_thread, message);
       break;
     } /* fall through */
-  default:
-    keep(&kept, message);
+  default: keep(&kept, message);
   }
 }
 
@@ -183,16 +177,13 @@ static void *receive_elsewhere(void *arg) {
 }
 
 static size_t length_for(uint64_t random) {
-  static const size_t edges[] = {0, 1, 8, 91, 92, 93, 1023, 1024, 8191, 8192, 65536, 1 << 20, (1 << 20) + 1};
+  static const size_t edges[] = {0,    1,    8,    91,    92,      93,           1023,
+                                 1024, 8191, 8192, 65536, 1 << 20, (1 << 20) + 1};
   switch (random % 8) {
-  case 0:
-    return edges[(random >> 8) % (sizeof edges / sizeof *edges)];
-  case 1:
-    return (random >> 8) % (64 << 10);
-  case 2:
-    return (random >> 40) % 20 == 0 ? (random >> 8) % LONGEST : (random >> 8) % 100000;
-  default:
-    return (random >> 8) % 300;
+  case 0: return edges[(random >> 8) % (sizeof edges / sizeof *edges)];
+  case 1: return (random >> 8) % (64 << 10);
+  case 2: return (random >> 40) % 20 == 0 ? (random >> 8) % LONGEST : (random >> 8) % 100000;
+  default: return (random >> 8) % 300;
   }
 }
 
@@ -200,21 +191,24 @@ static void send_one(outgoing_t *out, uint64_t number) {
   uint64_t random = test_mix(pair->seed + number * 2 + (uint64_t)pair->side);
   head_t head = {number, length_for(random), random};
   uint8_t header[9000];
-  size_t header_length = sizeof head + (random % 5 == 0 ? test_mix(random) % (longest_header - sizeof head + 1) : random % 40);
+  size_t header_length =
+      sizeof head +
+      (random % 5 == 0 ? test_mix(random) % (longest_header - sizeof head + 1) : random % 40);
   uint16_t id = ids[test_mix(random + 1) % IDS];
   CHECK(header_length <= sizeof header);
   memcpy(header, &head, sizeof head);
-  for (size_t at = sizeof head; at < header_length; at++)
-    header[at] = (uint8_t)(head.seed + at);
+  for (size_t at = sizeof head; at < header_length; at++) header[at] = (uint8_t)(head.seed + at);
   out->data = test_alloc(head.length);
   test_fill(out->data, head.length, head.seed);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   static const uint64_t protocols[] = {0, 0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
-  params.flags = protocols[test_mix(random + 2) % 4] | (head.seed % 3 == 0 ? UCXX_FLAG_AM_REPLY : 0);
+  params.flags =
+      protocols[test_mix(random + 2) % 4] | (head.seed % 3 == 0 ? UCXX_FLAG_AM_REPLY : 0);
   params.memory_type = random % 2 ? UCXX_MEMORY_HOST : UCXX_MEMORY_AUTO;
   ucxx_status_t status;
   if (test_mix(random + 3) % 4 != 0) {
-    status = ucxx_am_send(pair->endpoint, id, header, header_length, out->data, head.length, &params, &out->request);
+    status = ucxx_am_send(pair->endpoint, id, header, header_length, out->data, head.length,
+                          &params, &out->request);
   } else {
     ucxx_buffer_t parts[MOST_PARTS];
     size_t count = 1 + test_mix(random + 4) % MOST_PARTS, at = 0;
@@ -225,7 +219,8 @@ static void send_one(outgoing_t *out, uint64_t number) {
       parts[part].length = length;
       at += length;
     }
-    status = ucxx_am_send_iov(pair->endpoint, id, header, header_length, parts, count, &params, &out->request);
+    status = ucxx_am_send_iov(pair->endpoint, id, header, header_length, parts, count, &params,
+                              &out->request);
   }
   memset(header, 0xee, sizeof header);
   if (status == UCXX_OK) {
@@ -293,6 +288,4 @@ static void body(pair_t *own) {
   in_every_mode(round_of);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "am_random", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "am_random", 60, body); }

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Active messages whose sending call waits for credit: it returns when the receiver has let go, when its time is out, or at once where
- * it is not to wait; what it says was sent comes once and in order, and what was given up never does.
+ * Active messages whose sending call waits for credit: it returns when the receiver has let go,
+ * when its time is out, or at once where it is not to wait; what it says was sent comes once and in
+ * order, and what was given up never does.
  */
 #include "test_util.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { ID = 3, TAG = 9, CREDIT = 256, SENDERS = 3, MOST_DATA = 65 << 10, NUMBERS = 1 << 17, RACED = 1000, TIMED_OUT = 50 };
+enum {
+  ID = 3,
+  TAG = 9,
+  CREDIT = 256,
+  SENDERS = 3,
+  MOST_DATA = 65 << 10,
+  NUMBERS = 1 << 17,
+  RACED = 1000,
+  TIMED_OUT = 50
+};
 #define GIVEN_UP UINT64_MAX
 
 static uint8_t content[MOST_DATA];
@@ -21,7 +31,9 @@ typedef struct shape {
   unsigned credit, each;
 } shape_t;
 /* 8 MiB and 256 KiB, of which each takes its length and 1 KiB. */
-static const shape_t shapes[] = {{100, 0, CREDIT, 2000}, {MOST_DATA, UCXX_FLAG_EAGER, (8192 + CREDIT) / (MOST_DATA / 1024 + 1), 300}};
+static const shape_t shapes[] = {
+    {100, 0, CREDIT, 2000},
+    {MOST_DATA, UCXX_FLAG_EAGER, (8192 + CREDIT) / (MOST_DATA / 1024 + 1), 300}};
 
 typedef struct head {
   uint64_t sender, number;
@@ -46,7 +58,8 @@ typedef struct receiver {
 } receiver_t;
 static receiver_t receiver;
 
-/* ------------------------------------------------------------------ the receiver, on a thread of its own */
+/* ------------------------------------------------------------------ the receiver, on a thread of
+ * its own */
 
 static void on_message(void *arg, ucxx_am_message_t *message) {
   head_t head;
@@ -75,27 +88,26 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
 }
 
 /*
- * Does the sender wait in a call? Of a worker that has one thread others may not ask; but nobody progresses it except for that call, so
- * what comes to pass there says so.
+ * Does the sender wait in a call? Of a worker that has one thread others may not ask; but nobody
+ * progresses it except for that call, so what comes to pass there says so.
  */
 static int is_waited(unsigned waiters) {
   ucxx_endpoint_load_t load = UCXX_ENDPOINT_LOAD_INIT;
-  if (waiters == 0)
-    return 0;
+  if (waiters == 0) return 0;
   if (!receiver.is_single) {
     CHECK_OK(ucxx_endpoint_query_load(receiver.duo.to_right, &load));
     return load.queued_operations >= waiters;
   }
   if (!receiver.called_for)
-    CHECK(ucxx_tag_send(receiver.duo.to_left, &receiver.word, sizeof receiver.word, TAG, NULL, NULL) >= 0);
+    CHECK(ucxx_tag_send(receiver.duo.to_left, &receiver.word, sizeof receiver.word, TAG, NULL,
+                        NULL) >= 0);
   receiver.called_for = 1;
   return seen_count(&receiver.inside) != 0;
 }
 
 static void let_go(void) {
   atomic_fetch_add(&receiver.let_go, 1);
-  for (unsigned at = 0; at < receiver.kept_count; at++)
-    ucxx_am_message_destroy(receiver.kept[at]);
+  for (unsigned at = 0; at < receiver.kept_count; at++) ucxx_am_message_destroy(receiver.kept[at]);
   receiver.kept_count = 0;
 }
 
@@ -110,8 +122,7 @@ static void *receive(void *arg) {
       atomic_store(&receiver.does, DESTROYS);
       let_go();
     }
-    if (does == KEEPS_IN_TURN && receiver.kept_count == receiver.shape->credit)
-      let_go();
+    if (does == KEEPS_IN_TURN && receiver.kept_count == receiver.shape->credit) let_go();
   }
   let_go();
   return NULL;
@@ -119,17 +130,18 @@ static void *receive(void *arg) {
 
 /* ------------------------------------------------------------------ the sender */
 
-static ucxx_status_t send_one(uint64_t sender, uint64_t number, uint64_t flags, uint64_t timeout_ns) {
+static ucxx_status_t send_one(uint64_t sender, uint64_t number, uint64_t flags,
+                              uint64_t timeout_ns) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   head_t head = {sender, number};
   params.flags = receiver.shape->flags | flags;
   params.timeout_ns = timeout_ns;
-  return ucxx_am_send(receiver.duo.to_right, ID, &head, sizeof head, content, receiver.shape->length, &params, NULL);
+  return ucxx_am_send(receiver.duo.to_right, ID, &head, sizeof head, content,
+                      receiver.shape->length, &params, NULL);
 }
 
 static void await_received(unsigned count) {
-  while (atomic_load(&receiver.received) < count)
-    progress(receiver.duo.left);
+  while (atomic_load(&receiver.received) < count) progress(receiver.duo.left);
   CHECK_EQ(atomic_load(&receiver.received), count);
 }
 
@@ -145,9 +157,11 @@ static void without_credit(void) {
   ucxx_endpoint_load_t load = UCXX_ENDPOINT_LOAD_INIT;
   for (int again = 0; again < 3; again++) {
     CHECK_STATUS(send_one(0, GIVEN_UP, UCXX_FLAG_NO_WAIT, 0), UCXX_ERR_NO_RESOURCE);
-    CHECK_STATUS(send_one(0, GIVEN_UP, UCXX_FLAG_WAIT | UCXX_FLAG_NO_WAIT, 0), UCXX_ERR_NO_RESOURCE);
+    CHECK_STATUS(send_one(0, GIVEN_UP, UCXX_FLAG_WAIT | UCXX_FLAG_NO_WAIT, 0),
+                 UCXX_ERR_NO_RESOURCE);
     CHECK_MESSAGE("256 or 8 MiB");
-    CHECK_STATUS(send_one(0, GIVEN_UP, UCXX_FLAG_WAIT, (uint64_t)again * 3 * MILLISECOND + 1), UCXX_ERR_TIMED_OUT);
+    CHECK_STATUS(send_one(0, GIVEN_UP, UCXX_FLAG_WAIT, (uint64_t)again * 3 * MILLISECOND + 1),
+                 UCXX_ERR_TIMED_OUT);
     CHECK_OK(ucxx_endpoint_query_load(receiver.duo.to_right, &load));
     CHECK_EQ(load.queued_operations, 0);
     CHECK(!ucxx_endpoint_writable(receiver.duo.to_right));
@@ -168,8 +182,7 @@ static void *send_each(void *arg) {
 
 static atomic_int driven;
 static void *drive(void *arg) {
-  while (atomic_load(&driven))
-    progress(arg);
+  while (atomic_load(&driven)) progress(arg);
   return NULL;
 }
 
@@ -187,8 +200,7 @@ static void several(uint64_t *number) {
     CHECK_EQ(pthread_create(&senders[at].thread, NULL, send_each, &senders[at]), 0);
   }
   atomic_store(&receiver.waiters, SENDERS);
-  for (unsigned at = 0; at < SENDERS; at++)
-    CHECK_EQ(pthread_join(senders[at].thread, NULL), 0);
+  for (unsigned at = 0; at < SENDERS; at++) CHECK_EQ(pthread_join(senders[at].thread, NULL), 0);
   CHECK_EQ(atomic_load(&receiver.let_go), before + 1);
   atomic_store(&driven, 0);
   CHECK_EQ(pthread_join(driver, NULL), 0);
@@ -221,10 +233,10 @@ static void race(uint64_t number) {
   /* Behind them all. */
   atomic_store(&receiver.does, DESTROYS);
   CHECK_OK(send_one(0, number, UCXX_FLAG_WAIT, 0));
-  while (atomic_load(&receiver.came[number]) == 0)
-    progress(receiver.duo.left);
+  while (atomic_load(&receiver.came[number]) == 0) progress(receiver.duo.left);
   for (uint64_t at = first; at < number; at++)
-    CHECK(atomic_load(&receiver.came[at]) == 1 || (!sent[at] && atomic_load(&receiver.came[at]) == 0));
+    CHECK(atomic_load(&receiver.came[at]) == 1 ||
+          (!sent[at] && atomic_load(&receiver.came[at]) == 0));
   printf("%u sent, %u times out of time\n", succeeded, timed_out);
 }
 
@@ -251,7 +263,9 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
       ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
       op.callback = see_completion;
       op.callback_arg = &receiver.inside;
-      CHECK_STATUS(ucxx_tag_recv(receiver.duo.left, &word, sizeof word, TAG, UINT64_MAX, &op, &request), UCXX_INPROGRESS);
+      CHECK_STATUS(
+          ucxx_tag_recv(receiver.duo.left, &word, sizeof word, TAG, UINT64_MAX, &op, &request),
+          UCXX_INPROGRESS);
     }
     atomic_store(&receiver.waiters, 1);
     CHECK_OK(send_one(0, number++, UCXX_FLAG_WAIT, which % 2 ? 600 * SECOND : 0));
@@ -259,8 +273,7 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
     for (unsigned at = 0; at < receiver.shape->each; at++)
       CHECK_OK(send_one(0, number++, UCXX_FLAG_WAIT, 0));
     await_received((unsigned)number);
-    if (receiver.is_single)
-      CHECK_OK(finish(UCXX_INPROGRESS, &request));
+    if (receiver.is_single) CHECK_OK(finish(UCXX_INPROGRESS, &request));
     if (!receiver.is_single) {
       STEP("%s, %zu bytes: %d that wait at a time", mode, receiver.shape->length, SENDERS);
       several(&number);
@@ -271,7 +284,8 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
     }
     STEP("%s, %zu bytes: the end", mode, receiver.shape->length);
     /* The other side is progressed until there is nothing more to say. */
-    CHECK_OK(finish(ucxx_endpoint_close(receiver.duo.to_right, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_endpoint_close(receiver.duo.to_right, UCXX_CLOSE_FLUSH, NULL, &request),
+                    &request));
     atomic_store(&receiver.over, 1);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     ucxx_endpoint_destroy(receiver.duo.to_right);

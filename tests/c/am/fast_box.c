@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Connections so busy that short messages go through memory which both processes share, with messages and answers that do not fit there among them, while both
- * sides sleep and poll as it comes: everything arrives once and in order, nobody sleeps through a message, and what was sent right before a close is not lost.
+ * Connections so busy that short messages go through memory which both processes share, with
+ * messages and answers that do not fit there among them, while both sides sleep and poll as it
+ * comes: everything arrives once and in order, nobody sleeps through a message, and what was sent
+ * right before a close is not lost.
  */
 #include "test_util.h"
 
@@ -15,7 +17,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ID = 11, REPLY = 12, ASKED = 13, PARTING = 14, NAP = 15, BUSY = 20000, BURSTS = 500, MOST_IN_BURST = 60, NAPS = 500, SPIN = 4000, PARTINGS = 100, LONGEST = 1200 << 10, OFFSETS = 64 };
+enum {
+  ID = 11,
+  REPLY = 12,
+  ASKED = 13,
+  PARTING = 14,
+  NAP = 15,
+  BUSY = 20000,
+  BURSTS = 500,
+  MOST_IN_BURST = 60,
+  NAPS = 500,
+  SPIN = 4000,
+  PARTINGS = 100,
+  LONGEST = 1200 << 10,
+  OFFSETS = 64
+};
 enum { OVER = UINT32_MAX, SHORT_ONES = 1 << 24 };
 
 static uint8_t content[LONGEST + OFFSETS];
@@ -40,8 +56,7 @@ static uint64_t draw(uint64_t limit) {
 static size_t length_of(uint64_t number) {
   const uint64_t random = test_mix(number ^ pair->seed);
   const size_t limits[] = {500, 9000, 70000, LONGEST};
-  if (number < SHORT_ONES || random % 10 != 0)
-    return random / 1000 % 105;
+  if (number < SHORT_ONES || random % 10 != 0) return random / 1000 % 105;
   return random / 1000 % limits[random / 10 % 4];
 }
 
@@ -52,9 +67,9 @@ static void send_message(uint16_t id, uint64_t number) {
   ucxx_status_t status;
   do {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-    status = ucxx_am_send(pair->endpoint, id, &number, sizeof number, data_of(number), length_of(number), &params, NULL);
-    if (status == UCXX_ERR_NO_RESOURCE)
-      progress(pair->worker);
+    status = ucxx_am_send(pair->endpoint, id, &number, sizeof number, data_of(number),
+                          length_of(number), &params, NULL);
+    if (status == UCXX_ERR_NO_RESOURCE) progress(pair->worker);
   } while (status == UCXX_ERR_NO_RESOURCE);
   CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
 }
@@ -104,7 +119,8 @@ static void take(uint16_t id, ucxx_am_message_t *message) {
     params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
     params.callback = on_pulled;
     params.callback_arg = pulled;
-    CHECK_STATUS(ucxx_am_message_recv(message, pulled->buffer, length_of(number), &params, NULL), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_am_message_recv(message, pulled->buffer, length_of(number), &params, NULL),
+                 UCXX_INPROGRESS);
   }
   ucxx_am_message_destroy(message);
 }
@@ -146,7 +162,8 @@ static void on_asked(void *arg, ucxx_fetch_t *fetch) {
   uint64_t number;
   (void)arg;
   memcpy(&number, ucxx_fetch_header(fetch, NULL), sizeof number);
-  const ucxx_status_t status = ucxx_fetch_reply(fetch, data_of(number), length_of(number), NULL, NULL);
+  const ucxx_status_t status =
+      ucxx_fetch_reply(fetch, data_of(number), length_of(number), NULL, NULL);
   CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
   ucxx_fetch_destroy(fetch);
 }
@@ -180,14 +197,15 @@ static void ask(uint64_t number) {
   params.recv_info = &question->info;
   ucxx_status_t status;
   do {
-    status = ucxx_am_fetch(pair->endpoint, ASKED, &number, sizeof number, question->buffer, length_of(number), &params, NULL);
-    if (status == UCXX_ERR_NO_RESOURCE)
-      progress(pair->worker);
+    status = ucxx_am_fetch(pair->endpoint, ASKED, &number, sizeof number, question->buffer,
+                           length_of(number), &params, NULL);
+    if (status == UCXX_ERR_NO_RESOURCE) progress(pair->worker);
   } while (status == UCXX_ERR_NO_RESOURCE);
   CHECK_STATUS(status, UCXX_INPROGRESS);
 }
 
-/* Sleeps until something comes, which with a lost message is for ever: then the guard ends the test. */
+/* Sleeps until something comes, which with a lost message is for ever: then the guard ends the
+ * test. */
 static void sleep_on_worker(void) {
   if (draw(2) == 0) {
     CHECK_OK(ucxx_worker_wait(pair->worker, FOR_EVER));
@@ -197,12 +215,12 @@ static void sleep_on_worker(void) {
   CHECK_OK(ucxx_worker_event_fd(pair->worker, &events.fd));
   const ucxx_status_t armed = ucxx_worker_arm(pair->worker);
   CHECK(armed == UCXX_OK || armed == UCXX_ERR_BUSY);
-  if (armed == UCXX_OK)
-    CHECK(poll(&events, 1, -1) == 1 || errno == EINTR);
+  if (armed == UCXX_OK) CHECK(poll(&events, 1, -1) == 1 || errno == EINTR);
 }
 
 typedef int (*condition_t)(uint64_t);
-/* Passes in vain before a sleep: more than it takes until writers are let in again, or about as many as an answer takes. */
+/* Passes in vain before a sleep: more than it takes until writers are let in again, or about as
+ * many as an answer takes. */
 enum { LONG = 1500, SHORT = 12 };
 
 /* Progresses until it holds; after so many passes in vain, up to `most`, it sleeps. */
@@ -216,8 +234,7 @@ static void progress_until(condition_t holds, uint64_t arg, int is_manual, uint6
     }
     CHECK_OK(ucxx_worker_progress(pair->worker, &events));
     if (events == 0 && patience-- == 0) {
-      if (!holds(arg))
-        sleep_on_worker();
+      if (!holds(arg)) sleep_on_worker();
       patience = draw(4) == 0 ? 0 : draw(most);
     }
   }
@@ -239,12 +256,14 @@ static void find_box(void *arg, const char *text) {
   *found |= strstr(text, "through fast boxes") != NULL;
 }
 
-/* Is it in use on both sides? Else none of this says anything. Where the kernel lacks what it needs there is none. */
+/* Is it in use on both sides? Else none of this says anything. Where the kernel lacks what it needs
+ * there is none. */
 static void check_box(void) {
   const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
   const char *wanted = getenv("UCXX_RS_FAST_BOXES");
   const int is_off = wanted != NULL && strcmp(wanted, "0") == 0;
-  const int is_shared = !is_off && commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
+  const int is_shared =
+      !is_off && commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
   int found = 0;
   CHECK_OK(ucxx_worker_dump(pair->worker, find_box, &found));
   CHECK_EQ(found, is_shared);
@@ -279,11 +298,9 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
 
   STEP("%s: one message at a time, until the connection is busy", mode);
   while (sent < BUSY) {
-    if (pair->side == 0)
-      send_message(ID, sent);
+    if (pair->side == 0) send_message(ID, sent);
     sent++;
-    while (pair->side == 0 ? came_back < sent : received < sent)
-      progress(pair->worker);
+    while (pair->side == 0 ? came_back < sent : received < sent) progress(pair->worker);
   }
   pair_sync(pair);
   check_box();
@@ -295,21 +312,16 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
     /* Long enough for messages to be let in again after the last nap. */
     const uint64_t until = now_ns() + 3 * MILLISECOND;
     while (pair->side == 0 ? now_ns() < until : nap == naps_taken) {
-      if (pair->side == 0)
-        send_message(ID, sent++);
-      while (pair->side == 0 && came_back < sent)
-        progress(pair->worker);
-      if (pair->side == 1)
-        progress(pair->worker);
+      if (pair->side == 0) send_message(ID, sent++);
+      while (pair->side == 0 && came_back < sent) progress(pair->worker);
+      if (pair->side == 1) progress(pair->worker);
     }
     naps_taken++;
     if (pair->side == 0) {
       send_message(NAP, sent++);
-      while (came_back < sent)
-        progress(pair->worker);
+      while (came_back < sent) progress(pair->worker);
       const uint64_t moment = now_ns() + draw(2 * SPIN);
-      while (now_ns() < moment) {
-      }
+      while (now_ns() < moment) {}
       send_message(ID, sent++);
       progress_until(all_came_back, sent, is_manual, SHORT);
     } else {
@@ -346,9 +358,9 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
   pair_sync(pair);
   ucxx_request_t *request = NULL;
   if (pair->side == 0) {
-    for (uint64_t at = 0; at < PARTINGS; at++)
-      send_message(PARTING, at);
-    CHECK_OK(finish(ucxx_endpoint_close(pair->endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    for (uint64_t at = 0; at < PARTINGS; at++) send_message(PARTING, at);
+    CHECK_OK(
+        finish(ucxx_endpoint_close(pair->endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
   } else {
     progress_until(is_closed, 0, is_manual, LONG);
     CHECK_EQ(parting, PARTINGS);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Scattered buffers: in steady state the library allocates nothing for them, whatever the kind of message and the way it takes. */
+/* Scattered buffers: in steady state the library allocates nothing for them, whatever the kind of
+ * message and the way it takes. */
 #include "allocations.h"
 
 enum { LONG = 100000, WARM = 300, ROUNDS = 300, ID = 3, TAG = 9, PARTS = 3 };
@@ -38,8 +39,7 @@ static void by_message(size_t length, uint64_t flags) {
   params.flags = flags;
   message = NULL;
   ucxx_status_t status = ucxx_am_send_iov(duo.to_right, ID, "head", 4, out, PARTS, &params, &send);
-  while (message == NULL)
-    duo_progress(&duo);
+  while (message == NULL) duo_progress(&duo);
   ucxx_status_t received = ucxx_am_message_recv_iov(message, in, PARTS, NULL, &receive);
   CHECK_OK(duo_finish(&duo, received, &receive));
   ucxx_am_message_destroy(message);
@@ -55,8 +55,7 @@ static void by_fetch(size_t length, uint64_t flags) {
   params.flags = flags;
   question = NULL;
   ucxx_status_t status = ucxx_am_fetch_iov(duo.to_right, ID, "head", 4, in, PARTS, NULL, &fetch);
-  while (question == NULL)
-    duo_progress(&duo);
+  while (question == NULL) duo_progress(&duo);
   ucxx_status_t replied = ucxx_fetch_reply_iov(question, out, PARTS, &params, &reply);
   CHECK_OK(duo_finish(&duo, replied, &reply));
   ucxx_fetch_destroy(question);
@@ -75,10 +74,10 @@ static void by_tag(size_t length, uint64_t flags) {
   CHECK_OK(duo_finish(&duo, received, &receive));
 }
 
-static void count(const char *what, void (*transfer)(size_t length, uint64_t flags), size_t length, uint64_t flags) {
+static void count(const char *what, void (*transfer)(size_t length, uint64_t flags), size_t length,
+                  uint64_t flags) {
   STEP("%s of %zu bytes, flags %llx", what, length, (unsigned long long)flags);
-  for (int round = 0; round < WARM; round++)
-    transfer(length, flags);
+  for (int round = 0; round < WARM; round++) transfer(length, flags);
   own_allocations = 0;
   counting = 1;
   for (int round = 0; round < ROUNDS; round++) {

@@ -1,14 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer that waits for credit learns of what there is: while many flushes or multi-buffer sends are under way to it, where something was told before it
- * knew this side, where the credit is a question's, and where another peer's message is the next to be handed out. Nor do such flushes keep this side from
- * answering it when it asks for a sign of life.
+ * A peer that waits for credit learns of what there is: while many flushes or multi-buffer sends
+ * are under way to it, where something was told before it knew this side, where the credit is a
+ * question's, and where another peer's message is the next to be handed out. Nor do such flushes
+ * keep this side from answering it when it asks for a sign of life.
  */
 #include "test_util.h"
 
-enum { KEPT = 1, DROPPED, GREETING, EARLY, FOREIGN, TAG = 9, CREDIT = 256, MANY = 70, CROWD = 30, LONG = 4 << 20 };
-/* A long message needs three quarters of the 8 MiB and 256 KiB of credit. What is destroyed without a word are 2110 KiB, and as many as come early: more than a quarter. */
+enum {
+  KEPT = 1,
+  DROPPED,
+  GREETING,
+  EARLY,
+  FOREIGN,
+  TAG = 9,
+  CREDIT = 256,
+  MANY = 70,
+  CROWD = 30,
+  LONG = 4 << 20
+};
+/* A long message needs three quarters of the 8 MiB and 256 KiB of credit. What is destroyed without
+ * a word are 2110 KiB, and as many as come early: more than a quarter. */
 enum { SENT_EARLY = 5, LONGEST = 8 << 20 };
 static const size_t without_a_word[] = {1 << 20, 1 << 20, 59 << 10};
 
@@ -43,8 +56,7 @@ static void send_as(ucxx_endpoint_t *endpoint, uint16_t id, size_t length, uint6
 static void send_short(ucxx_endpoint_t *endpoint, uint16_t id) { send_as(endpoint, id, 8, 0); }
 
 static void await(const int *number, int least) {
-  while (*number < least)
-    duo_progress(&duo);
+  while (*number < least) duo_progress(&duo);
   CHECK_EQ(*number, least);
 }
 
@@ -73,12 +85,12 @@ static void drop_another(const duo_t *others) {
 }
 
 static void end(void) {
-  while (kept > 0)
-    ucxx_am_message_destroy(messages[--kept]);
+  while (kept > 0) ucxx_am_message_destroy(messages[--kept]);
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ much is under way from right to left, until that receives */
+/* ------------------------------------------------------------------ much is under way from right
+ * to left, until that receives */
 
 static ucxx_request_t *under_way[MANY], *in_front;
 
@@ -90,20 +102,23 @@ static void begin_flushes(void) {
 
 static void end_flushes(void) {
   ucxx_request_t *request = NULL;
-  CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.left, room, LONG, TAG, UINT64_MAX, NULL, &request), &request));
+  CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.left, room, LONG, TAG, UINT64_MAX, NULL, &request),
+                      &request));
   CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &in_front));
 }
 
 static void begin_multi(void) {
   ucxx_buffer_t buffer = {.data = data, .length = 1 << 20};
   for (int at = 0; at < MANY; at++)
-    CHECK_STATUS(ucxx_tag_send_multi(duo.to_left, &buffer, 1, TAG, NULL, &under_way[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send_multi(duo.to_left, &buffer, 1, TAG, NULL, &under_way[at]),
+                 UCXX_INPROGRESS);
 }
 
 static void end_multi(void) {
   for (int at = 0; at < MANY; at++) {
     ucxx_request_t *request = NULL;
-    CHECK_OK(duo_finish(&duo, ucxx_tag_recv_multi(duo.left, TAG, UINT64_MAX, NULL, NULL, &request), &request));
+    CHECK_OK(duo_finish(&duo, ucxx_tag_recv_multi(duo.left, TAG, UINT64_MAX, NULL, NULL, &request),
+                        &request));
   }
 }
 
@@ -111,8 +126,7 @@ static void end_under_way(void (*receive)(void)) {
   for (int at = 0; at < MANY; at++)
     CHECK_STATUS(ucxx_request_status(under_way[at]), UCXX_INPROGRESS);
   receive();
-  for (int at = 0; at < MANY; at++)
-    CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &under_way[at]));
+  for (int at = 0; at < MANY; at++) CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &under_way[at]));
 }
 
 static void amid(const char *what, void (*begin)(void), void (*receive)(void)) {
@@ -138,11 +152,13 @@ static void sign_of_life_amid_flushes(void) {
   begin_flushes();
   /* It asks while something of its own is under way. */
   CHECK_STATUS(ucxx_tag_send(duo.to_right, data, LONG, TAG, NULL, &send), UCXX_INPROGRESS);
-  ucxx_status_t status = ucxx_tag_recv(duo.left, room, 8, TAG + 1, UINT64_MAX, &while_it_asks, &request);
+  ucxx_status_t status =
+      ucxx_tag_recv(duo.left, room, 8, TAG + 1, UINT64_MAX, &while_it_asks, &request);
   CHECK_STATUS(duo_finish(&duo, status, &request), UCXX_ERR_TIMED_OUT);
   CHECK_OK(ucxx_endpoint_status(duo.to_right));
   end_under_way(end_flushes);
-  CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, room, LONG, TAG, UINT64_MAX, NULL, &request), &request));
+  CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, room, LONG, TAG, UINT64_MAX, NULL, &request),
+                      &request));
   CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &send));
   end();
 }
@@ -153,16 +169,14 @@ static void sign_of_life_amid_flushes(void) {
 static void greet(void *arg, ucxx_am_message_t *message) {
   (void)arg;
   CHECK_OK(ucxx_endpoint_retain(ucxx_am_message_reply(message), &duo.to_left));
-  for (int at = 0; at < SENT_EARLY; at++)
-    send_short(duo.to_left, EARLY);
+  for (int at = 0; at < SENT_EARLY; at++) send_short(duo.to_left, EARLY);
   ucxx_am_message_destroy(message);
 }
 
 /* Left answers once, which says that all of them are gone. */
 static void answer(void *arg, ucxx_am_message_t *message) {
   drop(arg, message);
-  if (early == SENT_EARLY)
-    send_short(duo.to_right, DROPPED);
+  if (early == SENT_EARLY) send_short(duo.to_right, DROPPED);
 }
 
 static void told_too_early(void) {
@@ -177,11 +191,11 @@ static void told_too_early(void) {
   CHECK_OK(ucxx_worker_set_am_handler(duo.left, EARLY, answer, &early, NULL));
   duo.to_right = connect_workers(duo.left, duo.right);
   send_as(duo.to_right, GREETING, 8, UCXX_FLAG_AM_REPLY);
-  /* There is so much for left to take in that it takes the welcome and what is behind it at one go. */
+  /* There is so much for left to take in that it takes the welcome and what is behind it at one go.
+   */
   duo_t others = connect_another(duo.left);
   while (duo.to_left == NULL) {
-    for (int pass = 0; pass < 200; pass++)
-      duo_progress(&others);
+    for (int pass = 0; pass < 200; pass++) duo_progress(&others);
     for (int sent = 0; sent < CROWD; sent++)
       CHECK(ucxx_tag_send(others.to_right, data, 8, TAG, NULL, NULL) >= 0);
     progress(duo.right);
@@ -212,9 +226,9 @@ static void credit_of_a_question(void) {
   uint64_t word = 0;
   start(NULL);
   keep_all_but_one();
-  CHECK_STATUS(ucxx_am_fetch(duo.to_right, KEPT, NULL, 0, &word, sizeof word, NULL, &fetch), UCXX_INPROGRESS);
-  while (question == NULL)
-    duo_progress(&duo);
+  CHECK_STATUS(ucxx_am_fetch(duo.to_right, KEPT, NULL, 0, &word, sizeof word, NULL, &fetch),
+               UCXX_INPROGRESS);
+  while (question == NULL) duo_progress(&duo);
   send_short(duo.to_right, KEPT);
   await(&kept, CREDIT);
   ucxx_fetch_destroy(question);
@@ -229,12 +243,10 @@ static void another_peer_is_next(void) {
   keep_all_but_one();
   /* Right does not look meanwhile. */
   for (int sent = 0; sent < CROWD; sent++) {
-    if (sent == CROWD - CROWD / 4)
-      send_short(duo.to_right, DROPPED);
+    if (sent == CROWD - CROWD / 4) send_short(duo.to_right, DROPPED);
     send_short(others.to_right, FOREIGN);
   }
-  while (foreign < CROWD)
-    duo_progress(&others);
+  while (foreign < CROWD) duo_progress(&others);
   await(&dropped, 1);
   send_short(duo.to_right, KEPT);
   await(&kept, CREDIT);

@@ -63,20 +63,19 @@ void fill_remote(fixture_t *f, enum remote which) {
 void *sized(fixture_t *f, size_t struct_size, size_t nonzero_at) {
   memset(&f->sized, 0, sizeof f->sized);
   f->sized.struct_size = struct_size;
-  if (nonzero_at != 0)
-    f->sized.bytes[nonzero_at] = 1;
+  if (nonzero_at != 0) f->sized.bytes[nonzero_at] = 1;
   return &f->sized;
 }
 
-ucxx_status_t sized_output(fixture_t *f, size_t known, ucxx_status_t (*query)(fixture_t *f, void *out)) {
+ucxx_status_t sized_output(fixture_t *f, size_t known,
+                           ucxx_status_t (*query)(fixture_t *f, void *out)) {
   enum { TAIL = 64 };
   CHECK(known + TAIL < sizeof f->sized);
   memset(&f->sized, 0xa5, sizeof f->sized);
   f->sized.struct_size = known + TAIL;
   ucxx_status_t status = query(f, &f->sized);
   if (status == UCXX_OK) {
-    for (size_t at = known; at < known + TAIL; at++)
-      CHECK_EQ(f->sized.bytes[at], 0);
+    for (size_t at = known; at < known + TAIL; at++) CHECK_EQ(f->sized.bytes[at], 0);
     CHECK_EQ(f->sized.bytes[known + TAIL], 0xa5);
     CHECK_EQ(f->sized.struct_size, known + TAIL);
   }
@@ -98,18 +97,21 @@ static void set_marks(fixture_t *f) {
 }
 
 static int marks_stand(const fixture_t *f) {
-  return f->out.context == mark && f->out.worker == mark && f->out.address == mark && f->out.endpoint == mark &&
-         f->out.request == mark && f->out.message == mark && f->out.notifier == mark && f->out.listener == mark &&
-         f->out.memory == mark && f->out.rkey == mark && f->out.pointer == mark;
+  return f->out.context == mark && f->out.worker == mark && f->out.address == mark &&
+         f->out.endpoint == mark && f->out.request == mark && f->out.message == mark &&
+         f->out.notifier == mark && f->out.listener == mark && f->out.memory == mark &&
+         f->out.rkey == mark && f->out.pointer == mark;
 }
 
 static void open_remote(fixture_t *f) {
   for (int which = 0; which < REMOTES; which++) {
     uint8_t key[LONGEST_KEY];
     if (which == ALLOCATED)
-      CHECK_OK(ucxx_memory_allocate(f->context, REMOTE_BYTES, UCXX_MEMORY_HOST, &f->remote[which].memory));
+      CHECK_OK(ucxx_memory_allocate(f->context, REMOTE_BYTES, UCXX_MEMORY_HOST,
+                                    &f->remote[which].memory));
     else
-      CHECK_OK(ucxx_memory_register(f->context, test_alloc(REMOTE_BYTES), REMOTE_BYTES, UCXX_MEMORY_HOST, &f->remote[which].memory));
+      CHECK_OK(ucxx_memory_register(f->context, test_alloc(REMOTE_BYTES), REMOTE_BYTES,
+                                    UCXX_MEMORY_HOST, &f->remote[which].memory));
     f->remote[which].bytes = ucxx_memory_base(f->remote[which].memory);
     fill_remote(f, which);
     size_t length = pack(f->remote[which].memory, key);
@@ -138,8 +140,11 @@ static void fixture_open(fixture_t *f) {
   ucxx_request_t *request = NULL;
   f->closed = connect_workers(f->duo.left, f->duo.right);
   open_remote(f);
-  CHECK_OK(duo_finish(&f->duo, ucxx_endpoint_close(f->closed, UCXX_CLOSE_FORCE, NULL, &request), &request));
-  CHECK_STATUS(ucxx_tag_recv(f->worker, f->bytes, 8, UINT64_C(0x6e6f7468), UINT64_MAX, NULL, &f->pending), UCXX_INPROGRESS);
+  CHECK_OK(duo_finish(&f->duo, ucxx_endpoint_close(f->closed, UCXX_CLOSE_FORCE, NULL, &request),
+                      &request));
+  CHECK_STATUS(
+      ucxx_tag_recv(f->worker, f->bytes, 8, UINT64_C(0x6e6f7468), UINT64_MAX, NULL, &f->pending),
+      UCXX_INPROGRESS);
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_AM;
   duo_open(&f->bare, &params);
@@ -155,18 +160,17 @@ static void fixture_close(fixture_t *f) {
   duo_close(&f->duo);
 }
 
-/* Whether the row's status, message and out-pointers are right. A row that is wrong does not stop the others. */
+/* Whether the row's status, message and out-pointers are right. A row that is wrong does not stop
+ * the others. */
 static int judge(const fixture_t *f, const bad_input_row_t *row, ucxx_status_t status) {
   const char *message = ucxx_last_error_message();
-  if (status == LEFT_OUT)
-    return 1;
+  if (status == LEFT_OUT) return 1;
   if (row->expected == ANY_ERROR ? status >= 0 : status != row->expected) {
     fprintf(stderr, "%s: gave %s, expected %s; message: %s\n", row->name, ucxx_status_name(status),
             row->expected == ANY_ERROR ? "an error" : ucxx_status_name(row->expected), message);
     return 0;
   }
-  if (status >= 0)
-    return 1;
+  if (status >= 0) return 1;
   if (!marks_stand(f)) {
     fprintf(stderr, "%s: an out-pointer was written though it failed\n", row->name);
     return 0;
@@ -180,7 +184,8 @@ static int judge(const fixture_t *f, const bad_input_row_t *row, ucxx_status_t s
 
 static int run_row(fixture_t *f, const bad_input_row_t *row, uint64_t seed, int *left_out) {
   STEP("row %s", row->name);
-  /* An error with another culprit, so that a message left over from an earlier row cannot pass for this one's. */
+  /* An error with another culprit, so that a message left over from an earlier row cannot pass for
+   * this one's. */
   CHECK_STATUS(ucxx_version_query(NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("version");
   set_marks(f);
@@ -217,7 +222,6 @@ int main(int argc, char **argv) {
   fixture_close(&fixture);
   CHECK(count > 0);
   printf("%d rows, %d wrong, %d left out\n", count, wrong, left_out);
-  if (has_tcp())
-    CHECK_EQ(left_out, 0);
+  if (has_tcp()) CHECK_EQ(left_out, 0);
   return wrong > 0;
 }

@@ -3,9 +3,10 @@
  *
  *   ROW(name, expected status, word that the message has to contain, expression)
  *
- * The expression sees the fixture as `f` and gives the status. After each row the driver checks status and message, that no
- * out-pointer was written by a failure, that the memory that peers can reach has not changed, and that the worker still transfers. A new group adds its .inc, a bad_input_GROUP.c that includes
- * bad_input_table.h, and its name to GROUPS in bad_input.c.
+ * The expression sees the fixture as `f` and gives the status. After each row the driver checks
+ * status and message, that no out-pointer was written by a failure, that the memory that peers can
+ * reach has not changed, and that the worker still transfers. A new group adds its .inc, a
+ * bad_input_GROUP.c that includes bad_input_table.h, and its name to GROUPS in bad_input.c.
  */
 #ifndef UCXX_RS_BAD_INPUT_H
 #define UCXX_RS_BAD_INPUT_H
@@ -18,22 +19,23 @@
 
 enum { BYTES = 4096, SIZED_ROOM = 1024, REMOTE_BYTES = 4096 };
 
-/* Memory that is registered, and memory that is allocated: of this only, and where shared memory is in use, the peer sees the bytes. */
+/* Memory that is registered, and memory that is allocated: of this only, and where shared memory is
+ * in use, the peer sees the bytes. */
 enum remote { REGISTERED, ALLOCATED, REMOTES };
 
 typedef struct fixture {
   duo_t duo;
-  ucxx_context_t *context;   /* duo's */
-  ucxx_worker_t *worker;     /* duo.left */
+  ucxx_context_t *context; /* duo's */
+  ucxx_worker_t *worker; /* duo.left */
   ucxx_endpoint_t *endpoint; /* duo.to_right */
-  ucxx_endpoint_t *closed;   /* an endpoint of `worker` that has been closed */
-  ucxx_request_t *pending;   /* a receive on `worker` that nothing matches */
-  duo_t bare;                /* made with the feature AM alone */
+  ucxx_endpoint_t *closed; /* an endpoint of `worker` that has been closed */
+  ucxx_request_t *pending; /* a receive on `worker` that nothing matches */
+  duo_t bare; /* made with the feature AM alone */
   struct {
     ucxx_memory_t *memory; /* of `context` */
-    uint8_t *bytes;        /* its; filled from the seed, and found to be so after each row */
-    ucxx_rkey_t *rkey;     /* to it, on `endpoint` */
-    ucxx_rkey_t *closed;   /* to it, on `closed` */
+    uint8_t *bytes; /* its; filled from the seed, and found to be so after each row */
+    ucxx_rkey_t *rkey; /* to it, on `endpoint` */
+    ucxx_rkey_t *closed; /* to it, on `closed` */
   } remote[REMOTES];
   ucxx_op_params_t op;
   union {
@@ -76,45 +78,57 @@ void fill_remote(fixture_t *f, enum remote which);
 /* A zeroed struct that says it has this size; when nonzero_at is not 0, that byte is 1. */
 void *sized(fixture_t *f, size_t struct_size, size_t nonzero_at);
 /* An output struct of `known` bytes and a dirty tail: the tail has to come back zeroed. */
-ucxx_status_t sized_output(fixture_t *f, size_t known, ucxx_status_t (*query)(fixture_t *f, void *out));
+ucxx_status_t sized_output(fixture_t *f, size_t known,
+                           ucxx_status_t (*query)(fixture_t *f, void *out));
 
-/* Rows for a params struct. TRY is a function (fixture, params) that undoes whatever it achieves. */
-#define SIZE_ROWS(prefix, type, TRY)                                                                                     \
-  ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, 0, 0)))                                    \
-  ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, sizeof(type) - 8, 0)))                 \
-  ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, SIZE_MAX, sizeof(type))))               \
-  ROW(prefix##_size_dirty_tail, UCXX_ERR_INVALID_PARAM, "struct_size",                                                   \
-      TRY(f, sized(f, sizeof(type) + 64, sizeof(type) + 63)))                                                            \
+/* Rows for a params struct. TRY is a function (fixture, params) that undoes whatever it achieves.
+ */
+#define SIZE_ROWS(prefix, type, TRY)                                                  \
+  ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, 0, 0))) \
+  ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size",                     \
+      TRY(f, sized(f, sizeof(type) - 8, 0)))                                          \
+  ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size",                      \
+      TRY(f, sized(f, SIZE_MAX, sizeof(type))))                                       \
+  ROW(prefix##_size_dirty_tail, UCXX_ERR_INVALID_PARAM, "struct_size",                \
+      TRY(f, sized(f, sizeof(type) + 64, sizeof(type) + 63)))                         \
   ROW(prefix##_size_clean_tail, UCXX_OK, NULL, TRY(f, sized(f, sizeof(type) + 64, 0)))
 
-#define OUTPUT_SIZE_ROWS(prefix, type, QUERY)                                                                            \
-  ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, 0, 0)))                                  \
-  ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, sizeof(type) - 8, 0)))               \
-  ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, SIZE_MAX, sizeof(type))))             \
+#define OUTPUT_SIZE_ROWS(prefix, type, QUERY)                                           \
+  ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, 0, 0))) \
+  ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size",                       \
+      QUERY(f, sized(f, sizeof(type) - 8, 0)))                                          \
+  ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size",                        \
+      QUERY(f, sized(f, SIZE_MAX, sizeof(type))))                                       \
   ROW(prefix##_size_tail_zeroed, UCXX_OK, NULL, sized_output(f, sizeof(type), QUERY))
 
 /* Rows for whatever ends in (params, request), and has no use for the flags of active messages. */
-#define OPERATION_ROWS(prefix, TRY)                                                                                      \
-  PLAIN_OPERATION_ROWS(prefix, TRY)                                                                                      \
-  ROW(prefix##_flag_eager, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_EAGER)))                        \
-  ROW(prefix##_flag_rndv, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_RNDV)))                          \
+#define OPERATION_ROWS(prefix, TRY)                                                               \
+  PLAIN_OPERATION_ROWS(prefix, TRY)                                                               \
+  ROW(prefix##_flag_eager, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_EAGER))) \
+  ROW(prefix##_flag_rndv, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_RNDV)))   \
   ROW(prefix##_flag_reply, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_AM_REPLY)))
 
 /* And has. */
-#define PROTOCOL_ROWS(prefix, TRY)                                                                                       \
-  ROW(prefix##_flag_eager, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_EAGER)))                                          \
-  ROW(prefix##_flag_rndv, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_RNDV)))                                            \
-  ROW(prefix##_flag_both, UCXX_ERR_INVALID_PARAM, "EAGER", TRY(f, op_flags(f, UCXX_FLAG_EAGER | UCXX_FLAG_RNDV)))        \
+#define PROTOCOL_ROWS(prefix, TRY)                                              \
+  ROW(prefix##_flag_eager, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_EAGER))) \
+  ROW(prefix##_flag_rndv, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_RNDV)))   \
+  ROW(prefix##_flag_both, UCXX_ERR_INVALID_PARAM, "EAGER",                      \
+      TRY(f, op_flags(f, UCXX_FLAG_EAGER | UCXX_FLAG_RNDV)))                    \
   ROW(prefix##_flag_reply, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_AM_REPLY)))
 
-#define PLAIN_OPERATION_ROWS(prefix, TRY)                                                                                \
-  SIZE_ROWS(prefix, ucxx_op_params_t, TRY)                                                                               \
-  ROW(prefix##_flag_unknown, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UINT64_C(1) << 30)))                    \
-  ROW(prefix##_flag_highest, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UINT64_C(1) << 63)))                    \
-  ROW(prefix##_flag_partial, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_STREAM_PARTIAL)))             \
-  ROW(prefix##_wait_callback, UCXX_ERR_INVALID_PARAM, "WAIT", TRY(f, op_flags_callback(f, UCXX_FLAG_WAIT)))              \
-  ROW(prefix##_wait_always, UCXX_ERR_INVALID_PARAM, "WAIT",                                                              \
-      TRY(f, op_flags(f, UCXX_FLAG_WAIT | UCXX_FLAG_ALWAYS_CALLBACK)))                                                   \
-  ROW(prefix##_memory_type_99, UCXX_ERR_INVALID_PARAM, "memory_type", TRY(f, op_memory(f, 99)))                          \
-  ROW(prefix##_memory_type_negative, UCXX_ERR_INVALID_PARAM, "memory_type", TRY(f, op_memory(f, -1)))
+#define PLAIN_OPERATION_ROWS(prefix, TRY)                                                       \
+  SIZE_ROWS(prefix, ucxx_op_params_t, TRY)                                                      \
+  ROW(prefix##_flag_unknown, UCXX_ERR_INVALID_PARAM, "flags",                                   \
+      TRY(f, op_flags(f, UINT64_C(1) << 30)))                                                   \
+  ROW(prefix##_flag_highest, UCXX_ERR_INVALID_PARAM, "flags",                                   \
+      TRY(f, op_flags(f, UINT64_C(1) << 63)))                                                   \
+  ROW(prefix##_flag_partial, UCXX_ERR_INVALID_PARAM, "flags",                                   \
+      TRY(f, op_flags(f, UCXX_FLAG_STREAM_PARTIAL)))                                            \
+  ROW(prefix##_wait_callback, UCXX_ERR_INVALID_PARAM, "WAIT",                                   \
+      TRY(f, op_flags_callback(f, UCXX_FLAG_WAIT)))                                             \
+  ROW(prefix##_wait_always, UCXX_ERR_INVALID_PARAM, "WAIT",                                     \
+      TRY(f, op_flags(f, UCXX_FLAG_WAIT | UCXX_FLAG_ALWAYS_CALLBACK)))                          \
+  ROW(prefix##_memory_type_99, UCXX_ERR_INVALID_PARAM, "memory_type", TRY(f, op_memory(f, 99))) \
+  ROW(prefix##_memory_type_negative, UCXX_ERR_INVALID_PARAM, "memory_type",                     \
+      TRY(f, op_memory(f, -1)))
 #endif

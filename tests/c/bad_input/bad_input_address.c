@@ -1,15 +1,16 @@
 #include "bad_input.h"
 
-/* What all attempts gave when they agree, else a status that no row expects, with the odd attempt named. */
+/* What all attempts gave when they agree, else a status that no row expects, with the odd attempt
+ * named. */
 typedef struct verdict {
   ucxx_status_t status;
   int any;
 } verdict_t;
 
-static void attempt(fixture_t *f, verdict_t *verdict, const void *data, size_t length, size_t number) {
+static void attempt(fixture_t *f, verdict_t *verdict, const void *data, size_t length,
+                    size_t number) {
   ucxx_status_t status = ucxx_address_from_bytes(data, length, &f->out.address);
-  if (status == UCXX_OK)
-    FAIL("attempt %zu with %zu damaged bytes was accepted", number, length);
+  if (status == UCXX_OK) FAIL("attempt %zu with %zu damaged bytes was accepted", number, length);
   if (verdict->any && status != verdict->status)
     FAIL("attempt %zu gave %s", number, ucxx_status_name(status));
   verdict->status = status;
@@ -34,7 +35,8 @@ static ucxx_status_t from_random(fixture_t *f) {
 }
 
 /* Room for twice the address follows it in `data`. */
-static ucxx_status_t with_address(fixture_t *f, void (*damage)(fixture_t *f, verdict_t *verdict, uint8_t *data, size_t length)) {
+static ucxx_status_t with_address(fixture_t *f, void (*damage)(fixture_t *f, verdict_t *verdict,
+                                                               uint8_t *data, size_t length)) {
   ucxx_address_t *address = NULL;
   verdict_t verdict = {0, 0};
   CHECK_OK(ucxx_worker_address(f->worker, &address));
@@ -56,13 +58,11 @@ static void each_bit_flipped(fixture_t *f, verdict_t *verdict, uint8_t *data, si
 }
 
 static void each_truncation(fixture_t *f, verdict_t *verdict, uint8_t *data, size_t length) {
-  for (size_t left = 0; left < length; left++)
-    attempt(f, verdict, data, left, left);
+  for (size_t left = 0; left < length; left++) attempt(f, verdict, data, left, left);
 }
 
 static void front_cut(fixture_t *f, verdict_t *verdict, uint8_t *data, size_t length) {
-  for (size_t cut = 1; cut < length; cut++)
-    attempt(f, verdict, data + cut, length - cut, cut);
+  for (size_t cut = 1; cut < length; cut++) attempt(f, verdict, data + cut, length - cut, cut);
 }
 
 static void byte_appended(fixture_t *f, verdict_t *verdict, uint8_t *data, size_t length) {

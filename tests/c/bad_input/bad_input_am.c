@@ -18,8 +18,7 @@ static void no_handler(ucxx_worker_t *worker) {
 
 /* Waits for what was sent to `worker`. */
 static ucxx_am_message_t *await(fixture_t *f, ucxx_worker_t *worker) {
-  while (arrived == NULL)
-    duo_progress(&f->duo);
+  while (arrived == NULL) duo_progress(&f->duo);
   no_handler(worker);
   ucxx_am_message_t *message = arrived;
   arrived = NULL;
@@ -31,7 +30,8 @@ static void expect(ucxx_worker_t *worker) {
 }
 
 /* Receives on the right what a send on `endpoint` has taken. */
-static ucxx_status_t take(fixture_t *f, ucxx_status_t sent, ucxx_request_t *request, size_t header_length, size_t length) {
+static ucxx_status_t take(fixture_t *f, ucxx_status_t sent, ucxx_request_t *request,
+                          size_t header_length, size_t length) {
   if (sent < 0) {
     no_handler(f->duo.right);
     return sent;
@@ -45,7 +45,8 @@ static ucxx_status_t take(fixture_t *f, ucxx_status_t sent, ucxx_request_t *requ
   CHECK((header == NULL) == (headed == 0));
   CHECK(headed == 0 || memcmp(header, text, headed) == 0);
   CHECK_EQ(ucxx_am_message_length(message), length);
-  CHECK_OK(duo_finish(&f->duo, ucxx_am_message_recv(message, in, sizeof in, NULL, &receive), &receive));
+  CHECK_OK(
+      duo_finish(&f->duo, ucxx_am_message_recv(message, in, sizeof in, NULL, &receive), &receive));
   CHECK(memcmp(in, text, length) == 0);
   ucxx_am_message_destroy(message);
   return duo_finish(&f->duo, sent, &request);
@@ -53,13 +54,15 @@ static ucxx_status_t take(fixture_t *f, ucxx_status_t sent, ucxx_request_t *requ
 
 static ucxx_status_t try_am_send(fixture_t *f, const void *params) {
   expect(f->duo.right);
-  ucxx_status_t status = ucxx_am_send(f->endpoint, ID_HERE, text, 8, text, 24, params, &f->out.request);
+  ucxx_status_t status =
+      ucxx_am_send(f->endpoint, ID_HERE, text, 8, text, 24, params, &f->out.request);
   return take(f, status, f->out.request, 8, 24);
 }
 
 static ucxx_status_t try_am_empty(fixture_t *f) {
   expect(f->duo.right);
-  ucxx_status_t status = ucxx_am_send(f->endpoint, ID_HERE, NULL, 0, NULL, 0, NULL, &f->out.request);
+  ucxx_status_t status =
+      ucxx_am_send(f->endpoint, ID_HERE, NULL, 0, NULL, 0, NULL, &f->out.request);
   return take(f, status, f->out.request, 0, 0);
 }
 
@@ -68,17 +71,20 @@ static ucxx_status_t try_am_send_iov(fixture_t *f, const void *params) {
   fill_entries(entries, (void *)(uintptr_t)text, 12, UCXX_MEMORY_AUTO);
   entries[1].data = (void *)(uintptr_t)(text + 12);
   expect(f->duo.right);
-  ucxx_status_t status = ucxx_am_send_iov(f->endpoint, ID_HERE, text, 8, entries, 2, params, &f->out.request);
+  ucxx_status_t status =
+      ucxx_am_send_iov(f->endpoint, ID_HERE, text, 8, entries, 2, params, &f->out.request);
   return take(f, status, f->out.request, 8, 24);
 }
 
-static ucxx_status_t am_send_entries(fixture_t *f, void *data, uint64_t length, int32_t memory_type, size_t count) {
+static ucxx_status_t am_send_entries(fixture_t *f, void *data, uint64_t length, int32_t memory_type,
+                                     size_t count) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, data, length, memory_type);
   return ucxx_am_send_iov(f->endpoint, ID_HERE, NULL, 0, entries, count, NULL, &f->out.request);
 }
 
-/* With a header that is one byte longer than the worker says it may be, and then one that is not. */
+/* With a header that is one byte longer than the worker says it may be, and then one that is not.
+ */
 static ucxx_status_t am_send_header(fixture_t *f, size_t more) {
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
   CHECK_OK(ucxx_worker_query(f->worker, &attr));
@@ -87,8 +93,8 @@ static ucxx_status_t am_send_header(fixture_t *f, size_t more) {
   memset(header, 1, attr.max_am_header + more);
   memcpy(header, text, 24);
   expect(f->duo.right);
-  ucxx_status_t status =
-      ucxx_am_send(f->endpoint, ID_HERE, header, attr.max_am_header + more, text, 24, NULL, &f->out.request);
+  ucxx_status_t status = ucxx_am_send(f->endpoint, ID_HERE, header, attr.max_am_header + more, text,
+                                      24, NULL, &f->out.request);
   free(header);
   if (status < 0) {
     no_handler(f->duo.right);
@@ -111,9 +117,11 @@ static ucxx_status_t am_without_feature(fixture_t *f, enum call call) {
   duo_t duo;
   duo_open(&duo, &params);
   CHECK_STATUS(ucxx_version_query(NULL), UCXX_ERR_INVALID_PARAM);
-  ucxx_status_t status = call == SEND       ? ucxx_am_send(duo.to_right, 1, NULL, 0, text, 8, NULL, &f->out.request)
-                         : call == SEND_IOV ? ucxx_am_send_iov(duo.to_right, 1, NULL, 0, NULL, 0, NULL, &f->out.request)
-                                            : ucxx_worker_set_am_handler(duo.left, 1, keep, NULL, NULL);
+  ucxx_status_t status =
+      call == SEND ? ucxx_am_send(duo.to_right, 1, NULL, 0, text, 8, NULL, &f->out.request)
+      : call == SEND_IOV
+          ? ucxx_am_send_iov(duo.to_right, 1, NULL, 0, NULL, 0, NULL, &f->out.request)
+          : ucxx_worker_set_am_handler(duo.left, 1, keep, NULL, NULL);
   char said[256];
   snprintf(said, sizeof said, "%s", ucxx_last_error_message());
   duo_close(&duo);
@@ -121,14 +129,13 @@ static ucxx_status_t am_without_feature(fixture_t *f, enum call call) {
   return status;
 }
 
-static void count_destroyed(void *arg) {
-  ++*(int *)arg;
-}
+static void count_destroyed(void *arg) { ++*(int *)arg; }
 
 /* On an error destroy_arg is not called. */
 static ucxx_status_t set_handler_null_worker(void) {
   int destroyed = 0;
-  ucxx_status_t status = ucxx_worker_set_am_handler(NULL, ID_HERE, keep, &destroyed, count_destroyed);
+  ucxx_status_t status =
+      ucxx_worker_set_am_handler(NULL, ID_HERE, keep, &destroyed, count_destroyed);
   CHECK_EQ(destroyed, 0);
   return status;
 }
@@ -146,7 +153,8 @@ static ucxx_status_t set_handler_again(fixture_t *f) {
 }
 
 /* A message for left: of data that came along, or that waits. */
-static ucxx_am_message_t *message_for_left(fixture_t *f, uint64_t flags, ucxx_request_t **send, ucxx_status_t *sent) {
+static ucxx_am_message_t *message_for_left(fixture_t *f, uint64_t flags, ucxx_request_t **send,
+                                           ucxx_status_t *sent) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = flags;
   expect(f->worker);
@@ -157,39 +165,46 @@ static ucxx_am_message_t *message_for_left(fixture_t *f, uint64_t flags, ucxx_re
   return message;
 }
 
-typedef ucxx_status_t receive_t(fixture_t *f, ucxx_am_message_t *message, void *buffer, size_t length, const void *params);
+typedef ucxx_status_t receive_t(fixture_t *f, ucxx_am_message_t *message, void *buffer,
+                                size_t length, const void *params);
 
-static ucxx_status_t receive_plain(fixture_t *f, ucxx_am_message_t *message, void *buffer, size_t length, const void *params) {
+static ucxx_status_t receive_plain(fixture_t *f, ucxx_am_message_t *message, void *buffer,
+                                   size_t length, const void *params) {
   return ucxx_am_message_recv(message, buffer, length, params, &f->out.request);
 }
 
-static ucxx_status_t receive_iov(fixture_t *f, ucxx_am_message_t *message, void *buffer, size_t length, const void *params) {
+static ucxx_status_t receive_iov(fixture_t *f, ucxx_am_message_t *message, void *buffer,
+                                 size_t length, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, buffer, length / 2, UCXX_MEMORY_AUTO);
   entries[1].data = (char *)buffer + length / 2;
   return ucxx_am_message_recv_iov(message, entries, 2, params, &f->out.request);
 }
 
-static ucxx_status_t receive_count(fixture_t *f, ucxx_am_message_t *message, void *buffer, size_t count, const void *params) {
+static ucxx_status_t receive_count(fixture_t *f, ucxx_am_message_t *message, void *buffer,
+                                   size_t count, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, buffer, 12, UCXX_MEMORY_AUTO);
   return ucxx_am_message_recv_iov(message, entries, count, params, &f->out.request);
 }
 
-static ucxx_status_t receive_entries(fixture_t *f, ucxx_am_message_t *message, void *buffer, size_t length, const void *params) {
+static ucxx_status_t receive_entries(fixture_t *f, ucxx_am_message_t *message, void *buffer,
+                                     size_t length, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, buffer, length, UCXX_MEMORY_AUTO);
   return ucxx_am_message_recv_iov(message, entries, 2, params, &f->out.request);
 }
 
-static ucxx_status_t receive_type(fixture_t *f, ucxx_am_message_t *message, void *buffer, size_t type, const void *params) {
+static ucxx_status_t receive_type(fixture_t *f, ucxx_am_message_t *message, void *buffer,
+                                  size_t type, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, buffer, 12, (int32_t)type);
   return ucxx_am_message_recv_iov(message, entries, 2, params, &f->out.request);
 }
 
 /* A refused receive leaves the message to be received after all; of either form. */
-static ucxx_status_t am_recv(fixture_t *f, receive_t *receive, void *buffer, size_t length, const void *params) {
+static ucxx_status_t am_recv(fixture_t *f, receive_t *receive, void *buffer, size_t length,
+                             const void *params) {
   static const uint64_t forms[] = {UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   ucxx_status_t first = UCXX_OK;
   for (int form = 0; form < 2; form++) {
@@ -201,7 +216,8 @@ static ucxx_status_t am_recv(fixture_t *f, receive_t *receive, void *buffer, siz
     char said[256];
     snprintf(said, sizeof said, "%s", ucxx_last_error_message());
     if (status < 0) {
-      CHECK_OK(duo_finish(&f->duo, ucxx_am_message_recv(message, f->bytes, 24, NULL, &again), &again));
+      CHECK_OK(
+          duo_finish(&f->duo, ucxx_am_message_recv(message, f->bytes, 24, NULL, &again), &again));
     } else {
       /* Other rows look at the mark. */
       ucxx_request_t *request = f->out.request;
@@ -231,7 +247,8 @@ static ucxx_status_t am_recv_twice(fixture_t *f, uint64_t flags) {
   ucxx_request_t *send = NULL, *receive = NULL;
   ucxx_status_t sent;
   ucxx_am_message_t *message = message_for_left(f, flags, &send, &sent);
-  CHECK_OK(duo_finish(&f->duo, ucxx_am_message_recv(message, f->bytes, 24, NULL, &receive), &receive));
+  CHECK_OK(
+      duo_finish(&f->duo, ucxx_am_message_recv(message, f->bytes, 24, NULL, &receive), &receive));
   CHECK_OK(duo_finish(&f->duo, sent, &send));
   ucxx_status_t status = ucxx_am_message_recv(message, f->bytes, 24, NULL, &f->out.request);
   ucxx_am_message_destroy(message);

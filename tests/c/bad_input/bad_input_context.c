@@ -29,8 +29,7 @@ static ucxx_status_t try_context(fixture_t *f, const void *params) {
     return status;
   }
   status = ucxx_worker_create(context, NULL, &f->out.worker);
-  if (status == UCXX_OK)
-    ucxx_worker_destroy(f->out.worker);
+  if (status == UCXX_OK) ucxx_worker_destroy(f->out.worker);
   /* The context stays until here so that the message of the failure is seen to outlive it. */
   ucxx_context_destroy(context);
   return status;

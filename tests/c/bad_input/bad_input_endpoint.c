@@ -18,8 +18,7 @@ static ucxx_status_t create_endpoint_nowhere(fixture_t *f) {
 
 static ucxx_status_t try_endpoint(fixture_t *f, const void *params) {
   ucxx_status_t status = create_endpoint(f, f->worker, params);
-  if (status == UCXX_OK)
-    duo_drop(&f->duo, f->out.endpoint);
+  if (status == UCXX_OK) duo_drop(&f->duo, f->out.endpoint);
   return status;
 }
 
@@ -87,10 +86,10 @@ static ucxx_status_t try_connect(fixture_t *f, const void *params) {
   ucxx_listener_t *listener = NULL;
   listener_params.on_connect = reject;
   CHECK_OK(ucxx_listener_create(f->duo.right, &listener_params, &listener));
-  ucxx_status_t status = ucxx_endpoint_connect(f->worker, "127.0.0.1", ucxx_listener_port(listener), params, &f->out.endpoint);
+  ucxx_status_t status = ucxx_endpoint_connect(f->worker, "127.0.0.1", ucxx_listener_port(listener),
+                                               params, &f->out.endpoint);
   if (status == UCXX_OK) {
-    while (ucxx_endpoint_status(f->out.endpoint) == UCXX_OK)
-      duo_progress(&f->duo);
+    while (ucxx_endpoint_status(f->out.endpoint) == UCXX_OK) duo_progress(&f->duo);
     ucxx_endpoint_destroy(f->out.endpoint);
   }
   ucxx_listener_destroy(listener);

@@ -14,8 +14,7 @@ static void keep(void *arg, ucxx_fetch_t *fetch) {
 }
 
 static ucxx_fetch_t *next_question(fixture_t *f) {
-  while (kept == NULL)
-    duo_progress(&f->duo);
+  while (kept == NULL) duo_progress(&f->duo);
   ucxx_fetch_t *fetch = kept;
   kept = NULL;
   return fetch;
@@ -32,10 +31,10 @@ static void serve(fixture_t *f) {
   CHECK_OK(ucxx_worker_set_fetch_handler(f->duo.right, ID, keep, NULL, NULL));
 }
 
-/* Nobody would answer a blocking one, as one thread drives both workers: none of them is tried with success. */
+/* Nobody would answer a blocking one, as one thread drives both workers: none of them is tried with
+ * success. */
 static ucxx_status_t finish_fetch(fixture_t *f, ucxx_status_t status) {
-  if (status < 0)
-    return status;
+  if (status < 0) return status;
   give(f);
   status = duo_finish(&f->duo, status, &f->out.request);
   CHECK(memcmp(f->bytes, text, 24) == 0);
@@ -45,7 +44,8 @@ static ucxx_status_t finish_fetch(fixture_t *f, ucxx_status_t status) {
 
 static ucxx_status_t try_fetch(fixture_t *f, const void *params) {
   serve(f);
-  return finish_fetch(f, ucxx_am_fetch(f->endpoint, ID, text, 4, f->bytes, 24, params, &f->out.request));
+  return finish_fetch(
+      f, ucxx_am_fetch(f->endpoint, ID, text, 4, f->bytes, 24, params, &f->out.request));
 }
 
 static ucxx_status_t try_fetch_iov(fixture_t *f, const void *params) {
@@ -53,10 +53,12 @@ static ucxx_status_t try_fetch_iov(fixture_t *f, const void *params) {
   fill_entries(entries, f->bytes, 12, UCXX_MEMORY_AUTO);
   entries[1].data = f->bytes + 12;
   serve(f);
-  return finish_fetch(f, ucxx_am_fetch_iov(f->endpoint, ID, text, 4, entries, 2, params, &f->out.request));
+  return finish_fetch(
+      f, ucxx_am_fetch_iov(f->endpoint, ID, text, 4, entries, 2, params, &f->out.request));
 }
 
-static ucxx_status_t fetch_entries(fixture_t *f, void *data, uint64_t length, int32_t memory_type, size_t count) {
+static ucxx_status_t fetch_entries(fixture_t *f, void *data, uint64_t length, int32_t memory_type,
+                                   size_t count) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, data, length, memory_type);
   return ucxx_am_fetch_iov(f->endpoint, ID, text, 4, entries, count, NULL, &f->out.request);
@@ -67,8 +69,7 @@ static ucxx_buffers_t *fetched(fixture_t *f, ucxx_status_t status, ucxx_request_
   ucxx_buffers_t *buffers = NULL;
   CHECK_STATUS(status, UCXX_INPROGRESS);
   give(f);
-  while ((status = ucxx_request_status(request)) == UCXX_INPROGRESS)
-    duo_progress(&f->duo);
+  while ((status = ucxx_request_status(request)) == UCXX_INPROGRESS) duo_progress(&f->duo);
   CHECK_OK(status);
   CHECK_OK(ucxx_request_take_buffers(request, &buffers));
   ucxx_request_destroy(request);
@@ -77,9 +78,9 @@ static ucxx_buffers_t *fetched(fixture_t *f, ucxx_status_t status, ucxx_request_
 
 static ucxx_status_t try_alloc(fixture_t *f, const void *allocator, const void *params) {
   serve(f);
-  ucxx_status_t status = ucxx_am_fetch_alloc(f->endpoint, ID, text, 4, text, 24, allocator, params, &f->out.request);
-  if (status < 0)
-    return status;
+  ucxx_status_t status =
+      ucxx_am_fetch_alloc(f->endpoint, ID, text, 4, text, 24, allocator, params, &f->out.request);
+  if (status < 0) return status;
   ucxx_buffer_t buffer;
   ucxx_buffers_t *buffers = fetched(f, status, f->out.request);
   CHECK_OK(ucxx_buffers_get(buffers, 0, &buffer));
@@ -108,16 +109,20 @@ static ucxx_status_t half_allocator(fixture_t *f) {
   return try_alloc(f, &allocator, NULL);
 }
 
-typedef ucxx_status_t (*buffer_call_t)(ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
+typedef ucxx_status_t (*buffer_call_t)(ucxx_buffers_t *buffers, size_t index,
+                                       ucxx_buffer_t *buffer);
 
-static ucxx_status_t ucxx_buffers_get_index(ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer) {
+static ucxx_status_t ucxx_buffers_get_index(ucxx_buffers_t *buffers, size_t index,
+                                            ucxx_buffer_t *buffer) {
   return ucxx_buffers_get(buffers, index, buffer);
 }
 
-static ucxx_status_t with_buffers(fixture_t *f, buffer_call_t call, size_t index, ucxx_buffer_t *buffer) {
+static ucxx_status_t with_buffers(fixture_t *f, buffer_call_t call, size_t index,
+                                  ucxx_buffer_t *buffer) {
   serve(f);
   ucxx_request_t *request = NULL;
-  ucxx_status_t asked = ucxx_am_fetch_alloc(f->endpoint, ID, text, 4, NULL, 0, NULL, NULL, &request);
+  ucxx_status_t asked =
+      ucxx_am_fetch_alloc(f->endpoint, ID, text, 4, NULL, 0, NULL, NULL, &request);
   ucxx_buffers_t *buffers = fetched(f, asked, request);
   ucxx_status_t status = call(buffers, index, buffer);
   ucxx_buffers_destroy(buffers);
@@ -129,12 +134,15 @@ static ucxx_status_t with_buffers(fixture_t *f, buffer_call_t call, size_t index
 static ucxx_fetch_t *question(fixture_t *f, ucxx_request_t **request) {
   *request = NULL;
   serve(f);
-  CHECK_STATUS(ucxx_am_fetch(f->endpoint, ID, text, 4, f->bytes, 24, NULL, request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_am_fetch(f->endpoint, ID, text, 4, f->bytes, 24, NULL, request),
+               UCXX_INPROGRESS);
   return next_question(f);
 }
 
-/* What was refused leaves the question to be answered after all, without another message in between. */
-static ucxx_status_t answer_after(fixture_t *f, ucxx_fetch_t *fetch, ucxx_request_t *asked, ucxx_status_t status) {
+/* What was refused leaves the question to be answered after all, without another message in
+ * between. */
+static ucxx_status_t answer_after(fixture_t *f, ucxx_fetch_t *fetch, ucxx_request_t *asked,
+                                  ucxx_status_t status) {
   if (status < 0) {
     char said[256];
     snprintf(said, sizeof said, "%s", ucxx_last_error_message());
@@ -161,13 +169,15 @@ static ucxx_status_t try_reply(fixture_t *f, const void *params) {
 static ucxx_status_t reply_with(fixture_t *f, const void *buffer, size_t length) {
   ucxx_request_t *asked;
   ucxx_fetch_t *fetch = question(f, &asked);
-  return answer_after(f, fetch, asked, ucxx_fetch_reply(fetch, buffer, length, NULL, &f->out.request));
+  return answer_after(f, fetch, asked,
+                      ucxx_fetch_reply(fetch, buffer, length, NULL, &f->out.request));
 }
 
 static ucxx_status_t reply_entries(fixture_t *f, const void *buffers, size_t count) {
   ucxx_request_t *asked;
   ucxx_fetch_t *fetch = question(f, &asked);
-  return answer_after(f, fetch, asked, ucxx_fetch_reply_iov(fetch, buffers, count, NULL, &f->out.request));
+  return answer_after(f, fetch, asked,
+                      ucxx_fetch_reply_iov(fetch, buffers, count, NULL, &f->out.request));
 }
 
 static ucxx_status_t reject_with(fixture_t *f, ucxx_status_t status) {
@@ -194,8 +204,7 @@ static ucxx_status_t take_of_plain(fixture_t *f) {
   ucxx_request_t *request = NULL;
   CHECK_OK(duo_finish(&f->duo, ucxx_fetch_reply(fetch, text, 24, NULL, &request), &request));
   ucxx_fetch_destroy(fetch);
-  while (ucxx_request_status(asked) == UCXX_INPROGRESS)
-    duo_progress(&f->duo);
+  while (ucxx_request_status(asked) == UCXX_INPROGRESS) duo_progress(&f->duo);
   ucxx_status_t status = ucxx_request_take_buffers(asked, &buffers);
   CHECK(buffers == NULL);
   ucxx_request_destroy(asked);

@@ -54,25 +54,30 @@ static ucxx_status_t create_sized(fixture_t *f, void *params) {
   return create_with(f, params);
 }
 
-#define HUB_WITH(field, value)                                \
-  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;            \
-  params.envelope_size = HUB_BYTES;                           \
-  params.field = value;                                       \
+#define HUB_WITH(field, value)                     \
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT; \
+  params.envelope_size = HUB_BYTES;                \
+  params.field = value;                            \
   return create_with(f, &params)
 static ucxx_status_t size_of(fixture_t *f, size_t size) { HUB_WITH(envelope_size, size); }
 static ucxx_status_t retain_of(fixture_t *f, int32_t retain) { HUB_WITH(retain, retain); }
 static ucxx_status_t limit_of(fixture_t *f, size_t bytes) { HUB_WITH(max_queue_bytes, bytes); }
 static ucxx_status_t chunks_of(fixture_t *f, size_t chunks) { HUB_WITH(max_queue_chunks, chunks); }
-static ucxx_status_t in_flight_of(fixture_t *f, uint32_t count) { HUB_WITH(transfers_in_flight, count); }
+static ucxx_status_t in_flight_of(fixture_t *f, uint32_t count) {
+  HUB_WITH(transfers_in_flight, count);
+}
 static ucxx_status_t worker_of(fixture_t *f, ucxx_worker_t *worker) { HUB_WITH(worker, worker); }
 
 /* ------------------------------------------------------------------ envelopes and links */
 
-static ucxx_memory_kind_t kind_of(int32_t memory_type, int32_t device_id) { return (ucxx_memory_kind_t){memory_type, device_id}; }
+static ucxx_memory_kind_t kind_of(int32_t memory_type, int32_t device_id) {
+  return (ucxx_memory_kind_t){memory_type, device_id};
+}
 
 static ucxx_status_t add_of(fixture_t *f, int32_t memory_type, int32_t device_id, size_t count) {
   small_t small = small_open(f);
-  return small_close(&small, ucxx_hub_add_envelopes(small.hub, kind_of(memory_type, device_id), count));
+  return small_close(&small,
+                     ucxx_hub_add_envelopes(small.hub, kind_of(memory_type, device_id), count));
 }
 
 static void must_not_be_called(void *arg, void *data) {
@@ -83,19 +88,24 @@ static void must_not_be_called(void *arg, void *data) {
 
 static ucxx_status_t buffer_of(fixture_t *f, int32_t memory_type, void *data) {
   small_t small = small_open(f);
-  return small_close(&small, ucxx_hub_add_buffer(small.hub, kind_of(memory_type, 0), data, must_not_be_called, NULL));
+  return small_close(&small, ucxx_hub_add_buffer(small.hub, kind_of(memory_type, 0), data,
+                                                 must_not_be_called, NULL));
 }
 
-static ucxx_status_t link_with(fixture_t *f, int32_t type, int32_t memory_type, int32_t device_id, const ucxx_link_params_t *params) {
+static ucxx_status_t link_with(fixture_t *f, int32_t type, int32_t memory_type, int32_t device_id,
+                               const ucxx_link_params_t *params) {
   small_t small = small_open(f);
   ucxx_link_t *link = NULL;
-  ucxx_status_t status = ucxx_link_create(small.hub, type, kind_of(memory_type, device_id), params, &link);
+  ucxx_status_t status =
+      ucxx_link_create(small.hub, type, kind_of(memory_type, device_id), params, &link);
   CHECK((link != NULL) == (status == UCXX_OK));
   ucxx_link_destroy(link);
   return small_close(&small, status);
 }
 
-static ucxx_status_t link_sized(fixture_t *f, const void *params) { return link_with(f, UCXX_LINK_CONSUME, UCXX_MEMORY_HOST, 0, params); }
+static ucxx_status_t link_sized(fixture_t *f, const void *params) {
+  return link_with(f, UCXX_LINK_CONSUME, UCXX_MEMORY_HOST, 0, params);
+}
 
 static ucxx_status_t link_flags(fixture_t *f, int32_t type, uint8_t broadcast, uint8_t autocommit) {
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
@@ -112,7 +122,8 @@ static ucxx_status_t lease_into_nothing(fixture_t *f) {
 static ucxx_status_t push_of(fixture_t *f, int32_t memory_type, int32_t device_id, int nowhere) {
   small_t small = small_open(f);
   ucxx_envelope_t *envelope = NULL;
-  ucxx_status_t status = ucxx_hub_push(small.hub, kind_of(memory_type, device_id), nowhere ? NULL : &envelope);
+  ucxx_status_t status =
+      ucxx_hub_push(small.hub, kind_of(memory_type, device_id), nowhere ? NULL : &envelope);
   CHECK(envelope == NULL);
   return small_close(&small, status);
 }
@@ -120,7 +131,8 @@ static ucxx_status_t push_of(fixture_t *f, int32_t memory_type, int32_t device_i
 static ucxx_status_t peek_of(fixture_t *f, int32_t memory_type, int32_t device_id, int nowhere) {
   small_t small = small_open(f);
   ucxx_envelope_t *envelope = NULL;
-  ucxx_status_t status = ucxx_hub_peek(small.hub, kind_of(memory_type, device_id), 0, nowhere ? NULL : &envelope);
+  ucxx_status_t status =
+      ucxx_hub_peek(small.hub, kind_of(memory_type, device_id), 0, nowhere ? NULL : &envelope);
   CHECK(envelope == NULL);
   return small_close(&small, status);
 }
@@ -132,14 +144,17 @@ static ucxx_status_t many_of(fixture_t *f, enum given given, size_t count, int n
   small_t small = small_open(f);
   ucxx_link_t *links[] = {small.consume, given == WITH_NULL ? NULL : small.produce};
   ucxx_envelope_t *envelopes[2] = {NULL, NULL};
-  ucxx_status_t status = ucxx_link_lease_many(given == NOTHING ? NULL : links, count, 0, nowhere ? NULL : envelopes);
+  ucxx_status_t status =
+      ucxx_link_lease_many(given == NOTHING ? NULL : links, count, 0, nowhere ? NULL : envelopes);
   CHECK(envelopes[0] == NULL && envelopes[1] == NULL);
   return small_close(&small, status);
 }
 
 static ucxx_status_t flow_of(fixture_t *f, enum given given, size_t count) {
   small_t small = small_open(f), other = small_open(f);
-  ucxx_link_t *second = given == OF_ANOTHER ? other.consume : given == WITH_NULL ? NULL : small.produce;
+  ucxx_link_t *second = given == OF_ANOTHER  ? other.consume
+                        : given == WITH_NULL ? NULL
+                                             : small.produce;
   ucxx_link_t *links[] = {small.consume, second};
   ucxx_status_t status = ucxx_hub_set_flow(small.hub, given == NOTHING ? NULL : links, count);
   small_close(&other, UCXX_OK);
@@ -148,14 +163,17 @@ static ucxx_status_t flow_of(fixture_t *f, enum given given, size_t count) {
 
 static ucxx_status_t add_flow_of(fixture_t *f, enum given given) {
   small_t small = small_open(f), other = small_open(f);
-  ucxx_status_t status = ucxx_hub_add_flow(small.hub, given == OF_ANOTHER ? other.consume : given == WITH_NULL ? NULL : small.produce);
+  ucxx_status_t status = ucxx_hub_add_flow(small.hub, given == OF_ANOTHER  ? other.consume
+                                                      : given == WITH_NULL ? NULL
+                                                                           : small.produce);
   small_close(&other, UCXX_OK);
   return small_close(&small, status);
 }
 
 /* ------------------------------------------------------------------ messages */
 
-/* A hub of the fixture's worker; a word goes from the one side to the other where nothing is refused. */
+/* A hub of the fixture's worker; a word goes from the one side to the other where nothing is
+ * refused. */
 static ucxx_status_t message_with(fixture_t *f, const ucxx_op_params_t *params, int sends) {
   small_t small = {NULL, NULL, NULL};
   ucxx_hub_params_t hub = UCXX_HUB_PARAMS_INIT;
@@ -167,14 +185,14 @@ static ucxx_status_t message_with(fixture_t *f, const ucxx_op_params_t *params, 
   CHECK_OK(ucxx_hub_add_envelopes(small.hub, on_host, 2));
   small.produce = hub_link(small.hub, UCXX_LINK_PRODUCE, on_host);
   small.consume = hub_link(small.hub, UCXX_LINK_CONSUME, on_host);
-  if (sends)
-    produce_word(small.produce, word);
+  if (sends) produce_word(small.produce, word);
   ucxx_status_t status = sends ? ucxx_link_send(small.consume, f->endpoint, 70, params, &request)
                                : ucxx_link_recv(small.produce, 70, UINT64_MAX, params, &request);
   if (status >= 0) {
     word = 0;
-    ucxx_status_t back = sends ? ucxx_tag_recv(f->duo.right, &word, sizeof word, 70, UINT64_MAX, NULL, &other)
-                               : ucxx_tag_send(f->duo.to_left, &(uint64_t){5}, sizeof word, 70, NULL, &other);
+    ucxx_status_t back =
+        sends ? ucxx_tag_recv(f->duo.right, &word, sizeof word, 70, UINT64_MAX, NULL, &other)
+              : ucxx_tag_send(f->duo.to_left, &(uint64_t){5}, sizeof word, 70, NULL, &other);
     CHECK_OK(duo_finish(&f->duo, back, &other));
     status = duo_finish(&f->duo, status, &request);
     CHECK_EQ(sends ? word : consume_word(small.consume), 5);
@@ -193,8 +211,12 @@ static ucxx_status_t message_with(fixture_t *f, const ucxx_op_params_t *params, 
   return status;
 }
 
-static ucxx_status_t recv_with(fixture_t *f, const void *params) { return message_with(f, params, 0); }
-static ucxx_status_t send_with(fixture_t *f, const void *params) { return message_with(f, params, 1); }
+static ucxx_status_t recv_with(fixture_t *f, const void *params) {
+  return message_with(f, params, 0);
+}
+static ucxx_status_t send_with(fixture_t *f, const void *params) {
+  return message_with(f, params, 1);
+}
 
 static ucxx_status_t send_to_nobody(fixture_t *f) {
   small_t small = small_open(f);
@@ -221,7 +243,8 @@ static ucxx_status_t message_without_worker(fixture_t *f, int sends) {
 }
 
 /* A link of this type, of a hub with this worker. What was refused is a link as any. */
-static ucxx_status_t connect_with(fixture_t *f, int32_t type, ucxx_worker_t *worker, ucxx_endpoint_t *endpoint, uint32_t window) {
+static ucxx_status_t connect_with(fixture_t *f, int32_t type, ucxx_worker_t *worker,
+                                  ucxx_endpoint_t *endpoint, uint32_t window) {
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   ucxx_hub_t *hub = NULL;
   ucxx_envelope_t *envelope = NULL;
@@ -261,7 +284,8 @@ static ucxx_status_t query_into(fixture_t *f, void *attr) {
 static ucxx_status_t swap_with_null(fixture_t *f, int first) {
   small_t small = small_open(f);
   ucxx_envelope_t *envelope = lease_now(small.consume);
-  ucxx_status_t status = first ? ucxx_envelope_swap(NULL, envelope) : ucxx_envelope_swap(envelope, NULL);
+  ucxx_status_t status =
+      first ? ucxx_envelope_swap(NULL, envelope) : ucxx_envelope_swap(envelope, NULL);
   CHECK_OK(ucxx_envelope_abort(envelope, NULL));
   return small_close(&small, status);
 }

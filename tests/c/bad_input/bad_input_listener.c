@@ -17,8 +17,7 @@ static ucxx_status_t try_listener(fixture_t *f, void *any) {
   ucxx_listener_params_t *params = any;
   params->on_connect = must_not_ask;
   ucxx_status_t status = ucxx_listener_create(f->worker, params, &f->out.listener);
-  if (status == UCXX_OK)
-    ucxx_listener_destroy(f->out.listener);
+  if (status == UCXX_OK) ucxx_listener_destroy(f->out.listener);
   return status;
 }
 
@@ -59,8 +58,7 @@ typedef ucxx_status_t (*attempt_t)(fixture_t *f, ucxx_conn_request_t *request, v
 
 /* Somebody asks for a connection, and gets an end of it whatever becomes of the attempt. */
 static ucxx_status_t on_request(fixture_t *f, attempt_t attempt, void *params) {
-  if (!has_tcp())
-    return LEFT_OUT;
+  if (!has_tcp()) return LEFT_OUT;
   ucxx_conn_request_t *request = NULL;
   ucxx_listener_params_t listener_params = answering(hold, &request);
   ucxx_endpoint_params_t client_params = UCXX_ENDPOINT_PARAMS_INIT;
@@ -70,13 +68,12 @@ static ucxx_status_t on_request(fixture_t *f, attempt_t attempt, void *params) {
   client_params.on_close = see_endpoint;
   client_params.on_close_arg = &closed;
   CHECK_OK(ucxx_listener_create(f->duo.right, &listener_params, &listener));
-  CHECK_OK(ucxx_endpoint_connect(f->worker, "127.0.0.1", ucxx_listener_port(listener), &client_params, &client));
-  while (request == NULL)
-    duo_progress(&f->duo);
+  CHECK_OK(ucxx_endpoint_connect(f->worker, "127.0.0.1", ucxx_listener_port(listener),
+                                 &client_params, &client));
+  while (request == NULL) duo_progress(&f->duo);
   ucxx_status_t status = attempt(f, request, params);
   ucxx_conn_request_destroy(request);
-  while (seen_count(&closed) == 0)
-    duo_progress(&f->duo);
+  while (seen_count(&closed) == 0) duo_progress(&f->duo);
   ucxx_endpoint_destroy(client);
   ucxx_listener_destroy(listener);
   return status;
@@ -84,8 +81,7 @@ static ucxx_status_t on_request(fixture_t *f, attempt_t attempt, void *params) {
 
 static ucxx_status_t accept_with(fixture_t *f, ucxx_conn_request_t *request, void *params) {
   ucxx_status_t status = ucxx_endpoint_accept(request, params, &f->out.endpoint);
-  if (status == UCXX_OK)
-    duo_drop(&f->duo, f->out.endpoint);
+  if (status == UCXX_OK) duo_drop(&f->duo, f->out.endpoint);
   return status;
 }
 
@@ -135,8 +131,7 @@ static ucxx_status_t address_into(fixture_t *f, ucxx_conn_request_t *request, vo
   (void)f;
   memset(text, 'x', sizeof text);
   ucxx_status_t status = ucxx_conn_request_address(request, text, *capacity);
-  for (size_t at = 0; status < 0 && at < sizeof text; at++)
-    CHECK_EQ(text[at], 'x');
+  for (size_t at = 0; status < 0 && at < sizeof text; at++) CHECK_EQ(text[at], 'x');
   return status;
 }
 

@@ -18,20 +18,19 @@ static ucxx_status_t register_here(fixture_t *f, void *base, size_t length, int3
 
 /* One that is done after all goes again. */
 static ucxx_status_t done_with(fixture_t *f, ucxx_status_t status) {
-  if (status >= 0)
-    ucxx_memory_destroy(f->out.memory);
+  if (status >= 0) ucxx_memory_destroy(f->out.memory);
   return status;
 }
 
 /* With less room than the key takes: nothing of it is written, and its length is told. */
 static ucxx_status_t pack_into(fixture_t *f, size_t missing) {
   uint8_t key[LONGEST_KEY], bytes[LONGEST_KEY];
-  size_t needed = pack(f->remote[ALLOCATED].memory, key), length = missing < needed ? needed - missing : 0, room = length;
+  size_t needed = pack(f->remote[ALLOCATED].memory, key),
+         length = missing < needed ? needed - missing : 0, room = length;
   memset(bytes, 0x77, sizeof bytes);
   ucxx_status_t status = ucxx_memory_pack(f->remote[ALLOCATED].memory, bytes, &length);
   CHECK_EQ(length, needed);
-  for (size_t at = status == UCXX_OK ? room : 0; at < sizeof bytes; at++)
-    CHECK_EQ(bytes[at], 0x77);
+  for (size_t at = status == UCXX_OK ? room : 0; at < sizeof bytes; at++) CHECK_EQ(bytes[at], 0x77);
   return status;
 }
 
@@ -75,29 +74,45 @@ static uint32_t checksum(const uint8_t *bytes, size_t length) {
   uint32_t sum = UINT32_MAX;
   for (size_t at = 0; at < length; at++) {
     sum ^= bytes[at];
-    for (int bit = 0; bit < 8; bit++)
-      sum = sum >> 1 ^ (sum & 1 ? UINT32_C(0xedb88320) : 0);
+    for (int bit = 0; bit < 8; bit++) sum = sum >> 1 ^ (sum & 1 ? UINT32_C(0xedb88320) : 0);
   }
   return ~sum;
 }
 
 static void write_number(uint8_t *bytes, uint64_t number, size_t length) {
-  for (size_t at = 0; at < length; at++)
-    bytes[at] = (uint8_t)(number >> 8 * at);
+  for (size_t at = 0; at < length; at++) bytes[at] = (uint8_t)(number >> 8 * at);
 }
 
 /* Where things are in a key: see docs/wire-formats.md. */
-enum { MAGIC = 0, VERSION = 8, HEADER = 10, UCX = 12, BASE = 16, LENGTH = 24, NUMBER = 32, BOOT = 40, NAMESPACE = 56, STARTED = 64, PID = 72, TYPE = 76, BEHIND = 80, SUM = 4 };
+enum {
+  MAGIC = 0,
+  VERSION = 8,
+  HEADER = 10,
+  UCX = 12,
+  BASE = 16,
+  LENGTH = 24,
+  NUMBER = 32,
+  BOOT = 40,
+  NAMESPACE = 56,
+  STARTED = 64,
+  PID = 72,
+  TYPE = 76,
+  BEHIND = 80,
+  SUM = 4
+};
 
 static ucxx_status_t unpack(fixture_t *f, const packed_t *key) {
   return ucxx_rkey_unpack(f->endpoint, key->bytes, key->length, &f->out.rkey);
 }
 
-/* A key with another number in it, and a checksum to go with it: not damage, but somebody's intention. */
+/* A key with another number in it, and a checksum to go with it: not damage, but somebody's
+ * intention. */
 static packed_t forge(fixture_t *f, size_t at, size_t length, uint64_t number) {
   packed_t key = key_of(f, REGISTERED);
-  CHECK_EQ(checksum(key.bytes, key.length - SUM), (uint32_t)key.bytes[key.length - 4] | (uint32_t)key.bytes[key.length - 3] << 8 |
-                                                      (uint32_t)key.bytes[key.length - 2] << 16 | (uint32_t)key.bytes[key.length - 1] << 24);
+  CHECK_EQ(checksum(key.bytes, key.length - SUM), (uint32_t)key.bytes[key.length - 4] |
+                                                      (uint32_t)key.bytes[key.length - 3] << 8 |
+                                                      (uint32_t)key.bytes[key.length - 2] << 16 |
+                                                      (uint32_t)key.bytes[key.length - 1] << 24);
   write_number(key.bytes + at, number, length);
   write_number(key.bytes + key.length - SUM, checksum(key.bytes, key.length - SUM), SUM);
   return key;
@@ -146,7 +161,8 @@ static ucxx_status_t unpack_each_length(fixture_t *f) {
   return status;
 }
 
-static ucxx_status_t unpack_on(fixture_t *f, ucxx_endpoint_t *endpoint, size_t length, ucxx_rkey_t **place) {
+static ucxx_status_t unpack_on(fixture_t *f, ucxx_endpoint_t *endpoint, size_t length,
+                               ucxx_rkey_t **place) {
   packed_t key = key_of(f, ALLOCATED);
   return ucxx_rkey_unpack(endpoint, key.bytes, length > 0 ? length : key.length, place);
 }
@@ -154,7 +170,8 @@ static ucxx_status_t unpack_on(fixture_t *f, ucxx_endpoint_t *endpoint, size_t l
 static ucxx_status_t unpack_address(fixture_t *f) {
   ucxx_address_t *address = NULL;
   CHECK_OK(ucxx_worker_address(f->worker, &address));
-  ucxx_status_t status = ucxx_rkey_unpack(f->endpoint, ucxx_address_data(address), ucxx_address_length(address), &f->out.rkey);
+  ucxx_status_t status = ucxx_rkey_unpack(f->endpoint, ucxx_address_data(address),
+                                          ucxx_address_length(address), &f->out.rkey);
   ucxx_address_destroy(address);
   return status;
 }
@@ -171,25 +188,25 @@ static ucxx_status_t unpack_early(fixture_t *f) {
   ucxx_listener_t *listener = NULL;
   ucxx_endpoint_t *endpoint = NULL;
   seen_t closed = {0};
-  if (!has_tcp())
-    return LEFT_OUT;
+  if (!has_tcp()) return LEFT_OUT;
   params.on_connect = turn_away;
   connecting.on_close = see_endpoint;
   connecting.on_close_arg = &closed;
   CHECK_OK(ucxx_listener_create(f->duo.right, &params, &listener));
-  CHECK_OK(ucxx_endpoint_connect(f->worker, "127.0.0.1", ucxx_listener_port(listener), &connecting, &endpoint));
+  CHECK_OK(ucxx_endpoint_connect(f->worker, "127.0.0.1", ucxx_listener_port(listener), &connecting,
+                                 &endpoint));
   ucxx_status_t status = unpack_on(f, endpoint, 0, &f->out.rkey);
   char said[256];
   snprintf(said, sizeof said, "%s", ucxx_last_error_message());
-  while (seen_count(&closed) == 0)
-    duo_progress(&f->duo);
+  while (seen_count(&closed) == 0) duo_progress(&f->duo);
   ucxx_endpoint_destroy(endpoint);
   ucxx_listener_destroy(listener);
   CHECK(strcmp(said, ucxx_last_error_message()) == 0);
   return status;
 }
 
-/* ------------------------------------------------------------------ put, get and atomic operations */
+/* ------------------------------------------------------------------ put, get and atomic operations
+ */
 
 static const ucxx_op_params_t *op_memory_of_other(fixture_t *f, ucxx_memory_t **memory) {
   CHECK_OK(ucxx_memory_allocate(f->bare.context, 64, UCXX_MEMORY_HOST, memory));
@@ -206,8 +223,7 @@ static void settle(fixture_t *f) {
 
 static ucxx_status_t put_there(fixture_t *f, enum remote which, const void *params) {
   ucxx_status_t status = ucxx_rma_put(f->remote[which].rkey, text, 24, AT, params, &f->out.request);
-  if (status < 0)
-    return status;
+  if (status < 0) return status;
   status = duo_finish(&f->duo, status, &f->out.request);
   settle(f);
   CHECK(memcmp(f->remote[which].bytes + AT, text, 24) == 0);
@@ -216,15 +232,15 @@ static ucxx_status_t put_there(fixture_t *f, enum remote which, const void *para
 }
 
 /* A refused get writes nothing. */
-static ucxx_status_t get_range(fixture_t *f, enum remote which, size_t length, uint64_t offset, const void *params) {
+static ucxx_status_t get_range(fixture_t *f, enum remote which, size_t length, uint64_t offset,
+                               const void *params) {
   memset(f->bytes, 0x11, sizeof f->bytes);
-  ucxx_status_t status = ucxx_rma_get(f->remote[which].rkey, f->bytes, length, offset, params, &f->out.request);
+  ucxx_status_t status =
+      ucxx_rma_get(f->remote[which].rkey, f->bytes, length, offset, params, &f->out.request);
   const size_t got = status < 0 ? 0 : length;
-  if (status >= 0)
-    status = duo_finish(&f->duo, status, &f->out.request);
+  if (status >= 0) status = duo_finish(&f->duo, status, &f->out.request);
   CHECK(memcmp(f->bytes, f->remote[which].bytes + (got > 0 ? offset : 0), got) == 0);
-  for (size_t at = got; at < sizeof f->bytes; at++)
-    CHECK_EQ(f->bytes[at], 0x11);
+  for (size_t at = got; at < sizeof f->bytes; at++) CHECK_EQ(f->bytes[at], 0x11);
   return status;
 }
 
@@ -233,13 +249,14 @@ static ucxx_status_t get_here(fixture_t *f, enum remote which, const void *param
 }
 
 /* Adds one by this key, to the memory. One that fails leaves the result alone. */
-static ucxx_status_t add_by(fixture_t *f, ucxx_rkey_t *rkey, enum remote which, uint64_t offset, const void *params, ucxx_request_t **request) {
+static ucxx_status_t add_by(fixture_t *f, ucxx_rkey_t *rkey, enum remote which, uint64_t offset,
+                            const void *params, ucxx_request_t **request) {
   uint64_t before = 0x1111, was = 0, is = 0;
   memcpy(&was, f->remote[which].bytes + AT, 8);
-  ucxx_status_t status = ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &one, NULL, &before, offset, params, request);
+  ucxx_status_t status =
+      ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &one, NULL, &before, offset, params, request);
   const int refused = status < 0;
-  if (!refused)
-    status = duo_finish(&f->duo, status, request);
+  if (!refused) status = duo_finish(&f->duo, status, request);
   if (status != UCXX_OK) {
     CHECK_EQ(before, 0x1111);
     return status;
@@ -261,13 +278,16 @@ static ucxx_status_t add_there(fixture_t *f, enum remote which, const void *para
 
 static ucxx_status_t atomic_of(fixture_t *f, enum remote which, int32_t op, size_t size) {
   uint64_t before[2] = {7, 7}, operand[2] = {1, 1};
-  ucxx_status_t status = ucxx_rma_atomic(f->remote[which].rkey, op, size, operand, operand, before, AT, NULL, &f->out.request);
+  ucxx_status_t status = ucxx_rma_atomic(f->remote[which].rkey, op, size, operand, operand, before,
+                                         AT, NULL, &f->out.request);
   CHECK(before[0] == 7 && before[1] == 7);
   return status;
 }
 
-/* By a key that is not what ucxx_memory_pack has made: whose memory it is looks at it for itself. */
-static ucxx_status_t add_forged(fixture_t *f, size_t at, size_t length, uint64_t number, uint64_t offset) {
+/* By a key that is not what ucxx_memory_pack has made: whose memory it is looks at it for itself.
+ */
+static ucxx_status_t add_forged(fixture_t *f, size_t at, size_t length, uint64_t number,
+                                uint64_t offset) {
   packed_t key = forge(f, at, length, number);
   ucxx_rkey_t *rkey = NULL;
   ucxx_request_t *request = NULL;
@@ -291,9 +311,9 @@ static ucxx_status_t add_at_odd_base(fixture_t *f, uint64_t offset) {
   CHECK_OK(ucxx_memory_register(f->context, (uint8_t *)words + 4, 24, UCXX_MEMORY_HOST, &memory));
   size_t length = pack(memory, key);
   CHECK_OK(ucxx_rkey_unpack(f->endpoint, key, length, &rkey));
-  ucxx_status_t status = ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &one, NULL, NULL, offset, NULL, &f->out.request);
-  if (status >= 0)
-    status = duo_finish(&f->duo, status, &f->out.request);
+  ucxx_status_t status =
+      ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &one, NULL, NULL, offset, NULL, &f->out.request);
+  if (status >= 0) status = duo_finish(&f->duo, status, &f->out.request);
   CHECK(words[0] == 0 && words[1] == (status == UCXX_OK) && words[2] == 0 && words[3] == 0);
   ucxx_rkey_destroy(rkey);
   ucxx_memory_destroy(memory);
@@ -308,10 +328,16 @@ static ucxx_status_t put_memory_of_other(fixture_t *f, enum remote which) {
   return status;
 }
 
-#define TRIES(kind, WHICH)                                                                                                          \
-  static ucxx_status_t try_put_##kind(fixture_t *f, const void *params) { return put_there(f, WHICH, params); }                     \
-  static ucxx_status_t try_get_##kind(fixture_t *f, const void *params) { return get_here(f, WHICH, params); }                      \
-  static ucxx_status_t try_atomic_##kind(fixture_t *f, const void *params) { return add_there(f, WHICH, params); }
+#define TRIES(kind, WHICH)                                                   \
+  static ucxx_status_t try_put_##kind(fixture_t *f, const void *params) {    \
+    return put_there(f, WHICH, params);                                      \
+  }                                                                          \
+  static ucxx_status_t try_get_##kind(fixture_t *f, const void *params) {    \
+    return get_here(f, WHICH, params);                                       \
+  }                                                                          \
+  static ucxx_status_t try_atomic_##kind(fixture_t *f, const void *params) { \
+    return add_there(f, WHICH, params);                                      \
+  }
 TRIES(registered, REGISTERED)
 TRIES(allocated, ALLOCATED)
 

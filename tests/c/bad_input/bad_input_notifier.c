@@ -10,27 +10,24 @@ static ucxx_status_t on_context(ucxx_context_t *context, enum what what) {
   int fd = 77;
   CHECK_OK(ucxx_notifier_create(context, &notifier));
   ucxx_status_t status = UCXX_OK;
-  if (what == WAIT)
-    status = ucxx_notifier_wait(notifier, 0);
+  if (what == WAIT) status = ucxx_notifier_wait(notifier, 0);
   if (what == POLL)
     status = ucxx_notifier_poll(notifier, &completion, sizeof completion, 1, &count);
-  if (what == EVENT_FD)
-    status = ucxx_notifier_event_fd(notifier, &fd);
-  if (what == ARM)
-    status = ucxx_notifier_arm(notifier);
-  if (what == STOP)
-    status = ucxx_notifier_stop(notifier);
-  if (status < 0)
-    CHECK(count == 77 && fd == 77);
+  if (what == EVENT_FD) status = ucxx_notifier_event_fd(notifier, &fd);
+  if (what == ARM) status = ucxx_notifier_arm(notifier);
+  if (what == STOP) status = ucxx_notifier_stop(notifier);
+  if (status < 0) CHECK(count == 77 && fd == 77);
   ucxx_notifier_destroy(notifier);
   return status;
 }
 
-static ucxx_status_t poll_with(fixture_t *f, ucxx_completion_t *completions, size_t size, size_t max, int with_count) {
+static ucxx_status_t poll_with(fixture_t *f, ucxx_completion_t *completions, size_t size,
+                               size_t max, int with_count) {
   ucxx_notifier_t *notifier = NULL;
   size_t count = 77;
   CHECK_OK(ucxx_notifier_create(f->context, &notifier));
-  ucxx_status_t status = ucxx_notifier_poll(notifier, completions, size, max, with_count ? &count : NULL);
+  ucxx_status_t status =
+      ucxx_notifier_poll(notifier, completions, size, max, with_count ? &count : NULL);
   CHECK_EQ(count, status == UCXX_OK && with_count ? 0 : 77);
   ucxx_notifier_destroy(notifier);
   return status;
@@ -51,7 +48,8 @@ static void must_not_run(void *arg, ucxx_request_t *request, ucxx_status_t statu
 }
 
 /* An operation that names a notifier of this context; nothing may be reported. */
-static ucxx_status_t name_it(fixture_t *f, ucxx_context_t *context, uint64_t flags, int stop, int callback) {
+static ucxx_status_t name_it(fixture_t *f, ucxx_context_t *context, uint64_t flags, int stop,
+                             int callback) {
   ucxx_notifier_t *notifier = NULL;
   ucxx_completion_t completion;
   size_t count = 0;
@@ -60,9 +58,9 @@ static ucxx_status_t name_it(fixture_t *f, ucxx_context_t *context, uint64_t fla
   op.flags = flags;
   op.notifier = notifier;
   op.callback = callback ? must_not_run : NULL;
-  if (stop)
-    CHECK_OK(ucxx_notifier_stop(notifier));
-  ucxx_status_t status = ucxx_tag_recv(f->worker, f->bytes, 8, UINT64_C(0x6e6f7468), UINT64_MAX, &op, &f->out.request);
+  if (stop) CHECK_OK(ucxx_notifier_stop(notifier));
+  ucxx_status_t status =
+      ucxx_tag_recv(f->worker, f->bytes, 8, UINT64_C(0x6e6f7468), UINT64_MAX, &op, &f->out.request);
   if (!stop) {
     CHECK_OK(ucxx_notifier_poll(notifier, &completion, sizeof completion, 1, &count));
     CHECK_EQ(count, 0);
@@ -97,9 +95,7 @@ static ucxx_status_t events_with(fixture_t *f, ucxx_context_t *context, enum eve
   ucxx_status_t status = UCXX_OK;
   switch (event) {
   case LISTEN:
-  case LISTEN_BOTH:
-    status = ucxx_listener_create(f->worker, &listening, &f->out.listener);
-    break;
+  case LISTEN_BOTH: status = ucxx_listener_create(f->worker, &listening, &f->out.listener); break;
   case CREATE_ENDPOINT:
   case CREATE_BOTH: {
     ucxx_address_t *address = NULL;
@@ -111,12 +107,8 @@ static ucxx_status_t events_with(fixture_t *f, ucxx_context_t *context, enum eve
   case CONNECT:
     status = ucxx_endpoint_connect(f->worker, "127.0.0.1", 1, &params, &f->out.endpoint);
     break;
-  case MESSAGES:
-    status = ucxx_worker_set_am_notifier(f->worker, 77, notifier, NULL);
-    break;
-  case QUESTIONS:
-    status = ucxx_worker_set_fetch_notifier(f->worker, 77, notifier, NULL);
-    break;
+  case MESSAGES: status = ucxx_worker_set_am_notifier(f->worker, 77, notifier, NULL); break;
+  case QUESTIONS: status = ucxx_worker_set_fetch_notifier(f->worker, 77, notifier, NULL); break;
   }
   ucxx_notifier_destroy(notifier);
   return status;

@@ -3,8 +3,7 @@
 static ucxx_status_t try_wait_any(ucxx_request_t *const *requests, size_t count) {
   size_t index = 77;
   ucxx_status_t status = ucxx_request_wait_any(requests, count, FOR_EVER, &index);
-  if (status < 0)
-    CHECK_EQ(index, 77);
+  if (status < 0) CHECK_EQ(index, 77);
   return status;
 }
 
@@ -12,9 +11,12 @@ static ucxx_status_t try_wait_any(ucxx_request_t *const *requests, size_t count)
 static ucxx_status_t wait_any_two_workers(fixture_t *f) {
   uint64_t word = 0;
   ucxx_request_t *requests[2] = {f->pending, NULL};
-  CHECK_STATUS(ucxx_tag_recv(f->duo.right, &word, sizeof word, 0x7a7a, UINT64_MAX, NULL, &requests[1]), UCXX_INPROGRESS);
+  CHECK_STATUS(
+      ucxx_tag_recv(f->duo.right, &word, sizeof word, 0x7a7a, UINT64_MAX, NULL, &requests[1]),
+      UCXX_INPROGRESS);
   ucxx_status_t status = try_wait_any(requests, 2);
-  /* Nothing matched it, so it ends at once; its status is not asked for, as that would replace the message to be looked at. */
+  /* Nothing matched it, so it ends at once; its status is not asked for, as that would replace the
+   * message to be looked at. */
   CHECK_OK(ucxx_request_cancel(requests[1]));
   ucxx_request_destroy(requests[1]);
   return status;

@@ -1,11 +1,11 @@
 /*
- * Turns the rows of a group into functions and a table. The including file defines BAD_INPUT_ROWS (the .inc, quoted) and
- * BAD_INPUT_TABLE (the table's name).
+ * Turns the rows of a group into functions and a table. The including file defines BAD_INPUT_ROWS
+ * (the .inc, quoted) and BAD_INPUT_TABLE (the table's name).
  */
-#define ROW(name, expected, word, ...)         \
+#define ROW(name, expected, word, ...)            \
   static ucxx_status_t row_##name(fixture_t *f) { \
-    (void)f;                                   \
-    return __VA_ARGS__;                        \
+    (void)f;                                      \
+    return __VA_ARGS__;                           \
   }
 #include BAD_INPUT_ROWS
 #undef ROW

@@ -7,13 +7,15 @@ enum { TAG_HERE = 0x5151 };
 static const char text[] = "twenty-four bytes, just so";
 
 /* Receives on the right what try_send* sent there. */
-static ucxx_status_t take(fixture_t *f, ucxx_status_t sent, ucxx_request_t *request, size_t length) {
+static ucxx_status_t take(fixture_t *f, ucxx_status_t sent, ucxx_request_t *request,
+                          size_t length) {
   char in[64] = {0};
   ucxx_recv_info_t info = {0, 0, {0, 0}};
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.recv_info = &info;
   ucxx_request_t *receive = NULL;
-  ucxx_status_t received = ucxx_tag_recv(f->duo.right, in, sizeof in, TAG_HERE, UINT64_MAX, &params, &receive);
+  ucxx_status_t received =
+      ucxx_tag_recv(f->duo.right, in, sizeof in, TAG_HERE, UINT64_MAX, &params, &receive);
   CHECK_OK(duo_finish(&f->duo, received, &receive));
   CHECK_EQ(info.length, length);
   CHECK(memcmp(in, text, length) == 0);
@@ -31,7 +33,8 @@ static ucxx_status_t try_empty(fixture_t *f) {
 }
 
 static ucxx_status_t try_send_sync(fixture_t *f, const void *params) {
-  ucxx_status_t status = ucxx_tag_send_sync(f->endpoint, text, 24, TAG_HERE, params, &f->out.request);
+  ucxx_status_t status =
+      ucxx_tag_send_sync(f->endpoint, text, 24, TAG_HERE, params, &f->out.request);
   return status < 0 ? status : take(f, status, f->out.request, 24);
 }
 
@@ -39,7 +42,8 @@ static ucxx_status_t try_send_iov(fixture_t *f, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, (void *)(uintptr_t)text, 12, UCXX_MEMORY_AUTO);
   entries[1].data = (void *)(uintptr_t)(text + 12);
-  ucxx_status_t status = ucxx_tag_send_iov(f->endpoint, entries, 2, TAG_HERE, params, &f->out.request);
+  ucxx_status_t status =
+      ucxx_tag_send_iov(f->endpoint, entries, 2, TAG_HERE, params, &f->out.request);
   return status < 0 ? status : take(f, status, f->out.request, 24);
 }
 
@@ -78,7 +82,8 @@ static ucxx_status_t give(fixture_t *f, ucxx_status_t received, ucxx_request_t *
 }
 
 static ucxx_status_t try_recv(fixture_t *f, const void *params) {
-  ucxx_status_t status = ucxx_tag_recv(f->worker, f->bytes, 24, TAG_HERE, UINT64_MAX, params, &f->out.request);
+  ucxx_status_t status =
+      ucxx_tag_recv(f->worker, f->bytes, 24, TAG_HERE, UINT64_MAX, params, &f->out.request);
   return status < 0 ? status : give(f, status, f->out.request);
 }
 
@@ -86,7 +91,8 @@ static ucxx_status_t try_recv_iov(fixture_t *f, const void *params) {
   ucxx_buffer_t entries[2];
   fill_entries(entries, f->bytes, 12, UCXX_MEMORY_AUTO);
   entries[1].data = f->bytes + 12;
-  ucxx_status_t status = ucxx_tag_recv_iov(f->worker, entries, 2, TAG_HERE, UINT64_MAX, params, &f->out.request);
+  ucxx_status_t status =
+      ucxx_tag_recv_iov(f->worker, entries, 2, TAG_HERE, UINT64_MAX, params, &f->out.request);
   return status < 0 ? status : give(f, status, f->out.request);
 }
 
@@ -98,7 +104,8 @@ static ucxx_tag_message_t *take_message(fixture_t *f) {
   ucxx_status_t sent = ucxx_tag_send(f->duo.to_left, text, 24, TAG_HERE, NULL, &send);
   CHECK_OK(duo_finish(&f->duo, sent, &send));
   ucxx_status_t status;
-  while ((status = ucxx_tag_probe(f->worker, TAG_HERE, UINT64_MAX, &info, &message)) == UCXX_ERR_NO_MESSAGE)
+  while ((status = ucxx_tag_probe(f->worker, TAG_HERE, UINT64_MAX, &info, &message)) ==
+         UCXX_ERR_NO_MESSAGE)
     duo_progress(&f->duo);
   CHECK_OK(status);
   CHECK_EQ(info.length, 24);
@@ -106,7 +113,8 @@ static ucxx_tag_message_t *take_message(fixture_t *f) {
 }
 
 /* A refused receive leaves the message to be received after all. */
-static ucxx_status_t message_recv(fixture_t *f, void *buffer, size_t length, const ucxx_op_params_t *params) {
+static ucxx_status_t message_recv(fixture_t *f, void *buffer, size_t length,
+                                  const ucxx_op_params_t *params) {
   ucxx_tag_message_t *message = take_message(f);
   ucxx_status_t status = ucxx_tag_message_recv(message, buffer, length, params, &f->out.request);
   if (status < 0) {

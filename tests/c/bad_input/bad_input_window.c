@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows of a group of one process. What depends on the state of a window, and on who is where, is in window_arguments.c and window_create.c. */
+/* Windows of a group of one process. What depends on the state of a window, and on who is where, is
+ * in window_arguments.c and window_create.c. */
 #include "bad_input.h"
 
 enum { WINDOW_BYTES = 64 };
@@ -35,11 +36,11 @@ static alone_t alone_open(void) {
   return alone;
 }
 
-/* What was refused has changed nothing: neither the bytes nor the epoch. Leaves the thread's message as it is. */
+/* What was refused has changed nothing: neither the bytes nor the epoch. Leaves the thread's
+ * message as it is. */
 static ucxx_status_t alone_close(alone_t *alone, ucxx_status_t status) {
   if (status < 0) {
-    for (int word = 0; word < WINDOW_BYTES / 8; word++)
-      CHECK_EQ(alone->base[word], 0);
+    for (int word = 0; word < WINDOW_BYTES / 8; word++) CHECK_EQ(alone->base[word], 0);
     CHECK_EQ(ucxx_window_sync_type(alone->window, 0), UCXX_SYNC_LOCK);
   }
   CHECK_OK(ucxx_window_unlock(alone->window, 0));
@@ -55,7 +56,8 @@ static ucxx_status_t alone_close(alone_t *alone, ucxx_status_t status) {
 
 enum maker { CREATE, ALLOCATE, ALLOCATE_SHARED, CREATE_DYNAMIC };
 
-static ucxx_status_t make_of(enum maker maker, void *memory, size_t size, uint32_t unit, const ucxx_window_params_t *params) {
+static ucxx_status_t make_of(enum maker maker, void *memory, size_t size, uint32_t unit,
+                             const ucxx_window_params_t *params) {
   alone_t alone = alone_open();
   ucxx_window_t *window = NULL;
   void *base = NULL;
@@ -70,13 +72,14 @@ static ucxx_status_t make_of(enum maker maker, void *memory, size_t size, uint32
     status = ucxx_window_create_dynamic(alone.group, params, &window);
   CHECK((window != NULL) == (status == UCXX_OK));
   CHECK(base == NULL || status == UCXX_OK);
-  if (window != NULL)
-    CHECK_OK(ucxx_window_close(window));
+  if (window != NULL) CHECK_OK(ucxx_window_close(window));
   ucxx_window_destroy(window);
   return alone_close(&alone, status);
 }
 
-static ucxx_status_t create_with(fixture_t *f, const void *params) { return make_of(CREATE, f->bytes, 64, 8, params); }
+static ucxx_status_t create_with(fixture_t *f, const void *params) {
+  return make_of(CREATE, f->bytes, 64, 8, params);
+}
 static ucxx_status_t allocate_with(fixture_t *f, const void *params) {
   (void)f;
   return make_of(ALLOCATE, NULL, 64, 8, params);
@@ -91,10 +94,10 @@ static ucxx_status_t create_dynamic_with(fixture_t *f, const void *params) {
 }
 
 /* One byte of the params, or all bytes of one of its numbers. */
-#define WITH(field, value)                                         \
-  ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT;           \
-  (void)f;                                                         \
-  params.field = value;                                            \
+#define WITH(field, value)                               \
+  ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT; \
+  (void)f;                                               \
+  params.field = value;                                  \
   return make_of(ALLOCATE, NULL, 64, 8, &params)
 static ucxx_status_t no_locks_2(fixture_t *f) { WITH(no_locks, 2); }
 static ucxx_status_t same_size_255(fixture_t *f) { WITH(same_size, 255); }
@@ -121,7 +124,8 @@ static ucxx_status_t query_into(fixture_t *f, void *attr) {
 
 /* ------------------------------------------------------------------ layouts */
 
-static ucxx_status_t put_with(fixture_t *f, const ucxx_layout_t *origin, const ucxx_layout_t *target) {
+static ucxx_status_t put_with(fixture_t *f, const ucxx_layout_t *origin,
+                              const ucxx_layout_t *target) {
   alone_t alone = alone_open();
   return alone_close(&alone, ucxx_window_put(alone.window, f->bytes, origin, 0, 0, target));
 }
@@ -157,7 +161,9 @@ static ucxx_status_t rput_with(fixture_t *f, const ucxx_op_params_t *params) {
   ucxx_layout_t one;
   ucxx_request_t *request = NULL;
   ucxx_layout_init_contiguous(&one, UCXX_TYPE_UINT64, 1);
-  return settled(&alone, ucxx_window_rput(alone.window, f->bytes, &one, 0, 0, &one, params, &request), &request);
+  return settled(&alone,
+                 ucxx_window_rput(alone.window, f->bytes, &one, 0, 0, &one, params, &request),
+                 &request);
 }
 
 static ucxx_status_t rget_with(fixture_t *f, const ucxx_op_params_t *params) {
@@ -165,7 +171,9 @@ static ucxx_status_t rget_with(fixture_t *f, const ucxx_op_params_t *params) {
   ucxx_layout_t one;
   ucxx_request_t *request = NULL;
   ucxx_layout_init_contiguous(&one, UCXX_TYPE_UINT64, 1);
-  return settled(&alone, ucxx_window_rget(alone.window, f->bytes, &one, 0, 0, &one, params, &request), &request);
+  return settled(&alone,
+                 ucxx_window_rget(alone.window, f->bytes, &one, 0, 0, &one, params, &request),
+                 &request);
 }
 
 static ucxx_status_t raccumulate_with(fixture_t *f, const ucxx_op_params_t *params) {
@@ -173,7 +181,10 @@ static ucxx_status_t raccumulate_with(fixture_t *f, const ucxx_op_params_t *para
   ucxx_layout_t one;
   ucxx_request_t *request = NULL;
   ucxx_layout_init_contiguous(&one, UCXX_TYPE_UINT64, 1);
-  return settled(&alone, ucxx_window_raccumulate(alone.window, f->bytes, &one, 0, 0, &one, UCXX_REDUCE_SUM, params, &request), &request);
+  return settled(&alone,
+                 ucxx_window_raccumulate(alone.window, f->bytes, &one, 0, 0, &one, UCXX_REDUCE_SUM,
+                                         params, &request),
+                 &request);
 }
 
 static ucxx_status_t rget_accumulate_with(fixture_t *f, const ucxx_op_params_t *params) {
@@ -181,7 +192,9 @@ static ucxx_status_t rget_accumulate_with(fixture_t *f, const ucxx_op_params_t *
   ucxx_layout_t one;
   ucxx_request_t *request = NULL;
   ucxx_layout_init_contiguous(&one, UCXX_TYPE_UINT64, 1);
-  return settled(&alone, ucxx_window_rget_accumulate(alone.window, f->bytes, &one, f->bytes + 8, &one, 0, 0, &one, UCXX_REDUCE_SUM, params, &request),
+  return settled(&alone,
+                 ucxx_window_rget_accumulate(alone.window, f->bytes, &one, f->bytes + 8, &one, 0, 0,
+                                             &one, UCXX_REDUCE_SUM, params, &request),
                  &request);
 }
 
@@ -198,11 +211,10 @@ static ucxx_status_t lock_nb_with(fixture_t *f, const ucxx_op_params_t *params) 
   ucxx_request_t *request = NULL;
   (void)f;
   CHECK_OK(ucxx_window_unlock(alone.window, 0));
-  ucxx_status_t status = ucxx_window_lock_nb(alone.window, UCXX_LOCK_EXCLUSIVE, 0, 0, params, &request);
-  if (status == UCXX_INPROGRESS)
-    status = finish(status, &request);
-  if (status < 0)
-    CHECK_OK(ucxx_window_lock(alone.window, UCXX_LOCK_EXCLUSIVE, 0, 0));
+  ucxx_status_t status =
+      ucxx_window_lock_nb(alone.window, UCXX_LOCK_EXCLUSIVE, 0, 0, params, &request);
+  if (status == UCXX_INPROGRESS) status = finish(status, &request);
+  if (status < 0) CHECK_OK(ucxx_window_lock(alone.window, UCXX_LOCK_EXCLUSIVE, 0, 0));
   return alone_close(&alone, status);
 }
 

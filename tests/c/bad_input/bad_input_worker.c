@@ -2,8 +2,7 @@
 
 static ucxx_status_t try_worker(fixture_t *f, const void *params) {
   ucxx_status_t status = ucxx_worker_create(f->context, params, &f->out.worker);
-  if (status == UCXX_OK)
-    ucxx_worker_destroy(f->out.worker);
+  if (status == UCXX_OK) ucxx_worker_destroy(f->out.worker);
   return status;
 }
 
@@ -39,16 +38,14 @@ static ucxx_status_t try_bare_thread(fixture_t *f) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   ucxx_status_t status = ucxx_worker_create(f->bare.context, &params, &f->out.worker);
-  if (status == UCXX_OK)
-    ucxx_worker_destroy(f->out.worker);
+  if (status == UCXX_OK) ucxx_worker_destroy(f->out.worker);
   return status;
 }
 
 static ucxx_status_t try_event_fd(ucxx_worker_t *worker) {
   int fd = -7;
   ucxx_status_t status = ucxx_worker_event_fd(worker, &fd);
-  if (status < 0)
-    CHECK_EQ(fd, -7);
+  if (status < 0) CHECK_EQ(fd, -7);
   return status;
 }
 

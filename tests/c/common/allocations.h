@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What a thread allocates while it counts: in the place of the C library's functions, so in one file of a program alone. */
+/* What a thread allocates while it counts: in the place of the C library's functions, so in one
+ * file of a program alone. */
 #ifndef UCXX_RS_TEST_ALLOCATIONS_H
 #define UCXX_RS_TEST_ALLOCATIONS_H
 #include "test_util.h"
@@ -17,16 +18,17 @@ extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
 static __thread int counting;
-/* All, and those of them that were called for from the library itself: of UCX's, there is no saying which release makes what. */
+/* All, and those of them that were called for from the library itself: of UCX's, there is no saying
+ * which release makes what. */
 static __thread long allocations, own_allocations;
 
 static void count_one(const void *caller) {
   Dl_info info;
-  if (!counting)
-    return;
+  if (!counting) return;
   counting = 0;
   allocations++;
-  own_allocations += dladdr(caller, &info) != 0 && info.dli_fname != NULL && strstr(info.dli_fname, "libucxx_rs") != NULL;
+  own_allocations += dladdr(caller, &info) != 0 && info.dli_fname != NULL &&
+                     strstr(info.dli_fname, "libucxx_rs") != NULL;
   counting = 1;
 }
 

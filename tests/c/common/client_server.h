@@ -1,4 +1,5 @@
-/* A server's worker with a listener and a client's worker, driven in one of several ways. Include after test_util.h. */
+/* A server's worker with a listener and a client's worker, driven in one of several ways. Include
+ * after test_util.h. */
 #ifndef UCXX_RS_CLIENT_SERVER_H
 #define UCXX_RS_CLIENT_SERVER_H
 #include <pthread.h>
@@ -44,9 +45,7 @@ static inline ucxx_endpoint_params_t watching(ends_t *ends) {
   return params;
 }
 
-static inline int asked(site_t *site) {
-  return __atomic_load_n(&site->asked, __ATOMIC_ACQUIRE);
-}
+static inline int asked(site_t *site) { return __atomic_load_n(&site->asked, __ATOMIC_ACQUIRE); }
 
 static inline void on_connect(void *arg, ucxx_conn_request_t *request) {
   site_t *site = arg;
@@ -77,7 +76,8 @@ static inline ucxx_listener_t *listen_on(site_t *site, const char *host) {
 }
 
 /* Over IPv6 where the host is such an address. */
-static inline void site_open(site_t *site, const manner_t *manner, const char *host, enum answer answer) {
+static inline void site_open(site_t *site, const manner_t *manner, const char *host,
+                             enum answer answer) {
   static const ucxx_config_entry_t ipv6 = {"TCP_AF_PRIO", "inet6"};
   ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
   context_params.config = &ipv6;
@@ -102,19 +102,19 @@ static inline void site_progress(const site_t *site) {
 
 /* Until `condition`, with both sides making progress. The guard is the bound. */
 #define AWAIT(site, condition) \
-  do                           \
-    site_progress(site);       \
+  do site_progress(site);      \
   while (!(condition))
 
-static inline ucxx_status_t site_finish(const site_t *site, ucxx_status_t status, ucxx_request_t **request) {
-  if (status == UCXX_INPROGRESS)
-    AWAIT(site, ucxx_request_status(*request) != UCXX_INPROGRESS);
+static inline ucxx_status_t site_finish(const site_t *site, ucxx_status_t status,
+                                        ucxx_request_t **request) {
+  if (status == UCXX_INPROGRESS) AWAIT(site, ucxx_request_status(*request) != UCXX_INPROGRESS);
   return finish(status, request);
 }
 
 static inline ucxx_endpoint_t *dial(const site_t *site, const char *host, ends_t *ends) {
   ucxx_endpoint_params_t params = watching(ends);
-  CHECK_OK(ucxx_endpoint_connect(site->client, host, ucxx_listener_port(site->listener), &params, &ends->endpoint));
+  CHECK_OK(ucxx_endpoint_connect(site->client, host, ucxx_listener_port(site->listener), &params,
+                                 &ends->endpoint));
   return ends->endpoint;
 }
 
@@ -124,7 +124,8 @@ static inline void hang_up(const site_t *site, ends_t *left, ends_t *right) {
   ucxx_request_t *requests[2] = {NULL};
   ucxx_status_t status[2] = {UCXX_OK, UCXX_OK};
   for (int at = 0; at < 2; at++) {
-    if (both[at] != NULL && both[at]->endpoint != NULL && ucxx_endpoint_status(both[at]->endpoint) != UCXX_ERR_CLOSED)
+    if (both[at] != NULL && both[at]->endpoint != NULL &&
+        ucxx_endpoint_status(both[at]->endpoint) != UCXX_ERR_CLOSED)
       status[at] = ucxx_endpoint_close(both[at]->endpoint, UCXX_CLOSE_FLUSH, NULL, &requests[at]);
   }
   for (int at = 0; at < 2; at++) {
@@ -138,7 +139,8 @@ static inline void hang_up(const site_t *site, ends_t *left, ends_t *right) {
   }
 }
 
-static inline void transfer(const site_t *site, ucxx_endpoint_t *from, ucxx_worker_t *to, size_t length, uint64_t tag) {
+static inline void transfer(const site_t *site, ucxx_endpoint_t *from, ucxx_worker_t *to,
+                            size_t length, uint64_t tag) {
   uint8_t *out = test_alloc(length), *in = test_alloc(length);
   ucxx_request_t *send = NULL, *receive = NULL;
   test_fill(out, length, tag);

@@ -7,10 +7,10 @@
 
 typedef struct maker {
   int made, freed, calls;
-  size_t length;       /* of the last call */
-  int fails_at;        /* at this call, counted from 1 */
+  size_t length; /* of the last call */
+  int fails_at; /* at this call, counted from 1 */
   ucxx_status_t fails; /* at each, with this */
-  int nothing;         /* says OK and gives NULL */
+  int nothing; /* says OK and gives NULL */
 } maker_t;
 
 /* In front of each buffer, which it leaves aligned. */
@@ -19,14 +19,13 @@ typedef union maker_front {
   uint8_t room[16];
 } maker_front_t;
 
-static inline ucxx_status_t maker_allocate(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data) {
+static inline ucxx_status_t maker_allocate(void *arg, size_t length, int32_t memory_type,
+                                           int32_t device_id, void **data) {
   maker_t *maker = (maker_t *)arg;
   CHECK(length > 0 && memory_type == UCXX_MEMORY_HOST && device_id == 0);
   maker->length = length;
-  if (++maker->calls == maker->fails_at)
-    return UCXX_ERR_NO_MEMORY;
-  if (maker->fails != UCXX_OK || maker->nothing)
-    return maker->fails;
+  if (++maker->calls == maker->fails_at) return UCXX_ERR_NO_MEMORY;
+  if (maker->fails != UCXX_OK || maker->nothing) return maker->fails;
   maker_front_t *front = (maker_front_t *)test_alloc(sizeof *front + length);
   front->length = length;
   *data = front + 1;
@@ -34,7 +33,8 @@ static inline ucxx_status_t maker_allocate(void *arg, size_t length, int32_t mem
   return UCXX_OK;
 }
 
-static inline void maker_deallocate(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id) {
+static inline void maker_deallocate(void *arg, void *data, size_t length, int32_t memory_type,
+                                    int32_t device_id) {
   maker_t *maker = (maker_t *)arg;
   CHECK(data != NULL && memory_type == UCXX_MEMORY_HOST && device_id == 0);
   maker_front_t *front = (maker_front_t *)data - 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A program that is not of this library, told what to do line by line; see foreign_raw.c. One source file a test includes this. */
+/* A program that is not of this library, told what to do line by line; see foreign_raw.c. One
+ * source file a test includes this. */
 #ifndef UCXX_RS_TEST_FOREIGNER_H
 #define UCXX_RS_TEST_FOREIGNER_H
 #include "test_util.h"
@@ -39,10 +40,10 @@ static inline void start(foreigner_t *other) {
   other->from = out[0];
 }
 
-#define TELL(other, ...)                 \
-  do {                                   \
-    fprintf((other)->to, __VA_ARGS__);   \
-    CHECK(fflush((other)->to) == 0);     \
+#define TELL(other, ...)               \
+  do {                                 \
+    fprintf((other)->to, __VA_ARGS__); \
+    CHECK(fflush((other)->to) == 0);   \
   } while (0)
 
 /* Its next line, while our worker makes progress. */
@@ -56,8 +57,7 @@ static inline const char *next_line(const foreigner_t *other) {
       progress(worker);
       continue;
     }
-    if (read(other->from, &line[length], 1) != 1)
-      FAIL("the other program has ended");
+    if (read(other->from, &line[length], 1) != 1) FAIL("the other program has ended");
     length++;
   }
   line[length - 1] = '\0';
@@ -67,15 +67,13 @@ static inline const char *next_line(const foreigner_t *other) {
 /* UCX's log, which goes to the standard output as well, begins with the time in brackets. */
 static inline const char *answer(const foreigner_t *other) {
   const char *line;
-  while ((line = next_line(other))[0] == '[')
-    printf("the other program's %s\n", line);
+  while ((line = next_line(other))[0] == '[') printf("the other program's %s\n", line);
   return line;
 }
 
 static inline void expect(const foreigner_t *other, const char *what) {
   const char *line = answer(other);
-  if (strcmp(line, what) != 0)
-    FAIL("the other program answers '%s', not '%s'", line, what);
+  if (strcmp(line, what) != 0) FAIL("the other program answers '%s', not '%s'", line, what);
 }
 
 static inline uint16_t answer_port(const foreigner_t *other) {
@@ -87,8 +85,7 @@ static inline uint16_t answer_port(const foreigner_t *other) {
 /* Its end, by a signal or by that of its input. */
 static inline void stop(foreigner_t *other, int killed) {
   int status = 0;
-  if (killed)
-    kill(other->pid, SIGKILL);
+  if (killed) kill(other->pid, SIGKILL);
   fclose(other->to);
   CHECK(waitpid(other->pid, &status, 0) == other->pid);
   close(other->from);
@@ -98,7 +95,5 @@ static inline void stop(foreigner_t *other, int killed) {
     FAIL("the other program has ended with status 0x%x", status);
 }
 
-static inline uint8_t pattern(unsigned seed, size_t at) {
-  return (uint8_t)(seed + 7 * at);
-}
+static inline uint8_t pattern(unsigned seed, size_t at) { return (uint8_t)(seed + 7 * at); }
 #endif

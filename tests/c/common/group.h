@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Processes that make a group: a launcher, which never uses UCX, forks them, and sees how they end. They meet by callbacks over memory that
- * they share with it.
+ * Processes that make a group: a launcher, which never uses UCX, forks them, and sees how they end.
+ * They meet by callbacks over memory that they share with it.
  */
 #ifndef UCXX_RS_TEST_GROUP_H
 #define UCXX_RS_TEST_GROUP_H
@@ -30,7 +30,7 @@ typedef struct board {
   pthread_barrier_t all; /* of the members */
   uint32_t size;
   uint64_t seed;
-  uint64_t count[8];     /* for the tests */
+  uint64_t count[8]; /* for the tests */
   unsigned char cards[MOST_MEMBERS][MOST_SHARED];
 } board_t;
 
@@ -44,8 +44,7 @@ typedef struct member {
 
 static ucxx_status_t gather_on_board(void *arg, const void *in, size_t length, void *out) {
   member_t *member = arg;
-  if (length > MOST_SHARED)
-    return UCXX_ERR_EXCEEDS_LIMIT;
+  if (length > MOST_SHARED) return UCXX_ERR_EXCEEDS_LIMIT;
   memcpy(member->board->cards[member->rank], in, length);
   pthread_barrier_wait(&member->board->all);
   for (uint32_t rank = 0; rank < member->size; rank++)
@@ -55,7 +54,8 @@ static ucxx_status_t gather_on_board(void *arg, const void *in, size_t length, v
 }
 
 /* With what lets peers touch memory. */
-static inline void member_open_for_rma(member_t *member, const ucxx_worker_params_t *worker_params) {
+static inline void member_open_for_rma(member_t *member,
+                                       const ucxx_worker_params_t *worker_params) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP | UCXX_FEATURE_RMA | UCXX_FEATURE_ATOMIC;
   CHECK_OK(ucxx_context_create(&params, &member->context));
@@ -96,7 +96,8 @@ static inline void member_close(member_t *member) {
 }
 
 static inline board_t *board_open(uint32_t size, uint64_t seed) {
-  board_t *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  board_t *board =
+      mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(board != MAP_FAILED);
   pthread_barrierattr_t attr;
   CHECK_EQ(pthread_barrierattr_init(&attr), 0);
@@ -115,9 +116,12 @@ static inline uint32_t test_hosts(void) {
   return hosts == NULL ? 1 : (uint32_t)strtoul(hosts, NULL, 10);
 }
 
-static inline int on_another_host(uint32_t rank, uint32_t other) { return rank % test_hosts() != other % test_hosts(); }
+static inline int on_another_host(uint32_t rank, uint32_t other) {
+  return rank % test_hosts() != other % test_hosts();
+}
 
-/* With UCXX_TEST_FORBID_COPYING the kernel does not let a process reach another one's memory, as some containers have it. */
+/* With UCXX_TEST_FORBID_COPYING the kernel does not let a process reach another one's memory, as
+ * some containers have it. */
 static inline void forbid_copying(void) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
@@ -131,12 +135,14 @@ static inline void forbid_copying(void) {
   CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0), 0);
 }
 
-/* With UCXX_TEST_NAMESPACES=NAME,NAME,... those hosts are network namespaces, in turns, which `ip netns` has made: tests/faults/namespaces.py. */
+/* With UCXX_TEST_NAMESPACES=NAME,NAME,... those hosts are network namespaces, in turns, which `ip
+ * netns` has made: tests/faults/namespaces.py. */
 static inline void enter_namespace(uint32_t host) {
   char names[512], path[600], *rest = NULL, *name[8];
   uint32_t count = 0;
   snprintf(names, sizeof names, "%s", getenv("UCXX_TEST_NAMESPACES"));
-  for (char *next = strtok_r(names, ",", &rest); next != NULL && count < 8; next = strtok_r(NULL, ",", &rest))
+  for (char *next = strtok_r(names, ",", &rest); next != NULL && count < 8;
+       next = strtok_r(NULL, ",", &rest))
     name[count++] = next;
   CHECK(count > 0);
   snprintf(path, sizeof path, "/run/netns/%s", name[host % count]);
@@ -152,14 +158,11 @@ static inline void enter_namespace(uint32_t host) {
 }
 
 static inline void member_settle(uint32_t rank) {
-  if (getenv("UCXX_TEST_NAMESPACES") != NULL)
-    enter_namespace(rank % test_hosts());
-  if (getenv("UCXX_TEST_FORBID_COPYING") != NULL)
-    forbid_copying();
+  if (getenv("UCXX_TEST_NAMESPACES") != NULL) enter_namespace(rank % test_hosts());
+  if (getenv("UCXX_TEST_FORBID_COPYING") != NULL) forbid_copying();
   char host[16];
   snprintf(host, sizeof host, "%u", (unsigned)(rank % test_hosts()));
-  if (test_hosts() > 1)
-    setenv("UCXX_RS_HOST_ID", host, 1);
+  if (test_hosts() > 1) setenv("UCXX_RS_HOST_ID", host, 1);
 }
 
 /* Forks the members; each runs `body` and ends. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What the tests of hubs share: a hub of words, links, and leases that are checked. Include test_util.h first. */
+/* What the tests of hubs share: a hub of words, links, and leases that are checked. Include
+ * test_util.h first. */
 #ifndef UCXX_RS_TEST_HUB_H
 #define UCXX_RS_TEST_HUB_H
 #include "test_util.h"
@@ -77,7 +78,9 @@ static inline void put_word(ucxx_envelope_t *envelope, uint64_t word) {
   CHECK_OK(ucxx_envelope_commit(envelope, sizeof word, NULL));
 }
 
-static inline void produce_word(ucxx_link_t *link, uint64_t word) { put_word(lease_now(link), word); }
+static inline void produce_word(ucxx_link_t *link, uint64_t word) {
+  put_word(lease_now(link), word);
+}
 
 static inline void push_word(ucxx_hub_t *hub, ucxx_memory_kind_t kind, uint64_t word) {
   ucxx_envelope_t *envelope = NULL;

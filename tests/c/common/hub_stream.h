@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What the tests of connected links share: an end of a stream, and chunks that are known by their number. */
+/* What the tests of connected links share: an end of a stream, and chunks that are known by their
+ * number. */
 #ifndef UCXX_RS_TEST_HUB_STREAM_H
 #define UCXX_RS_TEST_HUB_STREAM_H
 #include "hub.h"
@@ -14,7 +15,8 @@ typedef struct end {
   size_t size;
 } end_t;
 
-static inline end_t end_open(ucxx_context_t *context, ucxx_worker_t *worker, size_t size, size_t envelopes) {
+static inline end_t end_open(ucxx_context_t *context, ucxx_worker_t *worker, size_t size,
+                             size_t envelopes) {
   end_t end = {.worker = worker, .size = size};
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = size;
@@ -48,7 +50,8 @@ static inline void fill_chunk(ucxx_envelope_t *envelope, uint64_t seed, uint64_t
   CHECK_OK(ucxx_envelope_commit(envelope, length, NULL));
 }
 
-/* The number of the chunk, whose contents are checked. `most` is what the sender's envelopes have. */
+/* The number of the chunk, whose contents are checked. `most` is what the sender's envelopes have.
+ */
 static inline uint64_t read_chunk(ucxx_envelope_t *envelope, uint64_t seed, size_t most) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   uint64_t number = 0;
@@ -89,8 +92,7 @@ static inline ucxx_status_t consume_chunk(end_t *end, uint64_t seed, uint64_t nu
 static inline void drain(end_t *end) {
   ucxx_status_t status;
   CHECK_OK(ucxx_hub_close(end->hub));
-  while ((status = ucxx_hub_drain(end->hub, 0)) == UCXX_ERR_TIMED_OUT)
-    progress(end->worker);
+  while ((status = ucxx_hub_drain(end->hub, 0)) == UCXX_ERR_TIMED_OUT) progress(end->worker);
   CHECK_OK(status);
 }
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A process that is there to be killed: this program again, started, connected to, watched in its end, and reaped. */
+/* A process that is there to be killed: this program again, started, connected to, watched in its
+ * end, and reaped. */
 #ifndef UCXX_RS_TEST_VICTIM_H
 #define UCXX_RS_TEST_VICTIM_H
 #include "test_util.h"
@@ -25,8 +26,9 @@ typedef struct way {
   int progress;
   int waits; /* sleeps in between, where progress is manual */
 } way_t;
-static const way_t ways[] = {
-    {"polling", UCXX_PROGRESS_MANUAL, 0}, {"waiting", UCXX_PROGRESS_MANUAL, 1}, {"thread", UCXX_PROGRESS_THREAD_ADAPTIVE, 0}};
+static const way_t ways[] = {{"polling", UCXX_PROGRESS_MANUAL, 0},
+                             {"waiting", UCXX_PROGRESS_MANUAL, 1},
+                             {"thread", UCXX_PROGRESS_THREAD_ADAPTIVE, 0}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 static inline void move_on(ucxx_worker_t *worker, const way_t *way) {
@@ -38,7 +40,8 @@ static inline void move_on(ucxx_worker_t *worker, const way_t *way) {
   }
 }
 
-/* In the process itself, whose first argument is the descriptor. It does not outlive who started it. */
+/* In the process itself, whose first argument is the descriptor. It does not outlive who started
+ * it. */
 static inline pair_t victim_channel(const char *descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   return (pair_t){.channel = atoi(descriptor)};
@@ -54,7 +57,8 @@ static inline ucxx_endpoint_t *victim_answer(pair_t *pair, ucxx_worker_t *worker
 }
 
 /* Its address. A second argument may be NULL. */
-static inline ucxx_address_t *victim_start(victim_t *victim, ucxx_worker_t *worker, const char *argument) {
+static inline ucxx_address_t *victim_start(victim_t *victim, ucxx_worker_t *worker,
+                                           const char *argument) {
   int ends[2];
   memset(victim, 0, sizeof *victim);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
@@ -81,14 +85,12 @@ static inline void victim_connect(victim_t *victim, ucxx_worker_t *worker, const
   ucxx_address_destroy(address);
 }
 
-static inline void victim_kill(const victim_t *victim) {
-  kill_in_a_call(victim->pid);
-}
+static inline void victim_kill(const victim_t *victim) { kill_in_a_call(victim->pid); }
 
-/* Until its endpoint knows. It is not reaped before: a process that nobody has reaped is dead, too. */
+/* Until its endpoint knows. It is not reaped before: a process that nobody has reaped is dead, too.
+ */
 static inline void victim_await_end(victim_t *victim, ucxx_worker_t *worker, const way_t *way) {
-  while (seen_count(&victim->closed) == 0)
-    move_on(worker, way);
+  while (seen_count(&victim->closed) == 0) move_on(worker, way);
   CHECK_STATUS(victim->closed.status, UCXX_ERR_PEER_FAILED);
   CHECK_STATUS(ucxx_endpoint_status(victim->endpoint), UCXX_ERR_PEER_FAILED);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Multi-buffer transfer in tests: frames with contents that tell which they are, and the header's bytes. */
+/* Multi-buffer transfer in tests: frames with contents that tell which they are, and the header's
+ * bytes. */
 #ifndef UCXX_RS_TEST_MULTI_H
 #define UCXX_RS_TEST_MULTI_H
 #include "counting_allocator.h"
@@ -16,7 +17,8 @@ static inline uint64_t frame_seed(uint64_t seed, size_t index) {
   return test_mix(seed * 1000 + index);
 }
 
-static inline void frames_make(frames_t *frames, size_t count, const size_t *lengths, uint64_t seed) {
+static inline void frames_make(frames_t *frames, size_t count, const size_t *lengths,
+                               uint64_t seed) {
   memset(frames, 0, sizeof *frames);
   frames->count = count;
   for (size_t at = 0; at < count; at++) {
@@ -27,12 +29,12 @@ static inline void frames_make(frames_t *frames, size_t count, const size_t *len
 }
 
 static inline void frames_free(frames_t *frames) {
-  for (size_t at = 0; at < frames->count; at++)
-    free(frames->list[at].data);
+  for (size_t at = 0; at < frames->count; at++) free(frames->list[at].data);
 }
 
 /* What was received is what was made with this seed. */
-static inline void frames_check(const ucxx_buffers_t *buffers, size_t count, const size_t *lengths, uint64_t seed) {
+static inline void frames_check(const ucxx_buffers_t *buffers, size_t count, const size_t *lengths,
+                                uint64_t seed) {
   CHECK_EQ(ucxx_buffers_count(buffers), count);
   for (size_t at = 0; at < count; at++) {
     ucxx_buffer_t buffer;

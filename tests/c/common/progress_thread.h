@@ -1,5 +1,6 @@
 /*
- * What the tests of progress threads share: two workers of one process that have them, and ways to hold one up.
+ * What the tests of progress threads share: two workers of one process that have them, and ways to
+ * hold one up.
  */
 #ifndef UCXX_RS_PROGRESS_THREAD_H
 #define UCXX_RS_PROGRESS_THREAD_H
@@ -9,7 +10,8 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-static const int32_t modes[] = {UCXX_PROGRESS_THREAD_ADAPTIVE, UCXX_PROGRESS_THREAD_POLLING, UCXX_PROGRESS_THREAD_BLOCKING};
+static const int32_t modes[] = {UCXX_PROGRESS_THREAD_ADAPTIVE, UCXX_PROGRESS_THREAD_POLLING,
+                                UCXX_PROGRESS_THREAD_BLOCKING};
 static const char *const mode_names[] = {"adaptive", "polling", "blocking"};
 
 typedef struct threaded {
@@ -59,11 +61,10 @@ static inline pthread_t start(void *(*run)(void *), void *arg) {
   return thread;
 }
 
-static inline void join(pthread_t thread) {
-  CHECK_EQ(pthread_join(thread, NULL), 0);
-}
+static inline void join(pthread_t thread) { CHECK_EQ(pthread_join(thread, NULL), 0); }
 
-/* Holds the progress thread in a function of the user's until it is let go, so that nothing is taken from the queue meanwhile. */
+/* Holds the progress thread in a function of the user's until it is let go, so that nothing is
+ * taken from the queue meanwhile. */
 typedef struct hold {
   ucxx_worker_t *worker;
   atomic_int held, let_go;
@@ -73,8 +74,7 @@ typedef struct hold {
 static inline void stay(void *arg) {
   hold_t *hold = arg;
   atomic_store(&hold->held, 1);
-  while (!atomic_load(&hold->let_go))
-    sched_yield();
+  while (!atomic_load(&hold->let_go)) sched_yield();
 }
 
 static inline void *ask_to_stay(void *arg) {
@@ -88,8 +88,7 @@ static inline void hold_thread(hold_t *hold, ucxx_worker_t *worker) {
   atomic_store(&hold->held, 0);
   atomic_store(&hold->let_go, 0);
   hold->thread = start(ask_to_stay, hold);
-  while (!atomic_load(&hold->held))
-    sched_yield();
+  while (!atomic_load(&hold->held)) sched_yield();
 }
 
 static inline void let_go(hold_t *hold) {
@@ -97,7 +96,5 @@ static inline void let_go(hold_t *hold) {
   join(hold->thread);
 }
 
-static inline void count_run(void *arg) {
-  atomic_fetch_add((atomic_int *)arg, 1);
-}
+static inline void count_run(void *arg) { atomic_fetch_add((atomic_int *)arg, 1); }
 #endif

@@ -1,5 +1,6 @@
 /*
- * What the random tests of progress threads share: pauses, and the ways in which a thread learns that its operations are done.
+ * What the random tests of progress threads share: pauses, and the ways in which a thread learns
+ * that its operations are done.
  */
 #ifndef UCXX_RS_PROGRESS_THREAD_RANDOM_H
 #define UCXX_RS_PROGRESS_THREAD_RANDOM_H
@@ -12,33 +13,27 @@ static inline uint64_t draw(uint64_t *state, uint64_t below) {
   return test_mix((*state)++) % below;
 }
 
-/* Of all lengths, so that submitting meets a thread that works, spins, arms, falls asleep and sleeps. Nothing waits for a pause. */
+/* Of all lengths, so that submitting meets a thread that works, spins, arms, falls asleep and
+ * sleeps. Nothing waits for a pause. */
 static inline void pause_randomly(uint64_t *state) {
   switch (draw(state, 8)) {
   case 0:
   case 1:
   case 2:
-    for (volatile uint64_t spins = draw(state, 1 << draw(state, 12)); spins > 0; spins--)
-      ;
+    for (volatile uint64_t spins = draw(state, 1 << draw(state, 12)); spins > 0; spins--);
     break;
   case 3:
-  case 4:
-    sched_yield();
-    break;
+  case 4: sched_yield(); break;
   case 5: {
     struct timespec time = {.tv_nsec = (long)draw(state, 60000)};
     nanosleep(&time, NULL);
     break;
   }
-  default:
-    break;
+  default: break;
   }
 }
 
-static inline void take_one(sem_t *semaphore) {
-  while (sem_wait(semaphore) != 0)
-    ;
-}
+static inline void take_one(sem_t *semaphore) { while (sem_wait(semaphore) != 0); }
 
 /* How the end of an operation is learnt. */
 enum report { BY_MYSELF, BY_ANOTHER_THREAD, BY_NOTIFIER, BY_CALLBACK, REPORTS };
@@ -68,8 +63,7 @@ static inline void *wait_for_others(void *arg) {
   for (;;) {
     take_one(&reporter->handed_over);
     ucxx_request_t *request = reporter->handed[reporter->takes++ % 64];
-    if (request == NULL)
-      return NULL;
+    if (request == NULL) return NULL;
     end_one(reporter, finish(UCXX_INPROGRESS, &request));
   }
 }
@@ -101,8 +95,7 @@ static inline void *poll_notifier(void *arg) {
     ucxx_completion_t completions[4];
     size_t count = 0;
     status = ucxx_notifier_poll(arg, completions, sizeof *completions, 4, &count);
-    if (status == UCXX_ERR_CLOSED)
-      break;
+    if (status == UCXX_ERR_CLOSED) break;
     CHECK_OK(status);
     for (size_t at = 0; at < count; at++)
       end_one(completions[at].user_data, completions[at].status);
@@ -111,8 +104,10 @@ static inline void *poll_notifier(void *arg) {
   return NULL;
 }
 
-/* A send to `endpoint`, or a receive on `worker` where that is NULL. What it gives is for `finish_one`; a full queue is waited out. */
-static inline ucxx_request_t *submit_one(reporter_t *reporter, enum report how, ucxx_worker_t *worker, ucxx_endpoint_t *endpoint,
+/* A send to `endpoint`, or a receive on `worker` where that is NULL. What it gives is for
+ * `finish_one`; a full queue is waited out. */
+static inline ucxx_request_t *submit_one(reporter_t *reporter, enum report how,
+                                         ucxx_worker_t *worker, ucxx_endpoint_t *endpoint,
                                          void *buffer, size_t length, uint64_t tag) {
   ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
   op.flags = UCXX_FLAG_ALWAYS_CALLBACK;

@@ -1,4 +1,5 @@
-/* A test that ends its process in several ways: each way is a process of its own, which has to end with 0 and to say nothing. */
+/* A test that ends its process in several ways: each way is a process of its own, which has to end
+ * with 0 and to say nothing. */
 #ifndef QUIET_CHILD_H
 #define QUIET_CHILD_H
 
@@ -11,9 +12,9 @@
 
 /* Ends the program with what is wrong. */
 static inline void require(bool so, const char *what) {
-  if (so)
-    return;
-  std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, ucxx_last_error_message());
+  if (so) return;
+  std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what,
+               ucxx_last_error_message());
   std::_Exit(1);
 }
 
@@ -37,10 +38,11 @@ static bool try_way(const char *program, int way) {
   std::rewind(output);
   const size_t length = std::fread(said, 1, sizeof said, output);
   std::fclose(output);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && length == 0)
-    return true;
-  std::fprintf(stderr, "way %d ended with %s %d, and said: %.*s\n", way, WIFEXITED(status) ? "status" : "signal",
-               WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), static_cast<int>(length), said);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && length == 0) return true;
+  std::fprintf(stderr, "way %d ended with %s %d, and said: %.*s\n", way,
+               WIFEXITED(status) ? "status" : "signal",
+               WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), static_cast<int>(length),
+               said);
   return false;
 }
 

@@ -8,7 +8,8 @@
 
 enum { LONGEST_KEY = 4096 };
 
-static const uint64_t RMA_FEATURES = UCXX_FEATURE_TAG | UCXX_FEATURE_RMA | UCXX_FEATURE_ATOMIC | UCXX_FEATURE_WAKEUP;
+static const uint64_t RMA_FEATURES =
+    UCXX_FEATURE_TAG | UCXX_FEATURE_RMA | UCXX_FEATURE_ATOMIC | UCXX_FEATURE_WAKEUP;
 
 static inline size_t pack(const ucxx_memory_t *memory, uint8_t *bytes) {
   size_t needed = 0, length = LONGEST_KEY;
@@ -19,7 +20,9 @@ static inline size_t pack(const ucxx_memory_t *memory, uint8_t *bytes) {
 }
 
 /* A request that nobody looks at but by waiting. */
-static inline void done(ucxx_status_t status, ucxx_request_t **request) { CHECK_OK(finish(status, request)); }
+static inline void done(ucxx_status_t status, ucxx_request_t **request) {
+  CHECK_OK(finish(status, request));
+}
 
 static inline void flush(ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
@@ -37,14 +40,19 @@ static inline void get(ucxx_rkey_t *rkey, void *data, size_t length, uint64_t of
 }
 
 /* What was there before. */
-static inline uint64_t atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, uint64_t operand, uint64_t compare, uint64_t offset) {
-  uint32_t narrow_operand = (uint32_t)operand, narrow_compare = (uint32_t)compare, narrow_before = 0;
+static inline uint64_t atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, uint64_t operand,
+                              uint64_t compare, uint64_t offset) {
+  uint32_t narrow_operand = (uint32_t)operand, narrow_compare = (uint32_t)compare,
+           narrow_before = 0;
   uint64_t before = 0;
   ucxx_request_t *request = NULL;
   if (size == 4)
-    done(ucxx_rma_atomic(rkey, op, 4, &narrow_operand, &narrow_compare, &narrow_before, offset, NULL, &request), &request);
+    done(ucxx_rma_atomic(rkey, op, 4, &narrow_operand, &narrow_compare, &narrow_before, offset,
+                         NULL, &request),
+         &request);
   else
-    done(ucxx_rma_atomic(rkey, op, 8, &operand, &compare, &before, offset, NULL, &request), &request);
+    done(ucxx_rma_atomic(rkey, op, 8, &operand, &compare, &before, offset, NULL, &request),
+         &request);
   return size == 4 ? narrow_before : before;
 }
 #endif

@@ -1,7 +1,7 @@
 /*
- * What the tests of the send window share: a sender that is driven in one of several ways, and a receiver in the same process that only
- * makes progress when it is told to. Synchronous sends stay under way until they are received, on every transport.
- * Include after test_util.h.
+ * What the tests of the send window share: a sender that is driven in one of several ways, and a
+ * receiver in the same process that only makes progress when it is told to. Synchronous sends stay
+ * under way until they are received, on every transport. Include after test_util.h.
  */
 #ifndef UCXX_RS_WINDOW_H
 #define UCXX_RS_WINDOW_H
@@ -36,9 +36,7 @@ static inline int is_delayed(const line_t *line) {
 }
 
 /* The sender's share alone. */
-static inline void drive_sender(const line_t *line) {
-  progress(line->from);
-}
+static inline void drive_sender(const line_t *line) { progress(line->from); }
 
 static inline void drive(const line_t *line) {
   drive_sender(line);
@@ -47,7 +45,8 @@ static inline void drive(const line_t *line) {
 
 /* Of what ucxx_endpoint_query and ucxx_endpoint_query_load tell. */
 typedef struct standing {
-  uint64_t operations_sent, bytes_sent, in_flight, window_operations, window_bytes, queued_operations, queued_bytes;
+  uint64_t operations_sent, bytes_sent, in_flight, window_operations, window_bytes,
+      queued_operations, queued_bytes;
 } standing_t;
 
 static inline standing_t attr_of(const ucxx_endpoint_t *endpoint) {
@@ -55,8 +54,9 @@ static inline standing_t attr_of(const ucxx_endpoint_t *endpoint) {
   ucxx_endpoint_load_t load = UCXX_ENDPOINT_LOAD_INIT;
   CHECK_OK(ucxx_endpoint_query(endpoint, &attr));
   CHECK_OK(ucxx_endpoint_query_load(endpoint, &load));
-  standing_t standing = {attr.operations_sent, attr.bytes_sent, attr.in_flight, load.window_operations,
-                         load.window_bytes, load.queued_operations, load.queued_bytes};
+  standing_t standing = {attr.operations_sent,   attr.bytes_sent,   attr.in_flight,
+                         load.window_operations, load.window_bytes, load.queued_operations,
+                         load.queued_bytes};
   return standing;
 }
 
@@ -77,14 +77,14 @@ static inline void touch(line_t *line, ucxx_endpoint_t *endpoint) {
   CHECK_EQ(received, UCXX_INPROGRESS);
   ucxx_status_t sent = ucxx_tag_send_sync(endpoint, &out, sizeof out, 1, NULL, &send);
   CHECK(sent == UCXX_OK || sent == UCXX_INPROGRESS);
-  while (ucxx_request_status(receive) == UCXX_INPROGRESS || (send != NULL && ucxx_request_status(send) == UCXX_INPROGRESS))
+  while (ucxx_request_status(receive) == UCXX_INPROGRESS ||
+         (send != NULL && ucxx_request_status(send) == UCXX_INPROGRESS))
     drive(line);
   CHECK_OK(ucxx_request_status(receive));
   CHECK_EQ(in, 1);
   ucxx_request_destroy(receive);
   ucxx_request_destroy(send);
-  while (attr_of(endpoint).in_flight != 0)
-    drive(line);
+  while (attr_of(endpoint).in_flight != 0) drive(line);
 }
 
 static inline void line_open(line_t *line, const way_t *way, ucxx_endpoint_params_t params) {
@@ -106,11 +106,10 @@ static inline void line_open(line_t *line, const way_t *way, ucxx_endpoint_param
 }
 
 /* Both sides make progress until the operation has ended; its status. */
-static inline ucxx_status_t line_finish(const line_t *line, ucxx_status_t status, ucxx_request_t **request) {
-  if (status != UCXX_INPROGRESS)
-    return status;
-  while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS)
-    drive(line);
+static inline ucxx_status_t line_finish(const line_t *line, ucxx_status_t status,
+                                        ucxx_request_t **request) {
+  if (status != UCXX_INPROGRESS) return status;
+  while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS) drive(line);
   ucxx_request_destroy(*request);
   *request = NULL;
   return status;
@@ -120,8 +119,7 @@ static inline void line_close(line_t *line) {
   if (line->endpoint != NULL) {
     ucxx_request_t *close = NULL;
     ucxx_status_t status = ucxx_endpoint_close(line->endpoint, UCXX_CLOSE_FLUSH, NULL, &close);
-    if (status != UCXX_ERR_CLOSED)
-      CHECK_OK(line_finish(line, status, &close));
+    if (status != UCXX_ERR_CLOSED) CHECK_OK(line_finish(line, status, &close));
     ucxx_endpoint_destroy(line->endpoint);
   }
   ucxx_worker_destroy(line->from);
@@ -129,7 +127,8 @@ static inline void line_close(line_t *line) {
   ucxx_context_destroy(line->context);
 }
 
-static inline ucxx_endpoint_params_t limits(uint32_t window_ops, uint64_t window_bytes, uint32_t queue_ops, uint64_t queue_bytes) {
+static inline ucxx_endpoint_params_t limits(uint32_t window_ops, uint64_t window_bytes,
+                                            uint32_t queue_ops, uint64_t queue_bytes) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.send_window_ops = window_ops;
   params.send_window_bytes = window_bytes;
@@ -140,8 +139,7 @@ static inline ucxx_endpoint_params_t limits(uint32_t window_ops, uint64_t window
 
 /* A progress thread takes what was handed to it in its own time. */
 static inline void await_in_flight(const line_t *line, uint64_t count) {
-  while (attr_of(line->endpoint).in_flight != count)
-    drive_sender(line);
+  while (attr_of(line->endpoint).in_flight != count) drive_sender(line);
 }
 
 /* The next message on TAG has this number in its first eight bytes. */
@@ -153,12 +151,14 @@ static inline void receive_number(const line_t *line, uint64_t number) {
   CHECK_EQ(in[0], number);
 }
 
-static inline ucxx_status_t send_sync(const line_t *line, const uint64_t *number, size_t length, ucxx_request_t **request) {
+static inline ucxx_status_t send_sync(const line_t *line, const uint64_t *number, size_t length,
+                                      ucxx_request_t **request) {
   return ucxx_tag_send_sync(line->endpoint, number, length, TAG, NULL, request);
 }
 
 /* Sends numbers[0..count), and waits until each is where it belongs. */
-static inline void fill(const line_t *line, uint64_t *numbers, ucxx_request_t **requests, unsigned count) {
+static inline void fill(const line_t *line, uint64_t *numbers, ucxx_request_t **requests,
+                        unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     numbers[i] = i;
     CHECK_EQ(send_sync(line, &numbers[i], 8, &requests[i]), UCXX_INPROGRESS);

@@ -34,8 +34,7 @@ static void on_alarm(int signal_number) {
   say(": hangs in step: ");
   say(step_text);
   say("\n");
-  if (peer_pid > 0 && !peer_done)
-    kill(peer_pid, SIGABRT);
+  if (peer_pid > 0 && !peer_done) kill(peer_pid, SIGABRT);
   _exit(1);
 }
 
@@ -58,7 +57,8 @@ void test_step(const char *format, ...) {
   if (told != NULL && *told != '\0') {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    fprintf(stderr, "%8.3f %s: %s\n", (double)(now.tv_sec % 1000) + (double)now.tv_nsec * 1e-9, program_text, step_text);
+    fprintf(stderr, "%8.3f %s: %s\n", (double)(now.tv_sec % 1000) + (double)now.tv_nsec * 1e-9,
+            program_text, step_text);
   }
 }
 
@@ -68,11 +68,10 @@ void test_fail(const char *file, int line, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  fprintf(stderr, "%s:%d: %s: %s\n  step: %s\n  last error message: %s\n", file, line, program_text, text, step_text,
-          ucxx_last_error_message());
+  fprintf(stderr, "%s:%d: %s: %s\n  step: %s\n  last error message: %s\n", file, line, program_text,
+          text, step_text, ucxx_last_error_message());
   fflush(stderr);
-  if (peer_pid > 0 && !peer_done)
-    kill(peer_pid, SIGKILL);
+  if (peer_pid > 0 && !peer_done) kill(peer_pid, SIGKILL);
   _exit(1);
 }
 
@@ -81,14 +80,17 @@ void test_skip(const char *why) {
   exit(SKIPPED);
 }
 
-void test_check_eq(const char *file, int line, const char *left_text, long long left, const char *right_text, long long right) {
+void test_check_eq(const char *file, int line, const char *left_text, long long left,
+                   const char *right_text, long long right) {
   if (left != right)
     test_fail(file, line, "%s is %lld, expected %s = %lld", left_text, left, right_text, right);
 }
 
-void test_check_status(const char *file, int line, const char *text, ucxx_status_t status, ucxx_status_t expected) {
+void test_check_status(const char *file, int line, const char *text, ucxx_status_t status,
+                       ucxx_status_t expected) {
   if (status != expected)
-    test_fail(file, line, "%s gave %s (%d), expected %s", text, ucxx_status_name(status), (int)status, ucxx_status_name(expected));
+    test_fail(file, line, "%s gave %s (%d), expected %s", text, ucxx_status_name(status),
+              (int)status, ucxx_status_name(expected));
 }
 
 void test_check_message(const char *file, int line, const char *word) {
@@ -102,7 +104,8 @@ uint64_t test_seed(void) {
   const char *given = getenv("UCXX_TEST_SEED");
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  uint64_t seed = given != NULL ? strtoull(given, NULL, 0) : test_mix((uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec);
+  uint64_t seed = given != NULL ? strtoull(given, NULL, 0)
+                                : test_mix((uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec);
   printf("UCXX_TEST_SEED=0x%llx\n", (unsigned long long)seed);
   fflush(stdout);
   return seed;
@@ -127,19 +130,20 @@ void test_fill(void *data, size_t length, uint64_t seed) {
   }
 }
 
-void test_check_content(const char *file, int line, const void *data, size_t length, uint64_t seed) {
+void test_check_content(const char *file, int line, const void *data, size_t length,
+                        uint64_t seed) {
   const uint8_t *bytes = data;
   for (size_t at = 0; at < length; at += 8) {
     uint64_t word = test_mix(seed + at);
     if (memcmp(bytes + at, &word, length - at < 8 ? length - at : 8) != 0)
-      test_fail(file, line, "contents differ at byte %zu of %zu (seed 0x%llx)", at, length, (unsigned long long)seed);
+      test_fail(file, line, "contents differ at byte %zu of %zu (seed 0x%llx)", at, length,
+                (unsigned long long)seed);
   }
 }
 
 void *test_alloc(size_t length) {
   void *data = malloc(length > 0 ? length : 1);
-  if (data == NULL)
-    FAIL("no memory for %zu bytes", length);
+  if (data == NULL) FAIL("no memory for %zu bytes", length);
   return data;
 }
 
@@ -148,8 +152,7 @@ void *test_alloc(size_t length) {
 void see_completion(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   seen_t *seen = arg;
   seen->status = status;
-  if (request == NULL)
-    __atomic_add_fetch(&seen->null_requests, 1, __ATOMIC_RELEASE);
+  if (request == NULL) __atomic_add_fetch(&seen->null_requests, 1, __ATOMIC_RELEASE);
   __atomic_add_fetch(&seen->count, 1, __ATOMIC_RELEASE);
 }
 
@@ -157,9 +160,7 @@ void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   see_completion(arg, (ucxx_request_t *)endpoint, status);
 }
 
-int seen_count(const seen_t *seen) {
-  return __atomic_load_n(&seen->count, __ATOMIC_ACQUIRE);
-}
+int seen_count(const seen_t *seen) { return __atomic_load_n(&seen->count, __ATOMIC_ACQUIRE); }
 
 ucxx_status_t finish(ucxx_status_t status, ucxx_request_t **request) {
   if (status != UCXX_INPROGRESS) {
@@ -178,10 +179,8 @@ ucxx_status_t finish(ucxx_status_t status, ucxx_request_t **request) {
 void progress(ucxx_worker_t *worker) {
   uint32_t events = 0;
   ucxx_status_t status = ucxx_worker_progress(worker, &events);
-  if (status != UCXX_ERR_BUSY)
-    CHECK_OK(status);
-  if (events == 0)
-    sched_yield();
+  if (status != UCXX_ERR_BUSY) CHECK_OK(status);
+  if (events == 0) sched_yield();
 }
 
 int has_tcp(void) {
@@ -198,7 +197,8 @@ static void on_child(int signal_number) {
   if (peer_pid > 0 && !peer_done && waitpid(peer_pid, &status, WNOHANG) == peer_pid) {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
       say(program_text);
-      say(WIFSIGNALED(status) ? ": the second process was killed by a signal" : ": the second process failed");
+      say(WIFSIGNALED(status) ? ": the second process was killed by a signal"
+                              : ": the second process failed");
       say("; this side is in step: ");
       say(step_text);
       say("\n");
@@ -212,7 +212,10 @@ static void on_child(int signal_number) {
 static void run_second(char **argv, const char *name, unsigned seconds, void (*body)(pair_t *)) {
   /* A first process that dies takes this one along, whatever it is doing. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  pair_t pair = {.side = 1, .channel = atoi(argv[2]), .peer_pid = (int)getppid(), .seed = strtoull(argv[3], NULL, 0)};
+  pair_t pair = {.side = 1,
+                 .channel = atoi(argv[2]),
+                 .peer_pid = (int)getppid(),
+                 .seed = strtoull(argv[3], NULL, 0)};
   test_begin(name, seconds);
   snprintf(program_text, sizeof program_text, "%s (second process)", name);
   body(&pair);
@@ -234,7 +237,8 @@ void in_every_mode(void (*round)(const ucxx_worker_params_t *params, const char 
   }
 }
 
-int pair_main(int argc, char **argv, const char *name, unsigned seconds, void (*body)(pair_t *pair)) {
+int pair_main(int argc, char **argv, const char *name, unsigned seconds,
+              void (*body)(pair_t *pair)) {
   if (argc == 4 && strcmp(argv[1], "--second") == 0) {
     run_second(argv, name, seconds, body);
     return 0;
@@ -268,8 +272,7 @@ int pair_main(int argc, char **argv, const char *name, unsigned seconds, void (*
   sigset_t wait_mask = before;
   sigdelset(&wait_mask, SIGCHLD);
   sigprocmask(SIG_BLOCK, &child_signal, NULL);
-  while (!peer_done)
-    sigsuspend(&wait_mask);
+  while (!peer_done) sigsuspend(&wait_mask);
   close(pair.channel);
   return 0;
 }
@@ -278,8 +281,7 @@ void channel_put(const pair_t *pair, const void *data, size_t length) {
   const uint8_t *bytes = data;
   while (length > 0) {
     ssize_t sent = send(pair->channel, bytes, length, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR)
-      continue;
+    if (sent < 0 && errno == EINTR) continue;
     CHECK(sent > 0);
     bytes += sent;
     length -= (size_t)sent;
@@ -290,24 +292,20 @@ void channel_get(const pair_t *pair, void *data, size_t length) {
   uint8_t *bytes = data;
   while (length > 0) {
     ssize_t got = recv(pair->channel, bytes, length, 0);
-    if (got < 0 && errno == EINTR)
-      continue;
+    if (got < 0 && errno == EINTR) continue;
     CHECK(got > 0);
     bytes += got;
     length -= (size_t)got;
   }
 }
 
-void pair_tell(const pair_t *pair) {
-  channel_put(pair, "!", 1);
-}
+void pair_tell(const pair_t *pair) { channel_put(pair, "!", 1); }
 
 void pair_await(const pair_t *pair) {
   char byte = 0;
   for (;;) {
     ssize_t got = recv(pair->channel, &byte, 1, MSG_DONTWAIT);
-    if (got == 1)
-      break;
+    if (got == 1) break;
     CHECK(got != 0);
     CHECK(errno == EAGAIN || errno == EINTR);
     if (pair->worker != NULL)
@@ -338,7 +336,8 @@ ucxx_address_t *pair_exchange_address(const pair_t *pair, ucxx_worker_t *worker)
   return other;
 }
 
-void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params, const ucxx_worker_params_t *worker_params,
+void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params,
+                  const ucxx_worker_params_t *worker_params,
                   const ucxx_endpoint_params_t *endpoint_params) {
   STEP("connecting the two processes");
   CHECK_OK(ucxx_context_create(context_params, &pair->context));
@@ -348,7 +347,8 @@ void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params, con
   ucxx_address_destroy(address);
   uint64_t out = pair->seed, in = 0;
   ucxx_request_t *receive = NULL, *send = NULL;
-  ucxx_status_t received = ucxx_tag_recv(pair->worker, &in, sizeof in, WIREUP_TAG, UINT64_MAX, NULL, &receive);
+  ucxx_status_t received =
+      ucxx_tag_recv(pair->worker, &in, sizeof in, WIREUP_TAG, UINT64_MAX, NULL, &receive);
   ucxx_status_t sent = ucxx_tag_send(pair->endpoint, &out, sizeof out, WIREUP_TAG, NULL, &send);
   CHECK_OK(finish(sent, &send));
   CHECK_OK(finish(received, &receive));
@@ -372,7 +372,8 @@ void pair_disconnect(pair_t *pair) {
 
 /* ------------------------------------------------------------------ two workers in one process */
 
-ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to, const ucxx_endpoint_params_t *params) {
+ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to,
+                                    const ucxx_endpoint_params_t *params) {
   ucxx_address_t *address = NULL;
   ucxx_endpoint_t *endpoint = NULL;
   CHECK_OK(ucxx_worker_address(to, &address));
@@ -381,27 +382,34 @@ ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to, cons
   return endpoint;
 }
 
-ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to) { return connect_workers_as(from, to, NULL); }
+ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to) {
+  return connect_workers_as(from, to, NULL);
+}
 
-void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params, const ucxx_endpoint_params_t *params) {
+void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params,
+                 const ucxx_endpoint_params_t *params) {
   memset(duo, 0, sizeof *duo);
   CHECK_OK(ucxx_context_create(context_params, &duo->context));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->left));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->right));
   duo->to_right = connect_workers_as(duo->left, duo->right, params);
   duo->to_left = connect_workers_as(duo->right, duo->left, params);
-  if (context_params == NULL || context_params->features == 0 || (context_params->features & UCXX_FEATURE_TAG) != 0) {
+  if (context_params == NULL || context_params->features == 0 ||
+      (context_params->features & UCXX_FEATURE_TAG) != 0) {
     duo_transfer(duo, 8, 1);
     duo_t back = {duo->context, duo->right, duo->left, duo->to_left, duo->to_right};
     duo_transfer(&back, 8, 2);
   }
 }
 
-void duo_open(duo_t *duo, const ucxx_context_params_t *context_params) { duo_open_as(duo, context_params, NULL); }
+void duo_open(duo_t *duo, const ucxx_context_params_t *context_params) {
+  duo_open_as(duo, context_params, NULL);
+}
 
 void duo_drop(const duo_t *duo, ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
-  CHECK_OK(duo_finish(duo, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+  CHECK_OK(
+      duo_finish(duo, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
   ucxx_endpoint_destroy(endpoint);
 }
 
@@ -418,8 +426,7 @@ void duo_progress(const duo_t *duo) {
   uint32_t left = 0, right = 0;
   CHECK_OK(ucxx_worker_progress(duo->left, &left));
   CHECK_OK(ucxx_worker_progress(duo->right, &right));
-  if (left + right == 0)
-    sched_yield();
+  if (left + right == 0) sched_yield();
 }
 
 ucxx_status_t duo_finish(const duo_t *duo, ucxx_status_t status, ucxx_request_t **request) {
@@ -428,8 +435,7 @@ ucxx_status_t duo_finish(const duo_t *duo, ucxx_status_t status, ucxx_request_t 
     return status;
   }
   CHECK(*request != NULL);
-  while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS) duo_progress(duo);
   ucxx_request_destroy(*request);
   *request = NULL;
   return status;
@@ -444,7 +450,8 @@ void duo_transfer(const duo_t *duo, size_t length, uint64_t seed) {
   params.recv_info = &info;
   ucxx_request_t *receive = NULL, *send = NULL;
   uint64_t tag = test_mix(seed);
-  ucxx_status_t received = ucxx_tag_recv(duo->right, in, length, tag, UINT64_MAX, &params, &receive);
+  ucxx_status_t received =
+      ucxx_tag_recv(duo->right, in, length, tag, UINT64_MAX, &params, &receive);
   CHECK(received == UCXX_OK || received == UCXX_INPROGRESS);
   ucxx_status_t sent = ucxx_tag_send(duo->to_right, out, length, tag, NULL, &send);
   CHECK_OK(duo_finish(duo, sent, &send));
@@ -464,40 +471,39 @@ footprint_t footprint_now(void) {
   FILE *status = fopen("/proc/self/status", "r");
   CHECK(status != NULL);
   while (fgets(line, sizeof line, status) != NULL) {
-    if (strncmp(line, "VmRSS:", 6) == 0)
-      now.resident_kib = strtol(line + 6, NULL, 10);
-    if (strncmp(line, "Threads:", 8) == 0)
-      now.threads = strtol(line + 8, NULL, 10);
+    if (strncmp(line, "VmRSS:", 6) == 0) now.resident_kib = strtol(line + 6, NULL, 10);
+    if (strncmp(line, "Threads:", 8) == 0) now.threads = strtol(line + 8, NULL, 10);
   }
   fclose(status);
   FILE *maps = fopen("/proc/self/maps", "r");
   CHECK(maps != NULL);
   while (fgets(line, sizeof line, maps) != NULL)
-    if (strchr(line, '\n') != NULL)
-      now.mappings++;
+    if (strchr(line, '\n') != NULL) now.mappings++;
   fclose(maps);
   DIR *descriptors = opendir("/proc/self/fd");
   CHECK(descriptors != NULL);
-  while (readdir(descriptors) != NULL)
-    now.descriptors++;
+  while (readdir(descriptors) != NULL) now.descriptors++;
   closedir(descriptors);
   return now;
 }
 
-/* Calls with which UCX maps memory of another process, which it does in the middle of filling a place in that one's queue. */
+/* Calls with which UCX maps memory of another process, which it does in the middle of filling a
+ * place in that one's queue. */
 static int is_mapping(long call) {
-  static const long calls[] = {SYS_openat, SYS_lseek, SYS_fstat, SYS_newfstatat, SYS_readlinkat, SYS_mmap, SYS_munmap, SYS_shmat, SYS_close,
+  static const long calls[] = {
+      SYS_openat, SYS_lseek,    SYS_fstat, SYS_newfstatat, SYS_readlinkat,
+      SYS_mmap,   SYS_munmap,   SYS_shmat, SYS_close,
 #ifdef SYS_open
-                               SYS_open, SYS_readlink,
+      SYS_open,   SYS_readlink,
 #endif
   };
   for (size_t at = 0; at < sizeof calls / sizeof *calls; at++)
-    if (calls[at] == call)
-      return 1;
+    if (calls[at] == call) return 1;
   return 0;
 }
 
-/* Of a process that was stopped: each thread is in a call at which a kill does no harm to others. 0 also while some still run; where the kernel does not tell, it is taken to be so. */
+/* Of a process that was stopped: each thread is in a call at which a kill does no harm to others. 0
+ * also while some still run; where the kernel does not tell, it is taken to be so. */
 static int is_in_calls(pid_t pid) {
   char path[64], state[32];
   int all = 1;
@@ -505,8 +511,7 @@ static int is_in_calls(pid_t pid) {
   DIR *threads = opendir(path);
   CHECK(threads != NULL);
   for (struct dirent *thread; (thread = readdir(threads)) != NULL;) {
-    if (thread->d_name[0] == '.')
-      continue;
+    if (thread->d_name[0] == '.') continue;
     snprintf(path, sizeof path, "/proc/%d/task/%.16s/syscall", (int)pid, thread->d_name);
     FILE *file = fopen(path, "r");
     CHECK(file != NULL);
@@ -524,8 +529,7 @@ void stop_in_a_call(pid_t pid) {
     CHECK_EQ(kill(pid, SIGSTOP), 0);
     CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
     CHECK(WIFSTOPPED(status));
-    if (is_in_calls(pid))
-      return;
+    if (is_in_calls(pid)) return;
     CHECK_EQ(kill(pid, SIGCONT), 0);
     sched_yield();
   }

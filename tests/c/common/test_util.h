@@ -1,6 +1,7 @@
 /*
- * What every test program here shares: checks that say where and why, a guard against hangs, two clean processes
- * that can talk to each other before UCX does, and two connected workers in one process.
+ * What every test program here shares: checks that say where and why, a guard against hangs, two
+ * clean processes that can talk to each other before UCX does, and two connected workers in one
+ * process.
  *
  * Include this file first: it asks the C library for its GNU declarations.
  */
@@ -21,38 +22,46 @@
 
 /* ------------------------------------------------------------------ checks */
 
-/* The guard ends the process when no step has begun for `seconds` (UCXX_TEST_SECONDS in the environment overrides it). With
- * UCXX_TEST_STEPS each step is told as it begins, with the time in seconds. */
+/* The guard ends the process when no step has begun for `seconds` (UCXX_TEST_SECONDS in the
+ * environment overrides it). With UCXX_TEST_STEPS each step is told as it begins, with the time in
+ * seconds. */
 void test_begin(const char *name, unsigned seconds);
 void test_step(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4), noreturn));
+void test_fail(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4), noreturn));
 /* Ends this program with the status that ctest counts as skipped. */
 void test_skip(const char *why) __attribute__((noreturn));
 
 #define STEP(...) test_step(__VA_ARGS__)
 #define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
-#define CHECK(condition)                                     \
-  do {                                                       \
-    if (!(condition))                                        \
-      test_fail(__FILE__, __LINE__, "not so: %s", #condition); \
+#define CHECK(condition)                                                       \
+  do {                                                                         \
+    if (!(condition)) test_fail(__FILE__, __LINE__, "not so: %s", #condition); \
   } while (0)
-#define CHECK_EQ(left, right) test_check_eq(__FILE__, __LINE__, #left, (long long)(left), #right, (long long)(right))
-#define CHECK_STATUS(expression, expected) test_check_status(__FILE__, __LINE__, #expression, (expression), (expected))
+#define CHECK_EQ(left, right) \
+  test_check_eq(__FILE__, __LINE__, #left, (long long)(left), #right, (long long)(right))
+#define CHECK_STATUS(expression, expected) \
+  test_check_status(__FILE__, __LINE__, #expression, (expression), (expected))
 #define CHECK_OK(expression) CHECK_STATUS(expression, UCXX_OK)
 /* The calling thread's last error message has to contain `word`. */
 #define CHECK_MESSAGE(word) test_check_message(__FILE__, __LINE__, (word))
-#define CHECK_CONTENT(data, length, seed) test_check_content(__FILE__, __LINE__, (data), (length), (seed))
+#define CHECK_CONTENT(data, length, seed) \
+  test_check_content(__FILE__, __LINE__, (data), (length), (seed))
 
-void test_check_eq(const char *file, int line, const char *left_text, long long left, const char *right_text, long long right);
-void test_check_status(const char *file, int line, const char *text, ucxx_status_t status, ucxx_status_t expected);
+void test_check_eq(const char *file, int line, const char *left_text, long long left,
+                   const char *right_text, long long right);
+void test_check_status(const char *file, int line, const char *text, ucxx_status_t status,
+                       ucxx_status_t expected);
 void test_check_message(const char *file, int line, const char *word);
 void test_check_content(const char *file, int line, const void *data, size_t length, uint64_t seed);
 
 /* ------------------------------------------------------------------ contents */
 
-uint64_t test_seed(void); /* UCXX_TEST_SEED or the clock; printed, so that a failure can be repeated */
+uint64_t
+test_seed(void); /* UCXX_TEST_SEED or the clock; printed, so that a failure can be repeated */
 uint64_t test_mix(uint64_t value);
-/* Of so many rounds that differ by chance alone a third; all of them where UCXX_TEST_WHOLE is set, as `make check-full` does. */
+/* Of so many rounds that differ by chance alone a third; all of them where UCXX_TEST_WHOLE is set,
+ * as `make check-full` does. */
 unsigned test_rounds(unsigned whole);
 void test_fill(void *data, size_t length, uint64_t seed);
 void *test_alloc(size_t length); /* never NULL, also for 0 */
@@ -71,11 +80,13 @@ void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status);
 int seen_count(const seen_t *seen);
 
 /*
- * The final status of what an operation returned; waits without bound (the guard is the bound), destroys the request and
- * clears *request. Takes the address because the operation that fills it may stand in the same argument list.
+ * The final status of what an operation returned; waits without bound (the guard is the bound),
+ * destroys the request and clears *request. Takes the address because the operation that fills it
+ * may stand in the same argument list.
  */
 ucxx_status_t finish(ucxx_status_t status, ucxx_request_t **request);
-/* Progresses once and lets others run when there was nothing to do, or when a progress thread does it. */
+/* Progresses once and lets others run when there was nothing to do, or when a progress thread does
+ * it. */
 void progress(ucxx_worker_t *worker);
 
 int has_tcp(void); /* does UCX_TLS leave TCP in, over which UCX connects by host and port? */
@@ -83,8 +94,9 @@ int has_tcp(void); /* does UCX_TLS leave TCP in, over which UCX connects by host
 /* ------------------------------------------------------------------ two processes */
 
 /*
- * The program starts itself a second time before it has used UCX, so that both sides are clean processes joined by a
- * socket pair. `body` runs on both; side is 0 in the first process and 1 in the second.
+ * The program starts itself a second time before it has used UCX, so that both sides are clean
+ * processes joined by a socket pair. `body` runs on both; side is 0 in the first process and 1 in
+ * the second.
  */
 typedef struct pair {
   int side;
@@ -95,7 +107,8 @@ typedef struct pair {
   ucxx_worker_t *worker;
   ucxx_endpoint_t *endpoint;
 } pair_t;
-int pair_main(int argc, char **argv, const char *name, unsigned seconds, void (*body)(pair_t *pair));
+int pair_main(int argc, char **argv, const char *name, unsigned seconds,
+              void (*body)(pair_t *pair));
 
 void channel_put(const pair_t *pair, const void *data, size_t length);
 void channel_get(const pair_t *pair, void *data, size_t length);
@@ -107,8 +120,10 @@ void pair_sync(const pair_t *pair);
 /* Calls it with what makes a worker of one thread, of any, and with a progress thread. */
 void in_every_mode(void (*round)(const ucxx_worker_params_t *params, const char *mode));
 
-/* Context, worker and an endpoint to the other side (NULL: defaults), and one message each way so that the connection stands. */
-void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params, const ucxx_worker_params_t *worker_params,
+/* Context, worker and an endpoint to the other side (NULL: defaults), and one message each way so
+ * that the connection stands. */
+void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params,
+                  const ucxx_worker_params_t *worker_params,
                   const ucxx_endpoint_params_t *endpoint_params);
 /* Sends this worker's address, takes the other's. */
 ucxx_address_t *pair_exchange_address(const pair_t *pair, ucxx_worker_t *worker);
@@ -120,11 +135,12 @@ typedef struct duo {
   ucxx_context_t *context;
   ucxx_worker_t *left, *right;
   ucxx_endpoint_t *to_right; /* left's endpoint */
-  ucxx_endpoint_t *to_left;  /* right's endpoint */
+  ucxx_endpoint_t *to_left; /* right's endpoint */
 } duo_t;
 void duo_open(duo_t *duo, const ucxx_context_params_t *context_params);
 /* The same with what the endpoints are made with. */
-void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params, const ucxx_endpoint_params_t *params);
+void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params,
+                 const ucxx_endpoint_params_t *params);
 void duo_close(duo_t *duo);
 void duo_progress(const duo_t *duo);
 ucxx_status_t duo_finish(const duo_t *duo, ucxx_status_t status, ucxx_request_t **request);
@@ -132,20 +148,23 @@ ucxx_status_t duo_finish(const duo_t *duo, ucxx_status_t status, ucxx_request_t 
 void duo_transfer(const duo_t *duo, size_t length, uint64_t seed);
 
 /*
- * Closes and destroys an endpoint while both workers make progress. A destroy alone would progress only its own worker, and
- * a flush over TCP may need the other side: it would end by force, after seconds.
+ * Closes and destroys an endpoint while both workers make progress. A destroy alone would progress
+ * only its own worker, and a flush over TCP may need the other side: it would end by force, after
+ * seconds.
  */
 void duo_drop(const duo_t *duo, ucxx_endpoint_t *endpoint);
 
 ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to);
-ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to, const ucxx_endpoint_params_t *params);
+ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to,
+                                    const ucxx_endpoint_params_t *params);
 
 /* ------------------------------------------------------------------ a child's end */
 
 /*
- * Kills a child, but not while it fills a place in another one's queue of UCX's shared memory: that queue stops for good (CHANGELOG.md, Known limits). So
- * it is stopped, let go on, and stopped again, until all its threads are inside system calls, of which copying memory to another process is one. The fault
- * harness kills anywhere.
+ * Kills a child, but not while it fills a place in another one's queue of UCX's shared memory: that
+ * queue stops for good (CHANGELOG.md, Known limits). So it is stopped, let go on, and stopped
+ * again, until all its threads are inside system calls, of which copying memory to another process
+ * is one. The fault harness kills anywhere.
  */
 void kill_in_a_call(pid_t pid);
 /* Only stopped, in such a place: it may be killed there, or go on. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A thread that is in a call which waits, and what the test does to it meanwhile. Include test_util.h first. */
+/* A thread that is in a call which waits, and what the test does to it meanwhile. Include
+ * test_util.h first. */
 #ifndef UCXX_RS_TEST_WAITER_H
 #define UCXX_RS_TEST_WAITER_H
 #include <pthread.h>
@@ -41,8 +42,7 @@ static inline int is_asleep(long id) {
   char path[64], line[256];
   snprintf(path, sizeof path, "/proc/self/task/%ld/stat", id);
   FILE *file = fopen(path, "r");
-  if (file == NULL)
-    return 0;
+  if (file == NULL) return 0;
   const char *end = fgets(line, sizeof line, file) == NULL ? NULL : strrchr(line, ')');
   fclose(file);
   return end != NULL && end[1] == ' ' && end[2] == 'S';
@@ -50,7 +50,8 @@ static inline int is_asleep(long id) {
 
 /* Until it sleeps, or has returned. */
 static inline void waiter_await_sleep(waiter_t *waiter) {
-  while (!atomic_load(&waiter->returned) && (atomic_load(&waiter->id) == 0 || !is_asleep(atomic_load(&waiter->id))))
+  while (!atomic_load(&waiter->returned) &&
+         (atomic_load(&waiter->id) == 0 || !is_asleep(atomic_load(&waiter->id))))
     sched_yield();
 }
 
@@ -62,7 +63,8 @@ static inline int waiter_end(waiter_t *waiter) {
   return result == PTHREAD_CANCELED;
 }
 
-/* ------------------------------------------------------------------ calls that wait, and what they wait for */
+/* ------------------------------------------------------------------ calls that wait, and what they
+ * wait for */
 
 /* A worker that is waited at, and one with a progress thread that sends to it. */
 static struct site {
@@ -79,13 +81,21 @@ static struct site {
 
 static inline void site_receive(void) {
   for (int at = 0; at < 2; at++)
-    CHECK_STATUS(ucxx_tag_recv(site.worker, &site.word[at], 8, 10 + at, UINT64_MAX, NULL, &site.request[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(
+        ucxx_tag_recv(site.worker, &site.word[at], 8, 10 + at, UINT64_MAX, NULL, &site.request[at]),
+        UCXX_INPROGRESS);
 }
 
 static inline ucxx_status_t in_worker_wait(void) { return ucxx_worker_wait(site.worker, FOR_EVER); }
-static inline ucxx_status_t in_notifier_wait(void) { return ucxx_notifier_wait(site.notifier, FOR_EVER); }
-static inline ucxx_status_t in_request_wait(void) { return ucxx_request_wait(site.request[0], FOR_EVER); }
-static inline ucxx_status_t in_wait_all(void) { return ucxx_request_wait_all(site.request, 2, FOR_EVER); }
+static inline ucxx_status_t in_notifier_wait(void) {
+  return ucxx_notifier_wait(site.notifier, FOR_EVER);
+}
+static inline ucxx_status_t in_request_wait(void) {
+  return ucxx_request_wait(site.request[0], FOR_EVER);
+}
+static inline ucxx_status_t in_wait_all(void) {
+  return ucxx_request_wait_all(site.request, 2, FOR_EVER);
+}
 static inline ucxx_status_t in_wait_any(void) {
   size_t index = 9;
   return ucxx_request_wait_any(site.request, 2, FOR_EVER, &index);
@@ -95,8 +105,12 @@ static inline ucxx_status_t in_operation(void) {
   params.flags = UCXX_FLAG_WAIT;
   return ucxx_tag_recv(site.worker, &site.word[0], 8, 12, UINT64_MAX, &params, NULL);
 }
-static inline ucxx_status_t in_lease(void) { return ucxx_link_lease(site.out, FOR_EVER, &site.held); }
-static inline ucxx_status_t in_lease_many(void) { return ucxx_link_lease_many(&site.out, 1, FOR_EVER, &site.held); }
+static inline ucxx_status_t in_lease(void) {
+  return ucxx_link_lease(site.out, FOR_EVER, &site.held);
+}
+static inline ucxx_status_t in_lease_many(void) {
+  return ucxx_link_lease_many(&site.out, 1, FOR_EVER, &site.held);
+}
 static inline ucxx_status_t in_peek(void) {
   const ucxx_memory_kind_t on_host = {UCXX_MEMORY_HOST, 0};
   return ucxx_hub_peek(site.hub, on_host, FOR_EVER, &site.held);
@@ -146,7 +160,8 @@ static inline void site_open(const ucxx_worker_params_t *params) {
   /* Once, so that the two are connected before anybody waits. */
   ucxx_request_t *sent = NULL, *received = NULL;
   ucxx_status_t status = ucxx_tag_send(site.endpoint, "message", 8, 9, NULL, &sent);
-  CHECK_OK(finish(ucxx_tag_recv(site.worker, &site.word[0], 8, 9, UINT64_MAX, NULL, &received), &received));
+  CHECK_OK(finish(ucxx_tag_recv(site.worker, &site.word[0], 8, 9, UINT64_MAX, NULL, &received),
+                  &received));
   CHECK_OK(finish(status, &sent));
   CHECK_OK(ucxx_notifier_create(site.context, &site.notifier));
   CHECK_OK(ucxx_hub_create(site.context, &hub, &site.hub));
@@ -161,11 +176,9 @@ static inline void site_clear(void) {
     ucxx_request_destroy(site.request[at]);
     site.request[at] = NULL;
   }
-  if (site.held != NULL)
-    CHECK_OK(ucxx_envelope_release(site.held, NULL));
+  if (site.held != NULL) CHECK_OK(ucxx_envelope_release(site.held, NULL));
   site.held = NULL;
-  while (site.hub != NULL && ucxx_hub_pop(site.hub) == UCXX_OK)
-    ;
+  while (site.hub != NULL && ucxx_hub_pop(site.hub) == UCXX_OK);
 }
 
 static inline void site_close(void) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows of every flavour that look the same to a test: each member has some bytes there, which all reach by their offset. What stands on
- * memory of the test's own lies between pages that nobody may touch.
+ * Windows of every flavour that look the same to a test: each member has some bytes there, which
+ * all reach by their offset. What stands on memory of the test's own lies between pages that nobody
+ * may touch.
  */
 #ifndef UCXX_RS_TEST_WIN_H
 #define UCXX_RS_TEST_WIN_H
@@ -17,11 +18,11 @@ typedef struct win {
   ucxx_window_t *window;
   int32_t flavor;
   uint32_t ranks, rank;
-  uint8_t *base;                  /* of this member */
-  uint64_t size[MOST_MEMBERS];    /* of each */
+  uint8_t *base; /* of this member */
+  uint64_t size[MOST_MEMBERS]; /* of each */
   uint32_t unit[MOST_MEMBERS];
   uint64_t address[MOST_MEMBERS]; /* of each, where displacements are addresses */
-  uint8_t *pages;                 /* from one forbidden page to the other, or all of `memory` */
+  uint8_t *pages; /* from one forbidden page to the other, or all of `memory` */
   size_t pages_length;
   ucxx_memory_t *memory;
 } win_t;
@@ -33,19 +34,24 @@ static inline const char *flavor_name(int32_t flavor) {
 
 static inline int32_t flavor_named(const char *name) {
   for (int32_t flavor = 0; flavor < 4; flavor++) {
-    if (strcmp(name, flavor_name(flavor)) == 0)
-      return flavor;
+    if (strcmp(name, flavor_name(flavor)) == 0) return flavor;
   }
   FAIL("%s: there is no such flavour", name);
 }
 
-/* With UCXX_TEST_WIN_MEMORY windows of the caller's memory are on memory that the library has registered, which other members of the host see. */
-static inline int on_library_memory(const win_t *win) { return win->flavor == UCXX_WINDOW_FLAVOR_CREATE && getenv("UCXX_TEST_WIN_MEMORY") != NULL; }
+/* With UCXX_TEST_WIN_MEMORY windows of the caller's memory are on memory that the library has
+ * registered, which other members of the host see. */
+static inline int on_library_memory(const win_t *win) {
+  return win->flavor == UCXX_WINDOW_FLAVOR_CREATE && getenv("UCXX_TEST_WIN_MEMORY") != NULL;
+}
 
 /* Bytes before and behind that nobody may touch. */
-static inline size_t pages_edge(const win_t *win) { return win->memory == NULL ? (size_t)sysconf(_SC_PAGESIZE) : 0; }
+static inline size_t pages_edge(const win_t *win) {
+  return win->memory == NULL ? (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
 
-/* Between two pages that nobody may touch; it ends at the second one, or begins behind the first. */
+/* Between two pages that nobody may touch; it ends at the second one, or begins behind the first.
+ */
 static inline uint8_t *pages_open(win_t *win, size_t size, int at_end) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (size + page) / page * page;
   if (on_library_memory(win)) {
@@ -65,12 +71,12 @@ static inline uint8_t *pages_open(win_t *win, size_t size, int at_end) {
 
 /* What lies beside the window in its own pages is as it was. */
 static inline void pages_close(win_t *win) {
-  if (win->pages == NULL)
-    return;
+  if (win->pages == NULL) return;
   const size_t edge = pages_edge(win);
   for (uint8_t *byte = win->pages + edge; byte < win->pages + win->pages_length - edge; byte++) {
     if ((byte < win->base || byte >= win->base + win->size[win->rank]) && *byte != WIN_CANARY)
-      FAIL("%s: a byte %td from the window's begin was written", flavor_name(win->flavor), byte - win->base);
+      FAIL("%s: a byte %td from the window's begin was written", flavor_name(win->flavor),
+           byte - win->base);
   }
   if (win->memory != NULL)
     ucxx_memory_destroy(win->memory);
@@ -80,8 +86,10 @@ static inline void pages_close(win_t *win) {
   win->memory = NULL;
 }
 
-/* Collective. Sizes are multiples of WIN_ALIGNMENT, and units may differ by rank. The memory is all zero, and everybody has come. */
-static inline void win_open(win_t *win, member_t *member, int32_t flavor, size_t size, uint32_t unit, const ucxx_window_params_t *hints) {
+/* Collective. Sizes are multiples of WIN_ALIGNMENT, and units may differ by rank. The memory is all
+ * zero, and everybody has come. */
+static inline void win_open(win_t *win, member_t *member, int32_t flavor, size_t size,
+                            uint32_t unit, const ucxx_window_params_t *hints) {
   ucxx_window_params_t given = UCXX_WINDOW_PARAMS_INIT, *params = NULL;
   void *base = NULL;
   memset(win, 0, sizeof *win);
@@ -112,8 +120,7 @@ static inline void win_open(win_t *win, member_t *member, int32_t flavor, size_t
     unit = 1;
     base = pages_open(win, size, (int)(member->rank % 2));
     CHECK_OK(ucxx_window_create_dynamic(member->group, params, &win->window));
-    if (size > 0)
-      CHECK_OK(ucxx_window_attach(win->window, base, size));
+    if (size > 0) CHECK_OK(ucxx_window_attach(win->window, base, size));
   }
   win->base = base;
   if (size > 0) {
@@ -151,29 +158,36 @@ static inline ucxx_layout_t contiguous(int32_t type, uint64_t count) {
 }
 
 /* One number of 8 bytes, by put and get. */
-static inline ucxx_status_t win_put64(const win_t *win, uint32_t target, uint64_t offset, const uint64_t *value) {
+static inline ucxx_status_t win_put64(const win_t *win, uint32_t target, uint64_t offset,
+                                      const uint64_t *value) {
   ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
   return ucxx_window_put(win->window, value, &one, target, win_disp(win, target, offset), &one);
 }
 
-static inline ucxx_status_t win_get64(const win_t *win, uint32_t target, uint64_t offset, uint64_t *value) {
+static inline ucxx_status_t win_get64(const win_t *win, uint32_t target, uint64_t offset,
+                                      uint64_t *value) {
   ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
   return ucxx_window_get(win->window, value, &one, target, win_disp(win, target, offset), &one);
 }
 
-static inline ucxx_status_t win_fetch64(const win_t *win, uint32_t target, uint64_t offset, int32_t op, const uint64_t *operand, uint64_t *before) {
-  return ucxx_window_fetch_and_op(win->window, operand, before, UCXX_TYPE_UINT64, target, win_disp(win, target, offset), op);
+static inline ucxx_status_t win_fetch64(const win_t *win, uint32_t target, uint64_t offset,
+                                        int32_t op, const uint64_t *operand, uint64_t *before) {
+  return ucxx_window_fetch_and_op(win->window, operand, before, UCXX_TYPE_UINT64, target,
+                                  win_disp(win, target, offset), op);
 }
 
 /* ------------------------------------------------------------------ what goes past the library */
 
-static inline void mark(uint64_t *place, uint64_t value) { __atomic_store_n(place, value, __ATOMIC_SEQ_CST); }
+static inline void mark(uint64_t *place, uint64_t value) {
+  __atomic_store_n(place, value, __ATOMIC_SEQ_CST);
+}
 
-static inline uint64_t look(const uint64_t *place) { return __atomic_load_n(place, __ATOMIC_SEQ_CST); }
+static inline uint64_t look(const uint64_t *place) {
+  return __atomic_load_n(place, __ATOMIC_SEQ_CST);
+}
 
 static inline void await_mark(const uint64_t *place, uint64_t value) {
-  while (look(place) < value)
-    sched_yield();
+  while (look(place) < value) sched_yield();
 }
 
 /* Of all processes of the machine. */
@@ -184,8 +198,9 @@ static inline uint64_t clock_ns(void) {
 }
 
 /*
- * Not one of them goes on before all are here. Before one is killed this stands where a collective of the group would not do: some are still inside
- * when others have come out, and need a message that the killed one has not sent yet.
+ * Not one of them goes on before all are here. Before one is killed this stands where a collective
+ * of the group would not do: some are still inside when others have come out, and need a message
+ * that the killed one has not sent yet.
  */
 static inline void meet_at(uint64_t *count, uint64_t members) {
   __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
@@ -200,7 +215,8 @@ static inline void kill_anywhere(pid_t pid) {
     CHECK_EQ(kill(pid, SIGKILL), 0);
 }
 
-/* What a worker sleeps on is made when it sleeps for the first time: for who counts descriptors afterwards. */
+/* What a worker sleeps on is made when it sleeps for the first time: for who counts descriptors
+ * afterwards. */
 static inline void sleep_once(const member_t *member) {
   ucxx_status_t status = ucxx_worker_wait(member->worker, MILLISECOND);
   CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT || status == UCXX_ERR_BUSY);
@@ -220,8 +236,7 @@ static inline void run_interrupted(uint32_t size, uint64_t seed, void (*body)(me
   CHECK(pest >= 0);
   while (pest == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (uint32_t rank = 0; rank < size; rank++)
-      kill(pids[rank], SIGUSR1);
+    for (uint32_t rank = 0; rank < size; rank++) kill(pids[rank], SIGUSR1);
     usleep(200);
   }
   /* As long as they are not reaped their numbers are nobody else's. */

@@ -1,8 +1,10 @@
-/* Addresses as bytes: a round trip, a copy that outlives everything, and the door for another program's bytes. */
+/* Addresses as bytes: a round trip, a copy that outlives everything, and the door for another
+ * program's bytes. */
 #include "test_util.h"
 
 static ucxx_endpoint_t *endpoint_to(ucxx_worker_t *worker, const void *bytes, size_t length,
-                                    ucxx_status_t (*from)(const void *data, size_t length, ucxx_address_t **address)) {
+                                    ucxx_status_t (*from)(const void *data, size_t length,
+                                                          ucxx_address_t **address)) {
   ucxx_address_t *address = NULL;
   ucxx_endpoint_t *endpoint = NULL;
   CHECK_OK(from(bytes, length, &address));
@@ -44,7 +46,8 @@ static void round_trip(void) {
   CHECK_OK(ucxx_worker_address(duo.left, &address));
   CHECK_OK(ucxx_worker_address(duo.right, &again));
   CHECK(ucxx_address_length(address) != ucxx_address_length(again) ||
-        memcmp(ucxx_address_data(address), ucxx_address_data(again), ucxx_address_length(again)) != 0);
+        memcmp(ucxx_address_data(address), ucxx_address_data(again), ucxx_address_length(again)) !=
+            0);
   ucxx_address_destroy(address);
   ucxx_address_destroy(again);
   duo_close(&duo);
@@ -62,13 +65,15 @@ static void outlives_its_worker(void) {
   for (size_t at = 0; at < ucxx_address_length(address); at++)
     sum ^= ((const uint8_t *)ucxx_address_data(address))[at];
   ucxx_address_t *copy = NULL;
-  CHECK_OK(ucxx_address_from_bytes(ucxx_address_data(address), ucxx_address_length(address), &copy));
+  CHECK_OK(
+      ucxx_address_from_bytes(ucxx_address_data(address), ucxx_address_length(address), &copy));
   ucxx_address_destroy(copy);
   ucxx_address_destroy(address);
   printf("checksum %u\n", (unsigned)sum);
 }
 
-/* UCX ignores what follows its own bytes, so an address with the library's trailer passes the unchecked door as well. */
+/* UCX ignores what follows its own bytes, so an address with the library's trailer passes the
+ * unchecked door as well. */
 static void unchecked_door(void) {
   STEP("bytes that are not checked");
   duo_t duo;
@@ -76,7 +81,8 @@ static void unchecked_door(void) {
   duo_open(&duo, NULL);
   CHECK_OK(ucxx_worker_address(duo.right, &address));
   ucxx_endpoint_t *endpoint =
-      endpoint_to(duo.left, ucxx_address_data(address), ucxx_address_length(address), ucxx_address_from_ucp_bytes);
+      endpoint_to(duo.left, ucxx_address_data(address), ucxx_address_length(address),
+                  ucxx_address_from_ucp_bytes);
   duo_t way = {duo.context, duo.left, duo.right, endpoint, NULL};
   duo_transfer(&way, 8, 1);
   duo_transfer(&way, 100000, 2);
@@ -92,8 +98,8 @@ static void between_contexts(void) {
   duo_open(&one, NULL);
   duo_open(&two, NULL);
   CHECK_OK(ucxx_worker_address(two.left, &address));
-  ucxx_endpoint_t *endpoint =
-      endpoint_to(one.left, ucxx_address_data(address), ucxx_address_length(address), ucxx_address_from_bytes);
+  ucxx_endpoint_t *endpoint = endpoint_to(one.left, ucxx_address_data(address),
+                                          ucxx_address_length(address), ucxx_address_from_bytes);
   ucxx_address_destroy(address);
   duo_t way = {NULL, one.left, two.left, endpoint, NULL};
   duo_transfer(&way, 8, 1);

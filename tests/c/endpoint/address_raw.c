@@ -1,4 +1,5 @@
-/* An address made by a program that uses UCP itself: the unchecked door leads there, the checked one refuses. */
+/* An address made by a program that uses UCP itself: the unchecked door leads there, the checked
+ * one refuses. */
 #include "test_util.h"
 
 #include <sys/socket.h>
@@ -18,8 +19,7 @@ static void raw_receive(const pair_t *pair, ucp_worker_h worker, size_t length, 
   ucs_status_ptr_t request = ucp_tag_recv_nbx(worker, data, length, TAG, UINT64_MAX, &params);
   CHECK(!UCS_PTR_IS_ERR(request));
   if (request != NULL) {
-    while (ucp_request_check_status(request) == UCS_INPROGRESS)
-      ucp_worker_progress(worker);
+    while (ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(worker);
     UCP_OK(ucp_request_check_status(request));
     ucp_request_free(request);
   }
@@ -50,8 +50,7 @@ static void raw_side(pair_t *pair) {
   for (int at = 0; at < COUNT; at++)
     raw_receive(pair, worker, lengths[at], pair->seed + (uint64_t)at);
   char byte = 0;
-  while (recv(pair->channel, &byte, 1, MSG_DONTWAIT) != 1)
-    ucp_worker_progress(worker);
+  while (recv(pair->channel, &byte, 1, MSG_DONTWAIT) != 1) ucp_worker_progress(worker);
   ucp_worker_destroy(worker);
   ucp_cleanup(context);
 }
@@ -68,7 +67,8 @@ static void library_side(pair_t *pair) {
   free(bytes);
   CHECK_OK(ucxx_context_create(NULL, &pair->context));
   CHECK_OK(ucxx_worker_create(pair->context, NULL, &pair->worker));
-  /* The other side closes nothing in step with this one; without failure detection that is no event. */
+  /* The other side closes nothing in step with this one; without failure detection that is no
+   * event. */
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.error_handling = UCXX_ENDPOINT_ERROR_HANDLING_NONE;
   CHECK_OK(ucxx_endpoint_create(pair->worker, address, &params, &pair->endpoint));
@@ -78,7 +78,8 @@ static void library_side(pair_t *pair) {
     uint8_t *data = test_alloc(lengths[at]);
     test_fill(data, lengths[at], pair->seed + (uint64_t)at);
     ucxx_request_t *request = NULL;
-    CHECK_OK(finish(ucxx_tag_send(pair->endpoint, data, lengths[at], TAG, NULL, &request), &request));
+    CHECK_OK(
+        finish(ucxx_tag_send(pair->endpoint, data, lengths[at], TAG, NULL, &request), &request));
     pair_await(pair);
     free(data);
   }
@@ -97,6 +98,4 @@ static void body(pair_t *pair) {
     raw_side(pair);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "address_raw", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "address_raw", 60, body); }

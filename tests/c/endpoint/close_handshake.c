@@ -1,4 +1,5 @@
-/* A close reaches the other side: its endpoint ends with CONNECTION_RESET, once, and everything of it; the other endpoints do not. */
+/* A close reaches the other side: its endpoint ends with CONNECTION_RESET, once, and everything of
+ * it; the other endpoints do not. */
 #include "test_util.h"
 
 #include "client_server.h"
@@ -32,8 +33,7 @@ static void sides_progress(const sides_t *sides) {
 }
 
 #define UNTIL(sides, condition) \
-  do                            \
-    sides_progress(sides);      \
+  do sides_progress(sides);     \
   while (!(condition))
 
 static void sides_close(sides_t *sides) {
@@ -44,15 +44,16 @@ static void sides_close(sides_t *sides) {
   ucxx_context_destroy(sides->context);
 }
 
-static void reach(ucxx_worker_t *worker, const ucxx_address_t *address, int32_t error_handling, ends_t *ends) {
+static void reach(ucxx_worker_t *worker, const ucxx_address_t *address, int32_t error_handling,
+                  ends_t *ends) {
   ucxx_endpoint_params_t params = watching(ends);
   params.error_handling = error_handling;
   CHECK_OK(ucxx_endpoint_create(worker, address, &params, &ends->endpoint));
 }
 
-static void finished(const sides_t *sides, ucxx_status_t status, ucxx_request_t **request, ucxx_status_t expected) {
-  if (status == UCXX_INPROGRESS)
-    UNTIL(sides, ucxx_request_status(*request) != UCXX_INPROGRESS);
+static void finished(const sides_t *sides, ucxx_status_t status, ucxx_request_t **request,
+                     ucxx_status_t expected) {
+  if (status == UCXX_INPROGRESS) UNTIL(sides, ucxx_request_status(*request) != UCXX_INPROGRESS);
   CHECK_STATUS(finish(status, request), expected);
 }
 
@@ -81,7 +82,8 @@ static void left_alone(const sides_t *sides, ends_t *ends) {
   UNTIL(sides, seen_count(&ends->close) > 0);
   CHECK_STATUS(ends->close.status, UCXX_ERR_CONNECTION_RESET);
   CHECK_STATUS(ucxx_endpoint_status(ends->endpoint), UCXX_ERR_CONNECTION_RESET);
-  CHECK_STATUS(ucxx_tag_send(ends->endpoint, "message", 8, 1, NULL, NULL), UCXX_ERR_CONNECTION_RESET);
+  CHECK_STATUS(ucxx_tag_send(ends->endpoint, "message", 8, 1, NULL, NULL),
+               UCXX_ERR_CONNECTION_RESET);
   CHECK_MESSAGE("closed by its peer");
   ucxx_endpoint_destroy(ends->endpoint);
   CHECK_EQ(seen_count(&ends->close), 1);
@@ -102,7 +104,8 @@ static void both_ends(const manner_t *manner, int32_t error_handling, int32_t ho
   say(&sides, &here, sides.right, 1);
   say(&sides, &there, sides.left, 2);
   from.source = there.endpoint;
-  CHECK_STATUS(ucxx_tag_recv(sides.right, &word, 8, 3, UINT64_MAX, &from, &waiting), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(sides.right, &word, 8, 3, UINT64_MAX, &from, &waiting),
+               UCXX_INPROGRESS);
   close_it(&sides, &here, how);
   finished(&sides, UCXX_INPROGRESS, &waiting, UCXX_ERR_CONNECTION_RESET);
   left_alone(&sides, &there);
@@ -120,7 +123,8 @@ static int unclaimed(ucxx_worker_t *worker) {
   return count;
 }
 
-/* The other side makes its ends when the first side has made and used its own: they find each other. */
+/* The other side makes its ends when the first side has made and used its own: they find each
+ * other. */
 static void made_later(const manner_t *manner) {
   STEP("%s: ends that are made later", manner->name);
   sides_t sides;
@@ -129,18 +133,18 @@ static void made_later(const manner_t *manner) {
   sides_open(&sides, manner);
   for (int at = 0; at < SEVERAL; at++)
     reach(sides.left, sides.to_right, UCXX_ENDPOINT_ERROR_HANDLING_PEER, &here[at]);
-  for (int at = 0; at < SEVERAL; at++)
-    UNTIL(&sides, seen_count(&here[at].open) == 1);
+  for (int at = 0; at < SEVERAL; at++) UNTIL(&sides, seen_count(&here[at].open) == 1);
   /* Hellos that have overtaken each other are told apart a pass later. */
   UNTIL(&sides, unclaimed(sides.right) == SEVERAL);
   CHECK_EQ(unclaimed(sides.left), 0);
   for (int at = 0; at < SEVERAL; at++)
     reach(sides.right, sides.to_left, UCXX_ENDPOINT_ERROR_HANDLING_PEER, &there[at]);
   CHECK_EQ(unclaimed(sides.right), 0);
-  for (int at = 0; at < SEVERAL; at++)
-    UNTIL(&sides, seen_count(&there[at].open) == 1);
+  for (int at = 0; at < SEVERAL; at++) UNTIL(&sides, seen_count(&there[at].open) == 1);
   close_it(&sides, &here[1], UCXX_CLOSE_FLUSH);
-  UNTIL(&sides, seen_count(&there[0].close) + seen_count(&there[1].close) + seen_count(&there[2].close) > 0);
+  UNTIL(&sides,
+        seen_count(&there[0].close) + seen_count(&there[1].close) + seen_count(&there[2].close) >
+            0);
   for (int at = 0; at < SEVERAL; at++)
     say(&sides, &here[at == 1 ? 0 : at], sides.right, 10 + (uint64_t)at);
   for (int at = 0; at < SEVERAL; at++) {
@@ -171,8 +175,7 @@ static void worker_goes(const manner_t *manner) {
   UNTIL(&sides, seen_count(&here.open) == 1);
   ucxx_worker_destroy(sides.right);
   sides.right = NULL;
-  while (seen_count(&here.close) == 0)
-    progress(sides.left);
+  while (seen_count(&here.close) == 0) progress(sides.left);
   CHECK_STATUS(here.close.status, UCXX_ERR_CONNECTION_RESET);
   ucxx_endpoint_destroy(here.endpoint);
   sides_close(&sides);
@@ -190,12 +193,14 @@ static void worker_goes_with_sends(const manner_t *manner) {
   memset(seen, 0, sizeof seen);
   site_open(&site, manner, NULL, ACCEPT);
   dial(&site, "127.0.0.1", &client);
-  AWAIT(&site, seen_count(&client.open) == 1 && asked(&site) == 1 && seen_count(&site.accepted[0].open) == 1);
+  AWAIT(&site, seen_count(&client.open) == 1 && asked(&site) == 1 &&
+                   seen_count(&site.accepted[0].open) == 1);
   transfer(&site, client.endpoint, site.server, 100, 1);
   params.callback = see_completion;
   for (int at = 0; at < SENDS; at++) {
     params.callback_arg = &seen[at];
-    CHECK_STATUS(ucxx_tag_send(site.accepted[0].endpoint, data, LARGE, 2, &params, &requests[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send(site.accepted[0].endpoint, data, LARGE, 2, &params, &requests[at]),
+                 UCXX_INPROGRESS);
   }
   ucxx_worker_destroy(site.server);
   site.server = NULL;
@@ -205,8 +210,7 @@ static void worker_goes_with_sends(const manner_t *manner) {
     ucxx_request_destroy(requests[at]);
   }
   CHECK_OK(site.accepted[0].close.status);
-  while (seen_count(&client.close) == 0)
-    progress(site.client);
+  while (seen_count(&client.close) == 0) progress(site.client);
   CHECK_STATUS(client.close.status, UCXX_ERR_CONNECTION_RESET);
   ucxx_endpoint_destroy(client.endpoint);
   ucxx_endpoint_destroy(site.accepted[0].endpoint);

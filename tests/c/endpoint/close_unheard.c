@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Closing an endpoint whose peer does not look: what the close waits for so that the peer hears of the connection at all is not waited for where it has heard
- * already, and running out of the caller's time while it is waited for is no failure.
+ * Closing an endpoint whose peer does not look: what the close waits for so that the peer hears of
+ * the connection at all is not waited for where it has heard already, and running out of the
+ * caller's time while it is waited for is no failure.
  */
 #include "test_util.h"
 
@@ -89,7 +90,8 @@ static void never_answers(enum way way) {
   if (way == TIME_CLOSES) params.flags = UCXX_FLAG_TIMEOUT_CLOSES;
   ucxx_status_t status = ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &params, &close);
   for (int passes = 0; passes < 10; passes++) CHECK_OK(ucxx_worker_progress(duo.left, NULL));
-  for (int times = way - CANCEL + 1; times > 0 && close != NULL; times--) CHECK_OK(ucxx_request_cancel(close));
+  for (int times = way - CANCEL + 1; times > 0 && close != NULL; times--)
+    CHECK_OK(ucxx_request_cancel(close));
   CHECK_OK(finish(status, &close));
   close_pair(&duo, &closed);
 }
@@ -108,7 +110,8 @@ static void pull_message(void *arg, ucxx_am_message_t *message) {
   pull->count++;
 }
 
-/* What the peer has sent comes in behind the close, and is pulled from a peer that does not look: the time of the close ends that. */
+/* What the peer has sent comes in behind the close, and is pulled from a peer that does not look:
+ * the time of the close ends that. */
 static void pulls_meanwhile(void) {
   enum { LENGTH = 4 << 20, ID = 5 };
   duo_t duo;
@@ -133,7 +136,8 @@ static void pulls_meanwhile(void) {
   sends.flags = UCXX_FLAG_RNDV;
   CHECK(ucxx_am_send(duo.to_left, ID, NULL, 0, out, LENGTH, &sends, &send) >= 0);
   closes.timeout_ns = 50 * MILLISECOND;
-  ucxx_status_t status = finish(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &closes, &close), &close);
+  ucxx_status_t status =
+      finish(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &closes, &close), &close);
   CHECK_STATUS(status, pull.count == 0 ? UCXX_OK : UCXX_ERR_TIMED_OUT);
   ucxx_endpoint_destroy(duo.to_right);
   ucxx_endpoint_destroy(duo.to_left);
@@ -146,7 +150,8 @@ static void pulls_meanwhile(void) {
   free(pull.buffer);
 }
 
-/* An event loop that cancels a close while it is armed is woken: a send that the peer does not take has all the time of the close else. */
+/* An event loop that cancels a close while it is armed is woken: a send that the peer does not take
+ * has all the time of the close else. */
 static void cancels_while_armed(void) {
   enum { LENGTH = 4 << 20 };
   duo_t duo;
@@ -164,14 +169,14 @@ static void cancels_while_armed(void) {
   CHECK_OK(ucxx_worker_event_fd(duo.left, &descriptor));
   /* Longer than the guard waits. */
   closes.timeout_ns = 600 * SECOND;
-  CHECK_STATUS(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &closes, &close), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &closes, &close),
+               UCXX_INPROGRESS);
   while (ucxx_request_status(close) == UCXX_INPROGRESS) {
     struct pollfd look = {.fd = descriptor, .events = POLLIN};
     uint32_t events;
-    do {
-      CHECK_OK(ucxx_worker_progress(duo.left, &events));
-    } while (events > 0);
-    if (ucxx_request_status(close) != UCXX_INPROGRESS || ucxx_worker_arm(duo.left) == UCXX_ERR_BUSY) continue;
+    do { CHECK_OK(ucxx_worker_progress(duo.left, &events)); } while (events > 0);
+    if (ucxx_request_status(close) != UCXX_INPROGRESS || ucxx_worker_arm(duo.left) == UCXX_ERR_BUSY)
+      continue;
     if (!is_cancelled) CHECK_OK(ucxx_request_cancel(close));
     is_cancelled = 1;
     poll(&look, 1, -1);

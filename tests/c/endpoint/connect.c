@@ -1,4 +1,5 @@
-/* Connecting by host and port: nobody there, nobody answers, several addresses, operations before the answer, giving up early. */
+/* Connecting by host and port: nobody there, nobody answers, several addresses, operations before
+ * the answer, giving up early. */
 #include "test_util.h"
 #include "client_server.h"
 
@@ -15,16 +16,15 @@ enum { MESSAGES = 40, LARGE = 1 << 20 };
 static const char *several[4];
 static int lookups;
 
-int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                struct addrinfo **found) {
   (void)service;
   (void)hints;
   __atomic_add_fetch(&lookups, 1, __ATOMIC_RELEASE);
   *found = NULL;
-  if (host == NULL || strcmp(host, "several.test") != 0)
-    return EAI_NONAME;
+  if (host == NULL || strcmp(host, "several.test") != 0) return EAI_NONAME;
   for (int at = 3; at >= 0; at--) {
-    if (several[at] == NULL)
-      continue;
+    if (several[at] == NULL) continue;
     struct {
       struct addrinfo info;
       struct sockaddr_storage address;
@@ -33,7 +33,8 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *hi
     struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)&entry->address;
     int is_ipv6 = strchr(several[at], ':') != NULL;
     ipv4->sin_family = is_ipv6 ? AF_INET6 : AF_INET;
-    inet_pton(ipv4->sin_family, several[at], is_ipv6 ? (void *)&ipv6->sin6_addr : (void *)&ipv4->sin_addr);
+    inet_pton(ipv4->sin_family, several[at],
+              is_ipv6 ? (void *)&ipv6->sin6_addr : (void *)&ipv4->sin_addr);
     entry->info.ai_family = ipv4->sin_family;
     entry->info.ai_socktype = SOCK_STREAM;
     entry->info.ai_addr = (struct sockaddr *)&entry->address;
@@ -75,7 +76,8 @@ static int silent_port(int *descriptor) {
 static ucxx_endpoint_t *dial_port(const site_t *site, int port, uint64_t timeout_ns, ends_t *ends) {
   ucxx_endpoint_params_t params = watching(ends);
   params.connect_timeout_ns = timeout_ns;
-  CHECK_OK(ucxx_endpoint_connect(site->client, "127.0.0.1", (uint16_t)port, &params, &ends->endpoint));
+  CHECK_OK(
+      ucxx_endpoint_connect(site->client, "127.0.0.1", (uint16_t)port, &params, &ends->endpoint));
   return ends->endpoint;
 }
 
@@ -102,7 +104,8 @@ static void refused(const manner_t *manner) {
   CHECK_STATUS(site_finish(&site, sent, &send), UCXX_ERR_UNREACHABLE);
   check_ended(&site, &client, UCXX_ERR_UNREACHABLE);
   ucxx_endpoint_t *none = NULL;
-  CHECK_STATUS(ucxx_endpoint_connect(site.client, "no.such.name.test", 1, NULL, &none), UCXX_ERR_UNREACHABLE);
+  CHECK_STATUS(ucxx_endpoint_connect(site.client, "no.such.name.test", 1, NULL, &none),
+               UCXX_ERR_UNREACHABLE);
   CHECK_MESSAGE("no.such.name.test");
   CHECK(none == NULL);
   site_close(&site);
@@ -118,8 +121,10 @@ static void silent(const manner_t *manner) {
   brief.timeout_ns = MILLISECOND;
   site_open(&site, manner, NULL, ACCEPT);
   dial_port(&site, port, 0, &client);
-  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, &brief, &requests[0]), UCXX_INPROGRESS);
-  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, NULL, &requests[1]), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, &brief, &requests[0]),
+               UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, NULL, &requests[1]),
+               UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_endpoint_flush(client.endpoint, &brief, &requests[2]), UCXX_INPROGRESS);
   CHECK_STATUS(site_finish(&site, UCXX_INPROGRESS, &requests[0]), UCXX_ERR_TIMED_OUT);
   CHECK_STATUS(site_finish(&site, UCXX_INPROGRESS, &requests[2]), UCXX_ERR_TIMED_OUT);
@@ -127,7 +132,8 @@ static void silent(const manner_t *manner) {
   CHECK_OK(ucxx_request_cancel(requests[1]));
   CHECK_STATUS(site_finish(&site, UCXX_INPROGRESS, &requests[1]), UCXX_ERR_CANCELED);
   CHECK_OK(ucxx_endpoint_status(client.endpoint));
-  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, NULL, &requests[0]), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, NULL, &requests[0]),
+               UCXX_INPROGRESS);
   ucxx_endpoint_destroy(client.endpoint);
   CHECK(ucxx_request_status(requests[0]) < 0);
   ucxx_request_destroy(requests[0]);
@@ -143,9 +149,9 @@ static void silent(const manner_t *manner) {
   STEP("%s: closed before anybody answered", manner->name);
   for (int how = 0; how < 2; how++) {
     dial_port(&site, port, 0, &client);
-    for (int pass = 0; pass < 10 * how; pass++)
-      site_progress(&site);
-    CHECK_OK(site_finish(&site, ucxx_endpoint_close(client.endpoint, how, NULL, &requests[0]), &requests[0]));
+    for (int pass = 0; pass < 10 * how; pass++) site_progress(&site);
+    CHECK_OK(site_finish(&site, ucxx_endpoint_close(client.endpoint, how, NULL, &requests[0]),
+                         &requests[0]));
     AWAIT(&site, seen_count(&client.close) == 1);
     CHECK_OK(client.close.status);
     ucxx_endpoint_destroy(client.endpoint);
@@ -153,7 +159,8 @@ static void silent(const manner_t *manner) {
 
   STEP("%s: the worker goes before anybody answered", manner->name);
   dial_port(&site, port, 0, &client);
-  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, NULL, &requests[0]), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, NULL, &requests[0]),
+               UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_endpoint_flush(client.endpoint, NULL, &requests[1]), UCXX_INPROGRESS);
   site_progress(&site);
   ucxx_worker_destroy(site.client);
@@ -168,7 +175,8 @@ static void silent(const manner_t *manner) {
   close(descriptor);
 }
 
-/* ------------------------------------------------------------------ operations before the answer */
+/* ------------------------------------------------------------------ operations before the answer
+ */
 
 static size_t length_of(int at) {
   static const size_t lengths[] = {0, 1, 8, 100, 5000, 70000, LARGE};
@@ -176,12 +184,14 @@ static size_t length_of(int at) {
 }
 
 /* All with one tag: the order of the receives shows the order of the sends. */
-static void submit(const site_t *site, ucxx_endpoint_t *to, uint8_t *const *out, ucxx_request_t **sends, ucxx_status_t *sent) {
+static void submit(const site_t *site, ucxx_endpoint_t *to, uint8_t *const *out,
+                   ucxx_request_t **sends, ucxx_status_t *sent) {
   (void)site;
   for (int at = 0; at < MESSAGES; at++) {
     size_t length = length_of(at), half = length / 2;
     test_fill(out[at], length, (uint64_t)at);
-    ucxx_buffer_t parts[2] = {{.data = out[at], .length = half}, {.data = out[at] + half, .length = length - half}};
+    ucxx_buffer_t parts[2] = {{.data = out[at], .length = half},
+                              {.data = out[at] + half, .length = length - half}};
     if (at % 4 == 1)
       sent[at] = ucxx_tag_send_iov(to, parts, 2, 7, NULL, &sends[at]);
     else if (at % 4 == 2)
@@ -199,7 +209,8 @@ static void receive_all(const site_t *site) {
     ucxx_recv_info_t info;
     ucxx_request_t *receive = NULL;
     params.recv_info = &info;
-    CHECK_OK(site_finish(site, ucxx_tag_recv(site->server, in, LARGE, 7, UINT64_MAX, &params, &receive), &receive));
+    CHECK_OK(site_finish(
+        site, ucxx_tag_recv(site->server, in, LARGE, 7, UINT64_MAX, &params, &receive), &receive));
     CHECK_EQ(info.length, length_of(at));
     CHECK_CONTENT(in, length_of(at), (uint64_t)at);
   }
@@ -211,7 +222,8 @@ static void see_line(void *arg, const char *text) {
   CHECK(text != NULL);
 }
 
-/* `how` is the end: a flush, a close with flush, or a flush of the worker, all submitted before the answer. */
+/* `how` is the end: a flush, a close with flush, or a flush of the worker, all submitted before the
+ * answer. */
 static void waiting_operations(const manner_t *manner, int how) {
   static const char *const names[] = {"flushed", "closed", "flushed with the worker"};
   STEP("%s: %d messages before the answer, %s", manner->name, MESSAGES, names[how]);
@@ -220,8 +232,7 @@ static void waiting_operations(const manner_t *manner, int how) {
   uint8_t *out[MESSAGES];
   ucxx_request_t *sends[MESSAGES] = {NULL}, *end = NULL;
   ucxx_status_t sent[MESSAGES], ended;
-  for (int at = 0; at < MESSAGES; at++)
-    out[at] = test_alloc(length_of(at));
+  for (int at = 0; at < MESSAGES; at++) out[at] = test_alloc(length_of(at));
   site_open(&site, manner, NULL, HOLD);
   dial(&site, "127.0.0.1", &client);
   submit(&site, client.endpoint, out, sends, sent);
@@ -266,7 +277,8 @@ static void several_addresses(const manner_t *manner) {
   AWAIT(&site, seen_count(&client.open) == 1 && asked(&site) == 1);
   char in[8], text[64];
   ucxx_request_t *receive = NULL;
-  CHECK_OK(site_finish(&site, ucxx_tag_recv(site.server, in, 8, 5, UINT64_MAX, NULL, &receive), &receive));
+  CHECK_OK(site_finish(&site, ucxx_tag_recv(site.server, in, 8, 5, UINT64_MAX, NULL, &receive),
+                       &receive));
   CHECK(memcmp(in, "message", 8) == 0);
   CHECK_OK(site_finish(&site, UCXX_INPROGRESS, &send));
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
@@ -279,7 +291,9 @@ static void several_addresses(const manner_t *manner) {
   resolve_to("127.0.0.2", "127.0.0.3", NULL);
   dial(&site, "several.test", &client);
   /* A thread may have come to the end of them already. */
-  CHECK_STATUS(site_finish(&site, ucxx_tag_send(client.endpoint, "message", 8, 5, NULL, &send), &send), UCXX_ERR_UNREACHABLE);
+  CHECK_STATUS(
+      site_finish(&site, ucxx_tag_send(client.endpoint, "message", 8, 5, NULL, &send), &send),
+      UCXX_ERR_UNREACHABLE);
   check_ended(&site, &client, UCXX_ERR_UNREACHABLE);
 
   STEP("%s: several addresses, of two families", manner->name);
@@ -290,13 +304,15 @@ static void several_addresses(const manner_t *manner) {
   site_close(&site);
 }
 
-/* The first address takes the connection and keeps silent: the next one gets its share of the time. */
+/* The first address takes the connection and keeps silent: the next one gets its share of the time.
+ */
 static void silent_and_then_not(const manner_t *manner) {
   STEP("%s: several addresses, the first keeps silent", manner->name);
   site_t site;
   ends_t client;
   site_open(&site, manner, NULL, ACCEPT);
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+  struct sockaddr_in address = {.sin_family = AF_INET,
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
   int descriptor = socket(AF_INET, SOCK_STREAM, 0), port = ucxx_listener_port(site.listener);
   address.sin_port = htons((uint16_t)port);
   CHECK_EQ(bind(descriptor, (struct sockaddr *)&address, sizeof address), 0);
@@ -304,7 +320,8 @@ static void silent_and_then_not(const manner_t *manner) {
   resolve_to("127.0.0.2", "127.0.0.1", NULL);
   ucxx_endpoint_params_t params = watching(&client);
   params.connect_timeout_ns = 3 * SECOND;
-  CHECK_OK(ucxx_endpoint_connect(site.client, "several.test", (uint16_t)port, &params, &client.endpoint));
+  CHECK_OK(ucxx_endpoint_connect(site.client, "several.test", (uint16_t)port, &params,
+                                 &client.endpoint));
   AWAIT(&site, seen_count(&client.open) + seen_count(&client.close) == 1);
   CHECK_EQ(seen_count(&client.close), 0);
   transfer(&site, client.endpoint, site.server, 100, 1);
@@ -329,8 +346,7 @@ static void source_address(const manner_t *manner) {
   CHECK_OK(ucxx_endpoint_connect(site.client, "127.0.0.1", port, &params, &client.endpoint));
   AWAIT(&site, asked(&site) == 1);
   CHECK_OK(ucxx_conn_request_address(site.held[0], text, sizeof text));
-  if (strcmp(text, source) != 0)
-    FAIL("the request came from %s, not from %s", text, source);
+  if (strcmp(text, source) != 0) FAIL("the request came from %s, not from %s", text, source);
   CHECK_OK(ucxx_endpoint_accept(site.held[0], NULL, &site.accepted[0].endpoint));
   ucxx_conn_request_destroy(site.held[0]);
   AWAIT(&site, seen_count(&client.open) == 1);
@@ -339,7 +355,8 @@ static void source_address(const manner_t *manner) {
   CHECK(strcmp(attr.local_address, text) == 0);
   ucxx_endpoint_t *none = NULL;
   params.local_address = "::1";
-  CHECK_STATUS(ucxx_endpoint_connect(site.client, "127.0.0.1", port, &params, &none), UCXX_ERR_UNREACHABLE);
+  CHECK_STATUS(ucxx_endpoint_connect(site.client, "127.0.0.1", port, &params, &none),
+               UCXX_ERR_UNREACHABLE);
   CHECK_MESSAGE("local_address");
   hang_up(&site, &client, NULL);
   ucxx_endpoint_destroy(site.accepted[0].endpoint);
@@ -365,7 +382,8 @@ static void no_error_handling(const manner_t *manner) {
   transfer(&site, site.accepted[0].endpoint, site.client, LARGE, 2);
   ucxx_request_t *closes[2] = {NULL};
   ucxx_status_t here = ucxx_endpoint_close(client.endpoint, UCXX_CLOSE_FLUSH, NULL, &closes[0]);
-  ucxx_status_t there = ucxx_endpoint_close(site.accepted[0].endpoint, UCXX_CLOSE_FLUSH, NULL, &closes[1]);
+  ucxx_status_t there =
+      ucxx_endpoint_close(site.accepted[0].endpoint, UCXX_CLOSE_FLUSH, NULL, &closes[1]);
   CHECK_OK(site_finish(&site, here, &closes[0]));
   CHECK_OK(site_finish(&site, there, &closes[1]));
   ucxx_endpoint_destroy(client.endpoint);
@@ -398,14 +416,14 @@ static void speaks_first(const manner_t *manner, size_t length, int closes) {
   ucxx_endpoint_params_t params = watching(server);
   CHECK_OK(ucxx_endpoint_accept(site.held[0], &params, &server->endpoint));
   ucxx_status_t sent = ucxx_tag_send(server->endpoint, out, length, 3, NULL, &send);
-  ucxx_status_t closed = closes ? ucxx_endpoint_close(server->endpoint, UCXX_CLOSE_FLUSH, NULL, &close) : UCXX_OK;
+  ucxx_status_t closed =
+      closes ? ucxx_endpoint_close(server->endpoint, UCXX_CLOSE_FLUSH, NULL, &close) : UCXX_OK;
   ucxx_conn_request_destroy(site.held[0]);
   CHECK_OK(site_finish(&site, sent, &send));
   CHECK_OK(site_finish(&site, received, &receive));
   CHECK_OK(site_finish(&site, closed, &close));
   CHECK_CONTENT(in, length, 3);
-  if (!closes)
-    transfer(&site, server->endpoint, site.client, LARGE, 4);
+  if (!closes) transfer(&site, server->endpoint, site.client, LARGE, 4);
   hang_up(&site, &client, server);
   site_close(&site);
   free(out);
@@ -414,13 +432,11 @@ static void speaks_first(const manner_t *manner, size_t length, int closes) {
 
 int main(void) {
   test_begin("connect", 60);
-  if (!has_tcp())
-    test_skip("UCX connects by host and port over TCP, which UCX_TLS leaves out");
+  if (!has_tcp()) test_skip("UCX connects by host and port over TCP, which UCX_TLS leaves out");
   for (int at = 0; at < MANNERS; at++) {
     refused(&manners[at]);
     silent(&manners[at]);
-    for (int how = 0; how < 3; how++)
-      waiting_operations(&manners[at], how);
+    for (int how = 0; how < 3; how++) waiting_operations(&manners[at], how);
     several_addresses(&manners[at]);
     silent_and_then_not(&manners[at]);
     source_address(&manners[at]);

@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer that does not look is given up, once or several times, before it has heard of it; what is sent on the next endpoint to it arrives, from the
- * first message on. And endpoints that are first used in another order than they were made in, some of them never.
+ * A peer that does not look is given up, once or several times, before it has heard of it; what is
+ * sent on the next endpoint to it arrives, from the first message on. And endpoints that are first
+ * used in another order than they were made in, some of them never.
  */
 #include "test_util.h"
 
-enum { ROUNDS = 2, MOST_TRIES = 3, MESSAGES = 4, AT_ONCE = 6, ID = 5, ANSWER = 6, LOST = UINT16_MAX };
+enum {
+  ROUNDS = 2,
+  MOST_TRIES = 3,
+  MESSAGES = 4,
+  AT_ONCE = 6,
+  ID = 5,
+  ANSWER = 6,
+  LOST = UINT16_MAX
+};
 
 typedef struct numbers {
   uint64_t came[ROUNDS * AT_ONCE * MESSAGES], answers;
@@ -20,7 +29,8 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
   memcpy(&number, ucxx_am_message_data(message), sizeof number);
   if (number != LOST) {
     numbers->came[number]++;
-    CHECK(ucxx_am_send(ucxx_am_message_reply(message), ANSWER, &number, sizeof number, NULL, 0, NULL, &request) >= 0);
+    CHECK(ucxx_am_send(ucxx_am_message_reply(message), ANSWER, &number, sizeof number, NULL, 0,
+                       NULL, &request) >= 0);
     ucxx_request_destroy(request);
   }
   ucxx_am_message_destroy(message);
@@ -57,7 +67,8 @@ static void close_workers(duo_t *duo, ucxx_address_t *address) {
   ucxx_context_destroy(duo->context);
 }
 
-static ucxx_endpoint_t *endpoint_to(ucxx_worker_t *worker, const ucxx_address_t *address, int32_t error_handling) {
+static ucxx_endpoint_t *endpoint_to(ucxx_worker_t *worker, const ucxx_address_t *address,
+                                    int32_t error_handling) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_endpoint_t *endpoint = NULL;
   params.error_handling = error_handling;
@@ -65,17 +76,17 @@ static ucxx_endpoint_t *endpoint_to(ucxx_worker_t *worker, const ucxx_address_t 
   return endpoint;
 }
 
-/* The peer makes no progress meanwhile. Without error handling UCX goes on with it behind the endpoint's back, up to the end of the worker. */
-static void give_up(const duo_t *duo, const ucxx_address_t *address, int32_t error_handling, uint64_t passes) {
+/* The peer makes no progress meanwhile. Without error handling UCX goes on with it behind the
+ * endpoint's back, up to the end of the worker. */
+static void give_up(const duo_t *duo, const ucxx_address_t *address, int32_t error_handling,
+                    uint64_t passes) {
   static const uint16_t lost = LOST;
   ucxx_request_t *close = NULL;
   ucxx_endpoint_t *endpoint = endpoint_to(duo->left, address, error_handling);
   say(endpoint, &lost);
-  while (passes-- > 0)
-    progress(duo->left);
+  while (passes-- > 0) progress(duo->left);
   CHECK(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close) >= 0);
-  while (close != NULL && ucxx_request_status(close) == UCXX_INPROGRESS)
-    progress(duo->left);
+  while (close != NULL && ucxx_request_status(close) == UCXX_INPROGRESS) progress(duo->left);
   ucxx_request_destroy(close);
   ucxx_endpoint_destroy(endpoint);
 }
@@ -97,16 +108,15 @@ static void after_others(int32_t error_handling, uint64_t seed) {
       number[sent] = (uint16_t)sent;
       say(endpoint, &number[sent]);
     }
-    while (numbers.answers < sent)
-      duo_progress(&duo);
+    while (numbers.answers < sent) duo_progress(&duo);
     duo_drop(&duo, endpoint);
   }
-  for (uint64_t at = 0; at < sent; at++)
-    CHECK_EQ(numbers.came[at], 1);
+  for (uint64_t at = 0; at < sent; at++) CHECK_EQ(numbers.came[at], 1);
   close_workers(&duo, address);
 }
 
-/* Who was given up connects to who has given it up: UCX has used up the place at this side that would belong to it. */
+/* Who was given up connects to who has given it up: UCX has used up the place at this side that
+ * would belong to it. */
 static void the_other_way(uint64_t seed) {
   static numbers_t numbers, back;
   static uint16_t number[MESSAGES];
@@ -120,18 +130,16 @@ static void the_other_way(uint64_t seed) {
   for (uint64_t tries = 1 + seed % MOST_TRIES; tries > 0; tries--)
     give_up(&duo, address, UCXX_ENDPOINT_ERROR_HANDLING_PEER, 0);
   STEP("the other way");
-  /* UCX lets both sides know, before which it would take the next end for the one that was given up: then `on_close` tells. */
-  for (int pass = 0; pass < 5000; pass++)
-    duo_progress(&duo);
+  /* UCX lets both sides know, before which it would take the next end for the one that was given
+   * up: then `on_close` tells. */
+  for (int pass = 0; pass < 5000; pass++) duo_progress(&duo);
   ucxx_endpoint_t *endpoint = endpoint_to(duo.right, to_left, UCXX_ENDPOINT_ERROR_HANDLING_PEER);
   for (uint16_t at = 0; at < MESSAGES; at++) {
     number[at] = at;
     say(endpoint, &number[at]);
   }
-  while (back.answers < MESSAGES)
-    duo_progress(&duo);
-  for (int at = 0; at < MESSAGES; at++)
-    CHECK_EQ(back.came[at], 1);
+  while (back.answers < MESSAGES) duo_progress(&duo);
+  for (int at = 0; at < MESSAGES; at++) CHECK_EQ(back.came[at], 1);
   duo_drop(&duo, endpoint);
   ucxx_address_destroy(to_left);
   close_workers(&duo, address);
@@ -160,16 +168,12 @@ static void in_any_order(uint64_t seed) {
         say(endpoints[order[at]], &number[sent]);
       }
       /* Some of them together. */
-      while (at % 2 == 1 && numbers.answers < sent)
-        duo_progress(&duo);
+      while (at % 2 == 1 && numbers.answers < sent) duo_progress(&duo);
     }
-    while (numbers.answers < sent)
-      duo_progress(&duo);
-    for (int at = 0; at < AT_ONCE; at++)
-      duo_drop(&duo, endpoints[at]);
+    while (numbers.answers < sent) duo_progress(&duo);
+    for (int at = 0; at < AT_ONCE; at++) duo_drop(&duo, endpoints[at]);
   }
-  for (uint64_t at = 0; at < sent; at++)
-    CHECK_EQ(numbers.came[at], 1);
+  for (uint64_t at = 0; at < sent; at++) CHECK_EQ(numbers.came[at], 1);
   close_workers(&duo, address);
 }
 

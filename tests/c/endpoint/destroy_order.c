@@ -3,22 +3,23 @@
 
 enum { CONTEXT, LEFT, RIGHT, ENDPOINT, ADDRESS, RECEIVE, OBJECTS };
 
-static const char *const names[OBJECTS] = {"context", "left worker", "right worker", "endpoint", "address", "receive"};
+static const char *const names[OBJECTS] = {"context",  "left worker", "right worker",
+                                           "endpoint", "address",     "receive"};
 
 typedef struct scene {
   ucxx_context_t *context;
   ucxx_worker_t *left, *right;
   ucxx_endpoint_t *endpoint; /* of left, to right */
-  ucxx_address_t *address;   /* of right */
-  ucxx_request_t *receive;   /* on left, unmatched */
+  ucxx_address_t *address; /* of right */
+  ucxx_request_t *receive; /* on left, unmatched */
   seen_t received, closed;
   uint64_t word;
   int gone[OBJECTS];
 } scene_t;
 
 /*
- * A flush over TCP is answered by the other worker. With all flushed no destroy below has to wait for one that makes no
- * progress, which would end by force, after seconds.
+ * A flush over TCP is answered by the other worker. With all flushed no destroy below has to wait
+ * for one that makes no progress, which would end by force, after seconds.
  */
 static void settle(const duo_t *way) {
   ucxx_request_t *flush = NULL;
@@ -41,31 +42,20 @@ static void open_scene(scene_t *scene) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.callback = see_completion;
   params.callback_arg = &scene->received;
-  CHECK_STATUS(ucxx_tag_recv(scene->left, &scene->word, sizeof scene->word, 77, UINT64_MAX, &params, &scene->receive),
+  CHECK_STATUS(ucxx_tag_recv(scene->left, &scene->word, sizeof scene->word, 77, UINT64_MAX, &params,
+                             &scene->receive),
                UCXX_INPROGRESS);
 }
 
 static void destroy(scene_t *scene, int object) {
   scene->gone[object] = 1;
   switch (object) {
-  case CONTEXT:
-    ucxx_context_destroy(scene->context);
-    break;
-  case LEFT:
-    ucxx_worker_destroy(scene->left);
-    break;
-  case RIGHT:
-    ucxx_worker_destroy(scene->right);
-    break;
-  case ENDPOINT:
-    ucxx_endpoint_destroy(scene->endpoint);
-    break;
-  case ADDRESS:
-    ucxx_address_destroy(scene->address);
-    break;
-  default:
-    ucxx_request_destroy(scene->receive);
-    break;
+  case CONTEXT: ucxx_context_destroy(scene->context); break;
+  case LEFT: ucxx_worker_destroy(scene->left); break;
+  case RIGHT: ucxx_worker_destroy(scene->right); break;
+  case ENDPOINT: ucxx_endpoint_destroy(scene->endpoint); break;
+  case ADDRESS: ucxx_address_destroy(scene->address); break;
+  default: ucxx_request_destroy(scene->receive); break;
   }
 }
 
@@ -73,10 +63,8 @@ static void destroy(scene_t *scene, int object) {
 static void look(scene_t *scene) {
   uint64_t word = 0;
   ucxx_request_t *request = NULL;
-  if (!scene->gone[LEFT])
-    CHECK_OK(ucxx_worker_progress(scene->left, NULL));
-  if (!scene->gone[RIGHT])
-    CHECK_OK(ucxx_worker_progress(scene->right, NULL));
+  if (!scene->gone[LEFT]) CHECK_OK(ucxx_worker_progress(scene->left, NULL));
+  if (!scene->gone[RIGHT]) CHECK_OK(ucxx_worker_progress(scene->right, NULL));
   if (!scene->gone[ADDRESS]) {
     CHECK(ucxx_address_length(scene->address) > 0);
     CHECK(ucxx_address_data(scene->address) != NULL);
@@ -91,21 +79,22 @@ static void look(scene_t *scene) {
     }
     if (!scene->gone[ENDPOINT]) {
       CHECK_STATUS(ucxx_endpoint_status(scene->endpoint), UCXX_ERR_CLOSED);
-      CHECK_STATUS(ucxx_tag_send(scene->endpoint, "message", 8, 1, NULL, &request), UCXX_ERR_CLOSED);
+      CHECK_STATUS(ucxx_tag_send(scene->endpoint, "message", 8, 1, NULL, &request),
+                   UCXX_ERR_CLOSED);
       CHECK_STATUS(ucxx_endpoint_flush(scene->endpoint, NULL, &request), UCXX_ERR_CLOSED);
-      CHECK_STATUS(ucxx_endpoint_close(scene->endpoint, UCXX_CLOSE_FLUSH, NULL, &request), UCXX_ERR_CLOSED);
+      CHECK_STATUS(ucxx_endpoint_close(scene->endpoint, UCXX_CLOSE_FLUSH, NULL, &request),
+                   UCXX_ERR_CLOSED);
       CHECK(request == NULL);
     }
   } else {
     CHECK_EQ(seen_count(&scene->received), 0);
-    if (!scene->gone[RECEIVE])
-      CHECK_STATUS(ucxx_request_status(scene->receive), UCXX_INPROGRESS);
-    CHECK_STATUS(ucxx_tag_recv(scene->left, &word, sizeof word, 78, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
+    if (!scene->gone[RECEIVE]) CHECK_STATUS(ucxx_request_status(scene->receive), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(scene->left, &word, sizeof word, 78, UINT64_MAX, NULL, &request),
+                 UCXX_INPROGRESS);
     CHECK_OK(ucxx_request_cancel(request));
     CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
   }
-  if (scene->gone[LEFT] || scene->gone[ENDPOINT])
-    CHECK_EQ(seen_count(&scene->closed), 1);
+  if (scene->gone[LEFT] || scene->gone[ENDPOINT]) CHECK_EQ(seen_count(&scene->closed), 1);
   if (!scene->gone[LEFT] && !scene->gone[RIGHT] && !scene->gone[ENDPOINT]) {
     duo_t way = {scene->context, scene->left, scene->right, scene->endpoint, NULL};
     duo_transfer(&way, 100, 3);
@@ -116,7 +105,8 @@ static void look(scene_t *scene) {
 static void run(const int *order) {
   char text[200] = "";
   for (int at = 0; at < OBJECTS; at++)
-    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", at > 0 ? ", " : "", names[order[at]]);
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", at > 0 ? ", " : "",
+             names[order[at]]);
   STEP("%s", text);
   scene_t scene;
   open_scene(&scene);
@@ -134,8 +124,7 @@ static uint64_t which;
 static int permute(int *order, int fixed) {
   if (fixed == OBJECTS) {
     static uint64_t number;
-    if (number++ % 3 == which || test_rounds(3) == 3)
-      run(order);
+    if (number++ % 3 == which || test_rounds(3) == 3) run(order);
     return 1;
   }
   int count = 0;
@@ -154,8 +143,7 @@ int main(void) {
   test_begin("destroy_order", 60);
   int order[OBJECTS];
   which = test_seed() % 3;
-  for (int at = 0; at < OBJECTS; at++)
-    order[at] = at;
+  for (int at = 0; at < OBJECTS; at++) order[at] = at;
   int count = permute(order, 0);
   CHECK_EQ(count, 720);
   printf("%d orders of %d\n", (int)test_rounds((unsigned)count), count);

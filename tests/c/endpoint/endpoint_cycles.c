@@ -1,6 +1,7 @@
 /*
- * Thousands of create and close cycles leave memory, mappings, descriptors and threads as they were. The first cycles warm
- * up pools and arenas; what counts is the growth after them, on both sides.
+ * Thousands of create and close cycles leave memory, mappings, descriptors and threads as they
+ * were. The first cycles warm up pools and arenas; what counts is the growth after them, on both
+ * sides.
  *
  *   endpoint_cycles [COUNT]     so many of endpoints
  */
@@ -19,19 +20,18 @@ static struct {
 } accepted;
 
 static void compare(const char *what, footprint_t before, footprint_t after, long resident_kib) {
-  long resident = after.resident_kib - before.resident_kib, mappings = after.mappings - before.mappings;
+  long resident = after.resident_kib - before.resident_kib,
+       mappings = after.mappings - before.mappings;
   long descriptors = after.descriptors - before.descriptors;
   long threads = after.threads - before.threads;
-  printf("%s: %+ld KiB resident, %+ld mappings, %+ld descriptors, %+ld threads\n", what, resident, mappings, descriptors, threads);
+  printf("%s: %+ld KiB resident, %+ld mappings, %+ld descriptors, %+ld threads\n", what, resident,
+         mappings, descriptors, threads);
   fflush(stdout);
   if (resident > resident_kib)
     FAIL("%s: %ld KiB more, at most %ld allowed", what, resident, resident_kib);
-  if (mappings > 16)
-    FAIL("%s: %ld mappings more", what, mappings);
-  if (descriptors > 8)
-    FAIL("%s: %ld descriptors more", what, descriptors);
-  if (threads > 0)
-    FAIL("%s: %ld threads more", what, threads);
+  if (mappings > 16) FAIL("%s: %ld mappings more", what, mappings);
+  if (descriptors > 8) FAIL("%s: %ld descriptors more", what, descriptors);
+  if (threads > 0) FAIL("%s: %ld threads more", what, threads);
 }
 
 static footprint_t settled(void) {
@@ -43,7 +43,8 @@ static footprint_t settled(void) {
 static void greet(const pair_t *pair, ucxx_endpoint_t *endpoint) {
   uint64_t out = pair->seed, in = 0;
   ucxx_request_t *receive = NULL, *send = NULL;
-  ucxx_status_t received = ucxx_tag_recv(pair->worker, &in, sizeof in, 1, UINT64_MAX, NULL, &receive);
+  ucxx_status_t received =
+      ucxx_tag_recv(pair->worker, &in, sizeof in, 1, UINT64_MAX, NULL, &receive);
   CHECK_OK(finish(ucxx_tag_send(endpoint, &out, sizeof out, 1, NULL, &send), &send));
   CHECK_OK(finish(received, &receive));
   CHECK_EQ(in, out);
@@ -60,7 +61,8 @@ static void both_sides_cycle(const pair_t *pair, const ucxx_address_t *address) 
   pair_sync(pair);
 }
 
-/* By turns one side closes by force, with a receive under way on both, and the other hears of it. */
+/* By turns one side closes by force, with a receive under way on both, and the other hears of it.
+ */
 static void forced_cycle(const pair_t *pair, const ucxx_address_t *address) {
   static int turn;
   uint64_t never = 0;
@@ -74,14 +76,14 @@ static void forced_cycle(const pair_t *pair, const ucxx_address_t *address) {
   CHECK_OK(ucxx_endpoint_create(pair->worker, address, &params, &endpoint));
   greet(pair, endpoint);
   from.source = endpoint;
-  CHECK_STATUS(ucxx_tag_recv(pair->worker, &never, sizeof never, 2, UINT64_MAX, &from, &receive), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(pair->worker, &never, sizeof never, 2, UINT64_MAX, &from, &receive),
+               UCXX_INPROGRESS);
   pair_sync(pair);
   int mine = turn++ % 2 == pair->side;
-  if (mine)
-    CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close), &close));
-  CHECK_STATUS(finish(UCXX_INPROGRESS, &receive), mine ? UCXX_ERR_CLOSED : UCXX_ERR_CONNECTION_RESET);
-  while (seen_count(&closed) == 0)
-    progress(pair->worker);
+  if (mine) CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close), &close));
+  CHECK_STATUS(finish(UCXX_INPROGRESS, &receive),
+               mine ? UCXX_ERR_CLOSED : UCXX_ERR_CONNECTION_RESET);
+  while (seen_count(&closed) == 0) progress(pair->worker);
   CHECK_STATUS(closed.status, mine ? UCXX_OK : UCXX_ERR_CONNECTION_RESET);
   ucxx_endpoint_destroy(endpoint);
   CHECK_EQ(seen_count(&closed), 1);
@@ -109,11 +111,9 @@ static void by_port_cycle(const pair_t *pair, const ucxx_address_t *address) {
     CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
     ucxx_endpoint_destroy(endpoint);
   } else {
-    while (seen_count(&accepted.open) == 0)
-      progress(pair->worker);
+    while (seen_count(&accepted.open) == 0) progress(pair->worker);
     greet(pair, accepted.endpoint);
-    while (seen_count(&accepted.close) == 0)
-      progress(pair->worker);
+    while (seen_count(&accepted.close) == 0) progress(pair->worker);
     CHECK_STATUS(accepted.close.status, UCXX_ERR_CONNECTION_RESET);
     ucxx_endpoint_destroy(accepted.endpoint);
     CHECK_EQ(seen_count(&accepted.close), 1);
@@ -134,13 +134,15 @@ static void one_side_cycle(const pair_t *pair, const ucxx_address_t *address) {
     CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
     ucxx_endpoint_destroy(endpoint);
   } else {
-    ucxx_status_t received = ucxx_tag_recv(pair->worker, &word, sizeof word, 1, UINT64_MAX, NULL, &request);
+    ucxx_status_t received =
+        ucxx_tag_recv(pair->worker, &word, sizeof word, 1, UINT64_MAX, NULL, &request);
     CHECK_OK(finish(received, &request));
   }
   pair_sync(pair);
 }
 
-static void endpoints(pair_t *pair, const char *what, void (*cycle)(const pair_t *pair, const ucxx_address_t *address)) {
+static void endpoints(pair_t *pair, const char *what,
+                      void (*cycle)(const pair_t *pair, const ucxx_address_t *address)) {
   CHECK_OK(ucxx_context_create(NULL, &pair->context));
   CHECK_OK(ucxx_worker_create(pair->context, NULL, &pair->worker));
   ucxx_address_t *address = pair_exchange_address(pair, pair->worker);
@@ -158,8 +160,7 @@ static void endpoints(pair_t *pair, const char *what, void (*cycle)(const pair_t
   footprint_t before = {0};
   for (long at = 0; at < WARM_UP + cycles; at++) {
     STEP("%s, cycle %ld", what, at);
-    if (at == WARM_UP)
-      before = settled();
+    if (at == WARM_UP) before = settled();
     cycle(pair, address);
   }
   char text[100];
@@ -179,8 +180,7 @@ static void workers(const pair_t *pair) {
   CHECK_OK(ucxx_context_create(NULL, &context));
   for (int at = 0; at < WORKER_WARM_UP + worker_cycles; at++) {
     STEP("worker cycle %d", at);
-    if (at == WORKER_WARM_UP)
-      before = settled();
+    if (at == WORKER_WARM_UP) before = settled();
     ucxx_worker_t *worker = NULL;
     CHECK_OK(ucxx_worker_create(context, NULL, &worker));
     ucxx_endpoint_t *endpoint = connect_workers(worker, worker);
@@ -199,8 +199,7 @@ static void contexts(const pair_t *pair) {
   footprint_t before = {0};
   for (int at = 0; at < WORKER_WARM_UP + worker_cycles; at++) {
     STEP("context cycle %d", at);
-    if (at == WORKER_WARM_UP)
-      before = settled();
+    if (at == WORKER_WARM_UP) before = settled();
     duo_t duo;
     duo_open(&duo, NULL);
     duo_close(&duo);
@@ -217,19 +216,19 @@ static void requests(const pair_t *pair) {
   footprint_t before = {0};
   for (int round = 0; round < 60; round++) {
     STEP("request cycle %d", round);
-    if (round == 10)
-      before = settled();
+    if (round == 10) before = settled();
     enum { COUNT = 1000 };
     ucxx_request_t *handles[COUNT];
     static uint64_t words[COUNT];
     for (int at = 0; at < COUNT; at++)
-      CHECK_STATUS(ucxx_tag_recv(duo.right, &words[at], 8, 1, UINT64_MAX, NULL, &handles[at]), UCXX_INPROGRESS);
-    for (int at = 1; at < COUNT; at += 2)
-      CHECK_OK(ucxx_request_cancel(handles[at]));
+      CHECK_STATUS(ucxx_tag_recv(duo.right, &words[at], 8, 1, UINT64_MAX, NULL, &handles[at]),
+                   UCXX_INPROGRESS);
+    for (int at = 1; at < COUNT; at += 2) CHECK_OK(ucxx_request_cancel(handles[at]));
     for (int at = 0; at < COUNT; at += 2)
       CHECK(ucxx_tag_send(duo.to_right, "message", 8, 1, NULL, NULL) >= 0);
     for (int at = 0; at < COUNT; at++)
-      CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &handles[at]), at % 2 == 0 ? UCXX_OK : UCXX_ERR_CANCELED);
+      CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &handles[at]),
+                   at % 2 == 0 ? UCXX_OK : UCXX_ERR_CANCELED);
   }
   char text[100];
   snprintf(text, sizeof text, "side %d, 50000 requests", pair->side);
@@ -245,10 +244,8 @@ static void body(pair_t *pair) {
   endpoints(pair, "both sides connect", both_sides_cycle);
   endpoints(pair, "one side connects", one_side_cycle);
   endpoints(pair, "closed by force", forced_cycle);
-  if (has_tcp())
-    endpoints(pair, "by host and port", by_port_cycle);
-  if (pair->side == 1)
-    return;
+  if (has_tcp()) endpoints(pair, "by host and port", by_port_cycle);
+  if (pair->side == 1) return;
   workers(pair);
   contexts(pair);
   requests(pair);

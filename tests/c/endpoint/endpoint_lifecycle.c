@@ -24,27 +24,30 @@ static ucxx_op_params_t watched(seen_t *seen) {
   return params;
 }
 
-/* Receives that nothing matches and rendezvous sends that nobody takes, some with handles and some without. */
+/* Receives that nothing matches and rendezvous sends that nobody takes, some with handles and some
+ * without. */
 static void destroy_worker_in_flight(void) {
   STEP("destroy of a worker with traffic in flight");
   duo_t duo;
   duo_open(&duo, NULL);
   static uint64_t words[MANY];
   seen_t received, sent, flushed, closed;
-  ucxx_op_params_t receive_params = watched(&received), send_params = watched(&sent), flush_params = watched(&flushed);
+  ucxx_op_params_t receive_params = watched(&received), send_params = watched(&sent),
+                   flush_params = watched(&flushed);
   ucxx_request_t *receives[MANY] = {NULL}, *sends[MANY] = {NULL}, *flush = NULL;
   uint8_t *data = test_alloc(LARGE);
   test_fill(data, LARGE, 1);
   ucxx_endpoint_t *extra = watched_endpoint(duo.left, duo.right, &closed);
   for (int at = 0; at < MANY; at++) {
-    CHECK_STATUS(ucxx_tag_recv(duo.left, &words[at], 8, 0x900, UINT64_MAX, &receive_params, at % 2 ? &receives[at] : NULL),
+    CHECK_STATUS(ucxx_tag_recv(duo.left, &words[at], 8, 0x900, UINT64_MAX, &receive_params,
+                               at % 2 ? &receives[at] : NULL),
                  UCXX_INPROGRESS);
-    CHECK_STATUS(ucxx_tag_send(at % 3 ? extra : duo.to_right, data, LARGE, 0x901, &send_params, at % 2 ? &sends[at] : NULL),
+    CHECK_STATUS(ucxx_tag_send(at % 3 ? extra : duo.to_right, data, LARGE, 0x901, &send_params,
+                               at % 2 ? &sends[at] : NULL),
                  UCXX_INPROGRESS);
   }
   CHECK_STATUS(ucxx_worker_flush(duo.left, &flush_params, &flush), UCXX_INPROGRESS);
-  for (int pass = 0; pass < 100; pass++)
-    duo_progress(&duo);
+  for (int pass = 0; pass < 100; pass++) duo_progress(&duo);
   CHECK_EQ(seen_count(&received) + seen_count(&sent) + seen_count(&flushed), 0);
   ucxx_worker_destroy(duo.left);
   CHECK_EQ(seen_count(&received), MANY);
@@ -60,10 +63,8 @@ static void destroy_worker_in_flight(void) {
   CHECK_STATUS(ucxx_endpoint_status(duo.to_right), UCXX_ERR_CLOSED);
   ucxx_endpoint_destroy(extra);
   for (int at = 0; at < MANY; at++) {
-    if (receives[at] != NULL)
-      CHECK_STATUS(ucxx_request_status(receives[at]), UCXX_ERR_CANCELED);
-    if (sends[at] != NULL)
-      CHECK_STATUS(ucxx_request_status(sends[at]), UCXX_ERR_CANCELED);
+    if (receives[at] != NULL) CHECK_STATUS(ucxx_request_status(receives[at]), UCXX_ERR_CANCELED);
+    if (sends[at] != NULL) CHECK_STATUS(ucxx_request_status(sends[at]), UCXX_ERR_CANCELED);
     ucxx_request_destroy(receives[at]);
     ucxx_request_destroy(sends[at]);
   }
@@ -91,7 +92,8 @@ static void destroy_receiver_in_flight(void) {
   uint8_t out[100];
   test_fill(out, sizeof out, 2);
   for (int at = 0; at < MANY; at++) {
-    CHECK_STATUS(ucxx_tag_recv(duo.right, in[at], 100, 0x902, UINT64_MAX, &params, NULL), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(duo.right, in[at], 100, 0x902, UINT64_MAX, &params, NULL),
+                 UCXX_INPROGRESS);
     CHECK(ucxx_tag_send(duo.to_right, out, sizeof out, 0x902, NULL, NULL) >= 0);
   }
   ucxx_worker_destroy(duo.right);
@@ -113,9 +115,9 @@ static void destroy_endpoint_in_flight(void) {
   test_fill(data, LARGE, 3);
   ucxx_request_t *requests[4] = {NULL};
   for (int at = 0; at < 4; at++)
-    CHECK_STATUS(ucxx_tag_send(endpoint, data, LARGE, 0x903, &params, &requests[at]), UCXX_INPROGRESS);
-  for (int pass = 0; pass < 100; pass++)
-    duo_progress(&duo);
+    CHECK_STATUS(ucxx_tag_send(endpoint, data, LARGE, 0x903, &params, &requests[at]),
+                 UCXX_INPROGRESS);
+  for (int pass = 0; pass < 100; pass++) duo_progress(&duo);
   ucxx_endpoint_destroy(endpoint);
   CHECK_EQ(seen_count(&closed), 1);
   CHECK_EQ(seen_count(&sent), 4);
@@ -151,11 +153,13 @@ static void close_flush(void) {
   CHECK_STATUS(ucxx_tag_send(endpoint, "message", 8, 1, NULL, NULL), UCXX_ERR_CLOSED);
   for (uint64_t at = 0; at < MANY; at++) {
     uint64_t word = UINT64_MAX;
-    CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, &word, 8, 0x904, UINT64_MAX, NULL, &receive), &receive));
+    CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, &word, 8, 0x904, UINT64_MAX, NULL, &receive),
+                        &receive));
     CHECK_EQ(word, at);
   }
   CHECK_STATUS(ucxx_request_status(close), UCXX_INPROGRESS);
-  CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, in, LARGE, 0x905, UINT64_MAX, NULL, &receive), &receive));
+  CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, in, LARGE, 0x905, UINT64_MAX, NULL, &receive),
+                      &receive));
   CHECK_CONTENT(in, LARGE, 7);
   CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &send));
   CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &close));
@@ -181,8 +185,7 @@ static void close_force(void) {
   ucxx_request_t *send = NULL, *close = NULL;
   CHECK_STATUS(ucxx_tag_send(endpoint, data, LARGE, 0x906, &params, &send), UCXX_INPROGRESS);
   CHECK_OK(duo_finish(&duo, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close), &close));
-  while (seen_count(&sent) == 0)
-    duo_progress(&duo);
+  while (seen_count(&sent) == 0) duo_progress(&duo);
   memset(data, 0xee, LARGE);
   CHECK(sent.status < 0);
   CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &send), sent.status);
@@ -204,9 +207,14 @@ static void close_at_once(void) {
     seen_t closed;
     ucxx_request_t *close = NULL;
     ucxx_endpoint_t *endpoint = watched_endpoint(duo.left, duo.right, &closed);
-    /* Destroy alone has to wait for a flush that the other worker does not answer: once is enough. */
+    /* Destroy alone has to wait for a flush that the other worker does not answer: once is enough.
+     */
     if (time > 0)
-      CHECK_OK(duo_finish(&duo, ucxx_endpoint_close(endpoint, time % 2 ? UCXX_CLOSE_FLUSH : UCXX_CLOSE_FORCE, NULL, &close), &close));
+      CHECK_OK(
+          duo_finish(&duo,
+                     ucxx_endpoint_close(endpoint, time % 2 ? UCXX_CLOSE_FLUSH : UCXX_CLOSE_FORCE,
+                                         NULL, &close),
+                     &close));
     ucxx_endpoint_destroy(endpoint);
     CHECK_EQ(seen_count(&closed), 1);
   }
@@ -231,7 +239,8 @@ static void to_oneself(void) {
     test_fill(out, lengths[at], at);
     ucxx_request_t *send = NULL, *receive = NULL;
     ucxx_status_t sent = ucxx_tag_send(solo.to_right, out, lengths[at], 3, NULL, &send);
-    ucxx_status_t received = ucxx_tag_recv(solo.left, in, lengths[at], 3, UINT64_MAX, NULL, &receive);
+    ucxx_status_t received =
+        ucxx_tag_recv(solo.left, in, lengths[at], 3, UINT64_MAX, NULL, &receive);
     CHECK_OK(finish(received, &receive));
     CHECK_OK(finish(sent, &send));
     CHECK_CONTENT(in, lengths[at], at);
@@ -240,10 +249,12 @@ static void to_oneself(void) {
   }
   STEP("closing an endpoint to oneself");
   ucxx_request_t *close = NULL;
-  CHECK_OK(duo_finish(&solo, ucxx_endpoint_close(solo.to_right, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(duo_finish(&solo, ucxx_endpoint_close(solo.to_right, UCXX_CLOSE_FLUSH, NULL, &close),
+                      &close));
   CHECK_EQ(seen_count(&closed), 1);
   ucxx_endpoint_destroy(solo.to_right);
-  ucxx_endpoint_t *second = connect_workers(solo.left, solo.left), *third = connect_workers(solo.left, solo.left);
+  ucxx_endpoint_t *second = connect_workers(solo.left, solo.left),
+                  *third = connect_workers(solo.left, solo.left);
   solo.to_right = second;
   duo_transfer(&solo, 100, 1);
   solo.to_right = third;
@@ -256,7 +267,8 @@ static void to_oneself(void) {
   ucxx_context_destroy(solo.context);
 }
 
-/* The context may go first: its workers go on, and new ones are no longer possible because its handle is gone. */
+/* The context may go first: its workers go on, and new ones are no longer possible because its
+ * handle is gone. */
 static void workers_outlive_their_context(void) {
   STEP("workers outlive their context");
   duo_t duo;

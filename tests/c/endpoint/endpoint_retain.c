@@ -15,13 +15,13 @@ static void keep(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   keeper_t *keeper = arg;
   CHECK_OK(ucxx_endpoint_retain(endpoint, &keeper->kept));
   CHECK(keeper->kept == endpoint);
-  if (keeper->destroyed != NULL)
-    ucxx_endpoint_destroy(*keeper->destroyed);
+  if (keeper->destroyed != NULL) ucxx_endpoint_destroy(*keeper->destroyed);
   see_completion(&keeper->seen, (ucxx_request_t *)endpoint, status);
 }
 
 /* From the client's worker to the server's. */
-static ucxx_endpoint_t *reach(const site_t *site, keeper_t *opened, seen_t *closed, keeper_t *closing) {
+static ucxx_endpoint_t *reach(const site_t *site, keeper_t *opened, seen_t *closed,
+                              keeper_t *closing) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_address_t *address = NULL;
   ucxx_endpoint_t *endpoint = NULL;
@@ -42,21 +42,24 @@ static ucxx_endpoint_t *reach(const site_t *site, keeper_t *opened, seen_t *clos
 static void close_last(const site_t *site, ucxx_endpoint_t *endpoint, const seen_t *closed) {
   ucxx_request_t *close = NULL;
   CHECK_EQ(seen_count(closed), 0);
-  CHECK_OK(site_finish(site, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(
+      site_finish(site, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
   ucxx_endpoint_destroy(endpoint);
   CHECK_EQ(seen_count(closed), 1);
   CHECK_OK(closed->status);
 }
 
 static void kept_in_on_open(const manner_t *manner, int borrowed_last) {
-  STEP("%s: kept in on_open, the %s handle destroyed first", manner->name, borrowed_last ? "new" : "old");
+  STEP("%s: kept in on_open, the %s handle destroyed first", manner->name,
+       borrowed_last ? "new" : "old");
   site_t site;
   keeper_t opened;
   seen_t closed;
   site_open(&site, manner, NULL, HOLD);
   ucxx_endpoint_t *endpoint = reach(&site, &opened, &closed, NULL);
   AWAIT(&site, seen_count(&opened.seen) == 1);
-  ucxx_endpoint_t *first = borrowed_last ? opened.kept : endpoint, *second = borrowed_last ? endpoint : opened.kept;
+  ucxx_endpoint_t *first = borrowed_last ? opened.kept : endpoint,
+                  *second = borrowed_last ? endpoint : opened.kept;
   transfer(&site, first, site.server, 1000, 1);
   ucxx_endpoint_destroy(first);
   CHECK_OK(ucxx_endpoint_status(second));
@@ -66,7 +69,8 @@ static void kept_in_on_open(const manner_t *manner, int borrowed_last) {
   site_close(&site);
 }
 
-/* The old handle goes inside the callback: the new one is all there is, on an endpoint that has ended. */
+/* The old handle goes inside the callback: the new one is all there is, on an endpoint that has
+ * ended. */
 static void kept_in_on_close(const manner_t *manner) {
   STEP("%s: kept in on_close", manner->name);
   site_t site;
@@ -76,7 +80,8 @@ static void kept_in_on_close(const manner_t *manner) {
   ucxx_endpoint_t *endpoint = reach(&site, NULL, NULL, &closing);
   closing.destroyed = &endpoint;
   transfer(&site, endpoint, site.server, 1000, 1);
-  CHECK_OK(site_finish(&site, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(
+      site_finish(&site, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
   AWAIT(&site, seen_count(&closing.seen) == 1);
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   CHECK_STATUS(ucxx_endpoint_status(closing.kept), UCXX_ERR_CLOSED);
@@ -148,12 +153,13 @@ static void on_threads(const manner_t *manner) {
   for (int at = 0; at < THREADS * HANDLES; at++) {
     int number = -1;
     ucxx_request_t *request = NULL;
-    CHECK_OK(site_finish(&site, ucxx_tag_recv(site.server, &number, sizeof number, 7, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(site_finish(
+        &site, ucxx_tag_recv(site.server, &number, sizeof number, 7, UINT64_MAX, NULL, &request),
+        &request));
     CHECK(number >= 0 && number < HANDLES);
   }
   AWAIT(&site, seen_count(&closed) == 1);
-  for (int at = 0; at < THREADS; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (int at = 0; at < THREADS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   CHECK_EQ(seen_count(&closed), 1);
   CHECK_OK(closed.status);
   site_close(&site);
@@ -166,8 +172,7 @@ int main(void) {
     kept_in_on_open(&manners[at], 1);
     kept_in_on_close(&manners[at]);
     outlives_the_worker(&manners[at]);
-    if (manners[at].thread_mode == UCXX_THREAD_MULTI)
-      on_threads(&manners[at]);
+    if (manners[at].thread_mode == UCXX_THREAD_MULTI) on_threads(&manners[at]);
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Endpoints that are closed before anything was sent on them leave nothing behind that a later one to the same peer could be taken for. */
+/* Endpoints that are closed before anything was sent on them leave nothing behind that a later one
+ * to the same peer could be taken for. */
 #include "test_util.h"
 
 enum { ROUNDS = 30, MOST_UNUSED = 3, MESSAGES = 4, ID = 5, ANSWER = 6 };
@@ -19,7 +20,8 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
   side->next++;
   __atomic_fetch_add(&side->came, 1, __ATOMIC_RELEASE);
   ucxx_request_t *request = NULL;
-  CHECK(ucxx_am_send(ucxx_am_message_reply(message), ANSWER, &number, sizeof number, NULL, 0, NULL, &request) >= 0);
+  CHECK(ucxx_am_send(ucxx_am_message_reply(message), ANSWER, &number, sizeof number, NULL, 0, NULL,
+                     &request) >= 0);
   ucxx_request_destroy(request);
   ucxx_am_message_destroy(message);
 }
@@ -40,7 +42,8 @@ static void until_done(const duo_t *duo, ucxx_request_t **request) {
 }
 
 /* In any of the ways in which nothing is said on it. */
-static void make_unused(ucxx_worker_t *worker, const ucxx_address_t *address, uint64_t way, seen_t *closed) {
+static void make_unused(ucxx_worker_t *worker, const ucxx_address_t *address, uint64_t way,
+                        seen_t *closed) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_endpoint_t *endpoint = NULL;
   if (way & 1) {
@@ -51,9 +54,9 @@ static void make_unused(ucxx_worker_t *worker, const ucxx_address_t *address, ui
   if (way & 2) {
     ucxx_op_params_t waits = UCXX_OP_PARAMS_INIT;
     waits.flags = UCXX_FLAG_WAIT;
-    if (way & 8)
-      CHECK_OK(ucxx_endpoint_flush(endpoint, &waits, NULL));
-    CHECK_OK(ucxx_endpoint_close(endpoint, way & 4 ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, &waits, NULL));
+    if (way & 8) CHECK_OK(ucxx_endpoint_flush(endpoint, &waits, NULL));
+    CHECK_OK(
+        ucxx_endpoint_close(endpoint, way & 4 ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, &waits, NULL));
   }
   ucxx_endpoint_destroy(endpoint);
 }
@@ -110,7 +113,8 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
   ucxx_context_destroy(duo.context);
 }
 
-/* A flush of the worker has nothing to wait for at a peer that does not look, and to which nothing was ever sent. */
+/* A flush of the worker has nothing to wait for at a peer that does not look, and to which nothing
+ * was ever sent. */
 static void flush_of_all(int32_t error_handling) {
   duo_t duo = {0};
   ucxx_address_t *address = NULL;

@@ -1,18 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A message of every kind as the first thing that comes from a stranger: right behind the Hello, before there is an endpoint to its sender, and with the sender's close behind it. */
+/* A message of every kind as the first thing that comes from a stranger: right behind the Hello,
+ * before there is an endpoint to its sender, and with the sender's close behind it. */
 #include "multi.h"
 
 enum { OWNER_ID = 7, ID = 3, TAG = 0x77, ROUNDS = 5 };
 
-typedef enum kind { TAG_SEND, TAG_MULTI, STREAM, QUEUE, MESSAGE, MULTI, NAMED, FETCH, KINDS } kind_t;
-static const char *const names[KINDS] = {"tag", "tag with frames", "stream", "queue", "message", "message with frames", "message to a named handler", "fetch"};
+typedef enum kind {
+  TAG_SEND,
+  TAG_MULTI,
+  STREAM,
+  QUEUE,
+  MESSAGE,
+  MULTI,
+  NAMED,
+  FETCH,
+  KINDS
+} kind_t;
+static const char *const names[KINDS] = {"tag",
+                                         "tag with frames",
+                                         "stream",
+                                         "queue",
+                                         "message",
+                                         "message with frames",
+                                         "message to a named handler",
+                                         "fetch"};
 
 static uint64_t turn, seed;
 
-static uint64_t chance(uint64_t of) {
-  return test_mix(seed + turn++) % of;
-}
+static uint64_t chance(uint64_t of) { return test_mix(seed + turn++) % of; }
 
 static size_t came, came_length;
 
@@ -23,7 +39,8 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
   ucxx_am_message_destroy(message);
 }
 
-static void on_frames(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void on_frames(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                      ucxx_buffers_t *buffers, ucxx_status_t status) {
   (void)arg;
   (void)reply;
   CHECK_OK(status);
@@ -49,16 +66,13 @@ typedef struct sides {
 } sides_t;
 
 static void some_passes(const sides_t *sides) {
-  for (uint64_t left = chance(4); left > 0; left--)
-    ucxx_worker_progress(sides->left, NULL);
-  for (uint64_t right = chance(4); right > 0; right--)
-    ucxx_worker_progress(sides->right, NULL);
+  for (uint64_t left = chance(4); left > 0; left--) ucxx_worker_progress(sides->left, NULL);
+  for (uint64_t right = chance(4); right > 0; right--) ucxx_worker_progress(sides->right, NULL);
 }
 
 static void sent(const sides_t *sides, ucxx_status_t status, ucxx_request_t *request) {
   if (status == UCXX_INPROGRESS) {
-    while ((status = ucxx_request_status(request)) == UCXX_INPROGRESS)
-      some_passes(sides);
+    while ((status = ucxx_request_status(request)) == UCXX_INPROGRESS) some_passes(sides);
     ucxx_request_destroy(request);
   }
   CHECK_OK(status);
@@ -68,14 +82,14 @@ static void sent(const sides_t *sides, ucxx_status_t status, ucxx_request_t *req
 static void drop(const sides_t *sides, ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
-  while (request != NULL && ucxx_request_status(request) == UCXX_INPROGRESS)
-    some_passes(sides);
+  while (request != NULL && ucxx_request_status(request) == UCXX_INPROGRESS) some_passes(sides);
   CHECK(status >= 0 || status == UCXX_ERR_CLOSED);
   ucxx_request_destroy(request);
   ucxx_endpoint_destroy(endpoint);
 }
 
-static ucxx_status_t send(kind_t kind, ucxx_endpoint_t *to, const void *data, size_t length, char *answer, ucxx_request_t **request) {
+static ucxx_status_t send(kind_t kind, ucxx_endpoint_t *to, const void *data, size_t length,
+                          char *answer, ucxx_request_t **request) {
   ucxx_buffer_t frame;
   memset(&frame, 0, sizeof frame);
   frame.data = (void *)(uintptr_t)data;
@@ -86,34 +100,38 @@ static ucxx_status_t send(kind_t kind, ucxx_endpoint_t *to, const void *data, si
   cover.header = "hi";
   cover.header_length = 2;
   switch (kind) {
-    case TAG_SEND: return ucxx_tag_send(to, data, length, TAG, NULL, request);
-    case TAG_MULTI: return ucxx_tag_send_multi(to, &frame, 1, TAG, NULL, request);
-    case STREAM: return ucxx_stream_send(to, data, length, NULL, request);
-    case QUEUE: return ucxx_am_queue_send(to, data, length, NULL, request);
-    case MESSAGE: return ucxx_am_send(to, ID, "hi", 2, data, length, NULL, request);
-    case MULTI: return ucxx_am_send_multi(to, ID, "hi", 2, &frame, 1, NULL, request);
-    case NAMED: return ucxx_am_queue_send_to(to, &cover, data, length, NULL, request);
-    default: return ucxx_am_fetch(to, ID, "hi", 2, answer, 6, NULL, request);
+  case TAG_SEND: return ucxx_tag_send(to, data, length, TAG, NULL, request);
+  case TAG_MULTI: return ucxx_tag_send_multi(to, &frame, 1, TAG, NULL, request);
+  case STREAM: return ucxx_stream_send(to, data, length, NULL, request);
+  case QUEUE: return ucxx_am_queue_send(to, data, length, NULL, request);
+  case MESSAGE: return ucxx_am_send(to, ID, "hi", 2, data, length, NULL, request);
+  case MULTI: return ucxx_am_send_multi(to, ID, "hi", 2, &frame, 1, NULL, request);
+  case NAMED: return ucxx_am_queue_send_to(to, &cover, data, length, NULL, request);
+  default: return ucxx_am_fetch(to, ID, "hi", 2, answer, 6, NULL, request);
   }
 }
 
 /* What has to be asked for there, on an endpoint that is made after some passes. */
-static void receive(const sides_t *sides, kind_t kind, const ucxx_address_t *left_address, size_t length) {
+static void receive(const sides_t *sides, kind_t kind, const ucxx_address_t *left_address,
+                    size_t length) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_endpoint_t *from = NULL;
   ucxx_request_t *request = NULL;
   ucxx_buffers_t *buffers = NULL;
   uint8_t *into = test_alloc(length);
   ucxx_status_t status;
-  for (uint64_t passes = chance(30); passes > 0; passes--)
-    some_passes(sides);
+  for (uint64_t passes = chance(30); passes > 0; passes--) some_passes(sides);
   CHECK_OK(ucxx_endpoint_create(sides->right, left_address, NULL, &from));
   params.source = from;
   switch (kind) {
-    case TAG_SEND: status = ucxx_tag_recv(sides->right, into, length, TAG, UINT64_MAX, &params, &request); break;
-    case TAG_MULTI: status = ucxx_tag_recv_multi(sides->right, TAG, UINT64_MAX, NULL, &params, &request); break;
-    case STREAM: status = ucxx_stream_recv(from, into, length, NULL, &request); break;
-    default: status = ucxx_am_queue_recv(from, NULL, NULL, &request); break;
+  case TAG_SEND:
+    status = ucxx_tag_recv(sides->right, into, length, TAG, UINT64_MAX, &params, &request);
+    break;
+  case TAG_MULTI:
+    status = ucxx_tag_recv_multi(sides->right, TAG, UINT64_MAX, NULL, &params, &request);
+    break;
+  case STREAM: status = ucxx_stream_recv(from, into, length, NULL, &request); break;
+  default: status = ucxx_am_queue_recv(from, NULL, NULL, &request); break;
   }
   while (status == UCXX_INPROGRESS) {
     some_passes(sides);
@@ -151,7 +169,8 @@ static void round_of(kind_t kind, size_t length, int closes) {
   CHECK_OK(ucxx_worker_create(context, NULL, &sides.right));
   CHECK_OK(ucxx_worker_set_am_handler(sides.right, ID, on_message, NULL, NULL));
   CHECK_OK(ucxx_worker_set_multi_handler(sides.right, ID, on_frames, NULL, NULL, NULL));
-  CHECK_OK(ucxx_worker_set_am_queue_handler(sides.right, "own", OWNER_ID, on_frames, NULL, NULL, NULL));
+  CHECK_OK(
+      ucxx_worker_set_am_queue_handler(sides.right, "own", OWNER_ID, on_frames, NULL, NULL, NULL));
   CHECK_OK(ucxx_worker_set_fetch_handler(sides.right, ID, on_fetch, NULL, NULL));
   CHECK_OK(ucxx_worker_address(sides.left, &left_address));
   CHECK_OK(ucxx_worker_address(sides.right, &right_address));
@@ -163,16 +182,13 @@ static void round_of(kind_t kind, size_t length, int closes) {
   }
   if (kind >= MESSAGE) {
     /* A server that has nothing but a handler. */
-    while (came == 0)
-      some_passes(&sides);
-    if (kind != FETCH)
-      CHECK_EQ(came_length, length);
+    while (came == 0) some_passes(&sides);
+    if (kind != FETCH) CHECK_EQ(came_length, length);
   } else {
     receive(&sides, kind, left_address, length);
   }
   sent(&sides, status, request);
-  if (kind == FETCH)
-    CHECK(memcmp(answer, "answer", 6) == 0);
+  if (kind == FETCH) CHECK(memcmp(answer, "answer", 6) == 0);
   some_passes(&sides);
   CHECK_EQ(came, kind >= MESSAGE);
   if (closes)
@@ -194,11 +210,9 @@ int main(void) {
   for (int rounds = 0; rounds < ROUNDS; rounds++)
     for (int kind = 0; kind < KINDS; kind++)
       for (size_t length = 0; length < sizeof lengths / sizeof *lengths; length++) {
-        if (kind == FETCH && length > 0)
-          break;
+        if (kind == FETCH && length > 0) break;
         round_of((kind_t)kind, lengths[length], 0);
-        if (kind >= MESSAGE && kind < FETCH)
-          round_of((kind_t)kind, lengths[length], 1);
+        if (kind >= MESSAGE && kind < FETCH) round_of((kind_t)kind, lengths[length], 1);
       }
   return 0;
 }

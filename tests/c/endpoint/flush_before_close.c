@@ -1,6 +1,7 @@
-/* What was sent before a close with flush arrives, also in a receive that was to end with the endpoint; and the end is told as the peer's close. A peer
- * that does not progress for longer than the library waits by itself is waited for as long as the caller has said, and where nobody has said it the close
- * tells that it does not know. */
+/* What was sent before a close with flush arrives, also in a receive that was to end with the
+ * endpoint; and the end is told as the peer's close. A peer that does not progress for longer than
+ * the library waits by itself is waited for as long as the caller has said, and where nobody has
+ * said it the close tells that it does not know. */
 #include "test_util.h"
 
 #include <stdbool.h>
@@ -32,7 +33,9 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
   receive.callback = see_completion;
   receive.callback_arg = &guest->received;
   receive.source = guest->endpoint;
-  CHECK_STATUS(ucxx_tag_recv(worker, &guest->word, sizeof guest->word, TAG + (uint64_t)accepted, UINT64_MAX, &receive, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(worker, &guest->word, sizeof guest->word, TAG + (uint64_t)accepted,
+                             UINT64_MAX, &receive, NULL),
+               UCXX_INPROGRESS);
   accepted++;
 }
 
@@ -40,13 +43,11 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
 static void serve_late(pair_t *pair, guest_t *guest, bool waits) {
   char go = 0;
   STEP("late, %s", waits ? "with a time" : "without");
-  while (guest->endpoint == NULL)
-    progress(worker);
+  while (guest->endpoint == NULL) progress(worker);
   pair_await(pair);
   channel_put(pair, &go, 1);
   channel_get(pair, &go, 1);
-  while (seen_count(&guest->received) == 0 || seen_count(&guest->closed) == 0)
-    progress(worker);
+  while (seen_count(&guest->received) == 0 || seen_count(&guest->closed) == 0) progress(worker);
   if (waits) {
     CHECK_STATUS(guest->received.status, UCXX_OK);
     CHECK_STATUS(guest->closed.status, UCXX_ERR_CONNECTION_RESET);
@@ -65,12 +66,11 @@ static void serve(pair_t *pair) {
   for (int at = 0; at < ROUNDS; at++) {
     guest_t *guest = &guests[at];
     STEP("guest %d", at);
-    while (seen_count(&guest->received) == 0 || seen_count(&guest->closed) == 0)
-      progress(worker);
-    if (guest->received.status == UCXX_OK)
-      CHECK_EQ(guest->word, at);
+    while (seen_count(&guest->received) == 0 || seen_count(&guest->closed) == 0) progress(worker);
+    if (guest->received.status == UCXX_OK) CHECK_EQ(guest->word, at);
     if (guest->received.status != UCXX_OK || guest->closed.status != UCXX_ERR_CONNECTION_RESET)
-      fprintf(stderr, "guest %d: received %s, closed %s\n", at, ucxx_status_string(guest->received.status), ucxx_status_string(guest->closed.status));
+      fprintf(stderr, "guest %d: received %s, closed %s\n", at,
+              ucxx_status_string(guest->received.status), ucxx_status_string(guest->closed.status));
     lost += guest->received.status != UCXX_OK;
     otherwise += guest->closed.status != UCXX_ERR_CONNECTION_RESET;
     ucxx_endpoint_destroy(guest->endpoint);
@@ -96,9 +96,9 @@ static void visit_late(pair_t *pair, uint16_t port, uint64_t at, bool waits) {
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   STEP("late, %s", waits ? "with a time" : "without");
   CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", port, NULL, &endpoint));
-  /* Who has not said yet that it is of this library is taken for a foreign one, and not waited for. */
-  while (CHECK_OK(ucxx_endpoint_query(endpoint, &attr)), attr.peer_id == 0)
-    progress(worker);
+  /* Who has not said yet that it is of this library is taken for a foreign one, and not waited for.
+   */
+  while (CHECK_OK(ucxx_endpoint_query(endpoint, &attr)), attr.peer_id == 0) progress(worker);
   pair_tell(pair);
   channel_get(pair, &go, 1);
   CHECK_OK(finish(ucxx_tag_send(endpoint, &at, sizeof at, TAG + at, NULL, &request), &request));
@@ -149,7 +149,6 @@ static void body(pair_t *pair) {
 }
 
 int main(int argc, char **argv) {
-  if (!has_tcp())
-    test_skip("UCX connects by host and port over TCP, which UCX_TLS leaves out");
+  if (!has_tcp()) test_skip("UCX connects by host and port over TCP, which UCX_TLS leaves out");
   return pair_main(argc, argv, "flush_before_close", 180, body);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What OK of a flush, or of a close that flushes, promises: a process whose sends, and then that, were OK may end at once, and all of it arrives. Each round by chance: what is
- * sent, how much, over what kind of connection, and what is waited for. Over TCP short messages with a close alone: the kernel drops what the peer has not read yet when a process
- * ends that has not read all itself.
+ * What OK of a flush, or of a close that flushes, promises: a process whose sends, and then that,
+ * were OK may end at once, and all of it arrives. Each round by chance: what is sent, how much,
+ * over what kind of connection, and what is waited for. Over TCP short messages with a close alone:
+ * the kernel drops what the peer has not read yet when a process ends that has not read all itself.
  */
 #include "test_util.h"
 
@@ -60,9 +61,11 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
 static ucxx_status_t receive_one(unsigned at, ucxx_request_t **request) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   switch (plan.kind) {
-    case TAG: params.source = endpoint; return ucxx_tag_recv(worker, room[at], plan.length, at, UINT64_MAX, &params, request);
-    case STREAM: return ucxx_stream_recv(endpoint, room[at], plan.length, NULL, request);
-    default: return ucxx_am_queue_recv(endpoint, NULL, NULL, request);
+  case TAG:
+    params.source = endpoint;
+    return ucxx_tag_recv(worker, room[at], plan.length, at, UINT64_MAX, &params, request);
+  case STREAM: return ucxx_stream_recv(endpoint, room[at], plan.length, NULL, request);
+  default: return ucxx_am_queue_recv(endpoint, NULL, NULL, request);
   }
 }
 
@@ -74,8 +77,7 @@ static void take(const pair_t *pair) {
   ucxx_status_t status[MOST];
   params.on_close = see_endpoint;
   params.on_close_arg = &closed;
-  for (unsigned at = 0; at < plan.count; at++)
-    room[at] = test_alloc(plan.length);
+  for (unsigned at = 0; at < plan.count; at++) room[at] = test_alloc(plan.length);
   CHECK_OK(ucxx_worker_set_am_handler(worker, ID, on_message, NULL, NULL));
   if (plan.by_port) {
     ucxx_listener_params_t listening = UCXX_LISTENER_PARAMS_INIT;
@@ -84,8 +86,7 @@ static void take(const pair_t *pair) {
     CHECK_OK(ucxx_listener_create(worker, &listening, &listener));
     uint16_t port = ucxx_listener_port(listener);
     channel_put(pair, &port, sizeof port);
-    while (endpoint == NULL)
-      progress(worker);
+    while (endpoint == NULL) progress(worker);
   } else {
     ucxx_address_t *theirs = pair_exchange_address(pair, worker);
     CHECK_OK(ucxx_endpoint_create(worker, theirs, &params, &endpoint));
@@ -96,8 +97,7 @@ static void take(const pair_t *pair) {
   channel_put(pair, "g", 1);
   while (seen_count(&closed) == 0) {
     progress(worker);
-    if (plan.slow)
-      usleep(1000);
+    if (plan.slow) usleep(1000);
   }
   ucxx_status_t told = UCXX_OK;
   channel_get(pair, &told, sizeof told);
@@ -106,17 +106,18 @@ static void take(const pair_t *pair) {
   for (unsigned at = 0; at < plan.count && plan.kind != MESSAGE; at++)
     arrived += finish(status[at], &requests[at]) == UCXX_OK;
   if (arrived < plan.count)
-    FAIL("of %u messages %u are lost; on_close %s", plan.count, plan.count - arrived, ucxx_status_string(closed.status));
+    FAIL("of %u messages %u are lost; on_close %s", plan.count, plan.count - arrived,
+         ucxx_status_string(closed.status));
   ucxx_endpoint_destroy(endpoint);
   ucxx_listener_destroy(listener);
 }
 
 static ucxx_status_t send_one(unsigned at, const void *data, ucxx_request_t **request) {
   switch (plan.kind) {
-    case TAG: return ucxx_tag_send(endpoint, data, plan.length, at, NULL, request);
-    case STREAM: return ucxx_stream_send(endpoint, data, plan.length, NULL, request);
-    case QUEUE: return ucxx_am_queue_send(endpoint, data, plan.length, NULL, request);
-    default: return ucxx_am_send(endpoint, ID, NULL, 0, data, plan.length, NULL, request);
+  case TAG: return ucxx_tag_send(endpoint, data, plan.length, at, NULL, request);
+  case STREAM: return ucxx_stream_send(endpoint, data, plan.length, NULL, request);
+  case QUEUE: return ucxx_am_queue_send(endpoint, data, plan.length, NULL, request);
+  default: return ucxx_am_send(endpoint, ID, NULL, 0, data, plan.length, NULL, request);
   }
 }
 
@@ -134,18 +135,17 @@ static void give(const pair_t *pair) {
     CHECK_OK(ucxx_endpoint_create(worker, theirs, NULL, &endpoint));
     ucxx_address_destroy(theirs);
   }
-  while (recv(pair->channel, &go, 1, MSG_DONTWAIT) != 1)
-    progress(worker);
-  for (unsigned at = 0; at < plan.count; at++)
-    status[at] = send_one(at, data, &requests[at]);
+  while (recv(pair->channel, &go, 1, MSG_DONTWAIT) != 1) progress(worker);
+  for (unsigned at = 0; at < plan.count; at++) status[at] = send_one(at, data, &requests[at]);
   switch (plan.ending) {
-    case FLUSH: told = finish(ucxx_endpoint_flush(endpoint, NULL, &request), &request); break;
-    case FLUSH_WORKER: told = finish(ucxx_worker_flush(worker, NULL, &request), &request); break;
-    case CLOSE: told = finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request); break;
-    default: ucxx_endpoint_destroy(endpoint); break;
+  case FLUSH: told = finish(ucxx_endpoint_flush(endpoint, NULL, &request), &request); break;
+  case FLUSH_WORKER: told = finish(ucxx_worker_flush(worker, NULL, &request), &request); break;
+  case CLOSE:
+    told = finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request);
+    break;
+  default: ucxx_endpoint_destroy(endpoint); break;
   }
-  for (unsigned at = 0; at < plan.count; at++)
-    CHECK_OK(finish(status[at], &requests[at]));
+  for (unsigned at = 0; at < plan.count; at++) CHECK_OK(finish(status[at], &requests[at]));
   channel_put(pair, &told, sizeof told);
   _exit(0);
 }
@@ -181,7 +181,10 @@ int main(void) {
   for (unsigned round = 0; round < test_rounds(ROUNDS); round++) {
     uint64_t chance = test_mix(seed + round);
     int channels[2];
-    plan = (plan_t){.kind = (kind_t)(round % KINDS), .ending = (ending_t)(round / KINDS % ENDINGS), .by_port = chance % 3 == 0 && has_tcp(), .manual = chance / 3 % 2 == 0};
+    plan = (plan_t){.kind = (kind_t)(round % KINDS),
+                    .ending = (ending_t)(round / KINDS % ENDINGS),
+                    .by_port = chance % 3 == 0 && has_tcp(),
+                    .manual = chance / 3 % 2 == 0};
     plan.length = lengths[chance / 6 % 4];
     if (has_tcp() && plan.ending < CLOSE) {
       /* A rendezvous send, which has been answered; a stream has none. */
@@ -191,8 +194,14 @@ int main(void) {
     plan.count = 1 + (unsigned)(chance / 24 % MOST);
     /* The most is under way when it begins, and its receiver takes its time. */
     if (round % 8 == 0)
-      plan = (plan_t){.kind = TAG, .ending = plan.ending, .manual = 1, .slow = 1, .count = MOST, .length = 262144};
-    STEP("round %u: %s, %u of %zu bytes, %s, by %s", round, kinds[plan.kind], plan.count, plan.length, endings[plan.ending], plan.by_port ? "port" : "address");
+      plan = (plan_t){.kind = TAG,
+                      .ending = plan.ending,
+                      .manual = 1,
+                      .slow = 1,
+                      .count = MOST,
+                      .length = 262144};
+    STEP("round %u: %s, %u of %zu bytes, %s, by %s", round, kinds[plan.kind], plan.count,
+         plan.length, endings[plan.ending], plan.by_port ? "port" : "address");
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, channels), 0);
     pid_t taker = start(channels[0], take), giver = start(channels[1], give);
     wait_for(giver);

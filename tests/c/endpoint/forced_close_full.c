@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer closes by force while the socket to it is full. UCX waits at such a socket for room, and for the peer's end, and gets both in one event when the peer
- * has read what was left: this side may go only when it has nothing left to write.
+ * A peer closes by force while the socket to it is full. UCX waits at such a socket for room, and
+ * for the peer's end, and gets both in one event when the peer has read what was left: this side
+ * may go only when it has nothing left to write.
  */
 #include "test_util.h"
 
@@ -42,8 +43,7 @@ static void round_of(int closes_too) {
   }
   CHECK_EQ(waiting, ENOUGH);
   CHECK(ucxx_endpoint_close(duo.to_left, UCXX_CLOSE_FORCE, NULL, &close[1]) >= 0);
-  if (closes_too)
-    CHECK(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FORCE, NULL, &close[0]) >= 0);
+  if (closes_too) CHECK(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FORCE, NULL, &close[0]) >= 0);
   /* Each by itself for so long that it does all that it can. */
   while (seen_count(&ends[0]) == 0 || seen_count(&ends[1]) == 0) {
     pass(duo.left, &ends[0]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A close by force is heard by the peer as the close that it is, also behind many messages that it has not read yet. */
+/* A close by force is heard by the peer as the close that it is, also behind many messages that it
+ * has not read yet. */
 #include "test_util.h"
 
 enum { MESSAGES = 3000, LENGTH = 1000, ROUNDS = 6 };
@@ -33,10 +34,8 @@ static void body(pair_t *pair) {
         CHECK(ucxx_tag_send(endpoint, data, LENGTH, 2, NULL, NULL) >= 0);
       finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close), &close);
     }
-    while (seen_count(&closed) == 0)
-      progress(worker);
-    if (pair->side == 1)
-      CHECK_STATUS(closed.status, UCXX_ERR_CONNECTION_RESET);
+    while (seen_count(&closed) == 0) progress(worker);
+    if (pair->side == 1) CHECK_STATUS(closed.status, UCXX_ERR_CONNECTION_RESET);
     pair_sync(pair);
     ucxx_endpoint_destroy(endpoint);
     ucxx_worker_destroy(worker);
@@ -45,6 +44,4 @@ static void body(pair_t *pair) {
   ucxx_context_destroy(context);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "forced_close_heard", 30, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "forced_close_heard", 30, body); }

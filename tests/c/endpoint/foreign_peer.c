@@ -1,12 +1,19 @@
 /*
- * Peers that are not of this library: by host and port in both directions, and by worker address; messages both ways, and each
- * way to end. What they give is best effort: docs/wire-formats.md says what that comes to.
+ * Peers that are not of this library: by host and port in both directions, and by worker address;
+ * messages both ways, and each way to end. What they give is best effort: docs/wire-formats.md says
+ * what that comes to.
  *
- *   foreign_peer peer|none PROGRAM [ARGUMENT...]     PROGRAM: such as foreign_raw.c, which describes how it is talked to
+ *   foreign_peer peer|none PROGRAM [ARGUMENT...]     PROGRAM: such as foreign_raw.c, which
+ * describes how it is talked to
  */
 #include "foreign_program.h"
 
-enum { TRAILER = 80 /* docs/wire-formats.md */, LENGTHS = 4, TAG_NEVER = 0x777, PATIENCE_NS = 20000000 };
+enum {
+  TRAILER = 80 /* docs/wire-formats.md */,
+  LENGTHS = 4,
+  TAG_NEVER = 0x777,
+  PATIENCE_NS = 20000000
+};
 static const size_t lengths[LENGTHS] = {0, 8, 5000, 1 << 20};
 
 static int32_t handling;
@@ -37,20 +44,20 @@ static void accept_it(void *arg, ucxx_conn_request_t *request) {
   ucxx_conn_request_destroy(request);
 }
 
-static void transfer(const foreigner_t *other, const ends_t *ends, int to_them, size_t length, unsigned seed) {
+static void transfer(const foreigner_t *other, const ends_t *ends, int to_them, size_t length,
+                     unsigned seed) {
   uint8_t *data = test_alloc(length + 1);
   ucxx_request_t *request = NULL;
   memset(data, 0, length + 1);
-  for (size_t at = 0; to_them && at < length; at++)
-    data[at] = pattern(seed, at);
+  for (size_t at = 0; to_them && at < length; at++) data[at] = pattern(seed, at);
   TELL(other, "%s %u %zu %u\n", to_them ? "recv" : "send", seed, length, seed);
-  ucxx_status_t status = to_them ? ucxx_tag_send(ends->endpoint, data, length, seed, NULL, &request)
-                                 : ucxx_tag_recv(worker, data, length, seed, UINT64_MAX, NULL, &request);
+  ucxx_status_t status =
+      to_them ? ucxx_tag_send(ends->endpoint, data, length, seed, NULL, &request)
+              : ucxx_tag_recv(worker, data, length, seed, UINT64_MAX, NULL, &request);
   CHECK_OK(finish(status, &request));
   expect(other, "ok");
   for (size_t at = 0; !to_them && at < length; at++)
-    if (data[at] != pattern(seed, at))
-      FAIL("byte %zu of %zu is wrong", at, length);
+    if (data[at] != pattern(seed, at)) FAIL("byte %zu of %zu is wrong", at, length);
   free(data);
 }
 
@@ -67,19 +74,22 @@ static void wait_in_vain(const ends_t *ends) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.source = ends->endpoint;
-  CHECK_STATUS(ucxx_tag_recv(worker, word, sizeof word, TAG_NEVER, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(worker, word, sizeof word, TAG_NEVER, UINT64_MAX, &params, &request),
+               UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_request_wait(request, 10 * (uint64_t)PATIENCE_NS), UCXX_INPROGRESS);
   CHECK_OK(ucxx_endpoint_status(ends->endpoint));
   ucxx_request_cancel(request);
   CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
 }
 
-/* ------------------------------------------------------------------ how connections come about and end */
+/* ------------------------------------------------------------------ how connections come about and
+ * end */
 
 enum way { THEY_CONNECT, WE_CONNECT, BY_ADDRESS, WAYS };
 static const char *const way_names[] = {"they connect", "we connect", "by address"};
 enum end { THEY_CLOSE, WE_CLOSE, THEY_DIE, THEY_DIE_BUSY, ENDS };
-static const char *const end_names[] = {"they close", "we close", "they die", "they die with operations under way"};
+static const char *const end_names[] = {"they close", "we close", "they die",
+                                        "they die with operations under way"};
 
 static void they_connect(const foreigner_t *other, ends_t *ends) {
   ucxx_listener_t *listener = NULL;
@@ -90,15 +100,15 @@ static void they_connect(const foreigner_t *other, ends_t *ends) {
   CHECK_OK(ucxx_listener_create(worker, &params, &listener));
   TELL(other, "connect %u\n", ucxx_listener_port(listener));
   expect(other, "ok");
-  while (ends->endpoint == NULL)
-    progress(worker);
+  while (ends->endpoint == NULL) progress(worker);
   ucxx_listener_destroy(listener);
 }
 
 static void we_connect(const foreigner_t *other, ends_t *ends) {
   ucxx_endpoint_params_t params = watching(ends);
   TELL(other, "listen\n");
-  CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", answer_port(other), &params, &ends->endpoint));
+  CHECK_OK(
+      ucxx_endpoint_connect(worker, "127.0.0.1", answer_port(other), &params, &ends->endpoint));
   while (seen_count(&ends->open) == 0) {
     if (seen_count(&ends->close) > 0)
       FAIL("no connection: on_close says %s", ucxx_status_name(ends->close.status));
@@ -129,17 +139,16 @@ static void by_address(const foreigner_t *other, ends_t *ends) {
   const uint8_t *data = ucxx_address_data(own);
   length = ucxx_address_length(own) - TRAILER;
   fprintf(other->to, "reach ");
-  for (size_t at = 0; at < length; at++)
-    fprintf(other->to, "%02x", data[at]);
+  for (size_t at = 0; at < length; at++) fprintf(other->to, "%02x", data[at]);
   TELL(other, "\n");
   expect(other, "ok");
   ucxx_address_destroy(own);
 }
 
-/* on_close has to run; how it calls a foreigner's end is printed, and has to be an end that somebody else made. */
+/* on_close has to run; how it calls a foreigner's end is printed, and has to be an end that
+ * somebody else made. */
 static void await_close(const ends_t *ends, const char *what) {
-  while (seen_count(&ends->close) == 0)
-    progress(worker);
+  while (seen_count(&ends->close) == 0) progress(worker);
   printf("%s: on_close says %s\n", what, ucxx_status_name(ends->close.status));
   if (ends->close.status != UCXX_ERR_PEER_FAILED && ends->close.status != UCXX_ERR_CONNECTION_RESET)
     FAIL("on_close says %s", ucxx_status_name(ends->close.status));
@@ -158,16 +167,18 @@ static void they_die(foreigner_t *other, ends_t *ends, int busy) {
     params.callback_arg = &fired[at];
     params.source = at == SENDS ? ends->endpoint : NULL;
     if (at < SENDS)
-      CHECK_STATUS(ucxx_tag_send(ends->endpoint, data[at], sizeof data[at], TAG_NEVER, &params, NULL), UCXX_INPROGRESS);
+      CHECK_STATUS(
+          ucxx_tag_send(ends->endpoint, data[at], sizeof data[at], TAG_NEVER, &params, NULL),
+          UCXX_INPROGRESS);
     else
-      CHECK_STATUS(ucxx_tag_recv(worker, word, sizeof word, TAG_NEVER, UINT64_MAX, &params, NULL), UCXX_INPROGRESS);
+      CHECK_STATUS(ucxx_tag_recv(worker, word, sizeof word, TAG_NEVER, UINT64_MAX, &params, NULL),
+                   UCXX_INPROGRESS);
   }
   stop(other, 1);
   await_close(ends, busy ? end_names[THEY_DIE_BUSY] : end_names[THEY_DIE]);
   CHECK_STATUS(ends->close.status, UCXX_ERR_PEER_FAILED);
   for (int at = 0; busy && at <= SENDS; at++) {
-    while (seen_count(&fired[at]) == 0)
-      progress(worker);
+    while (seen_count(&fired[at]) == 0) progress(worker);
     CHECK_STATUS(fired[at].status, UCXX_ERR_PEER_FAILED);
   }
 }
@@ -185,17 +196,14 @@ static void meet(enum way way, enum end end) {
   else
     by_address(&other, &ends);
   both_ways(&other, &ends);
-  if (end == WE_CLOSE)
-    wait_in_vain(&ends);
+  if (end == WE_CLOSE) wait_in_vain(&ends);
   if (end == THEY_DIE || end == THEY_DIE_BUSY) {
     they_die(&other, &ends, end == THEY_DIE_BUSY);
   } else if (end == WE_CLOSE) {
     /* Without error handling UCP's close is an agreement of both. */
-    if (handling == UCXX_ENDPOINT_ERROR_HANDLING_NONE)
-      TELL(&other, "close\n");
+    if (handling == UCXX_ENDPOINT_ERROR_HANDLING_NONE) TELL(&other, "close\n");
     CHECK_OK(finish(ucxx_endpoint_close(ends.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
-    while (seen_count(&ends.close) == 0)
-      progress(worker);
+    while (seen_count(&ends.close) == 0) progress(worker);
     CHECK_OK(ends.close.status);
     if (handling == UCXX_ENDPOINT_ERROR_HANDLING_NONE)
       printf("both close at once: theirs says %s\n", answer(&other));
@@ -206,8 +214,7 @@ static void meet(enum way way, enum end end) {
     if (way == BY_ADDRESS) /* nothing of a foreigner's close comes through: its end does */
       stop(&other, 0);
     await_close(&ends, end_names[THEY_CLOSE]);
-    if (way != BY_ADDRESS)
-      stop(&other, 0);
+    if (way != BY_ADDRESS) stop(&other, 0);
   }
   ucxx_endpoint_destroy(ends.endpoint);
   CHECK_EQ(seen_count(&ends.close), 1);

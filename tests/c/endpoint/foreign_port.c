@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A port where something else listens: one that talks first, sends back what it hears, or hangs up. Whoever connects to it is told so with a status that the header lists, and the
- * process goes on.
+ * A port where something else listens: one that talks first, sends back what it hears, or hangs up.
+ * Whoever connects to it is told so with a status that the header lists, and the process goes on.
  */
 #include "test_util.h"
 
@@ -36,7 +36,8 @@ static void *talk(void *arg) {
     length = snprintf(bytes, sizeof bytes, "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
   if (stranger->habit == BANNER || stranger->habit == ZEROS)
     CHECK_EQ(send(stranger->socket, bytes, (size_t)length, MSG_NOSIGNAL), length);
-  while (stranger->habit != HANGS_UP && (length = recv(stranger->socket, bytes, sizeof bytes, 0)) > 0)
+  while (stranger->habit != HANGS_UP &&
+         (length = recv(stranger->socket, bytes, sizeof bytes, 0)) > 0)
     if (stranger->habit == ECHO && send(stranger->socket, bytes, (size_t)length, MSG_NOSIGNAL) < 0)
       break;
   close(stranger->socket);
@@ -99,10 +100,10 @@ static void visit(habit_t first, habit_t last) {
     for (int time = 0; time < TIMES; time++) {
       guest_t *guest = &guests[habit][time];
       STEP("%s", names[habit]);
-      while (seen_count(&guest->closed) == 0 || seen_count(&guest->sent) == 0)
-        progress(worker);
+      while (seen_count(&guest->closed) == 0 || seen_count(&guest->sent) == 0) progress(worker);
       ucxx_status_t status = guest->closed.status;
-      if (status != UCXX_ERR_UNREACHABLE && status != UCXX_ERR_TIMED_OUT && status != UCXX_ERR_REJECTED)
+      if (status != UCXX_ERR_UNREACHABLE && status != UCXX_ERR_TIMED_OUT &&
+          status != UCXX_ERR_REJECTED)
         FAIL("on_close %s", ucxx_status_string(status));
       CHECK_STATUS(ucxx_endpoint_status(guest->endpoint), status);
       CHECK_STATUS(guest->sent.status, status);
@@ -120,11 +121,11 @@ static void visit(habit_t first, habit_t last) {
 
 int main(void) {
   test_begin("foreign_port", 30);
-  if (!has_tcp())
-    test_skip("UCX connects by host and port over TCP");
+  if (!has_tcp()) test_skip("UCX connects by host and port over TCP");
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
-  /* UCX asserts on what is not its own, 1.13 on all but a short line: known limits, docs/connections.md. */
+  /* UCX asserts on what is not its own, 1.13 on all but a short line: known limits,
+   * docs/connections.md. */
   int asserts_on_zeros = version.ucx_major == 1 && version.ucx_minor < 14, status = 0;
   pid_t child = fork();
   CHECK(child >= 0);

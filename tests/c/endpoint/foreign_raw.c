@@ -1,6 +1,7 @@
 /*
- * A peer that knows nothing of this library: UCP alone, as a program of its own. It does what it is told on its input, a line at a
- * time, and answers each with a line; in between it makes progress. tests/bindings/ucxx has the same with UCXX, in Python and in C++.
+ * A peer that knows nothing of this library: UCP alone, as a program of its own. It does what it is
+ * told on its input, a line at a time, and answers each with a line; in between it makes progress.
+ * tests/bindings/ucxx has the same with UCXX, in Python and in C++.
  *
  *   foreign_raw peer|none        error handling of its endpoints
  *
@@ -33,13 +34,13 @@ static ucp_listener_h listener;
 static ucp_err_handling_mode_t error_mode;
 static int accepts;
 
-#define MUST(call)                                                                       \
-  do {                                                                                   \
-    ucs_status_t status_ = (call);                                                       \
-    if (status_ != UCS_OK) {                                                             \
-      fprintf(stderr, "foreign_raw: %s: %s\n", #call, ucs_status_string(status_));       \
-      exit(1);                                                                           \
-    }                                                                                    \
+#define MUST(call)                                                                 \
+  do {                                                                             \
+    ucs_status_t status_ = (call);                                                 \
+    if (status_ != UCS_OK) {                                                       \
+      fprintf(stderr, "foreign_raw: %s: %s\n", #call, ucs_status_string(status_)); \
+      exit(1);                                                                     \
+    }                                                                              \
   } while (0)
 
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status) {
@@ -114,8 +115,7 @@ static void tell_address(void) {
   size_t length = 0;
   MUST(ucp_worker_get_address(worker, &address, &length));
   printf("address ");
-  for (size_t at = 0; at < length; at++)
-    printf("%02x", ((const uint8_t *)address)[at]);
+  for (size_t at = 0; at < length; at++) printf("%02x", ((const uint8_t *)address)[at]);
   printf("\n");
   ucp_worker_release_address(worker, address);
 }
@@ -135,8 +135,7 @@ static void reach(const char *text) {
 }
 
 static ucs_status_t finish(ucs_status_ptr_t request) {
-  if (!UCS_PTR_IS_PTR(request))
-    return UCS_PTR_STATUS(request);
+  if (!UCS_PTR_IS_PTR(request)) return UCS_PTR_STATUS(request);
   ucs_status_t status;
   while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS)
     ucp_worker_progress(worker);
@@ -150,14 +149,12 @@ static void transfer(int sends, uint64_t tag, size_t length, unsigned seed) {
   ucs_status_t status;
   size_t wrong = 0;
   memset(&params, 0, sizeof params);
-  for (size_t at = 0; sends && at < length; at++)
-    data[at] = (uint8_t)(seed + 7 * at);
+  for (size_t at = 0; sends && at < length; at++) data[at] = (uint8_t)(seed + 7 * at);
   if (sends)
     status = finish(ucp_tag_send_nbx(endpoint, data, length, tag, &params));
   else
     status = finish(ucp_tag_recv_nbx(worker, data, length, tag, UINT64_MAX, &params));
-  for (size_t at = 0; !sends && at < length; at++)
-    wrong += data[at] != (uint8_t)(seed + 7 * at);
+  for (size_t at = 0; !sends && at < length; at++) wrong += data[at] != (uint8_t)(seed + 7 * at);
   printf("%s\n", status != UCS_OK ? ucs_status_string(status) : wrong > 0 ? "wrong" : "ok");
   free(data);
 }
@@ -201,7 +198,8 @@ int main(int argc, char **argv) {
   ucp_params_t params;
   ucp_worker_params_t worker_params;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  error_mode = argc > 1 && strcmp(argv[1], "none") == 0 ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
+  error_mode = argc > 1 && strcmp(argv[1], "none") == 0 ? UCP_ERR_HANDLING_MODE_NONE
+                                                        : UCP_ERR_HANDLING_MODE_PEER;
   memset(&params, 0, sizeof params);
   memset(&worker_params, 0, sizeof worker_params);
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
@@ -211,14 +209,11 @@ int main(int argc, char **argv) {
   setvbuf(stdin, NULL, _IONBF, 0); /* what poll() does not see must not wait in a buffer */
   for (;;) {
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-    while (poll(&input, 1, 0) == 0)
-      ucp_worker_progress(worker);
-    if (fgets(line, sizeof line, stdin) == NULL)
-      break;
+    while (poll(&input, 1, 0) == 0) ucp_worker_progress(worker);
+    if (fgets(line, sizeof line, stdin) == NULL) break;
     obey(line);
   }
-  if (listener != NULL)
-    ucp_listener_destroy(listener);
+  if (listener != NULL) ucp_listener_destroy(listener);
   ucp_worker_destroy(worker);
   ucp_cleanup(context);
   return 0;

@@ -1,6 +1,8 @@
 /*
- * A peer that speaks garbage to a live worker: messages of every kind of the library's, changed at random and at the limits of each count, length and offset; duplicates, replays from
- * connections that have gone, answers to nobody. Beside it an honest peer, all of whose traffic is checked. Afterwards the worker holds what it held.
+ * A peer that speaks garbage to a live worker: messages of every kind of the library's, changed at
+ * random and at the limits of each count, length and offset; duplicates, replays from connections
+ * that have gone, answers to nobody. Beside it an honest peer, all of whose traffic is checked.
+ * Afterwards the worker holds what it held.
  *
  *   garbage_peer [EPISODES]
  */
@@ -12,7 +14,15 @@
 #include <poll.h>
 
 enum { ID_ANY = 1, ID_HONEST = 2, ID_INVITE = 3, GARBLERS = 2, EPISODES = 16, OPERATIONS = 60 };
-enum { LARGEST = 60000, SECRET = 32, TAG_GARBLED = 77, STREAMS = 2, CHUNK = 20000, ENVELOPES = 4, STREAM_WINDOW = 4 };
+enum {
+  LARGEST = 60000,
+  SECRET = 32,
+  TAG_GARBLED = 77,
+  STREAMS = 2,
+  CHUNK = 20000,
+  ENVELOPES = 4,
+  STREAM_WINDOW = 4
+};
 enum { KEPT_KIB = 24 * 1024 };
 
 static uint8_t secret[SECRET]; /* which whoever speaks garbage does not know */
@@ -26,13 +36,11 @@ typedef struct claim {
 } claim_t;
 
 static void read_all(const void *bytes, size_t length) {
-  for (size_t at = 0; at < length; at++)
-    sum += ((const uint8_t *)bytes)[at];
+  for (size_t at = 0; at < length; at++) sum += ((const uint8_t *)bytes)[at];
 }
 
 static int is_honest(const void *header, size_t length, claim_t *claim) {
-  if (length != sizeof *claim)
-    return 0;
+  if (length != sizeof *claim) return 0;
   memcpy(claim, header, sizeof *claim);
   return memcmp(claim->secret, secret, SECRET) == 0;
 }
@@ -45,12 +53,16 @@ static uint64_t honest_messages, honest_frames, garbage_came;
 static end_t ends[STREAMS];
 static ucxx_endpoint_t *invited;
 /* Handles of connections that have been closed, which are let go of when that is done. */
-static struct closed { ucxx_endpoint_t *endpoint; ucxx_request_t *closing; } closed[1024];
+static struct closed {
+  ucxx_endpoint_t *endpoint;
+  ucxx_request_t *closing;
+} closed[1024];
 static unsigned closes;
 
 static void on_any(void *arg, ucxx_am_message_t *message) {
   size_t header_length, length = ucxx_am_message_length(message);
-  const void *header = ucxx_am_message_header(message, &header_length), *here = ucxx_am_message_data(message);
+  const void *header = ucxx_am_message_header(message, &header_length),
+             *here = ucxx_am_message_data(message);
   static uint8_t room[LARGEST];
   (void)arg;
   garbage_came++;
@@ -62,7 +74,8 @@ static void on_any(void *arg, ucxx_am_message_t *message) {
     CHECK(status <= UCXX_INPROGRESS);
   }
   if (ucxx_am_message_reply(message) != NULL)
-    CHECK(ucxx_am_send(ucxx_am_message_reply(message), ID_ANY, header, header_length % 64, data, length % 300, NULL, NULL) <= UCXX_INPROGRESS);
+    CHECK(ucxx_am_send(ucxx_am_message_reply(message), ID_ANY, header, header_length % 64, data,
+                       length % 300, NULL, NULL) <= UCXX_INPROGRESS);
   ucxx_am_message_destroy(message);
 }
 
@@ -102,7 +115,8 @@ static void on_honest(void *arg, ucxx_am_message_t *message) {
 
 static void on_question(void *arg, ucxx_fetch_t *fetch) {
   size_t header_length, length;
-  const void *header = ucxx_fetch_header(fetch, &header_length), *question = ucxx_fetch_data(fetch, &length);
+  const void *header = ucxx_fetch_header(fetch, &header_length),
+             *question = ucxx_fetch_data(fetch, &length);
   claim_t claim;
   (void)arg;
   if (is_honest(header, header_length, &claim)) {
@@ -113,12 +127,15 @@ static void on_question(void *arg, ucxx_fetch_t *fetch) {
     ucxx_status_t status = ucxx_fetch_reply(fetch, answer, claim.length, NULL, &request);
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     /* Its buffer has to last. */
-    static struct { ucxx_request_t *request; uint8_t *answer; } under_way[64];
+    static struct {
+      ucxx_request_t *request;
+      uint8_t *answer;
+    } under_way[64];
     static unsigned next;
     unsigned place = next++ % 64;
-    CHECK(under_way[place].request == NULL || ucxx_request_status(under_way[place].request) != UCXX_INPROGRESS);
-    if (under_way[place].request != NULL)
-      ucxx_request_destroy(under_way[place].request);
+    CHECK(under_way[place].request == NULL ||
+          ucxx_request_status(under_way[place].request) != UCXX_INPROGRESS);
+    if (under_way[place].request != NULL) ucxx_request_destroy(under_way[place].request);
     free(under_way[place].answer);
     under_way[place].request = request;
     under_way[place].answer = answer;
@@ -127,12 +144,14 @@ static void on_question(void *arg, ucxx_fetch_t *fetch) {
     read_all(header, header_length);
     read_all(question, length);
     if (header_length % 5 != 0)
-      CHECK(ucxx_fetch_reply(fetch, data, length % 3 == 0 ? 40000 : 100, NULL, NULL) <= UCXX_INPROGRESS);
+      CHECK(ucxx_fetch_reply(fetch, data, length % 3 == 0 ? 40000 : 100, NULL, NULL) <=
+            UCXX_INPROGRESS);
   }
   ucxx_fetch_destroy(fetch);
 }
 
-static void on_frames(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void on_frames(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                      ucxx_buffers_t *buffers, ucxx_status_t status) {
   claim_t claim;
   int honest = is_honest(header, header_length, &claim);
   (void)arg;
@@ -154,12 +173,14 @@ static void on_frames(void *arg, ucxx_endpoint_t *reply, const void *header, siz
 /* Streams of chunks are wanted: this side's ends, on a connection that whoever invites has made. */
 static void on_invitation(void *arg, ucxx_am_message_t *message) {
   (void)arg;
-  if (invited == NULL && ucxx_am_message_reply(message) != NULL && ucxx_endpoint_retain(ucxx_am_message_reply(message), &invited) != UCXX_OK)
+  if (invited == NULL && ucxx_am_message_reply(message) != NULL &&
+      ucxx_endpoint_retain(ucxx_am_message_reply(message), &invited) != UCXX_OK)
     invited = NULL;
   ucxx_am_message_destroy(message);
 }
 
-/* 0 takes chunks in, 1 sends them: the other side's 1 sends to this side's 0. What it connects to may have gone. */
+/* 0 takes chunks in, 1 sends them: the other side's 1 sends to this side's 0. What it connects to
+ * may have gone. */
 static void stream_open(end_t *end, unsigned which, unsigned stream, ucxx_endpoint_t *endpoint) {
   *end = end_open(context, worker, CHUNK, ENVELOPES);
   (void)ucxx_link_connect(which == 0 ? end->in : end->out, endpoint, stream, STREAM_WINDOW);
@@ -171,15 +192,13 @@ static void stream_use(end_t *end, unsigned which) {
   if (end->hub == NULL || ucxx_link_lease(which == 0 ? end->out : end->in, 0, &envelope) != UCXX_OK)
     return;
   ucxx_envelope_attr_t attr = look_at(envelope);
-  if (which == 0)
-    read_all(attr.data, attr.length);
+  if (which == 0) read_all(attr.data, attr.length);
   CHECK_OK(ucxx_envelope_commit(envelope, which == 0 ? 0 : draw() % attr.capacity, NULL));
 }
 
 static void streams_end(void) {
   for (unsigned at = 0; at < STREAMS; at++) {
-    if (ends[at].hub != NULL)
-      end_close(&ends[at]);
+    if (ends[at].hub != NULL) end_close(&ends[at]);
     memset(&ends[at], 0, sizeof ends[at]);
   }
 }
@@ -189,7 +208,8 @@ static ucxx_request_t *many_receive(void) {
   ucxx_request_t *request = NULL;
   allocator.max_frames = 400;
   allocator.max_total_bytes = 1 << 20;
-  CHECK_STATUS(ucxx_tag_recv_multi(worker, TAG_GARBLED, UINT64_MAX, &allocator, NULL, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv_multi(worker, TAG_GARBLED, UINT64_MAX, &allocator, NULL, &request),
+               UCXX_INPROGRESS);
   return request;
 }
 
@@ -203,8 +223,7 @@ static void clean_up(ucxx_request_t **many) {
     invited = NULL;
   }
   CHECK_OK(ucxx_request_cancel(*many));
-  while (ucxx_request_status(*many) == UCXX_INPROGRESS)
-    progress(worker);
+  while (ucxx_request_status(*many) == UCXX_INPROGRESS) progress(worker);
   ucxx_request_destroy(*many);
   *many = NULL;
   ucxx_tag_message_t *message = NULL;
@@ -246,11 +265,9 @@ static void suffer(uint64_t seed, unsigned episodes, uint32_t spared) {
         many = many_receive();
       }
       if (invited != NULL && ends[0].hub == NULL) {
-        for (unsigned at = 0; at < STREAMS; at++)
-          stream_open(&ends[at], at, at, invited);
+        for (unsigned at = 0; at < STREAMS; at++) stream_open(&ends[at], at, at, invited);
       }
-      for (unsigned at = 0; at < STREAMS; at++)
-        stream_use(&ends[at], at);
+      for (unsigned at = 0; at < STREAMS; at++) stream_use(&ends[at], at);
     }
     garbler.pair.worker = worker;
     pair_await(&garbler.pair);
@@ -258,10 +275,8 @@ static void suffer(uint64_t seed, unsigned episodes, uint32_t spared) {
     pair_tell(&garbler.pair);
   }
   int status = 0;
-  while (waitpid(garbler.pid, &status, WNOHANG) == 0)
-    progress(worker);
-  if (status != 0)
-    FAIL("whoever speaks garbage has ended with 0x%x", (unsigned)status);
+  while (waitpid(garbler.pid, &status, WNOHANG) == 0) progress(worker);
+  if (status != 0) FAIL("whoever speaks garbage has ended with 0x%x", (unsigned)status);
   close(garbler.pair.channel);
   while (closes > 0) {
     struct closed *one = &closed[--closes];
@@ -272,8 +287,7 @@ static void suffer(uint64_t seed, unsigned episodes, uint32_t spared) {
     memset(one, 0, sizeof *one);
   }
   /* All its endpoints have gone, and the honest one has not. */
-  while (connections() > 1)
-    progress(worker);
+  while (connections() > 1) progress(worker);
   CHECK_EQ(connections(), 1);
 }
 
@@ -318,8 +332,7 @@ static void be_attacked(unsigned episodes) {
   CHECK(spared != 0);
   for (unsigned at = 0; at < GARBLERS; at++) {
     suffer(test_mix(seed + at), episodes / GARBLERS, spared);
-    if (at == GARBLERS / 2 - 1)
-      first = settled();
+    if (at == GARBLERS / 2 - 1) first = settled();
   }
   footprint_t last = settled();
   uint64_t rounds;
@@ -327,14 +340,14 @@ static void be_attacked(unsigned episodes) {
   pair_await(&honest.pair);
   channel_get(&honest.pair, &rounds, sizeof rounds);
   int status = 0;
-  while (waitpid(honest.pid, &status, WNOHANG) == 0)
-    progress(worker);
+  while (waitpid(honest.pid, &status, WNOHANG) == 0) progress(worker);
   CHECK_EQ(status, 0);
   close(honest.pair.channel);
-  printf("%u episodes, %llu messages of garbage came through to a handler; %llu rounds of the honest peer; %ld to %ld KiB, %ld to %ld descriptors, %ld to %ld mappings\n", episodes,
-         (unsigned long long)garbage_came, (unsigned long long)rounds, first.resident_kib, last.resident_kib, first.descriptors, last.descriptors, first.mappings, last.mappings);
-  while (honest_messages < 2 * rounds || honest_frames < rounds)
-    progress(worker);
+  printf("%u episodes, %llu messages of garbage came through to a handler; %llu rounds of the "
+         "honest peer; %ld to %ld KiB, %ld to %ld descriptors, %ld to %ld mappings\n",
+         episodes, (unsigned long long)garbage_came, (unsigned long long)rounds, first.resident_kib,
+         last.resident_kib, first.descriptors, last.descriptors, first.mappings, last.mappings);
+  while (honest_messages < 2 * rounds || honest_frames < rounds) progress(worker);
   /* Nothing of the honest peer's is lost, or came twice. */
   CHECK_EQ(honest_messages, 2 * rounds);
   CHECK_EQ(honest_frames, rounds);
@@ -361,16 +374,26 @@ static void be_honest(const char *descriptor) {
     ucxx_request_t *requests[4] = {NULL};
     memcpy(claim.secret, secret, SECRET);
     test_fill(data, claim.length, rounds);
-    CHECK_OK(finish(ucxx_am_send(endpoint, ID_HONEST, &claim, sizeof claim, data, claim.length, NULL, &requests[0]), &requests[0]));
-    CHECK_OK(finish(ucxx_am_send(endpoint, ID_HONEST, &claim, sizeof claim, data, claim.length, NULL, &requests[1]), &requests[1]));
+    CHECK_OK(finish(ucxx_am_send(endpoint, ID_HONEST, &claim, sizeof claim, data, claim.length,
+                                 NULL, &requests[0]),
+                    &requests[0]));
+    CHECK_OK(finish(ucxx_am_send(endpoint, ID_HONEST, &claim, sizeof claim, data, claim.length,
+                                 NULL, &requests[1]),
+                    &requests[1]));
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     ucxx_recv_info_t info = {0};
     params.recv_info = &info;
-    CHECK_OK(finish(ucxx_am_fetch(endpoint, ID_ANY, &claim, sizeof claim, back, sizeof back, &params, &requests[2]), &requests[2]));
+    CHECK_OK(finish(ucxx_am_fetch(endpoint, ID_ANY, &claim, sizeof claim, back, sizeof back,
+                                  &params, &requests[2]),
+                    &requests[2]));
     CHECK_EQ(info.length, claim.length);
     CHECK_CONTENT(back, claim.length, rounds);
-    ucxx_buffer_t frames[2] = {{.data = data, .length = claim.length, .memory_type = UCXX_MEMORY_HOST}, {.data = data, .length = claim.length / 2, .memory_type = UCXX_MEMORY_HOST}};
-    CHECK_OK(finish(ucxx_am_send_multi(endpoint, ID_ANY, &claim, sizeof claim, frames, 2, NULL, &requests[3]), &requests[3]));
+    ucxx_buffer_t frames[2] = {
+        {.data = data, .length = claim.length, .memory_type = UCXX_MEMORY_HOST},
+        {.data = data, .length = claim.length / 2, .memory_type = UCXX_MEMORY_HOST}};
+    CHECK_OK(finish(
+        ucxx_am_send_multi(endpoint, ID_ANY, &claim, sizeof claim, frames, 2, NULL, &requests[3]),
+        &requests[3]));
     rounds++;
     if (rounds == 1) {
       uint32_t number = garbage.last;
@@ -393,7 +416,8 @@ static void be_honest(const char *descriptor) {
 
 static void ignore(ucxx_status_t status) { CHECK(status <= UCXX_INPROGRESS); }
 
-/* One of everything that sends, of a length from each protocol. What becomes of it does not matter. */
+/* One of everything that sends, of a length from each protocol. What becomes of it does not matter.
+ */
 static void operate(ucxx_endpoint_t *endpoint, ucxx_request_t **questions, unsigned number) {
   static const size_t lengths[] = {0, 8, 50, 200, 2000, 30000};
   static const uint64_t flags[] = {0, UCXX_FLAG_AM_REPLY, UCXX_FLAG_RNDV};
@@ -403,34 +427,37 @@ static void operate(ucxx_endpoint_t *endpoint, ucxx_request_t **questions, unsig
   ucxx_buffer_t frames[5];
   memset(frames, 0, sizeof frames);
   for (unsigned at = 0; at < 5; at++)
-    frames[at] = (ucxx_buffer_t){.data = data, .length = draw() % 400, .memory_type = UCXX_MEMORY_HOST};
+    frames[at] =
+        (ucxx_buffer_t){.data = data, .length = draw() % 400, .memory_type = UCXX_MEMORY_HOST};
   switch (draw() % 8) {
   case 0:
   case 1:
     params.flags = flags[draw() % 3];
-    ignore(ucxx_am_send(endpoint, (uint16_t)(1 + draw() % 2), data, header_length, data, length, &params, NULL));
+    ignore(ucxx_am_send(endpoint, (uint16_t)(1 + draw() % 2), data, header_length, data, length,
+                        &params, NULL));
     break;
   case 2:
   case 3:
-    ignore(ucxx_am_fetch(endpoint, (uint16_t)(1 + draw() % 2), data, header_length, answers[number], one_in(4) ? 10 : sizeof answers[number], NULL, &questions[number]));
+    ignore(ucxx_am_fetch(endpoint, (uint16_t)(1 + draw() % 2), data, header_length, answers[number],
+                         one_in(4) ? 10 : sizeof answers[number], NULL, &questions[number]));
     break;
   case 4:
-    ignore(ucxx_am_send_multi(endpoint, ID_ANY, data, header_length, frames, draw() % 6, NULL, NULL));
+    ignore(
+        ucxx_am_send_multi(endpoint, ID_ANY, data, header_length, frames, draw() % 6, NULL, NULL));
     break;
-  case 5:
-    ignore(ucxx_tag_send_multi(endpoint, frames, draw() % 6, TAG_GARBLED, NULL, NULL));
-    break;
-  case 6:
-    ignore(ucxx_am_queue_send(endpoint, data, length, NULL, NULL));
-    break;
-  default:
-    ignore(ucxx_endpoint_flush(endpoint, NULL, NULL));
+  case 5: ignore(ucxx_tag_send_multi(endpoint, frames, draw() % 6, TAG_GARBLED, NULL, NULL)); break;
+  case 6: ignore(ucxx_am_queue_send(endpoint, data, length, NULL, NULL)); break;
+  default: ignore(ucxx_endpoint_flush(endpoint, NULL, NULL));
   }
 }
 
-/* Connections that have been closed, which takes a second where the goodbye, or the answer to it, was garbled. */
+/* Connections that have been closed, which takes a second where the goodbye, or the answer to it,
+ * was garbled. */
 enum { MOST_LEFT = 8 };
-static struct left { ucxx_endpoint_t *endpoint; ucxx_request_t *closing, *questions[OPERATIONS]; } left[MOST_LEFT];
+static struct left {
+  ucxx_endpoint_t *endpoint;
+  ucxx_request_t *closing, *questions[OPERATIONS];
+} left[MOST_LEFT];
 static unsigned lefts;
 
 static void leave_behind(void) {
@@ -440,7 +467,8 @@ static void leave_behind(void) {
       progress(worker);
     ucxx_request_destroy(one->closing);
     for (unsigned at = 0; at < OPERATIONS; at++) {
-      while (one->questions[at] != NULL && ucxx_request_status(one->questions[at]) == UCXX_INPROGRESS)
+      while (one->questions[at] != NULL &&
+             ucxx_request_status(one->questions[at]) == UCXX_INPROGRESS)
         progress(worker);
       ucxx_request_destroy(one->questions[at]);
     }
@@ -452,8 +480,7 @@ static void leave_behind(void) {
 
 static void episode(const pair_t *pair, ucxx_address_t *address) {
   static const unsigned rates[] = {2, 5, 15, 40};
-  if (lefts == MOST_LEFT)
-    leave_behind();
+  if (lefts == MOST_LEFT) leave_behind();
   struct left *mine = &left[lefts++];
   ucxx_endpoint_t *endpoint = NULL;
   ucxx_op_params_t reply = UCXX_OP_PARAMS_INIT;
@@ -464,22 +491,21 @@ static void episode(const pair_t *pair, ucxx_address_t *address) {
   CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &endpoint));
   mine->endpoint = endpoint;
   ignore(ucxx_am_send(endpoint, ID_INVITE, NULL, 0, NULL, 0, &reply, NULL));
-  for (unsigned at = 0; at < STREAMS; at++)
-    stream_open(&ends[at], at, 1 - at, endpoint);
+  for (unsigned at = 0; at < STREAMS; at++) stream_open(&ends[at], at, 1 - at, endpoint);
   for (unsigned at = 0; at < OPERATIONS && ucxx_endpoint_status(endpoint) == UCXX_OK; at++) {
     operate(endpoint, mine->questions, at);
     garbage.on = at >= 5 || garbage.on;
     for (unsigned turn = 0; turn < 20; turn++) {
       progress(worker);
-      for (unsigned which = 0; which < STREAMS; which++)
-        stream_use(&ends[which], which);
+      for (unsigned which = 0; which < STREAMS; which++) stream_use(&ends[which], which);
     }
   }
   streams_end();
   ucxx_op_params_t soon = UCXX_OP_PARAMS_INIT;
   soon.timeout_ns = 20 * MILLISECOND;
   garbage.on = one_in(8);
-  ignore(ucxx_endpoint_close(endpoint, one_in(2) ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, &soon, &mine->closing));
+  ignore(ucxx_endpoint_close(endpoint, one_in(2) ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, &soon,
+                             &mine->closing));
   pair_sync(pair);
 }
 
@@ -497,11 +523,11 @@ static void speak_garbage(const char *descriptor) {
   garbage.tag = TAG_GARBLED;
   garbage.records = 1;
   test_fill(data, sizeof data, garbage.state);
-  for (unsigned at = 0; at < episodes; at++)
-    episode(&pair, address);
+  for (unsigned at = 0; at < episodes; at++) episode(&pair, address);
   leave_behind();
-  printf("%u messages, and %u again, %u changed, of which %u have a place in the order, %u changed in their place\n", garbage.sent, garbage.replayed, garbage.changed, garbage.fitted,
-         garbage.replaced);
+  printf("%u messages, and %u again, %u changed, of which %u have a place in the order, %u changed "
+         "in their place\n",
+         garbage.sent, garbage.replayed, garbage.changed, garbage.fitted, garbage.replaced);
   CHECK(garbage.replayed > 0 && garbage.changed > 0);
   garbage.on = 0;
   ucxx_address_destroy(address);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Workers that end while a connection between them is half made. UCX 1.13 over TCP ended the process by an assertion. */
+/* Workers that end while a connection between them is half made. UCX 1.13 over TCP ended the
+ * process by an assertion. */
 #include "test_util.h"
 
 typedef enum order { ASKS_FIRST, ANSWERS_FIRST, ANSWERS_LATER } order_t;
@@ -25,8 +26,7 @@ static void half_connected(order_t order, int passes) {
   }
   ucxx_request_destroy(send);
   ucxx_worker_destroy(order == ANSWERS_FIRST ? answers : asks);
-  for (int pass = 0; order == ANSWERS_LATER && pass < 20; pass++)
-    progress(answers);
+  for (int pass = 0; order == ANSWERS_LATER && pass < 20; pass++) progress(answers);
   ucxx_worker_destroy(order == ANSWERS_FIRST ? asks : answers);
   ucxx_endpoint_destroy(endpoint);
   ucxx_address_destroy(address);

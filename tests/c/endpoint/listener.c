@@ -1,4 +1,5 @@
-/* Listeners: accepting and rejecting, now and later, here and elsewhere, once; and requests that nobody answers. */
+/* Listeners: accepting and rejecting, now and later, here and elsewhere, once; and requests that
+ * nobody answers. */
 #include "test_util.h"
 #include "client_server.h"
 
@@ -13,7 +14,8 @@ static void accept_at_once(const manner_t *manner, const char *host, const char 
   char prefix[32], said[64];
   site_open(&site, manner, host, ACCEPT);
   dial(&site, host, &client);
-  AWAIT(&site, asked(&site) == 1 && seen_count(&client.open) == 1 && seen_count(&site.accepted[0].open) == 1);
+  AWAIT(&site, asked(&site) == 1 && seen_count(&client.open) == 1 &&
+                   seen_count(&site.accepted[0].open) == 1);
   CHECK_OK(client.open.status);
   CHECK_OK(ucxx_endpoint_status(client.endpoint));
   transfer(&site, client.endpoint, site.server, 8, 1);
@@ -27,7 +29,8 @@ static void accept_at_once(const manner_t *manner, const char *host, const char 
   snprintf(prefix, sizeof prefix, "%s:", bracketed);
   snprintf(said, sizeof said, "%s%d", prefix, ucxx_listener_port(site.listener));
   if (strcmp(here.remote_address, said) != 0 || strcmp(there.local_address, said) != 0)
-    FAIL("the server is %s to itself and %s to the client, expected %s", there.local_address, here.remote_address, said);
+    FAIL("the server is %s to itself and %s to the client, expected %s", there.local_address,
+         here.remote_address, said);
   CHECK(strncmp(here.local_address, prefix, strlen(prefix)) == 0);
   CHECK(strcmp(here.local_address, there.remote_address) == 0);
   CHECK(here.same_host && there.same_host);
@@ -46,7 +49,8 @@ static void remote_close(const manner_t *manner) {
   AWAIT(&site, seen_count(&client.open) == 1 && asked(&site) == 1);
   transfer(&site, client.endpoint, site.server, 100, 1);
   ucxx_request_t *close = NULL;
-  CHECK_OK(site_finish(&site, ucxx_endpoint_close(client.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(site_finish(&site, ucxx_endpoint_close(client.endpoint, UCXX_CLOSE_FLUSH, NULL, &close),
+                       &close));
   AWAIT(&site, seen_count(&site.accepted[0].close) == 1);
   CHECK(ucxx_endpoint_status(site.accepted[0].endpoint) < 0);
   CHECK(ucxx_tag_send(site.accepted[0].endpoint, "message", 8, 1, NULL, NULL) < 0);
@@ -102,7 +106,8 @@ static void reject_at_once(const manner_t *manner) {
   site_close(&site);
 }
 
-/* What is answered later, and by whom: a job for a thread of its own where the worker allows that. */
+/* What is answered later, and by whom: a job for a thread of its own where the worker allows that.
+ */
 typedef struct errand {
   site_t *site;
   int accept;
@@ -129,7 +134,8 @@ static void *answer(void *arg) {
 }
 
 static void answer_later(const manner_t *manner, int accept, int elsewhere) {
-  STEP("%s: %s later, %s", manner->name, accept ? "accepted" : "rejected", elsewhere ? "on another thread" : "here");
+  STEP("%s: %s later, %s", manner->name, accept ? "accepted" : "rejected",
+       elsewhere ? "on another thread" : "here");
   site_t site;
   ends_t client;
   site_open(&site, manner, NULL, HOLD);
@@ -188,7 +194,8 @@ static void unanswered(const manner_t *manner, int what) {
       site.server = site.client;
       for (int at = 0; at < 2; at++) {
         AWAIT(&site, seen_count(&clients[at].close) == 1);
-        CHECK(clients[at].close.status == UCXX_ERR_REJECTED || clients[at].close.status == UCXX_ERR_UNREACHABLE);
+        CHECK(clients[at].close.status == UCXX_ERR_REJECTED ||
+              clients[at].close.status == UCXX_ERR_UNREACHABLE);
         ucxx_endpoint_destroy(clients[at].endpoint);
       }
       site.server = NULL;
@@ -210,8 +217,7 @@ static void many_clients(const manner_t *manner) {
   site_t site;
   ends_t clients[CLIENTS];
   site_open(&site, manner, NULL, HOLD);
-  for (int at = 0; at < CLIENTS; at++)
-    dial(&site, "localhost", &clients[at]);
+  for (int at = 0; at < CLIENTS; at++) dial(&site, "localhost", &clients[at]);
   AWAIT(&site, asked(&site) == CLIENTS);
   int accepted = 0;
   for (int at = 0; at < CLIENTS; at++) {
@@ -244,8 +250,7 @@ static void many_clients(const manner_t *manner) {
       check_rejected(&site, &clients[at]);
     }
   }
-  for (int at = 0; at < accepted; at++)
-    ucxx_endpoint_destroy(site.accepted[at].endpoint);
+  for (int at = 0; at < accepted; at++) ucxx_endpoint_destroy(site.accepted[at].endpoint);
   site_close(&site);
 }
 
@@ -296,7 +301,8 @@ static void port_taken(void) {
 static int has_ipv6(void) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
-  return access("/proc/net/if_inet6", F_OK) == 0 && (version.ucx_major > 1 || version.ucx_minor > 16);
+  return access("/proc/net/if_inet6", F_OK) == 0 &&
+         (version.ucx_major > 1 || version.ucx_minor > 16);
 }
 
 /* UCX overruns its memory where the families differ: such addresses must not get there. */
@@ -312,7 +318,8 @@ static void other_family(void) {
   CHECK_STATUS(ucxx_listener_create(site.server, &params, &none), UCXX_ERR_UNSUPPORTED);
   CHECK_MESSAGE("TCP_AF_PRIO");
   client.endpoint = NULL;
-  CHECK_STATUS(ucxx_endpoint_connect(site.client, "::1", 4711, NULL, &client.endpoint), UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_endpoint_connect(site.client, "::1", 4711, NULL, &client.endpoint),
+               UCXX_ERR_UNSUPPORTED);
   CHECK_MESSAGE("TCP_AF_PRIO");
   CHECK(none == NULL && client.endpoint == NULL);
   site_close(&site);
@@ -341,16 +348,14 @@ int main(void) {
   for (int at = 0; at < MANNERS; at++) {
     const manner_t *manner = &manners[at];
     accept_at_once(manner, "127.0.0.1", "127.0.0.1");
-    if (has_ipv6())
-      accept_at_once(manner, "::1", "[::1]");
+    if (has_ipv6()) accept_at_once(manner, "::1", "[::1]");
     remote_close(manner);
     reject_at_once(manner);
     for (int variant = 0; variant < 4; variant++) {
       if (variant < 2 || manner->thread_mode != UCXX_THREAD_SINGLE)
         answer_later(manner, variant % 2, variant / 2);
     }
-    for (int what = 0; what < 3; what++)
-      unanswered(manner, what);
+    for (int what = 0; what < 3; what++) unanswered(manner, what);
     many_clients(manner);
     destroyed_by_itself(manner);
   }

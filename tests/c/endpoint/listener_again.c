@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A listener on the port of one that has ended in order, whose side closed the connections first: the system keeps what is left of those
- * for a minute. The library asks for the port all the same; who does not want that is told what is the matter.
+ * A listener on the port of one that has ended in order, whose side closed the connections first:
+ * the system keeps what is left of those for a minute. The library asks for the port all the same;
+ * who does not want that is told what is the matter.
  */
 #include "test_util.h"
 
@@ -13,7 +14,8 @@ static uint16_t use_port(site_t *site) {
   ends_t client;
   uint16_t port = ucxx_listener_port(site->listener);
   dial(site, "127.0.0.1", &client);
-  AWAIT(site, seen_count(&client.open) == 1 && asked(site) == 1 && seen_count(&site->accepted[0].open) == 1);
+  AWAIT(site, seen_count(&client.open) == 1 && asked(site) == 1 &&
+                  seen_count(&site->accepted[0].open) == 1);
   ucxx_endpoint_destroy(site->accepted[0].endpoint);
   AWAIT(site, seen_count(&client.close) == 1);
   ucxx_listener_destroy(site->listener);
@@ -39,8 +41,7 @@ static ucxx_status_t listen_again(uint16_t port, const ucxx_config_entry_t *entr
   CHECK_OK(ucxx_context_create(&context_params, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
   ucxx_status_t status = ucxx_listener_create(worker, &params, &listener);
-  if (status == UCXX_ERR_BUSY && entry != NULL)
-    CHECK_MESSAGE("UCX_TCP_CM_REUSEADDR");
+  if (status == UCXX_ERR_BUSY && entry != NULL) CHECK_MESSAGE("UCX_TCP_CM_REUSEADDR");
   ucxx_listener_destroy(listener);
   ucxx_worker_destroy(worker);
   ucxx_context_destroy(context);

@@ -1,6 +1,7 @@
 /*
- * Somebody connects to a listener's port and says nothing, or not all of it, until the listener has gone: that connection is over then, and what comes on it touches nothing.
- * Connections that were accepted stay.
+ * Somebody connects to a listener's port and says nothing, or not all of it, until the listener has
+ * gone: that connection is over then, and what comes on it touches nothing. Connections that were
+ * accepted stay.
  */
 #include "test_util.h"
 #include "client_server.h"
@@ -15,7 +16,8 @@
 enum { STRANGERS = 20 };
 
 static int stranger(uint16_t port) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  struct sockaddr_in address = {
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
   int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   CHECK(descriptor >= 0 && connect(descriptor, (struct sockaddr *)&address, sizeof address) == 0);
   return descriptor;
@@ -34,7 +36,8 @@ static void silent_until_it_has_gone(const manner_t *manner) {
   int strangers[STRANGERS];
   site_open(&site, manner, NULL, ACCEPT);
   dial(&site, "127.0.0.1", &client);
-  AWAIT(&site, asked(&site) == 1 && seen_count(&client.open) == 1 && seen_count(&site.accepted[0].open) == 1);
+  AWAIT(&site, asked(&site) == 1 && seen_count(&client.open) == 1 &&
+                   seen_count(&site.accepted[0].open) == 1);
   for (unsigned at = 0; at < STRANGERS; at++) {
     strangers[at] = stranger(ucxx_listener_port(site.listener));
     speak(strangers[at], at % 3);
@@ -58,20 +61,20 @@ static int hammering;
 
 /* Somebody connects again and again, and says nothing. */
 static void *hammer(void *port) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(*(uint16_t *)port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  struct sockaddr_in address = {.sin_family = AF_INET,
+                                .sin_port = htons(*(uint16_t *)port),
+                                .sin_addr = {htonl(INADDR_LOOPBACK)}};
   int descriptors[STRANGERS];
   memset(descriptors, -1, sizeof descriptors);
   for (unsigned at = 0; __atomic_load_n(&hammering, __ATOMIC_ACQUIRE); at = (at + 1) % STRANGERS) {
-    if (descriptors[at] >= 0)
-      close(descriptors[at]);
+    if (descriptors[at] >= 0) close(descriptors[at]);
     descriptors[at] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(descriptors[at] >= 0);
     (void)!connect(descriptors[at], (struct sockaddr *)&address, sizeof address);
     sched_yield();
   }
   for (unsigned at = 0; at < STRANGERS; at++)
-    if (descriptors[at] >= 0)
-      close(descriptors[at]);
+    if (descriptors[at] >= 0) close(descriptors[at]);
   return NULL;
 }
 
@@ -85,7 +88,8 @@ static void worker_goes(const manner_t *manner) {
   __atomic_store_n(&hammering, 1, __ATOMIC_RELEASE);
   CHECK(pthread_create(&thread, NULL, hammer, &port) == 0);
   ucxx_worker_destroy(site.server);
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  struct sockaddr_in address = {
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
   int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   CHECK(descriptor >= 0 && connect(descriptor, (struct sockaddr *)&address, sizeof address) != 0);
   close(descriptor);
@@ -100,9 +104,7 @@ int main(void) {
   test_begin("listener_stranger", 60);
   /* Memory that is read after it was given back is read as this. */
   mallopt(M_PERTURB, 0x5a);
-  for (unsigned at = 0; has_tcp() && at < MANNERS; at++)
-    silent_until_it_has_gone(&manners[at]);
-  for (unsigned at = 0; has_tcp() && at < MANNERS; at++)
-    worker_goes(&manners[at]);
+  for (unsigned at = 0; has_tcp() && at < MANNERS; at++) silent_until_it_has_gone(&manners[at]);
+  for (unsigned at = 0; has_tcp() && at < MANNERS; at++) worker_goes(&manners[at]);
   return 0;
 }

@@ -1,4 +1,5 @@
-/* UCXX_NETWORK_LOCAL: no socket of the process is bound to another interface than the loopback one, whatever it does. */
+/* UCXX_NETWORK_LOCAL: no socket of the process is bound to another interface than the loopback one,
+ * whatever it does. */
 #include "test_util.h"
 
 #include <arpa/inet.h>
@@ -19,7 +20,8 @@ static int own_sockets(uint64_t *inodes) {
   for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     char path[300], link[64] = "";
     snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
-    if (readlink(path, link, sizeof link - 1) > 0 && sscanf(link, "socket:[%" SCNu64 "]", &inodes[count]) == 1) {
+    if (readlink(path, link, sizeof link - 1) > 0 &&
+        sscanf(link, "socket:[%" SCNu64 "]", &inodes[count]) == 1) {
       count++;
       CHECK(count < MOST);
     }
@@ -34,7 +36,9 @@ static int is_loopback(const char *hexadecimal) {
     CHECK_EQ(sscanf(hexadecimal, "%8" SCNx32, &word[0]), 1);
     return (ntohl(word[0]) >> 24) == 127;
   }
-  CHECK_EQ(sscanf(hexadecimal, "%8" SCNx32 "%8" SCNx32 "%8" SCNx32 "%8" SCNx32, &word[0], &word[1], &word[2], &word[3]), 4);
+  CHECK_EQ(sscanf(hexadecimal, "%8" SCNx32 "%8" SCNx32 "%8" SCNx32 "%8" SCNx32, &word[0], &word[1],
+                  &word[2], &word[3]),
+           4);
   if (word[0] == 0 && word[1] == 0 && ntohl(word[2]) == 0xffff) /* IPv4 in the form of IPv6 */
     return (ntohl(word[3]) >> 24) == 127;
   return word[0] == 0 && word[1] == 0 && word[2] == 0 && ntohl(word[3]) == 1;
@@ -42,7 +46,7 @@ static int is_loopback(const char *hexadecimal) {
 
 typedef struct sockets {
   int local, elsewhere; /* bound, in whatever state */
-  int listening;        /* TCP, on loopback */
+  int listening; /* TCP, on loopback */
   int listening_elsewhere;
   char first[128]; /* the first one elsewhere, as the kernel tells it */
 } sockets_t;
@@ -59,19 +63,20 @@ static void look_at(const char *table, const uint64_t *inodes, int count, socket
     char local[33];
     unsigned port, state;
     uint64_t inode;
-    CHECK_EQ(sscanf(line, " %*d: %32[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*d %*d %" SCNu64, local, &port, &state, &inode), 4);
+    CHECK_EQ(sscanf(line, " %*d: %32[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*d %*d %" SCNu64,
+                    local, &port, &state, &inode),
+             4);
     int mine = 0;
-    for (int at = 0; at < count && inode != 0; at++)
-      mine |= inodes[at] == inode;
-    if (!mine)
-      continue;
+    for (int at = 0; at < count && inode != 0; at++) mine |= inodes[at] == inode;
+    if (!mine) continue;
     int listens = strncmp(table, "tcp", 3) == 0 && state == LISTEN;
     if (is_loopback(local)) {
       found->local++;
       found->listening += listens;
     } else {
       if (found->elsewhere++ == 0)
-        snprintf(found->first, sizeof found->first, "%s %s:%u, state %u", table, local, port, state);
+        snprintf(found->first, sizeof found->first, "%s %s:%u, state %u", table, local, port,
+                 state);
       found->listening_elsewhere += listens;
     }
   }
@@ -79,7 +84,8 @@ static void look_at(const char *table, const uint64_t *inodes, int count, socket
 }
 
 static sockets_t own_network(void) {
-  static const char *const tables[] = {"tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6"};
+  static const char *const tables[] = {"tcp",     "tcp6",     "udp", "udp6",
+                                       "udplite", "udplite6", "raw", "raw6"};
   uint64_t inodes[MOST];
   int count = own_sockets(inodes);
   sockets_t found;
@@ -105,10 +111,11 @@ static int other_interface(char *text, size_t capacity) {
   CHECK(getifaddrs(&all) == 0);
   text[0] = '\0';
   for (struct ifaddrs *one = all; one != NULL && text[0] == '\0'; one = one->ifa_next) {
-    int usable = one->ifa_addr != NULL && one->ifa_addr->sa_family == AF_INET && (one->ifa_flags & IFF_UP) != 0 &&
-                 (one->ifa_flags & IFF_LOOPBACK) == 0;
+    int usable = one->ifa_addr != NULL && one->ifa_addr->sa_family == AF_INET &&
+                 (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
     if (usable)
-      CHECK(inet_ntop(AF_INET, &((struct sockaddr_in *)one->ifa_addr)->sin_addr, text, (socklen_t)capacity) != NULL);
+      CHECK(inet_ntop(AF_INET, &((struct sockaddr_in *)one->ifa_addr)->sin_addr, text,
+                      (socklen_t)capacity) != NULL);
   }
   freeifaddrs(all);
   return text[0] != '\0';
@@ -125,14 +132,16 @@ static void accept_it(void *arg, ucxx_conn_request_t *request) {
   ucxx_conn_request_destroy(request);
 }
 
-static void one_message(pair_t *pair, ucxx_endpoint_t *endpoint, int sends, size_t length, uint64_t tag) {
+static void one_message(pair_t *pair, ucxx_endpoint_t *endpoint, int sends, size_t length,
+                        uint64_t tag) {
   uint8_t *data = test_alloc(length);
   ucxx_request_t *request = NULL;
   if (sends) {
     test_fill(data, length, pair->seed + tag);
     CHECK_OK(finish(ucxx_tag_send(endpoint, data, length, tag, NULL, &request), &request));
   } else {
-    CHECK_OK(finish(ucxx_tag_recv(pair->worker, data, length, tag, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_tag_recv(pair->worker, data, length, tag, UINT64_MAX, NULL, &request),
+                    &request));
     CHECK_CONTENT(data, length, pair->seed + tag);
   }
   pair_sync(pair); /* the buffer of a large send is the peer's until here */
@@ -141,7 +150,8 @@ static void one_message(pair_t *pair, ucxx_endpoint_t *endpoint, int sends, size
 
 static void both_ways(pair_t *pair, ucxx_endpoint_t *endpoint) {
   for (int round = 0; round < 4; round++)
-    one_message(pair, endpoint, pair->side == round % 2, round / 2 == 0 ? 8 : LARGE, 0x600 + (uint64_t)round);
+    one_message(pair, endpoint, pair->side == round % 2, round / 2 == 0 ? 8 : LARGE,
+                0x600 + (uint64_t)round);
 }
 
 static void refused(pair_t *pair, const char *host) {
@@ -153,11 +163,13 @@ static void refused(pair_t *pair, const char *host) {
   CHECK_STATUS(ucxx_listener_create(pair->worker, &params, &listener), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE(host);
   CHECK_MESSAGE("UCXX_NETWORK_LOCAL");
-  CHECK_STATUS(ucxx_endpoint_connect(pair->worker, host, 4711, NULL, &endpoint), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_endpoint_connect(pair->worker, host, 4711, NULL, &endpoint),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE(host);
   ucxx_endpoint_params_t from = UCXX_ENDPOINT_PARAMS_INIT;
   from.local_address = host;
-  CHECK_STATUS(ucxx_endpoint_connect(pair->worker, "127.0.0.1", 4711, &from, &endpoint), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_endpoint_connect(pair->worker, "127.0.0.1", 4711, &from, &endpoint),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE(host);
   CHECK(listener == NULL && endpoint == NULL);
 }
@@ -178,17 +190,16 @@ static void by_port(pair_t *pair, const char *host) {
     CHECK(check_local("a listener").listening > 0);
     port = ucxx_listener_port(listener);
     channel_put(pair, &port, sizeof port);
-    while (has_tcp() && endpoint == NULL)
-      progress(pair->worker);
+    while (has_tcp() && endpoint == NULL) progress(pair->worker);
   } else {
     ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
     endpoint_params.on_open = see_endpoint;
     endpoint_params.on_open_arg = &opened;
     channel_get(pair, &port, sizeof port);
     if (has_tcp())
-      CHECK_OK(ucxx_endpoint_connect(pair->worker, host != NULL ? host : "127.0.0.1", port, &endpoint_params, &endpoint));
-    while (has_tcp() && seen_count(&opened) == 0)
-      progress(pair->worker);
+      CHECK_OK(ucxx_endpoint_connect(pair->worker, host != NULL ? host : "127.0.0.1", port,
+                                     &endpoint_params, &endpoint));
+    while (has_tcp() && seen_count(&opened) == 0) progress(pair->worker);
   }
   if (has_tcp()) {
     both_ways(pair, endpoint);
@@ -200,7 +211,8 @@ static void by_port(pair_t *pair, const char *host) {
   pair_sync(pair);
 }
 
-/* Where sockets elsewhere are allowed there are some: otherwise the test would find nothing, whatever happens. */
+/* Where sockets elsewhere are allowed there are some: otherwise the test would find nothing,
+ * whatever happens. */
 static void control(void) {
   STEP("with UCXX_NETWORK_ALL");
   ucxx_context_t *context = NULL;
@@ -212,8 +224,7 @@ static void control(void) {
   CHECK_OK(ucxx_context_create(&context_params, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
   int of_worker = own_network().listening_elsewhere;
-  if (has_tcp())
-    CHECK(of_worker > 0);
+  if (has_tcp()) CHECK(of_worker > 0);
   params.host = "0.0.0.0";
   params.on_connect = must_not_ask;
   CHECK_OK(ucxx_listener_create(worker, &params, &listener));
@@ -235,8 +246,7 @@ static void body(pair_t *pair) {
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   CHECK_OK(ucxx_endpoint_query(pair->endpoint, &attr));
   printf("over %s\n", attr.transports);
-  if (strstr(attr.transports, "tcp") != NULL)
-    CHECK(found.listening > 0);
+  if (strstr(attr.transports, "tcp") != NULL) CHECK(found.listening > 0);
   by_port(pair, NULL);
   by_port(pair, "localhost");
 
@@ -245,8 +255,7 @@ static void body(pair_t *pair) {
   refused(pair, "0.0.0.0");
   refused(pair, "::");
   refused(pair, "203.0.113.1");
-  if (has_other)
-    refused(pair, elsewhere);
+  if (has_other) refused(pair, elsewhere);
   check_local("refused");
   pair_disconnect(pair);
   if (has_other)
@@ -255,6 +264,4 @@ static void body(pair_t *pair) {
     printf("no other interface is up: nothing to compare with\n");
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "network_local", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "network_local", 60, body); }

@@ -1,6 +1,6 @@
 /*
- * Being told when there is room again: once for each time it is asked for, whatever a send was refused for, fairly among endpoints, with the
- * error where there will be none.
+ * Being told when there is room again: once for each time it is asked for, whatever a send was
+ * refused for, fairly among endpoints, with the error where there will be none.
  */
 #include "test_util.h"
 
@@ -33,15 +33,14 @@ static void tell_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t statu
 }
 
 static void await_told(const line_t *line, const told_t *told, int count) {
-  while (atomic_load(&told->count) < count)
-    drive_sender(line);
+  while (atomic_load(&told->count) < count) drive_sender(line);
   CHECK_EQ(atomic_load(&told->count), count);
 }
 
-/* Passes enough for anything that is due to have happened: none is waited for, so nothing is proved by less. */
+/* Passes enough for anything that is due to have happened: none is waited for, so nothing is proved
+ * by less. */
 static void let_pass(const line_t *line) {
-  for (int i = 0; i < 50; i++)
-    drive(line);
+  for (int i = 0; i < 50; i++) drive(line);
 }
 
 static ucxx_request_t *occupy(const line_t *line, uint64_t *number) {
@@ -58,8 +57,7 @@ static void one_shot(const way_t *way) {
   line_open(&line, way, limits(1, 0, 0, 0));
   STEP("%s: with room, at the next pass, once", way->name);
   CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
-  if (!is_threaded(&line))
-    CHECK_EQ(atomic_load(&told.count), 0);
+  if (!is_threaded(&line)) CHECK_EQ(atomic_load(&told.count), 0);
   await_told(&line, &told, 1);
   CHECK_OK(told.status);
   CHECK(told.endpoint == line.endpoint && told.writable);
@@ -71,13 +69,13 @@ static void one_shot(const way_t *way) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_NO_WAIT;
   ucxx_request_t *first = occupy(&line, &numbers[0]);
-  CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[1], 8, TAG, &params, NULL), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[1], 8, TAG, &params, NULL),
+               UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
   let_pass(&line);
   CHECK_EQ(atomic_load(&told.count), 1);
   receive_number(&line, 0);
-  while (atomic_load(&told.count) < 2)
-    drive(&line);
+  while (atomic_load(&told.count) < 2) drive(&line);
   CHECK(told.writable);
   CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &first));
   let_pass(&line);
@@ -106,7 +104,8 @@ static void one_shot(const way_t *way) {
 }
 
 enum end { BY_CLOSE, BY_FORCE, BY_DESTROY, BY_WORKER, BY_PEER, ENDS };
-static const char *const end_names[] = {"a close", "a close by force", "destroying the endpoint", "destroying the worker", "the peer's close"};
+static const char *const end_names[] = {"a close", "a close by force", "destroying the endpoint",
+                                        "destroying the worker", "the peer's close"};
 
 static void ends(const way_t *way, enum end end) {
   STEP("%s: %s is told, before on_close", way->name, end_names[end]);
@@ -140,7 +139,8 @@ static void ends(const way_t *way, enum end end) {
     CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &close));
     break;
   case BY_FORCE:
-    CHECK_OK(line_finish(&line, ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FORCE, NULL, &close), &close));
+    CHECK_OK(line_finish(&line, ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FORCE, NULL, &close),
+                         &close));
     break;
   case BY_DESTROY:
     receive_number(&line, 0);
@@ -153,15 +153,12 @@ static void ends(const way_t *way, enum end end) {
     ucxx_endpoint_destroy(line.endpoint);
     line.endpoint = NULL;
     break;
-  case BY_WORKER:
-    ucxx_worker_destroy(line.from);
-    break;
+  case BY_WORKER: ucxx_worker_destroy(line.from); break;
   default:
     CHECK_OK(line_finish(&line, ucxx_endpoint_close(back, UCXX_CLOSE_FORCE, NULL, &close), &close));
     break;
   }
-  while (end != BY_WORKER && end != BY_DESTROY && atomic_load(&told.closed) == 0)
-    drive(&line);
+  while (end != BY_WORKER && end != BY_DESTROY && atomic_load(&told.closed) == 0) drive(&line);
   CHECK_EQ(atomic_load(&told.closed), 1);
   CHECK_EQ(told.told_before_close, 1);
   CHECK_EQ(atomic_load(&told.count), 1);
@@ -214,7 +211,8 @@ static void *start_producing(void *arg) {
 }
 
 static void producing(const way_t *way, int from_thread) {
-  STEP("%s: a producer in the callback%s", way->name, from_thread ? ", armed on another thread" : "");
+  STEP("%s: a producer in the callback%s", way->name,
+       from_thread ? ", armed on another thread" : "");
   line_t line;
   line_open(&line, way, limits(5, 0, 0, 0));
   producer_t *producer = calloc(1, sizeof *producer);
@@ -229,8 +227,7 @@ static void producing(const way_t *way, int from_thread) {
     CHECK(attr_of(line.endpoint).window_operations <= 5);
     CHECK_EQ(attr_of(line.endpoint).queued_operations, 0);
   }
-  while (!atomic_load(&producer->done))
-    drive(&line);
+  while (!atomic_load(&producer->done)) drive(&line);
   CHECK(atomic_load(&producer->calls) > 1);
   line_close(&line);
   free(producer);
@@ -242,8 +239,7 @@ typedef struct again {
 
 static void ask_again(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   again_t *again = arg;
-  if (status < 0)
-    return;
+  if (status < 0) return;
   again->calls++;
   CHECK_OK(ucxx_endpoint_on_writable(endpoint, ask_again, again));
 }
@@ -265,14 +261,14 @@ static void fair(const way_t *way) {
     uint32_t events = 0;
     CHECK_OK(ucxx_worker_progress(line.from, &events));
     CHECK(events >= ENDPOINTS);
-    for (int i = 0; i < ENDPOINTS; i++)
-      CHECK_EQ(again[i].calls, pass);
+    for (int i = 0; i < ENDPOINTS; i++) CHECK_EQ(again[i].calls, pass);
   }
   ucxx_status_t armed = ucxx_worker_arm(line.from);
   CHECK_STATUS(armed, UCXX_ERR_BUSY);
   for (int i = 1; i < ENDPOINTS; i++) {
     ucxx_request_t *close = NULL;
-    CHECK_OK(line_finish(&line, ucxx_endpoint_close(endpoints[i], UCXX_CLOSE_FLUSH, NULL, &close), &close));
+    CHECK_OK(line_finish(&line, ucxx_endpoint_close(endpoints[i], UCXX_CLOSE_FLUSH, NULL, &close),
+                         &close));
     ucxx_endpoint_destroy(endpoints[i]);
   }
   line_close(&line);
@@ -287,18 +283,15 @@ static void wakes(const way_t *way) {
     for (int i = 0; i < 200; i++) {
       /* The thread dozes off between two of them, now and then. */
       CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
-      while (atomic_load(&told.count) <= i)
-        sched_yield();
+      while (atomic_load(&told.count) <= i) sched_yield();
     }
   } else {
     ucxx_status_t armed;
-    while ((armed = ucxx_worker_arm(line.from)) == UCXX_ERR_BUSY)
-      drive_sender(&line);
+    while ((armed = ucxx_worker_arm(line.from)) == UCXX_ERR_BUSY) drive_sender(&line);
     CHECK_OK(armed);
     CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
     CHECK_OK(ucxx_worker_wait(line.from, FOR_EVER));
-    while (atomic_load(&told.count) == 0)
-      CHECK_OK(ucxx_worker_wait(line.from, FOR_EVER));
+    while (atomic_load(&told.count) == 0) CHECK_OK(ucxx_worker_wait(line.from, FOR_EVER));
   }
   line_close(&line);
 }
@@ -331,15 +324,16 @@ static void full_ring(void) {
     ucxx_op_params_t impatient = UCXX_OP_PARAMS_INIT;
     impatient.flags = UCXX_FLAG_NO_WAIT;
     numbers[DEPTH] = DEPTH;
-    CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[DEPTH], 8, TAG, round % 2 ? &impatient : NULL, NULL), UCXX_ERR_NO_RESOURCE);
+    CHECK_STATUS(
+        ucxx_tag_send(line.endpoint, &numbers[DEPTH], 8, TAG, round % 2 ? &impatient : NULL, NULL),
+        UCXX_ERR_NO_RESOURCE);
     CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
     CHECK_EQ(atomic_load(&told.count), 0);
     let_go(&hold);
     await_told(&line, &told, 1);
     CHECK_OK(told.status);
     CHECK_EQ(ucxx_tag_send(line.endpoint, &numbers[DEPTH], 8, TAG, NULL, NULL), UCXX_INPROGRESS);
-    for (unsigned i = 0; i <= DEPTH; i++)
-      receive_number(&line, i);
+    for (unsigned i = 0; i <= DEPTH; i++) receive_number(&line, i);
     await_in_flight(&line, 0);
   }
   line_close(&line);
@@ -375,14 +369,12 @@ static void from_callbacks(const way_t *way) {
   ucxx_status_t sent = ucxx_tag_send_sync(line.endpoint, &number, 8, TAG, &op, NULL);
   CHECK_EQ(sent, UCXX_INPROGRESS);
   receive_number(&line, 0);
-  while (atomic_load(&told.count) == 0)
-    drive(&line);
+  while (atomic_load(&told.count) == 0) drive(&line);
   CHECK_OK(told.status);
   STEP("%s: destroying the endpoint in its callback", way->name);
   CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, destroy_it, &told));
   line.endpoint = NULL;
-  while (atomic_load(&told.closed) == 0)
-    drive(&line);
+  while (atomic_load(&told.closed) == 0) drive(&line);
   CHECK_EQ(atomic_load(&told.count), 2);
   line_close(&line);
 }
@@ -403,18 +395,18 @@ static void while_connecting(const way_t *way) {
   listening.on_connect = accept_it;
   listening.on_connect_arg = &accepted;
   CHECK_OK(ucxx_listener_create(line.to, &listening, &listener));
-  CHECK_OK(ucxx_endpoint_connect(line.from, "127.0.0.1", ucxx_listener_port(listener), NULL, &endpoint));
+  CHECK_OK(
+      ucxx_endpoint_connect(line.from, "127.0.0.1", ucxx_listener_port(listener), NULL, &endpoint));
   CHECK_OK(ucxx_endpoint_on_writable(endpoint, tell, &told));
   CHECK(!ucxx_endpoint_writable(endpoint));
-  for (int i = 0; i < 50; i++)
-    drive_sender(&line);
+  for (int i = 0; i < 50; i++) drive_sender(&line);
   CHECK_EQ(atomic_load(&told.count), 0);
-  while (atomic_load(&told.count) == 0)
-    drive(&line);
+  while (atomic_load(&told.count) == 0) drive(&line);
   CHECK_OK(told.status);
   CHECK(told.writable);
   ucxx_request_t *close = NULL;
-  CHECK_OK(line_finish(&line, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(
+      line_finish(&line, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
   ucxx_endpoint_destroy(endpoint);
   ucxx_endpoint_destroy(accepted);
   ucxx_listener_destroy(listener);
@@ -425,17 +417,13 @@ int main(void) {
   test_begin("on_writable", 120);
   for (unsigned i = 0; i < WAYS; i++) {
     one_shot(&ways[i]);
-    for (enum end end = BY_CLOSE; end < ENDS; end++)
-      ends(&ways[i], end);
+    for (enum end end = BY_CLOSE; end < ENDS; end++) ends(&ways[i], end);
     producing(&ways[i], 0);
-    if (ways[i].thread_mode != UCXX_THREAD_SINGLE)
-      producing(&ways[i], 1);
-    if (ways[i].progress_mode == UCXX_PROGRESS_MANUAL)
-      fair(&ways[i]);
+    if (ways[i].thread_mode != UCXX_THREAD_SINGLE) producing(&ways[i], 1);
+    if (ways[i].progress_mode == UCXX_PROGRESS_MANUAL) fair(&ways[i]);
     wakes(&ways[i]);
     from_callbacks(&ways[i]);
-    if (has_tcp())
-      while_connecting(&ways[i]);
+    if (has_tcp()) while_connecting(&ways[i]);
   }
   full_ring();
   return 0;

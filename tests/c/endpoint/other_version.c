@@ -1,12 +1,22 @@
 /*
- * A peer that speaks another version of the library's protocol, or nonsense: refused with a message that names both versions, and
- * nothing else happens to the worker. The peer is a worker of UCP's own in this process; docs/wire-formats.md has the layouts.
+ * A peer that speaks another version of the library's protocol, or nonsense: refused with a message
+ * that names both versions, and nothing else happens to the worker. The peer is a worker of UCP's
+ * own in this process; docs/wire-formats.md has the layouts.
  */
 #include "test_util.h"
 
 #include <ucp/api/ucp.h>
 
-enum { AM_ID = 1, HEADER = 24, HELLO = 1, REFUSAL = 3, OURS = 1, THEIRS = 9, NUMBER = 77, TRAILER = 80 };
+enum {
+  AM_ID = 1,
+  HEADER = 24,
+  HELLO = 1,
+  REFUSAL = 3,
+  OURS = 1,
+  THEIRS = 9,
+  NUMBER = 77,
+  TRAILER = 80
+};
 
 static ucp_worker_h raw;
 static ucxx_worker_t *worker;
@@ -22,8 +32,7 @@ static void both_progress(void) {
 }
 
 #define UNTIL(condition) \
-  do                     \
-    both_progress();     \
+  do both_progress();    \
   while (!(condition))
 
 static void settle(ucs_status_ptr_t request) {
@@ -35,7 +44,8 @@ static void settle(ucs_status_ptr_t request) {
   }
 }
 
-static ucs_status_ptr_t speak(ucp_ep_h endpoint, const uint8_t *header, size_t length, const char *data, size_t size) {
+static ucs_status_ptr_t speak(ucp_ep_h endpoint, const uint8_t *header, size_t length,
+                              const char *data, size_t size) {
   ucp_request_param_t params;
   memset(&params, 0, sizeof params);
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -43,8 +53,8 @@ static ucs_status_ptr_t speak(ucp_ep_h endpoint, const uint8_t *header, size_t l
   return ucp_am_send_nbx(endpoint, AM_ID, header, length, data, size, &params);
 }
 
-static ucs_status_t on_message(void *arg, const void *header, size_t length, void *data, size_t size,
-                               const ucp_am_recv_param_t *param) {
+static ucs_status_t on_message(void *arg, const void *header, size_t length, void *data,
+                               size_t size, const ucp_am_recv_param_t *param) {
   static uint8_t refusal[HEADER] = {THEIRS, REFUSAL};
   (void)arg;
   (void)data;
@@ -123,11 +133,15 @@ static void they_are_newer(ucp_ep_h endpoint) {
 
 static void they_are_confused(ucp_ep_h endpoint) {
   static const uint8_t headers[][HEADER] = {
-      {OURS, HELLO, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},            /* and no address */
-      {OURS, 200},                                                                          /* no such kind */
-      {OURS, 4, 0, 0, 0, 0, 2, 0, 0xff, 0xff, 0xff, 0xff},                                  /* Bye to nobody */
-      {OURS, 2, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},                 /* Welcome to nobody */
-      {OURS, 6}, {OURS, 7}, {OURS, 5}, {THEIRS, REFUSAL}, {0}};
+      {OURS, HELLO, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, /* and no address */
+      {OURS, 200}, /* no such kind */
+      {OURS, 4, 0, 0, 0, 0, 2, 0, 0xff, 0xff, 0xff, 0xff}, /* Bye to nobody */
+      {OURS, 2, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, /* Welcome to nobody */
+      {OURS, 6},
+      {OURS, 7},
+      {OURS, 5},
+      {THEIRS, REFUSAL},
+      {0}};
   for (size_t at = 0; at < sizeof headers / sizeof *headers; at++) {
     STEP("nonsense, number %zu", at);
     settle(speak(endpoint, headers[at], HEADER, "rubbish", 7));
@@ -144,8 +158,7 @@ static uint32_t crc32(const uint8_t *data, size_t length) {
   uint32_t crc = UINT32_MAX;
   for (size_t at = 0; at < length; at++) {
     crc ^= data[at];
-    for (int bit = 0; bit < 8; bit++)
-      crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
+    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
   }
   return ~crc;
 }
@@ -161,7 +174,8 @@ static ucxx_address_t *disguised(ucxx_context_t *context) {
   UCP_OK(ucp_worker_get_address(raw, &address, &length));
   uint8_t *bytes = test_alloc(length + TRAILER);
   memcpy(bytes, address, length);
-  memcpy(bytes + length, (const uint8_t *)ucxx_address_data(real) + ucxx_address_length(real) - TRAILER, TRAILER);
+  memcpy(bytes + length,
+         (const uint8_t *)ucxx_address_data(real) + ucxx_address_length(real) - TRAILER, TRAILER);
   uint32_t ucp_length = (uint32_t)length;
   memcpy(bytes + length, &ucp_length, 4);
   /* The checksum covers all before it, and the four bytes after it. */

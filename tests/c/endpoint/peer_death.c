@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer's process is killed: its endpoint closes once, with PEER_FAILED, everything of it completes with an error, and
- * whoever else is connected does not notice. The dead are not reaped before that: a process that nobody has reaped is dead, too.
+ * A peer's process is killed: its endpoint closes once, with PEER_FAILED, everything of it
+ * completes with an error, and whoever else is connected does not notice. The dead are not reaped
+ * before that: a process that nobody has reaped is dead, too.
  */
 #include "killed_peer.h"
 
@@ -23,7 +24,9 @@ static void echo(pair_t pair) {
   for (;;) {
     uint64_t word = 0;
     ucxx_request_t *request = NULL;
-    CHECK_OK(finish(ucxx_tag_recv(worker, &word, sizeof word, TAG_THERE, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(
+        finish(ucxx_tag_recv(worker, &word, sizeof word, TAG_THERE, UINT64_MAX, NULL, &request),
+               &request));
     CHECK_OK(finish(ucxx_tag_send(back, &word, sizeof word, TAG_BACK, NULL, &request), &request));
   }
 }
@@ -31,8 +34,10 @@ static void echo(pair_t pair) {
 static void talk(victim_t *peer, uint64_t word) {
   uint64_t answer = 0;
   ucxx_request_t *receive = NULL, *send = NULL;
-  ucxx_status_t received = ucxx_tag_recv(worker, &answer, sizeof answer, TAG_BACK, UINT64_MAX, NULL, &receive);
-  CHECK_OK(finish(ucxx_tag_send(peer->endpoint, &word, sizeof word, TAG_THERE, NULL, &send), &send));
+  ucxx_status_t received =
+      ucxx_tag_recv(worker, &answer, sizeof answer, TAG_BACK, UINT64_MAX, NULL, &receive);
+  CHECK_OK(
+      finish(ucxx_tag_send(peer->endpoint, &word, sizeof word, TAG_THERE, NULL, &send), &send));
   CHECK_OK(finish(received, &receive));
   CHECK_EQ(answer, word);
 }
@@ -48,7 +53,8 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Kills a peer with this many sends of this size under way, and a receive that is to end with its endpoint. */
+/* Kills a peer with this many sends of this size under way, and a receive that is to end with its
+ * endpoint. */
 static void kill_one(victim_t *survivor, int sends, size_t size) {
   STEP("%s: killed with %d sends of %zu bytes under way", mode->name, sends, size);
   victim_t victim;
@@ -63,18 +69,22 @@ static void kill_one(victim_t *survivor, int sends, size_t size) {
   params.source = victim.endpoint;
   params.callback = see_completion;
   params.callback_arg = &seen[sends];
-  CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, TAG_NEVER, UINT64_MAX, &params, &requests[sends]), UCXX_INPROGRESS);
+  CHECK_STATUS(
+      ucxx_tag_recv(worker, &word, sizeof word, TAG_NEVER, UINT64_MAX, &params, &requests[sends]),
+      UCXX_INPROGRESS);
   params.source = NULL;
   for (int at = 0; at < sends; at++) {
     ucxx_status_t status;
     params.callback_arg = &seen[at];
-    while ((status = ucxx_tag_send(victim.endpoint, data, size, TAG_NEVER, &params, &requests[at])) == UCXX_ERR_NO_RESOURCE)
+    while ((status = ucxx_tag_send(victim.endpoint, data, size, TAG_NEVER, &params,
+                                   &requests[at])) == UCXX_ERR_NO_RESOURCE)
       progress(worker);
     /* TCP takes some into its own buffers at once. */
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     /*
-     * A process that is killed in the middle of a write to its peer's queue in shared memory stops that queue for good, whatever
-     * library is on top of UCX: this one is idle by then, as far as the first send is concerned.
+     * A process that is killed in the middle of a write to its peer's queue in shared memory stops
+     * that queue for good, whatever library is on top of UCX: this one is idle by then, as far as
+     * the first send is concerned.
      */
     if (at == 0) talk(&victim, 99);
   }
@@ -84,17 +94,19 @@ static void kill_one(victim_t *survivor, int sends, size_t size) {
   double closed = now();
   for (int at = 0; at <= sends; at++) {
     if (requests[at] == NULL) continue;
-    /* Over TCP a send is complete when the system has taken it, even if its receiver is dead by then. */
+    /* Over TCP a send is complete when the system has taken it, even if its receiver is dead by
+     * then. */
     ucxx_status_t status = finish(UCXX_INPROGRESS, &requests[at]);
     CHECK(status == UCXX_ERR_PEER_FAILED || (status == UCXX_OK && at < sends));
     CHECK_EQ(seen_count(&seen[at]), 1);
     CHECK_STATUS(seen[at].status, status);
   }
-  printf("%s: %d sends of %zu bytes: closed after %.3f s, everything complete after %.3f s\n", mode->name, sends, size,
-         closed - killed, now() - killed);
+  printf("%s: %d sends of %zu bytes: closed after %.3f s, everything complete after %.3f s\n",
+         mode->name, sends, size, closed - killed, now() - killed);
   /* Nothing of UCX's touches it any more. */
   memset(data, 0xee, size);
-  CHECK_STATUS(ucxx_tag_send(victim.endpoint, data, 8, TAG_NEVER, NULL, NULL), UCXX_ERR_PEER_FAILED);
+  CHECK_STATUS(ucxx_tag_send(victim.endpoint, data, 8, TAG_NEVER, NULL, NULL),
+               UCXX_ERR_PEER_FAILED);
   talk(survivor, (uint64_t)sends);
   victim_bury(&victim);
   free(seen);
@@ -117,7 +129,8 @@ static void tell(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   see_endpoint(&told->seen, endpoint, status);
 }
 
-/* Killed while somebody waits for room: in the send window, or, with as many active messages as there is credit for, that the peer never takes. */
+/* Killed while somebody waits for room: in the send window, or, with as many active messages as
+ * there is credit for, that the peer never takes. */
 static void kill_armed(victim_t *survivor, int by_credit) {
   enum { CREDIT = 256, AM_ID = 3 };
   STEP("%s: killed while somebody waits for %s", mode->name, by_credit ? "credit" : "its window");
@@ -140,15 +153,18 @@ static void kill_armed(victim_t *survivor, int by_credit) {
     stop_in_a_call(victim.pid);
     for (int at = 0; at < CREDIT; at++)
       CHECK(ucxx_am_send(victim.endpoint, AM_ID, &word, sizeof word, NULL, 0, NULL, NULL) >= 0);
-    CHECK_STATUS(ucxx_am_send(victim.endpoint, AM_ID, &word, sizeof word, NULL, 0, &impatient, NULL), UCXX_ERR_NO_RESOURCE);
+    CHECK_STATUS(
+        ucxx_am_send(victim.endpoint, AM_ID, &word, sizeof word, NULL, 0, &impatient, NULL),
+        UCXX_ERR_NO_RESOURCE);
   } else {
-    CHECK_STATUS(ucxx_tag_send_sync(victim.endpoint, &word, sizeof word, TAG_NEVER, NULL, &request), UCXX_INPROGRESS);
-    CHECK_STATUS(ucxx_tag_send(victim.endpoint, &word, sizeof word, TAG_NEVER, &impatient, NULL), UCXX_ERR_NO_RESOURCE);
+    CHECK_STATUS(ucxx_tag_send_sync(victim.endpoint, &word, sizeof word, TAG_NEVER, NULL, &request),
+                 UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send(victim.endpoint, &word, sizeof word, TAG_NEVER, &impatient, NULL),
+                 UCXX_ERR_NO_RESOURCE);
   }
   CHECK_OK(ucxx_endpoint_on_writable(victim.endpoint, tell, &told));
   /* So that it is the end that has it looked at, and not the arming. */
-  for (int pass = 0; pass < 50; pass++)
-    progress(worker);
+  for (int pass = 0; pass < 50; pass++) progress(worker);
   CHECK_EQ(seen_count(&told.seen), 0);
   if (by_credit)
     CHECK_EQ(kill(victim.pid, SIGKILL), 0);
@@ -158,8 +174,7 @@ static void kill_armed(victim_t *survivor, int by_credit) {
   CHECK_EQ(seen_count(&told.seen), 1);
   CHECK_STATUS(told.seen.status, UCXX_ERR_PEER_FAILED);
   CHECK(told.before_close && !told.writable);
-  if (!by_credit)
-    CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_PEER_FAILED);
+  if (!by_credit) CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_PEER_FAILED);
   CHECK_STATUS(ucxx_endpoint_on_writable(victim.endpoint, tell, &told), UCXX_ERR_PEER_FAILED);
   talk(survivor, 2);
   victim_bury(&victim);
@@ -195,8 +210,7 @@ int main(int argc, char **argv) {
     CHECK_OK(ucxx_worker_create(context, &params, &worker));
     start(&survivor);
     kill_one(&survivor, 0, 0);
-    for (int round = 0; round < 4; round++)
-      kill_one(&survivor, 1, LARGE);
+    for (int round = 0; round < 4; round++) kill_one(&survivor, 1, LARGE);
     kill_one(&survivor, MANY, MEDIUM);
     kill_armed(&survivor, 0);
     kill_armed(&survivor, 1);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What is still due when its endpoint changes under it. Callbacks of an endpoint that has ended run after its last handle is gone, and touch none of its
- * memory. Questions that another thread drops are answered while the worker sends to itself. An endpoint to a peer that has made one to here is the same
- * connection, however much waits on it to be sent. And an endpoint that is closed because a time runs out takes its flushes along, in whatever state: there
- * UCX 1.22 crashed.
+ * What is still due when its endpoint changes under it. Callbacks of an endpoint that has ended run
+ * after its last handle is gone, and touch none of its memory. Questions that another thread drops
+ * are answered while the worker sends to itself. An endpoint to a peer that has made one to here is
+ * the same connection, however much waits on it to be sent. And an endpoint that is closed because
+ * a time runs out takes its flushes along, in whatever state: there UCX 1.22 crashed.
  */
 #include "test_util.h"
 
@@ -48,17 +49,27 @@ static void check_freed(void) {
   for (; block_count > 0; block_count--) {
     for (size_t at = 0; at < blocks[block_count - 1].length; at++)
       if (blocks[block_count - 1].data[at] != FILLING)
-        FAIL("byte %zu of %zu was written to after they had been freed", at, blocks[block_count - 1].length);
+        FAIL("byte %zu of %zu was written to after they had been freed", at,
+             blocks[block_count - 1].length);
     __libc_free(blocks[block_count - 1].data);
   }
 }
 
-/* ------------------------------------------------------------------ callbacks of endpoints that have gone */
+/* ------------------------------------------------------------------ callbacks of endpoints that
+ * have gone */
 
-static ucxx_status_t close_by(uint32_t mode, const ucxx_op_params_t *params) { return ucxx_endpoint_close(duo.to_right, mode, params, NULL); }
-static ucxx_status_t close_flushing(const ucxx_op_params_t *params) { return close_by(UCXX_CLOSE_FLUSH, params); }
-static ucxx_status_t close_by_force(const ucxx_op_params_t *params) { return close_by(UCXX_CLOSE_FORCE, params); }
-static ucxx_status_t receive_rest(const ucxx_op_params_t *params) { return ucxx_stream_recv(duo.to_right, room, 200, params, NULL); }
+static ucxx_status_t close_by(uint32_t mode, const ucxx_op_params_t *params) {
+  return ucxx_endpoint_close(duo.to_right, mode, params, NULL);
+}
+static ucxx_status_t close_flushing(const ucxx_op_params_t *params) {
+  return close_by(UCXX_CLOSE_FLUSH, params);
+}
+static ucxx_status_t close_by_force(const ucxx_op_params_t *params) {
+  return close_by(UCXX_CLOSE_FORCE, params);
+}
+static ucxx_status_t receive_rest(const ucxx_op_params_t *params) {
+  return ucxx_stream_recv(duo.to_right, room, 200, params, NULL);
+}
 
 static uint64_t endpoints_of(const ucxx_worker_t *worker) {
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
@@ -66,7 +77,8 @@ static uint64_t endpoints_of(const ucxx_worker_t *worker) {
   return stats.endpoints;
 }
 
-static void gone(const char *what, ucxx_status_t (*operate)(const ucxx_op_params_t *params), ucxx_status_t expected) {
+static void gone(const char *what, ucxx_status_t (*operate)(const ucxx_op_params_t *params),
+                 ucxx_status_t expected) {
   STEP("%s with a callback, on an endpoint that has ended, and is destroyed", what);
   ucxx_context_params_t features = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -78,13 +90,11 @@ static void gone(const char *what, ucxx_status_t (*operate)(const ucxx_op_params
   duo_open(&duo, &features);
   CHECK_OK(duo_finish(&duo, ucxx_stream_send(duo.to_left, data, 100, NULL, &request), &request));
   duo_drop(&duo, duo.to_left);
-  while (endpoints_of(duo.left) > 0)
-    duo_progress(&duo);
+  while (endpoints_of(duo.left) > 0) duo_progress(&duo);
   CHECK_STATUS(operate(&params), UCXX_INPROGRESS);
   guard(1);
   ucxx_endpoint_destroy(duo.to_right);
-  for (int pass = 0; pass < 100 || seen.count == 0; pass++)
-    duo_progress(&duo);
+  for (int pass = 0; pass < 100 || seen.count == 0; pass++) duo_progress(&duo);
   check_freed();
   CHECK_EQ(seen.count, 1);
   CHECK_STATUS(seen.status, expected);
@@ -105,8 +115,7 @@ static void ask(void *arg, ucxx_fetch_t *fetch) {
 }
 
 static void *drop_questions(void *arg) {
-  for (int at = 0; at < QUESTIONS; at++)
-    ucxx_fetch_destroy(questions[at]);
+  for (int at = 0; at < QUESTIONS; at++) ucxx_fetch_destroy(questions[at]);
   return arg;
 }
 
@@ -129,12 +138,12 @@ static void to_oneself(void) {
   ucxx_endpoint_t *self = connect_workers(duo.left, duo.left);
   CHECK_OK(ucxx_worker_set_fetch_handler(duo.left, ID, ask, NULL, NULL));
   for (int at = 0; at < QUESTIONS; at++)
-    CHECK_STATUS(ucxx_am_fetch(duo.to_left, ID, NULL, 0, &words[at], sizeof *words, NULL, &fetches[at]), UCXX_INPROGRESS);
-  while (asked < QUESTIONS)
-    duo_progress(&duo);
+    CHECK_STATUS(
+        ucxx_am_fetch(duo.to_left, ID, NULL, 0, &words[at], sizeof *words, NULL, &fetches[at]),
+        UCXX_INPROGRESS);
+  while (asked < QUESTIONS) duo_progress(&duo);
   /* The way to right is full: the answers will have to wait. */
-  while (ucxx_tag_send(duo.to_right, data, 4000, TAG, NULL, NULL) == UCXX_OK)
-    continue;
+  while (ucxx_tag_send(duo.to_right, data, 4000, TAG, NULL, NULL) == UCXX_OK) continue;
   CHECK_EQ(pthread_create(&thread, NULL, drop_questions, NULL), 0);
   CHECK_EQ(pthread_join(thread, NULL), 0);
   /* The receive ends, badly, within UCX's call. None of this needs right. */
@@ -167,7 +176,8 @@ static void same_connection(void) {
   char text[8] = "";
   int sent = 0;
   memset(&duo, 0, sizeof duo);
-  features.features = UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
+  features.features =
+      UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;
   params.flags = UCXX_FLAG_AM_REPLY;
   CHECK_OK(ucxx_context_create(&features, &duo.context));
   CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.left));
@@ -175,21 +185,24 @@ static void same_connection(void) {
   CHECK_OK(ucxx_worker_set_am_handler(duo.right, ID, keep_reply, NULL, NULL));
   duo.to_right = connect_workers(duo.left, duo.right);
   CHECK(ucxx_am_send(duo.to_right, ID, NULL, 0, NULL, 0, &params, NULL) >= 0);
-  while (reply == NULL)
-    duo_progress(&duo);
+  while (reply == NULL) duo_progress(&duo);
   for (; ucxx_endpoint_writable(reply); sent++)
     CHECK(ucxx_tag_send(reply, data, LENGTH, TAG, NULL, NULL) >= 0);
   duo.to_left = connect_workers(duo.right, duo.left);
-  CHECK_OK(duo_finish(&duo, ucxx_stream_send(duo.to_right, "message", sizeof text, NULL, &request), &request));
-  CHECK_OK(duo_finish(&duo, ucxx_stream_recv(duo.to_left, text, sizeof text, NULL, &request), &request));
+  CHECK_OK(duo_finish(&duo, ucxx_stream_send(duo.to_right, "message", sizeof text, NULL, &request),
+                      &request));
+  CHECK_OK(
+      duo_finish(&duo, ucxx_stream_recv(duo.to_left, text, sizeof text, NULL, &request), &request));
   CHECK(strcmp(text, "message") == 0);
   for (; sent > 0; sent--)
-    CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.left, room, LENGTH, TAG, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(duo_finish(
+        &duo, ucxx_tag_recv(duo.left, room, LENGTH, TAG, UINT64_MAX, NULL, &request), &request));
   ucxx_endpoint_destroy(reply);
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ flushes at the end of a time */
+/* ------------------------------------------------------------------ flushes at the end of a time
+ */
 
 static void out_of_time(void) {
   ucxx_context_t *context = NULL;
@@ -208,8 +221,7 @@ static void out_of_time(void) {
     duo.to_right = connect_workers(duo.left, duo.right);
     CHECK(ucxx_tag_send(duo.to_right, data, 8, TAG, NULL, NULL) >= 0);
     /* While UCX makes the connection, or later. */
-    for (int pass = 0; pass < round % 40; pass++)
-      duo_progress(&duo);
+    for (int pass = 0; pass < round % 40; pass++) duo_progress(&duo);
     for (int sent = 0; sent < SENDS; sent++)
       CHECK(ucxx_tag_send(duo.to_right, data, 8000, TAG, NULL, NULL) >= 0);
     for (int at = 0; at < FLUSHES; at++)
@@ -217,21 +229,21 @@ static void out_of_time(void) {
     params.timeout_ns = 1000 + (uint64_t)round * 500;
     params.flags = UCXX_FLAG_TIMEOUT_CLOSES;
     /* Nobody answers, and nobody receives. */
-    CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, &word, sizeof word, &params, &fetch), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, &word, sizeof word, &params, &fetch),
+                 UCXX_INPROGRESS);
     CHECK_STATUS(ucxx_tag_send(duo.to_right, data, LONG, TAG, &params, NULL), UCXX_INPROGRESS);
-    while (ucxx_endpoint_status(duo.to_right) == UCXX_OK)
-      duo_progress(&duo);
+    while (ucxx_endpoint_status(duo.to_right) == UCXX_OK) duo_progress(&duo);
     CHECK_STATUS(ucxx_endpoint_status(duo.to_right), UCXX_ERR_TIMED_OUT);
     for (int at = 0; at < FLUSHES; at++) {
       ucxx_status_t status = duo_finish(&duo, statuses[at], &flushes[at]);
       CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT);
     }
     CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &fetch), UCXX_ERR_TIMED_OUT);
-    ucxx_status_t status = duo_finish(&duo, ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FORCE, NULL, &close), &close);
+    ucxx_status_t status =
+        duo_finish(&duo, ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FORCE, NULL, &close), &close);
     CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT);
     ucxx_endpoint_destroy(duo.to_right);
-    if (asked > 0)
-      ucxx_fetch_destroy(questions[0]);
+    if (asked > 0) ucxx_fetch_destroy(questions[0]);
     ucxx_worker_destroy(duo.left);
     ucxx_worker_destroy(duo.right);
   }

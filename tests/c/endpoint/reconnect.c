@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two workers make endpoints to each other at the same moment, again and again; one sends what is large, one of the two closes, by force or by flush, and the other one hears of it. Each
+ * Two workers make endpoints to each other at the same moment, again and again; one sends what is
+ * large, one of the two closes, by force or by flush, and the other one hears of it. Each
  * connection opens, whatever became of the one before.
  */
 #include "test_util.h"
@@ -16,8 +17,7 @@ static char big[MOST], sink[MOST];
 
 static void on_message(void *arg, ucxx_am_message_t *message) {
   (void)arg;
-  if (ucxx_am_message_length(message) == 5)
-    now.greeted = 1;
+  if (ucxx_am_message_length(message) == 5) now.greeted = 1;
   if (ucxx_am_message_data(message) == NULL)
     CHECK(ucxx_am_message_recv(message, sink, sizeof sink, NULL, NULL) >= 0);
   ucxx_am_message_destroy(message);
@@ -36,21 +36,21 @@ static void round_of(const pair_t *pair, const ucxx_address_t *address, uint64_t
   params.on_close_arg = &now.closed;
   CHECK_OK(ucxx_endpoint_create(pair->worker, address, &params, &endpoint));
   CHECK(ucxx_am_send(endpoint, ID, NULL, 0, "hello", 5, NULL, NULL) >= 0);
-  while (seen_count(&now.opened) == 0 || !now.greeted)
-    progress(pair->worker);
+  while (seen_count(&now.opened) == 0 || !now.greeted) progress(pair->worker);
   pair_sync(pair);
   unpatient.flags = UCXX_FLAG_NO_WAIT;
   while (messages-- > 0 && seen_count(&now.closed) == 0) {
     if (pair->side == 0)
-      CHECK(ucxx_am_send(endpoint, ID, NULL, 0, big, 30000 + test_mix(chance + messages) % 160000, &unpatient, NULL) <= UCXX_INPROGRESS);
+      CHECK(ucxx_am_send(endpoint, ID, NULL, 0, big, 30000 + test_mix(chance + messages) % 160000,
+                         &unpatient, NULL) <= UCXX_INPROGRESS);
     progress(pair->worker);
   }
   if (pair->side == closer)
-    CHECK_OK(finish(ucxx_endpoint_close(endpoint, force ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, NULL, &request), &request));
-  while (seen_count(&now.closed) == 0)
-    progress(pair->worker);
-  if (pair->side != closer)
-    CHECK_STATUS(now.closed.status, UCXX_ERR_CONNECTION_RESET);
+    CHECK_OK(finish(
+        ucxx_endpoint_close(endpoint, force ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, NULL, &request),
+        &request));
+  while (seen_count(&now.closed) == 0) progress(pair->worker);
+  if (pair->side != closer) CHECK_STATUS(now.closed.status, UCXX_ERR_CONNECTION_RESET);
   ucxx_endpoint_destroy(endpoint);
   pair_sync(pair);
 }
@@ -62,7 +62,8 @@ static void body(pair_t *pair) {
   ucxx_address_t *address = pair_exchange_address(pair, pair->worker);
   for (unsigned at = 0; at < test_rounds(ROUNDS); at++) {
     uint64_t chance = test_mix(pair->seed + at);
-    STEP("round %u, %s closes by %s", at, chance % 2 == 0 ? "who sends" : "who receives", chance / 2 % 2 ? "force" : "flush");
+    STEP("round %u, %s closes by %s", at, chance % 2 == 0 ? "who sends" : "who receives",
+         chance / 2 % 2 ? "force" : "flush");
     round_of(pair, address, chance);
   }
   ucxx_address_destroy(address);
@@ -70,6 +71,4 @@ static void body(pair_t *pair) {
   ucxx_context_destroy(pair->context);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "reconnect", 30, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "reconnect", 30, body); }

@@ -1,4 +1,5 @@
-/* The send window and the queue behind it: what is given to UCX is bounded, what waits keeps its order, and what is refused leaves no trace. */
+/* The send window and the queue behind it: what is given to UCX is bounded, what waits keeps its
+ * order, and what is refused leaves no trace. */
 #include "test_util.h"
 
 #include "send_window.h"
@@ -65,7 +66,8 @@ static void window_of_bytes(const way_t *way) {
   await_in_flight(&line, 2);
   CHECK_EQ(attr_of(line.endpoint).window_bytes, length);
   CHECK_EQ(attr_of(line.endpoint).queued_bytes, LENGTH);
-  CHECK_OK(line_finish(&line, ucxx_tag_recv(line.to, in, length, TAG, UINT64_MAX, NULL, &receive), &receive));
+  CHECK_OK(line_finish(&line, ucxx_tag_recv(line.to, in, length, TAG, UINT64_MAX, NULL, &receive),
+                       &receive));
   CHECK_CONTENT(in, length, 5);
   receive_number(&line, 0);
   CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &large));
@@ -89,7 +91,8 @@ static void queue_is_bounded(const way_t *way) {
   params.callback = see_completion;
   params.callback_arg = &seen;
   for (int i = 0; i < 100; i++) {
-    CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[COUNT], 8, TAG, &params, &requests[COUNT]), UCXX_ERR_NO_RESOURCE);
+    CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[COUNT], 8, TAG, &params, &requests[COUNT]),
+                 UCXX_ERR_NO_RESOURCE);
     CHECK_MESSAGE("send queue");
   }
   CHECK(requests[COUNT] == NULL);
@@ -124,7 +127,8 @@ static void queue_is_bounded(const way_t *way) {
   }
   uint32_t half = 0;
   ucxx_request_t *receive = NULL;
-  CHECK_OK(line_finish(&line, ucxx_tag_recv(line.to, &half, 4, TAG, UINT64_MAX, NULL, &receive), &receive));
+  CHECK_OK(line_finish(&line, ucxx_tag_recv(line.to, &half, 4, TAG, UINT64_MAX, NULL, &receive),
+                       &receive));
   CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[3]));
   line_close(&line);
 }
@@ -138,28 +142,32 @@ static void never_waits(const way_t *way) {
   uint64_t numbers[4] = {0, 1, 2, 3};
   ucxx_request_t *requests[4] = {NULL};
   for (unsigned i = 0; i < WINDOW; i++) {
-    CHECK_EQ(ucxx_tag_send_sync(line.endpoint, &numbers[i], 8, TAG, &params, &requests[i]), UCXX_INPROGRESS);
+    CHECK_EQ(ucxx_tag_send_sync(line.endpoint, &numbers[i], 8, TAG, &params, &requests[i]),
+             UCXX_INPROGRESS);
     await_in_flight(&line, i + 1);
   }
-  CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]),
+               UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("send window");
-  CHECK_STATUS(ucxx_tag_send_sync(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_tag_send_sync(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]),
+               UCXX_ERR_NO_RESOURCE);
   ucxx_buffer_t parts[2] = {{.data = numbers, .length = 8}, {.data = numbers, .length = 8}};
-  CHECK_STATUS(ucxx_tag_send_iov(line.endpoint, parts, 2, TAG, &params, &requests[2]), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_tag_send_iov(line.endpoint, parts, 2, TAG, &params, &requests[2]),
+               UCXX_ERR_NO_RESOURCE);
   params.flags |= UCXX_FLAG_WAIT;
-  CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]),
+               UCXX_ERR_NO_RESOURCE);
   params.flags = UCXX_FLAG_NO_WAIT;
   CHECK(requests[2] == NULL);
   check_window(&line, WINDOW, 0);
   receive_number(&line, 0);
-  while (!ucxx_endpoint_writable(line.endpoint))
-    drive(&line);
+  while (!ucxx_endpoint_writable(line.endpoint)) drive(&line);
   STEP("%s: and taken where there is room", way->name);
-  CHECK_EQ(ucxx_tag_send_sync(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]), UCXX_INPROGRESS);
+  CHECK_EQ(ucxx_tag_send_sync(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]),
+           UCXX_INPROGRESS);
   receive_number(&line, 1);
   receive_number(&line, 2);
-  for (unsigned i = 0; i < 3; i++)
-    CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[i]));
+  for (unsigned i = 0; i < 3; i++) CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[i]));
   CHECK(nothing_arrived(&line));
   line_close(&line);
 }
@@ -175,14 +183,14 @@ static void send_next(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   (void)request;
   chain_t *chain = arg;
   CHECK_OK(status);
-  if (*chain->next >= chain->count)
-    return;
+  if (*chain->next >= chain->count) return;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.callback = send_next;
   params.callback_arg = chain;
   unsigned at = (*chain->next)++;
   chain->numbers[at] = at;
-  ucxx_status_t sent = ucxx_tag_send_sync(chain->line->endpoint, &chain->numbers[at], 8, TAG, &params, NULL);
+  ucxx_status_t sent =
+      ucxx_tag_send_sync(chain->line->endpoint, &chain->numbers[at], 8, TAG, &params, NULL);
   CHECK(sent == UCXX_INPROGRESS || sent == UCXX_OK);
 }
 
@@ -201,7 +209,8 @@ static void order_is_kept(const way_t *way, uint64_t seed) {
     unsigned burst = seed % 8;
     for (unsigned i = 0; i < burst && next < COUNT; i++) {
       ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-      /* Callbacks run on another thread where there is one: what order is there between two threads? */
+      /* Callbacks run on another thread where there is one: what order is there between two
+       * threads? */
       if (!is_threaded(&line) && (seed >> (8 + i)) % 4 == 0) {
         params.callback = send_next;
         params.callback_arg = &chain;
@@ -209,14 +218,16 @@ static void order_is_kept(const way_t *way, uint64_t seed) {
       unsigned at = next++;
       numbers[at] = at;
       int sync = (seed >> (16 + i)) % 2 == 0;
-      ucxx_status_t sent = sync ? ucxx_tag_send_sync(line.endpoint, &numbers[at], 8, TAG, &params, NULL)
-                                : ucxx_tag_send(line.endpoint, &numbers[at], 8, TAG, &params, NULL);
+      ucxx_status_t sent =
+          sync ? ucxx_tag_send_sync(line.endpoint, &numbers[at], 8, TAG, &params, NULL)
+               : ucxx_tag_send(line.endpoint, &numbers[at], 8, TAG, &params, NULL);
       CHECK(sent == UCXX_INPROGRESS || sent == UCXX_OK);
     }
     queued += attr_of(line.endpoint).queued_operations > 0;
     for (unsigned i = 0; i < (seed >> 32) % 6 && received < COUNT; i++) {
       if (receive == NULL) {
-        ucxx_status_t status = ucxx_tag_recv(line.to, in, sizeof in, TAG, UINT64_MAX, NULL, &receive);
+        ucxx_status_t status =
+            ucxx_tag_recv(line.to, in, sizeof in, TAG, UINT64_MAX, NULL, &receive);
         if (status == UCXX_OK) {
           CHECK_EQ(in[0], received);
           received++;
@@ -225,8 +236,7 @@ static void order_is_kept(const way_t *way, uint64_t seed) {
         CHECK_EQ(status, UCXX_INPROGRESS);
       }
       drive(&line);
-      if (ucxx_request_status(receive) == UCXX_INPROGRESS)
-        continue;
+      if (ucxx_request_status(receive) == UCXX_INPROGRESS) continue;
       CHECK_OK(ucxx_request_status(receive));
       ucxx_request_destroy(receive);
       receive = NULL;
@@ -245,8 +255,9 @@ static void order_is_kept(const way_t *way, uint64_t seed) {
 
 static void million_offers(const way_t *way) {
   enum { LENGTH = 1024, QUEUE = 2000 };
-  /* A peer whose queue in shared memory stays full has UCX look for its process in every pass, once its keepalive is due (after a second): some
-     100 us for each offer that waits its turn beside a progress thread. */
+  /* A peer whose queue in shared memory stays full has UCX look for its process in every pass, once
+     its keepalive is due (after a second): some 100 us for each offer that waits its turn beside a
+     progress thread. */
   const unsigned offers = way->delayed == -1 ? 100000 : 1000000, warm_up = offers / 10;
   STEP("%s: %u offers to a receiver that takes none", way->name, offers);
   line_t line;
@@ -257,12 +268,10 @@ static void million_offers(const way_t *way) {
   unsigned accepted = 0, refused = 0;
   for (unsigned i = 0; i < offers; i++) {
     ucxx_status_t status = ucxx_tag_send(line.endpoint, message, LENGTH, TAG, NULL, NULL);
-    if (status < 0)
-      CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
+    if (status < 0) CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
     accepted += status >= 0;
     refused += status < 0;
-    if (i % 64 == 0)
-      drive_sender(&line);
+    if (i % 64 == 0) drive_sender(&line);
     if (i == warm_up) {
       malloc_trim(0);
       before = footprint_now();
@@ -274,14 +283,16 @@ static void million_offers(const way_t *way) {
     }
   }
   footprint_t after = footprint_now();
-  printf("%u accepted, %u refused, %+ld KiB\n", accepted, refused, after.resident_kib - before.resident_kib);
+  printf("%u accepted, %u refused, %+ld KiB\n", accepted, refused,
+         after.resident_kib - before.resident_kib);
   CHECK(refused > offers / 2);
   CHECK(after.resident_kib - before.resident_kib < 4096);
   STEP("%s: and each that was taken arrives", way->name);
   for (unsigned i = 0; i < accepted; i++) {
     uint64_t in[LENGTH / 8];
     ucxx_request_t *receive = NULL;
-    CHECK_OK(line_finish(&line, ucxx_tag_recv(line.to, in, sizeof in, TAG, UINT64_MAX, NULL, &receive), &receive));
+    CHECK_OK(line_finish(
+        &line, ucxx_tag_recv(line.to, in, sizeof in, TAG, UINT64_MAX, NULL, &receive), &receive));
     CHECK_EQ(in[0], 42);
   }
   ucxx_request_t *flush = NULL;
@@ -307,7 +318,8 @@ static void while_connecting(void) {
   listening.on_connect = reject;
   CHECK_OK(ucxx_listener_create(line.to, &listening, &listener));
   ucxx_endpoint_params_t params = limits(0, 0, 2, 0);
-  CHECK_OK(ucxx_endpoint_connect(line.from, "127.0.0.1", ucxx_listener_port(listener), &params, &endpoint));
+  CHECK_OK(ucxx_endpoint_connect(line.from, "127.0.0.1", ucxx_listener_port(listener), &params,
+                                 &endpoint));
   uint64_t number = 0;
   ucxx_op_params_t impatient = no_wait();
   seen_t seen[2] = {{0}};
@@ -322,7 +334,8 @@ static void while_connecting(void) {
   CHECK_STATUS(ucxx_tag_send(endpoint, &number, 8, TAG, NULL, NULL), UCXX_ERR_NO_RESOURCE);
   CHECK_EQ(attr_of(endpoint).queued_operations, 2);
   ucxx_request_t *close = NULL;
-  CHECK_OK(line_finish(&line, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close), &close));
+  CHECK_OK(
+      line_finish(&line, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close), &close));
   for (int i = 0; i < 2; i++) {
     CHECK_EQ(seen_count(&seen[i]), 1);
     CHECK_STATUS(seen[i].status, UCXX_ERR_CANCELED);
@@ -343,7 +356,6 @@ int main(void) {
     order_is_kept(&ways[i], seed + i);
     million_offers(&ways[i]);
   }
-  if (has_tcp())
-    while_connecting();
+  if (has_tcp()) while_connecting();
   return 0;
 }

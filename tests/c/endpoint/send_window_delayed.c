@@ -1,7 +1,9 @@
 /*
- * The limits of an endpoint where other threads hand their sends to a progress thread: what stands in the submission queue counts as much
- * as what has been taken over, for the window, for the send queue, for credit, and for UCXX_FLAG_NO_WAIT. Who was refused for that is told
- * when there is room. The receiver is another process, which stands still until it is told to take so many messages, each of them once.
+ * The limits of an endpoint where other threads hand their sends to a progress thread: what stands
+ * in the submission queue counts as much as what has been taken over, for the window, for the send
+ * queue, for credit, and for UCXX_FLAG_NO_WAIT. Who was refused for that is told when there is
+ * room. The receiver is another process, which stands still until it is told to take so many
+ * messages, each of them once.
  */
 #include "test_util.h"
 
@@ -44,7 +46,8 @@ static void take_message(void *arg, ucxx_am_message_t *message) {
 static void take_tag(void) {
   uint64_t in[128] = {MOST};
   ucxx_request_t *receive = NULL;
-  ucxx_status_t status = ucxx_tag_recv(pair->worker, in, sizeof in, TAG, UINT64_MAX, NULL, &receive);
+  ucxx_status_t status =
+      ucxx_tag_recv(pair->worker, in, sizeof in, TAG, UINT64_MAX, NULL, &receive);
   while (status == UCXX_INPROGRESS && (status = ucxx_request_status(receive)) == UCXX_INPROGRESS)
     progress(pair->worker);
   CHECK_OK(status);
@@ -59,8 +62,7 @@ static void receive_on_demand(void) {
   CHECK_OK(ucxx_worker_set_am_handler(pair->worker, ID, take_message, NULL, NULL));
   for (;;) {
     channel_get(pair, &order, sizeof order);
-    if (order.what == QUIT)
-      break;
+    if (order.what == QUIT) break;
     unsigned wanted = taken + (unsigned)order.count;
     while (taken < wanted) {
       if (order.what == TAGS)
@@ -100,8 +102,7 @@ static uint64_t in_flight(void) {
 }
 
 static void await_in_flight(uint64_t count) {
-  while (in_flight() != count)
-    sched_yield();
+  while (in_flight() != count) sched_yield();
 }
 
 /* How one thread of a burst sends, until it is refused. */
@@ -123,9 +124,12 @@ static ucxx_status_t send_number(burst_t *burst, unsigned number) {
   numbers[number] = number;
   const void *data = burst->length > sizeof(uint64_t) ? (const void *)content : &numbers[number];
   if (burst->what == MESSAGES)
-    return ucxx_am_send(pair->endpoint, ID, &numbers[number], sizeof(uint64_t), data, burst->length, &params, request);
-  return burst->synchronous ? ucxx_tag_send_sync(pair->endpoint, &numbers[number], burst->length, TAG, &params, request)
-                            : ucxx_tag_send(pair->endpoint, &numbers[number], burst->length, TAG, &params, request);
+    return ucxx_am_send(pair->endpoint, ID, &numbers[number], sizeof(uint64_t), data, burst->length,
+                        &params, request);
+  return burst->synchronous ? ucxx_tag_send_sync(pair->endpoint, &numbers[number], burst->length,
+                                                 TAG, &params, request)
+                            : ucxx_tag_send(pair->endpoint, &numbers[number], burst->length, TAG,
+                                            &params, request);
 }
 
 /* A number that was refused is used by nobody else. */
@@ -146,10 +150,8 @@ static void *send_until_refused(void *arg) {
 static unsigned run_burst(burst_t *burst, unsigned threads) {
   pthread_t running[THREADS];
   unsigned before = atomic_load(&burst->next);
-  for (unsigned i = 0; i < threads; i++)
-    running[i] = start(send_until_refused, burst);
-  for (unsigned i = 0; i < threads; i++)
-    join(running[i]);
+  for (unsigned i = 0; i < threads; i++) running[i] = start(send_until_refused, burst);
+  for (unsigned i = 0; i < threads; i++) join(running[i]);
   unsigned sent = atomic_load(&burst->next) - before - threads;
   accepted += sent;
   return sent;
@@ -168,13 +170,13 @@ static void tell(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
 }
 
 static void await_told(const told_t *told, unsigned count) {
-  while (atomic_load(&told->count) < count)
-    sched_yield();
+  while (atomic_load(&told->count) < count) sched_yield();
   CHECK_EQ(atomic_load(&told->count), count);
   CHECK_OK(told->status);
 }
 
-static ucxx_endpoint_params_t limits(uint32_t window_ops, uint64_t window_bytes, uint32_t queue_ops, uint64_t queue_bytes) {
+static ucxx_endpoint_params_t limits(uint32_t window_ops, uint64_t window_bytes, uint32_t queue_ops,
+                                     uint64_t queue_bytes) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.send_window_ops = window_ops;
   params.send_window_bytes = window_bytes;
@@ -214,7 +216,8 @@ static const char *place(int held) {
   return held ? "in the submission queue" : "taken over meanwhile";
 }
 
-/* ------------------------------------------------------------------ what is refused, and when its thread is told */
+/* ------------------------------------------------------------------ what is refused, and when its
+ * thread is told */
 
 static void window_of_operations(unsigned threads, int held) {
   enum { WINDOW = 6 };
@@ -224,17 +227,14 @@ static void window_of_operations(unsigned threads, int held) {
   told_t told = {0};
   burst_t burst = {.what = TAGS, .flags = UCXX_FLAG_NO_WAIT, .length = 8, .synchronous = 1};
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   for (unsigned round = 1; round <= 10; round++) {
     CHECK(ucxx_endpoint_writable(pair->endpoint));
-    if (held)
-      hold_thread(&hold, pair->worker);
+    if (held) hold_thread(&hold, pair->worker);
     CHECK_EQ(run_burst(&burst, threads), WINDOW);
     CHECK(!ucxx_endpoint_writable(pair->endpoint));
     CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
-    if (held)
-      let_go(&hold);
+    if (held) let_go(&hold);
     await_in_flight(WINDOW);
     CHECK_EQ(load().window_operations, WINDOW);
     CHECK_EQ(load().queued_operations, 0);
@@ -255,8 +255,7 @@ static void room_by_taking_over(unsigned threads) {
   burst_t burst = {.what = TAGS, .flags = UCXX_FLAG_NO_WAIT, .length = 8};
   told_t told = {0};
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   for (unsigned round = 1; round <= 10; round++) {
     hold_t hold = {0};
     hold_thread(&hold, pair->worker);
@@ -278,20 +277,20 @@ static void window_of_bytes(int held) {
   hold_t hold = {0};
   ucxx_op_params_t no_wait = UCXX_OP_PARAMS_INIT;
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   no_wait.flags = UCXX_FLAG_NO_WAIT;
-  if (held)
-    hold_thread(&hold, pair->worker);
+  if (held) hold_thread(&hold, pair->worker);
   for (unsigned i = 0; i < FIT; i++) {
     messages[i][0] = i;
-    CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, messages[i], LENGTH, TAG, &no_wait, NULL), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, messages[i], LENGTH, TAG, &no_wait, NULL),
+                 UCXX_INPROGRESS);
   }
-  CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, messages[FIT], LENGTH, TAG, &no_wait, NULL), UCXX_ERR_NO_RESOURCE);
-  CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, messages[FIT], 0, TAG, &no_wait, NULL), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, messages[FIT], LENGTH, TAG, &no_wait, NULL),
+               UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, messages[FIT], 0, TAG, &no_wait, NULL),
+               UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("send window");
-  if (held)
-    let_go(&hold);
+  if (held) let_go(&hold);
   await_in_flight(FIT);
   CHECK_EQ(load().window_bytes, FIT * LENGTH);
   accepted = FIT;
@@ -305,20 +304,18 @@ static void queue_of_operations(unsigned threads, int held) {
   ucxx_endpoint_params_t params = limits(WINDOW, 0, QUEUE, 0);
   burst_t burst = {.what = TAGS, .length = 8, .synchronous = 1};
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   for (unsigned round = 1; round <= 10; round++) {
     hold_t hold = {0};
     told_t told = {0};
-    if (held)
-      hold_thread(&hold, pair->worker);
+    if (held) hold_thread(&hold, pair->worker);
     const unsigned sent = run_burst(&burst, threads);
-    /* A send that comes after another one, but gets there first, takes its place in the window, and gives its own in the queue back to a third. */
+    /* A send that comes after another one, but gets there first, takes its place in the window, and
+     * gives its own in the queue back to a third. */
     const unsigned overtaking = held ? 0 : threads - 1;
     CHECK(sent >= WINDOW + QUEUE && sent <= WINDOW + QUEUE + overtaking);
     CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
-    if (held)
-      let_go(&hold);
+    if (held) let_go(&hold);
     await_in_flight(sent);
     CHECK_EQ(load().window_operations, WINDOW);
     CHECK_EQ(load().queued_operations, sent - WINDOW);
@@ -338,24 +335,23 @@ static void queue_of_bytes(int held) {
   burst_t burst = {.what = TAGS, .length = 8, .synchronous = 1};
   uint32_t half = 3;
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
-  if (held)
-    hold_thread(&hold, pair->worker);
+  if (pair->side == 1) return;
+  if (held) hold_thread(&hold, pair->worker);
   CHECK_EQ(run_burst(&burst, 1), 3);
   CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, &half, 5, TAG, NULL, NULL), UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("send queue");
   numbers[3] = 3;
-  CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, &numbers[3], 4, TAG, NULL, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, &numbers[3], 4, TAG, NULL, NULL),
+               UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, &half, 1, TAG, NULL, NULL), UCXX_ERR_NO_RESOURCE);
-  if (held)
-    let_go(&hold);
+  if (held) let_go(&hold);
   await_in_flight(4);
   CHECK_EQ(load().queued_bytes, 20);
   have_taken(TAGS, 3);
   await_in_flight(1);
   numbers[4] = 4;
-  CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, &numbers[4], 8, TAG, NULL, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, &numbers[4], 8, TAG, NULL, NULL),
+               UCXX_INPROGRESS);
   accepted += 2;
   have_taken(TAGS, 2);
   close_line();
@@ -370,20 +366,16 @@ static void credit(unsigned threads, int held) {
   burst_t burst = {.what = MESSAGES, .flags = UCXX_FLAG_NO_WAIT, .length = 8};
   burst_t patient = {.what = MESSAGES, .length = 8, .next = MOST / 2};
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
-  if (held)
-    hold_thread(&hold, pair->worker);
+  if (pair->side == 1) return;
+  if (held) hold_thread(&hold, pair->worker);
   CHECK_EQ(run_burst(&burst, threads), CREDIT);
   CHECK_STATUS(send_number(&burst, MOST - 1), UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("active messages");
   CHECK(!ucxx_endpoint_writable(pair->endpoint));
   CHECK_EQ(run_burst(&patient, threads), QUEUE);
   CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
-  if (held)
-    let_go(&hold);
-  while (load().queued_operations != QUEUE)
-    sched_yield();
+  if (held) let_go(&hold);
+  while (load().queued_operations != QUEUE) sched_yield();
   CHECK_EQ(run_burst(&burst, threads), 0);
   CHECK_EQ(run_burst(&patient, threads), 0);
   CHECK_EQ(atomic_load(&told.count), 0);
@@ -393,9 +385,15 @@ static void credit(unsigned threads, int held) {
   close_line();
 }
 
-/* A long message costs more, and leaves room for short ones; with one that waits for its credit in the submission queue nothing overtakes it. */
+/* A long message costs more, and leaves room for short ones; with one that waits for its credit in
+ * the submission queue nothing overtakes it. */
 static void credit_of_long_messages(int held) {
-  enum { UNITS = 8192 + CREDIT, PRICE = LONG / 1024 + 1, FIT = UNITS / PRICE, REST = CREDIT - FIT < UNITS % PRICE ? CREDIT - FIT : UNITS % PRICE };
+  enum {
+    UNITS = 8192 + CREDIT,
+    PRICE = LONG / 1024 + 1,
+    FIT = UNITS / PRICE,
+    REST = CREDIT - FIT < UNITS % PRICE ? CREDIT - FIT : UNITS % PRICE
+  };
   STEP("long active messages, %s: as many as there is credit for", place(held));
   ucxx_endpoint_params_t params = limits(2 * CREDIT, 0, 0, 0);
   hold_t hold = {0};
@@ -404,21 +402,16 @@ static void credit_of_long_messages(int held) {
   burst_t small = {.what = MESSAGES, .flags = UCXX_FLAG_NO_WAIT, .length = 8, .next = 1000};
   burst_t waiting = {.what = MESSAGES, .flags = UCXX_FLAG_EAGER, .length = LONG};
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
-  if (held)
-    hold_thread(&hold, pair->worker);
+  if (pair->side == 1) return;
+  if (held) hold_thread(&hold, pair->worker);
   CHECK_EQ(run_burst(&large, 1), FIT);
   CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
-  for (unsigned i = 0; i + 1 < REST; i++, accepted++)
-    CHECK(send_number(&small, 1000 + i) >= 0);
+  for (unsigned i = 0; i + 1 < REST; i++, accepted++) CHECK(send_number(&small, 1000 + i) >= 0);
   CHECK(send_number(&waiting, 2000) >= 0);
   accepted++;
   CHECK_STATUS(send_number(&small, 3000), UCXX_ERR_NO_RESOURCE);
-  if (held)
-    let_go(&hold);
-  while (load().queued_operations != 1)
-    sched_yield();
+  if (held) let_go(&hold);
+  while (load().queued_operations != 1) sched_yield();
   CHECK_STATUS(send_number(&small, 3001), UCXX_ERR_NO_RESOURCE);
   CHECK_EQ(atomic_load(&told.count), 0);
   have_taken(MESSAGES, accepted);
@@ -427,7 +420,8 @@ static void credit_of_long_messages(int held) {
   close_line();
 }
 
-/* Cancelled where they stand they count until the progress thread has seen it, and not after that. */
+/* Cancelled where they stand they count until the progress thread has seen it, and not after that.
+ */
 static void cancelled(void) {
   enum { WINDOW = 6 };
   STEP("cancelled in the submission queue");
@@ -437,14 +431,12 @@ static void cancelled(void) {
   hold_t hold = {0};
   told_t told = {0};
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   hold_thread(&hold, pair->worker);
   CHECK_EQ(run_burst(&burst, 1), WINDOW + 2);
   /* Three of those that have a place in the window, and one of the queue's. */
   const unsigned gone[] = {0, 2, 5, 7};
-  for (unsigned i = 0; i < 4; i++)
-    CHECK_OK(ucxx_request_cancel(requests[gone[i]]));
+  for (unsigned i = 0; i < 4; i++) CHECK_OK(ucxx_request_cancel(requests[gone[i]]));
   CHECK_EQ(run_burst(&burst, 1), 0);
   CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
   let_go(&hold);
@@ -460,8 +452,7 @@ static void cancelled(void) {
   CHECK_EQ(run_burst(&burst, 1), 4);
   have_taken(TAGS, accepted);
   for (unsigned i = 0; i < 64; i++) {
-    if (requests[i] != NULL)
-      CHECK_OK(finish(UCXX_INPROGRESS, &requests[i]));
+    if (requests[i] != NULL) CHECK_OK(finish(UCXX_INPROGRESS, &requests[i]));
   }
   close_line();
 }
@@ -473,18 +464,15 @@ static void full_ring(unsigned threads) {
   ucxx_endpoint_params_t params = limits(WINDOW, 0, 0, 0);
   burst_t burst = {.what = TAGS, .flags = UCXX_FLAG_NO_WAIT, .length = 8, .synchronous = 1};
   open_line(&params, DEPTH);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   for (unsigned round = 1; round <= 10; round++) {
     hold_t hold = {0};
     told_t told = {0};
     hold_thread(&hold, pair->worker);
     CHECK_EQ(run_burst(&burst, threads), DEPTH);
-    for (unsigned i = 0; i < 20; i++)
-      CHECK_EQ(run_burst(&burst, threads), 0);
+    for (unsigned i = 0; i < 20; i++) CHECK_EQ(run_burst(&burst, threads), 0);
     CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
-    for (unsigned i = 0; i < 20; i++)
-      CHECK_EQ(run_burst(&burst, threads), 0);
+    for (unsigned i = 0; i < 20; i++) CHECK_EQ(run_burst(&burst, threads), 0);
     let_go(&hold);
     await_told(&told, 1);
     CHECK_EQ(run_burst(&burst, 1), WINDOW - DEPTH);
@@ -502,7 +490,8 @@ static void *close_by_force(void *arg) {
   return NULL;
 }
 
-/* An endpoint that ends with sends in the submission queue; another one of its worker goes on as before. */
+/* An endpoint that ends with sends in the submission queue; another one of its worker goes on as
+ * before. */
 static void closed_meanwhile(void) {
   enum { WINDOW = 6, COUNT = WINDOW + 3 };
   STEP("closed by force with sends in the submission queue");
@@ -512,8 +501,7 @@ static void closed_meanwhile(void) {
   ucxx_endpoint_t *first = NULL, *second = NULL;
   hold_t hold = {0};
   open_line(NULL, 0);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   duo_t duo;
   duo_open(&duo, NULL);
   ucxx_address_t *address = NULL;
@@ -529,8 +517,7 @@ static void closed_meanwhile(void) {
   join(closer);
   for (unsigned i = 0; i < COUNT; i++) {
     ucxx_status_t status;
-    while ((status = ucxx_request_status(requests[i])) == UCXX_INPROGRESS)
-      progress(duo.right);
+    while ((status = ucxx_request_status(requests[i])) == UCXX_INPROGRESS) progress(duo.right);
     CHECK(status == UCXX_ERR_CANCELED || status == UCXX_ERR_CLOSED);
     ucxx_request_destroy(requests[i]);
   }
@@ -546,30 +533,28 @@ static void closed_meanwhile(void) {
 /* ------------------------------------------------------------------ whatever is sent */
 
 enum kind { IOV, STREAM, MULTI, QUEUED_MESSAGE, FETCH, PUT, GET, KINDS };
-static const char *const kind_names[] = {"scattered tags", "streams", "buffers one by one", "messages to a queue", "fetches", "puts", "gets"};
+static const char *const kind_names[] = {
+    "scattered tags", "streams", "buffers one by one", "messages to a queue", "fetches",
+    "puts",           "gets"};
 
-static ucxx_status_t send_kind(enum kind kind, ucxx_rkey_t *rkey, const ucxx_op_params_t *params, ucxx_request_t **request) {
+static ucxx_status_t send_kind(enum kind kind, ucxx_rkey_t *rkey, const ucxx_op_params_t *params,
+                               ucxx_request_t **request) {
   static uint64_t words[2];
-  const ucxx_buffer_t parts[2] = {{.data = &words[0], .length = 8}, {.data = &words[1], .length = 8}};
+  const ucxx_buffer_t parts[2] = {{.data = &words[0], .length = 8},
+                                  {.data = &words[1], .length = 8}};
   switch (kind) {
-  case IOV:
-    return ucxx_tag_send_iov(pair->endpoint, parts, 2, TAG, params, request);
-  case STREAM:
-    return ucxx_stream_send(pair->endpoint, words, 8, params, request);
-  case MULTI:
-    return ucxx_tag_send_multi(pair->endpoint, parts, 2, TAG, params, request);
-  case QUEUED_MESSAGE:
-    return ucxx_am_queue_send(pair->endpoint, words, 8, params, request);
-  case FETCH:
-    return ucxx_am_fetch(pair->endpoint, ID, NULL, 0, words, 8, params, request);
-  case PUT:
-    return ucxx_rma_put(rkey, words, 8, 0, params, request);
-  default:
-    return ucxx_rma_get(rkey, words, 8, 0, params, request);
+  case IOV: return ucxx_tag_send_iov(pair->endpoint, parts, 2, TAG, params, request);
+  case STREAM: return ucxx_stream_send(pair->endpoint, words, 8, params, request);
+  case MULTI: return ucxx_tag_send_multi(pair->endpoint, parts, 2, TAG, params, request);
+  case QUEUED_MESSAGE: return ucxx_am_queue_send(pair->endpoint, words, 8, params, request);
+  case FETCH: return ucxx_am_fetch(pair->endpoint, ID, NULL, 0, words, 8, params, request);
+  case PUT: return ucxx_rma_put(rkey, words, 8, 0, params, request);
+  default: return ucxx_rma_get(rkey, words, 8, 0, params, request);
   }
 }
 
-/* Each takes the last place in the window, in the submission queue, and finds none a second time; what makes room is its end by force. */
+/* Each takes the last place in the window, in the submission queue, and finds none a second time;
+ * what makes room is its end by force. */
 static void every_kind(enum kind kind) {
   enum { WINDOW = 3 };
   STEP("%s in the submission queue", kind_names[kind]);
@@ -578,8 +563,7 @@ static void every_kind(enum kind kind) {
   ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
   burst_t burst = {.what = TAGS, .flags = UCXX_FLAG_NO_WAIT, .length = 8, .synchronous = 1};
   open_line(NULL, 0);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   static uint64_t there[2];
   uint8_t key[LONGEST_KEY];
   ucxx_endpoint_t *first = pair->endpoint;
@@ -599,8 +583,7 @@ static void every_kind(enum kind kind) {
   /* Not in the call, though the memory is this process's own. */
   op.flags = UCXX_FLAG_NO_WAIT | UCXX_FLAG_ALWAYS_CALLBACK;
   hold_thread(&hold, pair->worker);
-  for (unsigned i = 0; i + 1 < WINDOW; i++)
-    CHECK_STATUS(send_number(&burst, i), UCXX_INPROGRESS);
+  for (unsigned i = 0; i + 1 < WINDOW; i++) CHECK_STATUS(send_number(&burst, i), UCXX_INPROGRESS);
   CHECK(ucxx_endpoint_writable(pair->endpoint));
   CHECK_STATUS(send_kind(kind, rkey, &op, &request), UCXX_INPROGRESS);
   CHECK(!ucxx_endpoint_writable(pair->endpoint));
@@ -614,7 +597,8 @@ static void every_kind(enum kind kind) {
   CHECK(none == NULL);
   let_go(&hold);
   close_by_force(NULL);
-  while (ucxx_request_status(request) == UCXX_INPROGRESS || ucxx_request_status(waiting) == UCXX_INPROGRESS)
+  while (ucxx_request_status(request) == UCXX_INPROGRESS ||
+         ucxx_request_status(waiting) == UCXX_INPROGRESS)
     progress(duo.right);
   ucxx_request_destroy(request);
   ucxx_request_destroy(waiting);
@@ -626,7 +610,8 @@ static void every_kind(enum kind kind) {
   close_line();
 }
 
-/* ------------------------------------------------------------------ threads that are refused and told, again and again */
+/* ------------------------------------------------------------------ threads that are refused and
+ * told, again and again */
 
 static struct {
   atomic_uint next, sent;
@@ -637,20 +622,16 @@ static void *send_some(void *arg) {
   burst_t *burst = arg;
   for (;;) {
     unsigned number = atomic_fetch_add(&burst->next, 1);
-    if (number >= 4000)
-      return NULL;
+    if (number >= 4000) return NULL;
     for (;;) {
       unsigned before = atomic_load(&crowd.told.count);
       ucxx_status_t status = send_number(burst, number);
-      if (status >= 0)
-        break;
+      if (status >= 0) break;
       CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
       /* Of several that were refused one asks, and all go on when it is told. */
       status = ucxx_endpoint_on_writable(pair->endpoint, tell, &crowd.told);
-      if (status != UCXX_ERR_ALREADY_EXISTS)
-        CHECK_OK(status);
-      while (atomic_load(&crowd.told.count) == before)
-        sched_yield();
+      if (status != UCXX_ERR_ALREADY_EXISTS) CHECK_OK(status);
+      while (atomic_load(&crowd.told.count) == before) sched_yield();
     }
     atomic_fetch_add(&crowd.sent, 1);
   }
@@ -658,16 +639,17 @@ static void *send_some(void *arg) {
 
 static void crowded(enum what what, uint32_t window, int synchronous) {
   STEP("%u threads that are refused and told: a window of %u, %s", THREADS, window,
-       what == MESSAGES ? "active messages" : synchronous ? "synchronous" : "tags");
+       what == MESSAGES ? "active messages"
+       : synchronous    ? "synchronous"
+                        : "tags");
   ucxx_endpoint_params_t params = limits(window, 0, 0, 0);
-  burst_t burst = {.what = what, .flags = UCXX_FLAG_NO_WAIT, .length = 8, .synchronous = synchronous};
+  burst_t burst = {
+      .what = what, .flags = UCXX_FLAG_NO_WAIT, .length = 8, .synchronous = synchronous};
   pthread_t threads[THREADS];
   open_line(&params, 0);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   memset(&crowd, 0, sizeof crowd);
-  for (unsigned i = 0; i < THREADS; i++)
-    threads[i] = start(send_some, &burst);
+  for (unsigned i = 0; i < THREADS; i++) threads[i] = start(send_some, &burst);
   order_t order = {what, 4000};
   channel_put(pair, &order, sizeof order);
   while (atomic_load(&crowd.sent) < 4000) {
@@ -677,8 +659,7 @@ static void crowded(enum what what, uint32_t window, int synchronous) {
     CHECK_EQ(now.queued_operations, 0);
     sched_yield();
   }
-  for (unsigned i = 0; i < THREADS; i++)
-    join(threads[i]);
+  for (unsigned i = 0; i < THREADS; i++) join(threads[i]);
   pair_await(pair);
   accepted = 4000;
   /* One may have asked that need not have. */
@@ -705,8 +686,7 @@ static void both(pair_t *sides) {
   }
   cancelled();
   closed_meanwhile();
-  for (enum kind kind = IOV; kind < KINDS; kind++)
-    every_kind(kind);
+  for (enum kind kind = IOV; kind < KINDS; kind++) every_kind(kind);
   crowded(TAGS, 1, 1);
   crowded(TAGS, 5, 1);
   crowded(TAGS, 2, 0);
@@ -714,6 +694,4 @@ static void both(pair_t *sides) {
   crowded(MESSAGES, 1000, 0);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "send_window_delayed", 120, both);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "send_window_delayed", 120, both); }

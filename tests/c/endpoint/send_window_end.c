@@ -1,4 +1,5 @@
-/* Every way in which sends end that wait in the send queue: cancelled, out of time, flushed, closed, cut short; each ends once. */
+/* Every way in which sends end that wait in the send queue: cancelled, out of time, flushed,
+ * closed, cut short; each ends once. */
 #include "test_util.h"
 
 #include "send_window.h"
@@ -22,8 +23,7 @@ static void cancel_and_timeout(const way_t *way) {
   ucxx_request_t *requests[COUNT + 2] = {NULL};
   fill(&line, numbers, requests, COUNT);
   CHECK_OK(ucxx_request_cancel(requests[2]));
-  while (ucxx_request_status(requests[2]) == UCXX_INPROGRESS)
-    drive_sender(&line);
+  while (ucxx_request_status(requests[2]) == UCXX_INPROGRESS) drive_sender(&line);
   CHECK_STATUS(ucxx_request_status(requests[2]), UCXX_ERR_CANCELED);
   await_in_flight(&line, COUNT - 1);
   check_window(&line, 1, COUNT - 2);
@@ -31,17 +31,21 @@ static void cancel_and_timeout(const way_t *way) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.timeout_ns = 20 * MILLISECOND;
   params.flags = UCXX_FLAG_TIMEOUT_CLOSES;
-  CHECK_EQ(ucxx_tag_send(line.endpoint, &numbers[COUNT], 8, TAG, &params, &requests[COUNT]), UCXX_INPROGRESS);
+  CHECK_EQ(ucxx_tag_send(line.endpoint, &numbers[COUNT], 8, TAG, &params, &requests[COUNT]),
+           UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_request_wait(requests[COUNT], FOR_EVER), UCXX_ERR_TIMED_OUT);
   CHECK_OK(ucxx_endpoint_status(line.endpoint));
-  CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[COUNT], 8, TAG, &(ucxx_op_params_t){.struct_size = sizeof(ucxx_op_params_t),
-               .flags = UCXX_FLAG_WAIT, .timeout_ns = 5 * MILLISECOND}, NULL), UCXX_ERR_TIMED_OUT);
+  CHECK_STATUS(ucxx_tag_send(line.endpoint, &numbers[COUNT], 8, TAG,
+                             &(ucxx_op_params_t){.struct_size = sizeof(ucxx_op_params_t),
+                                                 .flags = UCXX_FLAG_WAIT,
+                                                 .timeout_ns = 5 * MILLISECOND},
+                             NULL),
+               UCXX_ERR_TIMED_OUT);
   check_window(&line, 1, COUNT - 2);
   numbers[COUNT + 1] = COUNT + 1;
   CHECK_EQ(send_sync(&line, &numbers[COUNT + 1], 8, &requests[COUNT + 1]), UCXX_INPROGRESS);
   for (unsigned i = 0; i < COUNT + 2; i++) {
-    if (i == 2 || i == COUNT)
-      continue;
+    if (i == 2 || i == COUNT) continue;
     receive_number(&line, i);
     CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[i]));
   }
@@ -60,15 +64,13 @@ static void cancel_and_timeout(const way_t *way) {
     }
     CHECK_EQ(send_sync(&line, &numbers[3], 8, &request), UCXX_INPROGRESS);
     CHECK_OK(ucxx_request_cancel(request));
-    while (ucxx_request_status(request) == UCXX_INPROGRESS)
-      drive_sender(&line);
+    while (ucxx_request_status(request) == UCXX_INPROGRESS) drive_sender(&line);
     CHECK_STATUS(ucxx_request_status(request), UCXX_ERR_CANCELED);
     ucxx_request_destroy(request);
   }
   long grown = footprint_now().resident_kib - before.resident_kib;
   printf("100000 cancelled: %+ld KiB\n", grown);
-  if (grown >= MOST_GROWN)
-    FAIL("80000 cancelled sends have left %ld KiB", grown);
+  if (grown >= MOST_GROWN) FAIL("80000 cancelled sends have left %ld KiB", grown);
   for (unsigned i = 0; i < 2; i++) {
     receive_number(&line, i);
     CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[i]));
@@ -95,17 +97,16 @@ static void credit_comes_back(const way_t *way) {
     CHECK_EQ(ucxx_am_send(line.endpoint, ID, NULL, 0, &number, 8, NULL, &request), UCXX_INPROGRESS);
     await_in_flight(&line, 2);
     CHECK_OK(ucxx_request_cancel(request));
-    while (ucxx_request_status(request) == UCXX_INPROGRESS)
-      drive_sender(&line);
+    while (ucxx_request_status(request) == UCXX_INPROGRESS) drive_sender(&line);
     CHECK_STATUS(ucxx_request_status(request), UCXX_ERR_CANCELED);
     ucxx_request_destroy(request);
   }
   request = NULL;
   receive_number(&line, 0);
   CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &first));
-  CHECK_OK(line_finish(&line, ucxx_am_send(line.endpoint, ID, NULL, 0, &number, 8, NULL, &request), &request));
-  while (__atomic_load_n(&arrived, __ATOMIC_RELAXED) == 0)
-    drive(&line);
+  CHECK_OK(line_finish(&line, ucxx_am_send(line.endpoint, ID, NULL, 0, &number, 8, NULL, &request),
+                       &request));
+  while (__atomic_load_n(&arrived, __ATOMIC_RELAXED) == 0) drive(&line);
   CHECK_EQ(arrived, 1);
   line_close(&line);
 }
@@ -125,12 +126,12 @@ static void flushes(const way_t *way) {
     uint64_t numbers[COUNT];
     ucxx_request_t *requests[COUNT] = {NULL}, *flush = NULL, *later = NULL;
     fill(&line, numbers, requests, COUNT);
-    ucxx_status_t status = whole ? ucxx_worker_flush(line.from, NULL, &flush) : ucxx_endpoint_flush(line.endpoint, NULL, &flush);
+    ucxx_status_t status = whole ? ucxx_worker_flush(line.from, NULL, &flush)
+                                 : ucxx_endpoint_flush(line.endpoint, NULL, &flush);
     CHECK_EQ(status, UCXX_INPROGRESS);
     uint64_t number = COUNT;
     /* With delayed submission what is sent right after a flush may come before it. */
-    if (!is_delayed(&line))
-      CHECK_EQ(send_sync(&line, &number, 8, &later), UCXX_INPROGRESS);
+    if (!is_delayed(&line)) CHECK_EQ(send_sync(&line, &number, 8, &later), UCXX_INPROGRESS);
     for (unsigned i = 0; i < COUNT; i++) {
       CHECK_EQ(ucxx_request_status(flush), UCXX_INPROGRESS);
       receive_number(&line, i);
@@ -150,23 +151,22 @@ static void flushes(const way_t *way) {
     uint64_t failed = failed_so_far(&line);
     fill(&line, numbers, requests, 2);
     CHECK_EQ(ucxx_tag_send(line.endpoint, &number, 8, TAG, &params, NULL), UCXX_INPROGRESS);
-    status = whole ? ucxx_worker_flush(line.from, NULL, &flush) : ucxx_endpoint_flush(line.endpoint, NULL, &flush);
+    status = whole ? ucxx_worker_flush(line.from, NULL, &flush)
+                   : ucxx_endpoint_flush(line.endpoint, NULL, &flush);
     CHECK_EQ(status, UCXX_INPROGRESS);
-    while (failed_so_far(&line) == failed)
-      drive_sender(&line);
+    while (failed_so_far(&line) == failed) drive_sender(&line);
     receive_number(&line, 0);
     receive_number(&line, 1);
     CHECK_STATUS(line_finish(&line, UCXX_INPROGRESS, &flush), UCXX_ERR_TIMED_OUT);
-    for (unsigned i = 0; i < 2; i++)
-      CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[i]));
+    for (unsigned i = 0; i < 2; i++) CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[i]));
 
     STEP("%s: a flush that waits in the queue is cancelled at once", way->name);
     fill(&line, numbers, requests, 3);
-    status = whole ? ucxx_worker_flush(line.from, NULL, &flush) : ucxx_endpoint_flush(line.endpoint, NULL, &flush);
+    status = whole ? ucxx_worker_flush(line.from, NULL, &flush)
+                   : ucxx_endpoint_flush(line.endpoint, NULL, &flush);
     CHECK_EQ(status, UCXX_INPROGRESS);
     CHECK_OK(ucxx_request_cancel(flush));
-    while (ucxx_request_status(flush) == UCXX_INPROGRESS)
-      drive_sender(&line);
+    while (ucxx_request_status(flush) == UCXX_INPROGRESS) drive_sender(&line);
     CHECK_STATUS(ucxx_request_status(flush), UCXX_ERR_CANCELED);
     ucxx_request_destroy(flush);
     flush = NULL;
@@ -201,7 +201,8 @@ static void blocking(const way_t *way) {
   CHECK_EQ(pthread_create(&receiver, NULL, receive_all, &line), 0);
   for (unsigned i = 0; i < 40; i++) {
     numbers[i] = i;
-    ucxx_status_t sent = ucxx_tag_send_sync(line.endpoint, &numbers[i], 8, TAG, i % 10 == 9 ? &params : NULL, NULL);
+    ucxx_status_t sent =
+        ucxx_tag_send_sync(line.endpoint, &numbers[i], 8, TAG, i % 10 == 9 ? &params : NULL, NULL);
     CHECK(sent == UCXX_OK || (sent == UCXX_INPROGRESS && i % 10 != 9));
   }
   CHECK_EQ(pthread_join(receiver, NULL), 0);
@@ -216,7 +217,8 @@ static void send_seen(const line_t *line, uint64_t *numbers, seen_t *seen, unsig
     params.callback_arg = &seen[i];
     memset(&seen[i], 0, sizeof seen[i]);
     numbers[i] = i;
-    CHECK_EQ(ucxx_tag_send_sync(line->endpoint, &numbers[i], 8, TAG, &params, NULL), UCXX_INPROGRESS);
+    CHECK_EQ(ucxx_tag_send_sync(line->endpoint, &numbers[i], 8, TAG, &params, NULL),
+             UCXX_INPROGRESS);
   }
   await_in_flight(line, count);
 }
@@ -233,11 +235,9 @@ static void close_lets_out(const way_t *way) {
   CHECK_EQ(ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), UCXX_INPROGRESS);
   CHECK(!ucxx_endpoint_writable(line.endpoint));
   CHECK_STATUS(ucxx_tag_send(line.endpoint, numbers, 8, TAG, NULL, NULL), UCXX_ERR_CLOSED);
-  for (unsigned i = 0; i < COUNT; i++)
-    receive_number(&line, i);
+  for (unsigned i = 0; i < COUNT; i++) receive_number(&line, i);
   CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &close));
-  while (seen_count(&line.closed) == 0)
-    drive(&line);
+  while (seen_count(&line.closed) == 0) drive(&line);
   CHECK_OK(line.closed.status);
   for (unsigned i = 0; i < COUNT; i++) {
     CHECK_EQ(seen_count(&seen[i]), 1);
@@ -247,8 +247,9 @@ static void close_lets_out(const way_t *way) {
 }
 
 enum end { BY_FORCE, BY_CANCELLED_CLOSE, BY_DESTROY, BY_WORKER, BY_PEER, ENDS };
-static const char *const end_names[] = {"a close by force", "a close that is cancelled", "destroying the endpoint",
-                                        "destroying the worker", "the peer's close"};
+static const char *const end_names[] = {"a close by force", "a close that is cancelled",
+                                        "destroying the endpoint", "destroying the worker",
+                                        "the peer's close"};
 
 static void ends_once(const way_t *way, enum end end) {
   enum { WINDOW = 2, COUNT = 50 };
@@ -270,7 +271,8 @@ static void ends_once(const way_t *way, enum end end) {
   ucxx_request_t *close = NULL;
   switch (end) {
   case BY_FORCE:
-    CHECK_OK(line_finish(&line, ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FORCE, NULL, &close), &close));
+    CHECK_OK(line_finish(&line, ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FORCE, NULL, &close),
+                         &close));
     break;
   case BY_CANCELLED_CLOSE:
     CHECK_EQ(ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), UCXX_INPROGRESS);
@@ -283,18 +285,14 @@ static void ends_once(const way_t *way, enum end end) {
     ucxx_endpoint_destroy(line.endpoint);
     line.endpoint = NULL;
     break;
-  case BY_WORKER:
-    ucxx_worker_destroy(line.from);
-    break;
+  case BY_WORKER: ucxx_worker_destroy(line.from); break;
   default:
     CHECK_OK(line_finish(&line, ucxx_endpoint_close(back, UCXX_CLOSE_FORCE, NULL, &close), &close));
-    while (seen_count(&line.closed) == 0)
-      drive(&line);
+    while (seen_count(&line.closed) == 0) drive(&line);
     CHECK_STATUS(line.closed.status, UCXX_ERR_CONNECTION_RESET);
     break;
   }
-  while (end != BY_WORKER && end != BY_DESTROY && seen_count(&line.closed) == 0)
-    drive(&line);
+  while (end != BY_WORKER && end != BY_DESTROY && seen_count(&line.closed) == 0) drive(&line);
   for (unsigned i = 0; i < COUNT; i++) {
     CHECK_EQ(seen_count(&seen[i]), 1);
     CHECK(seen[i].status < 0 || i < WINDOW);
@@ -323,8 +321,7 @@ int main(void) {
     flushes(&ways[i]);
     blocking(&ways[i]);
     close_lets_out(&ways[i]);
-    for (enum end end = BY_FORCE; end < ENDS; end++)
-      ends_once(&ways[i], end);
+    for (enum end end = BY_FORCE; end < ENDS; end++) ends_once(&ways[i], end);
   }
   return 0;
 }

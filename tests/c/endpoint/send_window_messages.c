@@ -1,6 +1,7 @@
 /*
- * What UCX itself is given of active messages, questions, answers and refusals: this program stands in for the function of UCP that sends them, and counts. UCP never has more
- * of them than the send window and the few refusals that are let through it.
+ * What UCX itself is given of active messages, questions, answers and refusals: this program stands
+ * in for the function of UCP that sends them, and counts. UCP never has more of them than the send
+ * window and the few refusals that are let through it.
  */
 #include "test_util.h"
 
@@ -19,8 +20,11 @@ static void on_end(void *request, ucs_status_t status, void *user_data) {
   library_callback(request, status, user_data);
 }
 
-ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, const void *header, size_t header_length, const void *buffer, size_t count, const ucp_request_param_t *param) {
-  ucs_status_ptr_t (*send)(ucp_ep_h, unsigned, const void *, size_t, const void *, size_t, const ucp_request_param_t *);
+ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, const void *header,
+                                 size_t header_length, const void *buffer, size_t count,
+                                 const ucp_request_param_t *param) {
+  ucs_status_ptr_t (*send)(ucp_ep_h, unsigned, const void *, size_t, const void *, size_t,
+                           const ucp_request_param_t *);
   *(void **)&send = dlsym(RTLD_NEXT, "ucp_am_send_nbx");
   CHECK(send != NULL);
   CHECK(param->op_attr_mask & UCP_OP_ATTR_FIELD_CALLBACK);
@@ -29,10 +33,8 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, const void *hea
   ucp_request_param_t mine = *param;
   mine.cb.send = on_end;
   ucs_status_ptr_t result = send(endpoint, id, header, header_length, buffer, count, &mine);
-  if (UCS_PTR_IS_PTR(result))
-    under_way++;
-  if (under_way > most)
-    most = under_way;
+  if (UCS_PTR_IS_PTR(result)) under_way++;
+  if (under_way > most) most = under_way;
   return result;
 }
 
@@ -63,7 +65,8 @@ static void ask(const duo_t *duo, uint16_t id, unsigned count, unsigned *counter
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.callback = count_end;
     params.callback_arg = counter;
-    CHECK_STATUS(ucxx_am_fetch(duo->to_right, id, NULL, 0, nothing, sizeof nothing, &params, NULL), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_am_fetch(duo->to_right, id, NULL, 0, nothing, sizeof nothing, &params, NULL),
+                 UCXX_INPROGRESS);
   }
 }
 
@@ -71,30 +74,26 @@ static void ask(const duo_t *duo, uint16_t id, unsigned count, unsigned *counter
 static void refuse(const duo_t *duo) {
   STEP("questions that are all refused at once");
   ask(duo, ID, QUESTIONS, &ended[0]);
-  while (questions < QUESTIONS)
-    duo_progress(duo);
+  while (questions < QUESTIONS) duo_progress(duo);
   /* What each has told the other has arrived. */
-  for (int quiet = 0; quiet < 1000; quiet++)
-    duo_progress(duo);
+  for (int quiet = 0; quiet < 1000; quiet++) duo_progress(duo);
   CHECK_EQ(under_way, 0);
   most = 0;
   for (unsigned at = 0; at < QUESTIONS; at++) {
     CHECK_OK(ucxx_fetch_reject(held[at], UCXX_ERR_BUSY));
     ucxx_fetch_destroy(held[at]);
-    if (at % 100 == 0)
-      progress(duo->right);
+    if (at % 100 == 0) progress(duo->right);
   }
-  for (int pass = 0; pass < 100; pass++)
-    progress(duo->right);
+  for (int pass = 0; pass < 100; pass++) progress(duo->right);
   printf("%d of %d refusals in UCP at a time\n", most, QUESTIONS);
   CHECK(most <= WINDOW + BEYOND);
-  while (ended[0] < QUESTIONS)
-    duo_progress(duo);
+  while (ended[0] < QUESTIONS) duo_progress(duo);
 }
 
 /* Both at once, and messages among them: nobody's UCP has more. */
 static void both_ways(const duo_t *duo) {
-  STEP("messages, and questions that nobody answers, with a receiver that stands still now and then");
+  STEP("messages, and questions that nobody answers, with a receiver that stands still now and "
+       "then");
   most = 0;
   for (unsigned at = 0; at < MESSAGES; at++) {
     static const uint8_t bytes[100];
@@ -102,15 +101,14 @@ static void both_ways(const duo_t *duo) {
     params.callback = count_end;
     params.callback_arg = &ended[1];
     params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
-    ucxx_status_t status = ucxx_am_send(duo->to_right, ID, NULL, 0, bytes, sizeof bytes, &params, NULL);
+    ucxx_status_t status =
+        ucxx_am_send(duo->to_right, ID, NULL, 0, bytes, sizeof bytes, &params, NULL);
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     ask(duo, ID + 1, 1, &ended[2]);
     progress(duo->left);
-    if (at % 200 >= 100)
-      progress(duo->right);
+    if (at % 200 >= 100) progress(duo->right);
   }
-  while (ended[1] < MESSAGES || ended[2] < MESSAGES || messages < MESSAGES)
-    duo_progress(duo);
+  while (ended[1] < MESSAGES || ended[2] < MESSAGES || messages < MESSAGES) duo_progress(duo);
   printf("%d of %d messages, questions and refusals in UCP at a time\n", most, 3 * MESSAGES);
   CHECK(most <= 2 * WINDOW + BEYOND);
   CHECK_EQ(messages, MESSAGES);

@@ -1,6 +1,7 @@
 /*
- * What UCX itself is given: this program stands in for the functions of UCP that send, and counts. However many sends are offered,
- * UCP never has more than the window, and none of it is sent from inside its progress, where messages lose their order.
+ * What UCX itself is given: this program stands in for the functions of UCP that send, and counts.
+ * However many sends are offered, UCP never has more than the window, and none of it is sent from
+ * inside its progress, where messages lose their order.
  */
 #include "test_util.h"
 
@@ -18,9 +19,11 @@ static void on_end(void *request, ucs_status_t status, void *user_data) {
   library_callback(request, status, user_data);
 }
 
-typedef ucs_status_ptr_t (*send_t)(ucp_ep_h, const void *, size_t, ucp_tag_t, const ucp_request_param_t *);
+typedef ucs_status_ptr_t (*send_t)(ucp_ep_h, const void *, size_t, ucp_tag_t,
+                                   const ucp_request_param_t *);
 
-static ucs_status_ptr_t counted(const char *name, ucp_ep_h endpoint, const void *buffer, size_t count, ucp_tag_t tag, const ucp_request_param_t *param) {
+static ucs_status_ptr_t counted(const char *name, ucp_ep_h endpoint, const void *buffer,
+                                size_t count, ucp_tag_t tag, const ucp_request_param_t *param) {
   send_t send;
   *(void **)&send = dlsym(RTLD_NEXT, name);
   CHECK(send != NULL);
@@ -31,18 +34,18 @@ static ucs_status_ptr_t counted(const char *name, ucp_ep_h endpoint, const void 
   ucp_request_param_t mine = *param;
   mine.cb.send = on_end;
   ucs_status_ptr_t result = send(endpoint, buffer, count, tag, &mine);
-  if (UCS_PTR_IS_PTR(result))
-    under_way++;
-  if (under_way > most)
-    most = under_way;
+  if (UCS_PTR_IS_PTR(result)) under_way++;
+  if (under_way > most) most = under_way;
   return result;
 }
 
-ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h endpoint, const void *buffer, size_t count, ucp_tag_t tag, const ucp_request_param_t *param) {
+ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h endpoint, const void *buffer, size_t count,
+                                  ucp_tag_t tag, const ucp_request_param_t *param) {
   return counted("ucp_tag_send_nbx", endpoint, buffer, count, tag, param);
 }
 
-ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h endpoint, const void *buffer, size_t count, ucp_tag_t tag, const ucp_request_param_t *param) {
+ucs_status_ptr_t ucp_tag_send_sync_nbx(ucp_ep_h endpoint, const void *buffer, size_t count,
+                                       ucp_tag_t tag, const ucp_request_param_t *param) {
   return counted("ucp_tag_send_sync_nbx", endpoint, buffer, count, tag, param);
 }
 
@@ -84,26 +87,28 @@ static void offer(line_t *line, unsigned window, uint64_t seed) {
       params.callback_arg = line;
       messages++;
     }
-    ucxx_status_t sent = (seed >> 16) % 2 ? ucxx_tag_send(line->endpoint, out, length, TAG, &params, NULL)
-                                          : ucxx_tag_send_sync(line->endpoint, out, length, TAG, &params, NULL);
+    ucxx_status_t sent = (seed >> 16) % 2
+                             ? ucxx_tag_send(line->endpoint, out, length, TAG, &params, NULL)
+                             : ucxx_tag_send_sync(line->endpoint, out, length, TAG, &params, NULL);
     CHECK(sent == UCXX_OK || sent == UCXX_INPROGRESS);
     messages++;
     standing_t attr = attr_of(line->endpoint);
     CHECK_EQ(attr.window_operations, under_way);
     full += attr.queued_operations > 0;
-    if ((seed >> 24) % 4 == 0)
-      drive(line);
+    if ((seed >> 24) % 4 == 0) drive(line);
   }
   for (unsigned i = 0; i < messages; i++) {
     ucxx_request_t *receive = NULL;
-    CHECK_OK(line_finish(line, ucxx_tag_recv(line->to, in, sizeof in, TAG, UINT64_MAX, NULL, &receive), &receive));
+    CHECK_OK(line_finish(
+        line, ucxx_tag_recv(line->to, in, sizeof in, TAG, UINT64_MAX, NULL, &receive), &receive));
   }
   ucxx_request_t *flush = NULL;
   CHECK_OK(line_finish(line, ucxx_endpoint_flush(line->endpoint, NULL, &flush), &flush));
   CHECK(nothing_arrived(line));
   CHECK_EQ(under_way, 0);
   CHECK_EQ(attr_of(line->endpoint).in_flight, 0);
-  printf("window %u: %u messages, at most %d in UCP, %u offers found it full\n", window, messages, most, full);
+  printf("window %u: %u messages, at most %d in UCP, %u offers found it full\n", window, messages,
+         most, full);
   CHECK_EQ(most, window);
   CHECK(full > OFFERS / 2);
 }

@@ -1,6 +1,7 @@
 /*
- * Two workers of one context send from the same memory, which UCX registers once for both. One is closed by force in the midst of
- * it and destroyed: what UCX still has to say of that memory, when the other one's send ends, is said to a worker that is there.
+ * Two workers of one context send from the same memory, which UCX registers once for both. One is
+ * closed by force in the midst of it and destroyed: what UCX still has to say of that memory, when
+ * the other one's send ends, is said to a worker that is there.
  */
 #include "test_util.h"
 
@@ -38,33 +39,36 @@ static void round_of(size_t length, int senders, unsigned number) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.callback = see_completion;
     params.callback_arg = &seen[at];
-    CHECK_STATUS(ucxx_tag_send(endpoint[at], out, length, (uint64_t)at, &params, &sends[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send(endpoint[at], out, length, (uint64_t)at, &params, &sends[at]),
+                 UCXX_INPROGRESS);
   }
-  /* The last one's goes through; those of the others end here, one by a close and the rest with their workers. */
+  /* The last one's goes through; those of the others end here, one by a close and the rest with
+   * their workers. */
   int last = senders - 1;
   for (int at = 0; at < last; at++) {
     if (at % 2 == 0) {
       ucxx_request_t *closing = NULL;
-      CHECK_OK(finish(ucxx_endpoint_close(endpoint[at], UCXX_CLOSE_FORCE, NULL, &closing), &closing));
+      CHECK_OK(
+          finish(ucxx_endpoint_close(endpoint[at], UCXX_CLOSE_FORCE, NULL, &closing), &closing));
     }
     ucxx_worker_destroy(from[at]);
     CHECK_EQ(seen_count(&seen[at]), 1);
     CHECK_STATUS(ucxx_request_status(sends[at]), UCXX_ERR_CANCELED);
-    if (at % 2 == 1)
-      ucxx_endpoint_destroy(endpoint[at]);
+    if (at % 2 == 1) ucxx_endpoint_destroy(endpoint[at]);
     ucxx_request_destroy(sends[at]);
   }
   CHECK_EQ(seen_count(&seen[last]), 0);
-  ucxx_status_t received = ucxx_tag_recv(to, in, length, (uint64_t)last, UINT64_MAX, NULL, &receive);
-  while (received == UCXX_INPROGRESS && (ucxx_request_status(receive) == UCXX_INPROGRESS || seen_count(&seen[last]) == 0)) {
+  ucxx_status_t received =
+      ucxx_tag_recv(to, in, length, (uint64_t)last, UINT64_MAX, NULL, &receive);
+  while (received == UCXX_INPROGRESS &&
+         (ucxx_request_status(receive) == UCXX_INPROGRESS || seen_count(&seen[last]) == 0)) {
     progress(from[last]);
     progress(to);
   }
   CHECK_OK(finish(received, &receive));
   CHECK_CONTENT(in, length, number);
   CHECK_OK(finish(UCXX_INPROGRESS, &sends[last]));
-  for (int at = 0; at < last; at += 2)
-    ucxx_endpoint_destroy(endpoint[at]);
+  for (int at = 0; at < last; at += 2) ucxx_endpoint_destroy(endpoint[at]);
   ucxx_endpoint_destroy(endpoint[last]);
   ucxx_worker_destroy(from[last]);
   ucxx_worker_destroy(to);

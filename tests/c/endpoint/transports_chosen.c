@@ -1,6 +1,7 @@
 /*
- * Between two processes of one host an endpoint with failure detection keeps shared memory, whatever the UCX. Left to itself
- * UCX takes one of two transports that do the same, posix and sysv; told to use posix, it has to be that one.
+ * Between two processes of one host an endpoint with failure detection keeps shared memory,
+ * whatever the UCX. Left to itself UCX takes one of two transports that do the same, posix and
+ * sysv; told to use posix, it has to be that one.
  */
 #include "test_util.h"
 
@@ -32,23 +33,19 @@ static void check_lanes(pair_t *pair, int32_t error_handling, int cma) {
   printf("side %d, error_handling %d: %s\n", pair->side, (int)error_handling, attr.transports);
   fflush(stdout);
   CHECK(memchr(attr.transports, 0, sizeof attr.transports) != NULL);
-  int shared = strstr(attr.transports, "posix") != NULL || (getenv("UCX_TLS") == NULL && strstr(attr.transports, "sysv") != NULL);
-  if (!shared)
-    FAIL("no shared memory lane: \"%s\"", attr.transports);
-  if (cma && strstr(attr.transports, "cma") == NULL)
-    FAIL("no cma lane: \"%s\"", attr.transports);
+  int shared = strstr(attr.transports, "posix") != NULL ||
+               (getenv("UCX_TLS") == NULL && strstr(attr.transports, "sysv") != NULL);
+  if (!shared) FAIL("no shared memory lane: \"%s\"", attr.transports);
+  if (cma && strstr(attr.transports, "cma") == NULL) FAIL("no cma lane: \"%s\"", attr.transports);
   CHECK_EQ(attr.same_host, 1);
   pair_disconnect(pair);
 }
 
 static void body(pair_t *pair) {
   int cma = may_read_peer(pair);
-  if (!cma)
-    printf("process_vm_readv is forbidden here: the cma lane is not looked for\n");
+  if (!cma) printf("process_vm_readv is forbidden here: the cma lane is not looked for\n");
   check_lanes(pair, UCXX_ENDPOINT_ERROR_HANDLING_PEER, cma);
   check_lanes(pair, UCXX_ENDPOINT_ERROR_HANDLING_NONE, cma);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "transports_chosen", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "transports_chosen", 60, body); }

@@ -1,4 +1,5 @@
-/* Fetches with data along, and with buffers that are made when the answer has come: who makes them, who gets them, and who frees them. */
+/* Fetches with data along, and with buffers that are made when the answer has come: who makes them,
+ * who gets them, and who frees them. */
 #include "counting_allocator.h"
 
 enum { ID = 7, UNKNOWN = 8, LARGE = 3 << 20, WITH_QUESTION = 8 << 20, APPLICATION = -1007 };
@@ -21,33 +22,34 @@ typedef struct asked {
   seen_t seen;
 } asked_t;
 
-static ucxx_status_t ask(asked_t *asked, const duo_t *duo, uint16_t id, const void *data, size_t length, const ucxx_allocator_t *allocator) {
+static ucxx_status_t ask(asked_t *asked, const duo_t *duo, uint16_t id, const void *data,
+                         size_t length, const ucxx_allocator_t *allocator) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   memset(asked, 0, sizeof *asked);
   params.recv_info = &asked->info;
   params.callback = see_completion;
   params.callback_arg = &asked->seen;
-  return ucxx_am_fetch_alloc(duo->to_right, id, "head", 4, data, length, allocator, &params, &asked->request);
+  return ucxx_am_fetch_alloc(duo->to_right, id, "head", 4, data, length, allocator, &params,
+                             &asked->request);
 }
 
 /* Its end; the request is still there. */
 static ucxx_status_t end_of(const duo_t *duo, asked_t *asked) {
-  while (ucxx_request_status(asked->request) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(asked->request) == UCXX_INPROGRESS) duo_progress(duo);
   CHECK_EQ(seen_count(&asked->seen), 1);
   return ucxx_request_status(asked->request);
 }
 
 static ucxx_fetch_t *question(const duo_t *duo, inbox_t *inbox) {
-  while (inbox->last == NULL)
-    duo_progress(duo);
+  while (inbox->last == NULL) duo_progress(duo);
   ucxx_fetch_t *fetch = inbox->last;
   inbox->last = NULL;
   CHECK(ucxx_fetch_capacity(fetch) == SIZE_MAX);
   return fetch;
 }
 
-static void reply_ok(const duo_t *duo, ucxx_fetch_t *fetch, const void *data, size_t length, uint64_t flags) {
+static void reply_ok(const duo_t *duo, ucxx_fetch_t *fetch, const void *data, size_t length,
+                     uint64_t flags) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = flags;
@@ -58,7 +60,8 @@ static void reply_ok(const duo_t *duo, ucxx_fetch_t *fetch, const void *data, si
 /* ------------------------------------------------------------------ */
 
 static void sizes(const duo_t *duo, inbox_t *inbox) {
-  static const size_t lengths[] = {0, 1, 5000, LARGE, WITH_QUESTION}, answers[] = {0, 1, 100, 60000, LARGE};
+  static const size_t lengths[] = {0, 1, 5000, LARGE, WITH_QUESTION},
+                      answers[] = {0, 1, 100, 60000, LARGE};
   static const uint64_t protocols[] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   uint8_t *data = test_alloc(WITH_QUESTION), *answer = test_alloc(LARGE);
   maker_t maker = {0};
@@ -72,7 +75,8 @@ static void sizes(const duo_t *duo, inbox_t *inbox) {
       int own = (at + other) % 2;
       test_fill(data, length, length + 1);
       test_fill(answer, back, back + 2);
-      CHECK_STATUS(ask(&asked, duo, ID, length == 0 ? NULL : data, length, own ? &allocator : NULL), UCXX_INPROGRESS);
+      CHECK_STATUS(ask(&asked, duo, ID, length == 0 ? NULL : data, length, own ? &allocator : NULL),
+                   UCXX_INPROGRESS);
       ucxx_buffers_t *buffers = NULL;
       CHECK_STATUS(ucxx_request_take_buffers(asked.request, &buffers), UCXX_INPROGRESS);
       ucxx_fetch_t *fetch = question(duo, inbox);
@@ -159,8 +163,7 @@ static void not_taken(const duo_t *duo, inbox_t *inbox) {
     CHECK_STATUS(ask(&asked, duo, ID, NULL, 0, &allocator), UCXX_INPROGRESS);
     ucxx_request_destroy(asked.request);
     reply_ok(duo, question(duo, inbox), answer, lengths[at], 0);
-    while (seen_count(&asked.seen) == 0 || maker.freed < 2)
-      duo_progress(duo);
+    while (seen_count(&asked.seen) == 0 || maker.freed < 2) duo_progress(duo);
     CHECK_OK(asked.seen.status);
     CHECK(maker.made == 2 && maker.freed == 2);
   }
@@ -191,10 +194,11 @@ static void from_callback(const duo_t *duo, inbox_t *inbox) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.callback = take_inside;
     params.callback_arg = &taker;
-    CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, "head", 4, "data", 4, &allocator, &params, kept ? &request : NULL), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, "head", 4, "data", 4, &allocator, &params,
+                                     kept ? &request : NULL),
+                 UCXX_INPROGRESS);
     reply_ok(duo, question(duo, inbox), "answer", 7, 0);
-    while (taker.count == 0)
-      duo_progress(duo);
+    while (taker.count == 0) duo_progress(duo);
     if (kept) {
       CHECK_OK(ucxx_request_status(request));
       CHECK_STATUS(ucxx_request_take_buffers(request, &again), UCXX_ERR_NO_ELEM);
@@ -215,10 +219,13 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
     int nothing;
     size_t most;
     const char *told;
-  } ways[] = {{"the allocator fails", UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_MEMORY, 0, 0, "`allocate` has returned UCXX_ERR_NO_MEMORY for"},
-              {"with a status of its own", APPLICATION, APPLICATION, 0, 0, "`allocate` has returned status -1007 for"},
+  } ways[] = {{"the allocator fails", UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_MEMORY, 0, 0,
+               "`allocate` has returned UCXX_ERR_NO_MEMORY for"},
+              {"with a status of its own", APPLICATION, APPLICATION, 0, 0,
+               "`allocate` has returned status -1007 for"},
               {"the allocator gives nothing", UCXX_OK, UCXX_ERR_NO_MEMORY, 1, 0, "no memory for"},
-              {"more than max_total_bytes", UCXX_OK, UCXX_ERR_EXCEEDS_LIMIT, 0, 99, "max_total_bytes is 99"}};
+              {"more than max_total_bytes", UCXX_OK, UCXX_ERR_EXCEEDS_LIMIT, 0, 99,
+               "max_total_bytes is 99"}};
   static const size_t lengths[] = {100, LARGE};
   uint8_t *answer = calloc(1, LARGE);
   CHECK(answer != NULL);
@@ -230,7 +237,8 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
     asked_t asked;
     allocator.max_total_bytes = ways[at / 2].most;
     CHECK_STATUS(ask(&asked, duo, ID, "data", 4, &allocator), UCXX_INPROGRESS);
-    reply_ok(duo, question(duo, inbox), answer, lengths[at % 2], 0); /* the other side learns nothing of it */
+    reply_ok(duo, question(duo, inbox), answer, lengths[at % 2],
+             0); /* the other side learns nothing of it */
     CHECK_STATUS(end_of(duo, &asked), ways[at / 2].expected);
     char length[40];
     snprintf(length, sizeof length, "%zu bytes", lengths[at % 2]);
@@ -286,15 +294,19 @@ static void refused(const duo_t *duo) {
   maker_t maker = {0};
   ucxx_allocator_t allocator = maker_allocator(&maker);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, NULL, NULL),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("request: is NULL");
   params.flags = UCXX_FLAG_WAIT;
-  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, NULL), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, NULL),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, &request),
+               UCXX_ERR_INVALID_PARAM);
   params.flags = 0;
   CHECK_OK(ucxx_notifier_create(duo->context, &notifier));
   params.notifier = notifier;
-  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, NULL, 0, data, 8, NULL, &params, NULL),
+               UCXX_ERR_INVALID_PARAM);
   ucxx_notifier_destroy(notifier);
   void *much = calloc(1, WITH_QUESTION + 1);
   CHECK(much != NULL);

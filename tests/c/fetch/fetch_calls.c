@@ -1,7 +1,16 @@
-/* What each call about fetches promises, with two workers in one process and with one to itself; fetch_alloc has a test of its own. */
+/* What each call about fetches promises, with two workers in one process and with one to itself;
+ * fetch_alloc has a test of its own. */
 #include "test_util.h"
 
-enum { ID = 7, UNKNOWN = 8, INNER = 9, LARGE = 3 << 20, APPLICATION = -1007, FILLER = 0x77, CREDITS = 256 };
+enum {
+  ID = 7,
+  UNKNOWN = 8,
+  INNER = 9,
+  LARGE = 3 << 20,
+  APPLICATION = -1007,
+  FILLER = 0x77,
+  CREDITS = 256
+};
 
 /* Keeps what it is asked. */
 typedef struct inbox {
@@ -17,9 +26,7 @@ static void hold(void *arg, ucxx_fetch_t *fetch) {
   inbox->count++;
 }
 
-static void count_destroyed(void *arg) {
-  ((inbox_t *)arg)->destroyed++;
-}
+static void count_destroyed(void *arg) { ((inbox_t *)arg)->destroyed++; }
 
 /* The fetch that is in flight: one, as most of what is asked here is. */
 typedef struct asked {
@@ -28,14 +35,16 @@ typedef struct asked {
   seen_t seen;
 } asked_t;
 
-static void ask_with(asked_t *asked, ucxx_endpoint_t *to, uint16_t id, void *buffer, size_t capacity, uint64_t timeout_ns) {
+static void ask_with(asked_t *asked, ucxx_endpoint_t *to, uint16_t id, void *buffer,
+                     size_t capacity, uint64_t timeout_ns) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   memset(asked, 0, sizeof *asked);
   params.recv_info = &asked->info;
   params.callback = see_completion;
   params.callback_arg = &asked->seen;
   params.timeout_ns = timeout_ns;
-  CHECK_STATUS(ucxx_am_fetch(to, id, "head", 4, buffer, capacity, &params, &asked->request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_am_fetch(to, id, "head", 4, buffer, capacity, &params, &asked->request),
+               UCXX_INPROGRESS);
 }
 
 static void ask(asked_t *asked, const duo_t *duo, void *buffer, size_t capacity) {
@@ -43,8 +52,7 @@ static void ask(asked_t *asked, const duo_t *duo, void *buffer, size_t capacity)
 }
 
 static ucxx_status_t answer_of(const duo_t *duo, asked_t *asked) {
-  while (ucxx_request_status(asked->request) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(asked->request) == UCXX_INPROGRESS) duo_progress(duo);
   ucxx_recv_info_t info = {0};
   CHECK_OK(ucxx_request_recv_info(asked->request, &info));
   CHECK_EQ(info.length, asked->info.length);
@@ -56,8 +64,7 @@ static ucxx_status_t answer_of(const duo_t *duo, asked_t *asked) {
 }
 
 static ucxx_fetch_t *question(const duo_t *duo, inbox_t *inbox) {
-  while (inbox->last == NULL)
-    duo_progress(duo);
+  while (inbox->last == NULL) duo_progress(duo);
   ucxx_fetch_t *fetch = inbox->last;
   inbox->last = NULL;
   size_t length = 0;
@@ -77,23 +84,26 @@ static void reply_ok(const duo_t *duo, ucxx_fetch_t *fetch, const void *data, si
 
 static int untouched(const uint8_t *data, size_t length) {
   for (size_t at = 0; at < length; at++)
-    if (data[at] != FILLER)
-      return 0;
+    if (data[at] != FILLER) return 0;
   return 1;
 }
 
 /* ------------------------------------------------------------------ */
 
-static ucxx_status_t reply_in_form(ucxx_fetch_t *fetch, int scattered, const uint8_t *data, size_t length, uint64_t flags, ucxx_request_t **request) {
+static ucxx_status_t reply_in_form(ucxx_fetch_t *fetch, int scattered, const uint8_t *data,
+                                   size_t length, uint64_t flags, ucxx_request_t **request) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = flags;
-  if (!scattered)
-    return ucxx_fetch_reply(fetch, data, length, &params, request);
-  ucxx_buffer_t parts[3] = {{.data = (void *)(uintptr_t)data, .length = length / 2}, {0}, {.data = (void *)(uintptr_t)(data + length / 2), .length = length - length / 2}};
+  if (!scattered) return ucxx_fetch_reply(fetch, data, length, &params, request);
+  ucxx_buffer_t parts[3] = {
+      {.data = (void *)(uintptr_t)data, .length = length / 2},
+      {0},
+      {.data = (void *)(uintptr_t)(data + length / 2), .length = length - length / 2}};
   return ucxx_fetch_reply_iov(fetch, parts, 3, &params, request);
 }
 
-static void one_size(const duo_t *duo, inbox_t *inbox, size_t capacity, size_t length, uint64_t flags, int scattered) {
+static void one_size(const duo_t *duo, inbox_t *inbox, size_t capacity, size_t length,
+                     uint64_t flags, int scattered) {
   STEP("an answer of %zu bytes into %zu, flags %x", length, capacity, (unsigned)flags);
   static uint8_t data[LARGE + 1], buffer[LARGE + 1];
   uint64_t seed = capacity * 3 + length;
@@ -110,7 +120,8 @@ static void one_size(const duo_t *duo, inbox_t *inbox, size_t capacity, size_t l
   CHECK_STATUS(answer_of(duo, &asked), length > capacity ? UCXX_ERR_MESSAGE_TRUNCATED : UCXX_OK);
   if (length > capacity) {
     char lengths[100];
-    snprintf(lengths, sizeof lengths, "the answer has %zu bytes, and there is room for %zu", length, capacity);
+    snprintf(lengths, sizeof lengths, "the answer has %zu bytes, and there is room for %zu", length,
+             capacity);
     CHECK_MESSAGE("fetch, id 7,");
     CHECK_MESSAGE(lengths);
   }
@@ -144,18 +155,23 @@ static void scattered(const duo_t *duo) {
   for (int at = 0; at < 3; at++) {
     asked_t asked = {0};
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-    ucxx_buffer_t parts[4] = {{.data = buffer, .length = 1}, {0}, {.data = buffer + 1, .length = 1000}, {.data = buffer + 1001, .length = LARGE - 1001}};
+    ucxx_buffer_t parts[4] = {{.data = buffer, .length = 1},
+                              {0},
+                              {.data = buffer + 1, .length = 1000},
+                              {.data = buffer + 1001, .length = LARGE - 1001}};
     params.recv_info = &asked.info;
     params.callback = see_completion;
     params.callback_arg = &asked.seen;
     memset(buffer, FILLER, sizeof buffer);
-    CHECK_STATUS(ucxx_am_fetch_iov(duo->to_right, ID, "head", 4, parts, 4, &params, &asked.request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_am_fetch_iov(duo->to_right, ID, "head", 4, parts, 4, &params, &asked.request),
+                 UCXX_INPROGRESS);
     memset(parts, 0, sizeof parts); /* the list was copied */
     ucxx_request_t *sent = NULL;
     ucxx_fetch_t *fetch = question(duo, &inbox);
     CHECK_EQ(ucxx_fetch_capacity(fetch), LARGE);
     size_t length = at == 0 ? 500 : LARGE - 7;
-    CHECK_OK(duo_finish(duo, reply_in_form(fetch, at % 2, data, length, protocols[at], &sent), &sent));
+    CHECK_OK(
+        duo_finish(duo, reply_in_form(fetch, at % 2, data, length, protocols[at], &sent), &sent));
     ucxx_fetch_destroy(fetch);
     CHECK_OK(answer_of(duo, &asked));
     CHECK_EQ(asked.info.length, length);
@@ -215,8 +231,7 @@ static void handlers(const duo_t *duo) {
   CHECK_EQ(second.destroyed, 1);
   ask(&asked[0], duo, NULL, 0);
   CHECK_STATUS(answer_of(duo, &asked[0]), UCXX_ERR_BUSY);
-  while (third.destroyed == 0)
-    duo_progress(duo);
+  while (third.destroyed == 0) duo_progress(duo);
   ask(&asked[0], duo, NULL, 0);
   CHECK_STATUS(answer_of(duo, &asked[0]), UCXX_ERR_NO_ELEM);
   CHECK(third.count == 1 && third.destroyed == 1);
@@ -233,8 +248,17 @@ static void handlers(const duo_t *duo) {
 
 static void rejections(const duo_t *duo) {
   STEP("rejected with a status");
-  static const ucxx_status_t allowed[] = {UCXX_ERR_NO_ELEM, UCXX_ERR_REJECTED, UCXX_ERR_BUSY, UCXX_ERR_CANCELED, UCXX_ERR_APPLICATION, APPLICATION, INT32_MIN};
-  static const ucxx_status_t refused[] = {UCXX_OK, UCXX_INPROGRESS, 5, UCXX_ERR_TIMED_OUT, UCXX_ERR_PEER_FAILED, UCXX_ERR_MESSAGE_TRUNCATED, UCXX_ERR_CLOSED, UCXX_ERR_APPLICATION + 1};
+  static const ucxx_status_t allowed[] = {UCXX_ERR_NO_ELEM,  UCXX_ERR_REJECTED,    UCXX_ERR_BUSY,
+                                          UCXX_ERR_CANCELED, UCXX_ERR_APPLICATION, APPLICATION,
+                                          INT32_MIN};
+  static const ucxx_status_t refused[] = {UCXX_OK,
+                                          UCXX_INPROGRESS,
+                                          5,
+                                          UCXX_ERR_TIMED_OUT,
+                                          UCXX_ERR_PEER_FAILED,
+                                          UCXX_ERR_MESSAGE_TRUNCATED,
+                                          UCXX_ERR_CLOSED,
+                                          UCXX_ERR_APPLICATION + 1};
   static uint8_t buffer[64];
   inbox_t inbox = {0};
   asked_t asked;
@@ -251,12 +275,10 @@ static void rejections(const duo_t *duo) {
     if (at % 2 == 0)
       CHECK_STATUS(answer_of(duo, &asked), allowed[at]); /* whether it has been destroyed or not */
     ucxx_fetch_destroy(fetch);
-    if (at % 2 != 0)
-      CHECK_STATUS(answer_of(duo, &asked), allowed[at]);
+    if (at % 2 != 0) CHECK_STATUS(answer_of(duo, &asked), allowed[at]);
     if (allowed[at] == APPLICATION)
       CHECK_MESSAGE("rejected it with a status of the application's, -1007");
-    if (allowed[at] == UCXX_ERR_BUSY)
-      CHECK_MESSAGE("rejected it with UCXX_ERR_BUSY");
+    if (allowed[at] == UCXX_ERR_BUSY) CHECK_MESSAGE("rejected it with UCXX_ERR_BUSY");
     CHECK_EQ(asked.info.length, 0);
   }
   STEP("refused statuses leave it to be answered");
@@ -290,8 +312,7 @@ static void two_answers(const duo_t *duo) {
         ucxx_status_t status = ucxx_fetch_reply(fetch, "a", 1, NULL, NULL);
         CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
       }
-      if (early)
-        CHECK_STATUS(answer_of(duo, &asked), rejected ? APPLICATION : UCXX_OK);
+      if (early) CHECK_STATUS(answer_of(duo, &asked), rejected ? APPLICATION : UCXX_OK);
       ucxx_request_t *request = NULL;
       ucxx_buffer_t part = {.data = "b", .length = 1};
       CHECK_STATUS(ucxx_fetch_reply(fetch, "b", 1, NULL, &request), UCXX_ERR_ALREADY_EXISTS);
@@ -300,8 +321,7 @@ static void two_answers(const duo_t *duo) {
       CHECK_STATUS(ucxx_fetch_reject(fetch, UCXX_ERR_BUSY), UCXX_ERR_ALREADY_EXISTS);
       CHECK(request == NULL);
       ucxx_fetch_destroy(fetch);
-      if (!early)
-        CHECK_STATUS(answer_of(duo, &asked), rejected ? APPLICATION : UCXX_OK);
+      if (!early) CHECK_STATUS(answer_of(duo, &asked), rejected ? APPLICATION : UCXX_OK);
       CHECK(rejected || byte == 'a');
     }
 }
@@ -323,7 +343,8 @@ static void unanswered(const duo_t *duo) {
   ucxx_fetch_t *fetch = question(duo, &inbox);
   CHECK_STATUS(answer_of(duo, &asked), UCXX_ERR_TIMED_OUT);
   CHECK(untouched(buffer, sizeof buffer));
-  reply_ok(duo, fetch, buffer, sizeof buffer / 2); /* nobody waits for it any more, which its sender does not learn */
+  reply_ok(duo, fetch, buffer,
+           sizeof buffer / 2); /* nobody waits for it any more, which its sender does not learn */
   ask_with(&asked, duo->to_right, ID, buffer, sizeof buffer, 20 * MILLISECOND);
   CHECK_STATUS(answer_of(duo, &asked), UCXX_ERR_TIMED_OUT);
   ucxx_fetch_destroy(question(duo, &inbox));
@@ -352,7 +373,9 @@ static void cancels(const duo_t *duo) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *refused = NULL;
   params.flags = UCXX_FLAG_NO_WAIT;
-  CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, "head", 4, buffer, sizeof buffer, &params, &refused), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(
+      ucxx_am_fetch(duo->to_right, ID, "head", 4, buffer, sizeof buffer, &params, &refused),
+      UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("256 or 8 MiB");
   for (int at = CREDITS; at < MANY; at++) {
     CHECK_OK(ucxx_request_cancel(asked[at].request));
@@ -363,8 +386,7 @@ static void cancels(const duo_t *duo) {
   }
   CHECK_OK(ucxx_endpoint_query_load(duo->to_right, &attr));
   CHECK_EQ(attr.queued_operations, 0);
-  for (int at = 0; at < CREDITS; at++)
-    CHECK_STATUS(answer_of(duo, &asked[at]), UCXX_ERR_NO_ELEM);
+  for (int at = 0; at < CREDITS; at++) CHECK_STATUS(answer_of(duo, &asked[at]), UCXX_ERR_NO_ELEM);
   CHECK_EQ(inbox.count, 0);
 
   STEP("cancelled after that");
@@ -423,7 +445,8 @@ static void inner_came(void *arg, ucxx_request_t *request, ucxx_status_t status)
   CHECK_OK(status);
   CHECK(strcmp(nested->word, "inner") == 0);
   nested->word[0] = 'I';
-  CHECK_OK(ucxx_fetch_reply(nested->outer, nested->word, 6, NULL, NULL)); /* short, and so complete at once */
+  CHECK_OK(ucxx_fetch_reply(nested->outer, nested->word, 6, NULL,
+                            NULL)); /* short, and so complete at once */
   ucxx_fetch_destroy(nested->outer);
   nested->done++;
 }
@@ -435,7 +458,9 @@ static void ask_inside(void *arg, ucxx_fetch_t *fetch) {
   params.callback = inner_came;
   params.callback_arg = nested;
   ucxx_endpoint_t *back = ucxx_fetch_endpoint(fetch);
-  CHECK_STATUS(ucxx_am_fetch(back, INNER, "head", 4, nested->word, sizeof nested->word, &params, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(
+      ucxx_am_fetch(back, INNER, "head", 4, nested->word, sizeof nested->word, &params, NULL),
+      UCXX_INPROGRESS);
 }
 
 static void answer_inner(void *arg, ucxx_fetch_t *fetch) {
@@ -488,8 +513,7 @@ static void waiting_inside(duo_t *duo) {
     ask(&asked, duo, NULL, 0);
     CHECK_OK(answer_of(duo, &asked));
     CHECK_EQ(inbox.count, round);
-    while (messages.count < round)
-      duo_progress(duo);
+    while (messages.count < round) duo_progress(duo);
   }
   CHECK_OK(ucxx_endpoint_query_load(duo->to_left, &load));
   CHECK_EQ(load.queued_operations, 0);
@@ -527,9 +551,9 @@ static void limits(const duo_t *duo) {
   uint8_t *header = test_alloc(attr.max_am_header + 1);
   test_fill(header, attr.max_am_header + 1, 5);
   CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, ID, hold, &inbox, NULL));
-  ucxx_status_t status = ucxx_am_fetch(duo->to_right, ID, header, attr.max_am_header, &byte, 1, NULL, &request);
-  while (inbox.last == NULL)
-    duo_progress(duo);
+  ucxx_status_t status =
+      ucxx_am_fetch(duo->to_right, ID, header, attr.max_am_header, &byte, 1, NULL, &request);
+  while (inbox.last == NULL) duo_progress(duo);
   size_t length = 0;
   const void *got = ucxx_fetch_header(inbox.last, &length);
   CHECK_EQ(length, attr.max_am_header);
@@ -538,17 +562,22 @@ static void limits(const duo_t *duo) {
   inbox.last = NULL;
   CHECK_OK(duo_finish(duo, status, &request));
   status = ucxx_am_fetch(duo->to_right, ID, NULL, 0, &byte, 1, NULL, &request);
-  while (inbox.last == NULL)
-    duo_progress(duo);
+  while (inbox.last == NULL) duo_progress(duo);
   CHECK(ucxx_fetch_header(inbox.last, &length) == NULL && length == 0);
   reply_ok(duo, inbox.last, "y", 1);
   inbox.last = NULL;
   CHECK_OK(duo_finish(duo, status, &request));
   CHECK_EQ(byte, 'y');
-  CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, header, attr.max_am_header + 1, &byte, 1, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_am_fetch(duo->to_right, ID, header, attr.max_am_header + 1, &byte, 1, NULL, &request),
+      UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("header_length");
-  CHECK_STATUS(ucxx_am_fetch_iov(duo->to_right, ID, header, attr.max_am_header + 1, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, header, attr.max_am_header + 1, NULL, 0, NULL, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_am_fetch_iov(duo->to_right, ID, header, attr.max_am_header + 1, NULL, 0, NULL, &request),
+      UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, header, attr.max_am_header + 1, NULL, 0, NULL,
+                                   NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK(request == NULL);
   CHECK_EQ(inbox.count, 2);
   free(header);
@@ -564,7 +593,8 @@ static void notified(const duo_t *duo) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.notifier = notifier;
   params.callback_arg = buffer;
-  CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, "head", 4, buffer, sizeof buffer, &params, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, "head", 4, buffer, sizeof buffer, &params, NULL),
+               UCXX_INPROGRESS);
   reply_ok(duo, question(duo, &inbox), "12345", 6);
   ucxx_completion_t completion;
   size_t count = 0;
@@ -579,13 +609,13 @@ static void notified(const duo_t *duo) {
   ucxx_notifier_destroy(notifier);
 
   asked_t asked;
-  CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, "head", 4, buffer, sizeof buffer, NULL, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, "head", 4, buffer, sizeof buffer, NULL, NULL),
+               UCXX_INPROGRESS);
   reply_ok(duo, question(duo, &inbox), "nobody", 7);
   ask(&asked, duo, buffer, sizeof buffer);
   ucxx_request_destroy(asked.request);
   reply_ok(duo, question(duo, &inbox), "later", 6);
-  while (seen_count(&asked.seen) == 0)
-    duo_progress(duo);
+  while (seen_count(&asked.seen) == 0) duo_progress(duo);
   CHECK_OK(asked.seen.status);
   CHECK_EQ(asked.seen.null_requests, 1);
   CHECK(strcmp(buffer, "later") == 0);
@@ -624,22 +654,25 @@ static void dropped_answers(int timed) {
   ask(&asked, &duo, buffer, sizeof buffer);
   ucxx_fetch_t *fetch = question(&duo, &inbox);
   CHECK(ucxx_fetch_endpoint(fetch) == duo.to_left);
-  CHECK_STATUS(ucxx_tag_send_sync(duo.to_left, word, sizeof word, 1, NULL, &filler), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send_sync(duo.to_left, word, sizeof word, 1, NULL, &filler),
+               UCXX_INPROGRESS);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.timeout_ns = timed ? 1000000 : 0;
   CHECK_STATUS(ucxx_fetch_reply(fetch, "answer", 7, &params, &answer), UCXX_INPROGRESS);
-  if (!timed)
-    CHECK_OK(ucxx_request_cancel(answer));
-  CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &answer), timed ? UCXX_ERR_TIMED_OUT : UCXX_ERR_CANCELED);
+  if (!timed) CHECK_OK(ucxx_request_cancel(answer));
+  CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &answer),
+               timed ? UCXX_ERR_TIMED_OUT : UCXX_ERR_CANCELED);
   CHECK_STATUS(answer_of(&duo, &asked), UCXX_ERR_CANCELED);
   CHECK_STATUS(ucxx_fetch_reply(fetch, "again", 6, NULL, NULL), UCXX_ERR_ALREADY_EXISTS);
   ucxx_fetch_destroy(fetch);
-  CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.left, word, sizeof word, 1, UINT64_MAX, NULL, &receive), &receive));
+  CHECK_OK(duo_finish(
+      &duo, ucxx_tag_recv(duo.left, word, sizeof word, 1, UINT64_MAX, NULL, &receive), &receive));
   CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &filler));
   duo_close(&duo);
 }
 
-/* Fetches whose questions wait for credit, with callbacks and without requests, end once with their worker. */
+/* Fetches whose questions wait for credit, with callbacks and without requests, end once with their
+ * worker. */
 static void destroyed_in_the_queue(void) {
   STEP("the worker goes while questions wait for credit");
   enum { MANY = CREDITS + 50 };
@@ -652,7 +685,8 @@ static void destroyed_in_the_queue(void) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.callback = see_completion;
     params.callback_arg = &seen[at];
-    CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, buffers[at], 8, &params, NULL), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, buffers[at], 8, &params, NULL),
+                 UCXX_INPROGRESS);
   }
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
   CHECK_OK(ucxx_worker_query_stats(duo.left, &stats));
@@ -674,10 +708,13 @@ static void unsupported(void) {
   params.features = UCXX_FEATURE_TAG;
   duo_open(&duo, &params);
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_worker_set_fetch_handler(duo.left, ID, hold, &inbox, count_destroyed), UCXX_ERR_UNSUPPORTED);
-  CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, NULL, 0, NULL, &request), UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_worker_set_fetch_handler(duo.left, ID, hold, &inbox, count_destroyed),
+               UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, NULL, 0, NULL, &request),
+               UCXX_ERR_UNSUPPORTED);
   CHECK_MESSAGE("UCXX_FEATURE_AM");
-  CHECK_STATUS(ucxx_am_fetch_alloc(duo.to_right, ID, NULL, 0, NULL, 0, NULL, NULL, &request), UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_am_fetch_alloc(duo.to_right, ID, NULL, 0, NULL, 0, NULL, NULL, &request),
+               UCXX_ERR_UNSUPPORTED);
   CHECK(inbox.destroyed == 0 && request == NULL);
   duo_close(&duo);
 }

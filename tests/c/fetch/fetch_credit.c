@@ -1,6 +1,7 @@
 /*
- * One side sends messages without end, the other destroys them and asks questions meanwhile: the questions do not keep from the sender
- * that its credit is free again. And questions that are kept unanswered on both sides hold up neither.
+ * One side sends messages without end, the other destroys them and asks questions meanwhile: the
+ * questions do not keep from the sender that its credit is free again. And questions that are kept
+ * unanswered on both sides hold up neither.
  */
 #include "test_util.h"
 
@@ -32,13 +33,13 @@ static void keep(void *arg, ucxx_fetch_t *fetch) {
 }
 
 static void await(const int *number, int least) {
-  while (__atomic_load_n(number, __ATOMIC_ACQUIRE) < least)
-    progress(pair->worker);
+  while (__atomic_load_n(number, __ATOMIC_ACQUIRE) < least) progress(pair->worker);
 }
 
 static ucxx_request_t *ask(uint64_t *word) {
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_am_fetch(pair->endpoint, ID, NULL, 0, word, sizeof *word, NULL, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_am_fetch(pair->endpoint, ID, NULL, 0, word, sizeof *word, NULL, &request),
+               UCXX_INPROGRESS);
   return request;
 }
 
@@ -46,7 +47,8 @@ static void send_all(void) {
   for (int at = 0; at < MESSAGES; at++) {
     ucxx_request_t *request = NULL;
     uint64_t word = (uint64_t)at;
-    CHECK_OK(finish(ucxx_am_send(pair->endpoint, ID, NULL, 0, &word, sizeof word, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_am_send(pair->endpoint, ID, NULL, 0, &word, sizeof word, NULL, &request),
+                    &request));
   }
 }
 
@@ -82,13 +84,10 @@ static void round_of(const ucxx_worker_params_t *given, const char *mode) {
   pair_sync(pair);
   static uint64_t words[EACH];
   ucxx_request_t *requests[EACH];
-  for (int at = 0; at < EACH; at++)
-    requests[at] = ask(&words[at]);
+  for (int at = 0; at < EACH; at++) requests[at] = ask(&words[at]);
   await(&came, EACH);
-  for (int at = 0; at < EACH; at++)
-    answer(NULL, kept[at]);
-  for (int at = 0; at < EACH; at++)
-    CHECK_OK(finish(UCXX_INPROGRESS, &requests[at]));
+  for (int at = 0; at < EACH; at++) answer(NULL, kept[at]);
+  for (int at = 0; at < EACH; at++) CHECK_OK(finish(UCXX_INPROGRESS, &requests[at]));
   pair_disconnect(pair);
 }
 
@@ -97,6 +96,4 @@ static void body(pair_t *own) {
   in_every_mode(round_of);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "fetch_credit", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_credit", 60, body); }

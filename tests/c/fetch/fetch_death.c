@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer's process is killed while fetches are under way: who answers dies before and in the middle of its answers, who asks dies with
- * its questions in the other's hands. Everything ends once, what was taken back stays as it is, and whoever else is connected goes on.
+ * A peer's process is killed while fetches are under way: who answers dies before and in the middle
+ * of its answers, who asks dies with its questions in the other's hands. Everything ends once, what
+ * was taken back stays as it is, and whoever else is connected goes on.
  */
 #include "killed_peer.h"
 
@@ -15,7 +16,8 @@ static ucxx_context_t *context;
 static ucxx_worker_t *worker;
 static const way_t *mode;
 
-/* ------------------------------------------------------------------ the other side, until it is killed */
+/* ------------------------------------------------------------------ the other side, until it is
+ * killed */
 
 static uint8_t *source;
 
@@ -28,7 +30,8 @@ static void answer(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-/* An answer of which more is to go than fits on its way, after which this side does nothing more. One that the other side took in while it was written is no such answer. */
+/* An answer of which more is to go than fits on its way, after which this side does nothing more.
+ * One that the other side took in while it was written is no such answer. */
 static int begun;
 
 static void begin(void *arg, ucxx_fetch_t *fetch) {
@@ -46,7 +49,8 @@ static void never_answer(void *arg, ucxx_fetch_t *fetch) {
   (void)fetch;
 }
 
-static ucxx_request_t *ask(ucxx_endpoint_t *to, uint16_t id, void *buffer, uint64_t length, seen_t *seen) {
+static ucxx_request_t *ask(ucxx_endpoint_t *to, uint16_t id, void *buffer, uint64_t length,
+                           seen_t *seen) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   if (seen != NULL) {
@@ -54,7 +58,8 @@ static ucxx_request_t *ask(ucxx_endpoint_t *to, uint16_t id, void *buffer, uint6
     params.callback_arg = seen;
   }
   ucxx_status_t status;
-  while ((status = ucxx_am_fetch(to, id, &length, sizeof length, buffer, length, &params, &request)) == UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_am_fetch(to, id, &length, sizeof length, buffer, length, &params,
+                                 &request)) == UCXX_ERR_NO_RESOURCE)
     progress(worker);
   CHECK_STATUS(status, UCXX_INPROGRESS);
   return request;
@@ -69,15 +74,11 @@ static void live(pair_t pair, int asks) {
   CHECK_OK(ucxx_worker_set_fetch_handler(worker, HOLD, never_answer, NULL, NULL));
   CHECK_OK(ucxx_worker_set_fetch_handler(worker, BEGIN, begin, NULL, NULL));
   ucxx_endpoint_t *back = victim_answer(&pair, worker);
-  for (int at = 0; asks && at < QUESTIONS; at++)
-    ask(back, HOLD, test_alloc(64), 64, NULL);
-  for (int at = 0; asks && at < LARGE_ONES; at++)
-    ask(back, HOLD, test_alloc(LARGE), LARGE, NULL);
-  while (!begun)
-    progress(worker);
+  for (int at = 0; asks && at < QUESTIONS; at++) ask(back, HOLD, test_alloc(64), 64, NULL);
+  for (int at = 0; asks && at < LARGE_ONES; at++) ask(back, HOLD, test_alloc(LARGE), LARGE, NULL);
+  while (!begun) progress(worker);
   pair_tell(&pair);
-  for (;;)
-    sched_yield();
+  for (;;) sched_yield();
 }
 
 /* ------------------------------------------------------------------ this side */
@@ -118,18 +119,18 @@ static void dies_silent(victim_t *survivor) {
   talk(&peer); /* behind them all: no credit was held back */
   /* What ended by this side's wish, while the peer lived, says nothing of how the peer ends. */
   CHECK_OK(ucxx_request_cancel(requests[0]));
-  while (seen_count(&seen[0]) == 0)
-    move_on(worker, mode);
+  while (seen_count(&seen[0]) == 0) move_on(worker, mode);
   victim_kill(&peer);
   victim_await_end(&peer, worker, mode);
   for (int at = 0; at < QUESTIONS; at++) {
-    CHECK_STATUS(finish(UCXX_INPROGRESS, &requests[at]), at == 0 ? UCXX_ERR_CANCELED : UCXX_ERR_PEER_FAILED);
+    CHECK_STATUS(finish(UCXX_INPROGRESS, &requests[at]),
+                 at == 0 ? UCXX_ERR_CANCELED : UCXX_ERR_PEER_FAILED);
     CHECK_EQ(seen_count(&seen[at]), 1);
-    for (size_t byte = 0; byte < sizeof buffers[at]; byte++)
-      CHECK(buffers[at][byte] == 0x77);
+    for (size_t byte = 0; byte < sizeof buffers[at]; byte++) CHECK(buffers[at][byte] == 0x77);
   }
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_am_fetch(peer.endpoint, ECHO, NULL, 0, NULL, 0, NULL, &request), UCXX_ERR_PEER_FAILED);
+  CHECK_STATUS(ucxx_am_fetch(peer.endpoint, ECHO, NULL, 0, NULL, 0, NULL, &request),
+               UCXX_ERR_PEER_FAILED);
   CHECK(request == NULL);
   talk(survivor);
   victim_bury(&peer);
@@ -148,8 +149,7 @@ static void dies_answering(victim_t *survivor, int passes) {
     buffers[at] = test_alloc(LARGE);
     requests[at] = ask(peer.endpoint, ECHO, buffers[at], LARGE, &seen[at]);
   }
-  for (int pass = 0; pass < passes; pass++)
-    progress(worker);
+  for (int pass = 0; pass < passes; pass++) progress(worker);
   victim_kill(&peer);
   victim_await_end(&peer, worker, mode);
   int complete = 0;
@@ -158,16 +158,14 @@ static void dies_answering(victim_t *survivor, int passes) {
     CHECK(status == UCXX_OK || status == UCXX_ERR_PEER_FAILED);
     CHECK_EQ(seen_count(&seen[at]), 1);
     CHECK_STATUS(seen[at].status, status);
-    if (status == UCXX_OK)
-      CHECK_CONTENT(buffers[at], LARGE, 1);
+    if (status == UCXX_OK) CHECK_CONTENT(buffers[at], LARGE, 1);
     complete += status == UCXX_OK;
     memset(buffers[at], 0xee, LARGE);
   }
   talk(survivor);
   victim_bury(&peer);
   for (int at = 0; at < LARGE_ONES; at++) {
-    for (size_t byte = 0; byte < LARGE; byte += 512)
-      CHECK(buffers[at][byte] == 0xee);
+    for (size_t byte = 0; byte < LARGE; byte += 512) CHECK(buffers[at][byte] == 0xee);
     free(buffers[at]);
   }
   printf("%s, %d passes: %d of %d answers complete\n", mode->name, passes, complete, LARGE_ONES);
@@ -194,15 +192,13 @@ static void dies_within(victim_t *survivor) {
   request = ask(peer.endpoint, BEGIN, buffer, LARGE, &seen[1]);
   while (!is_told(&peer)) {
     progress(worker);
-    if (seen_count(&seen[1]) == 0)
-      continue;
+    if (seen_count(&seen[1]) == 0) continue;
     CHECK_OK(finish(UCXX_INPROGRESS, &request));
     memset(&seen[1], 0, sizeof seen[1]);
     request = ask(peer.endpoint, BEGIN, buffer, LARGE, &seen[1]);
   }
   /* What there is of it is taken in. */
-  for (int pass = 0; pass < 100; pass++)
-    progress(worker);
+  for (int pass = 0; pass < 100; pass++) progress(worker);
   CHECK_EQ(seen_count(&seen[1]), 0);
   victim_kill(&peer);
   victim_await_end(&peer, worker, mode);
@@ -212,8 +208,7 @@ static void dies_within(victim_t *survivor) {
   memset(buffer, 0xee, LARGE);
   talk(survivor);
   victim_bury(&peer);
-  for (size_t byte = 0; byte < LARGE; byte++)
-    CHECK(buffer[byte] == 0xee);
+  for (size_t byte = 0; byte < LARGE; byte++) CHECK(buffer[byte] == 0xee);
   free(buffer);
 }
 
@@ -227,8 +222,7 @@ static void dies_asking(victim_t *survivor) {
   memset(seen, 0, sizeof seen);
   __atomic_store_n(&came, 0, __ATOMIC_RELAXED);
   start(&peer, "1");
-  while (__atomic_load_n(&came, __ATOMIC_ACQUIRE) < QUESTIONS + LARGE_ONES)
-    move_on(worker, mode);
+  while (__atomic_load_n(&came, __ATOMIC_ACQUIRE) < QUESTIONS + LARGE_ONES) move_on(worker, mode);
   for (int at = 0; at < LARGE_ONES; at++) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.callback = see_completion;
@@ -250,17 +244,14 @@ static void dies_asking(victim_t *survivor) {
     CHECK_EQ(ucxx_fetch_capacity(kept[at]), 64);
     if (at % 3 == 0)
       CHECK_STATUS(ucxx_fetch_reply(kept[at], source, 64, NULL, &request), UCXX_ERR_PEER_FAILED);
-    if (at % 3 == 1)
-      CHECK_STATUS(ucxx_fetch_reject(kept[at], UCXX_ERR_BUSY), UCXX_ERR_PEER_FAILED);
+    if (at % 3 == 1) CHECK_STATUS(ucxx_fetch_reject(kept[at], UCXX_ERR_BUSY), UCXX_ERR_PEER_FAILED);
     CHECK(request == NULL);
-    if (at % 2)
-      ucxx_fetch_destroy(kept[at]);
+    if (at % 2) ucxx_fetch_destroy(kept[at]);
   }
   talk(survivor);
   victim_bury(&peer);
   for (int at = 0; at < QUESTIONS + LARGE_ONES; at++)
-    if (at % 2 == 0 || at >= QUESTIONS)
-      ucxx_fetch_destroy(kept[at]);
+    if (at % 2 == 0 || at >= QUESTIONS) ucxx_fetch_destroy(kept[at]);
 }
 
 int main(int argc, char **argv) {
@@ -279,8 +270,7 @@ int main(int argc, char **argv) {
     CHECK_OK(ucxx_worker_set_fetch_handler(worker, HOLD, keep, NULL, NULL));
     start(&survivor, "0");
     dies_silent(&survivor);
-    for (int passes = 0; passes < 1000; passes = 1 + 4 * passes)
-      dies_answering(&survivor, passes);
+    for (int passes = 0; passes < 1000; passes = 1 + 4 * passes) dies_answering(&survivor, passes);
     dies_within(&survivor);
     dies_asking(&survivor);
     victim_kill(&survivor);

@@ -1,6 +1,6 @@
 /*
- * Fetches of a worker to itself, blocking ones, and what becomes of questions and fetches when their connection or their worker ends
- * before they do.
+ * Fetches of a worker to itself, blocking ones, and what becomes of questions and fetches when
+ * their connection or their worker ends before they do.
  */
 #include "test_util.h"
 
@@ -19,9 +19,7 @@ static void hold(void *arg, ucxx_fetch_t *fetch) {
   inbox->kept[inbox->count++] = fetch;
 }
 
-static void count_destroyed(void *arg) {
-  ((inbox_t *)arg)->destroyed++;
-}
+static void count_destroyed(void *arg) { ((inbox_t *)arg)->destroyed++; }
 
 /* ------------------------------------------------------------------ to itself */
 
@@ -71,7 +69,8 @@ static void to_itself(int progress_mode) {
     ucxx_request_t *request = NULL;
     memset(buffer, FILLER, LARGE);
     params.flags = round % 2 ? UCXX_FLAG_WAIT : 0;
-    ucxx_status_t status = ucxx_am_fetch(endpoint, ID, &question, sizeof question, buffer, LARGE, &params, &request);
+    ucxx_status_t status =
+        ucxx_am_fetch(endpoint, ID, &question, sizeof question, buffer, LARGE, &params, &request);
     CHECK(status == (round % 2 ? UCXX_OK : UCXX_INPROGRESS));
     CHECK((request == NULL) == (round % 2 != 0));
     CHECK_OK(finish(status, &request));
@@ -82,23 +81,28 @@ static void to_itself(int progress_mode) {
   STEP("blocking, and what it returns");
   params.flags = UCXX_FLAG_WAIT;
   question_t question = {.length = 100, .rejected = -1234};
-  CHECK_STATUS(ucxx_am_fetch(endpoint, ID, &question, sizeof question, buffer, LARGE, &params, NULL), -1234);
+  CHECK_STATUS(
+      ucxx_am_fetch(endpoint, ID, &question, sizeof question, buffer, LARGE, &params, NULL), -1234);
   question.rejected = UCXX_OK;
-  CHECK_STATUS(ucxx_am_fetch(endpoint, ID, &question, sizeof question, buffer, 99, &params, NULL), UCXX_ERR_MESSAGE_TRUNCATED);
+  CHECK_STATUS(ucxx_am_fetch(endpoint, ID, &question, sizeof question, buffer, 99, &params, NULL),
+               UCXX_ERR_MESSAGE_TRUNCATED);
   CHECK_EQ(info.length, 100);
-  CHECK_STATUS(ucxx_am_fetch(endpoint, ID + 1, &question, sizeof question, buffer, 99, &params, NULL), UCXX_ERR_NO_ELEM);
+  CHECK_STATUS(
+      ucxx_am_fetch(endpoint, ID + 1, &question, sizeof question, buffer, 99, &params, NULL),
+      UCXX_ERR_NO_ELEM);
   inbox_t inbox = {0};
   CHECK_OK(ucxx_worker_set_fetch_handler(worker, ID + 1, hold, &inbox, NULL));
   params.timeout_ns = 20 * MILLISECOND;
   /* On a busy machine the time may be over before the question has left. */
   do {
-    CHECK_STATUS(ucxx_am_fetch(endpoint, ID + 1, &question, sizeof question, buffer, 99, &params, NULL), UCXX_ERR_TIMED_OUT);
+    CHECK_STATUS(
+        ucxx_am_fetch(endpoint, ID + 1, &question, sizeof question, buffer, 99, &params, NULL),
+        UCXX_ERR_TIMED_OUT);
     progress(worker);
   } while (__atomic_load_n(&inbox.count, __ATOMIC_ACQUIRE) == 0);
   ucxx_endpoint_destroy(endpoint);
   ucxx_worker_destroy(worker);
-  for (int at = 0; at < inbox.count; at++)
-    ucxx_fetch_destroy(inbox.kept[at]);
+  for (int at = 0; at < inbox.count; at++) ucxx_fetch_destroy(inbox.kept[at]);
   ucxx_context_destroy(context);
   free(buffer);
 }
@@ -114,12 +118,14 @@ typedef struct asked {
 
 static void close_forced(const duo_t *duo, ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
-  CHECK_OK(duo_finish(duo, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &request), &request));
+  CHECK_OK(
+      duo_finish(duo, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &request), &request));
 }
 
 /* Half of the questions are in their handler's hands, the others have mostly not been looked at. */
 static void ends(int how) {
-  static const char *const names[] = {"the endpoint that asks", "the endpoint that answers", "the worker that asks", "the worker that answers"};
+  static const char *const names[] = {"the endpoint that asks", "the endpoint that answers",
+                                      "the worker that asks", "the worker that answers"};
   STEP("questions and fetches outlive %s", names[how]);
   duo_t duo;
   inbox_t inbox = {0};
@@ -135,27 +141,24 @@ static void ends(int how) {
     params.callback_arg = &asked[at].seen;
     ucxx_status_t status;
     if (at % KINDS < 2)
-      status = ucxx_am_fetch(duo.to_right, ID, "head", 4, buffer, at % KINDS == 0 ? 10 : LARGE, &params, &asked[at].request);
+      status = ucxx_am_fetch(duo.to_right, ID, "head", 4, buffer, at % KINDS == 0 ? 10 : LARGE,
+                             &params, &asked[at].request);
     else
-      status = ucxx_am_fetch_alloc(duo.to_right, ID, "head", 4, data, at % KINDS == 2 ? 0 : at % KINDS == 3 ? 5000 : LARGE, NULL, &params, &asked[at].request);
+      status = ucxx_am_fetch_alloc(duo.to_right, ID, "head", 4, data,
+                                   at % KINDS == 2   ? 0
+                                   : at % KINDS == 3 ? 5000
+                                                     : LARGE,
+                                   NULL, &params, &asked[at].request);
     CHECK_STATUS(status, UCXX_INPROGRESS);
     /* A worker that goes while its peer does nothing cannot tell it so behind megabytes. */
     int looks = at == KINDS - 1 || how == ASKER_WORKER;
-    while (looks && inbox.count <= at)
-      duo_progress(&duo);
+    while (looks && inbox.count <= at) duo_progress(&duo);
   }
   switch (how) {
-  case ASKER_CLOSES:
-    close_forced(&duo, duo.to_right);
-    break;
-  case ANSWERER_CLOSES:
-    close_forced(&duo, duo.to_left);
-    break;
-  case ASKER_WORKER:
-    ucxx_worker_destroy(duo.left);
-    break;
-  default:
-    ucxx_worker_destroy(duo.right);
+  case ASKER_CLOSES: close_forced(&duo, duo.to_right); break;
+  case ANSWERER_CLOSES: close_forced(&duo, duo.to_left); break;
+  case ASKER_WORKER: ucxx_worker_destroy(duo.left); break;
+  default: ucxx_worker_destroy(duo.right);
   }
   for (int at = 0; at < 2 * KINDS; at++) {
     while (ucxx_request_status(asked[at].request) == UCXX_INPROGRESS)
@@ -168,8 +171,7 @@ static void ends(int how) {
     CHECK_EQ(seen_count(&asked[at].seen), 1);
     ucxx_request_destroy(asked[at].request);
   }
-  for (size_t at = 0; at < sizeof buffer; at++)
-    CHECK(buffer[at] == FILLER);
+  for (size_t at = 0; at < sizeof buffer; at++) CHECK(buffer[at] == FILLER);
   STEP("the questions that are left");
   if (how == ASKER_CLOSES || how == ASKER_WORKER)
     while (ucxx_endpoint_status(duo.to_left) == UCXX_OK)
@@ -184,30 +186,29 @@ static void ends(int how) {
     if (how == ANSWERER_WORKER)
       CHECK(came == NULL); /* UCX's memory, which went with its worker */
     else
-      CHECK((came == NULL) == (at % KINDS < 3) && (came == NULL || memcmp(came, data, length) == 0));
+      CHECK((came == NULL) == (at % KINDS < 3) &&
+            (came == NULL || memcmp(came, data, length) == 0));
     CHECK(ucxx_endpoint_status(ucxx_fetch_endpoint(fetch)) < 0);
     ucxx_request_t *request = NULL;
     ucxx_status_t status = ucxx_fetch_reply(fetch, data, 10, NULL, &request);
-    CHECK(status == (how == ANSWERER_WORKER || how == ANSWERER_CLOSES ? UCXX_ERR_CLOSED : UCXX_ERR_CONNECTION_RESET));
+    CHECK(status == (how == ANSWERER_WORKER || how == ANSWERER_CLOSES ? UCXX_ERR_CLOSED
+                                                                      : UCXX_ERR_CONNECTION_RESET));
     CHECK(request == NULL);
     CHECK(ucxx_fetch_reject(fetch, UCXX_ERR_BUSY) < 0);
-    if (at % 2)
-      ucxx_fetch_destroy(fetch);
+    if (at % 2) ucxx_fetch_destroy(fetch);
   }
   ucxx_endpoint_destroy(duo.to_right);
   ucxx_endpoint_destroy(duo.to_left);
-  if (how != ASKER_WORKER)
-    ucxx_worker_destroy(duo.left);
-  if (how != ANSWERER_WORKER)
-    ucxx_worker_destroy(duo.right);
+  if (how != ASKER_WORKER) ucxx_worker_destroy(duo.left);
+  if (how != ANSWERER_WORKER) ucxx_worker_destroy(duo.right);
   CHECK_EQ(inbox.destroyed, 1);
   ucxx_context_destroy(duo.context);
   /* Some are destroyed after everything else. */
-  for (int at = 0; at < inbox.count; at += 2)
-    ucxx_fetch_destroy(inbox.kept[at]);
+  for (int at = 0; at < inbox.count; at += 2) ucxx_fetch_destroy(inbox.kept[at]);
 }
 
-/* One that was given to its handler waits for its answer through a flush of the connection, and ends with its close. */
+/* One that was given to its handler waits for its answer through a flush of the connection, and
+ * ends with its close. */
 static void flushed(void) {
   STEP("a flush does not wait for answers");
   duo_t duo;
@@ -217,8 +218,7 @@ static void flushed(void) {
   duo_open(&duo, NULL);
   CHECK_OK(ucxx_worker_set_fetch_handler(duo.right, ID, hold, &inbox, NULL));
   CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, &byte, 1, NULL, &request), UCXX_INPROGRESS);
-  while (inbox.count == 0)
-    duo_progress(&duo);
+  while (inbox.count == 0) duo_progress(&duo);
   CHECK_OK(duo_finish(&duo, ucxx_endpoint_flush(duo.to_right, NULL, &flush), &flush));
   CHECK_OK(duo_finish(&duo, ucxx_worker_flush(duo.left, NULL, &flush), &flush));
   CHECK_STATUS(ucxx_request_status(request), UCXX_INPROGRESS);
@@ -236,8 +236,7 @@ typedef struct gate {
 static void block(void *arg, ucxx_fetch_t *fetch) {
   gate_t *gate = arg;
   __atomic_store_n(&gate->inside, 1, __ATOMIC_RELEASE);
-  while (!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE))
-    sched_yield();
+  while (!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE)) sched_yield();
   ucxx_fetch_destroy(fetch);
 }
 
@@ -264,16 +263,17 @@ static void queued(void) {
   ucxx_request_t *blocking = NULL, *requests[6] = {0};
   char bytes[6] = "......";
   CHECK_STATUS(ucxx_am_fetch(endpoint, ID, NULL, 0, NULL, 0, NULL, &blocking), UCXX_INPROGRESS);
-  while (!__atomic_load_n(&gate.inside, __ATOMIC_ACQUIRE))
-    sched_yield();
+  while (!__atomic_load_n(&gate.inside, __ATOMIC_ACQUIRE)) sched_yield();
   for (int at = 0; at < 6; at++) {
     if (at % 2 == 0)
-      CHECK_STATUS(ucxx_am_fetch(endpoint, ID + 1, "head", 4, &bytes[at], 1, NULL, &requests[at]), UCXX_INPROGRESS);
+      CHECK_STATUS(ucxx_am_fetch(endpoint, ID + 1, "head", 4, &bytes[at], 1, NULL, &requests[at]),
+                   UCXX_INPROGRESS);
     else
-      CHECK_STATUS(ucxx_am_fetch_alloc(endpoint, ID + 1, "head", 4, "data", 4, NULL, NULL, &requests[at]), UCXX_INPROGRESS);
+      CHECK_STATUS(
+          ucxx_am_fetch_alloc(endpoint, ID + 1, "head", 4, "data", 4, NULL, NULL, &requests[at]),
+          UCXX_INPROGRESS);
   }
-  for (int at = 0; at < 4; at++)
-    CHECK_OK(ucxx_request_cancel(requests[at]));
+  for (int at = 0; at < 4; at++) CHECK_OK(ucxx_request_cancel(requests[at]));
   CHECK_EQ(__atomic_load_n(&gate.asked, __ATOMIC_ACQUIRE), 0);
   __atomic_store_n(&gate.open, 1, __ATOMIC_RELEASE);
   CHECK_STATUS(finish(UCXX_INPROGRESS, &blocking), UCXX_ERR_CANCELED);
@@ -290,8 +290,7 @@ int main(void) {
   test_begin("fetch_ends", 60);
   to_itself(UCXX_PROGRESS_MANUAL);
   to_itself(UCXX_PROGRESS_THREAD_ADAPTIVE);
-  for (int how = 0; how < ENDS; how++)
-    ends(how);
+  for (int how = 0; how < ENDS; how++) ends(how);
   flushed();
   queued();
   return 0;

@@ -1,7 +1,8 @@
 /*
- * Answers that come too late, or are given up when they have begun to come: whatever is sent by then, the buffer of a fetch that has
- * ended is its owner's. Here it is taken away at once (no access), so that whoever touches it gets a fault. All of it once into one buffer,
- * and once into several, from several.
+ * Answers that come too late, or are given up when they have begun to come: whatever is sent by
+ * then, the buffer of a fetch that has ended is its owner's. Here it is taken away at once (no
+ * access), so that whoever touches it gets a fault. All of it once into one buffer, and once into
+ * several, from several.
  */
 #include "test_util.h"
 
@@ -40,11 +41,13 @@ static question_t question_of(const ucxx_fetch_t *fetch) {
 /* Where the second part begins: contents of both can be told from the same seed. */
 static size_t first_part(size_t length) { return length / 3 / 8 * 8; }
 
-static ucxx_status_t reply_in_form(ucxx_fetch_t *fetch, const question_t *question, const ucxx_op_params_t *params) {
-  if (!question->scattered)
-    return ucxx_fetch_reply(fetch, answer, question->length, params, NULL);
+static ucxx_status_t reply_in_form(ucxx_fetch_t *fetch, const question_t *question,
+                                   const ucxx_op_params_t *params) {
+  if (!question->scattered) return ucxx_fetch_reply(fetch, answer, question->length, params, NULL);
   size_t half = question->length / 2;
-  ucxx_buffer_t parts[3] = {{.data = answer, .length = half}, {0}, {.data = answer + half, .length = question->length - half}};
+  ucxx_buffer_t parts[3] = {{.data = answer, .length = half},
+                            {0},
+                            {.data = answer + half, .length = question->length - half}};
   return ucxx_fetch_reply_iov(fetch, parts, 3, params, NULL);
 }
 
@@ -77,8 +80,7 @@ static void handle(void *arg, ucxx_fetch_t *fetch) {
 
 /* The end of an answer: OK also where nobody wanted it any more. */
 static ucxx_status_t answered(void) {
-  while (seen_count(&sent) == 0)
-    progress(pair->worker);
+  while (seen_count(&sent) == 0) progress(pair->worker);
   CHECK_EQ(seen_count(&sent), 1);
   ucxx_status_t status = sent.status;
   memset(&sent, 0, sizeof sent);
@@ -92,8 +94,7 @@ static void serve(void) {
   char more = 0;
   for (;;) {
     channel_get(pair, &more, 1);
-    if (!more)
-      return;
+    if (!more) return;
     STEP("serving");
     pair_await(pair);
     while (came == 0) /* also what was cancelled: it had left by then */
@@ -104,8 +105,7 @@ static void serve(void) {
       kept = NULL;
       reply(fetch);
     }
-    if (answer != NULL)
-      CHECK_OK(answered());
+    if (answer != NULL) CHECK_OK(answered());
     pair_tell(pair);
   }
 }
@@ -131,7 +131,8 @@ static area_t area_make(size_t length) {
   area.pages = mmap(NULL, bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(area.pages != MAP_FAILED);
   CHECK_EQ(mprotect(area.pages + PAGE, bytes, PROT_READ | PROT_WRITE), 0);
-  area.data = area.pages + PAGE + bytes - length; /* at the end, so that a byte too much is one in the guard */
+  area.data = area.pages + PAGE + bytes -
+              length; /* at the end, so that a byte too much is one in the guard */
   memset(area.data, FILLER, length);
   return area;
 }
@@ -175,10 +176,14 @@ static ucxx_request_t *ask(room_t *room, const question_t *question, uint64_t ti
   ucxx_status_t status;
   params.timeout_ns = timeout_ns;
   if (question->scattered) {
-    ucxx_buffer_t parts[3] = {{.data = room->parts[0].data, .length = room->parts[0].length}, {0}, {.data = room->parts[1].data, .length = room->parts[1].length}};
-    status = ucxx_am_fetch_iov(pair->endpoint, ID, question, sizeof *question, parts, 3, &params, &request);
+    ucxx_buffer_t parts[3] = {{.data = room->parts[0].data, .length = room->parts[0].length},
+                              {0},
+                              {.data = room->parts[1].data, .length = room->parts[1].length}};
+    status = ucxx_am_fetch_iov(pair->endpoint, ID, question, sizeof *question, parts, 3, &params,
+                               &request);
   } else {
-    status = ucxx_am_fetch(pair->endpoint, ID, question, sizeof *question, room->parts[0].data, room->length, &params, &request);
+    status = ucxx_am_fetch(pair->endpoint, ID, question, sizeof *question, room->parts[0].data,
+                           room->length, &params, &request);
   }
   CHECK_STATUS(status, UCXX_INPROGRESS);
   return request;
@@ -195,28 +200,29 @@ static const char *form_name(void) { return scattered ? "in parts" : "in one pie
 
 static question_t question_for(int way, uint32_t later) {
   static uint64_t number;
-  question_t question = {.length = SIZES[way % 4], .flags = PROTOCOLS[way / 4], .later = later, .scattered = scattered};
+  question_t question = {.length = SIZES[way % 4],
+                         .flags = PROTOCOLS[way / 4],
+                         .later = later,
+                         .scattered = scattered};
   question.seed = test_mix(pair->seed + number++);
   return question;
 }
 
-static void next_question(void) {
-  channel_put(pair, "\1", 1);
-}
+static void next_question(void) { channel_put(pair, "\1", 1); }
 
 static void too_late(int way, int cancelled) {
   question_t question = question_for(way, 1);
-  STEP("%zu bytes %s, flags %x, after the fetch was %s", (size_t)question.length, form_name(), (unsigned)question.flags, cancelled ? "cancelled" : "out of time");
+  STEP("%zu bytes %s, flags %x, after the fetch was %s", (size_t)question.length, form_name(),
+       (unsigned)question.flags, cancelled ? "cancelled" : "out of time");
   room_t room = room_make(&question);
   next_question();
   ucxx_request_t *request = ask(&room, &question, cancelled ? 0 : 5 * MILLISECOND);
-  if (cancelled)
-    CHECK_OK(ucxx_request_cancel(request));
-  CHECK_STATUS(finish(UCXX_INPROGRESS, &request), cancelled ? UCXX_ERR_CANCELED : UCXX_ERR_TIMED_OUT);
+  if (cancelled) CHECK_OK(ucxx_request_cancel(request));
+  CHECK_STATUS(finish(UCXX_INPROGRESS, &request),
+               cancelled ? UCXX_ERR_CANCELED : UCXX_ERR_TIMED_OUT);
   room_take_away(&room);
   let_answer();
-  for (int pass = 0; pass < 100; pass++)
-    progress(pair->worker);
+  for (int pass = 0; pass < 100; pass++) progress(pair->worker);
   room_check(&room);
   room_free(&room);
 }
@@ -227,16 +233,14 @@ static int given_up(int way, long passes, uint64_t timeout_ns) {
   room_t room = room_make(&question);
   next_question();
   ucxx_request_t *request = ask(&room, &question, timeout_ns);
-  for (long pass = 0; pass < passes; pass++)
-    progress(pair->worker);
+  for (long pass = 0; pass < passes; pass++) progress(pair->worker);
   int complete = 0;
   if (timeout_ns == 0) {
     complete = ucxx_request_status(request) != UCXX_INPROGRESS;
     CHECK_OK(ucxx_request_cancel(request));
   }
   ucxx_status_t status = finish(UCXX_INPROGRESS, &request);
-  if (timeout_ns != 0)
-    complete = status == UCXX_OK;
+  if (timeout_ns != 0) complete = status == UCXX_OK;
   if (status == UCXX_OK) {
     room_check_content(&room, question.seed);
     room_take_away(&room);
@@ -246,8 +250,7 @@ static int given_up(int way, long passes, uint64_t timeout_ns) {
     CHECK(!complete);
     room_take_away(&room);
     let_answer();
-    for (int pass = 0; pass < 20; pass++)
-      progress(pair->worker);
+    for (int pass = 0; pass < 20; pass++) progress(pair->worker);
     room_check(&room);
   }
   room_free(&room);
@@ -260,50 +263,48 @@ static void close_forced(void) {
 }
 
 static void await_end(void) {
-  while (ucxx_endpoint_status(pair->endpoint) == UCXX_OK)
-    progress(pair->worker);
+  while (ucxx_endpoint_status(pair->endpoint) == UCXX_OK) progress(pair->worker);
 }
 
-/* One side closes its endpoint by force when the answer may be half there: 0 the one that asks, 1 the one that answers. */
+/* One side closes its endpoint by force when the answer may be half there: 0 the one that asks, 1
+ * the one that answers. */
 static void closed_under_way(int way, int passes, int closes) {
   question_t question = question_for(way, 0);
   pair_connect(pair, NULL, NULL, NULL);
   CHECK_OK(ucxx_worker_set_fetch_handler(pair->worker, ID, handle, NULL, NULL));
   pair_sync(pair);
-  STEP("%zu bytes %s, flags %x, closed by side %d after %d passes", (size_t)question.length, form_name(), (unsigned)question.flags, closes, passes);
+  STEP("%zu bytes %s, flags %x, closed by side %d after %d passes", (size_t)question.length,
+       form_name(), (unsigned)question.flags, closes, passes);
   if (pair->side == 0) {
     room_t room = room_make(&question);
     ucxx_request_t *request = ask(&room, &question, 0);
-    for (int pass = 0; pass < passes; pass++)
-      progress(pair->worker);
-    if (closes == 0)
-      close_forced();
+    for (int pass = 0; pass < passes; pass++) progress(pair->worker);
+    if (closes == 0) close_forced();
     ucxx_status_t status = finish(UCXX_INPROGRESS, &request);
     uint8_t first = room_first(&room);
     if (status == UCXX_OK)
       room_check_content(&room, question.seed);
     else
-      CHECK(closes ? status == UCXX_ERR_CONNECTION_RESET : status == UCXX_ERR_CLOSED || status == UCXX_ERR_CANCELED);
+      CHECK(closes ? status == UCXX_ERR_CONNECTION_RESET
+                   : status == UCXX_ERR_CLOSED || status == UCXX_ERR_CANCELED);
     room_take_away(&room);
-    if (closes == 1)
-      await_end();
+    if (closes == 1) await_end();
     pair_sync(pair);
     room_protect(&room, PROT_READ);
     CHECK_EQ(room_first(&room), first);
     room_free(&room);
   } else {
     if (closes == 1) {
-      while (came == 0)
-        progress(pair->worker);
-      for (int pass = 0; pass < passes; pass++)
-        progress(pair->worker);
+      while (came == 0) progress(pair->worker);
+      for (int pass = 0; pass < passes; pass++) progress(pair->worker);
       close_forced();
     } else {
       await_end();
     }
     if (answer != NULL) {
       ucxx_status_t status = answered();
-      CHECK(status == UCXX_OK || (closes ? status == UCXX_ERR_CLOSED || status == UCXX_ERR_CANCELED : status == UCXX_ERR_CONNECTION_RESET));
+      CHECK(status == UCXX_OK || (closes ? status == UCXX_ERR_CLOSED || status == UCXX_ERR_CANCELED
+                                         : status == UCXX_ERR_CONNECTION_RESET));
     }
     came = 0;
     pair_sync(pair);
@@ -329,11 +330,9 @@ static void body(pair_t *own) {
       }
       for (int way = 0; way < WAYS; way++) {
         STEP("way %d %s: cancelled after ever more passes", way, form_name());
-        for (long passes = 0; !given_up(way, passes, 0);)
-          passes += 1 + passes / 3;
+        for (long passes = 0; !given_up(way, passes, 0);) passes += 1 + passes / 3;
         STEP("way %d %s: out of time after ever longer", way, form_name());
-        for (uint64_t timeout = 1; !given_up(way, 0, timeout);)
-          timeout += 1 + timeout / 2;
+        for (uint64_t timeout = 1; !given_up(way, 0, timeout);) timeout += 1 + timeout / 2;
       }
       STEP("all is well afterwards");
       question_t question = question_for(3, 0);
@@ -351,8 +350,10 @@ static void body(pair_t *own) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   const char *transports = getenv("UCX_TLS");
-  /* UCX 1.13 uses an endpoint that it has freed when a TCP peer's socket closes while much is left to be written to it. */
-  int careful = version.ucx_major == 1 && version.ucx_minor < 14 && transports != NULL && strstr(transports, "tcp") != NULL;
+  /* UCX 1.13 uses an endpoint that it has freed when a TCP peer's socket closes while much is left
+   * to be written to it. */
+  int careful = version.ucx_major == 1 && version.ucx_minor < 14 && transports != NULL &&
+                strstr(transports, "tcp") != NULL;
   for (int closes = 0; closes < 4; closes++) {
     scattered = closes / 2;
     for (int way = 0; way < WAYS; way++) {
@@ -363,6 +364,4 @@ static void body(pair_t *own) {
   }
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "fetch_late_answer", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_late_answer", 60, body); }

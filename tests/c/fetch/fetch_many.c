@@ -1,13 +1,14 @@
 /*
- * A hundred thousand fetches in flight at once, every one of them unanswered until all have been asked, then answered in another
- * order; again and again, without growth.
+ * A hundred thousand fetches in flight at once, every one of them unanswered until all have been
+ * asked, then answered in another order; again and again, without growth.
  */
 #include "test_util.h"
 
 #include <malloc.h>
 
 enum { ID = 1, FETCHES = 100000, ROUNDS = 4, REFUSED = -1001 };
-/* Of rounds that need some hundred MiB: objects change their roles from round to round, until each has had room for all of them. */
+/* Of rounds that need some hundred MiB: objects change their roles from round to round, until each
+ * has had room for all of them. */
 static const long GROWTH_KIB = 32 * 1024;
 static const long LEFT_KIB = 16 * 1024;
 
@@ -58,9 +59,9 @@ static void answer(uint32_t number) {
 }
 
 static void answer_round(uint32_t round) {
-  while (came < FETCHES)
-    progress(pair->worker);
-  /* Here, as the next round's first may come while this side still waits for the other one at the end of this round. */
+  while (came < FETCHES) progress(pair->worker);
+  /* Here, as the next round's first may come while this side still waits for the other one at the
+   * end of this round. */
   came = 0;
   STEP("round %u: all are there", round);
   pair_sync(pair);
@@ -70,8 +71,7 @@ static void answer_round(uint32_t round) {
     order[at] = order[other];
     order[other] = at;
   }
-  for (uint32_t at = 0; at < FETCHES; at++)
-    answer(order[at]);
+  for (uint32_t at = 0; at < FETCHES; at++) answer(order[at]);
   free(order);
 }
 
@@ -83,7 +83,9 @@ static void ask_round(uint32_t round, fetch_t *fetches) {
     params.memory_type = UCXX_MEMORY_HOST;
     memset(fetches[at].buffer, 0x77, sizeof fetches[at].buffer);
     ucxx_status_t status;
-    while ((status = ucxx_am_fetch(pair->endpoint, ID, &question, sizeof question, fetches[at].buffer, 48, &params, &fetches[at].request)) == UCXX_ERR_NO_RESOURCE)
+    while ((status = ucxx_am_fetch(pair->endpoint, ID, &question, sizeof question,
+                                   fetches[at].buffer, 48, &params, &fetches[at].request)) ==
+           UCXX_ERR_NO_RESOURCE)
       progress(pair->worker); /* the send queue is full */
     CHECK_STATUS(status, UCXX_INPROGRESS);
   }
@@ -102,8 +104,7 @@ static void ask_round(uint32_t round, fetch_t *fetches) {
     CHECK_OK(status);
     CHECK_EQ(fetches[at].info.length, length);
     CHECK_CONTENT(fetches[at].buffer, length, at);
-    for (uint32_t byte = length; byte < 48; byte++)
-      CHECK_EQ(fetches[at].buffer[byte], 0x77);
+    for (uint32_t byte = length; byte < 48; byte++) CHECK_EQ(fetches[at].buffer[byte], 0x77);
   }
 }
 
@@ -138,10 +139,9 @@ static void body(pair_t *own) {
   free(fetches);
   malloc_trim(0);
   footprint_t last = footprint_now();
-  printf("side %d: %ld KiB resident before, %ld in the middle, %ld at the end\n", pair->side, before.resident_kib, first.resident_kib, last.resident_kib);
+  printf("side %d: %ld KiB resident before, %ld in the middle, %ld at the end\n", pair->side,
+         before.resident_kib, first.resident_kib, last.resident_kib);
   CHECK(last.resident_kib <= before.resident_kib + LEFT_KIB);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "fetch_many", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_many", 60, body); }

@@ -1,5 +1,6 @@
 /*
- * Answers that come too late, room that was promised, and who is told that there is room again: none of it may leave a connection without credit, or a fetch without its place.
+ * Answers that come too late, room that was promised, and who is told that there is room again:
+ * none of it may leave a connection without credit, or a fetch without its place.
  */
 #include "test_util.h"
 
@@ -23,8 +24,7 @@ static void keep(void *arg, ucxx_am_message_t *message) {
 }
 
 static ucxx_fetch_t *question(const duo_t *duo) {
-  while (last == NULL)
-    duo_progress(duo);
+  while (last == NULL) duo_progress(duo);
   ucxx_fetch_t *fetch = last;
   last = NULL;
   return fetch;
@@ -39,14 +39,16 @@ static void late_in_a_row(void) {
   for (int at = 0; at < 3 * CREDITS; at++) {
     STEP("late answer %d in a row", at);
     ucxx_request_t *request = NULL, *answer = NULL;
-    CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, &word, sizeof word, NULL, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, &word, sizeof word, NULL, &request),
+                 UCXX_INPROGRESS);
     ucxx_fetch_t *fetch = question(&duo);
     CHECK_OK(ucxx_request_cancel(request));
     CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
     if (at % 2)
       CHECK_OK(ucxx_fetch_reject(fetch, UCXX_ERR_BUSY));
     else
-      CHECK_OK(duo_finish(&duo, ucxx_fetch_reply(fetch, &word, sizeof word, NULL, &answer), &answer));
+      CHECK_OK(
+          duo_finish(&duo, ucxx_fetch_reply(fetch, &word, sizeof word, NULL, &answer), &answer));
     ucxx_fetch_destroy(fetch);
     duo_progress(&duo);
   }
@@ -59,8 +61,7 @@ static void hold_up(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   (void)request;
   CHECK_OK(status);
   __atomic_store_n((int *)arg, 1, __ATOMIC_RELEASE);
-  while (!__atomic_load_n(&released, __ATOMIC_ACQUIRE))
-    sched_yield();
+  while (!__atomic_load_n(&released, __ATOMIC_ACQUIRE)) sched_yield();
 }
 
 static void answer_all(void *arg, ucxx_fetch_t *fetch) {
@@ -71,7 +72,8 @@ static void answer_all(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-/* The progress thread is in a callback while more fetches are handed to it than its endpoint has room for: those that it has promised a place have theirs. */
+/* The progress thread is in a callback while more fetches are handed to it than its endpoint has
+ * room for: those that it has promised a place have theirs. */
 static void promised(void) {
   STEP("fetches that the submission queue has taken, of an endpoint with room for a few");
   enum { QUEUE = 4, MANY = CREDITS + 100 };
@@ -98,18 +100,19 @@ static void promised(void) {
   ucxx_address_destroy(address);
   duo.to_left = connect_workers(duo.right, duo.left);
   CHECK_OK(ucxx_worker_set_fetch_handler(duo.right, ID, answer_all, NULL, NULL));
-  CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, words, sizeof word, NULL, &requests[0]), UCXX_INPROGRESS);
-  while (ucxx_request_status(requests[0]) == UCXX_INPROGRESS)
-    progress(duo.right);
+  CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, words, sizeof word, NULL, &requests[0]),
+               UCXX_INPROGRESS);
+  while (ucxx_request_status(requests[0]) == UCXX_INPROGRESS) progress(duo.right);
   ucxx_request_destroy(requests[0]);
-  CHECK_STATUS(ucxx_tag_recv(duo.left, &word, sizeof word, 1, UINT64_MAX, &callback, &receive), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo.left, &word, sizeof word, 1, UINT64_MAX, &callback, &receive),
+               UCXX_INPROGRESS);
   CHECK(ucxx_tag_send(duo.to_left, &word, sizeof word, 1, NULL, &sent) >= 0);
-  while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE))
-    progress(duo.right);
+  while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE)) progress(duo.right);
   int taken = 0;
   ucxx_status_t status = UCXX_INPROGRESS;
   while (taken < MANY && status == UCXX_INPROGRESS) {
-    status = ucxx_am_fetch(duo.to_right, ID, NULL, 0, &words[taken], sizeof word, NULL, &requests[taken]);
+    status = ucxx_am_fetch(duo.to_right, ID, NULL, 0, &words[taken], sizeof word, NULL,
+                           &requests[taken]);
     taken += status == UCXX_INPROGRESS;
   }
   CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
@@ -117,13 +120,11 @@ static void promised(void) {
   CHECK(taken == CREDITS + QUEUE || taken == CREDITS - 1 + QUEUE);
   __atomic_store_n(&released, 1, __ATOMIC_RELEASE);
   for (int at = 0; at < taken; at++) {
-    while (ucxx_request_status(requests[at]) == UCXX_INPROGRESS)
-      progress(duo.right);
+    while (ucxx_request_status(requests[at]) == UCXX_INPROGRESS) progress(duo.right);
     CHECK_OK(ucxx_request_status(requests[at]));
     ucxx_request_destroy(requests[at]);
   }
-  while (sent != NULL && ucxx_request_status(sent) == UCXX_INPROGRESS)
-    progress(duo.right);
+  while (sent != NULL && ucxx_request_status(sent) == UCXX_INPROGRESS) progress(duo.right);
   ucxx_request_destroy(sent);
   ucxx_request_destroy(receive);
   ucxx_endpoint_destroy(duo.to_right);
@@ -149,7 +150,8 @@ static ucxx_status_t offer(const duo_t *duo, size_t length, ucxx_request_t **req
   return ucxx_am_send(duo->to_right, ID, NULL, 0, bytes, length, &params, request);
 }
 
-/* There is credit left for short messages, and none for a long one: who was refused a long one is told when that has changed, and not before. */
+/* There is credit left for short messages, and none for a long one: who was refused a long one is
+ * told when that has changed, and not before. */
 static void room_for_what_was_refused(void) {
   STEP("a long message is refused for want of credit");
   duo_t duo;
@@ -162,30 +164,24 @@ static void room_for_what_was_refused(void) {
     duo_progress(&duo);
   }
   CHECK(sent > 0 && sent < CREDITS);
-  while (arrived < sent)
-    duo_progress(&duo);
+  while (arrived < sent) duo_progress(&duo);
   CHECK_STATUS(offer(&duo, LARGE, &more), UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_endpoint_on_writable(duo.to_right, tell, NULL));
-  for (int pass = 0; pass < 1000; pass++)
-    duo_progress(&duo);
+  for (int pass = 0; pass < 1000; pass++) duo_progress(&duo);
   CHECK_EQ(told, 0);
   CHECK(!ucxx_endpoint_writable(duo.to_right));
   ucxx_status_t short_one = offer(&duo, 8, &more);
   CHECK(short_one >= 0);
   CHECK_OK(duo_finish(&duo, short_one, &more));
-  while (arrived < sent + 1)
-    duo_progress(&duo);
-  for (unsigned at = 0; at < arrived; at++)
-    ucxx_am_message_destroy(kept[at]);
-  while (told == 0)
-    duo_progress(&duo);
+  while (arrived < sent + 1) duo_progress(&duo);
+  for (unsigned at = 0; at < arrived; at++) ucxx_am_message_destroy(kept[at]);
+  while (told == 0) duo_progress(&duo);
   CHECK(ucxx_endpoint_writable(duo.to_right));
   ucxx_status_t again = offer(&duo, LARGE, &more);
   CHECK(again >= 0);
   CHECK_OK(duo_finish(&duo, again, &more));
   for (unsigned at = 0; at < sent; at++)
-    if (requests[at] != NULL)
-      CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &requests[at]));
+    if (requests[at] != NULL) CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &requests[at]));
   CHECK_EQ(told, 1);
   CHECK_OK(ucxx_worker_set_am_handler(duo.right, ID, NULL, NULL, NULL));
   duo_close(&duo);

@@ -1,6 +1,7 @@
 /*
- * Fetches of random sizes both ways at once, into one buffer, several, or what is made for the answer, with data along; answered in
- * the handler, later, by another thread, with a status, or by letting go. Each ends once, with what its question asked for.
+ * Fetches of random sizes both ways at once, into one buffer, several, or what is made for the
+ * answer, with data along; answered in the handler, later, by another thread, with a status, or by
+ * letting go. Each ends once, with what its question asked for.
  */
 #include "test_util.h"
 
@@ -53,7 +54,9 @@ static question_t question_of(const ucxx_fetch_t *fetch) {
 }
 
 static size_t answer_length(const question_t *question) {
-  return question->answer == SHORTER ? question->length / 2 : question->answer == LONGER ? question->length + 1 : question->length;
+  return question->answer == SHORTER  ? question->length / 2
+         : question->answer == LONGER ? question->length + 1
+                                      : question->length;
 }
 
 typedef struct sent {
@@ -81,7 +84,8 @@ static void reply(ucxx_fetch_t *fetch) {
   if (question.seed % 2 == 0) {
     status = ucxx_fetch_reply(fetch, data, length, &params, NULL);
   } else {
-    ucxx_buffer_t parts[2] = {{.data = data, .length = length / 3}, {.data = data + length / 3, .length = length - length / 3}};
+    ucxx_buffer_t parts[2] = {{.data = data, .length = length / 3},
+                              {.data = data + length / 3, .length = length - length / 3}};
     status = ucxx_fetch_reply_iov(fetch, parts, 2, &params, NULL);
   }
   CHECK_STATUS(status, UCXX_INPROGRESS);
@@ -102,11 +106,9 @@ static void put(todo_t **list, ucxx_fetch_t *fetch) {
 static int reply_next(todo_t **list) {
   pthread_mutex_lock(&lock);
   todo_t *entry = *list;
-  if (entry != NULL)
-    *list = entry->next;
+  if (entry != NULL) *list = entry->next;
   pthread_mutex_unlock(&lock);
-  if (entry == NULL)
-    return 0;
+  if (entry == NULL) return 0;
   reply(entry->fetch);
   free(entry);
   return 1;
@@ -116,12 +118,8 @@ static void handle(void *arg, ucxx_fetch_t *fetch) {
   question_t question = question_of(fetch);
   CHECK(arg == pair);
   switch (question.answer) {
-  case LATER:
-    put(&later, fetch);
-    break;
-  case ELSEWHERE:
-    put(threads ? &elsewhere : &later, fetch);
-    break;
+  case LATER: put(&later, fetch); break;
+  case ELSEWHERE: put(threads ? &elsewhere : &later, fetch); break;
   case REJECT:
     CHECK_STATUS(ucxx_fetch_reject(fetch, UCXX_ERR_TIMED_OUT), UCXX_ERR_INVALID_PARAM);
     CHECK_OK(ucxx_fetch_reject(fetch, question.seed % 2 ? APPLICATION : UCXX_ERR_REJECTED));
@@ -132,27 +130,27 @@ static void handle(void *arg, ucxx_fetch_t *fetch) {
     ucxx_fetch_destroy(fetch);
     atomic_fetch_add(&answered, 1);
     break;
-  default:
-    reply(fetch);
+  default: reply(fetch);
   }
 }
 
 static void *answer_elsewhere(void *arg) {
   (void)arg;
   while (!atomic_load(&stop))
-    if (!reply_next(&elsewhere))
-      sched_yield();
+    if (!reply_next(&elsewhere)) sched_yield();
   return NULL;
 }
 
-static ucxx_status_t allocate(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data) {
+static ucxx_status_t allocate(void *arg, size_t length, int32_t memory_type, int32_t device_id,
+                              void **data) {
   CHECK(arg == &made_now && length > 0 && memory_type == UCXX_MEMORY_HOST && device_id == 0);
   *data = malloc(length);
   __atomic_fetch_add(&made_now, 1, __ATOMIC_RELAXED);
   return UCXX_OK;
 }
 
-static void deallocate(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id) {
+static void deallocate(void *arg, void *data, size_t length, int32_t memory_type,
+                       int32_t device_id) {
   CHECK(arg == &made_now && length > 0 && memory_type == UCXX_MEMORY_HOST && device_id == 0);
   free(data);
   __atomic_fetch_sub(&made_now, 1, __ATOMIC_RELAXED);
@@ -160,9 +158,10 @@ static void deallocate(void *arg, void *data, size_t length, int32_t memory_type
 
 static size_t length_for(uint64_t random) {
   static const size_t edges[] = {0, 1, 8, 60, 92, 1024, 8192, 65536, 1 << 20, (1 << 20) + 1};
-  if (random % 6 == 0)
-    return edges[(random >> 8) % (sizeof edges / sizeof *edges)];
-  return random % 50 == 1 ? (random >> 8) % LONGEST : random % 6 == 1 ? (random >> 8) % 60000 : (random >> 8) % 400;
+  if (random % 6 == 0) return edges[(random >> 8) % (sizeof edges / sizeof *edges)];
+  return random % 50 == 1  ? (random >> 8) % LONGEST
+         : random % 6 == 1 ? (random >> 8) % 60000
+                           : (random >> 8) % 400;
 }
 
 static void ask(fetch_t *fetch, uint64_t number) {
@@ -185,18 +184,23 @@ static void ask(fetch_t *fetch, uint64_t number) {
     allocator.allocate = allocate;
     allocator.deallocate = deallocate;
     allocator.arg = &made_now;
-    status = ucxx_am_fetch_alloc(pair->endpoint, ID, question, sizeof *question, fetch->data, question->data_length,
-                                 random % 3 ? &allocator : NULL, &params, &fetch->request);
+    status = ucxx_am_fetch_alloc(pair->endpoint, ID, question, sizeof *question, fetch->data,
+                                 question->data_length, random % 3 ? &allocator : NULL, &params,
+                                 &fetch->request);
   } else {
     fetch->room = question->length;
     fetch->buffer = test_alloc(fetch->room + 1);
     memset(fetch->buffer, 0x77, fetch->room + 1);
     if (random % 3 == 0) {
       size_t half = fetch->room / 2;
-      ucxx_buffer_t parts[3] = {{.data = fetch->buffer, .length = half}, {0}, {.data = fetch->buffer + half, .length = fetch->room - half}};
-      status = ucxx_am_fetch_iov(pair->endpoint, ID, question, sizeof *question, parts, 3, &params, &fetch->request);
+      ucxx_buffer_t parts[3] = {{.data = fetch->buffer, .length = half},
+                                {0},
+                                {.data = fetch->buffer + half, .length = fetch->room - half}};
+      status = ucxx_am_fetch_iov(pair->endpoint, ID, question, sizeof *question, parts, 3, &params,
+                                 &fetch->request);
     } else {
-      status = ucxx_am_fetch(pair->endpoint, ID, question, sizeof *question, fetch->buffer, fetch->room, &params, &fetch->request);
+      status = ucxx_am_fetch(pair->endpoint, ID, question, sizeof *question, fetch->buffer,
+                             fetch->room, &params, &fetch->request);
     }
   }
   CHECK_STATUS(status, UCXX_INPROGRESS);
@@ -231,12 +235,10 @@ static void check(fetch_t *fetch) {
       }
     } else {
       CHECK_CONTENT(fetch->buffer, length, question->seed);
-      if (length < fetch->room)
-        CHECK_EQ(fetch->buffer[length], 0x77);
+      if (length < fetch->room) CHECK_EQ(fetch->buffer[length], 0x77);
     }
   }
-  if (!fetch->made)
-    CHECK_EQ(fetch->buffer[fetch->room], 0x77);
+  if (!fetch->made) CHECK_EQ(fetch->buffer[fetch->room], 0x77);
   ucxx_request_destroy(fetch->request);
   free(fetch->buffer);
   free(fetch->data);
@@ -258,12 +260,12 @@ static void round_of(const ucxx_worker_params_t *params, const char *how) {
   unsigned asked = 0, complete = 0;
   while (complete < FETCHES || atomic_load(&answered) < FETCHES) {
     for (int at = 0; at < UNDER_WAY; at++) {
-      if (fetches[at].request != NULL && ucxx_request_status(fetches[at].request) != UCXX_INPROGRESS) {
+      if (fetches[at].request != NULL &&
+          ucxx_request_status(fetches[at].request) != UCXX_INPROGRESS) {
         check(&fetches[at]);
         complete++;
       }
-      if (fetches[at].request == NULL && asked < FETCHES)
-        ask(&fetches[at], asked++);
+      if (fetches[at].request == NULL && asked < FETCHES) ask(&fetches[at], asked++);
     }
     reply_next(&later);
     progress(pair->worker);
@@ -280,6 +282,4 @@ static void body(pair_t *own) {
   in_every_mode(round_of);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "fetch_random", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_random", 60, body); }

@@ -1,6 +1,7 @@
 /*
- * Questions in the hands of two threads. Both answer at once: one answer counts, whichever, and the side that asks gets that one whole.
- * One answers, and the other one destroys as soon as that call has returned: what the answer has begun goes on.
+ * Questions in the hands of two threads. Both answer at once: one answer counts, whichever, and the
+ * side that asks gets that one whole. One answers, and the other one destroys as soon as that call
+ * has returned: what the answer has begun goes on.
  */
 #include "test_util.h"
 
@@ -8,9 +9,19 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-enum { ID = 5, BATCH = 64, BATCHES = 8, LONG = 300000, SHORT = 5000, FILLER = 0x77, REFUSED = -1003, NARROW = 2 };
+enum {
+  ID = 5,
+  BATCH = 64,
+  BATCHES = 8,
+  LONG = 300000,
+  SHORT = 5000,
+  FILLER = 0x77,
+  REFUSED = -1003,
+  NARROW = 2
+};
 
-/* ------------------------------------------------------------------ answers, of which a thread draws one */
+/* ------------------------------------------------------------------ answers, of which a thread
+ * draws one */
 
 typedef enum way { REPLY, REPLY_IOV, REPLY_TOO_LONG, REJECT, WAYS } way_t;
 
@@ -46,9 +57,10 @@ static answer_t draw(uint64_t number, int thread, size_t capacity) {
   static const uint64_t protocols[] = {0, 0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   static const size_t lengths[] = {0, 1, 8, 100, SHORT};
   uint64_t random = test_mix(seed + 2 * number + (uint64_t)thread);
-  answer_t answer = {.way = (way_t)(random % WAYS), .length = lengths[random / 8 % 5], .flags = protocols[random / 64 % 4]};
-  if (random / 256 % 8 == 0)
-    answer.length = LONG;
+  answer_t answer = {.way = (way_t)(random % WAYS),
+                     .length = lengths[random / 8 % 5],
+                     .flags = protocols[random / 64 % 4]};
+  if (random / 256 % 8 == 0) answer.length = LONG;
   if (answer.way == REPLY_TOO_LONG)
     answer.length = capacity + 1;
   else if (answer.length > capacity)
@@ -58,8 +70,7 @@ static answer_t draw(uint64_t number, int thread, size_t capacity) {
 }
 
 static ucxx_status_t give(ucxx_fetch_t *fetch, answer_t *answer) {
-  if (answer->way == REJECT)
-    return ucxx_fetch_reject(fetch, REFUSED);
+  if (answer->way == REJECT) return ucxx_fetch_reject(fetch, REFUSED);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = answer->flags | UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = see_completion;
@@ -67,8 +78,9 @@ static ucxx_status_t give(ucxx_fetch_t *fetch, answer_t *answer) {
   if (answer->way != REPLY_IOV)
     return ucxx_fetch_reply(fetch, answer->data, answer->length, &params, NULL);
   size_t half = answer->length / 2;
-  ucxx_buffer_t parts[2] = {{.data = (void *)(uintptr_t)answer->data, .length = half},
-                            {.data = (void *)(uintptr_t)(answer->data + half), .length = answer->length - half}};
+  ucxx_buffer_t parts[2] = {
+      {.data = (void *)(uintptr_t)answer->data, .length = half},
+      {.data = (void *)(uintptr_t)(answer->data + half), .length = answer->length - half}};
   return ucxx_fetch_reply_iov(fetch, parts, 2, &params, NULL);
 }
 
@@ -78,8 +90,7 @@ static void meet(atomic_uint *here) {
   unsigned looks = 0;
   atomic_fetch_add(here, 1);
   while (atomic_load(here) < 2)
-    if (++looks % 256 == 0)
-      sched_yield();
+    if (++looks % 256 == 0) sched_yield();
 }
 
 static void answer_both(place_t *place, int thread) {
@@ -89,28 +100,25 @@ static void answer_both(place_t *place, int thread) {
   own->status = give(fetch, own);
   /* Once it is answered there is no way to answer it again, whoever has done it. */
   CHECK_STATUS(ucxx_fetch_reject(fetch, UCXX_ERR_BUSY), UCXX_ERR_ALREADY_EXISTS);
-  /* It is destroyed when both have done with it, by whoever is the last: in one round in two the one that was too late. */
-  if (atomic_fetch_add(&place->through, 1) == 1)
-    ucxx_fetch_destroy(fetch);
+  /* It is destroyed when both have done with it, by whoever is the last: in one round in two the
+   * one that was too late. */
+  if (atomic_fetch_add(&place->through, 1) == 1) ucxx_fetch_destroy(fetch);
 }
 
-static int is_left_unanswered(unsigned at) {
-  return at % 5 == 3;
-}
+static int is_left_unanswered(unsigned at) { return at % 5 == 3; }
 
-/* The first one answers, and hands it over to the second one, which destroys it. Meanwhile the first one is at the next question. */
+/* The first one answers, and hands it over to the second one, which destroys it. Meanwhile the
+ * first one is at the next question. */
 static void answer_and_destroy(place_t *place, unsigned at, int thread) {
   ucxx_fetch_t *fetch = atomic_load(&place->fetch);
   if (thread == 0) {
-    if (!is_left_unanswered(at))
-      place->answers[0].status = give(fetch, &place->answers[0]);
+    if (!is_left_unanswered(at)) place->answers[0].status = give(fetch, &place->answers[0]);
     atomic_store(&place->here, 1);
     return;
   }
   unsigned looks = 0;
   while (atomic_load(&place->here) == 0)
-    if (++looks % 256 == 0)
-      sched_yield();
+    if (++looks % 256 == 0) sched_yield();
   ucxx_fetch_destroy(fetch);
   atomic_store(&place->through, 2);
 }
@@ -120,16 +128,14 @@ static void *answer_batches(void *arg) {
   for (unsigned batch = 1; batch <= 2 * BATCHES; batch++) {
     for (unsigned at = 0; at < BATCH; at++) {
       place_t *place = &places[at];
-      while (atomic_load(&batch_begun) < batch || atomic_load(&place->fetch) == NULL)
-        sched_yield();
+      while (atomic_load(&batch_begun) < batch || atomic_load(&place->fetch) == NULL) sched_yield();
       if (atomic_load(&both_answer))
         answer_both(place, thread);
       else
         answer_and_destroy(place, at, thread);
     }
     /* The next batch uses the same places, and begins when all of these are through. */
-    while (atomic_load(&batch_begun) == batch)
-      sched_yield();
+    while (atomic_load(&batch_begun) == batch) sched_yield();
   }
   return NULL;
 }
@@ -171,24 +177,26 @@ static void ask(ucxx_endpoint_t *to, uint64_t number, uint32_t at) {
   params.recv_info = &place->info;
   params.memory_type = UCXX_MEMORY_HOST;
   question_t question = {at, (uint32_t)place->capacity};
-  CHECK_STATUS(ucxx_am_fetch(to, ID, &question, sizeof question, place->buffer, place->capacity, &params, &place->request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_am_fetch(to, ID, &question, sizeof question, place->buffer, place->capacity,
+                             &params, &place->request),
+               UCXX_INPROGRESS);
 }
 
 /* What came is the whole of this answer, and nothing else. */
 static void check_answer(place_t *place, const answer_t *answer) {
-  ucxx_status_t expected = answer->way == REJECT ? REFUSED : answer->way == REPLY_TOO_LONG ? UCXX_ERR_MESSAGE_TRUNCATED : UCXX_OK;
+  ucxx_status_t expected = answer->way == REJECT           ? REFUSED
+                           : answer->way == REPLY_TOO_LONG ? UCXX_ERR_MESSAGE_TRUNCATED
+                                                           : UCXX_OK;
   CHECK_STATUS(ucxx_request_status(place->request), expected);
   CHECK_EQ(place->info.length, answer->way == REJECT ? 0 : answer->length);
   size_t filled = expected == UCXX_OK ? answer->length : 0;
   CHECK(memcmp(place->buffer, answer->data, filled) == 0);
-  for (size_t at = filled; at < place->capacity; at++)
-    CHECK(place->buffer[at] == FILLER);
+  for (size_t at = filled; at < place->capacity; at++) CHECK(place->buffer[at] == FILLER);
 }
 
 static void check_cancelled(const place_t *place) {
   CHECK_STATUS(ucxx_request_status(place->request), UCXX_ERR_CANCELED);
-  for (size_t at = 0; at < place->capacity; at++)
-    CHECK(place->buffer[at] == FILLER);
+  for (size_t at = 0; at < place->capacity; at++) CHECK(place->buffer[at] == FILLER);
 }
 
 /* The index of the answer that counts: of two there is just one. */
@@ -224,16 +232,14 @@ static void check_place(place_t *place, unsigned at, int both) {
 static int is_complete(const place_t *place, unsigned at, int both) {
   if (atomic_load(&place->through) < 2 || ucxx_request_status(place->request) == UCXX_INPROGRESS)
     return 0;
-  if (!both && is_left_unanswered(at))
-    return 1;
+  if (!both && is_left_unanswered(at)) return 1;
   const answer_t *answer = &place->answers[both && place->answers[0].status < 0 ? 1 : 0];
   return answer->way == REJECT || seen_count(&answer->sent) > 0;
 }
 
 static void run_batch(const duo_t *duo, unsigned batch, int both) {
   atomic_store(&both_answer, both);
-  for (uint32_t at = 0; at < BATCH; at++)
-    ask(duo->to_right, (uint64_t)batch * BATCH + at, at);
+  for (uint32_t at = 0; at < BATCH; at++) ask(duo->to_right, (uint64_t)batch * BATCH + at, at);
   atomic_store(&batch_begun, batch);
   for (unsigned at = 0; at < BATCH; at++) {
     place_t *place = &places[at];
@@ -255,8 +261,7 @@ static void run_batch(const duo_t *duo, unsigned batch, int both) {
 }
 
 static void one_mode(const ucxx_worker_params_t *params, const char *mode) {
-  if (params->thread_mode != UCXX_THREAD_MULTI)
-    return;
+  if (params->thread_mode != UCXX_THREAD_MULTI) return;
   for (int narrow = 0; narrow < 2; narrow++) {
     duo_t duo = {0};
     pthread_t threads[2];
@@ -276,14 +281,15 @@ static void one_mode(const ucxx_worker_params_t *params, const char *mode) {
     CHECK_OK(ucxx_worker_set_fetch_handler(duo.right, ID, hold, NULL, NULL));
     atomic_store(&batch_begun, 0);
     for (int thread = 0; thread < 2; thread++)
-      CHECK_EQ(pthread_create(&threads[thread], NULL, answer_batches, (void *)(uintptr_t)&numbers[thread]), 0);
+      CHECK_EQ(pthread_create(&threads[thread], NULL, answer_batches,
+                              (void *)(uintptr_t)&numbers[thread]),
+               0);
     for (unsigned batch = 1; batch <= 2 * BATCHES; batch++) {
       STEP("%s, %s window: batch %u", mode, narrow ? "a narrow" : "the usual", batch);
       run_batch(&duo, batch, batch % 2);
     }
     atomic_fetch_add(&batch_begun, 1);
-    for (int thread = 0; thread < 2; thread++)
-      CHECK_EQ(pthread_join(threads[thread], NULL), 0);
+    for (int thread = 0; thread < 2; thread++) CHECK_EQ(pthread_join(threads[thread], NULL), 0);
     ucxx_endpoint_destroy(duo.to_right);
     ucxx_endpoint_destroy(duo.to_left);
     ucxx_worker_destroy(duo.left);

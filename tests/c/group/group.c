@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Groups as their members see them: collectives of all sizes, subsets, endpoints, who is on this host, and leaving right after a barrier.
+ * Groups as their members see them: collectives of all sizes, subsets, endpoints, who is on this
+ * host, and leaving right after a barrier.
  */
 #include "group.h"
 
@@ -22,7 +23,8 @@ static void check_barrier(const member_t *member, ucxx_group_t *group, uint64_t 
   (void)member;
 }
 
-static void check_allgather(const member_t *member, ucxx_group_t *group, size_t length, int in_place) {
+static void check_allgather(const member_t *member, ucxx_group_t *group, size_t length,
+                            int in_place) {
   uint32_t size = ucxx_group_size(group), rank = ucxx_group_rank(group);
   char *out = test_alloc(length * size + 1), *mine = test_alloc(length);
   memset(out, 0x55, length * size + 1);
@@ -36,7 +38,8 @@ static void check_allgather(const member_t *member, ucxx_group_t *group, size_t 
   free(mine);
 }
 
-static void check_broadcast(const member_t *member, ucxx_group_t *group, size_t length, uint32_t root) {
+static void check_broadcast(const member_t *member, ucxx_group_t *group, size_t length,
+                            uint32_t root) {
   char *data = test_alloc(length + 1);
   memset(data, 0x33, length + 1);
   if (ucxx_group_rank(group) == root)
@@ -79,18 +82,17 @@ static void ahead(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   for (uint64_t round = 0; round < test_rounds(ROUNDS); round++) {
-    if (member->rank == 1)
-      test_fill(data, LENGTH, round);
+    if (member->rank == 1) test_fill(data, LENGTH, round);
     CHECK_OK(ucxx_group_broadcast(member->group, data, round % 3 ? LENGTH : 0, 1));
-    if (round % 3)
-      CHECK_CONTENT(data, LENGTH, round);
+    if (round % 3) CHECK_CONTENT(data, LENGTH, round);
   }
   CHECK_OK(ucxx_group_barrier(member->group));
   free(data);
   member_close(member);
 }
 
-/* And in many groups at once, by more messages than a connection's credit, of lengths for which no root waits: another group's collective, over the same connections, is done meanwhile. */
+/* And in many groups at once, by more messages than a connection's credit, of lengths for which no
+ * root waits: another group's collective, over the same connections, is done meanwhile. */
 static void ahead_in_many(member_t *member) {
   enum { GROUPS = 8, ROUNDS = 2, LONG = 4000 };
   static const struct {
@@ -102,29 +104,23 @@ static void ahead_in_many(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   uint32_t all[MOST_MEMBERS];
-  for (uint32_t rank = 0; rank < member->size; rank++)
-    all[rank] = rank;
+  for (uint32_t rank = 0; rank < member->size; rank++) all[rank] = rank;
   for (unsigned i = 0; i < GROUPS; i++)
     CHECK_OK(ucxx_group_subset(member->group, all, member->size, &groups[i]));
   for (unsigned round = 0; round < ROUNDS; round++) {
-    if (member->rank != 0)
-      CHECK_OK(ucxx_group_barrier(member->group));
+    if (member->rank != 0) CHECK_OK(ucxx_group_barrier(member->group));
     for (unsigned i = 0; i < GROUPS; i++) {
       for (unsigned n = 0; n < rounds[round].broadcasts; n++) {
         uint64_t seed = member->board->seed + n * GROUPS + i;
-        if (member->rank == 0)
-          test_fill(data, rounds[round].length, seed);
+        if (member->rank == 0) test_fill(data, rounds[round].length, seed);
         CHECK_OK(ucxx_group_broadcast(groups[i], data, rounds[round].length, 0));
         CHECK_CONTENT(data, rounds[round].length, seed);
       }
     }
-    if (member->rank == 0)
-      CHECK_OK(ucxx_group_barrier(member->group));
-    for (unsigned i = 0; i < GROUPS; i++)
-      CHECK_OK(ucxx_group_barrier(groups[i]));
+    if (member->rank == 0) CHECK_OK(ucxx_group_barrier(member->group));
+    for (unsigned i = 0; i < GROUPS; i++) CHECK_OK(ucxx_group_barrier(groups[i]));
   }
-  for (unsigned i = 0; i < GROUPS; i++)
-    ucxx_group_destroy(groups[i]);
+  for (unsigned i = 0; i < GROUPS; i++) ucxx_group_destroy(groups[i]);
   free(data);
   member_close(member);
 }
@@ -135,8 +131,7 @@ static void subsets(member_t *member) {
   uint32_t half[MOST_MEMBERS], count = 0;
   /* The even and the odd ones at the same time, in reverse order. */
   for (uint32_t rank = member->size; rank-- > 0;) {
-    if (rank % 2 == member->rank % 2)
-      half[count++] = rank;
+    if (rank % 2 == member->rank % 2) half[count++] = rank;
   }
   ucxx_group_t *group = NULL, *again = NULL, *nested = NULL;
   CHECK_OK(ucxx_group_subset(member->group, half, count, &group));
@@ -169,7 +164,8 @@ static void subsets(member_t *member) {
   member_close(member);
 }
 
-/* Messages on the endpoints that a group hands out, around the ring and to oneself; before and after a collective. */
+/* Messages on the endpoints that a group hands out, around the ring and to oneself; before and
+ * after a collective. */
 static void endpoints(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
@@ -181,7 +177,8 @@ static void endpoints(member_t *member) {
     CHECK_OK(ucxx_group_endpoint(member->group, to, &endpoint));
     CHECK_OK(ucxx_group_endpoint(member->group, to, &same));
     CHECK(endpoint == same);
-    ucxx_status_t received = ucxx_tag_recv(member->worker, &in, sizeof in, distance, UINT64_MAX, NULL, &receiving);
+    ucxx_status_t received =
+        ucxx_tag_recv(member->worker, &in, sizeof in, distance, UINT64_MAX, NULL, &receiving);
     ucxx_status_t sent = ucxx_tag_send(endpoint, &out, sizeof out, distance, NULL, &sending);
     CHECK_OK(finish(received, &receiving));
     CHECK_OK(finish(sent, &sending));
@@ -192,7 +189,8 @@ static void endpoints(member_t *member) {
   member_close(member);
 }
 
-/* While one waits in a collective its worker makes progress: here with a message that another needs before it comes. */
+/* While one waits in a collective its worker makes progress: here with a message that another needs
+ * before it comes. */
 static void progress_meanwhile(member_t *member) {
   enum { LENGTH = 4 << 20 };
   char *data = test_alloc(LENGTH);
@@ -210,7 +208,8 @@ static void progress_meanwhile(member_t *member) {
     CHECK_OK(finish(sent, &request));
   } else {
     if (member->rank == last) {
-      CHECK_OK(finish(ucxx_tag_recv(member->worker, data, LENGTH, 1, UINT64_MAX, NULL, &request), &request));
+      CHECK_OK(finish(ucxx_tag_recv(member->worker, data, LENGTH, 1, UINT64_MAX, NULL, &request),
+                      &request));
       CHECK_CONTENT(data, LENGTH, 3);
     }
     CHECK_OK(ucxx_group_barrier(member->group));
@@ -221,18 +220,15 @@ static void progress_meanwhile(member_t *member) {
 }
 
 static void *barriers(void *arg) {
-  for (int round = 0; round < 10; round++)
-    CHECK_OK(ucxx_group_barrier(arg));
+  for (int round = 0; round < 10; round++) CHECK_OK(ucxx_group_barrier(arg));
   return NULL;
 }
 
 /* Two threads at once, with one group each, use for the first time who is not connected yet. */
 static void two_threads(member_t *member) {
   uint32_t turned[MOST_MEMBERS];
-  if (worker_params->thread_mode != UCXX_THREAD_MULTI)
-    return;
-  for (uint32_t rank = 0; rank < member->size; rank++)
-    turned[rank] = (rank + 1) % member->size;
+  if (worker_params->thread_mode != UCXX_THREAD_MULTI) return;
+  for (uint32_t rank = 0; rank < member->size; rank++) turned[rank] = (rank + 1) % member->size;
   member_open(member, worker_params);
   for (int round = 0; round < 15; round++) {
     pthread_t thread;
@@ -250,7 +246,8 @@ static void two_threads(member_t *member) {
   member_close(member);
 }
 
-/* Groups come and go; each time members leave right after a barrier, and some processes end at once. */
+/* Groups come and go; each time members leave right after a barrier, and some processes end at
+ * once. */
 static void come_and_go(member_t *member) {
   member_open(member, worker_params);
   for (int round = 0; round < 5; round++) {
@@ -289,14 +286,17 @@ static void bad_arguments(member_t *member) {
   CHECK_STATUS(ucxx_group_endpoint(member->group, member->size, &endpoint), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("rank");
   CHECK_STATUS(ucxx_group_same_host(member->group, member->size), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_group_broadcast(member->group, &params, 1, member->size), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_group_broadcast(member->group, &params, 1, member->size),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("root");
   CHECK_STATUS(ucxx_group_broadcast(member->group, NULL, 1, 0), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_group_allgather(member->group, &params, 1, NULL), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_group_allgather(member->group, &params, SIZE_MAX / 2, &params), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_group_allgather(member->group, &params, SIZE_MAX / 2, &params),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_group_barrier(NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_group_set_liveness(NULL, 1), UCXX_ERR_INVALID_PARAM);
-  uint32_t twice[] = {member->rank, member->rank}, others = (member->rank + 1) % member->size, beyond = member->size;
+  uint32_t twice[] = {member->rank, member->rank}, others = (member->rank + 1) % member->size,
+           beyond = member->size;
   CHECK_STATUS(ucxx_group_subset(member->group, twice, 2, &group), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_group_subset(member->group, &others, 1, &group), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_group_subset(member->group, &beyond, 1, &group), UCXX_ERR_INVALID_PARAM);
@@ -316,7 +316,8 @@ static void missing_feature(member_t *member) {
   CHECK_OK(ucxx_context_create(&params, &member->context));
   CHECK_OK(ucxx_worker_create(member->context, NULL, &member->worker));
   ucxx_group_params_t group_params = by_callbacks(member);
-  CHECK_STATUS(ucxx_group_create(member->worker, &group_params, &member->group), UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_group_create(member->worker, &group_params, &member->group),
+               UCXX_ERR_UNSUPPORTED);
   CHECK_MESSAGE("WAKEUP");
   member_close(member);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Collectives that cannot succeed: a member is killed, leaves too early, calls something else, or does not come. All the others are told, with
- * its rank; nobody hangs.
+ * Collectives that cannot succeed: a member is killed, leaves too early, calls something else, or
+ * does not come. All the others are told, with its rank; nobody hangs.
  */
 #include "group.h"
 
@@ -10,7 +10,8 @@ static const ucxx_worker_params_t *worker_params;
 static const uint32_t victim = 2;
 
 /* What the others find: this status from now on, with that word in the message. */
-static void check_ended(const member_t *member, ucxx_status_t status, ucxx_status_t expected, const char *word) {
+static void check_ended(const member_t *member, ucxx_status_t status, ucxx_status_t expected,
+                        const char *word) {
   char byte = 0, *bytes = test_alloc(member->size);
   CHECK_STATUS(status, expected);
   CHECK_MESSAGE(word);
@@ -24,8 +25,7 @@ static void check_ended(const member_t *member, ucxx_status_t status, ucxx_statu
 static ucxx_status_t barriers_until_error(const member_t *member) {
   for (;;) {
     ucxx_status_t status = ucxx_group_barrier(member->group);
-    if (status != UCXX_OK)
-      return status;
+    if (status != UCXX_OK) return status;
     __atomic_add_fetch(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
   }
 }
@@ -33,8 +33,7 @@ static ucxx_status_t barriers_until_error(const member_t *member) {
 static uint32_t list_others(const member_t *member, uint32_t *others) {
   uint32_t count = 0;
   for (uint32_t rank = 0; rank < member->size; rank++) {
-    if (rank != victim)
-      others[count++] = rank;
+    if (rank != victim) others[count++] = rank;
   }
   return count;
 }
@@ -63,8 +62,7 @@ static void killed_in_barriers(member_t *member) {
   member_join(member, 0);
   ucxx_group_t *rest = make_rest(member);
   check_ended(member, barriers_until_error(member), UCXX_ERR_PEER_FAILED, "rank 2");
-  for (int round = 0; round < 10; round++)
-    CHECK_OK(ucxx_group_barrier(rest));
+  for (int round = 0; round < 10; round++) CHECK_OK(ucxx_group_barrier(rest));
   STEP("and new subsets without it can be made");
   ucxx_group_t *again = make_rest(member);
   CHECK_OK(ucxx_group_barrier(again));
@@ -74,7 +72,8 @@ static void killed_in_barriers(member_t *member) {
   member_close(member);
 }
 
-/* Killed while large data is on its way from one to the next. The connections among the others stand. */
+/* Killed while large data is on its way from one to the next. The connections among the others
+ * stand. */
 static void killed_in_broadcasts(member_t *member) {
   const size_t length = (size_t)24 << 20;
   char *data = test_alloc(length);
@@ -113,12 +112,12 @@ static void killed_in_allgathers(member_t *member) {
   member_close(member);
 }
 
-static void run_and_kill(uint32_t size, uint64_t seed, uint64_t after, void (*body)(member_t *member)) {
+static void run_and_kill(uint32_t size, uint64_t seed, uint64_t after,
+                         void (*body)(member_t *member)) {
   board_t *board = board_open(size, seed);
   pid_t pids[MOST_MEMBERS];
   members_start(board, pids, body);
-  while (__atomic_load_n(&board->count[0], __ATOMIC_SEQ_CST) < after)
-    sched_yield();
+  while (__atomic_load_n(&board->count[0], __ATOMIC_SEQ_CST) < after) sched_yield();
   kill_in_a_call(pids[victim]);
   members_end(board, pids, (int)victim);
   board_close(board);
@@ -130,27 +129,26 @@ static void killed_before(member_t *member) {
   member_join(member, 0);
   if (member->rank == victim) {
     __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
-    for (;;)
-      pause();
+    for (;;) pause();
   }
   check_ended(member, barriers_until_error(member), UCXX_ERR_PEER_FAILED, "rank 2");
   member_close(member);
 }
 
-/* The same, and the first that others do is to make a subset with it, in which it has another rank: the message has the one of the group that was asked. */
+/* The same, and the first that others do is to make a subset with it, in which it has another rank:
+ * the message has the one of the group that was asked. */
 static void killed_before_subset(member_t *member) {
   uint32_t turned[MOST_MEMBERS];
   ucxx_group_t *subset = NULL;
   member_open(member, worker_params);
   member_join(member, 0);
-  for (uint32_t rank = 0; rank < member->size; rank++)
-    turned[rank] = (rank + 1) % member->size;
+  for (uint32_t rank = 0; rank < member->size; rank++) turned[rank] = (rank + 1) % member->size;
   if (member->rank == victim) {
     __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
-    for (;;)
-      pause();
+    for (;;) pause();
   }
-  CHECK_STATUS(ucxx_group_subset(member->group, turned, member->size, &subset), UCXX_ERR_PEER_FAILED);
+  CHECK_STATUS(ucxx_group_subset(member->group, turned, member->size, &subset),
+               UCXX_ERR_PEER_FAILED);
   CHECK_MESSAGE("group: rank 2 (");
   CHECK(subset == NULL);
   member_close(member);
@@ -169,8 +167,7 @@ static void leaves_early(member_t *member) {
 static void leaves_subset(member_t *member) {
   uint32_t all[MOST_MEMBERS];
   ucxx_group_t *subset = NULL;
-  for (uint32_t rank = 0; rank < member->size; rank++)
-    all[rank] = member->size - 1 - rank;
+  for (uint32_t rank = 0; rank < member->size; rank++) all[rank] = member->size - 1 - rank;
   member_open(member, worker_params);
   member_join(member, 0);
   CHECK_OK(ucxx_group_subset(member->group, all, member->size, &subset));
@@ -190,8 +187,9 @@ static void calls_something_else(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   CHECK_OK(ucxx_group_barrier(member->group));
-  ucxx_status_t status =
-      member->rank == victim ? ucxx_group_allgather(member->group, in, sizeof in, out) : ucxx_group_barrier(member->group);
+  ucxx_status_t status = member->rank == victim
+                             ? ucxx_group_allgather(member->group, in, sizeof in, out)
+                             : ucxx_group_barrier(member->group);
   CHECK_STATUS(status, UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("rank ");
   CHECK_STATUS(ucxx_group_barrier(member->group), UCXX_ERR_INVALID_PARAM);
@@ -212,31 +210,30 @@ static void other_length(member_t *member) {
   member_close(member);
 }
 
-/* Of large data, in a subset, for which some have not come: what was sent is dropped where it is, and the connections stand for the group. */
+/* Of large data, in a subset, for which some have not come: what was sent is dropped where it is,
+ * and the connections stand for the group. */
 static void other_large_length(member_t *member) {
   const size_t length = (size_t)8 << 20;
   char *data = test_alloc(length);
   uint32_t all[MOST_MEMBERS];
   ucxx_group_t *subset = NULL;
-  for (uint32_t rank = 0; rank < member->size; rank++)
-    all[rank] = rank;
+  for (uint32_t rank = 0; rank < member->size; rank++) all[rank] = rank;
   memset(data, 1, length);
   member_open(member, worker_params);
   member_join(member, 0);
   CHECK_OK(ucxx_group_subset(member->group, all, member->size, &subset));
   if (member->rank != 0 && member->rank != victim) {
     /* Not before the root has come out. */
-    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0)
-      sched_yield();
+    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) sched_yield();
   }
-  ucxx_status_t status = ucxx_group_broadcast(subset, data, member->rank == victim ? length - 1 : length, 0);
-  /* A root may come out before others have come in, also where they never will: then the next one fails. */
-  if (member->rank == 0 && status == UCXX_OK)
-    status = ucxx_group_barrier(subset);
+  ucxx_status_t status =
+      ucxx_group_broadcast(subset, data, member->rank == victim ? length - 1 : length, 0);
+  /* A root may come out before others have come in, also where they never will: then the next one
+   * fails. */
+  if (member->rank == 0 && status == UCXX_OK) status = ucxx_group_barrier(subset);
   CHECK_STATUS(status, UCXX_ERR_INVALID_PARAM);
   memset(data, 2, length);
-  if (member->rank == 0)
-    __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
+  if (member->rank == 0) __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
   ucxx_group_destroy(subset);
   goes_on(member->group, data, length);
   free(data);
@@ -257,7 +254,8 @@ static void does_not_come(member_t *member) {
   member_close(member);
 }
 
-/* What is sent is large, and nobody takes it: the memory is the caller's again when the call returns. */
+/* What is sent is large, and nobody takes it: the memory is the caller's again when the call
+ * returns. */
 static void nobody_takes_it(member_t *member) {
   const size_t length = (size_t)8 << 20;
   char *data = test_alloc(length);
@@ -266,11 +264,11 @@ static void nobody_takes_it(member_t *member) {
   member_join(member, 300 * MILLISECOND);
   CHECK_OK(ucxx_group_barrier(member->group));
   if (member->rank == 0) {
-    check_ended(member, ucxx_group_broadcast(member->group, data, length, 0), UCXX_ERR_TIMED_OUT, "rank ");
+    check_ended(member, ucxx_group_broadcast(member->group, data, length, 0), UCXX_ERR_TIMED_OUT,
+                "rank ");
     __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
   } else {
-    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0)
-      sched_yield();
+    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) sched_yield();
     ucxx_status_t status = ucxx_group_broadcast(member->group, data, length, 0);
     CHECK_STATUS(status, UCXX_ERR_TIMED_OUT);
   }
@@ -285,19 +283,22 @@ static void other_subset(member_t *member) {
   ucxx_group_t *subset = NULL;
   member_open(member, worker_params);
   member_join(member, 300 * MILLISECOND);
-  CHECK_STATUS(ucxx_group_subset(member->group, member->rank == 0 ? mine : theirs, 2, &subset), UCXX_ERR_TIMED_OUT);
+  CHECK_STATUS(ucxx_group_subset(member->group, member->rank == 0 ? mine : theirs, 2, &subset),
+               UCXX_ERR_TIMED_OUT);
   CHECK_MESSAGE("subset");
   CHECK(subset == NULL);
   CHECK_OK(ucxx_group_barrier(member->group));
   member_close(member);
 }
 
-/* UCX 1.13 over TCP can end a process itself when another dies while they connect, or with large data under way: see docs/groups.md. */
+/* UCX 1.13 over TCP can end a process itself when another dies while they connect, or with large
+ * data under way: see docs/groups.md. */
 static int ucx_copes_with_deaths(void) {
   const char *transports = getenv("UCX_TLS");
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
-  return version.ucx_major > 1 || version.ucx_minor >= 16 || transports == NULL || strncmp(transports, "tcp", 3) != 0;
+  return version.ucx_major > 1 || version.ucx_minor >= 16 || transports == NULL ||
+         strncmp(transports, "tcp", 3) != 0;
 }
 
 static void round_in(const ucxx_worker_params_t *params, const char *mode) {
@@ -315,7 +316,9 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
     STEP("%s: killed in allgathers", mode);
     run_and_kill(4, seed, 6 + test_mix(seed + 2) % 20, killed_in_allgathers);
   } else {
-    printf("%s: left out with this UCX over TCP: killed while others connect, or with large data under way\n", mode);
+    printf("%s: left out with this UCX over TCP: killed while others connect, or with large data "
+           "under way\n",
+           mode);
   }
   STEP("%s: leaves early", mode);
   run_members(6, seed, leaves_early);

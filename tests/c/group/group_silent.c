@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Members of other hosts that give no sign of life, in groups that want to know it: one is stopped, as a host that has gone or is cut off looks to the
- * others. They are told, with its rank. One that only computes, in manual progress, is not taken for it.
+ * Members of other hosts that give no sign of life, in groups that want to know it: one is stopped,
+ * as a host that has gone or is cut off looks to the others. They are told, with its rank. One that
+ * only computes, in manual progress, is not taken for it.
  */
 #include "window.h"
 
@@ -14,19 +15,16 @@ static void join(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   /* Before there are connections, or after that. */
-  if (member->rank % 2 == 0)
-    CHECK_OK(ucxx_group_set_liveness(member->group, patience));
+  if (member->rank % 2 == 0) CHECK_OK(ucxx_group_set_liveness(member->group, patience));
   /* Nobody is stopped before all are connected. */
-  for (int round = 0; round < 3; round++)
-    CHECK_OK(ucxx_group_barrier(member->group));
+  for (int round = 0; round < 3; round++) CHECK_OK(ucxx_group_barrier(member->group));
   CHECK_OK(ucxx_group_set_liveness(member->group, patience));
 }
 
 /* The launcher stops this process here, and kills it when the others have been told. */
 static void be_silent(const member_t *member) {
   mark(&member->board->count[0], 1);
-  for (;;)
-    pause();
+  for (;;) pause();
 }
 
 static void check_told(member_t *member, ucxx_status_t status) {
@@ -38,8 +36,7 @@ static void check_told(member_t *member, ucxx_status_t status) {
 
 static void in_a_barrier(member_t *member) {
   join(member);
-  if (member->rank == victim)
-    be_silent(member);
+  if (member->rank == victim) be_silent(member);
   check_told(member, ucxx_group_barrier(member->group));
   member_close(member);
 }
@@ -89,8 +86,7 @@ static void computes(member_t *member) {
   join(member);
   if (member->rank == victim) {
     volatile uint64_t sum = 0;
-    for (uint64_t begin = clock_ns(); clock_ns() - begin < 2 * patience;)
-      sum += begin;
+    for (uint64_t begin = clock_ns(); clock_ns() - begin < 2 * patience;) sum += begin;
   }
   CHECK_OK(ucxx_group_barrier(member->group));
   member_close(member);

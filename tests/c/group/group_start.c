@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * How groups find their members: by TCP with a secret, by what launchers put into the environment, and many of them. A stranger and a wrong secret
- * disturb nobody; who is missing is named.
+ * How groups find their members: by TCP with a secret, by what launchers put into the environment,
+ * and many of them. A stranger and a wrong secret disturb nobody; who is missing is named.
  */
 #include "group.h"
 
@@ -13,7 +13,8 @@
 static const char secret[] = "what only the members know";
 static char root[64];
 
-/* A port that nobody has, and below those that the kernel gives to whoever connects: else somebody could get it before rank 0 has it. */
+/* A port that nobody has, and below those that the kernel gives to whoever connects: else somebody
+ * could get it before rank 0 has it. */
 static void choose_root(void) {
   static uint64_t tries;
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -42,8 +43,7 @@ static void use(const member_t *member, ucxx_group_t *group) {
   CHECK_EQ(ucxx_group_rank(group), member->rank);
   CHECK_EQ(ucxx_group_size(group), member->size);
   CHECK_OK(ucxx_group_allgather(group, &mine, sizeof mine, all));
-  for (uint32_t rank = 0; rank < member->size; rank++)
-    CHECK_EQ(all[rank], rank);
+  for (uint32_t rank = 0; rank < member->size; rank++) CHECK_EQ(all[rank], rank);
   CHECK_OK(ucxx_group_barrier(group));
 }
 
@@ -66,8 +66,7 @@ static void with_strangers(member_t *member) {
     for (int i = 0; i < 20; i++) {
       silent[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
       /* Rank 0 may not listen yet. */
-      while (connect(silent[i], (struct sockaddr *)&address, sizeof address) != 0)
-        usleep(1000);
+      while (connect(silent[i], (struct sockaddr *)&address, sizeof address) != 0) usleep(1000);
     }
     CHECK_EQ(send(silent[0], "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL), 18);
     params.secret = "another one";
@@ -75,11 +74,11 @@ static void with_strangers(member_t *member) {
     CHECK_MESSAGE("secret");
     params.secret = secret;
     params.rank = member->size;
-    CHECK_STATUS(ucxx_group_create(member->worker, &params, &member->group), UCXX_ERR_INVALID_PARAM);
+    CHECK_STATUS(ucxx_group_create(member->worker, &params, &member->group),
+                 UCXX_ERR_INVALID_PARAM);
     params.rank = 1;
     CHECK_OK(ucxx_group_create(member->worker, &params, &member->group));
-    for (int i = 0; i < 20; i++)
-      close(silent[i]);
+    for (int i = 0; i < 20; i++) close(silent[i]);
   } else {
     CHECK_OK(ucxx_group_create(member->worker, &params, &member->group));
   }

@@ -11,7 +11,8 @@ enum { SIZE = 64 };
 static void produce_and_consume(void) {
   STEP("chunks come out in the order in which they were committed, and their envelopes go back");
   hub_t hub = hub_open(SIZE, 2, 0);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   lease_none(out, UCXX_ERR_NO_RESOURCE);
   for (uint64_t round = 0; round < 100; round++) {
     produce_word(in, 2 * round);
@@ -37,7 +38,8 @@ static void produce_and_consume(void) {
   CHECK_EQ(stats.chunks_consumed, 202);
   CHECK_EQ(stats.free_envelopes, 2);
   CHECK_EQ(stats.queue_high_water, 2);
-  CHECK_EQ(stats.transfers + stats.leased_envelopes + stats.trashed_envelopes + stats.queued_chunks, 0);
+  CHECK_EQ(stats.transfers + stats.leased_envelopes + stats.trashed_envelopes + stats.queued_chunks,
+           0);
   ucxx_link_destroy(in);
   ucxx_link_destroy(out);
   hub_close(&hub);
@@ -46,7 +48,8 @@ static void produce_and_consume(void) {
 static void envelopes(void) {
   STEP("an envelope's attributes; its metadata travels, and begins as zeros");
   hub_t hub = hub_open(SIZE, 2, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
   for (int round = 0; round < 3; round++) {
     ucxx_envelope_t *envelope = lease_now(in);
     ucxx_envelope_attr_t attr = look_at(envelope);
@@ -57,8 +60,7 @@ static void envelopes(void) {
     CHECK_EQ(attr.metadata_length, 64);
     CHECK(attr.ready_event == NULL);
     CHECK_EQ((uintptr_t)attr.data % 64, 0);
-    for (size_t at = 0; at < attr.metadata_length; at++)
-      CHECK_EQ(attr.metadata[at], 0);
+    for (size_t at = 0; at < attr.metadata_length; at++) CHECK_EQ(attr.metadata[at], 0);
     test_fill(attr.data, SIZE, 5);
     test_fill(attr.metadata, 64, 6);
     CHECK_STATUS(ucxx_envelope_commit(envelope, SIZE + 1, NULL), UCXX_ERR_INVALID_PARAM);
@@ -116,22 +118,20 @@ static void autocommit(void) {
   CHECK_OK(ucxx_envelope_release(lease_now(plain), NULL));
   CHECK_EQ(consume_word(plain), 9);
   ucxx_link_destroy(plain);
-  for (int at = 0; at < 3; at++)
-    ucxx_link_destroy(links[at]);
+  for (int at = 0; at < 3; at++) ucxx_link_destroy(links[at]);
   hub_close(&hub);
 }
 
 static void transfers(void) {
   STEP("a transfer copies what a consumer wants elsewhere, ahead of time");
   hub_t hub = hub_open(SIZE, 3, 2);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
-  for (uint64_t word = 1; word <= 3; word++)
-    produce_word(in, word);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  for (uint64_t word = 1; word <= 3; word++) produce_word(in, word);
   CHECK_EQ(hub_stats(hub.hub).transfers, 2);
   CHECK_EQ(hub_stats(hub.hub).transfer_bytes, 16);
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 0);
-  for (uint64_t word = 1; word <= 3; word++)
-    CHECK_EQ(consume_word(out), word);
+  for (uint64_t word = 1; word <= 3; word++) CHECK_EQ(consume_word(out), word);
   CHECK_EQ(hub_stats(hub.hub).transfers, 3);
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 5);
   STEP("consumption of a chunk during the lease of another one");
@@ -231,7 +231,8 @@ static void wrapped(void) {
 static void end_of_stream(void) {
   STEP("after close readers get what is left, and then CLOSED");
   hub_t hub = hub_open(SIZE, 4, 0);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host);
   ucxx_envelope_t *envelope = lease_now(in), *late = lease_now(in);
   produce_word(in, 1);
@@ -271,10 +272,12 @@ static void end_of_stream(void) {
 
 /* What it holds itself is its own to know, as for those that compete. */
 static void end_of_broadcast(void) {
-  STEP("a consumer of everything that holds its last chunks gets CLOSED; one that has not had them does not");
+  STEP("a consumer of everything that holds its last chunks gets CLOSED; one that has not had them "
+       "does not");
   hub_t hub = hub_open(SIZE, 3, 0);
   ucxx_link_t *all = hub_broadcast(hub.hub, on_host), *late = hub_broadcast(hub.hub, on_host);
-  ucxx_link_t *one = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), *two = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *one = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host),
+              *two = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_envelope_t *made = NULL, *none = NULL;
   push_word(hub.hub, on_host, 1);
   push_word(hub.hub, on_host, 2);
@@ -308,9 +311,11 @@ static void end_of_broadcast(void) {
 }
 
 static void starvation(void) {
-  STEP("a link that can never be served: validate names it, a lease says how many envelopes are missing");
+  STEP("a link that can never be served: validate names it, a lease says how many envelopes are "
+       "missing");
   hub_t hub = hub_open(SIZE, 1, 0);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   CHECK_OK(ucxx_hub_validate(hub.hub));
   ucxx_link_t *hungry = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
   char named[40];
@@ -333,7 +338,8 @@ static void starvation(void) {
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_dummy, 1));
   CHECK_OK(ucxx_hub_validate(hub.hub));
   CHECK_EQ(consume_word(hungry), 1);
-  STEP("nobody is served when the last link of a dataflow strategy has gone, and those that it left out are not, either");
+  STEP("nobody is served when the last link of a dataflow strategy has gone, and those that it "
+       "left out are not, either");
   ucxx_link_t *only = hub_link(hub.hub, UCXX_LINK_PEEK, on_host);
   CHECK_OK(ucxx_hub_set_flow(hub.hub, &only, 1));
   CHECK_OK(ucxx_hub_add_flow(hub.hub, hungry));
@@ -374,23 +380,32 @@ static void starved_links(void) {
     int32_t type;
     uint8_t broadcast;
     const char *role;
-  } rows[] = {{UCXX_LINK_PRODUCE, 0, "produces"}, {UCXX_LINK_CONSUME, 0, "consumes"}, {UCXX_LINK_CONSUME, 1, "consumes"}, {UCXX_LINK_PEEK, 0, "peeks"}, {UCXX_LINK_MODIFY, 0, "modifies"}};
+  } rows[] = {{UCXX_LINK_PRODUCE, 0, "produces"},
+              {UCXX_LINK_CONSUME, 0, "consumes"},
+              {UCXX_LINK_CONSUME, 1, "consumes"},
+              {UCXX_LINK_PEEK, 0, "peeks"},
+              {UCXX_LINK_MODIFY, 0, "modifies"}};
   hub_t hub = hub_open(SIZE, 2, 0);
   push_word(hub.hub, on_host, 1);
   for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-    STEP("a link that %s where there are no envelopes%s", rows[row].role, rows[row].broadcast ? ", as others do" : "");
+    STEP("a link that %s where there are no envelopes%s", rows[row].role,
+         rows[row].broadcast ? ", as others do" : "");
     ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
     params.broadcast = rows[row].broadcast;
     ucxx_link_t *link = NULL;
     ucxx_envelope_t *envelopes[3] = {NULL};
     CHECK_OK(ucxx_link_create(hub.hub, rows[row].type, on_other_dummy, &params, &link));
     for (int by = 0; by < 3; by++) {
-      CHECK_STATUS(by == 0 ? ucxx_hub_validate(hub.hub) : by == 1 ? ucxx_link_lease(link, FOR_EVER, envelopes) : ucxx_link_lease_many(&link, 1, FOR_EVER, envelopes), UCXX_ERR_STARVED);
+      CHECK_STATUS(by == 0   ? ucxx_hub_validate(hub.hub)
+                   : by == 1 ? ucxx_link_lease(link, FOR_EVER, envelopes)
+                             : ucxx_link_lease_many(&link, 1, FOR_EVER, envelopes),
+                   UCXX_ERR_STARVED);
       CHECK_MESSAGE(rows[row].role);
       CHECK_MESSAGE("dummy device 1");
       CHECK_MESSAGE("1 more envelope needed");
     }
-    /* Those that produce or consume need one each, as they get another one with each lease; others can look at the same. */
+    /* Those that produce or consume need one each, as they get another one with each lease; others
+     * can look at the same. */
     int is_one_each = rows[row].type == UCXX_LINK_PRODUCE || rows[row].type == UCXX_LINK_CONSUME;
     ucxx_link_t *three[] = {link, link, link};
     CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, envelopes), UCXX_ERR_STARVED);
@@ -408,7 +423,8 @@ static void starved_links(void) {
   CHECK(none == NULL);
   STEP("what is enough for one is missing for others by so much");
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_other_dummy, 1));
-  ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_other_dummy), *three[] = {out, out, out};
+  ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_other_dummy),
+              *three[] = {out, out, out};
   ucxx_envelope_t *envelopes[3] = {NULL};
   CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, envelopes), UCXX_ERR_STARVED);
   CHECK_MESSAGE("2 more envelopes needed");
@@ -424,29 +440,28 @@ static int in_child(hub_t *hub, ucxx_link_t *link, ucxx_envelope_t *held) {
   ucxx_hub_stats_t stats = UCXX_HUB_STATS_INIT;
   ucxx_envelope_t *envelope = NULL;
   ucxx_link_t *other = NULL;
-  const ucxx_status_t statuses[] = {ucxx_link_lease(link, FOR_EVER, &envelope),
-                                    ucxx_link_lease_many(&link, 1, 0, &envelope),
-                                    ucxx_envelope_query(held, &attr),
-                                    ucxx_envelope_commit(held, 8, NULL),
-                                    ucxx_envelope_abort(held, NULL),
-                                    ucxx_envelope_release(held, NULL),
-                                    ucxx_envelope_swap(held, held),
-                                    ucxx_link_create(hub->hub, UCXX_LINK_PEEK, on_host, NULL, &other),
-                                    ucxx_link_arm(link),
-                                    ucxx_hub_add_envelopes(hub->hub, on_host, 1),
-                                    ucxx_hub_set_flow(hub->hub, NULL, 0),
-                                    ucxx_hub_validate(hub->hub),
-                                    ucxx_hub_push(hub->hub, on_host, &envelope),
-                                    ucxx_hub_peek(hub->hub, on_host, FOR_EVER, &envelope),
-                                    ucxx_hub_pop(hub->hub),
-                                    ucxx_hub_close(hub->hub),
-                                    ucxx_hub_drain(hub->hub, FOR_EVER),
-                                    ucxx_hub_query_stats(hub->hub, &stats)};
+  const ucxx_status_t statuses[] = {
+      ucxx_link_lease(link, FOR_EVER, &envelope),
+      ucxx_link_lease_many(&link, 1, 0, &envelope),
+      ucxx_envelope_query(held, &attr),
+      ucxx_envelope_commit(held, 8, NULL),
+      ucxx_envelope_abort(held, NULL),
+      ucxx_envelope_release(held, NULL),
+      ucxx_envelope_swap(held, held),
+      ucxx_link_create(hub->hub, UCXX_LINK_PEEK, on_host, NULL, &other),
+      ucxx_link_arm(link),
+      ucxx_hub_add_envelopes(hub->hub, on_host, 1),
+      ucxx_hub_set_flow(hub->hub, NULL, 0),
+      ucxx_hub_validate(hub->hub),
+      ucxx_hub_push(hub->hub, on_host, &envelope),
+      ucxx_hub_peek(hub->hub, on_host, FOR_EVER, &envelope),
+      ucxx_hub_pop(hub->hub),
+      ucxx_hub_close(hub->hub),
+      ucxx_hub_drain(hub->hub, FOR_EVER),
+      ucxx_hub_query_stats(hub->hub, &stats)};
   for (size_t at = 0; at < sizeof statuses / sizeof *statuses; at++)
-    if (statuses[at] != UCXX_ERR_FORKED)
-      return 10 + (int)at;
-  if (envelope != NULL || other != NULL || ucxx_hub_length(hub->hub) != 0)
-    return 1;
+    if (statuses[at] != UCXX_ERR_FORKED) return 10 + (int)at;
+  if (envelope != NULL || other != NULL || ucxx_hub_length(hub->hub) != 0) return 1;
   ucxx_link_destroy(link);
   ucxx_hub_destroy(hub->hub);
   return 0;
@@ -460,8 +475,7 @@ static void forked(void) {
   push_word(hub.hub, on_host, 1);
   pid_t child = fork();
   CHECK(child >= 0);
-  if (child == 0)
-    _exit(in_child(&hub, in, held));
+  if (child == 0) _exit(in_child(&hub, in, held));
   int status = -1;
   CHECK_EQ(waitpid(child, &status, 0), child);
   CHECK_EQ(status, 0);

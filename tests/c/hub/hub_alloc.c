@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Once all that is in use at a time has been made, hubs allocate nothing, whichever way a chunk goes. */
+/* Once all that is in use at a time has been made, hubs allocate nothing, whichever way a chunk
+ * goes. */
 #include "allocations.h"
 #include "hub_stream.h"
 
@@ -19,7 +20,8 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   ways->called++;
 }
 
-/* Produced, copied, modified, consumed through several links at once; refused; pushed, peeked at and popped. */
+/* Produced, copied, modified, consumed through several links at once; refused; pushed, peeked at
+ * and popped. */
 static void go_all_ways(ways_t *ways, uint64_t word) {
   ucxx_envelope_t *envelope = NULL, *envelopes[3];
   ucxx_link_t *several[] = {ways->out, ways->all, ways->in};
@@ -42,23 +44,22 @@ static void go_all_ways(ways_t *ways, uint64_t word) {
   CHECK_OK(ucxx_link_arm(ways->out));
 }
 
-/* One kind of host memory, and who competes for it: a hub that needs no lock, but where somebody asks it for more now and then. */
+/* One kind of host memory, and who competes for it: a hub that needs no lock, but where somebody
+ * asks it for more now and then. */
 static void plain(void) {
   STEP("nor in a plain hub");
   hub_t hub = hub_open(SIZE, 4, 0);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   for (int asks = 0; asks < 2; asks++) {
     for (uint64_t word = 0; word < LONG_RUN; word++) {
       /* Long enough for every way in and out of it, and back. */
       counting = word >= LONG_RUN / 2;
       produce_word(in, word);
-      if (asks && word % 300 < 3)
-        CHECK_EQ(ucxx_hub_length(hub.hub), 1);
-      if (word % 5 == 0)
-        CHECK_OK(ucxx_envelope_abort(lease_now(out), NULL));
+      if (asks && word % 300 < 3) CHECK_EQ(ucxx_hub_length(hub.hub), 1);
+      if (word % 5 == 0) CHECK_OK(ucxx_envelope_abort(lease_now(out), NULL));
       CHECK_EQ(consume_word(out), word);
-      if (word % 7 == 0)
-        CHECK_OK(ucxx_envelope_abort(lease_now(in), NULL));
+      if (word % 7 == 0) CHECK_OK(ucxx_envelope_abort(lease_now(in), NULL));
     }
     counting = 0;
     CHECK_EQ(allocations, 0);
@@ -84,15 +85,14 @@ static void messages(void) {
   static const size_t lengths[] = {0, 8, 3000, MESSAGE};
   duo_t duo;
   duo_open(&duo, NULL);
-  end_t left = end_open(duo.context, duo.left, MESSAGE, 4), right = end_open(duo.context, duo.right, MESSAGE, 4);
+  end_t left = end_open(duo.context, duo.left, MESSAGE, 4),
+        right = end_open(duo.context, duo.right, MESSAGE, 4);
   for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
     STEP("nor the library for messages of %zu bytes into and out of envelopes", lengths[at]);
-    for (int round = 0; round < 10 * WARM; round++)
-      one_message(&duo, &left, &right, lengths[at]);
+    for (int round = 0; round < 10 * WARM; round++) one_message(&duo, &left, &right, lengths[at]);
     own_allocations = 0;
     counting = 1;
-    for (int round = 0; round < 20 * WARM; round++)
-      one_message(&duo, &left, &right, lengths[at]);
+    for (int round = 0; round < 20 * WARM; round++) one_message(&duo, &left, &right, lengths[at]);
     counting = 0;
     CHECK_EQ(own_allocations, 0);
   }
@@ -124,12 +124,10 @@ int main(void) {
   ways.out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
   ways.modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
   CHECK_OK(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &ways.all));
-  for (uint64_t round = 0; round < WARM; round++)
-    go_all_ways(&ways, round);
+  for (uint64_t round = 0; round < WARM; round++) go_all_ways(&ways, round);
   STEP("then nothing");
   counting = 1;
-  for (uint64_t round = 0; round < ROUNDS; round++)
-    go_all_ways(&ways, round);
+  for (uint64_t round = 0; round < ROUNDS; round++) go_all_ways(&ways, round);
   counting = 0;
   CHECK_EQ(allocations, 0);
   CHECK(ways.called >= ROUNDS);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two hubs in a row, each with room for two chunks: producers, a filter between the hubs, a consumer, and somebody who looks at both hubs all the
- * while. Nothing is lost or reordered, and no limit is exceeded at any moment, however many productions are under way.
+ * Two hubs in a row, each with room for two chunks: producers, a filter between the hubs, a
+ * consumer, and somebody who looks at both hubs all the while. Nothing is lost or reordered, and no
+ * limit is exceeded at any moment, however many productions are under way.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +18,8 @@ typedef enum way { COPIES, SWAPS } way_t;
 typedef struct chain {
   hub_t hubs[2];
   way_t way;
-  ucxx_memory_kind_t outside, inside; /* where the ends of the chain have chunks, and where the filter has them */
+  ucxx_memory_kind_t outside,
+      inside; /* where the ends of the chain have chunks, and where the filter has them */
   size_t kinds;
   int over;
 } chain_t;
@@ -28,10 +30,12 @@ typedef struct producer {
   uint64_t number;
 } producer_t;
 
-/* Words are producer << 32 | number; all else that a chunk consists of follows from its word. It is over half an envelope: so many bytes as two envelopes have hold two. */
+/* Words are producer << 32 | number; all else that a chunk consists of follows from its word. It is
+ * over half an envelope: so many bytes as two envelopes have hold two. */
 static size_t length_of(uint64_t word) { return SIZE / 2 + 1 + test_mix(word) % (SIZE / 2); }
 
-/* A chunk, or what is to be one, has an envelope of each kind at most, so that no more than these are ever in use. */
+/* A chunk, or what is to be one, has an envelope of each kind at most, so that no more than these
+ * are ever in use. */
 static void look_on(const chain_t *chain) {
   for (int at = 0; at < 2; at++) {
     CHECK(ucxx_hub_length(chain->hubs[at].hub) <= LIMIT);
@@ -56,8 +60,7 @@ static void *produce(void *arg) {
     test_fill(attr.data, length_of(word), word);
     memcpy(attr.data, &word, 8);
     memcpy(attr.metadata, &word, 8);
-    if (envelopes[1] != NULL)
-      CHECK_OK(ucxx_envelope_abort(envelopes[1], NULL));
+    if (envelopes[1] != NULL) CHECK_OK(ucxx_envelope_abort(envelopes[1], NULL));
     CHECK_OK(ucxx_envelope_commit(envelopes[0], length_of(word), NULL));
   }
   return NULL;
@@ -66,7 +69,8 @@ static void *produce(void *arg) {
 /* Keeps what is odd; an envelope for what it drops is given back empty. */
 static void *filter(void *arg) {
   chain_t *chain = arg;
-  ucxx_link_t *links[] = {hub_link(chain->hubs[0].hub, UCXX_LINK_CONSUME, chain->inside), hub_link(chain->hubs[1].hub, UCXX_LINK_PRODUCE, chain->inside)};
+  ucxx_link_t *links[] = {hub_link(chain->hubs[0].hub, UCXX_LINK_CONSUME, chain->inside),
+                          hub_link(chain->hubs[1].hub, UCXX_LINK_PRODUCE, chain->inside)};
   ucxx_envelope_t *envelopes[2] = {NULL, NULL};
   ucxx_status_t status;
   while ((status = ucxx_link_lease_many(links, 2, FOR_EVER, envelopes)) == UCXX_OK) {
@@ -116,8 +120,7 @@ static void *consume(void *arg) {
     CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
   }
   CHECK_STATUS(status, UCXX_ERR_CLOSED);
-  for (int at = 0; at < PRODUCERS; at++)
-    CHECK_EQ(next[at], EACH + 1);
+  for (int at = 0; at < PRODUCERS; at++) CHECK_EQ(next[at], EACH + 1);
   free(expected);
   ucxx_link_destroy(link);
   return NULL;
@@ -133,8 +136,10 @@ static void *watch(void *arg) {
   return NULL;
 }
 
-static void run(way_t way, int in_bytes, ucxx_memory_kind_t outside, ucxx_memory_kind_t inside, int32_t retain) {
-  STEP("a filter that %s, on memory type %d, between ends on %d, retain %d, a limit in %s", way == SWAPS ? "swaps" : "copies", inside.memory_type, outside.memory_type, retain,
+static void run(way_t way, int in_bytes, ucxx_memory_kind_t outside, ucxx_memory_kind_t inside,
+                int32_t retain) {
+  STEP("a filter that %s, on memory type %d, between ends on %d, retain %d, a limit in %s",
+       way == SWAPS ? "swaps" : "copies", inside.memory_type, outside.memory_type, retain,
        in_bytes ? "bytes" : "chunks");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
@@ -153,18 +158,17 @@ static void run(way_t way, int in_bytes, ucxx_memory_kind_t outside, ucxx_memory
   CHECK_EQ(pthread_create(&between, NULL, filter, &chain), 0);
   CHECK_EQ(pthread_create(&end, NULL, consume, &chain), 0);
   for (int at = 0; at < PRODUCERS; at++) {
-    producers[at] = (producer_t){&chain, hub_link(chain.hubs[0].hub, UCXX_LINK_PRODUCE, outside), (uint64_t)at};
+    producers[at] =
+        (producer_t){&chain, hub_link(chain.hubs[0].hub, UCXX_LINK_PRODUCE, outside), (uint64_t)at};
     CHECK_EQ(pthread_create(&making[at], NULL, produce, &producers[at]), 0);
   }
-  for (int at = 0; at < PRODUCERS; at++)
-    CHECK_EQ(pthread_join(making[at], NULL), 0);
+  for (int at = 0; at < PRODUCERS; at++) CHECK_EQ(pthread_join(making[at], NULL), 0);
   CHECK_OK(ucxx_hub_close(chain.hubs[0].hub));
   CHECK_EQ(pthread_join(between, NULL), 0);
   CHECK_EQ(pthread_join(end, NULL), 0);
   __atomic_store_n(&chain.over, 1, __ATOMIC_RELEASE);
   CHECK_EQ(pthread_join(watcher, NULL), 0);
-  for (int at = 0; at < PRODUCERS; at++)
-    ucxx_link_destroy(producers[at].link);
+  for (int at = 0; at < PRODUCERS; at++) ucxx_link_destroy(producers[at].link);
   for (int at = 0; at < 2; at++) {
     ucxx_hub_stats_t stats = hub_stats(chain.hubs[at].hub);
     CHECK_EQ(stats.chunks_produced, PRODUCERS * EACH / (1 + at));

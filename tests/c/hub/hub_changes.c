@@ -1,21 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Chunks that are changed, swapped and consumed while they are copied, or on several devices; and leases that come to nothing. */
+/* Chunks that are changed, swapped and consumed while they are copied, or on several devices; and
+ * leases that come to nothing. */
 #include <pthread.h>
 #include <sched.h>
 
 #include "hub.h"
 
-enum { SIZE = 64, THREADS = 4, EACH = 250, CHANGED = 64 << 10, READ = 600, WIDE = 16384, LARGE = 8 << 20 };
+enum {
+  SIZE = 64,
+  THREADS = 4,
+  EACH = 250,
+  CHANGED = 64 << 10,
+  READ = 600,
+  WIDE = 16384,
+  LARGE = 8 << 20
+};
 
 static void give_up(ucxx_envelope_t *envelope, int releases) {
   CHECK_OK(releases ? ucxx_envelope_release(envelope, NULL) : ucxx_envelope_abort(envelope, NULL));
 }
 
 static void consumers(int releases) {
-  STEP("a consumer that %s: the chunk is offered again, first, with all that belongs to it", releases ? "releases" : "aborts");
+  STEP("a consumer that %s: the chunk is offered again, first, with all that belongs to it",
+       releases ? "releases" : "aborts");
   hub_t hub = hub_open(SIZE, 3, 3);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *here = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *here = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_link_t *there = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
   for (uint64_t word = 1; word <= 3; word++) {
     ucxx_envelope_t *envelope = lease_now(in);
@@ -62,7 +73,9 @@ static void shows(hub_t *hub, ucxx_memory_kind_t kind, uint64_t word, size_t len
 }
 
 static void modifiers(int releases) {
-  STEP("a modifier that %s: nothing has been where the chunk has another replica, whatever was written", releases ? "releases" : "aborts");
+  STEP("a modifier that %s: nothing has been where the chunk has another replica, whatever was "
+       "written",
+       releases ? "releases" : "aborts");
   hub_t hub = hub_open(SIZE, 2, 2);
   ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
   ucxx_envelope_t *envelope = NULL;
@@ -77,7 +90,8 @@ static void modifiers(int releases) {
     shows(&hub, on_host, 1, 8);
     shows(&hub, on_dummy, 1, 8);
   }
-  STEP("of two on one device: what one commits is the chunk, also after the other one's end, and before it");
+  STEP("of two on one device: what one commits is the chunk, also after the other one's end, and "
+       "before it");
   for (int first = 0; first < 2; first++) {
     for (int last = 0; last < 2; last++) {
       uint64_t before = peek_word(hub.hub, on_host), word = 10 + before;
@@ -91,8 +105,7 @@ static void modifiers(int releases) {
       }
       CHECK_OK(ucxx_envelope_commit(both[first], 8, NULL));
       CHECK_EQ(hub_stats(hub.hub).free_envelopes, 3);
-      if (!last)
-        give_up(both[1 - first], releases);
+      if (!last) give_up(both[1 - first], releases);
       CHECK_EQ(hub_stats(hub.hub).free_envelopes, 3);
       shows(&hub, on_host, word, 8);
       shows(&hub, on_dummy, word, 8);
@@ -155,8 +168,7 @@ static void *count_up(void *arg) {
     CHECK_OK(ucxx_link_lease(changer->link, FOR_EVER, &envelope));
     uint64_t *word = &word_of(envelope)[changer->slot];
     CHECK_EQ(__atomic_load_n(word, __ATOMIC_RELAXED), round);
-    if (round % 16 == 0)
-      sched_yield();
+    if (round % 16 == 0) sched_yield();
     __atomic_store_n(word, round + 1, __ATOMIC_RELAXED);
     CHECK_OK(ucxx_envelope_commit(envelope, CHANGED, NULL));
   }
@@ -170,8 +182,7 @@ static void *look_on(void *arg) {
   while (!__atomic_load_n(changer->over, __ATOMIC_ACQUIRE)) {
     ucxx_envelope_t *envelope = NULL;
     ucxx_status_t status = ucxx_link_lease(changer->link, MILLISECOND, &envelope);
-    if (status == UCXX_ERR_TIMED_OUT)
-      continue;
+    if (status == UCXX_ERR_TIMED_OUT) continue;
     CHECK_OK(status);
     uint64_t now[THREADS];
     memcpy(now, look_at(envelope).data, sizeof now);
@@ -186,7 +197,9 @@ static void *look_on(void *arg) {
 }
 
 static void several_devices(int32_t retain) {
-  STEP("threads that change one chunk on three devices: each change is made on top of all before it, retain %d", retain);
+  STEP("threads that change one chunk on three devices: each change is made on top of all before "
+       "it, retain %d",
+       retain);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = CHANGED;
   params.retain = retain;
@@ -201,24 +214,24 @@ static void several_devices(int32_t retain) {
   memset(word_of(envelope), 0, CHANGED);
   CHECK_OK(ucxx_envelope_commit(envelope, CHANGED, NULL));
   for (int at = 0; at <= THREADS; at++) {
-    changers[at] = (changer_t){hub_link(hub.hub, at < THREADS ? UCXX_LINK_MODIFY : UCXX_LINK_PEEK, kinds[at]), hub.hub, at, &over};
-    CHECK_EQ(pthread_create(&threads[at], NULL, at < THREADS ? count_up : look_on, &changers[at]), 0);
+    changers[at] =
+        (changer_t){hub_link(hub.hub, at < THREADS ? UCXX_LINK_MODIFY : UCXX_LINK_PEEK, kinds[at]),
+                    hub.hub, at, &over};
+    CHECK_EQ(pthread_create(&threads[at], NULL, at < THREADS ? count_up : look_on, &changers[at]),
+             0);
   }
   for (int at = 0; at <= THREADS; at++) {
-    if (at == THREADS)
-      __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
+    if (at == THREADS) __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
     CHECK_EQ(pthread_join(threads[at], NULL), 0);
   }
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_other_dummy);
   envelope = lease_now(out);
-  for (int at = 0; at < THREADS; at++)
-    CHECK_EQ(word_of(envelope)[at], EACH);
+  for (int at = 0; at < THREADS; at++) CHECK_EQ(word_of(envelope)[at], EACH);
   CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
   ucxx_hub_stats_t stats = hub_stats(hub.hub);
   CHECK_EQ(stats.free_envelopes, 5);
   CHECK_EQ(stats.leased_envelopes + stats.trashed_envelopes, 0);
-  for (int at = 0; at <= THREADS; at++)
-    ucxx_link_destroy(changers[at].link);
+  for (int at = 0; at <= THREADS; at++) ucxx_link_destroy(changers[at].link);
   ucxx_link_destroy(out);
   hub_close(&hub);
 }
@@ -275,18 +288,21 @@ static void *read_all(void *arg) {
 }
 
 static void read_everywhere(int32_t retain) {
-  STEP("readers of each kind on three devices: chunks are consumed while they are copied, and nobody reads anything else, retain %d", retain);
+  STEP("readers of each kind on three devices: chunks are consumed while they are copied, and "
+       "nobody reads anything else, retain %d",
+       retain);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = WIDE;
   params.retain = retain;
   hub_t hub = hub_open_with(&params, 3, 2);
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_other_dummy, 1));
   /* Two that see everything, two that share it, and one that looks. */
-  reader_t readers[] = {{.link = hub_broadcast(hub.hub, on_dummy)},
-                        {.link = hub_broadcast(hub.hub, on_host)},
-                        {.link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host)},
-                        {.link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy)},
-                        {.link = hub_link(hub.hub, UCXX_LINK_PEEK, on_other_dummy), .type = UCXX_LINK_PEEK}};
+  reader_t readers[] = {
+      {.link = hub_broadcast(hub.hub, on_dummy)},
+      {.link = hub_broadcast(hub.hub, on_host)},
+      {.link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host)},
+      {.link = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy)},
+      {.link = hub_link(hub.hub, UCXX_LINK_PEEK, on_other_dummy), .type = UCXX_LINK_PEEK}};
   enum { READERS = sizeof readers / sizeof *readers };
   changer_t producer = {.link = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), .hub = hub.hub};
   pthread_t threads[READERS], producing;
@@ -294,18 +310,15 @@ static void read_everywhere(int32_t retain) {
     CHECK_EQ(pthread_create(&threads[at], NULL, read_all, &readers[at]), 0);
   CHECK_EQ(pthread_create(&producing, NULL, produce_wide, &producer), 0);
   CHECK_EQ(pthread_join(producing, NULL), 0);
-  for (int at = 0; at < READERS; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
-  for (int at = 0; at < 2; at++)
-    CHECK_EQ(readers[at].count, READ);
+  for (int at = 0; at < READERS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (int at = 0; at < 2; at++) CHECK_EQ(readers[at].count, READ);
   CHECK_EQ(readers[2].count + readers[3].count, READ);
   CHECK_EQ(readers[2].sum + readers[3].sum, (uint64_t)READ * (READ + 1) / 2);
   ucxx_hub_stats_t stats = hub_stats(hub.hub);
   CHECK_EQ(stats.free_envelopes, 6);
   CHECK_EQ(stats.chunks_consumed, READ);
   CHECK_EQ(stats.leased_envelopes + stats.trashed_envelopes, 0);
-  for (int at = 0; at < READERS; at++)
-    ucxx_link_destroy(readers[at].link);
+  for (int at = 0; at < READERS; at++) ucxx_link_destroy(readers[at].link);
   ucxx_link_destroy(producer.link);
   hub_close(&hub);
 }
@@ -324,9 +337,11 @@ static int is_all(const ucxx_envelope_t *envelope, char letter) {
 }
 
 static void swap_while_copied(void) {
-  STEP("a consumer that swaps while its chunk is copied elsewhere has to wait for that; what was copied is what the chunk was");
+  STEP("a consumer that swaps while its chunk is copied elsewhere has to wait for that; what was "
+       "copied is what the chunk was");
   hub_t hub = hub_open(LARGE, 2, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
   uint64_t refused = 0;
   for (int round = 0; refused == 0; round++) {
@@ -365,12 +380,14 @@ static void swap_while_copied(void) {
 }
 
 static void swap_without_copy(int32_t retain) {
-  STEP("what a consumer has swapped away is not copied anew for it unless it comes back: retain %d", retain);
+  STEP("what a consumer has swapped away is not copied anew for it unless it comes back: retain %d",
+       retain);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
   params.retain = retain;
   hub_t hub = hub_open_with(&params, 2, 3);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
   int is_kept = retain != UCXX_HUB_RETAIN_UNTIL_COPIED;
   for (int aborts = 0; aborts < 2; aborts++) {
     uint64_t before = hub_stats(hub.hub).transfers;
@@ -403,8 +420,7 @@ static void swap_without_copy(int32_t retain) {
   CHECK_EQ(peek_word(hub.hub, on_host), 3);
   ucxx_envelope_t *chunk = lease_now(out);
   CHECK_OK(ucxx_envelope_swap(fresh, chunk));
-  if (is_kept)
-    CHECK_OK(ucxx_envelope_release(lease_now(peek), NULL));
+  if (is_kept) CHECK_OK(ucxx_envelope_release(lease_now(peek), NULL));
   CHECK_OK(ucxx_envelope_abort(fresh, NULL));
   CHECK_OK(ucxx_envelope_commit(chunk, 0, NULL));
   ucxx_link_destroy(in);
@@ -422,15 +438,13 @@ static void swap_without_copy(int32_t retain) {
   CHECK_OK(ucxx_envelope_swap(fresh, chunk));
   CHECK_OK(ucxx_envelope_abort(fresh, NULL));
   uint64_t last = 1;
-  while (ucxx_link_lease(in, 0, &fresh) == UCXX_OK)
-    put_word(fresh, ++last);
+  while (ucxx_link_lease(in, 0, &fresh) == UCXX_OK) put_word(fresh, ++last);
   CHECK(last > 1);
   CHECK_OK(ucxx_envelope_abort(chunk, NULL));
   chunk = lease_now(out);
   CHECK_EQ(*word_of(chunk), 1);
   CHECK_OK(ucxx_envelope_commit(chunk, 0, NULL));
-  for (uint64_t word = 2; word <= last; word++)
-    CHECK_EQ(consume_word(out), word);
+  for (uint64_t word = 2; word <= last; word++) CHECK_EQ(consume_word(out), word);
   lease_none(out, UCXX_ERR_NO_RESOURCE);
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 4);
   ucxx_link_destroy(in);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two envelopes where chunks are made, or one, a single one where they are read, and a consumer that stops again and again: copying ahead stops with it, and goes on
- * with it. What was copied is what was made, once each, and nobody waits for ever.
+ * Two envelopes where chunks are made, or one, a single one where they are read, and a consumer
+ * that stops again and again: copying ahead stops with it, and goes on with it. What was copied is
+ * what was made, once each, and nobody waits for ever.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -43,10 +44,12 @@ static void check_chunk(const ucxx_envelope_t *envelope, uint64_t number) {
   CHECK(memcmp((char *)attr.data + 8, expected + 8, attr.length - 8) == 0);
 }
 
-/* Until the producer can make nothing more. `copied` chunks have been copied then, and no more can be: the only envelope there has the last of them. */
+/* Until the producer can make nothing more. `copied` chunks have been copied then, and no more can
+ * be: the only envelope there has the last of them. */
 static void stand_still(const stall_t *stall, uint64_t copied) {
   /* A chunk is in the queue before it has been copied. */
-  while (ucxx_hub_length(stall->hub.hub) < stall->most || hub_stats(stall->hub.hub).transfers < copied)
+  while (ucxx_hub_length(stall->hub.hub) < stall->most ||
+         hub_stats(stall->hub.hub).transfers < copied)
     sched_yield();
   ucxx_hub_stats_t stats = hub_stats(stall->hub.hub);
   CHECK_EQ(stats.queued_chunks, stall->most);
@@ -56,8 +59,10 @@ static void stand_still(const stall_t *stall, uint64_t copied) {
   CHECK_OK(ucxx_hub_validate(stall->hub.hub));
 }
 
-static void run(size_t envelopes, ucxx_memory_kind_t from, ucxx_memory_kind_t to, int32_t retain, uint64_t *seed) {
-  STEP("from %zu of memory type %d to one of %d, retain %d", envelopes, from.memory_type, to.memory_type, retain);
+static void run(size_t envelopes, ucxx_memory_kind_t from, ucxx_memory_kind_t to, int32_t retain,
+                uint64_t *seed) {
+  STEP("from %zu of memory type %d to one of %d, retain %d", envelopes, from.memory_type,
+       to.memory_type, retain);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
   params.retain = retain;
@@ -76,8 +81,7 @@ static void run(size_t envelopes, ucxx_memory_kind_t from, ucxx_memory_kind_t to
     ucxx_envelope_t *envelope = NULL;
     uint64_t turn = test_mix((*seed)++) % 16;
     int is_last = number + stall.most > CHUNKS;
-    if (number == 1)
-      stand_still(&stall, 1);
+    if (number == 1) stand_still(&stall, 1);
     CHECK_OK(ucxx_link_lease(stall.out, FOR_EVER, &envelope));
     check_chunk(envelope, number);
     if (turn == 0 && !is_last) {
@@ -112,7 +116,8 @@ static void run(size_t envelopes, ucxx_memory_kind_t from, ucxx_memory_kind_t to
 static void step_by_step(void) {
   STEP("one step after the other, with somebody who looks at the device as well");
   hub_t hub = hub_open(SIZE, 2, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
   ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
   produce_word(in, 1);
   produce_word(in, 2);
@@ -122,7 +127,8 @@ static void step_by_step(void) {
   ucxx_envelope_t *looking = lease_now(peek), *held = lease_now(out);
   CHECK(word_of(looking) == word_of(held));
   CHECK_OK(ucxx_envelope_commit(held, 0, NULL));
-  STEP("a consumed chunk that is still looked at keeps the only envelope there: nothing is copied, and nobody is starved");
+  STEP("a consumed chunk that is still looked at keeps the only envelope there: nothing is copied, "
+       "and nobody is starved");
   CHECK_EQ(hub_stats(hub.hub).transfers, 1);
   CHECK_EQ(hub_stats(hub.hub).trashed_envelopes, 1);
   CHECK_EQ(*word_of(looking), 1);
@@ -133,8 +139,7 @@ static void step_by_step(void) {
   CHECK_OK(ucxx_envelope_release(looking, NULL));
   CHECK_EQ(hub_stats(hub.hub).transfers, 2);
   produce_word(in, 4);
-  for (uint64_t word = 2; word <= 4; word++)
-    CHECK_EQ(consume_word(out), word);
+  for (uint64_t word = 2; word <= 4; word++) CHECK_EQ(consume_word(out), word);
   CHECK_EQ(hub_stats(hub.hub).transfers, 4);
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 3);
   ucxx_link_destroy(in);

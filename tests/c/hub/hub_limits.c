@@ -11,7 +11,8 @@ static void chunks(void) {
   params.envelope_size = SIZE;
   params.max_queue_chunks = 2;
   hub_t hub = hub_open_with(&params, 8, 0);
-  ucxx_link_t *a = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *b = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+  ucxx_link_t *a = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *b = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_envelope_t *first = lease_now(a), *second = lease_now(b), *none = NULL;
   lease_none(a, UCXX_ERR_NO_RESOURCE);
@@ -40,7 +41,8 @@ static void bytes(void) {
   params.envelope_size = SIZE;
   params.max_queue_bytes = 2 * SIZE;
   hub_t hub = hub_open_with(&params, 8, 0);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_envelope_t *first = lease_now(in), *second = lease_now(in);
   lease_none(in, UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_envelope_commit(first, SIZE / 2, NULL));
@@ -55,8 +57,7 @@ static void bytes(void) {
   STEP("chunks of no bytes need no room");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   CHECK_OK(ucxx_hub_pop(hub.hub));
-  for (int at = 0; at < 8; at++)
-    CHECK_OK(ucxx_envelope_commit(lease_now(in), 0, NULL));
+  for (int at = 0; at < 8; at++) CHECK_OK(ucxx_envelope_commit(lease_now(in), 0, NULL));
   lease_none(in, UCXX_ERR_NO_RESOURCE);
   CHECK_EQ(ucxx_hub_length(hub.hub), 8);
   ucxx_link_destroy(in);
@@ -67,7 +68,8 @@ static void bytes(void) {
 static void at_once(void) {
   STEP("leases through links of two hubs: all or none");
   hub_t from = hub_open(SIZE, 2, 0), to = hub_open(SIZE, 1, 0);
-  ucxx_link_t *in = hub_link(from.hub, UCXX_LINK_CONSUME, on_host), *out = hub_link(to.hub, UCXX_LINK_PRODUCE, on_host);
+  ucxx_link_t *in = hub_link(from.hub, UCXX_LINK_CONSUME, on_host),
+              *out = hub_link(to.hub, UCXX_LINK_PRODUCE, on_host);
   ucxx_link_t *end = hub_link(to.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_link_t *both[] = {in, out}, *reversed[] = {out, in};
   ucxx_envelope_t *envelopes[2] = {NULL, NULL};
@@ -101,7 +103,8 @@ static void at_once(void) {
   CHECK_OK(ucxx_envelope_abort(envelopes[0], NULL));
   CHECK_OK(ucxx_envelope_commit(envelopes[1], 0, NULL));
   CHECK_EQ(consume_word(in), 3);
-  STEP("two consumers of what is left after the end: enough, too little, and something that a third one may give back");
+  STEP("two consumers of what is left after the end: enough, too little, and something that a "
+       "third one may give back");
   hub_t last = hub_open(SIZE, 3, 0);
   ucxx_link_t *rivals[3];
   for (int at = 0; at < 3; at++) {
@@ -123,13 +126,13 @@ static void at_once(void) {
   CHECK_STATUS(ucxx_link_lease_many(rivals, 2, FOR_EVER, envelopes), UCXX_ERR_CLOSED);
   CHECK(envelopes[0] == NULL && envelopes[1] == NULL);
   CHECK_EQ(consume_word(rivals[1]), 6);
-  for (int at = 0; at < 3; at++)
-    ucxx_link_destroy(rivals[at]);
+  for (int at = 0; at < 3; at++) ucxx_link_destroy(rivals[at]);
   hub_close(&last);
   STEP("what one link can wait for does not hide that another one never gets anything");
   hub_t over = hub_open(SIZE, 1, 0);
   ucxx_link_t *nowhere = hub_link(over.hub, UCXX_LINK_PRODUCE, on_dummy);
-  ucxx_link_t *never = hub_link(over.hub, UCXX_LINK_PRODUCE, on_host), *three[] = {out, in, nowhere};
+  ucxx_link_t *never = hub_link(over.hub, UCXX_LINK_PRODUCE, on_host),
+              *three[] = {out, in, nowhere};
   ucxx_envelope_t *kept[3] = {NULL, NULL, NULL};
   CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, kept), UCXX_ERR_STARVED);
   CHECK_MESSAGE("dummy device 0");
@@ -149,8 +152,7 @@ static void at_once(void) {
   CHECK_OK(ucxx_link_lease_many(NULL, 0, FOR_EVER, NULL));
   ucxx_link_t *many[65];
   ucxx_envelope_t *places[65] = {NULL};
-  for (int at = 0; at < 65; at++)
-    many[at] = in;
+  for (int at = 0; at < 65; at++) many[at] = in;
   CHECK_STATUS(ucxx_link_lease_many(many, 65, 0, places), UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_STATUS(ucxx_link_lease_many(many, 64, FOR_EVER, places), UCXX_ERR_STARVED);
   CHECK_MESSAGE("62 more");
@@ -167,7 +169,8 @@ static void at_once(void) {
 static void swap_between_hubs(void) {
   STEP("a chunk passes from hub to hub by a swap, with its metadata, without a copy");
   hub_t from = hub_open(SIZE, 1, 0), to = hub_open(SIZE, 1, 0);
-  ucxx_link_t *in = hub_link(from.hub, UCXX_LINK_CONSUME, on_host), *out = hub_link(to.hub, UCXX_LINK_PRODUCE, on_host);
+  ucxx_link_t *in = hub_link(from.hub, UCXX_LINK_CONSUME, on_host),
+              *out = hub_link(to.hub, UCXX_LINK_PRODUCE, on_host);
   ucxx_link_t *end = hub_link(to.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_envelope_t *source = NULL;
   CHECK_OK(ucxx_hub_push(from.hub, on_host, &source));
@@ -199,8 +202,10 @@ static void swap_between_hubs(void) {
 static void swap_within(void) {
   STEP("swaps within a hub: an accumulator that is replaced");
   hub_t hub = hub_open(SIZE, 2, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
-  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host), *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host),
+              *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host);
   push_word(hub.hub, on_host, 1);
   ucxx_envelope_t *fresh = lease_now(in), *chunk = lease_now(modify);
   *word_of(fresh) = 2;
@@ -211,7 +216,8 @@ static void swap_within(void) {
   CHECK_EQ(*word_of(fresh), 1);
   CHECK_OK(ucxx_envelope_abort(fresh, NULL));
   CHECK_EQ(peek_word(hub.hub, on_host), 2);
-  STEP("a consumer that aborts after a swap: what it has brought is the chunk, unless it was elsewhere, too");
+  STEP("a consumer that aborts after a swap: what it has brought is the chunk, unless it was "
+       "elsewhere, too");
   fresh = lease_now(in);
   chunk = lease_now(out);
   *word_of(fresh) = 3;
@@ -247,7 +253,8 @@ static void swap_within(void) {
   CHECK_EQ(consume_word(late), 8);
   ucxx_link_destroy(late);
   CHECK_EQ(ucxx_hub_length(hub.hub), 1);
-  STEP("what is not swapped: what others look at, what only reads, what is elsewhere, what is of another size or the caller's");
+  STEP("what is not swapped: what others look at, what only reads, what is elsewhere, what is of "
+       "another size or the caller's");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   push_word(hub.hub, on_host, 6);
   fresh = lease_now(in);
@@ -293,7 +300,8 @@ static void swap_within(void) {
   hub_close(&hub);
 }
 
-/* Without one the younger chunks, which are nowhere else, take what the oldest has to be copied back to: whoever waits for it is told. */
+/* Without one the younger chunks, which are nowhere else, take what the oldest has to be copied
+ * back to: whoever waits for it is told. */
 static void a_way_back(void) {
   STEP("a limit of as many chunks as the host has envelopes: the flow can turn back to it");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
@@ -301,13 +309,13 @@ static void a_way_back(void) {
   for (uint64_t limit = 0; limit <= 2; limit += 2) {
     params.max_queue_chunks = limit;
     hub_t hub = hub_open_with(&params, 2, 1);
-    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+                *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
     ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
     CHECK_OK(ucxx_hub_set_flow(hub.hub, &modify, 1));
     ucxx_envelope_t *next = NULL;
     uint64_t produced = 0;
-    while (ucxx_link_lease(in, 0, &next) == UCXX_OK)
-      put_word(next, ++produced);
+    while (ucxx_link_lease(in, 0, &next) == UCXX_OK) put_word(next, ++produced);
     CHECK_EQ(produced, limit == 0 ? 3 : 2);
     put_word(lease_now(modify), 10);
     CHECK_OK(ucxx_hub_set_flow(hub.hub, &out, 1));
@@ -316,7 +324,10 @@ static void a_way_back(void) {
       char named[40];
       snprintf(named, sizeof named, "the link %p,", (void *)out);
       for (int by = 0; by < 3; by++) {
-        CHECK_STATUS(by == 0 ? ucxx_hub_validate(hub.hub) : by == 1 ? ucxx_link_lease(out, FOR_EVER, &envelope) : ucxx_link_lease_many(&out, 1, FOR_EVER, &envelope), UCXX_ERR_STARVED);
+        CHECK_STATUS(by == 0   ? ucxx_hub_validate(hub.hub)
+                     : by == 1 ? ucxx_link_lease(out, FOR_EVER, &envelope)
+                               : ucxx_link_lease_many(&out, 1, FOR_EVER, &envelope),
+                     UCXX_ERR_STARVED);
         CHECK_MESSAGE(named);
         CHECK_MESSAGE("consumes on the host");
         CHECK_MESSAGE("1 more envelope needed");
@@ -339,8 +350,7 @@ static void a_way_back(void) {
       CHECK_OK(ucxx_hub_validate(hub.hub));
     }
     CHECK_EQ(consume_word(out), 10);
-    for (uint64_t word = 2; word <= produced; word++)
-      CHECK_EQ(consume_word(out), word);
+    for (uint64_t word = 2; word <= produced; word++) CHECK_EQ(consume_word(out), word);
     ucxx_link_destroy(in);
     ucxx_link_destroy(out);
     ucxx_link_destroy(modify);
@@ -406,19 +416,19 @@ static void too_many(void) {
   ucxx_link_t *links[CONSUMERS], *none = NULL;
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
   params.broadcast = 1;
-  for (int at = 0; at < CONSUMERS; at++)
-    links[at] = hub_broadcast(hub.hub, on_host);
-  CHECK_STATUS(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &none), UCXX_ERR_EXCEEDS_LIMIT);
+  for (int at = 0; at < CONSUMERS; at++) links[at] = hub_broadcast(hub.hub, on_host);
+  CHECK_STATUS(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &none),
+               UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_MESSAGE("broadcast: the hub has 63");
-  for (int at = 0; at < CONSUMERS; at++)
-    ucxx_link_destroy(links[at]);
+  for (int at = 0; at < CONSUMERS; at++) ucxx_link_destroy(links[at]);
   for (int device = 0; device < KINDS - 1; device++)
     CHECK_OK(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, device}, 1));
   ucxx_memory_kind_t another = {UCXX_MEMORY_DUMMY, KINDS - 1};
   CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, another, 1), UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_MESSAGE("32 kinds of memory");
   CHECK_MESSAGE("dummy device 31");
-  CHECK_STATUS(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, another, NULL, &none), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_STATUS(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, another, NULL, &none),
+               UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_MESSAGE("32 kinds of memory");
   CHECK(none == NULL);
   hub_close(&hub);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Leases through links of several hubs, named in every order by several threads at once: each gets all or nothing, so none waits for what another one
- * holds in vain, and none sees half of what another one has done.
+ * Leases through links of several hubs, named in every order by several threads at once: each gets
+ * all or nothing, so none waits for what another one holds in vain, and none sees half of what
+ * another one has done.
  */
 #include <pthread.h>
 
@@ -27,14 +28,14 @@ static void shuffle(clerk_t *clerk, int *order, int count) {
 }
 
 /* Waits, or looks until it can: both have to come out the same. */
-static void lease_all(clerk_t *clerk, ucxx_link_t *const *links, int count, ucxx_envelope_t **envelopes) {
+static void lease_all(clerk_t *clerk, ucxx_link_t *const *links, int count,
+                      ucxx_envelope_t **envelopes) {
   ucxx_status_t status = UCXX_ERR_NO_RESOURCE;
   if (draw(clerk, 2) == 0) {
     for (int tries = 0; status == UCXX_ERR_NO_RESOURCE && tries < 4; tries++)
       status = ucxx_link_lease_many(links, (size_t)count, 0, envelopes);
     if (status == UCXX_ERR_NO_RESOURCE)
-      for (int at = 0; at < count; at++)
-        CHECK(envelopes[at] == NULL);
+      for (int at = 0; at < count; at++) CHECK(envelopes[at] == NULL);
   }
   if (status == UCXX_ERR_NO_RESOURCE)
     status = ucxx_link_lease_many(links, (size_t)count, FOR_EVER, envelopes);
@@ -48,8 +49,7 @@ static void *work(void *arg) {
     int accounts[HUBS] = {0, 1, 2, 3, 4}, slots[2 * MOST];
     int count = 3 + (int)draw(clerk, 2);
     shuffle(clerk, accounts, HUBS);
-    for (int at = 0; at < 2 * count; at++)
-      slots[at] = at;
+    for (int at = 0; at < 2 * count; at++) slots[at] = at;
     shuffle(clerk, slots, 2 * count);
     /* Slots 0 to count - 1 are what is there, the others what replaces it. */
     ucxx_link_t *links[2 * MOST];
@@ -64,21 +64,19 @@ static void *work(void *arg) {
     int gives_up = draw(clerk, 8) == 0;
     int64_t amount = 1 + (int64_t)draw(clerk, 100);
     for (int at = 0; at < count; at++) {
-      int64_t balance = *(const int64_t *)look_at(from[at]).data, change = at == 0 ? -amount * (count - 1) : amount;
+      int64_t balance = *(const int64_t *)look_at(from[at]).data,
+              change = at == 0 ? -amount * (count - 1) : amount;
       CHECK_EQ(look_at(from[at]).length, 16);
       CHECK_EQ(word_of(from[at])[1], (uint64_t)accounts[at]);
       word_of(to[at])[0] = (uint64_t)(balance + change);
       word_of(to[at])[1] = (uint64_t)accounts[at];
     }
     if (gives_up) {
-      for (int at = 0; at < 2 * count; at++)
-        CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
+      for (int at = 0; at < 2 * count; at++) CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
       continue;
     }
-    for (int at = 0; at < count; at++)
-      CHECK_OK(ucxx_envelope_commit(to[at], 16, NULL));
-    for (int at = 0; at < count; at++)
-      CHECK_OK(ucxx_envelope_commit(from[at], 0, NULL));
+    for (int at = 0; at < count; at++) CHECK_OK(ucxx_envelope_commit(to[at], 16, NULL));
+    for (int at = 0; at < count; at++) CHECK_OK(ucxx_envelope_commit(from[at], 0, NULL));
   }
   return NULL;
 }
@@ -92,16 +90,14 @@ static void *audit(void *arg) {
     ucxx_envelope_t *envelopes[HUBS] = {NULL};
     int64_t sum = 0;
     shuffle(clerk, order, HUBS);
-    for (int at = 0; at < HUBS; at++)
-      links[at] = clerk->out[order[at]];
+    for (int at = 0; at < HUBS; at++) links[at] = clerk->out[order[at]];
     lease_all(clerk, links, HUBS, envelopes);
     for (int at = 0; at < HUBS; at++) {
       CHECK_EQ(word_of(envelopes[at])[1], (uint64_t)order[at]);
       sum += *(const int64_t *)look_at(envelopes[at]).data;
     }
     CHECK_EQ(sum, 0);
-    for (int at = 0; at < HUBS; at++)
-      CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
+    for (int at = 0; at < HUBS; at++) CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
   }
   return NULL;
 }
@@ -112,7 +108,8 @@ int main(void) {
   hub_t accounts[HUBS];
   clerk_t clerks[WORKERS + 1];
   pthread_t threads[WORKERS + 1];
-  STEP("%d threads with 6 or 8 links in any order, and one with %d, on %d hubs", WORKERS, HUBS, HUBS);
+  STEP("%d threads with 6 or 8 links in any order, and one with %d, on %d hubs", WORKERS, HUBS,
+       HUBS);
   for (int at = 0; at < HUBS; at++) {
     ucxx_envelope_t *envelope = NULL;
     accounts[at] = hub_open(SIZE, 2, 0);
@@ -130,7 +127,9 @@ int main(void) {
     }
   }
   for (int number = 0; number <= WORKERS; number++)
-    CHECK_EQ(pthread_create(&threads[number], NULL, number < WORKERS ? work : audit, &clerks[number]), 0);
+    CHECK_EQ(
+        pthread_create(&threads[number], NULL, number < WORKERS ? work : audit, &clerks[number]),
+        0);
   for (int number = 0; number <= WORKERS; number++)
     CHECK_EQ(pthread_join(threads[number], NULL), 0);
   STEP("what is left: one chunk each, and nobody holds anything");
@@ -150,7 +149,6 @@ int main(void) {
       ucxx_link_destroy(clerks[number].out[at]);
       ucxx_link_destroy(clerks[number].in[at]);
     }
-  for (int at = 0; at < HUBS; at++)
-    hub_close(&accounts[at]);
+  for (int at = 0; at < HUBS; at++) hub_close(&accounts[at]);
   return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Several links that read one hub: consumers of both kinds, peeks, changes, the dataflow strategy, replicas and what becomes of them. */
+/* Several links that read one hub: consumers of both kinds, peeks, changes, the dataflow strategy,
+ * replicas and what becomes of them. */
 #include "hub.h"
 
 enum { SIZE = 64 };
@@ -15,9 +16,9 @@ static hub_t hub_retaining(int32_t retain, size_t host, size_t dummy) {
 static void competing(void) {
   STEP("consumers that compete hold different chunks at once, and may consume them in any order");
   hub_t hub = hub_open(SIZE, 4, 0);
-  ucxx_link_t *a = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), *b = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
-  for (uint64_t word = 1; word <= 4; word++)
-    push_word(hub.hub, on_host, word);
+  ucxx_link_t *a = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host),
+              *b = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  for (uint64_t word = 1; word <= 4; word++) push_word(hub.hub, on_host, word);
   ucxx_envelope_t *first = lease_now(a), *second = lease_now(b), *third = lease_now(a);
   CHECK_EQ(*word_of(first), 1);
   CHECK_EQ(*word_of(second), 2);
@@ -40,10 +41,8 @@ static void broadcast(void) {
   hub_t hub = hub_open(SIZE, 3, 3);
   ucxx_link_t *fast = hub_broadcast(hub.hub, on_host), *slow = hub_broadcast(hub.hub, on_dummy);
   ucxx_link_t *competitor = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
-  for (uint64_t word = 1; word <= 3; word++)
-    push_word(hub.hub, on_host, word);
-  for (uint64_t word = 1; word <= 3; word++)
-    CHECK_EQ(consume_word(fast), word);
+  for (uint64_t word = 1; word <= 3; word++) push_word(hub.hub, on_host, word);
+  for (uint64_t word = 1; word <= 3; word++) CHECK_EQ(consume_word(fast), word);
   lease_none(fast, UCXX_ERR_NO_RESOURCE);
   CHECK_EQ(consume_word(competitor), 1);
   CHECK_EQ(ucxx_hub_length(hub.hub), 3);
@@ -72,34 +71,35 @@ static void broadcast(void) {
   ucxx_link_t *many[62], *last = NULL;
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
   params.broadcast = 1;
-  for (int at = 0; at < 61; at++)
-    many[at] = hub_broadcast(hub.hub, on_host);
-  CHECK_STATUS(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &last), UCXX_ERR_EXCEEDS_LIMIT);
+  for (int at = 0; at < 61; at++) many[at] = hub_broadcast(hub.hub, on_host);
+  CHECK_STATUS(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &last),
+               UCXX_ERR_EXCEEDS_LIMIT);
   CHECK(last == NULL);
   push_word(hub.hub, on_host, 5);
-  for (int at = 0; at < 61; at++)
-    CHECK_EQ(consume_word(many[at]), 5);
+  for (int at = 0; at < 61; at++) CHECK_EQ(consume_word(many[at]), 5);
   CHECK_EQ(ucxx_hub_length(hub.hub), 1);
   ucxx_link_destroy(competitor);
   CHECK_EQ(consume_word(fast), 5);
   CHECK_EQ(consume_word(slow), 5);
   CHECK_EQ(ucxx_hub_length(hub.hub), 0);
-  for (int at = 0; at < 61; at++)
-    ucxx_link_destroy(many[at]);
+  for (int at = 0; at < 61; at++) ucxx_link_destroy(many[at]);
   ucxx_link_destroy(fast);
   ucxx_link_destroy(slow);
   hub_close(&hub);
 }
 
 static void peeking(void) {
-  STEP("peeks see the top chunk, any number of them, also while it is consumed: then it is trashed until they have ended");
+  STEP("peeks see the top chunk, any number of them, also while it is consumed: then it is trashed "
+       "until they have ended");
   hub_t hub = hub_open(SIZE, 2, 2);
-  ucxx_link_t *here = hub_link(hub.hub, UCXX_LINK_PEEK, on_host), *there = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
+  ucxx_link_t *here = hub_link(hub.hub, UCXX_LINK_PEEK, on_host),
+              *there = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   lease_none(here, UCXX_ERR_NO_RESOURCE);
   push_word(hub.hub, on_host, 1);
   push_word(hub.hub, on_host, 2);
-  ucxx_envelope_t *a = lease_now(here), *b = lease_now(here), *c = lease_now(there), *d = lease_now(out);
+  ucxx_envelope_t *a = lease_now(here), *b = lease_now(here), *c = lease_now(there),
+                  *d = lease_now(out);
   CHECK(word_of(a) == word_of(b) && word_of(a) == word_of(d) && word_of(a) != word_of(c));
   CHECK_EQ(*word_of(c), 1);
   CHECK_EQ(hub_stats(hub.hub).leased_envelopes, 2);
@@ -131,17 +131,14 @@ static void modify_elsewhere(void) {
   ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
   ucxx_envelope_t *envelope = NULL;
   CHECK_OK(ucxx_hub_push(hub.hub, on_host, &envelope));
-  for (uint64_t at = 0; at < 3; at++)
-    word_of(envelope)[at] = at + 1;
+  for (uint64_t at = 0; at < 3; at++) word_of(envelope)[at] = at + 1;
   CHECK_OK(ucxx_envelope_commit(envelope, 24, NULL));
   envelope = lease_now(modify);
-  for (int at = 0; at < 3; at++)
-    word_of(envelope)[at]++;
+  for (int at = 0; at < 3; at++) word_of(envelope)[at]++;
   CHECK_OK(ucxx_envelope_commit(envelope, 24, NULL));
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 1);
   CHECK_OK(ucxx_hub_peek(hub.hub, on_host, 0, &envelope));
-  for (uint64_t at = 0; at < 3; at++)
-    CHECK_EQ(word_of(envelope)[at], at + 2);
+  for (uint64_t at = 0; at < 3; at++) CHECK_EQ(word_of(envelope)[at], at + 2);
   CHECK_OK(ucxx_envelope_release(envelope, NULL));
   ucxx_link_destroy(modify);
   hub_close(&hub);
@@ -150,8 +147,10 @@ static void modify_elsewhere(void) {
 static void modifying(void) {
   STEP("a peek elsewhere keeps what the chunk was, in an envelope that is trashed until then");
   hub_t hub = hub_open(SIZE, 2, 1);
-  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy), *other = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host);
-  ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy),
+              *other = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host);
+  ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   push_word(hub.hub, on_host, 1);
   ucxx_envelope_t *before = lease_now(peek), *changing = lease_now(modify);
   *word_of(changing) = 2;
@@ -204,12 +203,14 @@ static void modifying(void) {
 }
 
 static void alternating_flow(void) {
-  STEP("the flow alternates between a modifier and a consumer, with one chunk in the queue at a time");
+  STEP("the flow alternates between a modifier and a consumer, with one chunk in the queue at a "
+       "time");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
   params.max_queue_chunks = 1;
   hub_t hub = hub_open_with(&params, 2, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *square = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *square = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   for (uint64_t word = 1; word <= 5; word++) {
     CHECK_OK(ucxx_hub_set_flow(hub.hub, &square, 1));
@@ -263,7 +264,8 @@ static void multi_flow(void) {
   STEP("a flow with several links: chunks are copied to where each of them reads");
   hub_t hub = hub_open(SIZE, 3, 3);
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_other_dummy, 3));
-  ucxx_link_t *links[] = {hub_broadcast(hub.hub, on_dummy), hub_broadcast(hub.hub, on_other_dummy), hub_link(hub.hub, UCXX_LINK_PEEK, on_host)};
+  ucxx_link_t *links[] = {hub_broadcast(hub.hub, on_dummy), hub_broadcast(hub.hub, on_other_dummy),
+                          hub_link(hub.hub, UCXX_LINK_PEEK, on_host)};
   CHECK_OK(ucxx_hub_set_flow(hub.hub, links, 2));
   push_word(hub.hub, on_host, 1);
   push_word(hub.hub, on_host, 2);
@@ -281,8 +283,7 @@ static void multi_flow(void) {
   push_word(hub.hub, on_dummy, 3);
   CHECK_EQ(consume_word(links[1]), 3);
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 7);
-  for (int at = 0; at < 3; at++)
-    ucxx_link_destroy(links[at]);
+  for (int at = 0; at < 3; at++) ucxx_link_destroy(links[at]);
   hub_close(&hub);
 }
 
@@ -291,20 +292,21 @@ static void retention(void) {
   const struct {
     int32_t retain;
     uint64_t free_after, produced;
-  } rows[] = {{UCXX_HUB_RETAIN_ALWAYS, 0, 2}, {UCXX_HUB_RETAIN_UNTIL_COPIED, 2, 4}, {UCXX_HUB_RETAIN_AUTO, 0, 4}};
+  } rows[] = {{UCXX_HUB_RETAIN_ALWAYS, 0, 2},
+              {UCXX_HUB_RETAIN_UNTIL_COPIED, 2, 4},
+              {UCXX_HUB_RETAIN_AUTO, 0, 4}};
   for (size_t row = 0; row < 3; row++) {
     hub_t hub = hub_retaining(rows[row].retain, 2, 2);
-    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+                *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
     produce_word(in, 1);
     produce_word(in, 2);
     CHECK_EQ(hub_stats(hub.hub).free_envelopes, rows[row].free_after);
     uint64_t produced = 2;
     ucxx_envelope_t *envelope = NULL;
-    while (ucxx_link_lease(in, 0, &envelope) == UCXX_OK)
-      put_word(envelope, ++produced);
+    while (ucxx_link_lease(in, 0, &envelope) == UCXX_OK) put_word(envelope, ++produced);
     CHECK_EQ(produced, rows[row].produced);
-    for (uint64_t word = 1; word <= produced; word++)
-      CHECK_EQ(consume_word(out), word);
+    for (uint64_t word = 1; word <= produced; word++) CHECK_EQ(consume_word(out), word);
     CHECK_EQ(hub_stats(hub.hub).free_envelopes, 4);
     ucxx_link_destroy(in);
     ucxx_link_destroy(out);
@@ -323,7 +325,8 @@ static void retention(void) {
   hub_close(&hub);
   STEP("an older chunk gets an envelope that a younger one can do without");
   hub = hub_retaining(UCXX_HUB_RETAIN_AUTO, 2, 2);
-  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   CHECK_OK(ucxx_hub_set_flow(hub.hub, &modify, 1));
   push_word(hub.hub, on_host, 1);
   ucxx_envelope_t *envelope = lease_now(modify);

@@ -10,20 +10,28 @@ enum { SIZE = 64 };
 
 typedef struct watcher {
   ucxx_link_t *link;
-  ucxx_hub_t *next;  /* where what is consumed goes */
+  ucxx_hub_t *next; /* where what is consumed goes */
   ucxx_link_t *hand; /* what changes the chunk meanwhile */
   int ready, closed, act, depth, deepest;
   uint64_t sum;
 } watcher_t;
 
-enum { LOOK = 0, CONSUME = 1, GIVE_BACK = 2, FORWARD = 3, DESTROY = 4, DESTROY_ALL = 5, DESTROY_HUB = 6, CHANGED = 7 };
+enum {
+  LOOK = 0,
+  CONSUME = 1,
+  GIVE_BACK = 2,
+  FORWARD = 3,
+  DESTROY = 4,
+  DESTROY_ALL = 5,
+  DESTROY_HUB = 6,
+  CHANGED = 7
+};
 
 static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   watcher_t *watcher = arg;
   ucxx_envelope_t *envelope = NULL;
   watcher->depth++;
-  if (watcher->depth > watcher->deepest)
-    watcher->deepest = watcher->depth;
+  if (watcher->depth > watcher->deepest) watcher->deepest = watcher->depth;
   CHECK(watcher->link == NULL || watcher->link == link);
   if (status == UCXX_ERR_CLOSED) {
     watcher->closed++;
@@ -38,8 +46,7 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
     } else if (watcher->act == CHANGED) {
       envelope = lease_now(link);
       watcher->sum = 10 * watcher->sum + *word_of(envelope);
-      if (watcher->ready == 1)
-        put_word(lease_now(watcher->hand), 2);
+      if (watcher->ready == 1) put_word(lease_now(watcher->hand), 2);
       CHECK_OK(ucxx_envelope_abort(envelope, NULL));
     } else if (watcher->act == FORWARD) {
       uint64_t word = consume_word(link);
@@ -61,7 +68,8 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   watcher->depth--;
 }
 
-static ucxx_link_t *watched(ucxx_hub_t *hub, int32_t type, ucxx_memory_kind_t kind, watcher_t *watcher) {
+static ucxx_link_t *watched(ucxx_hub_t *hub, int32_t type, ucxx_memory_kind_t kind,
+                            watcher_t *watcher) {
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
   params.on_ready = on_ready;
   params.on_ready_arg = watcher;
@@ -86,7 +94,8 @@ static void once(void) {
   lease_none(out.link, UCXX_ERR_NO_RESOURCE);
   push_word(hub.hub, on_host, 3);
   CHECK_EQ(out.ready, 3);
-  STEP("a link that is made when there is something is told at once; one elsewhere, when it has been copied");
+  STEP("a link that is made when there is something is told at once; one elsewhere, when it has "
+       "been copied");
   watched(hub.hub, UCXX_LINK_PEEK, on_dummy, &elsewhere);
   CHECK_EQ(elsewhere.ready, 1);
   CHECK_EQ(hub_stats(hub.hub).transfers, 1);
@@ -107,8 +116,7 @@ static void acting(void) {
   hub_t hub = hub_open(SIZE, 8, 0);
   watcher_t out = {.act = LOOK};
   watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
-  for (uint64_t word = 1; word <= 8; word++)
-    push_word(hub.hub, on_host, word);
+  for (uint64_t word = 1; word <= 8; word++) push_word(hub.hub, on_host, word);
   CHECK_EQ(out.ready, 1);
   out.act = CONSUME;
   CHECK_EQ(consume_word(out.link), 1);
@@ -130,8 +138,7 @@ static void chain(void) {
     watchers[at].next = at < 2 ? hubs[at + 1].hub : NULL;
     watched(hubs[at].hub, UCXX_LINK_CONSUME, on_host, &watchers[at]);
   }
-  for (uint64_t word = 1; word <= 100; word++)
-    push_word(hubs[0].hub, on_host, 10 * word);
+  for (uint64_t word = 1; word <= 100; word++) push_word(hubs[0].hub, on_host, 10 * word);
   CHECK_EQ(watchers[2].ready, 100);
   CHECK_EQ(watchers[2].sum, 10 * 5050 + 2 * 100);
   for (int at = 0; at < 3; at++) {
@@ -177,12 +184,10 @@ static void on_taker(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   taker_t *taker = arg;
   ucxx_envelope_t *envelope = NULL;
   CHECK_OK(status);
-  if (taker->over)
-    return;
+  if (taker->over) return;
   taker->calls++;
   CHECK(taker->calls <= 1000);
-  if (ucxx_link_lease(link, 0, &envelope) != UCXX_OK)
-    return;
+  if (ucxx_link_lease(link, 0, &envelope) != UCXX_OK) return;
   if (taker->deed == CHANGES || taker->deed == TAKES)
     CHECK_OK(ucxx_envelope_commit(envelope, 8, NULL));
   else
@@ -192,8 +197,9 @@ static void on_taker(void *arg, ucxx_link_t *link, ucxx_status_t status) {
 /* How often each of `count` links is called, of a hub with one chunk, which comes last. */
 static void takers(taker_t *all, int count, int left) {
   static const int32_t types[] = {
-    [PEEKS] = UCXX_LINK_PEEK, [CHANGES] = UCXX_LINK_MODIFY, [CHANGES_NOT] = UCXX_LINK_MODIFY,
-    [DECLINES] = UCXX_LINK_CONSUME, [TAKES] = UCXX_LINK_CONSUME, [MAKES_NOT] = UCXX_LINK_PRODUCE,
+      [PEEKS] = UCXX_LINK_PEEK,         [CHANGES] = UCXX_LINK_MODIFY,
+      [CHANGES_NOT] = UCXX_LINK_MODIFY, [DECLINES] = UCXX_LINK_CONSUME,
+      [TAKES] = UCXX_LINK_CONSUME,      [MAKES_NOT] = UCXX_LINK_PRODUCE,
   };
   hub_t hub = hub_open(SIZE, 2, 0);
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
@@ -206,10 +212,8 @@ static void takers(taker_t *all, int count, int left) {
   }
   push_word(hub.hub, on_host, 1);
   CHECK_EQ(ucxx_hub_length(hub.hub), left);
-  for (int at = 0; at < count; at++)
-    all[at].over = 1;
-  for (int at = 0; at < count; at++)
-    ucxx_link_destroy(all[at].link);
+  for (int at = 0; at < count; at++) all[at].over = 1;
+  for (int at = 0; at < count; at++) ucxx_link_destroy(all[at].link);
   hub_close(&hub);
 }
 
@@ -240,7 +244,8 @@ static void declining(void) {
   CHECK(behind[0].calls == 1 && behind[1].calls == 1 && behind[2].calls == 1);
   taker_t behind_changes[] = {{.deed = CHANGES}, {.deed = CHANGES}, {.deed = TAKES}};
   takers(behind_changes, 3, 0);
-  CHECK(behind_changes[0].calls == 1 && behind_changes[1].calls == 1 && behind_changes[2].calls == 1);
+  CHECK(behind_changes[0].calls == 1 && behind_changes[1].calls == 1 &&
+        behind_changes[2].calls == 1);
   STEP("links that change the same chunk are called 64 times each");
   taker_t endless[] = {{.deed = CHANGES}, {.deed = CHANGES}};
   takers(endless, 2, 1);
@@ -353,8 +358,7 @@ static void ended_by_a_callback(void) {
     watcher_t out[2] = {{0}, {0}};
     out[which].act = DESTROY_HUB;
     out[which].next = hub.hub;
-    for (int at = 0; at < 2; at++)
-      watched(hub.hub, UCXX_LINK_PEEK, on_host, &out[at]);
+    for (int at = 0; at < 2; at++) watched(hub.hub, UCXX_LINK_PEEK, on_host, &out[at]);
     push_word(hub.hub, on_host, 1);
     for (int at = 0; at < 2; at++) {
       CHECK_EQ(out[at].closed, 0);
@@ -368,7 +372,8 @@ static void ended_by_a_callback(void) {
 static void descriptor(void) {
   STEP("the descriptor is written to when it is armed, and only then");
   hub_t hub = hub_open(SIZE, 2, 0);
-  ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
+  ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host),
+              *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
   int fd = -1, same = -1, room = -1;
   CHECK_OK(ucxx_link_event_fd(out, &fd));
   CHECK_OK(ucxx_link_event_fd(out, &same));
@@ -415,8 +420,7 @@ static void *sleep_in_poll(void *arg) {
   for (;;) {
     ucxx_envelope_t *envelope = NULL;
     ucxx_status_t status = ucxx_link_lease(sleeper->link, 0, &envelope);
-    if (status == UCXX_ERR_CLOSED)
-      return NULL;
+    if (status == UCXX_ERR_CLOSED) return NULL;
     if (status == UCXX_OK) {
       CHECK_EQ(*word_of(envelope), sleeper->taken);
       sleeper->taken++;
@@ -462,8 +466,7 @@ static void *push_many(void *arg) {
   loop_t *loop = arg;
   for (uint64_t at = 0; at < loop->count; at++) {
     ucxx_envelope_t *envelope = NULL;
-    while (ucxx_hub_push(loop->hub, on_host, &envelope) != UCXX_OK)
-      sched_yield();
+    while (ucxx_hub_push(loop->hub, on_host, &envelope) != UCXX_OK) sched_yield();
     put_word(envelope, 1);
   }
   return NULL;
@@ -480,8 +483,7 @@ static void called_on_threads(void) {
     watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
     for (int at = 0; at < 2; at++)
       CHECK_EQ(pthread_create(&threads[at], NULL, push_many, &loop), 0);
-    for (int at = 0; at < 2; at++)
-      CHECK_EQ(pthread_join(threads[at], NULL), 0);
+    for (int at = 0; at < 2; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
     CHECK_EQ(out.sum, 2 * COUNT);
     CHECK_EQ(out.deepest, 1);
     ucxx_link_destroy(out.link);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Calls for several links: those that can never be served are told so at once, those that may be are waited for, and those that can be are served. */
+/* Calls for several links: those that can never be served are told so at once, those that may be
+ * are waited for, and those that can be are served. */
 #include <pthread.h>
 
 #include "hub.h"
@@ -11,24 +12,15 @@ enum { SIZE = 64 };
 static ucxx_link_t *lettered(ucxx_hub_t *hub, char letter) {
   switch (letter) {
   case 'P':
-  case 'Q':
-    return hub_link(hub, UCXX_LINK_PRODUCE, on_host);
+  case 'Q': return hub_link(hub, UCXX_LINK_PRODUCE, on_host);
   case 'C':
-  case 'D':
-    return hub_link(hub, UCXX_LINK_CONSUME, on_host);
-  case 'c':
-    return hub_link(hub, UCXX_LINK_CONSUME, on_dummy);
-  case 'B':
-    return hub_broadcast(hub, on_host);
-  case 'K':
-    return hub_link(hub, UCXX_LINK_PEEK, on_host);
-  case 'k':
-    return hub_link(hub, UCXX_LINK_PEEK, on_dummy);
-  case 'M':
-    return hub_link(hub, UCXX_LINK_MODIFY, on_host);
-  default:
-    CHECK_EQ(letter, 'm');
-    return hub_link(hub, UCXX_LINK_MODIFY, on_dummy);
+  case 'D': return hub_link(hub, UCXX_LINK_CONSUME, on_host);
+  case 'c': return hub_link(hub, UCXX_LINK_CONSUME, on_dummy);
+  case 'B': return hub_broadcast(hub, on_host);
+  case 'K': return hub_link(hub, UCXX_LINK_PEEK, on_host);
+  case 'k': return hub_link(hub, UCXX_LINK_PEEK, on_dummy);
+  case 'M': return hub_link(hub, UCXX_LINK_MODIFY, on_host);
+  default: CHECK_EQ(letter, 'm'); return hub_link(hub, UCXX_LINK_MODIFY, on_dummy);
   }
 }
 
@@ -39,42 +31,276 @@ static void never(void) {
     ucxx_status_t status;
     const char *told[2];
   } rows[] = {
-      {"two producers and one place", "PQ", "", 1, 0, 4, 0, 0, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
+      {"two producers and one place",
+       "PQ",
+       "",
+       1,
+       0,
+       4,
+       0,
+       0,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
       {"and two places", "PQ", "", 2, 0, 4, 0, 0, UCXX_OK, {NULL}},
-      {"the accumulator and one place", "CP", "", 1, 0, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
-      {"before there is a chunk", "CP", "D", 1, 0, 4, 0, 0, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
+      {"the accumulator and one place",
+       "CP",
+       "",
+       1,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
+      {"before there is a chunk",
+       "CP",
+       "D",
+       1,
+       0,
+       4,
+       0,
+       0,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
       {"and two places", "CP", "", 2, 0, 4, 1, 8, UCXX_OK, {NULL}},
-      {"one consumer twice, and one place", "CC", "D", 1, 0, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
-      {"two that compete", "CD", "", 1, 0, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
-      {"one that gets everything, twice", "BB", "C", 1, 0, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
+      {"one consumer twice, and one place",
+       "CC",
+       "D",
+       1,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
+      {"two that compete",
+       "CD",
+       "",
+       1,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
+      {"one that gets everything, twice",
+       "BB",
+       "C",
+       1,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
       {"two that get the same chunk", "BC", "", 1, 0, 4, 1, 8, UCXX_OK, {NULL}},
-      {"the top chunk and a new one", "KP", "C", 1, 0, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
-      {"the same, changed", "MP", "C", 1, 0, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
-      {"one chunk that is consumed, and looked at there and elsewhere", "CKk", "", 1, 0, 4, 1, 8, UCXX_OK, {NULL}},
-      {"bytes of one envelope and of two productions", "PQ", "", 0, 2 * SIZE - 1, 4, 0, 0, UCXX_ERR_STARVED, {"max_queue_bytes is 127, and they need 128", "produces on the host"}},
+      {"the top chunk and a new one",
+       "KP",
+       "C",
+       1,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
+      {"the same, changed",
+       "MP",
+       "C",
+       1,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
+      {"one chunk that is consumed, and looked at there and elsewhere",
+       "CKk",
+       "",
+       1,
+       0,
+       4,
+       1,
+       8,
+       UCXX_OK,
+       {NULL}},
+      {"bytes of one envelope and of two productions",
+       "PQ",
+       "",
+       0,
+       2 * SIZE - 1,
+       4,
+       0,
+       0,
+       UCXX_ERR_STARVED,
+       {"max_queue_bytes is 127, and they need 128", "produces on the host"}},
       {"of two", "PQ", "", 0, 2 * SIZE, 4, 0, 0, UCXX_OK, {NULL}},
-      {"the accumulator and bytes of one envelope", "CP", "", 0, SIZE, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_bytes is 64, and they need 72", "and 8 for those"}},
-      {"two chunks, and not enough for the second", "CCP", "", 0, SIZE + 8, 4, 2, 8, UCXX_ERR_STARVED, {"max_queue_bytes is 72, and they need 80", "and 16 for those"}},
+      {"the accumulator and bytes of one envelope",
+       "CP",
+       "",
+       0,
+       SIZE,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_bytes is 64, and they need 72", "and 8 for those"}},
+      {"two chunks, and not enough for the second",
+       "CCP",
+       "",
+       0,
+       SIZE + 8,
+       4,
+       2,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_bytes is 72, and they need 80", "and 16 for those"}},
       {"enough", "CCP", "", 0, SIZE + 16, 4, 2, 8, UCXX_OK, {NULL}},
-      {"a third one, which may be taken away first", "CCP", "", 0, SIZE + 16, 4, 3, 8, UCXX_ERR_NO_RESOURCE, {NULL}},
-      {"a chunk that is looked at", "KP", "", 0, SIZE, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_bytes is 64, and they need 72", "produces on the host"}},
-      {"the same, and somebody who may consume it", "KP", "C", 0, SIZE, 4, 1, 8, UCXX_ERR_NO_RESOURCE, {NULL}},
-      {"a chunk that somebody else may consume", "CP", "D", 0, SIZE, 4, 1, 8, UCXX_ERR_NO_RESOURCE, {NULL}},
-      {"one that somebody may make shorter", "CP", "m", 0, SIZE, 4, 1, 8, UCXX_ERR_NO_RESOURCE, {NULL}},
+      {"a third one, which may be taken away first",
+       "CCP",
+       "",
+       0,
+       SIZE + 16,
+       4,
+       3,
+       8,
+       UCXX_ERR_NO_RESOURCE,
+       {NULL}},
+      {"a chunk that is looked at",
+       "KP",
+       "",
+       0,
+       SIZE,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_bytes is 64, and they need 72", "produces on the host"}},
+      {"the same, and somebody who may consume it",
+       "KP",
+       "C",
+       0,
+       SIZE,
+       4,
+       1,
+       8,
+       UCXX_ERR_NO_RESOURCE,
+       {NULL}},
+      {"a chunk that somebody else may consume",
+       "CP",
+       "D",
+       0,
+       SIZE,
+       4,
+       1,
+       8,
+       UCXX_ERR_NO_RESOURCE,
+       {NULL}},
+      {"one that somebody may make shorter",
+       "CP",
+       "m",
+       0,
+       SIZE,
+       4,
+       1,
+       8,
+       UCXX_ERR_NO_RESOURCE,
+       {NULL}},
       {"a chunk of no bytes", "CP", "", 0, SIZE, 4, 1, 0, UCXX_OK, {NULL}},
       {"that may still come", "CP", "", 0, SIZE, 4, 0, 0, UCXX_ERR_NO_RESOURCE, {NULL}},
-      {"the chunk that is consumed, changed", "MC", "", 0, 0, 4, 2, 8, UCXX_ERR_STARVED, {"modifies on the host", "consumes on the host, as they get the same chunk"}},
-      {"elsewhere", "mC", "", 0, 0, 4, 2, 8, UCXX_ERR_STARVED, {"modifies on dummy device 0", "consumes on the host, as they get the same chunk"}},
-      {"by one that gets everything", "MB", "", 0, 0, 4, 2, 8, UCXX_ERR_STARVED, {"modifies on the host", "as they get the same chunk"}},
-      {"by all that there are", "MBC", "", 0, 0, 4, 2, 8, UCXX_ERR_STARVED, {"modifies on the host", "as they get the same chunk"}},
+      {"the chunk that is consumed, changed",
+       "MC",
+       "",
+       0,
+       0,
+       4,
+       2,
+       8,
+       UCXX_ERR_STARVED,
+       {"modifies on the host", "consumes on the host, as they get the same chunk"}},
+      {"elsewhere",
+       "mC",
+       "",
+       0,
+       0,
+       4,
+       2,
+       8,
+       UCXX_ERR_STARVED,
+       {"modifies on dummy device 0", "consumes on the host, as they get the same chunk"}},
+      {"by one that gets everything",
+       "MB",
+       "",
+       0,
+       0,
+       4,
+       2,
+       8,
+       UCXX_ERR_STARVED,
+       {"modifies on the host", "as they get the same chunk"}},
+      {"by all that there are",
+       "MBC",
+       "",
+       0,
+       0,
+       4,
+       2,
+       8,
+       UCXX_ERR_STARVED,
+       {"modifies on the host", "as they get the same chunk"}},
       {"where it waits for another one", "MC", "B", 0, 0, 4, 2, 8, UCXX_ERR_NO_RESOURCE, {NULL}},
-      {"changes on two devices", "Mm", "C", 0, 0, 4, 1, 8, UCXX_ERR_INVALID_PARAM, {"modifies on the host, ", "modified on one device at a time"}},
-      {"what is changed, looked at there", "MK", "C", 0, 0, 4, 1, 8, UCXX_ERR_INVALID_PARAM, {"modifies on the host, and the link", "nobody peeks"}},
+      {"changes on two devices",
+       "Mm",
+       "C",
+       0,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_INVALID_PARAM,
+       {"modifies on the host, ", "modified on one device at a time"}},
+      {"what is changed, looked at there",
+       "MK",
+       "C",
+       0,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_INVALID_PARAM,
+       {"modifies on the host, and the link", "nobody peeks"}},
       {"elsewhere", "Mk", "C", 0, 0, 4, 1, 8, UCXX_OK, {NULL}},
-      {"one that gets everything twice, and one envelope", "BB", "", 0, 0, 1, 0, 0, UCXX_ERR_STARVED, {"1 more envelope needed", "consumes on the host"}},
+      {"one that gets everything twice, and one envelope",
+       "BB",
+       "",
+       0,
+       0,
+       1,
+       0,
+       0,
+       UCXX_ERR_STARVED,
+       {"1 more envelope needed", "consumes on the host"}},
       {"one that consumes there and here", "BK", "C", 0, 0, 1, 1, 8, UCXX_OK, {NULL}},
-      {"a change, and the chunk after it", "MB", "C", 0, 0, 1, 1, 8, UCXX_ERR_STARVED, {"1 more envelope needed", "on the host"}},
-      {"and its place", "MB", "C", 1, 0, 4, 1, 8, UCXX_ERR_STARVED, {"max_queue_chunks is 1, and they need 2", "on the host"}},
+      {"a change, and the chunk after it",
+       "MB",
+       "C",
+       0,
+       0,
+       1,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"1 more envelope needed", "on the host"}},
+      {"and its place",
+       "MB",
+       "C",
+       1,
+       0,
+       4,
+       1,
+       8,
+       UCXX_ERR_STARVED,
+       {"max_queue_chunks is 1, and they need 2", "on the host"}},
   };
   for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
     STEP("never at once, or some time: %s (%s)", rows[row].what, rows[row].call);
@@ -86,9 +312,9 @@ static void never(void) {
     ucxx_link_t *by_letter[128] = {NULL}, *call[4];
     size_t count = strlen(rows[row].call);
     for (int part = 0; part < 2; part++)
-      for (const char *letter = part == 0 ? rows[row].call : rows[row].beside; *letter != 0; letter++)
-        if (by_letter[(int)*letter] == NULL)
-          by_letter[(int)*letter] = lettered(hub.hub, *letter);
+      for (const char *letter = part == 0 ? rows[row].call : rows[row].beside; *letter != 0;
+           letter++)
+        if (by_letter[(int)*letter] == NULL) by_letter[(int)*letter] = lettered(hub.hub, *letter);
     for (size_t chunk = 0; chunk < rows[row].queued; chunk++) {
       ucxx_envelope_t *envelope = NULL;
       CHECK_OK(ucxx_hub_push(hub.hub, on_host, &envelope));
@@ -104,14 +330,12 @@ static void never(void) {
         CHECK_MESSAGE(rows[row].told[told]);
       for (size_t at = 0; at < count; at++) {
         CHECK((envelopes[at] != NULL) == (rows[row].status == UCXX_OK));
-        if (envelopes[at] != NULL)
-          CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
+        if (envelopes[at] != NULL) CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
       }
     }
     CHECK_OK(ucxx_hub_validate(hub.hub));
     CHECK_EQ(hub_stats(hub.hub).leased_envelopes, 0);
-    for (int letter = 0; letter < 128; letter++)
-      ucxx_link_destroy(by_letter[letter]);
+    for (int letter = 0; letter < 128; letter++) ucxx_link_destroy(by_letter[letter]);
     hub_close(&hub);
   }
 }
@@ -127,10 +351,10 @@ static void *wait_for_both(void *arg) {
   ucxx_envelope_t *envelopes[2] = {NULL, NULL};
   waiting->status = ucxx_link_lease_many(waiting->links, 2, FOR_EVER, envelopes);
   snprintf(waiting->told, sizeof waiting->told, "%s", ucxx_last_error_message());
-  CHECK((envelopes[0] != NULL) == (waiting->status == UCXX_OK) && (envelopes[1] != NULL) == (waiting->status == UCXX_OK));
+  CHECK((envelopes[0] != NULL) == (waiting->status == UCXX_OK) &&
+        (envelopes[1] != NULL) == (waiting->status == UCXX_OK));
   for (int at = 0; at < 2; at++)
-    if (envelopes[at] != NULL)
-      CHECK_OK(ucxx_envelope_commit(envelopes[at], at == 0 ? 0 : 8, NULL));
+    if (envelopes[at] != NULL) CHECK_OK(ucxx_envelope_commit(envelopes[at], at == 0 ? 0 : 8, NULL));
   return NULL;
 }
 
@@ -141,15 +365,15 @@ static void never_any_more(void) {
   params.envelope_size = SIZE;
   params.max_queue_bytes = SIZE;
   hub_t hub = hub_open_with(&params, 4, 0);
-  waiting_t waiting = {.links = {hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host)}};
+  waiting_t waiting = {.links = {hub_link(hub.hub, UCXX_LINK_CONSUME, on_host),
+                                 hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host)}};
   pthread_t thread;
   CHECK_EQ(pthread_create(&thread, NULL, wait_for_both, &waiting), 0);
   push_word(hub.hub, on_host, 1);
   CHECK_EQ(pthread_join(thread, NULL), 0);
   CHECK_STATUS(waiting.status, UCXX_ERR_STARVED);
   CHECK(strstr(waiting.told, "max_queue_bytes is 64") != NULL);
-  for (int at = 0; at < 2; at++)
-    ucxx_link_destroy(waiting.links[at]);
+  for (int at = 0; at < 2; at++) ucxx_link_destroy(waiting.links[at]);
   hub_close(&hub);
   STEP("a change and the next chunk, as long as another one is to have the first: and then never");
   hub = hub_open(SIZE, 4, 0);
@@ -168,8 +392,7 @@ static void never_any_more(void) {
     CHECK_STATUS(waiting.status, round == 0 ? UCXX_OK : UCXX_ERR_STARVED);
   }
   CHECK(strstr(waiting.told, "get the same chunk") != NULL);
-  for (int at = 0; at < 2; at++)
-    ucxx_link_destroy(waiting.links[at]);
+  for (int at = 0; at < 2; at++) ucxx_link_destroy(waiting.links[at]);
   hub_close(&hub);
 }
 

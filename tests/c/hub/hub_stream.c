@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A link here and one in another process are a stream: every chunk comes, whole, in its order, and then the end. */
+/* A link here and one in another process are a stream: every chunk comes, whole, in its order, and
+ * then the end. */
 #include "hub_stream.h"
 
 enum { SIZE = 200000, ENVELOPES = 6, STREAM = 7 };
 
 static pair_t *both;
 
-/* From side 0 to side 1, which has `there` envelopes. Whoever is `late` connects when the other one has. */
+/* From side 0 to side 1, which has `there` envelopes. Whoever is `late` connects when the other one
+ * has. */
 static void transfer(const char *what, uint64_t chunks, uint32_t window, size_t there, int late) {
-  STEP("%s: %llu chunks, window %u, %zu envelopes there", what, (unsigned long long)chunks, window, there);
+  STEP("%s: %llu chunks, window %u, %zu envelopes there", what, (unsigned long long)chunks, window,
+       there);
   end_t end = end_open(both->context, both->worker, SIZE, both->side == 0 ? ENVELOPES : there);
   ucxx_link_t *link = both->side == 0 ? end.out : end.in;
   if (late == both->side) pair_await(both);
@@ -21,8 +24,7 @@ static void transfer(const char *what, uint64_t chunks, uint32_t window, size_t 
   }
   if (late == !both->side) pair_tell(both);
   if (both->side == 0) {
-    for (uint64_t number = 0; number < chunks; number++)
-      produce_chunk(&end, both->seed, number);
+    for (uint64_t number = 0; number < chunks; number++) produce_chunk(&end, both->seed, number);
     drain(&end);
     CHECK_EQ(hub_stats(end.hub).chunks_consumed, chunks);
     CHECK_EQ(hub_stats(end.hub).leased_envelopes, 0);

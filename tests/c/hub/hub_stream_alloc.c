@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Once all that is in use at a time has been made, neither end of a stream allocates, however long its chunks are. */
+/* Once all that is in use at a time has been made, neither end of a stream allocates, however long
+ * its chunks are. */
 #include "allocations.h"
 #include "hub_stream.h"
 
@@ -30,7 +31,8 @@ int main(void) {
   duo_t duo;
   test_begin("hub_stream_alloc", 120);
   duo_open(&duo, NULL);
-  end_t left = end_open(duo.context, duo.left, SIZE, ENVELOPES), right = end_open(duo.context, duo.right, SIZE, ENVELOPES);
+  end_t left = end_open(duo.context, duo.left, SIZE, ENVELOPES),
+        right = end_open(duo.context, duo.right, SIZE, ENVELOPES);
   CHECK_OK(ucxx_link_connect(left.out, duo.to_right, 1, WINDOW));
   CHECK_OK(ucxx_link_connect(right.in, duo.to_left, 1, WINDOW));
   for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * The process at the other end of a stream is killed. What it had not acknowledged is offered again here, and another process gets it: nothing is
- * missing. Of what a killed one has sent there is a beginning here, whole and in order.
+ * The process at the other end of a stream is killed. What it had not acknowledged is offered again
+ * here, and another process gets it: nothing is missing. Of what a killed one has sent there is a
+ * beginning here, whole and in order.
  */
 #include "hub_stream.h"
 #include "killed_peer.h"
@@ -21,8 +22,7 @@ static void other_side(pair_t pair, char role) {
   ucxx_endpoint_t *back = victim_answer(&pair, worker);
   end_t end = end_open(context, worker, SIZE, ENVELOPES);
   CHECK_OK(ucxx_link_connect(role == 's' ? end.out : end.in, back, STREAM, WINDOW));
-  for (uint64_t number = 0; role == 's'; number++)
-    produce_chunk(&end, SEED, number);
+  for (uint64_t number = 0; role == 's'; number++) produce_chunk(&end, SEED, number);
   uint64_t expected = UINT64_MAX;
   for (;;) {
     ucxx_envelope_t *envelope = NULL;
@@ -40,8 +40,7 @@ static void other_side(pair_t pair, char role) {
   /* All of it has come: whoever is left alone says so, and waits to be killed. */
   expected = UINT64_MAX;
   channel_put(&pair, &expected, sizeof expected);
-  for (;;)
-    progress(worker);
+  for (;;) progress(worker);
 }
 
 static uint64_t told(const victim_t *victim) {
@@ -81,7 +80,8 @@ static void receiver_dies(void) {
     progress(worker);
   }
   end_victim(&first);
-  /* It is this side's again, before on_close has run: the oldest chunk that is not gone is the next one that was not acknowledged. */
+  /* It is this side's again, before on_close has run: the oldest chunk that is not gone is the next
+   * one that was not acknowledged. */
   ucxx_envelope_t *envelope = NULL;
   uint64_t acknowledged = hub_stats(end.hub).chunks_consumed;
   CHECK_EQ(ucxx_hub_length(end.hub) + acknowledged, produced);
@@ -100,8 +100,7 @@ static void receiver_dies(void) {
     progress(worker);
   }
   drain(&end);
-  for (; seen < CHUNKS; seen++)
-    CHECK_EQ(told(&second), seen);
+  for (; seen < CHUNKS; seen++) CHECK_EQ(told(&second), seen);
   CHECK_EQ(told(&second), UINT64_MAX);
   CHECK_EQ(hub_stats(end.hub).chunks_consumed, CHUNKS);
   end_victim(&second);
@@ -117,20 +116,17 @@ static void sender_dies(void) {
   end_t end = end_open(context, worker, SIZE, ENVELOPES);
   victim_connect(&first, worker, "s");
   CHECK_OK(ucxx_link_connect(end.in, first.endpoint, STREAM, WINDOW));
-  while (seen < BEFORE)
-    CHECK_OK(consume_chunk(&end, SEED, seen++, SIZE));
+  while (seen < BEFORE) CHECK_OK(consume_chunk(&end, SEED, seen++, SIZE));
   end_victim(&first);
   CHECK_EQ(hub_stats(end.hub).leased_envelopes, 0);
   /* What has come is a beginning. The hub is open: another one may bring the rest. */
   uint64_t came = hub_stats(end.hub).chunks_produced;
-  while (seen < came)
-    CHECK_OK(consume_chunk(&end, SEED, seen++, SIZE));
+  while (seen < came) CHECK_OK(consume_chunk(&end, SEED, seen++, SIZE));
   lease_none(end.out, UCXX_ERR_NO_RESOURCE);
   CHECK_EQ(hub_stats(end.hub).free_envelopes, ENVELOPES);
   victim_connect(&second, worker, "s");
   CHECK_OK(ucxx_link_connect(end.in, second.endpoint, STREAM, WINDOW));
-  for (seen = 0; seen < BEFORE; seen++)
-    CHECK_OK(consume_chunk(&end, SEED, seen, SIZE));
+  for (seen = 0; seen < BEFORE; seen++) CHECK_OK(consume_chunk(&end, SEED, seen, SIZE));
   end_victim(&second);
   end_close(&end);
   victim_bury(&first);
@@ -144,7 +140,8 @@ int main(int argc, char **argv) {
     mode = &ways[way];
     ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
     params.progress_mode = mode->progress;
-    params.thread_mode = mode->progress == UCXX_PROGRESS_MANUAL ? UCXX_THREAD_SINGLE : UCXX_THREAD_MULTI;
+    params.thread_mode =
+        mode->progress == UCXX_PROGRESS_MANUAL ? UCXX_THREAD_SINGLE : UCXX_THREAD_MULTI;
     CHECK_OK(ucxx_context_create(NULL, &context));
     CHECK_OK(ucxx_worker_create(context, &params, &worker));
     for (int round = 0; round < 3; round++) {

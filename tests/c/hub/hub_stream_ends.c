@@ -1,34 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Ends of streams: several at a time, hubs that are full, links and hubs that go in the middle, and who comes after them. */
+/* Ends of streams: several at a time, hubs that are full, links and hubs that go in the middle, and
+ * who comes after them. */
 #include "hub_stream.h"
 
 enum { SIZE = 70000, ENVELOPES = 5, WINDOW = 3, CHUNKS = 400 };
 
 static pair_t *both;
 
-static end_t open_end(size_t envelopes) { return end_open(both->context, both->worker, SIZE, envelopes); }
+static end_t open_end(size_t envelopes) {
+  return end_open(both->context, both->worker, SIZE, envelopes);
+}
 
 static void join(ucxx_link_t *link, uint64_t stream) {
   CHECK_OK(ucxx_link_connect(link, both->endpoint, stream, WINDOW));
 }
 
-/* In the place of one that goes: it is not gone before its turn, and there is one stream of a number at a time. */
+/* In the place of one that goes: it is not gone before its turn, and there is one stream of a
+ * number at a time. */
 static void join_after(ucxx_link_t *link, uint64_t stream) {
   ucxx_status_t status;
-  while ((status = ucxx_link_connect(link, both->endpoint, stream, WINDOW)) == UCXX_ERR_ALREADY_EXISTS)
+  while ((status = ucxx_link_connect(link, both->endpoint, stream, WINDOW)) ==
+         UCXX_ERR_ALREADY_EXISTS)
     progress(both->worker);
   CHECK_OK(status);
 }
 
 /* Waits until it has so many leases, as the other side has done what makes it so. */
 static void await_consumed(const end_t *end, uint64_t chunks) {
-  while (hub_stats(end->hub).chunks_consumed < chunks)
-    progress(end->worker);
+  while (hub_stats(end->hub).chunks_consumed < chunks) progress(end->worker);
   CHECK_EQ(hub_stats(end->hub).chunks_consumed, chunks);
 }
 
-/* Two hubs on each side: what comes through the one goes back through the other, whose stream has the same number. */
+/* Two hubs on each side: what comes through the one goes back through the other, whose stream has
+ * the same number. */
 static void there_and_back(void) {
   STEP("there and back");
   end_t near = open_end(ENVELOPES), far = open_end(ENVELOPES);
@@ -58,14 +63,11 @@ static void back_pressure(void) {
   end_t end = open_end(ENVELOPES);
   if (both->side == 0) {
     join(end.out, 2);
-    for (uint64_t number = 0; number < 2; number++)
-      produce_chunk(&end, both->seed, number);
+    for (uint64_t number = 0; number < 2; number++) produce_chunk(&end, both->seed, number);
     await_consumed(&end, 2);
-    for (uint64_t number = 2; number < 6; number++)
-      produce_chunk(&end, both->seed, number);
+    for (uint64_t number = 2; number < 6; number++) produce_chunk(&end, both->seed, number);
     await_consumed(&end, 3);
-    while (hub_stats(end.hub).credit_stalls == 0)
-      progress(end.worker);
+    while (hub_stats(end.hub).credit_stalls == 0) progress(end.worker);
     CHECK_EQ(ucxx_hub_length(end.hub), 3);
     CHECK_EQ(hub_stats(end.hub).leased_envelopes, 0);
     pair_sync(both);
@@ -87,7 +89,8 @@ static void back_pressure(void) {
   pair_sync(both);
 }
 
-/* The receiving hub is drained when it is empty, whatever is leased for what may come; two streams feed it, and the second one ends it. */
+/* The receiving hub is drained when it is empty, whatever is leased for what may come; two streams
+ * feed it, and the second one ends it. */
 static void two_sources(void) {
   STEP("two streams into one hub");
   end_t one = open_end(ENVELOPES), other = open_end(ENVELOPES);
@@ -109,8 +112,7 @@ static void two_sources(void) {
     pair_sync(both);
     CHECK_OK(consume_chunk(&one, both->seed, 0, SIZE));
     pair_sync(both);
-    while (hub_stats(one.hub).leased_envelopes == 0)
-      progress(both->worker);
+    while (hub_stats(one.hub).leased_envelopes == 0) progress(both->worker);
     CHECK_OK(ucxx_hub_drain(one.hub, 0));
     lease_none(one.out, UCXX_ERR_NO_RESOURCE);
     pair_sync(both);
@@ -123,22 +125,21 @@ static void two_sources(void) {
   pair_sync(both);
 }
 
-/* The receiver goes after some: its link, its hub, or it closes the hub. Another one takes the rest, and nothing is lost or doubled. */
+/* The receiver goes after some: its link, its hub, or it closes the hub. Another one takes the
+ * rest, and nothing is lost or doubled. */
 static void receiver_goes(const char *how, char way) {
   STEP("a receiver that goes: %s", how);
   end_t end = open_end(ENVELOPES);
   if (both->side == 0) {
     join(end.out, 5);
-    for (uint64_t number = 0; number < CHUNKS; number++)
-      produce_chunk(&end, both->seed, number);
+    for (uint64_t number = 0; number < CHUNKS; number++) produce_chunk(&end, both->seed, number);
     drain(&end);
     CHECK_EQ(hub_stats(end.hub).chunks_consumed, CHUNKS);
   } else {
     uint64_t number = 0;
     ucxx_envelope_t *envelope = NULL;
     join(end.in, 5);
-    while (number < CHUNKS / 2)
-      CHECK_OK(consume_chunk(&end, both->seed, number++, SIZE));
+    while (number < CHUNKS / 2) CHECK_OK(consume_chunk(&end, both->seed, number++, SIZE));
     if (way == 'l') {
       ucxx_link_destroy(end.in);
       end.in = hub_link(end.hub, UCXX_LINK_PRODUCE, on_host);
@@ -157,26 +158,24 @@ static void receiver_goes(const char *how, char way) {
       end = open_end(2);
       join_after(end.in, 5);
     }
-    while (number < CHUNKS)
-      CHECK_OK(consume_chunk(&end, both->seed, number++, SIZE));
+    while (number < CHUNKS) CHECK_OK(consume_chunk(&end, both->seed, number++, SIZE));
     CHECK_STATUS(consume_chunk(&end, both->seed, number, SIZE), UCXX_ERR_CLOSED);
   }
   end_close(&end);
   pair_sync(both);
 }
 
-/* The sender's link goes, or its hub: the receiver has all that was sent, and takes in what the next one has. */
+/* The sender's link goes, or its hub: the receiver has all that was sent, and takes in what the
+ * next one has. */
 static void sender_goes(const char *how, int hub) {
   STEP("a sender that goes: %s", how);
   end_t end = open_end(ENVELOPES);
   if (both->side == 0) {
     uint64_t number = 0;
     join(end.out, 6);
-    while (number < CHUNKS / 2)
-      produce_chunk(&end, both->seed, number++);
+    while (number < CHUNKS / 2) produce_chunk(&end, both->seed, number++);
     if (hub) {
-      while (ucxx_hub_drain(end.hub, 0) != UCXX_OK)
-        progress(both->worker);
+      while (ucxx_hub_drain(end.hub, 0) != UCXX_OK) progress(both->worker);
       end_close(&end);
       end = open_end(ENVELOPES);
     } else {
@@ -184,8 +183,7 @@ static void sender_goes(const char *how, int hub) {
       end.out = hub_link(end.hub, UCXX_LINK_CONSUME, on_host);
     }
     join_after(end.out, 6);
-    while (number < CHUNKS)
-      produce_chunk(&end, both->seed, number++);
+    while (number < CHUNKS) produce_chunk(&end, both->seed, number++);
     drain(&end);
   } else {
     join(end.in, 6);
@@ -208,16 +206,14 @@ static void too_long(void) {
     envelope = lease_now(end.in);
     memset(look_at(envelope).data, 'x', 101);
     CHECK_OK(ucxx_envelope_commit(envelope, 101, NULL));
-    while (ucxx_link_lease(end.out, 0, &envelope) == UCXX_ERR_BUSY)
-      progress(both->worker);
+    while (ucxx_link_lease(end.out, 0, &envelope) == UCXX_ERR_BUSY) progress(both->worker);
     CHECK_EQ(look_at(envelope).length, 101);
     CHECK_EQ(((const char *)look_at(envelope).data)[100], 'x');
     CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
     CHECK_EQ(hub_stats(end.hub).chunks_consumed, 2);
   } else {
     ucxx_envelope_t *envelope = NULL;
-    while (ucxx_link_lease(end.out, 0, &envelope) == UCXX_ERR_NO_RESOURCE)
-      progress(both->worker);
+    while (ucxx_link_lease(end.out, 0, &envelope) == UCXX_ERR_NO_RESOURCE) progress(both->worker);
     CHECK_EQ(look_at(envelope).length, 100);
     CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
   }
@@ -226,13 +222,15 @@ static void too_long(void) {
   pair_sync(both);
 }
 
-/* A chunk goes to the other side, and to whoever else is to see each; devices are devices on one side alone. */
+/* A chunk goes to the other side, and to whoever else is to see each; devices are devices on one
+ * side alone. */
 static void devices_and_others(void) {
   STEP("to a device, and past a reader here");
   end_t end = open_end(ENVELOPES);
   CHECK_OK(ucxx_hub_add_envelopes(end.hub, on_dummy, ENVELOPES));
   if (both->side == 0) {
-    ucxx_link_t *reader = hub_broadcast(end.hub, on_host), *there = hub_broadcast(end.hub, on_dummy);
+    ucxx_link_t *reader = hub_broadcast(end.hub, on_host),
+                *there = hub_broadcast(end.hub, on_dummy);
     ucxx_link_destroy(end.out);
     end.out = reader;
     join(there, 8);
@@ -262,7 +260,8 @@ static void never_met(void) {
   join(end.out, 200 + (uint64_t)both->side);
   CHECK_STATUS(ucxx_link_connect(end.in, both->endpoint, 1, 1), UCXX_ERR_BUSY);
   ucxx_link_t *other = hub_link(end.hub, UCXX_LINK_CONSUME, on_host);
-  CHECK_STATUS(ucxx_link_connect(other, both->endpoint, 200 + (uint64_t)both->side, 1), UCXX_ERR_ALREADY_EXISTS);
+  CHECK_STATUS(ucxx_link_connect(other, both->endpoint, 200 + (uint64_t)both->side, 1),
+               UCXX_ERR_ALREADY_EXISTS);
   CHECK_MESSAGE("stream_id");
   ucxx_link_destroy(other);
   pair_sync(both);

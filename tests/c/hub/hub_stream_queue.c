@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A stream on an endpoint whose send queue the user has filled with traffic of its own: what the ends tell each other, and chunks that have credit, go
- * nevertheless, so the stream goes on, and ends, and nothing comes twice.
+ * A stream on an endpoint whose send queue the user has filled with traffic of its own: what the
+ * ends tell each other, and chunks that have credit, go nevertheless, so the stream goes on, and
+ * ends, and nothing comes twice.
  */
 #include "hub_stream.h"
 
@@ -27,7 +28,8 @@ static void empty_queue(const duo_t *duo, ucxx_worker_t *to, ucxx_request_t **re
   static unsigned char in[LARGE];
   for (int at = 0; at < count; at++) {
     ucxx_request_t *request = NULL;
-    CHECK_OK(duo_finish(duo, ucxx_tag_recv(to, in, sizeof in, TAG, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(duo_finish(duo, ucxx_tag_recv(to, in, sizeof in, TAG, UINT64_MAX, NULL, &request),
+                        &request));
     CHECK_OK(duo_finish(duo, UCXX_INPROGRESS, &requests[at]));
   }
 }
@@ -42,7 +44,8 @@ static void round_of(int at_sender) {
   params.send_window_ops = 2;
   params.send_queue_ops = 2;
   duo_open_as(&duo, NULL, &params);
-  end_t source = end_open(duo.context, duo.left, SIZE, ENVELOPES), sink = end_open(duo.context, duo.right, SIZE, ENVELOPES);
+  end_t source = end_open(duo.context, duo.left, SIZE, ENVELOPES),
+        sink = end_open(duo.context, duo.right, SIZE, ENVELOPES);
   CHECK_OK(ucxx_link_connect(source.out, duo.to_right, 7, 2));
   CHECK_OK(ucxx_link_connect(sink.in, duo.to_left, 7, 2));
   produce_chunk(&source, seed, made++);
@@ -51,14 +54,16 @@ static void round_of(int at_sender) {
   ucxx_worker_t *other = at_sender ? duo.right : duo.left;
   int count = fill_queue(at_sender ? duo.to_right : duo.to_left, requests);
   produce_chunk(&source, seed, made++);
-  /* The receiver has taken it in, or it waits in the sender's queue: in any case something has to be told while the queue is full. */
+  /* The receiver has taken it in, or it waits in the sender's queue: in any case something has to
+   * be told while the queue is full. */
   for (int pass = 0; pass < 1000; pass++) duo_progress(&duo);
   empty_queue(&duo, other, requests, count);
 
   STEP("it goes on");
   while (made < CHUNKS || taken < CHUNKS) {
     ucxx_envelope_t *envelope = NULL;
-    if (made < CHUNKS && ucxx_link_lease(source.in, 0, &envelope) == UCXX_OK) fill_chunk(envelope, seed, made++);
+    if (made < CHUNKS && ucxx_link_lease(source.in, 0, &envelope) == UCXX_OK)
+      fill_chunk(envelope, seed, made++);
     if (ucxx_link_lease(sink.out, 0, &envelope) == UCXX_OK) {
       CHECK_EQ(read_chunk(envelope, seed, SIZE), taken);
       taken++;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Links of a stream that go and are replaced on both sides, between any two messages of the other side: the ends that are there at last find each other, and
- * nothing is lost, doubled or out of order. Everything is done by one thread, in an order that the seed gives.
+ * Links of a stream that go and are replaced on both sides, between any two messages of the other
+ * side: the ends that are there at last find each other, and nothing is lost, doubled or out of
+ * order. Everything is done by one thread, in an order that the seed gives.
  */
 #include "hub_stream.h"
 
@@ -21,7 +22,8 @@ static uint64_t below(uint64_t limit) { return test_mix(state++) % limit; }
 
 static void connect_if_free(half_t *half) {
   if (!half->waits) return;
-  ucxx_status_t status = ucxx_link_connect(half->sends ? half->end.out : half->end.in, half->to, STREAM, half->window);
+  ucxx_status_t status =
+      ucxx_link_connect(half->sends ? half->end.out : half->end.in, half->to, STREAM, half->window);
   if (status == UCXX_ERR_ALREADY_EXISTS) return;
   /* The end may have come before the link that took it went. */
   CHECK(status == UCXX_OK || (status == UCXX_ERR_CLOSED && !half->sends));
@@ -38,8 +40,16 @@ static void cut(half_t *half) {
 static void round_of(const duo_t *duo, uint64_t seed) {
   uint64_t chunks = 1 + below(MOST_CHUNKS), cuts = below(MOST_CUTS), made = 0, taken = 0;
   half_t halves[2] = {
-      {.end = end_open(duo->context, duo->left, SIZE, ENVELOPES), .to = duo->to_right, .sends = 1, .waits = 1, .window = 1 + (uint32_t)below(3)},
-      {.end = end_open(duo->context, duo->right, SIZE, ENVELOPES), .to = duo->to_left, .sends = 0, .waits = 1, .window = 1 + (uint32_t)below(3)},
+      {.end = end_open(duo->context, duo->left, SIZE, ENVELOPES),
+       .to = duo->to_right,
+       .sends = 1,
+       .waits = 1,
+       .window = 1 + (uint32_t)below(3)},
+      {.end = end_open(duo->context, duo->right, SIZE, ENVELOPES),
+       .to = duo->to_left,
+       .sends = 0,
+       .waits = 1,
+       .window = 1 + (uint32_t)below(3)},
   };
   uint64_t often = 2 + below(8), seldom = below(3);
   int closed = 0;
@@ -53,7 +63,8 @@ static void round_of(const duo_t *duo, uint64_t seed) {
       /* One side may run ahead of the other. */
       CHECK_OK(ucxx_worker_progress(halves[below(3) == 0 ? seldom % 2 : side].end.worker, NULL));
     } else if (what == 0 && cuts > 0 && !(half->sends && closed)) {
-      /* A link that sends and comes when the end has been taken would wait for somebody else to take it. */
+      /* A link that sends and comes when the end has been taken would wait for somebody else to
+       * take it. */
       cut(half);
       cuts--;
     } else if (what == 1 && made < chunks) {
@@ -73,8 +84,7 @@ static void round_of(const duo_t *duo, uint64_t seed) {
   }
   CHECK_EQ(made, chunks);
   CHECK_EQ(taken, chunks);
-  while ((status = ucxx_hub_drain(halves[0].end.hub, 0)) == UCXX_ERR_TIMED_OUT)
-    duo_progress(duo);
+  while ((status = ucxx_hub_drain(halves[0].end.hub, 0)) == UCXX_ERR_TIMED_OUT) duo_progress(duo);
   CHECK_OK(status);
   for (int at = 0; at < 2; at++) {
     CHECK_EQ(hub_stats(halves[at].end.hub).free_envelopes, ENVELOPES);

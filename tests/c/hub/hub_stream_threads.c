@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Streams whose hubs are used, and whose workers are progressed, by many threads; links that go while chunks are on their way. */
+/* Streams whose hubs are used, and whose workers are progressed, by many threads; links that go
+ * while chunks are on their way. */
 #include "hub_stream.h"
 
 #include <pthread.h>
 
-enum { SIZE = 40000, ENVELOPES = 8, WINDOW = 4, PRODUCERS = 3, CONSUMERS = 2, EACH = 500, GONE = 40 };
+enum {
+  SIZE = 40000,
+  ENVELOPES = 8,
+  WINDOW = 4,
+  PRODUCERS = 3,
+  CONSUMERS = 2,
+  EACH = 500,
+  GONE = 40
+};
 
 typedef struct world {
   end_t left, right;
@@ -61,7 +70,8 @@ static void *drive(void *arg) {
   return NULL;
 }
 
-/* The stream is cut again and again, on either side, and joined anew: nothing is lost or doubled. */
+/* The stream is cut again and again, on either side, and joined anew: nothing is lost or doubled.
+ */
 static void cut(world_t *world, const duo_t *duo) {
   for (int at = 0; at < GONE; at++) {
     int here = at % 2;
@@ -69,12 +79,14 @@ static void cut(world_t *world, const duo_t *duo) {
     ucxx_link_t *link = NULL;
     uint64_t before = hub_stats(world->right.hub).chunks_produced;
     int32_t type = here ? UCXX_LINK_CONSUME : UCXX_LINK_PRODUCE;
-    while (hub_stats(world->right.hub).chunks_produced < before + 5 && hub_stats(world->right.hub).chunks_produced < PRODUCERS * EACH)
+    while (hub_stats(world->right.hub).chunks_produced < before + 5 &&
+           hub_stats(world->right.hub).chunks_produced < PRODUCERS * EACH)
       sched_yield();
     ucxx_link_destroy(here ? end->out : end->in);
     link = hub_link(end->hub, type, on_host);
     ucxx_status_t status;
-    while ((status = ucxx_link_connect(link, here ? duo->to_right : duo->to_left, 3, WINDOW)) == UCXX_ERR_ALREADY_EXISTS)
+    while ((status = ucxx_link_connect(link, here ? duo->to_right : duo->to_left, 3, WINDOW)) ==
+           UCXX_ERR_ALREADY_EXISTS)
       sched_yield();
     CHECK_OK(status);
     if (here)
@@ -108,20 +120,16 @@ static void run(const ucxx_worker_params_t *params, const char *mode, int driver
   for (int at = 0; at < CONSUMERS; at++)
     CHECK(pthread_create(&threads[PRODUCERS + at], NULL, consume, &world) == 0);
   if (cuts) cut(&world, &duo);
-  for (int at = 0; at < PRODUCERS; at++)
-    pthread_join(threads[at], NULL);
+  for (int at = 0; at < PRODUCERS; at++) pthread_join(threads[at], NULL);
   CHECK_OK(ucxx_hub_close(world.left.hub));
   CHECK_OK(ucxx_hub_drain(world.left.hub, FOR_EVER));
-  for (int at = 0; at < CONSUMERS; at++)
-    pthread_join(threads[PRODUCERS + at], NULL);
+  for (int at = 0; at < CONSUMERS; at++) pthread_join(threads[PRODUCERS + at], NULL);
   CHECK_EQ(world.consumed, PRODUCERS * EACH);
-  for (int at = 0; at < PRODUCERS; at++)
-    CHECK_EQ(world.seen[at], EACH * (EACH - 1) / 2);
+  for (int at = 0; at < PRODUCERS; at++) CHECK_EQ(world.seen[at], EACH * (EACH - 1) / 2);
   CHECK_EQ(hub_stats(world.left.hub).free_envelopes, ENVELOPES);
   CHECK_EQ(hub_stats(world.right.hub).free_envelopes, ENVELOPES);
   __atomic_store_n(&world.over, 1, __ATOMIC_RELEASE);
-  for (int at = 0; at < drivers; at++)
-    pthread_join(driving[at], NULL);
+  for (int at = 0; at < drivers; at++) pthread_join(driving[at], NULL);
   end_close(&world.left);
   end_close(&world.right);
   if (drivers)

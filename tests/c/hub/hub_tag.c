@@ -51,11 +51,10 @@ static void ends_progress(const ends_t *ends) {
   progress(ends->right.worker);
 }
 
-static ucxx_status_t ends_finish(const ends_t *ends, ucxx_status_t status, ucxx_request_t **request) {
-  if (status != UCXX_INPROGRESS)
-    return status;
-  while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS)
-    ends_progress(ends);
+static ucxx_status_t ends_finish(const ends_t *ends, ucxx_status_t status,
+                                 ucxx_request_t **request) {
+  if (status != UCXX_INPROGRESS) return status;
+  while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS) ends_progress(ends);
   /* The callback may be running still. */
   CHECK_STATUS(ucxx_request_wait(*request, FOR_EVER), status);
   ucxx_request_destroy(*request);
@@ -129,8 +128,7 @@ static void callbacks(ends_t *ends) {
   params.recv_info = NULL;
   push_message(&ends->left, 7);
   CHECK_STATUS(ucxx_link_send(ends->left.out, ends->to_right, 99, &params, NULL), UCXX_INPROGRESS);
-  while (seen_count(&arrival.seen) == 0 || seen_count(&departure.seen) == 0)
-    ends_progress(ends);
+  while (seen_count(&arrival.seen) == 0 || seen_count(&departure.seen) == 0) ends_progress(ends);
   CHECK_OK(arrival.seen.status);
   CHECK_OK(departure.seen.status);
   CHECK_EQ(arrival.length, 1);
@@ -152,10 +150,12 @@ static void notified(ends_t *ends) {
   for (int keep = 0; keep < 2; keep++) {
     ucxx_completion_t completion;
     size_t count = 0;
-    CHECK_STATUS(ucxx_link_recv(ends->right.in, 4, UINT64_MAX, &params, keep ? &request : NULL), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_link_recv(ends->right.in, 4, UINT64_MAX, &params, keep ? &request : NULL),
+                 UCXX_INPROGRESS);
     push_message(&ends->left, 8);
     ucxx_request_t *send = NULL;
-    CHECK_OK(ends_finish(ends, ucxx_link_send(ends->left.out, ends->to_right, 4, NULL, &send), &send));
+    CHECK_OK(
+        ends_finish(ends, ucxx_link_send(ends->left.out, ends->to_right, 4, NULL, &send), &send));
     while (count == 0) {
       ends_progress(ends);
       CHECK_OK(ucxx_notifier_poll(notifier, &completion, sizeof completion, 1, &count));
@@ -175,15 +175,14 @@ static void what_does_not_end_well(ends_t *ends) {
   ucxx_request_t *request = NULL, *send = NULL;
   ucxx_envelope_t *envelopes[ENVELOPES];
   STEP("no envelope, no chunk: nothing was submitted");
-  for (int at = 0; at < ENVELOPES; at++)
-    envelopes[at] = lease_now(ends->right.in);
+  for (int at = 0; at < ENVELOPES; at++) envelopes[at] = lease_now(ends->right.in);
   CHECK_STATUS(ucxx_link_recv(ends->right.in, 5, UINT64_MAX, NULL, &request), UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("no empty envelope");
-  CHECK_STATUS(ucxx_link_send(ends->left.out, ends->to_right, 5, NULL, &request), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_link_send(ends->left.out, ends->to_right, 5, NULL, &request),
+               UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("no chunk");
   CHECK(request == NULL);
-  for (int at = 0; at < ENVELOPES; at++)
-    CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
+  for (int at = 0; at < ENVELOPES; at++) CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
   STEP("a receive that is cancelled gives its envelope back");
   CHECK_STATUS(ucxx_link_recv(ends->right.in, 5, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
   CHECK_EQ(hub_stats(ends->right.hub).leased_envelopes, 1);
@@ -209,11 +208,14 @@ static void what_does_not_end_well(ends_t *ends) {
   CHECK_EQ(ucxx_hub_length(ends->left.hub), 1);
   take_message(&ends->left, 9);
   STEP("links and endpoints that are not for this");
-  CHECK_STATUS(ucxx_link_recv(ends->right.out, 5, UINT64_MAX, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_link_recv(ends->right.out, 5, UINT64_MAX, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("produces");
-  CHECK_STATUS(ucxx_link_send(ends->left.in, ends->to_right, 5, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_link_send(ends->left.in, ends->to_right, 5, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("consumes");
-  CHECK_STATUS(ucxx_link_send(ends->left.out, ends->to_left, 5, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_link_send(ends->left.out, ends->to_left, 5, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("endpoint");
   hub_t bare = hub_open(SIZE, 1, 0);
   ucxx_link_t *link = hub_link(bare.hub, UCXX_LINK_PRODUCE, on_host);
@@ -223,7 +225,8 @@ static void what_does_not_end_well(ends_t *ends) {
   hub_close(&bare);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_EAGER;
-  CHECK_STATUS(ucxx_link_recv(ends->right.in, 5, UINT64_MAX, &params, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_link_recv(ends->right.in, 5, UINT64_MAX, &params, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK(request == NULL);
   CHECK_EQ(hub_stats(ends->right.hub).free_envelopes, ENVELOPES);
 }
@@ -234,7 +237,8 @@ static void blocking(ends_t *ends) {
   ucxx_recv_info_t info = {0};
   ucxx_request_t *send = NULL;
   uint64_t word = 42;
-  CHECK_OK(ends_finish(ends, ucxx_tag_send(ends->to_right, &word, sizeof word, 6, NULL, &send), &send));
+  CHECK_OK(
+      ends_finish(ends, ucxx_tag_send(ends->to_right, &word, sizeof word, 6, NULL, &send), &send));
   params.flags = UCXX_FLAG_WAIT;
   params.recv_info = &info;
   CHECK_OK(ucxx_link_recv(ends->right.in, 6, UINT64_MAX, &params, NULL));
@@ -291,7 +295,8 @@ static void forwarded(ends_t *ends, ucxx_link_t *bare_in, ucxx_link_t *bare_out,
   take_message(&ends->right, number);
 }
 
-/* Memory that one hub has registered is another one's by then, and stays when the hub that made it has gone. */
+/* Memory that one hub has registered is another one's by then, and stays when the hub that made it
+ * has gone. */
 static void swapped(ends_t *ends) {
   enum { SWAPS = 60 };
   uint64_t number = 1;
@@ -300,20 +305,19 @@ static void swapped(ends_t *ends) {
   params.envelope_size = SIZE;
   CHECK_OK(ucxx_hub_create(ends->context, &params, &bare.hub));
   CHECK_OK(ucxx_hub_add_envelopes(bare.hub, on_host, ENVELOPES));
-  ucxx_link_t *in = hub_link(bare.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(bare.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(bare.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(bare.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_link_t *links[] = {ends->left.in, ends->right.in, in};
   for (int at = 0; at < SWAPS; at++) {
     swap_memory(links[at % 3], links[(at + 1 + at / 3 % 2) % 3]);
     one_message(ends, number++);
-    if (at % 4 == 0)
-      forwarded(ends, in, out, number++);
+    if (at % 4 == 0) forwarded(ends, in, out, number++);
   }
   CHECK_EQ(hub_stats(bare.hub).free_envelopes, ENVELOPES);
   ucxx_link_destroy(in);
   ucxx_link_destroy(out);
   ucxx_hub_destroy(bare.hub);
-  for (int at = 0; at < 4 * ENVELOPES; at++)
-    one_message(ends, number++);
+  for (int at = 0; at < 4 * ENVELOPES; at++) one_message(ends, number++);
   CHECK_EQ(hub_stats(ends->left.hub).free_envelopes, ENVELOPES);
   CHECK_EQ(hub_stats(ends->right.hub).free_envelopes, ENVELOPES);
 }
@@ -330,7 +334,8 @@ static void ends_close(ends_t *ends, int hub_first) {
   ucxx_endpoint_t *endpoints[] = {ends->to_left, ends->to_right};
   for (int at = 0; at < 2; at++) {
     ucxx_request_t *close = NULL;
-    CHECK_OK(ends_finish(ends, ucxx_endpoint_close(endpoints[at], UCXX_CLOSE_FORCE, NULL, &close), &close));
+    CHECK_OK(ends_finish(ends, ucxx_endpoint_close(endpoints[at], UCXX_CLOSE_FORCE, NULL, &close),
+                         &close));
     ucxx_endpoint_destroy(endpoints[at]);
   }
   ucxx_worker_destroy(ends->right.worker);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer is killed while chunks go to it out of their envelopes, or come into one: what has not gone is offered again, in its order and as
- * it was, the envelopes come back, and the hub goes on with another peer.
+ * A peer is killed while chunks go to it out of their envelopes, or come into one: what has not
+ * gone is offered again, in its order and as it was, the envelopes come back, and the hub goes on
+ * with another peer.
  */
 #include "hub.h"
 #include "killed_peer.h"
@@ -31,16 +32,20 @@ static void live(pair_t pair, char role) {
   params.recv_info = &info;
   test_fill(data, SIZE, 7);
   uint64_t word = 0;
-  CHECK_OK(finish(ucxx_tag_recv(worker, &word, sizeof word, TAG_HELLO, UINT64_MAX, NULL, &request), &request));
+  CHECK_OK(finish(ucxx_tag_recv(worker, &word, sizeof word, TAG_HELLO, UINT64_MAX, NULL, &request),
+                  &request));
   CHECK_OK(finish(ucxx_tag_send(back, &word, sizeof word, TAG_HELLO, NULL, &request), &request));
   for (;;) {
     if (role == ECHOES) {
-      CHECK_OK(finish(ucxx_tag_recv(worker, data, SIZE, TAG, UINT64_MAX, &params, &request), &request));
+      CHECK_OK(
+          finish(ucxx_tag_recv(worker, data, SIZE, TAG, UINT64_MAX, &params, &request), &request));
       CHECK_OK(finish(ucxx_tag_send(back, data, info.length, TAG_BACK, NULL, &request), &request));
     } else if (role == RECEIVES) {
-      CHECK_OK(finish(ucxx_tag_recv(worker, data, SIZE, TAG, UINT64_MAX, NULL, &request), &request));
+      CHECK_OK(
+          finish(ucxx_tag_recv(worker, data, SIZE, TAG, UINT64_MAX, NULL, &request), &request));
     } else if (role == SENDS) {
-      /* Once: whatever more was announced would be matched by the next receive, whoever that is from. */
+      /* Once: whatever more was announced would be matched by the next receive, whoever that is
+       * from. */
       role = IDLES;
       CHECK_OK(finish(ucxx_tag_send(back, data, SIZE, TAG_BACK, NULL, &request), &request));
     } else {
@@ -50,16 +55,19 @@ static void live(pair_t pair, char role) {
 }
 
 /*
- * With a word there and back: UCX attaches to the other side's memory in the middle of its first writes to its queue, and who is killed there
- * stops that queue for good (CHANGELOG.md, Known limits).
+ * With a word there and back: UCX attaches to the other side's memory in the middle of its first
+ * writes to its queue, and who is killed there stops that queue for good (CHANGELOG.md, Known
+ * limits).
  */
 static void start(victim_t *peer, char role) {
   char roles[] = {role, 0};
   uint64_t word = 1;
   ucxx_request_t *receive = NULL, *send = NULL;
   victim_connect(peer, worker, roles);
-  ucxx_status_t received = ucxx_tag_recv(worker, &word, sizeof word, TAG_HELLO, UINT64_MAX, NULL, &receive);
-  CHECK_OK(finish(ucxx_tag_send(peer->endpoint, &word, sizeof word, TAG_HELLO, NULL, &send), &send));
+  ucxx_status_t received =
+      ucxx_tag_recv(worker, &word, sizeof word, TAG_HELLO, UINT64_MAX, NULL, &receive);
+  CHECK_OK(
+      finish(ucxx_tag_send(peer->endpoint, &word, sizeof word, TAG_HELLO, NULL, &send), &send));
   CHECK_OK(finish(received, &receive));
 }
 
@@ -102,9 +110,11 @@ static void goes_on(victim_t *survivor) {
   is_empty();
 }
 
-/* One that receives nothing has taken nothing, so both chunks come back; of one that receives, there is no saying. How many came back. */
+/* One that receives nothing has taken nothing, so both chunks come back; of one that receives,
+ * there is no saying. How many came back. */
 static int dies_receiving(victim_t *survivor, char role, int passes) {
-  STEP("%s: chunks to one that is killed after %d passes, and %s", mode->name, passes, role == IDLES ? "takes none" : "may have taken some");
+  STEP("%s: chunks to one that is killed after %d passes, and %s", mode->name, passes,
+       role == IDLES ? "takes none" : "may have taken some");
   victim_t peer;
   ucxx_request_t *requests[CHUNKS] = {NULL};
   ucxx_status_t statuses[CHUNKS];
@@ -118,8 +128,7 @@ static int dies_receiving(victim_t *survivor, char role, int passes) {
     statuses[at] = ucxx_link_send(out, peer.endpoint, TAG, &params, &requests[at]);
     CHECK_STATUS(statuses[at], UCXX_INPROGRESS);
   }
-  for (int pass = 0; pass < passes; pass++)
-    progress(worker);
+  for (int pass = 0; pass < passes; pass++) progress(worker);
   victim_kill(&peer);
   victim_await_end(&peer, worker, mode);
   int back = 0;
@@ -139,8 +148,7 @@ static int dies_receiving(victim_t *survivor, char role, int passes) {
     CHECK_STATUS(ucxx_link_send(out, peer.endpoint, TAG, NULL, &request), UCXX_ERR_PEER_FAILED);
   CHECK_EQ(ucxx_hub_length(hub), back);
   for (int at = 0; at < CHUNKS; at++)
-    if (statuses[at] != UCXX_OK)
-      take_chunk((uint64_t)at);
+    if (statuses[at] != UCXX_OK) take_chunk((uint64_t)at);
   is_empty();
   goes_on(survivor);
   victim_bury(&peer);
@@ -149,7 +157,8 @@ static int dies_receiving(victim_t *survivor, char role, int passes) {
 
 /* Into an envelope from one that is killed; did it fail? */
 static int dies_sending(victim_t *survivor, char role, int passes) {
-  STEP("%s: a chunk from one that is killed after %d passes, and %s", mode->name, passes, role == IDLES ? "sends none" : "may have sent it");
+  STEP("%s: a chunk from one that is killed after %d passes, and %s", mode->name, passes,
+       role == IDLES ? "sends none" : "may have sent it");
   victim_t peer;
   seen_t seen = {0};
   ucxx_request_t *request = NULL;
@@ -160,8 +169,7 @@ static int dies_sending(victim_t *survivor, char role, int passes) {
   params.callback = see_completion;
   params.callback_arg = &seen;
   CHECK_STATUS(ucxx_link_recv(in, TAG_BACK, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
-  for (int pass = 0; pass < passes; pass++)
-    progress(worker);
+  for (int pass = 0; pass < passes; pass++) progress(worker);
   victim_kill(&peer);
   victim_await_end(&peer, worker, mode);
   ucxx_status_t status = finish(UCXX_INPROGRESS, &request);
@@ -204,7 +212,8 @@ static void round_of(void) {
     failed += dies_sending(&survivor, SENDS, passes);
     rounds++;
   }
-  printf("%s: of those that took some, %d of %d came back; of those that sent, %d of %d failed\n", mode->name, back, CHUNKS * rounds, failed, rounds);
+  printf("%s: of those that took some, %d of %d came back; of those that sent, %d of %d failed\n",
+         mode->name, back, CHUNKS * rounds, failed, rounds);
   ucxx_link_destroy(in);
   ucxx_link_destroy(out);
   ucxx_hub_destroy(hub);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Chunks come in the order in which their messages are complete: also where a receive is complete in its call, while the end of an earlier one has yet to
- * be told. All messages are equally short, so they are complete in the order in which they were sent.
+ * Chunks come in the order in which their messages are complete: also where a receive is complete
+ * in its call, while the end of an earlier one has yet to be told. All messages are equally short,
+ * so they are complete in the order in which they were sent.
  */
 #include "hub.h"
 
@@ -19,8 +20,7 @@ typedef struct sink {
 
 static void receive_all(ucxx_link_t *in) {
   ucxx_status_t status;
-  do
-    status = ucxx_link_recv(in, TAG, UINT64_MAX, NULL, NULL);
+  do status = ucxx_link_recv(in, TAG, UINT64_MAX, NULL, NULL);
   while (status >= 0);
   CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
 }
@@ -69,8 +69,7 @@ int main(void) {
     while (status == UCXX_INPROGRESS && (status = ucxx_request_status(send)) == UCXX_INPROGRESS) {
       progress(left);
       /* The first one connects; the others come all at once. */
-      if (number == 0)
-        progress(right);
+      if (number == 0) progress(right);
     }
     CHECK_OK(status);
     ucxx_request_destroy(send);

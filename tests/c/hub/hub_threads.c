@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Hubs between threads: nothing is lost, nothing comes twice, each producer's chunks come in their order, and nothing grows. */
+/* Hubs between threads: nothing is lost, nothing comes twice, each producer's chunks come in their
+ * order, and nothing grows. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -8,7 +9,8 @@
 
 enum { SIZE = 64, PRODUCERS = 3, CONSUMERS = 3, EACH = 20000, LONG_RUN = 1000000 };
 
-/* What some consumers do: give chunks back, of which others then see an older one after a younger one. */
+/* What some consumers do: give chunks back, of which others then see an older one after a younger
+ * one. */
 enum { IN_ORDER = 1, ABORTS = 2 };
 
 typedef struct stage {
@@ -42,7 +44,8 @@ static void *consume(void *arg) {
   ucxx_status_t status;
   uint64_t turn = 0;
   while ((status = ucxx_link_lease(stage->link, FOR_EVER, &envelope)) == UCXX_OK) {
-    uint64_t *words = word_of(envelope), word = words[0], producer = word >> 32, number = word & UINT32_MAX;
+    uint64_t *words = word_of(envelope), word = words[0], producer = word >> 32,
+             number = word & UINT32_MAX;
     CHECK_EQ(words[1], test_mix(word));
     CHECK_EQ(look_at(envelope).length, 16);
     CHECK(producer < PRODUCERS);
@@ -50,8 +53,7 @@ static void *consume(void *arg) {
       CHECK_OK(ucxx_envelope_abort(envelope, NULL));
       continue;
     }
-    if (stage->number & IN_ORDER)
-      CHECK(number > stage->last[producer]);
+    if (stage->number & IN_ORDER) CHECK(number > stage->last[producer]);
     stage->last[producer] = number;
     stage->count++;
     stage->sum += word;
@@ -64,14 +66,14 @@ static void *consume(void *arg) {
 static uint64_t expected_sum(uint64_t each) {
   uint64_t sum = 0;
   for (uint64_t producer = 0; producer < PRODUCERS; producer++)
-    for (uint64_t at = 1; at <= each; at++)
-      sum += producer << 32 | at;
+    for (uint64_t at = 1; at <= each; at++) sum += producer << 32 | at;
   return sum;
 }
 
 /* Each consumer of a kind: broadcast or not, here or on the device. */
 static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t retain) {
-  STEP("%d producers, %d consumers%s, on memory type %d, retain %d", PRODUCERS, CONSUMERS, broadcast ? " of everything" : "", kind.memory_type, retain);
+  STEP("%d producers, %d consumers%s, on memory type %d, retain %d", PRODUCERS, CONSUMERS,
+       broadcast ? " of everything" : "", kind.memory_type, retain);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
   params.max_queue_chunks = 6;
@@ -83,7 +85,8 @@ static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t 
   memset(consumers, 0, sizeof consumers);
   for (int at = 0; at < CONSUMERS; at++) {
     consumers[at].number = how;
-    consumers[at].link = broadcast ? hub_broadcast(hub.hub, kind) : hub_link(hub.hub, UCXX_LINK_CONSUME, kind);
+    consumers[at].link =
+        broadcast ? hub_broadcast(hub.hub, kind) : hub_link(hub.hub, UCXX_LINK_CONSUME, kind);
     CHECK_EQ(pthread_create(&threads[PRODUCERS + at], NULL, consume, &consumers[at]), 0);
   }
   for (int at = 0; at < PRODUCERS; at++) {
@@ -92,8 +95,7 @@ static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t 
     producers[at].count = EACH;
     CHECK_EQ(pthread_create(&threads[at], NULL, produce, &producers[at]), 0);
   }
-  for (int at = 0; at < PRODUCERS; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (int at = 0; at < PRODUCERS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   CHECK_OK(ucxx_hub_close(hub.hub));
   CHECK_OK(ucxx_hub_drain(hub.hub, FOR_EVER));
   uint64_t count = 0, sum = 0;
@@ -101,8 +103,7 @@ static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t 
     CHECK_EQ(pthread_join(threads[PRODUCERS + at], NULL), 0);
     count += consumers[at].count;
     sum += consumers[at].sum;
-    if (broadcast)
-      CHECK_EQ(consumers[at].sum, expected_sum(EACH));
+    if (broadcast) CHECK_EQ(consumers[at].sum, expected_sum(EACH));
     ucxx_link_destroy(consumers[at].link);
   }
   CHECK_EQ(count, (broadcast ? CONSUMERS : 1) * PRODUCERS * EACH);
@@ -112,14 +113,14 @@ static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t 
   CHECK_EQ(stats.chunks_consumed, PRODUCERS * EACH);
   CHECK(stats.queue_high_water <= 6);
   CHECK_EQ(stats.leased_envelopes + stats.trashed_envelopes + stats.queued_chunks, 0);
-  for (int at = 0; at < PRODUCERS; at++)
-    ucxx_link_destroy(producers[at].link);
+  for (int at = 0; at < PRODUCERS; at++) ucxx_link_destroy(producers[at].link);
   hub_close(&hub);
 }
 
 /*
- * One kind of host memory, and who competes for it: a hub that needs no lock, until one sleeps in a lease that waits, or asks for more. All of
- * that goes on at the same time: envelopes are few for some rounds, so that producers sleep, and many for others, so that consumers do.
+ * One kind of host memory, and who competes for it: a hub that needs no lock, until one sleeps in a
+ * lease that waits, or asks for more. All of that goes on at the same time: envelopes are few for
+ * some rounds, so that producers sleep, and many for others, so that consumers do.
  */
 static void *ask(void *arg) {
   stage_t *stage = arg;
@@ -128,14 +129,14 @@ static void *ask(void *arg) {
     CHECK(stats.queued_chunks + stats.free_envelopes + stats.leased_envelopes <= 2 * stage->count);
     CHECK(ucxx_hub_length(stage->hub) <= stage->count);
     /* Long enough for it to go without the lock again. */
-    for (int turn = 0; turn < 500; turn++)
-      sched_yield();
+    for (int turn = 0; turn < 500; turn++) sched_yield();
   }
   return NULL;
 }
 
 static void plain(size_t envelopes, uint64_t how, int asked) {
-  STEP("%d producers and %d consumers of a plain hub of %zu envelopes%s%s", PRODUCERS, CONSUMERS, envelopes, how & ABORTS ? ", some give back" : "", asked ? ", and one that asks" : "");
+  STEP("%d producers and %d consumers of a plain hub of %zu envelopes%s%s", PRODUCERS, CONSUMERS,
+       envelopes, how & ABORTS ? ", some give back" : "", asked ? ", and one that asks" : "");
   hub_t hub = hub_open(SIZE, envelopes, 0);
   stage_t producers[PRODUCERS], consumers[CONSUMERS], asks = {.hub = hub.hub, .count = envelopes};
   pthread_t threads[PRODUCERS + CONSUMERS + 1];
@@ -152,13 +153,10 @@ static void plain(size_t envelopes, uint64_t how, int asked) {
     producers[at].count = EACH;
     CHECK_EQ(pthread_create(&threads[at], NULL, produce, &producers[at]), 0);
   }
-  if (asked)
-    CHECK_EQ(pthread_create(&threads[PRODUCERS + CONSUMERS], NULL, ask, &asks), 0);
-  for (int at = 0; at < PRODUCERS; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  if (asked) CHECK_EQ(pthread_create(&threads[PRODUCERS + CONSUMERS], NULL, ask, &asks), 0);
+  for (int at = 0; at < PRODUCERS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   __atomic_store_n(&asks.number, 1, __ATOMIC_RELEASE);
-  if (asked)
-    CHECK_EQ(pthread_join(threads[PRODUCERS + CONSUMERS], NULL), 0);
+  if (asked) CHECK_EQ(pthread_join(threads[PRODUCERS + CONSUMERS], NULL), 0);
   CHECK_OK(ucxx_hub_close(hub.hub));
   CHECK_OK(ucxx_hub_drain(hub.hub, FOR_EVER));
   uint64_t count = 0, sum = 0;
@@ -174,8 +172,7 @@ static void plain(size_t envelopes, uint64_t how, int asked) {
   CHECK_EQ(stats.free_envelopes, envelopes);
   CHECK_EQ(stats.chunks_consumed, PRODUCERS * EACH);
   CHECK_EQ(stats.leased_envelopes + stats.queued_chunks, 0);
-  for (int at = 0; at < PRODUCERS; at++)
-    ucxx_link_destroy(producers[at].link);
+  for (int at = 0; at < PRODUCERS; at++) ucxx_link_destroy(producers[at].link);
   hub_close(&hub);
 }
 
@@ -219,8 +216,7 @@ static void filters(void) {
   CHECK_EQ(pthread_create(&threads[0], NULL, produce, &source), 0);
   /* Two filters may overtake each other, so no order is looked for here. */
   uint64_t count = 0, sum = 0, expected = 0;
-  for (uint64_t at = 1; at <= EACH; at += 2)
-    expected += at;
+  for (uint64_t at = 1; at <= EACH; at += 2) expected += at;
   while (count < EACH / 2) {
     ucxx_envelope_t *envelope = NULL;
     CHECK_OK(ucxx_link_lease(sink.link, FOR_EVER, &envelope));
@@ -257,7 +253,9 @@ static void destroyed_while_waiting(void) {
   STEP("who waits in a hub that is destroyed gets CLOSED");
   for (int round = 0; round < 50; round++) {
     hub_t hub = hub_open(SIZE, 1, 1);
-    ucxx_link_t *links[] = {hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy), hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), hub_link(hub.hub, UCXX_LINK_PEEK, on_host)};
+    ucxx_link_t *links[] = {hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy),
+                            hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+                            hub_link(hub.hub, UCXX_LINK_PEEK, on_host)};
     pthread_t threads[3];
     ucxx_envelope_t *held = NULL;
     CHECK_OK(ucxx_hub_push(hub.hub, on_host, &held));
@@ -282,9 +280,11 @@ static void *produce_one(void *arg) {
 }
 
 static void stale_copies(void) {
-  STEP("a chunk that is consumed while its producer copies it to where another link reads: the copy is dropped, and counted");
+  STEP("a chunk that is consumed while its producer copies it to where another link reads: the "
+       "copy is dropped, and counted");
   hub_t hub = hub_open(16 << 20, 1, 1);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
   uint64_t rounds = 0;
   ucxx_hub_stats_t stats;
@@ -312,11 +312,11 @@ static void stale_copies(void) {
 static void a_million_chunks(void) {
   STEP("a million chunks with a transfer each: the memory stays as it is");
   hub_t hub = hub_open(SIZE, 3, 3);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
   footprint_t before = footprint_now();
   for (uint64_t word = 0; word < LONG_RUN; word++) {
-    if (word == 1000)
-      before = footprint_now();
+    if (word == 1000) before = footprint_now();
     produce_word(in, word);
     CHECK_EQ(consume_word(out), word);
   }

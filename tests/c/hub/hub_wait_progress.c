@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Who waits for a hub whose worker has manual progress makes that progress itself, and is woken by what other threads do to the hub. */
+/* Who waits for a hub whose worker has manual progress makes that progress itself, and is woken by
+ * what other threads do to the hub. */
 #include "hub_stream.h"
 
 #include <pthread.h>
@@ -19,7 +20,8 @@ static ucxx_envelope_t *lease_soon(ucxx_link_t *link) {
   return envelope;
 }
 
-/* Waits for the next chunk together with an envelope of another hub, which has the worker, or none. */
+/* Waits for the next chunk together with an envelope of another hub, which has the worker, or none.
+ */
 static ucxx_status_t lease_with(ucxx_link_t *link, ucxx_link_t *other, ucxx_envelope_t **envelope) {
   ucxx_link_t *links[] = {link, other};
   ucxx_envelope_t *envelopes[2] = {NULL, NULL};
@@ -37,7 +39,8 @@ static ucxx_status_t next_chunk(const end_t *end, const end_t *other, way_t way,
     CHECK_EQ(read_chunk(envelope, both->seed, SIZE), number);
     CHECK_OK(ucxx_envelope_release(envelope, NULL));
   }
-  status = way == BY_LEASE || way == BY_PEEK ? ucxx_link_lease(end->out, FOR_EVER, &envelope) : lease_with(end->out, other->in, &envelope);
+  status = way == BY_LEASE || way == BY_PEEK ? ucxx_link_lease(end->out, FOR_EVER, &envelope)
+                                             : lease_with(end->out, other->in, &envelope);
   if (status != UCXX_OK) return status;
   CHECK_EQ(read_chunk(envelope, both->seed, SIZE), number);
   CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
@@ -46,9 +49,11 @@ static ucxx_status_t next_chunk(const end_t *end, const end_t *other, way_t way,
 
 /* Nobody progresses but by waiting. */
 static void stream(way_t way) {
-  static const char *const names[WAYS] = {"a lease", "several", "several, of a hub without worker", "a peek"};
+  static const char *const names[WAYS] = {"a lease", "several", "several, of a hub without worker",
+                                          "a peek"};
   STEP("a stream, by waiting alone: for %s", names[way]);
-  end_t end = open_end(), other = end_open(both->context, way == BY_MANY ? both->worker : NULL, SIZE, 1);
+  end_t end = open_end(),
+        other = end_open(both->context, way == BY_MANY ? both->worker : NULL, SIZE, 1);
   CHECK_OK(ucxx_link_connect(both->side == 0 ? end.out : end.in, both->endpoint, way, WINDOW));
   if (both->side == 0) {
     for (uint64_t number = 0; number < CHUNKS; number++)
@@ -130,13 +135,13 @@ static void two_threads(void) {
     ucxx_envelope_t *envelope = NULL;
     put_word(lease_soon(game.there.in), turn);
     switch (turn % 3) {
-      case 0: envelope = lease_soon(game.back.out); break;
-      case 1: CHECK_OK(lease_with(game.back.out, game.there.in, &envelope)); break;
-      default:
-        CHECK_OK(ucxx_hub_drain(game.there.hub, FOR_EVER));
-        CHECK_OK(ucxx_hub_peek(game.back.hub, on_host, FOR_EVER, &envelope));
-        CHECK_OK(ucxx_envelope_release(envelope, NULL));
-        envelope = lease_now(game.back.out);
+    case 0: envelope = lease_soon(game.back.out); break;
+    case 1: CHECK_OK(lease_with(game.back.out, game.there.in, &envelope)); break;
+    default:
+      CHECK_OK(ucxx_hub_drain(game.there.hub, FOR_EVER));
+      CHECK_OK(ucxx_hub_peek(game.back.hub, on_host, FOR_EVER, &envelope));
+      CHECK_OK(ucxx_envelope_release(envelope, NULL));
+      envelope = lease_now(game.back.out);
     }
     CHECK_EQ(*word_of(envelope), turn);
     CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
@@ -147,7 +152,8 @@ static void two_threads(void) {
   pair_sync(both);
 }
 
-/* The progress thread comes and goes while others wait: what they wait for is sent when it has gone. */
+/* The progress thread comes and goes while others wait: what they wait for is sent when it has
+ * gone. */
 typedef struct reader {
   end_t *end, *other;
   pthread_mutex_t lock;
@@ -159,7 +165,8 @@ static void *read_all(void *arg) {
   reader_t *reader = arg;
   ucxx_status_t status;
   uint64_t number = 0;
-  while ((status = next_chunk(reader->end, reader->other, number % 2 ? BY_MANY : BY_LEASE, number)) == UCXX_OK) {
+  while ((status = next_chunk(reader->end, reader->other, number % 2 ? BY_MANY : BY_LEASE,
+                              number)) == UCXX_OK) {
     pthread_mutex_lock(&reader->lock);
     reader->had = ++number;
     pthread_cond_signal(&reader->changed);
@@ -192,8 +199,7 @@ static void changes(void) {
       CHECK_OK(ucxx_worker_stop_progress_thread(both->worker));
       pair_tell(both);
       pthread_mutex_lock(&reader.lock);
-      while (reader.had < change)
-        pthread_cond_wait(&reader.changed, &reader.lock);
+      while (reader.had < change) pthread_cond_wait(&reader.changed, &reader.lock);
       pthread_mutex_unlock(&reader.lock);
     }
     pthread_join(thread, NULL);
@@ -205,10 +211,10 @@ static void changes(void) {
 
 static void round_of(const ucxx_worker_params_t *params, const char *mode) {
   STEP("%s", mode);
-  int is_changed = params->thread_mode == UCXX_THREAD_MULTI && params->progress_mode == UCXX_PROGRESS_MANUAL;
+  int is_changed =
+      params->thread_mode == UCXX_THREAD_MULTI && params->progress_mode == UCXX_PROGRESS_MANUAL;
   pair_connect(both, NULL, params, NULL);
-  for (way_t way = BY_LEASE; way < WAYS; way++)
-    stream(way);
+  for (way_t way = BY_LEASE; way < WAYS; way++) stream(way);
   message();
   timeouts();
   two_threads();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Who waits in a hub, and what wakes it: each of the calls that can make a lease possible, or impossible for good. */
+/* Who waits in a hub, and what wakes it: each of the calls that can make a lease possible, or
+ * impossible for good. */
 #include "hub.h"
 
 #include <pthread.h>
@@ -34,8 +35,7 @@ static void *wait_for_one(void *arg) {
     waiter->status = ucxx_link_lease_many(&waiter->link, 1, FOR_EVER, &envelope);
   else
     waiter->status = ucxx_link_lease(waiter->link, FOR_EVER, &envelope);
-  if (waiter->status != UCXX_OK)
-    return NULL;
+  if (waiter->status != UCXX_OK) return NULL;
   waiter->word = look_at(envelope).length == 0 ? 0 : *word_of(envelope);
   CHECK_OK(ucxx_envelope_abort(envelope, NULL));
   return NULL;
@@ -54,15 +54,14 @@ static char state_of(long id) {
   return after[2];
 }
 
-/* Returns when the thread sleeps. What follows has to wake it, and would also have to if it did not sleep yet. */
+/* Returns when the thread sleeps. What follows has to wake it, and would also have to if it did not
+ * sleep yet. */
 static waiter_t *begin(waiter_t *waiter, way_t way, hub_t *hub, ucxx_link_t *link) {
   *waiter = (waiter_t){.way = way, .link = link, .hub = hub->hub};
   CHECK_EQ(pthread_create(&waiter->thread, NULL, wait_for_one, waiter), 0);
   long id = 0;
-  while ((id = __atomic_load_n(&waiter->id, __ATOMIC_ACQUIRE)) == 0)
-    sched_yield();
-  while (state_of(id) != 'S')
-    sched_yield();
+  while ((id = __atomic_load_n(&waiter->id, __ATOMIC_ACQUIRE)) == 0) sched_yield();
+  while (state_of(id) != 'S') sched_yield();
   return waiter;
 }
 
@@ -72,12 +71,16 @@ static void ends_with(waiter_t *waiter, ucxx_status_t status, uint64_t word) {
   CHECK_EQ(waiter->word, word);
 }
 
-/* A chunk lies on the host and on the device, and a producer wants the only envelope of the host: it gets that when nobody is to read there any more. */
+/* A chunk lies on the host and on the device, and a producer wants the only envelope of the host:
+ * it gets that when nobody is to read there any more. */
 static void producers(way_t way) {
-  STEP("a producer that sleeps, as somebody is to read there: a new flow, a link more in it, the end of that link; way %d", way);
+  STEP("a producer that sleeps, as somebody is to read there: a new flow, a link more in it, the "
+       "end of that link; way %d",
+       way);
   for (int what = 0; what < 3; what++) {
     hub_t hub = hub_open(SIZE, 1, 2);
-    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+    ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+                *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
     ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host);
     waiter_t waiter;
     produce_word(in, 1);
@@ -91,8 +94,7 @@ static void producers(way_t way) {
       ucxx_link_destroy(peek);
     ends_with(&waiter, UCXX_OK, 0);
     CHECK_EQ(consume_word(out), 1);
-    if (what != 2)
-      ucxx_link_destroy(peek);
+    if (what != 2) ucxx_link_destroy(peek);
     ucxx_link_destroy(in);
     ucxx_link_destroy(out);
     hub_close(&hub);
@@ -103,8 +105,10 @@ static void producers(way_t way) {
 static void wakeups(way_t way) {
   STEP("envelopes, flows, links and ends that those who sleep wait for; way %d", way);
   hub_t hub = hub_open(SIZE, 1, 0);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
-  ucxx_link_t *here = hub_link(hub.hub, UCXX_LINK_PEEK, on_host), *there = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
+  ucxx_link_t *here = hub_link(hub.hub, UCXX_LINK_PEEK, on_host),
+              *there = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
   waiter_t waiter;
   ucxx_envelope_t *held = lease_now(in);
   begin(&waiter, way, &hub, in);
@@ -151,7 +155,8 @@ static void wakeups(way_t way) {
 
 /* A peek of the hub's own, which nothing is copied for before it asks. */
 static void peeks(void) {
-  STEP("a peek that waits: for a chunk, for an envelope to copy it to, for its change, for the end");
+  STEP(
+      "a peek that waits: for a chunk, for an envelope to copy it to, for its change, for the end");
   hub_t hub = hub_open(SIZE, 2, 1);
   waiter_t waiter;
   ucxx_envelope_t *held = NULL;
@@ -196,7 +201,8 @@ static void connected(way_t way) {
     ucxx_envelope_t *held = NULL, *none = NULL;
     CHECK_OK(ucxx_hub_create(duo.context, &params, &hub.hub));
     CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_host, 1));
-    ucxx_link_t *link = hub_link(hub.hub, produces ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, on_host);
+    ucxx_link_t *link =
+        hub_link(hub.hub, produces ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, on_host);
     CHECK_OK(ucxx_hub_push(hub.hub, on_host, &held));
     begin(&waiter, way, &hub, link);
     CHECK_OK(ucxx_link_connect(link, duo.to_right, 1 + (uint64_t)produces, 1));
@@ -235,7 +241,8 @@ static void forked(void) {
   hub_t hub = {duo.context, NULL};
   CHECK_OK(ucxx_hub_create(duo.context, &params, &hub.hub));
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_host, 1));
-  busy_t busy = {hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), 0};
+  busy_t busy = {hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+                 hub_link(hub.hub, UCXX_LINK_CONSUME, on_host), 0};
   pthread_t thread;
   CHECK_EQ(pthread_create(&thread, NULL, keep_busy, &busy), 0);
   for (int at = 0; at < 30; at++) {
@@ -244,10 +251,8 @@ static void forked(void) {
     if (child == 0) {
       ucxx_request_t *request = NULL;
       alarm(20);
-      if (ucxx_link_recv(busy.in, 1, UINT64_MAX, NULL, &request) != UCXX_ERR_FORKED)
-        _exit(1);
-      if (ucxx_link_send(busy.out, duo.to_right, 1, NULL, &request) != UCXX_ERR_FORKED)
-        _exit(2);
+      if (ucxx_link_recv(busy.in, 1, UINT64_MAX, NULL, &request) != UCXX_ERR_FORKED) _exit(1);
+      if (ucxx_link_send(busy.out, duo.to_right, 1, NULL, &request) != UCXX_ERR_FORKED) _exit(2);
       _exit(request == NULL ? 0 : 3);
     }
     int status = -1;

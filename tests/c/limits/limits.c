@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What there is at most, and what happens one past it: docs/reliability.md has the list, and the tests of the limits that are not here. What is over 4 GiB
- * lies in memory that nobody touches, or that is many times the same.
+ * What there is at most, and what happens one past it: docs/reliability.md has the list, and the
+ * tests of the limits that are not here. What is over 4 GiB lies in memory that nobody touches, or
+ * that is many times the same.
  */
 #include "group.h"
 #include "hub_stream.h"
@@ -15,7 +16,8 @@ enum { ID = 7, PAGE = 4096, PIECE = 16 << 20 };
 
 /* Bytes that take no memory before they are touched. */
 static uint8_t *wide_open(size_t length) {
-  uint8_t *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  uint8_t *memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   CHECK(memory != MAP_FAILED);
   return memory;
 }
@@ -28,7 +30,8 @@ static uint8_t *folded_open(size_t length) {
   CHECK(file >= 0);
   CHECK_EQ(ftruncate(file, PIECE), 0);
   for (size_t at = 0; at < folded; at += PIECE)
-    CHECK(mmap(memory + at, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == memory + at);
+    CHECK(mmap(memory + at, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
+          memory + at);
   close(file);
   return memory;
 }
@@ -43,25 +46,32 @@ static void wide_window(member_t *member) {
   member_join(member, 0);
   uint8_t *memory = member->rank == 0 ? wide_open(size) : NULL;
   ucxx_window_t *window = NULL;
-  CHECK_OK(ucxx_window_create(member->group, memory, member->rank == 0 ? size : 0, 1, NULL, &window));
+  CHECK_OK(
+      ucxx_window_create(member->group, memory, member->rank == 0 ? size : 0, 1, NULL, &window));
   CHECK_OK(ucxx_window_fence(window, 0));
   ucxx_layout_t one, bytes;
   ucxx_layout_init_contiguous(&one, UCXX_TYPE_UINT64, 1);
   ucxx_layout_init_contiguous(&bytes, UCXX_TYPE_BYTE, 8);
-  const uint64_t numbers[3] = {0x1111111111111111, 0x2222222222222222, 0x3333333333333333}, more = 1;
+  const uint64_t numbers[3] = {0x1111111111111111, 0x2222222222222222, 0x3333333333333333},
+                 more = 1;
   if (member->rank == 1) {
     STEP("beyond 4 GiB");
     CHECK_OK(ucxx_window_put(window, &numbers[0], &one, 0, (int64_t)(size - 8), &one));
     CHECK_OK(ucxx_window_put(window, &numbers[1], &bytes, 0, (int64_t)half - 4, &bytes));
-    CHECK_OK(ucxx_window_accumulate(window, &more, &one, 0, (int64_t)(size - 16), &one, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_accumulate(window, &more, &one, 0, (int64_t)(size - 16), &one,
+                                    UCXX_REDUCE_SUM));
     STEP("one past the end");
-    CHECK_STATUS(ucxx_window_put(window, &numbers[0], &one, 0, (int64_t)(size - 7), &one), UCXX_ERR_RMA_RANGE);
-    CHECK_STATUS(ucxx_window_accumulate(window, &more, &one, 0, (int64_t)size, &one, UCXX_REDUCE_SUM), UCXX_ERR_RMA_RANGE);
+    CHECK_STATUS(ucxx_window_put(window, &numbers[0], &one, 0, (int64_t)(size - 7), &one),
+                 UCXX_ERR_RMA_RANGE);
+    CHECK_STATUS(
+        ucxx_window_accumulate(window, &more, &one, 0, (int64_t)size, &one, UCXX_REDUCE_SUM),
+        UCXX_ERR_RMA_RANGE);
   }
   CHECK_OK(ucxx_window_fence(window, 0));
   uint64_t found = 0;
   if (member->rank == 0) {
-    CHECK(memcmp(memory + size - 8, &numbers[0], 8) == 0 && memcmp(memory + half - 4, &numbers[1], 8) == 0);
+    CHECK(memcmp(memory + size - 8, &numbers[0], 8) == 0 &&
+          memcmp(memory + half - 4, &numbers[1], 8) == 0);
     CHECK(memcmp(memory + size - 16, &more, 8) == 0);
     CHECK(memory[0] == 0 && memory[8] == 0);
   }
@@ -80,7 +90,8 @@ static void wide_window(member_t *member) {
   }
   CHECK_OK(ucxx_window_fence(window, 0));
   if (member->rank == 0)
-    CHECK(memcmp(memory + 8, &numbers[1], 8) == 0 && memcmp(memory + 8 + half, &numbers[2], 8) == 0);
+    CHECK(memcmp(memory + 8, &numbers[1], 8) == 0 &&
+          memcmp(memory + 8 + half, &numbers[2], 8) == 0);
   else
     CHECK(found == numbers[0]);
   CHECK_OK(ucxx_window_close(window));
@@ -97,8 +108,7 @@ static void regions(member_t *member) {
   uint8_t *memory = wide_open((REGIONS + 1) * 64);
   STEP("%d regions, and one", REGIONS);
   CHECK_OK(ucxx_window_create_dynamic(member->group, NULL, &window));
-  for (int at = 0; at < REGIONS; at++)
-    CHECK_OK(ucxx_window_attach(window, memory + at * 64, 32));
+  for (int at = 0; at < REGIONS; at++) CHECK_OK(ucxx_window_attach(window, memory + at * 64, 32));
   CHECK_STATUS(ucxx_window_attach(window, memory + REGIONS * 64, 32), UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("regions");
   uint64_t number = 7, last = (uint64_t)(uintptr_t)(memory + (REGIONS - 1) * 64), all[2];
@@ -106,7 +116,8 @@ static void regions(member_t *member) {
   CHECK_OK(ucxx_window_fence(window, 0));
   ucxx_layout_t one;
   ucxx_layout_init_contiguous(&one, UCXX_TYPE_UINT64, 1);
-  CHECK_OK(ucxx_window_put(window, &number, &one, 1 - member->rank, (int64_t)all[1 - member->rank], &one));
+  CHECK_OK(ucxx_window_put(window, &number, &one, 1 - member->rank, (int64_t)all[1 - member->rank],
+                           &one));
   CHECK_OK(ucxx_window_fence(window, 0));
   CHECK(memcmp(memory + (REGIONS - 1) * 64, &number, sizeof number) == 0);
   CHECK_OK(ucxx_window_detach(window, memory));
@@ -132,8 +143,7 @@ static void wide_put(member_t *member) {
   CHECK_OK(ucxx_window_fence(window, 0));
   ucxx_layout_t all;
   ucxx_layout_init_contiguous(&all, UCXX_TYPE_BYTE, WIDE);
-  if (member->rank == 1)
-    CHECK_OK(ucxx_window_put(window, memory, &all, 0, 0, &all));
+  if (member->rank == 1) CHECK_OK(ucxx_window_put(window, memory, &all, 0, 0, &all));
   CHECK_OK(ucxx_window_fence(window, 0));
   CHECK(memcmp(memory, &numbers[0], 8) == 0 && memcmp(memory + WIDE - 8, &numbers[1], 8) == 0);
   CHECK_OK(ucxx_window_close(window));
@@ -151,8 +161,7 @@ static void keep(void *arg, ucxx_am_message_t *message) {
 }
 
 static ucxx_am_message_t *await_message(const duo_t *duo) {
-  while (came == NULL)
-    duo_progress(duo);
+  while (came == NULL) duo_progress(duo);
   ucxx_am_message_t *message = came;
   came = NULL;
   return message;
@@ -161,7 +170,8 @@ static ucxx_am_message_t *await_message(const duo_t *duo) {
 static ucxx_buffers_t *multi_came;
 static ucxx_status_t multi_status;
 static int multi_count;
-static void keep_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void keep_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                       ucxx_buffers_t *buffers, ucxx_status_t status) {
   (void)arg, (void)reply, (void)header, (void)header_length;
   multi_count++;
   multi_came = buffers;
@@ -186,7 +196,8 @@ static void wide_messages(const duo_t *duo, int copied) {
   memcpy(from + WIDE - 8, &number, 8);
   STEP("a message of %zu bytes into 8", WIDE);
   memset(&info, 0, sizeof info);
-  ucxx_status_t status = ucxx_tag_recv(duo->right, little, sizeof little, 1, UINT64_MAX, &params, &received);
+  ucxx_status_t status =
+      ucxx_tag_recv(duo->right, little, sizeof little, 1, UINT64_MAX, &params, &received);
   ucxx_status_t sending = ucxx_tag_send(duo->to_right, from, WIDE, 1, NULL, &sent);
   CHECK_STATUS(duo_finish(duo, status, &received), UCXX_ERR_MESSAGE_TRUNCATED);
   CHECK(info.length == WIDE);
@@ -196,7 +207,8 @@ static void wide_messages(const duo_t *duo, int copied) {
   sending = ucxx_am_send(duo->to_right, ID, NULL, 0, from, WIDE, &rndv, &sent);
   ucxx_am_message_t *message = await_message(duo);
   CHECK(ucxx_am_message_length(message) == WIDE);
-  CHECK_STATUS(ucxx_am_message_recv(message, little, sizeof little, NULL, &received), UCXX_ERR_MESSAGE_TRUNCATED);
+  CHECK_STATUS(ucxx_am_message_recv(message, little, sizeof little, NULL, &received),
+               UCXX_ERR_MESSAGE_TRUNCATED);
   if (copied)
     CHECK_OK(duo_finish(duo, ucxx_am_message_recv(message, to, WIDE, NULL, &received), &received));
   ucxx_am_message_destroy(message);
@@ -206,8 +218,7 @@ static void wide_messages(const duo_t *duo, int copied) {
   CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, ID, keep_question, NULL, NULL));
   memset(&info, 0, sizeof info);
   status = ucxx_am_fetch(duo->to_right, ID, NULL, 0, little, sizeof little, &params, &received);
-  while (asked == NULL)
-    duo_progress(duo);
+  while (asked == NULL) duo_progress(duo);
   sending = ucxx_fetch_reply(asked, from, WIDE, NULL, &sent);
   CHECK_STATUS(duo_finish(duo, status, &received), UCXX_ERR_MESSAGE_TRUNCATED);
   CHECK(info.length == WIDE);
@@ -222,14 +233,14 @@ static void wide_messages(const duo_t *duo, int copied) {
   multi_count = 0;
   CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID, keep_multi, NULL, NULL, &allocator));
   sending = ucxx_am_send_multi(duo->to_right, ID, NULL, 0, buffers, 2, NULL, &sent);
-  while (multi_count == 0)
-    duo_progress(duo);
+  while (multi_count == 0) duo_progress(duo);
   CHECK_STATUS(multi_status, UCXX_ERR_EXCEEDS_LIMIT);
   CHECK(multi_came == NULL && maker.calls == 0);
   duo_finish(duo, sending, &sent);
   CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID, NULL, NULL, NULL, NULL));
   STEP("more than any memory has");
-  CHECK_STATUS(ucxx_tag_send(duo->to_right, from, ((size_t)1 << 47) + 1, 1, NULL, &sent), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_send(duo->to_right, from, ((size_t)1 << 47) + 1, 1, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("length");
   if (copied) {
     STEP("%zu bytes that arrive", WIDE);
@@ -263,25 +274,32 @@ static void headers(const duo_t *duo) {
   ucxx_am_message_destroy(message);
   CHECK_OK(duo_finish(duo, sending, &sent));
   ucxx_status_t status = ucxx_am_fetch(duo->to_right, ID, header, most, little, 8, NULL, &sent);
-  while (asked == NULL)
-    duo_progress(duo);
+  while (asked == NULL) duo_progress(duo);
   CHECK_CONTENT(ucxx_fetch_header(asked, &length), most, 3);
   CHECK_EQ(length, most);
   ucxx_fetch_destroy(asked);
   asked = NULL;
   CHECK_STATUS(duo_finish(duo, status, &sent), UCXX_ERR_CANCELED);
-  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, header, most + 1, little, 8, NULL, &sent), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send(duo->to_right, ID, header, most + 1, little, 8, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("header_length");
-  CHECK_STATUS(ucxx_am_send_iov(duo->to_right, ID, header, most + 1, &one, 1, NULL, &sent), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, ID, header, most + 1, &one, 1, NULL, &sent), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, header, most + 1, little, 8, NULL, &sent), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_fetch_iov(duo->to_right, ID, header, most + 1, &one, 1, NULL, &sent), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_fetch_alloc(duo->to_right, ID, header, most + 1, little, 8, NULL, NULL, &sent), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_iov(duo->to_right, ID, header, most + 1, &one, 1, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, ID, header, most + 1, &one, 1, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_fetch(duo->to_right, ID, header, most + 1, little, 8, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_fetch_iov(duo->to_right, ID, header, most + 1, &one, 1, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_am_fetch_alloc(duo->to_right, ID, header, most + 1, little, 8, NULL, NULL, &sent),
+      UCXX_ERR_INVALID_PARAM);
   CHECK(sent == NULL);
   free(header);
 }
 
-/* As many buffers as an allocator takes that says nothing, one more, and more than any call takes. */
+/* As many buffers as an allocator takes that says nothing, one more, and more than any call takes.
+ */
 static void counts(const duo_t *duo) {
   enum { FRAMES = 65536, PARTS = 1 << 20 };
   ucxx_buffer_t *list = test_alloc(((size_t)PARTS + 1) * sizeof *list);
@@ -302,20 +320,24 @@ static void counts(const duo_t *duo) {
     multi_count = 0;
     CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID, keep_multi, NULL, NULL, NULL));
     sending = ucxx_am_send_multi(duo->to_right, ID, NULL, 0, list, count, NULL, &sent);
-    while (multi_count == 0)
-      duo_progress(duo);
+    while (multi_count == 0) duo_progress(duo);
     CHECK_OK(duo_finish(duo, sending, &sent));
     CHECK_STATUS(multi_status, count == FRAMES ? UCXX_OK : UCXX_ERR_EXCEEDS_LIMIT);
     CHECK_EQ(ucxx_buffers_count(multi_came), count == FRAMES ? FRAMES : 0);
     ucxx_buffers_destroy(multi_came);
   }
   STEP("%d buffers and one", PARTS);
-  CHECK_STATUS(ucxx_tag_send_iov(duo->to_right, list, PARTS + 1, 1, NULL, &sent), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_send_iov(duo->to_right, list, PARTS + 1, 1, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("count");
-  CHECK_STATUS(ucxx_tag_recv_iov(duo->right, list, PARTS + 1, 1, UINT64_MAX, NULL, &sent), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_tag_send_multi(duo->to_right, list, PARTS + 1, 1, NULL, &sent), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, ID, NULL, 0, list, PARTS + 1, NULL, &sent), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_send_iov(duo->to_right, ID, NULL, 0, list, PARTS + 1, NULL, &sent), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_recv_iov(duo->right, list, PARTS + 1, 1, UINT64_MAX, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_send_multi(duo->to_right, list, PARTS + 1, 1, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, ID, NULL, 0, list, PARTS + 1, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_iov(duo->to_right, ID, NULL, 0, list, PARTS + 1, NULL, &sent),
+               UCXX_ERR_INVALID_PARAM);
   duo_transfer(duo, 1000, 2);
   free(list);
   free(bytes);
@@ -329,20 +351,23 @@ static void in_flight(const duo_t *duo) {
   uint8_t byte = 9, *there = test_alloc(RECEIVES);
   STEP("%d sends, and one", SENDS);
   for (int at = 0; at < SENDS; at++)
-    CHECK_STATUS(ucxx_tag_send_sync(duo->to_right, &byte, 1, TAG, NULL, &requests[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send_sync(duo->to_right, &byte, 1, TAG, NULL, &requests[at]),
+                 UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_tag_send_sync(duo->to_right, &byte, 1, TAG, NULL, &none), UCXX_ERR_NO_RESOURCE);
   CHECK(none == NULL);
   for (int at = 0; at < SENDS; at++) {
     ucxx_status_t status = ucxx_tag_recv(duo->right, there, 1, TAG, UINT64_MAX, NULL, &none);
     CHECK_OK(duo_finish(duo, status, &none));
   }
-  for (int at = 0; at < SENDS; at++)
-    CHECK_OK(duo_finish(duo, UCXX_INPROGRESS, &requests[at]));
+  for (int at = 0; at < SENDS; at++) CHECK_OK(duo_finish(duo, UCXX_INPROGRESS, &requests[at]));
   STEP("%d receives", RECEIVES);
   memset(there, 0, RECEIVES);
   for (int at = 0; at < RECEIVES; at++)
-    CHECK_STATUS(ucxx_tag_recv(duo->right, there + at, 1, (uint64_t)(TAG + at), UINT64_MAX, NULL, &requests[at]), UCXX_INPROGRESS);
-  CHECK_OK(duo_finish(duo, ucxx_tag_send(duo->to_right, &byte, 1, TAG + RECEIVES - 1, NULL, &none), &none));
+    CHECK_STATUS(ucxx_tag_recv(duo->right, there + at, 1, (uint64_t)(TAG + at), UINT64_MAX, NULL,
+                               &requests[at]),
+                 UCXX_INPROGRESS);
+  CHECK_OK(duo_finish(duo, ucxx_tag_send(duo->to_right, &byte, 1, TAG + RECEIVES - 1, NULL, &none),
+                      &none));
   CHECK_OK(duo_finish(duo, UCXX_INPROGRESS, &requests[RECEIVES - 1]));
   CHECK_EQ(there[RECEIVES - 1], 9);
   for (int at = 0; at < RECEIVES - 1; at++) {
@@ -358,7 +383,8 @@ static void in_flight(const duo_t *duo) {
 
 /* ------------------------------------------------------------------ endpoints */
 
-/* Many of one worker, each of which is used; then one that there are no descriptors for, where connections need them. */
+/* Many of one worker, each of which is used; then one that there are no descriptors for, where
+ * connections need them. */
 static void endpoints(const duo_t *duo, unsigned count) {
   ucxx_endpoint_t **list = test_alloc(count * sizeof *list);
   struct rlimit limit;
@@ -367,23 +393,23 @@ static void endpoints(const duo_t *duo, unsigned count) {
   CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   STEP("%u endpoints of a worker", count);
   if (limit.rlim_cur < 4 * (rlim_t)count + 100) {
-    fprintf(stderr, "left out: %u endpoints, with %llu descriptors\n", count, (unsigned long long)limit.rlim_cur);
+    fprintf(stderr, "left out: %u endpoints, with %llu descriptors\n", count,
+            (unsigned long long)limit.rlim_cur);
     free(list);
     return;
   }
-  for (unsigned at = 0; at < count; at++)
-    list[at] = connect_workers(duo->left, duo->right);
+  for (unsigned at = 0; at < count; at++) list[at] = connect_workers(duo->left, duo->right);
   for (unsigned at = 0; at < count; at++) {
     uint64_t out = at, in = 0;
     ucxx_request_t *sent = NULL, *received = NULL;
-    ucxx_status_t status = ucxx_tag_recv(duo->right, &in, sizeof in, at, UINT64_MAX, NULL, &received);
+    ucxx_status_t status =
+        ucxx_tag_recv(duo->right, &in, sizeof in, at, UINT64_MAX, NULL, &received);
     ucxx_status_t sending = ucxx_tag_send(list[at], &out, sizeof out, at, NULL, &sent);
     CHECK_OK(duo_finish(duo, status, &received));
     CHECK_OK(duo_finish(duo, sending, &sent));
     CHECK_EQ(in, at);
   }
-  for (unsigned at = 0; at < count; at++)
-    duo_drop(duo, list[at]);
+  for (unsigned at = 0; at < count; at++) duo_drop(duo, list[at]);
   duo_transfer(duo, 1000, 4);
   free(list);
 }
@@ -428,14 +454,22 @@ static void hubs(void) {
   CHECK_OK(ucxx_hub_create(context, &params, &hub));
   for (int32_t device = 0; device < KINDS; device++)
     CHECK_OK(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, device}, 1));
-  CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, KINDS}, 1), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, KINDS}, 1),
+               UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_MESSAGE("kind");
-  CHECK_STATUS(ucxx_link_create(hub, UCXX_LINK_CONSUME, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, KINDS}, NULL, &out), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_STATUS(ucxx_link_create(hub, UCXX_LINK_CONSUME,
+                                (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, KINDS}, NULL, &out),
+               UCXX_ERR_EXCEEDS_LIMIT);
   STEP("%d envelopes less those that there are, and one", ENVELOPES);
-  CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, 0}, ENVELOPES - KINDS + 1), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, 0},
+                                      ENVELOPES - KINDS + 1),
+               UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_MESSAGE("envelopes");
-  CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, 0}, ENVELOPES + 1), UCXX_ERR_EXCEEDS_LIMIT);
-  CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, 0}, SIZE_MAX), UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_STATUS(
+      ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, 0}, ENVELOPES + 1),
+      UCXX_ERR_EXCEEDS_LIMIT);
+  CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, 0}, SIZE_MAX),
+               UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_EQ(hub_stats(hub).free_envelopes, KINDS);
   ucxx_hub_destroy(hub);
   STEP("the largest envelope, and a byte more");
@@ -490,7 +524,8 @@ static void group_sizes(ucxx_worker_t *worker) {
   CHECK_STATUS(ucxx_group_endpoint(group, size, &last), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS((ucxx_status_t)ucxx_group_same_host(group, size), UCXX_ERR_INVALID_PARAM);
   const footprint_t after = footprint_now();
-  printf("%u members: %ld KiB, %ld descriptors\n", (unsigned)size, after.resident_kib - before.resident_kib, after.descriptors - before.descriptors);
+  printf("%u members: %ld KiB, %ld descriptors\n", (unsigned)size,
+         after.resident_kib - before.resident_kib, after.descriptors - before.descriptors);
   ucxx_group_destroy(group);
   STEP("too many");
   params.size = (1 << 20) + 1;
@@ -573,14 +608,13 @@ int main(int argc, char **argv) {
   const unsigned many = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 200;
   const int over_network = test_hosts() > 1;
   test_begin("limits", 120);
-  void *most = mmap(NULL, 2 * WIDE + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (most == MAP_FAILED)
-    test_skip("no address space for 8 GiB that nobody touches");
+  void *most = mmap(NULL, 2 * WIDE + PAGE, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (most == MAP_FAILED) test_skip("no address space for 8 GiB that nobody touches");
   CHECK_EQ(munmap(most, 2 * WIDE + PAGE), 0);
   run_members(2, test_seed(), wide_window);
   run_members(2, test_seed(), regions);
-  if (argc > 1 || !over_network)
-    run_members(2, test_seed(), wide_put);
+  if (argc > 1 || !over_network) run_members(2, test_seed(), wide_put);
   duo_t duo;
   duo_open(&duo, NULL);
   wide_messages(&duo, argc > 1);

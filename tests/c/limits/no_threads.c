@@ -1,6 +1,7 @@
 /*
- * Where the system lets this user have no more threads, what needs one is refused with NO_RESOURCE; UCX would end the process. A worker that a callback destroys on its progress
- * thread has no thread to end on then: the next call that can ends it. One that is destroyed without waiting stays.
+ * Where the system lets this user have no more threads, what needs one is refused with NO_RESOURCE;
+ * UCX would end the process. A worker that a callback destroys on its progress thread has no thread
+ * to end on then: the next call that can ends it. One that is destroyed without waiting stays.
  */
 #include "test_util.h"
 
@@ -26,11 +27,9 @@ static void become_somebody(void) {
     test_skip("this process may not give root up, for which there is no limit");
   limit_threads(1);
   const int error = pthread_create(&thread, NULL, nothing, NULL);
-  if (!error)
-    pthread_join(thread, NULL);
+  if (!error) pthread_join(thread, NULL);
   limit_threads(0);
-  if (error != EAGAIN)
-    test_skip("RLIMIT_NPROC does not count here");
+  if (error != EAGAIN) test_skip("RLIMIT_NPROC does not count here");
 }
 
 static void destroys(void *worker, ucxx_request_t *request, ucxx_status_t status) {
@@ -62,7 +61,8 @@ int main(void) {
   limit_threads(1);
   CHECK_STATUS(ucxx_worker_create(context, &params, &threaded), UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("thread");
-  CHECK_STATUS(ucxx_worker_start_progress_thread(manual, UCXX_PROGRESS_THREAD_ADAPTIVE), UCXX_ERR_NO_RESOURCE);
+  CHECK_STATUS(ucxx_worker_start_progress_thread(manual, UCXX_PROGRESS_THREAD_ADAPTIVE),
+               UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("thread");
   CHECK_OK(ucxx_context_create(NULL, &other));
   ucxx_context_destroy(other);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Without shared memory, or leave to write long files: what needs them fails with a status and says what was missing, nothing is ended by a signal, and the
- * process goes on with what does not need them. Each in a process of its own, which is deprived before it uses UCX, or while it does.
+ * Without shared memory, or leave to write long files: what needs them fails with a status and says
+ * what was missing, nothing is ended by a signal, and the process goes on with what does not need
+ * them. Each in a process of its own, which is deprived before it uses UCX, or while it does.
  */
 #include "test_util.h"
 
@@ -22,7 +23,8 @@ enum { SKIPPED = 77, ID = 3 };
 static void shared_memory_of(const char *size) {
   char options[64];
   snprintf(options, sizeof options, "size=%s", size);
-  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("tmpfs", "/dev/shm", "tmpfs", 0, options) != 0) {
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("tmpfs", "/dev/shm", "tmpfs", 0, options) != 0) {
     fprintf(stderr, "left out: no /dev/shm of one's own (%s)\n", strerror(errno));
     exit(SKIPPED);
   }
@@ -35,8 +37,7 @@ static void fill_shared_memory(void) {
   int file = open("/dev/shm/full", O_WRONLY | O_CREAT | O_EXCL, 0600);
   CHECK(file >= 0);
   for (; length >= 4096; length /= 2)
-    while (write(file, pages, length) > 0)
-      ;
+    while (write(file, pages, length) > 0);
   CHECK_EQ(errno, ENOSPC);
   CHECK_EQ(close(file), 0);
   CHECK_EQ(statvfs("/dev/shm", &left), 0);
@@ -96,7 +97,8 @@ static ucxx_status_t window_of(size_t size, const char *tls) {
 
 /* ------------------------------------------------------------------ */
 
-/* From the beginning: UCX refuses the worker, or leaves that memory out, and finds no way to a peer where that is all there is. */
+/* From the beginning: UCX refuses the worker, or leaves that memory out, and finds no way to a peer
+ * where that is all there is. */
 static void no_shared_memory(void) {
   shared_memory_of("1m");
   STEP("a worker with 1 MiB of shared memory");
@@ -137,8 +139,9 @@ static void count(void *arg, ucxx_am_message_t *message) {
 }
 
 /*
- * After workers have connected: what has a receive waiting for it comes, and no access to memory that is not there ends the process. Not so messages that nobody waits for, and
- * further workers of the context: CHANGELOG.md, Known limits.
+ * After workers have connected: what has a receive waiting for it comes, and no access to memory
+ * that is not there ends the process. Not so messages that nobody waits for, and further workers of
+ * the context: CHANGELOG.md, Known limits.
  */
 static void shared_memory_full(void) {
   enum { MESSAGES = 2000, LENGTH = 4000 };
@@ -156,7 +159,8 @@ static void shared_memory_full(void) {
   ucxx_request_t *one = NULL, *other = NULL;
   for (int at = 0; at < MESSAGES; at++) {
     test_fill(data, LENGTH, (uint64_t)at);
-    ucxx_status_t received = ucxx_tag_recv(duo.right, there, LENGTH, (uint64_t)at, UINT64_MAX, NULL, &one);
+    ucxx_status_t received =
+        ucxx_tag_recv(duo.right, there, LENGTH, (uint64_t)at, UINT64_MAX, NULL, &one);
     ucxx_status_t sent = ucxx_tag_send(duo.to_right, data, LENGTH, (uint64_t)at, NULL, &other);
     CHECK_OK(duo_finish(&duo, received, &one));
     CHECK_OK(duo_finish(&duo, sent, &other));
@@ -166,10 +170,10 @@ static void shared_memory_full(void) {
   CHECK_OK(ucxx_worker_set_am_handler(duo.right, ID, count, NULL, NULL));
   for (int at = 0; at < 100; at++) {
     test_fill(data, LENGTH, (uint64_t)at);
-    CHECK_OK(duo_finish(&duo, ucxx_am_send(duo.to_right, ID, NULL, 0, data, LENGTH, NULL, &one), &one));
+    CHECK_OK(
+        duo_finish(&duo, ucxx_am_send(duo.to_right, ID, NULL, 0, data, LENGTH, NULL, &one), &one));
   }
-  while (came < 100)
-    duo_progress(&duo);
+  while (came < 100) duo_progress(&duo);
   duo_transfer(&duo, 3 << 20, 2);
   duo_transfer(&duo, 100, 3);
   duo_close(&duo);
@@ -179,7 +183,8 @@ static void shared_memory_full(void) {
   free(there);
 }
 
-/* Memory that processes share counts as a file, and a file that becomes too long ends who makes it. */
+/* Memory that processes share counts as a file, and a file that becomes too long ends who makes it.
+ */
 static void no_long_files(void) {
   const struct rlimit limit = {1 << 20, 1 << 20};
   CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -211,8 +216,7 @@ int main(int argc, char **argv) {
       exit(0);
     }
     CHECK_EQ(waitpid(child, &status, 0), child);
-    if (WIFSIGNALED(status))
-      FAIL("part %u was ended by signal %d", at, WTERMSIG(status));
+    if (WIFSIGNALED(status)) FAIL("part %u was ended by signal %d", at, WTERMSIG(status));
     CHECK(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == SKIPPED);
     skipped += WEXITSTATUS(status) == SKIPPED;
   }

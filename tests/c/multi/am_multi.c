@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Multi-buffer transfer in one active message, between two workers of one process: numbers, sizes, order, limits, ends. */
+/* Multi-buffer transfer in one active message, between two workers of one process: numbers, sizes,
+ * order, limits, ends. */
 #include "multi.h"
 
 enum { ID = 40, MOST_CAME = 600 };
@@ -18,7 +19,8 @@ typedef struct inbox {
   int count, destroyed;
 } inbox_t;
 
-static void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                     ucxx_buffers_t *buffers, ucxx_status_t status) {
   inbox_t *inbox = arg;
   CHECK(inbox->count < MOST_CAME && header_length <= sizeof inbox->list[0].header);
   CHECK((buffers == NULL) == (status != UCXX_OK));
@@ -28,30 +30,29 @@ static void on_multi(void *arg, ucxx_endpoint_t *reply, const void *header, size
   came->status = status;
   came->header_length = header_length;
   memcpy(came->header, header, header_length);
-  if (reply != NULL)
-    CHECK_OK(ucxx_endpoint_retain(reply, &came->reply));
+  if (reply != NULL) CHECK_OK(ucxx_endpoint_retain(reply, &came->reply));
 }
 
-static void on_destroy(void *arg) {
-  ((inbox_t *)arg)->destroyed++;
-}
+static void on_destroy(void *arg) { ((inbox_t *)arg)->destroyed++; }
 
-static ucxx_status_t send(const duo_t *duo, uint16_t id, const char *header, const frames_t *frames, uint64_t flags, ucxx_request_t **request) {
+static ucxx_status_t send(const duo_t *duo, uint16_t id, const char *header, const frames_t *frames,
+                          uint64_t flags, ucxx_request_t **request) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = flags;
-  ucxx_status_t status = ucxx_am_send_multi(duo->to_right, id, header, strlen(header), frames->list, frames->count, &params, request);
+  ucxx_status_t status = ucxx_am_send_multi(duo->to_right, id, header, strlen(header), frames->list,
+                                            frames->count, &params, request);
   CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
   return status;
 }
 
 static came_t *next(const duo_t *duo, inbox_t *inbox, int number) {
-  while (inbox->count <= number)
-    duo_progress(duo);
+  while (inbox->count <= number) duo_progress(duo);
   return &inbox->list[number];
 }
 
 static void sizes(const duo_t *duo, inbox_t *inbox) {
-  static const size_t numbers[] = {0, 1, 2, 8, 100, 101, 250, 300}, lengths_of[] = {0, 1, 8, 1000, 4096, 70000, 1 << 20};
+  static const size_t numbers[] = {0, 1, 2, 8, 100, 101, 250, 300},
+                      lengths_of[] = {0, 1, 8, 1000, 4096, 70000, 1 << 20};
   static const uint64_t protocols[] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   size_t lengths[MOST_FRAMES];
   for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++)
@@ -66,7 +67,8 @@ static void sizes(const duo_t *duo, inbox_t *inbox) {
         ucxx_request_t *sent = NULL;
         inbox->count = 0;
         uint64_t reply = mix == 1 ? UCXX_FLAG_AM_REPLY : 0;
-        ucxx_status_t status = send(duo, ID, "a header", &frames, protocols[protocol] | reply, &sent);
+        ucxx_status_t status =
+            send(duo, ID, "a header", &frames, protocols[protocol] | reply, &sent);
         came_t *came = next(duo, inbox, 0);
         CHECK_OK(duo_finish(duo, status, &sent));
         CHECK_OK(came->status);
@@ -95,7 +97,8 @@ static void thousands(const duo_t *duo, inbox_t *inbox) {
     params.flags = rendezvous ? UCXX_FLAG_RNDV : UCXX_FLAG_EAGER;
     ucxx_request_t *sent = NULL;
     inbox->count = 0;
-    ucxx_status_t status = ucxx_am_send_multi(duo->to_right, ID, "x", 1, list, MANY, &params, &sent);
+    ucxx_status_t status =
+        ucxx_am_send_multi(duo->to_right, ID, "x", 1, list, MANY, &params, &sent);
     came_t *came = next(duo, inbox, 0);
     CHECK_OK(duo_finish(duo, status, &sent));
     CHECK_OK(came->status);
@@ -153,8 +156,7 @@ static void limits(const duo_t *duo) {
   frames_t frames;
   maker_t maker = {0};
   ucxx_allocator_t allocator = maker_allocator(&maker);
-  for (size_t at = 0; at < MOST_FRAMES; at++)
-    lengths[at] = 1000;
+  for (size_t at = 0; at < MOST_FRAMES; at++) lengths[at] = 1000;
   frames_make(&frames, MOST_FRAMES, lengths, 1);
   for (int protocol = 0; protocol < 2; protocol++)
     for (int what = 0; what < 4; what++) {
@@ -165,16 +167,17 @@ static void limits(const duo_t *duo) {
       allocator.max_frames = what == 0 ? 299 : 300;
       allocator.max_total_bytes = what == 1 ? 299999 : 300000;
       maker.fails_at = what == 2 ? 10 : 0;
-      CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID + 1, on_multi, &inbox, on_destroy, &allocator));
+      CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID + 1, on_multi, &inbox, on_destroy,
+                                             &allocator));
       ucxx_status_t status = send(duo, ID + 1, "head", &frames, protocols[protocol], &sent);
       came_t *came = next(duo, &inbox, 0);
       CHECK_OK(duo_finish(duo, status, &sent));
       CHECK_EQ(came->header_length, 4);
-      CHECK_STATUS(came->status, what < 2 ? UCXX_ERR_EXCEEDS_LIMIT : what == 2 ? UCXX_ERR_NO_MEMORY : UCXX_OK);
-      if (what < 2)
-        CHECK_EQ(maker.calls, 0);
-      if (what == 3)
-        frames_check(came->buffers, MOST_FRAMES, lengths, 1);
+      CHECK_STATUS(came->status, what < 2    ? UCXX_ERR_EXCEEDS_LIMIT
+                                 : what == 2 ? UCXX_ERR_NO_MEMORY
+                                             : UCXX_OK);
+      if (what < 2) CHECK_EQ(maker.calls, 0);
+      if (what == 3) frames_check(came->buffers, MOST_FRAMES, lengths, 1);
       ucxx_buffers_destroy(came->buffers);
       CHECK_EQ(maker.made, maker.freed);
       CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID + 1, NULL, NULL, NULL, NULL));
@@ -184,7 +187,8 @@ static void limits(const duo_t *duo) {
   ucxx_request_t *sent = NULL;
   ucxx_worker_stats_t before = UCXX_WORKER_STATS_INIT, after = UCXX_WORKER_STATS_INIT;
   CHECK_OK(ucxx_worker_query_stats(duo->right, &before));
-  ucxx_status_t status = send(duo, ID + 1, "", &frames, UCXX_FLAG_EAGER | UCXX_FLAG_AM_REPLY, &sent);
+  ucxx_status_t status =
+      send(duo, ID + 1, "", &frames, UCXX_FLAG_EAGER | UCXX_FLAG_AM_REPLY, &sent);
   CHECK_OK(duo_finish(duo, status, &sent));
   do {
     duo_progress(duo);
@@ -195,21 +199,29 @@ static void limits(const duo_t *duo) {
   frames_free(&frames);
 }
 
-/* A message that is no multi-buffer message does not reach such a handler, nor the other way round. */
+/* A message that is no multi-buffer message does not reach such a handler, nor the other way round.
+ */
 static void bad_calls(const duo_t *duo) {
   STEP("bad calls");
   ucxx_request_t *request = NULL;
   ucxx_buffer_t buffer = {.length = 1};
-  CHECK_STATUS(ucxx_am_send_multi(NULL, 0, NULL, 0, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, 0, NULL, 1, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, 0, NULL, 0, NULL, 1, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, 0, NULL, 0, &buffer, 1, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_worker_set_multi_handler(NULL, 0, on_multi, NULL, NULL, NULL), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_multi(NULL, 0, NULL, 0, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, 0, NULL, 1, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, 0, NULL, 0, NULL, 1, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, 0, NULL, 0, &buffer, 1, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_worker_set_multi_handler(NULL, 0, on_multi, NULL, NULL, NULL),
+               UCXX_ERR_INVALID_PARAM);
   ucxx_allocator_t allocator = UCXX_ALLOCATOR_INIT;
   allocator.allocate = maker_allocate;
-  CHECK_STATUS(ucxx_worker_set_multi_handler(duo->right, 0, on_multi, NULL, NULL, &allocator), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_worker_set_multi_handler(duo->right, 0, on_multi, NULL, NULL, &allocator),
+               UCXX_ERR_INVALID_PARAM);
   static uint8_t header[100000];
-  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, 0, header, sizeof header, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_am_send_multi(duo->to_right, 0, header, sizeof header, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("header_length");
   CHECK(request == NULL);
 }
@@ -226,12 +238,10 @@ static void left_over(duo_t *duo, inbox_t *inbox) {
     send(duo, ID, "", &frames, UCXX_FLAG_RNDV, &sent);
     ucxx_request_destroy(sent);
   }
-  for (int at = 0; at < 3; at++)
-    progress(duo->right);
+  for (int at = 0; at < 3; at++) progress(duo->right);
   duo_close(duo);
   CHECK_EQ(inbox->destroyed, 1);
-  for (int at = 0; at < inbox->count; at++)
-    ucxx_buffers_destroy(inbox->list[at].buffers);
+  for (int at = 0; at < inbox->count; at++) ucxx_buffers_destroy(inbox->list[at].buffers);
   frames_free(&frames);
 }
 

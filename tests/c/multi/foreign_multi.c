@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Multi-buffer transfer, and the queue form of active messages, with a peer that is UCXX, both ways; see tests/bindings/ucxx/run.sh.
+ * Multi-buffer transfer, and the queue form of active messages, with a peer that is UCXX, both
+ * ways; see tests/bindings/ucxx/run.sh.
  *
  *   foreign_multi PROGRAM [ARGUMENT...]
  */
@@ -16,10 +17,8 @@ static void plan(size_t count, unsigned seed, size_t large, size_t *lengths, cha
   size_t at = 0;
   for (size_t index = 0; index < count; index++) {
     lengths[index] = test_mix(seed * 1000 + index) % (index % 4 == 0 ? 70000 : 300);
-    if (index % 13 == 7)
-      lengths[index] = 0;
-    if (index == count / 2 && large != 0)
-      lengths[index] = large;
+    if (index % 13 == 7) lengths[index] = 0;
+    if (index == count / 2 && large != 0) lengths[index] = large;
     at += (size_t)snprintf(text + at, TEXT - at, "%s%zu", index == 0 ? "" : ",", lengths[index]);
   }
 }
@@ -33,16 +32,15 @@ static void to_them(const foreigner_t *other, size_t count, unsigned seed, size_
   plan(count, seed, large, lengths, text);
   for (size_t index = 0; index < count; index++) {
     uint8_t *data = test_alloc(lengths[index]);
-    for (size_t at = 0; at < lengths[index]; at++)
-      data[at] = pattern(seed + (unsigned)index, at);
+    for (size_t at = 0; at < lengths[index]; at++) data[at] = pattern(seed + (unsigned)index, at);
     list[index].data = data;
     list[index].length = lengths[index];
   }
   TELL(other, "recv_multi %u %u %s\n", 1000 + seed, seed, text);
-  CHECK_OK(finish(ucxx_tag_send_multi(endpoint, list, count, 1000 + seed, NULL, &request), &request));
+  CHECK_OK(
+      finish(ucxx_tag_send_multi(endpoint, list, count, 1000 + seed, NULL, &request), &request));
   expect(other, "ok");
-  for (size_t index = 0; index < count; index++)
-    free(list[index].data);
+  for (size_t index = 0; index < count; index++) free(list[index].data);
 }
 
 static void to_us(const foreigner_t *other, size_t count, unsigned seed, size_t large) {
@@ -52,9 +50,9 @@ static void to_us(const foreigner_t *other, size_t count, unsigned seed, size_t 
   ucxx_buffers_t *buffers = NULL;
   plan(count, seed, large, lengths, text);
   TELL(other, "send_multi %u %u %s\n", 1000 + seed, seed, text);
-  CHECK_STATUS(ucxx_tag_recv_multi(worker, 1000 + seed, UINT64_MAX, NULL, NULL, &request), UCXX_INPROGRESS);
-  while (ucxx_request_status(request) == UCXX_INPROGRESS)
-    progress(worker);
+  CHECK_STATUS(ucxx_tag_recv_multi(worker, 1000 + seed, UINT64_MAX, NULL, NULL, &request),
+               UCXX_INPROGRESS);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) progress(worker);
   CHECK_OK(ucxx_request_take_buffers(request, &buffers));
   ucxx_request_destroy(request);
   CHECK_EQ(ucxx_buffers_count(buffers), count);
@@ -92,23 +90,19 @@ static void queue(const foreigner_t *other) {
     ucxx_request_t *request = NULL;
     ucxx_buffers_t *buffers = NULL;
     ucxx_buffer_t buffer;
-    for (size_t byte = 0; byte < length; byte++)
-      data[byte] = pattern(at, byte);
+    for (size_t byte = 0; byte < length; byte++) data[byte] = pattern(at, byte);
     TELL(other, "am_recv %zu %u\n", length, at);
     CHECK_OK(finish(ucxx_am_queue_send(endpoint, data, length, NULL, &request), &request));
     expect(other, "ok");
-    if (at % 2)
-      CHECK_STATUS(ucxx_am_queue_recv(endpoint, NULL, NULL, &request), UCXX_INPROGRESS);
+    if (at % 2) CHECK_STATUS(ucxx_am_queue_recv(endpoint, NULL, NULL, &request), UCXX_INPROGRESS);
     TELL(other, "am_send %zu %u\n", length, at + 50);
     if (at % 2 == 0) {
       size_t waiting = 0;
-      while (ucxx_am_queue_probe(endpoint, &waiting) == UCXX_ERR_NO_MESSAGE)
-        progress(worker);
+      while (ucxx_am_queue_probe(endpoint, &waiting) == UCXX_ERR_NO_MESSAGE) progress(worker);
       CHECK_EQ(waiting, length);
       CHECK_STATUS(ucxx_am_queue_recv(endpoint, NULL, NULL, &request), UCXX_INPROGRESS);
     }
-    while (ucxx_request_status(request) == UCXX_INPROGRESS)
-      progress(worker);
+    while (ucxx_request_status(request) == UCXX_INPROGRESS) progress(worker);
     CHECK_OK(ucxx_request_take_buffers(request, &buffers));
     ucxx_request_destroy(request);
     CHECK_EQ(ucxx_buffers_count(buffers), 1);
@@ -130,21 +124,20 @@ typedef struct handled {
   uint8_t header[200];
 } handled_t;
 
-static void on_message(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status) {
+static void on_message(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
+                       ucxx_buffers_t *buffers, ucxx_status_t status) {
   handled_t *handled = arg;
   CHECK_OK(status);
   CHECK(reply == endpoint && header_length <= sizeof handled->header && handled->buffers == NULL);
   handled->count++;
   handled->buffers = buffers;
   handled->header_length = header_length;
-  if (header_length > 0)
-    memcpy(handled->header, header, header_length);
+  if (header_length > 0) memcpy(handled->header, header, header_length);
 }
 
 static void check_bytes(const uint8_t *data, size_t length, unsigned seed) {
   for (size_t at = 0; at < length; at++)
-    if (data[at] != pattern(seed, at))
-      FAIL("byte %zu of %zu is wrong", at, length);
+    if (data[at] != pattern(seed, at)) FAIL("byte %zu of %zu is wrong", at, length);
 }
 
 static void check_one(ucxx_buffers_t *buffers, size_t length, unsigned seed) {
@@ -174,26 +167,25 @@ static void covers(const foreigner_t *other) {
       ucxx_buffers_t *buffers = NULL;
       const void *came = NULL;
       size_t came_length = 0;
-      for (size_t byte = 0; byte < length; byte++)
-        data[byte] = pattern(seed, byte);
-      for (size_t byte = 0; byte < header_length; byte++)
-        header[byte] = pattern(seed + 1, byte);
+      for (size_t byte = 0; byte < length; byte++) data[byte] = pattern(seed, byte);
+      for (size_t byte = 0; byte < header_length; byte++) header[byte] = pattern(seed + 1, byte);
       cover.header = header;
       cover.header_length = header_length;
       TELL(other, "am_recv_with %zu %zu %u\n", header_length, length, seed);
-      CHECK_OK(finish(ucxx_am_queue_send_to(endpoint, &cover, data, length, NULL, &request), &request));
+      CHECK_OK(
+          finish(ucxx_am_queue_send_to(endpoint, &cover, data, length, NULL, &request), &request));
       expect(other, "ok");
       cover.owner = "theirs";
       cover.id = 4;
       TELL(other, "am_handled %zu %zu %u\n", header_length, length, seed);
-      CHECK_OK(finish(ucxx_am_queue_send_to(endpoint, &cover, data, length, NULL, &request), &request));
+      CHECK_OK(
+          finish(ucxx_am_queue_send_to(endpoint, &cover, data, length, NULL, &request), &request));
       expect(other, "ok");
       free(data);
 
       CHECK_STATUS(ucxx_am_queue_recv(endpoint, NULL, NULL, &request), UCXX_INPROGRESS);
       TELL(other, "am_send_to - 0 %zu %zu %u\n", header_length, length, seed + 50);
-      while (ucxx_request_status(request) == UCXX_INPROGRESS)
-        progress(worker);
+      while (ucxx_request_status(request) == UCXX_INPROGRESS) progress(worker);
       CHECK_OK(ucxx_request_am_header(request, &came, &came_length));
       CHECK_EQ(came_length, header_length);
       check_bytes(came, came_length, seed + 51);
@@ -204,8 +196,7 @@ static void covers(const foreigner_t *other) {
 
       handled = (handled_t){0};
       TELL(other, "am_send_to mine 9 %zu %zu %u\n", header_length, length, seed + 50);
-      while (handled.count == 0)
-        progress(worker);
+      while (handled.count == 0) progress(worker);
       CHECK_EQ(handled.header_length, header_length);
       check_bytes(handled.header, header_length, seed + 51);
       check_one(handled.buffers, length, seed + 50);
@@ -234,13 +225,11 @@ int main(int argc, char **argv) {
   params.on_open = see_open;
   params.on_open_arg = &open;
   CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", port, &params, &endpoint));
-  while (seen_count(&open) == 0)
-    progress(worker);
+  while (seen_count(&open) == 0) progress(worker);
   tags(&other);
   queue(&other);
   const char *callbacks = getenv("UCXX_TEST_CALLBACKS");
-  if (callbacks != NULL && *callbacks != '\0')
-    covers(&other);
+  if (callbacks != NULL && *callbacks != '\0') covers(&other);
   STEP("the end");
   TELL(&other, "close\n");
   expect(&other, "ok");

@@ -1,28 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Multi-buffer transfer by tag, between two workers of one process: its ends, its bytes, and what comes in that nobody should send. */
+/* Multi-buffer transfer by tag, between two workers of one process: its ends, its bytes, and what
+ * comes in that nobody should send. */
 #include "multi.h"
 
 enum { TAG = 0x7a };
 
-static ucxx_request_t *receive(const duo_t *duo, uint64_t tag, uint64_t mask, const ucxx_allocator_t *allocator, ucxx_op_params_t *params) {
+static ucxx_request_t *receive(const duo_t *duo, uint64_t tag, uint64_t mask,
+                               const ucxx_allocator_t *allocator, ucxx_op_params_t *params) {
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, tag, mask, allocator, params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, tag, mask, allocator, params, &request),
+               UCXX_INPROGRESS);
   CHECK(request != NULL);
   return request;
 }
 
 static void send_ok(const duo_t *duo, const frames_t *frames, uint64_t tag) {
   ucxx_request_t *request = NULL;
-  CHECK_OK(duo_finish(duo, ucxx_tag_send_multi(duo->to_right, frames->list, frames->count, tag, NULL, &request), &request));
+  CHECK_OK(duo_finish(
+      duo, ucxx_tag_send_multi(duo->to_right, frames->list, frames->count, tag, NULL, &request),
+      &request));
 }
 
 static void send_plain(const duo_t *duo, const void *data, size_t length, uint64_t tag) {
   ucxx_request_t *request = NULL;
-  CHECK_OK(duo_finish(duo, ucxx_tag_send(duo->to_right, data, length, tag, NULL, &request), &request));
+  CHECK_OK(
+      duo_finish(duo, ucxx_tag_send(duo->to_right, data, length, tag, NULL, &request), &request));
 }
 
-static void take_and_check(ucxx_request_t *request, size_t count, const size_t *lengths, uint64_t seed) {
+static void take_and_check(ucxx_request_t *request, size_t count, const size_t *lengths,
+                           uint64_t seed) {
   ucxx_buffers_t *buffers = NULL;
   CHECK_OK(ucxx_request_take_buffers(request, &buffers));
   frames_check(buffers, count, lengths, seed);
@@ -31,8 +38,7 @@ static void take_and_check(ucxx_request_t *request, size_t count, const size_t *
 }
 
 static ucxx_status_t await(const duo_t *duo, ucxx_request_t *request) {
-  while (ucxx_request_status(request) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(duo);
   return ucxx_request_status(request);
 }
 
@@ -75,9 +81,9 @@ static void counts(const duo_t *duo) {
       params.callback = see_completion;
       params.callback_arg = &seen;
       ucxx_request_t *request = NULL, *sent = NULL;
-      if (posted)
-        request = receive(duo, TAG, UINT64_MAX, &allocator, &params);
-      ucxx_status_t status = ucxx_tag_send_multi(duo->to_right, frames.list, count, TAG, NULL, &sent);
+      if (posted) request = receive(duo, TAG, UINT64_MAX, &allocator, &params);
+      ucxx_status_t status =
+          ucxx_tag_send_multi(duo->to_right, frames.list, count, TAG, NULL, &sent);
       CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
       if (!posted) {
         duo_progress(duo);
@@ -107,28 +113,32 @@ static void bytes(const duo_t *duo) {
   frames_make(&frames, 3, lengths, 4);
   send_ok(duo, &frames, TAG);
   params.recv_info = &info;
-  CHECK_OK(duo_finish(duo, ucxx_tag_recv(duo->right, came, sizeof came, TAG, UINT64_MAX, &params, &request), &request));
+  CHECK_OK(duo_finish(
+      duo, ucxx_tag_recv(duo->right, came, sizeof came, TAG, UINT64_MAX, &params, &request),
+      &request));
   CHECK_EQ(info.length, HEADER_BYTES);
   uint64_t wanted[] = {5, 0, 100};
   header_make(header, 0, 3, wanted);
   CHECK(memcmp(came, header, HEADER_BYTES) == 0);
   for (size_t at = 0; at < 3; at++) {
-    CHECK_OK(duo_finish(duo, ucxx_tag_recv(duo->right, came, sizeof came, TAG, UINT64_MAX, &params, &request), &request));
+    CHECK_OK(duo_finish(
+        duo, ucxx_tag_recv(duo->right, came, sizeof came, TAG, UINT64_MAX, &params, &request),
+        &request));
     CHECK_EQ(info.length, lengths[at]);
     CHECK_CONTENT(came, lengths[at], frame_seed(4, at));
   }
   STEP("a receive's");
   request = receive(duo, TAG, UINT64_MAX, NULL, NULL);
   send_plain(duo, header, HEADER_BYTES, TAG);
-  for (size_t at = 0; at < 3; at++)
-    send_plain(duo, frames.list[at].data, lengths[at], TAG);
+  for (size_t at = 0; at < 3; at++) send_plain(duo, frames.list[at].data, lengths[at], TAG);
   CHECK_OK(await(duo, request));
   take_and_check(request, 3, lengths, 4);
   ucxx_request_destroy(request);
   frames_free(&frames);
 }
 
-static ucxx_status_t against(const duo_t *duo, const void *message, size_t length, const char *word) {
+static ucxx_status_t against(const duo_t *duo, const void *message, size_t length,
+                             const char *word) {
   maker_t maker = {0};
   ucxx_allocator_t allocator = maker_allocator(&maker);
   ucxx_request_t *request = receive(duo, TAG, UINT64_MAX, &allocator, NULL);
@@ -202,15 +212,16 @@ static void hostile(const duo_t *duo) {
   still_works(duo);
 }
 
-static void refused(const duo_t *duo, const char *why, size_t count, size_t length, maker_t *maker, const ucxx_allocator_t *allocator, ucxx_status_t expected) {
+static void refused(const duo_t *duo, const char *why, size_t count, size_t length, maker_t *maker,
+                    const ucxx_allocator_t *allocator, ucxx_status_t expected) {
   STEP("refused: %s", why);
   size_t lengths[MOST_FRAMES];
   frames_t frames;
   ucxx_request_t *sent = NULL;
-  for (size_t at = 0; at < count; at++)
-    lengths[at] = length;
+  for (size_t at = 0; at < count; at++) lengths[at] = length;
   frames_make(&frames, count, lengths, 5);
-  ucxx_request_t *request = receive(duo, TAG, UINT64_MAX, allocator, NULL), *behind = receive(duo, TAG, UINT64_MAX, NULL, NULL);
+  ucxx_request_t *request = receive(duo, TAG, UINT64_MAX, allocator, NULL),
+                 *behind = receive(duo, TAG, UINT64_MAX, NULL, NULL);
   ucxx_status_t status = ucxx_tag_send_multi(duo->to_right, frames.list, count, TAG, NULL, &sent);
   CHECK_STATUS(await(duo, request), expected);
   CHECK_OK(duo_finish(duo, status, &sent));
@@ -250,7 +261,8 @@ static void cancels(const duo_t *duo) {
   ucxx_allocator_t allocator = maker_allocator(&maker);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   STEP("cancelled before the header, and behind another");
-  ucxx_request_t *first = receive(duo, TAG, UINT64_MAX, NULL, NULL), *second = receive(duo, 0, 0, NULL, NULL);
+  ucxx_request_t *first = receive(duo, TAG, UINT64_MAX, NULL, NULL),
+                 *second = receive(duo, 0, 0, NULL, NULL);
   CHECK_OK(ucxx_request_cancel(second));
   CHECK_STATUS(await(duo, second), UCXX_ERR_CANCELED);
   CHECK_OK(ucxx_request_cancel(first));
@@ -263,10 +275,8 @@ static void cancels(const duo_t *duo) {
   first = receive(duo, TAG, UINT64_MAX, &allocator, NULL);
   send_plain(duo, header, HEADER_BYTES, TAG);
   send_plain(duo, header, 10, TAG);
-  while (maker.made < 2)
-    duo_progress(duo);
-  for (int at = 0; at < 100; at++)
-    duo_progress(duo);
+  while (maker.made < 2) duo_progress(duo);
+  for (int at = 0; at < 100; at++) duo_progress(duo);
   CHECK_OK(ucxx_request_cancel(first));
   CHECK_STATUS(await(duo, first), UCXX_ERR_CANCELED);
   ucxx_request_destroy(first);
@@ -290,8 +300,7 @@ static void cancels(const duo_t *duo) {
   first = receive(duo, TAG, UINT64_MAX, &allocator, &params);
   second = receive(duo, TAG, UINT64_MAX, &allocator, &params);
   send_plain(duo, header, HEADER_BYTES, TAG);
-  while (maker.made < 4)
-    duo_progress(duo);
+  while (maker.made < 4) duo_progress(duo);
   duo_drop(duo, back);
   CHECK_STATUS(await(duo, first), UCXX_ERR_CLOSED);
   CHECK_STATUS(await(duo, second), UCXX_ERR_CLOSED);
@@ -318,7 +327,8 @@ static void concurrent(const duo_t *duo) {
         lengths[at][index] = test_mix(at * 1000 + index) % 20000;
       frames_make(&frames[at], count, lengths[at], 50 + at);
       sent[at] = NULL;
-      statuses[at] = ucxx_tag_send_multi(duo->to_right, frames[at].list, count, 0x500 + at % 4, NULL, &sent[at]);
+      statuses[at] = ucxx_tag_send_multi(duo->to_right, frames[at].list, count, 0x500 + at % 4,
+                                         NULL, &sent[at]);
     }
     for (int at = 0; at < MANY; at++) {
       CHECK_OK(await(duo, received[at]));
@@ -335,7 +345,8 @@ static void concurrent(const duo_t *duo) {
 
 enum { ALIVE = 24 };
 
-/* Buffers of the library's own, of several messages at a time. What they hold is looked at when they go, since memory of those that went before is used again. */
+/* Buffers of the library's own, of several messages at a time. What they hold is looked at when
+ * they go, since memory of those that went before is used again. */
 typedef struct alive {
   ucxx_buffers_t *buffers;
   uint64_t seed;
@@ -359,14 +370,14 @@ static void used_again(const duo_t *duo, alive_t *alive) {
     alive_t *one = &alive[test_mix(round) % ALIVE];
     ucxx_request_t *request = receive(duo, TAG, UINT64_MAX, NULL, NULL), *sent = NULL;
     frames_t frames;
-    if (one->buffers != NULL)
-      let_go(one);
+    if (one->buffers != NULL) let_go(one);
     one->seed = 5000 + round;
     one->count = test_mix(round * 7) % 30;
     for (size_t at = 0; at < one->count; at++)
       one->lengths[at] = test_mix(round * 100 + at) % (round % 10 == 0 ? 300000 : 5000);
     frames_make(&frames, one->count, one->lengths, one->seed);
-    ucxx_status_t status = ucxx_tag_send_multi(duo->to_right, frames.list, one->count, TAG, NULL, &sent);
+    ucxx_status_t status =
+        ucxx_tag_send_multi(duo->to_right, frames.list, one->count, TAG, NULL, &sent);
     CHECK_OK(await(duo, request));
     CHECK_OK(duo_finish(duo, status, &sent));
     CHECK_OK(ucxx_request_take_buffers(request, &one->buffers));
@@ -383,14 +394,18 @@ static void bad_calls(const duo_t *duo) {
   CHECK_STATUS(ucxx_tag_recv_multi(duo->right, 0, 0, NULL, NULL, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("request");
   params.flags = UCXX_FLAG_WAIT;
-  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, 0, 0, NULL, &params, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, 0, 0, NULL, &params, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_tag_recv_multi(NULL, 0, 0, NULL, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_tag_send_multi(duo->to_right, &buffer, 1, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_tag_send_multi(duo->to_right, NULL, 1, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_send_multi(duo->to_right, &buffer, 1, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_send_multi(duo->to_right, NULL, 1, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_tag_send_multi(NULL, NULL, 0, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
   ucxx_allocator_t allocator = UCXX_ALLOCATOR_INIT;
   allocator.allocate = maker_allocate;
-  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, 0, 0, &allocator, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_recv_multi(duo->right, 0, 0, &allocator, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("allocator");
   CHECK(request == NULL);
 }
@@ -408,8 +423,7 @@ static void left_over(duo_t *duo) {
   requests[2] = receive(duo, TAG, UINT64_MAX, &allocator, NULL);
   header_make(header, 0, 2, lengths);
   send_plain(duo, header, HEADER_BYTES, TAG);
-  while (maker.made < 2)
-    duo_progress(duo);
+  while (maker.made < 2) duo_progress(duo);
   duo_close(duo);
   for (int at = 0; at < 3; at++) {
     CHECK_STATUS(ucxx_request_status(requests[at]), UCXX_ERR_CANCELED);
@@ -435,8 +449,7 @@ int main(void) {
   left_over(&duo);
   STEP("buffers outlive their worker");
   for (int at = 0; at < ALIVE; at++)
-    if (alive[at].buffers != NULL)
-      let_go(&alive[at]);
+    if (alive[at].buffers != NULL) let_go(&alive[at]);
   free(alive);
   return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Multi-buffer transfer between two processes: random numbers and sizes of frames, both ways at once, in every mode. */
+/* Multi-buffer transfer between two processes: random numbers and sizes of frames, both ways at
+ * once, in every mode. */
 #include "multi.h"
 
 enum { ROUNDS = 30, AT_ONCE = 6 };
@@ -25,15 +26,18 @@ static size_t plan(uint64_t seed, size_t *lengths) {
 
 static void round_of(uint64_t seed) {
   frames_t *frames = test_alloc(AT_ONCE * sizeof *frames);
-  size_t (*lengths)[MOST_FRAMES] = test_alloc(AT_ONCE * sizeof *lengths);
+  size_t(*lengths)[MOST_FRAMES] = test_alloc(AT_ONCE * sizeof *lengths);
   ucxx_request_t *sent[AT_ONCE] = {0}, *received[AT_ONCE] = {0};
   ucxx_status_t statuses[AT_ONCE];
   size_t number = 1 + seed % AT_ONCE;
   for (size_t at = 0; at < number; at++) {
-    CHECK_STATUS(ucxx_tag_recv_multi(pair->worker, 7, seed % 2 ? UINT64_MAX : 0xf, NULL, NULL, &received[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv_multi(pair->worker, 7, seed % 2 ? UINT64_MAX : 0xf, NULL, NULL,
+                                     &received[at]),
+                 UCXX_INPROGRESS);
     uint64_t mine = test_mix(seed * 100 + at * 2 + (uint64_t)pair->side);
     frames_make(&frames[at], plan(mine, lengths[at]), lengths[at], mine);
-    statuses[at] = ucxx_tag_send_multi(pair->endpoint, frames[at].list, frames[at].count, 7, NULL, &sent[at]);
+    statuses[at] =
+        ucxx_tag_send_multi(pair->endpoint, frames[at].list, frames[at].count, 7, NULL, &sent[at]);
     CHECK(statuses[at] == UCXX_OK || statuses[at] == UCXX_INPROGRESS);
   }
   for (size_t at = 0; at < number; at++) {
@@ -65,8 +69,7 @@ static void round_of(uint64_t seed) {
 static void in_this_mode(const ucxx_worker_params_t *params, const char *mode) {
   ucxx_endpoint_params_t endpoint = UCXX_ENDPOINT_PARAMS_INIT;
   played++;
-  if (played % 2)
-    endpoint.send_window_ops = 7; /* the frames of one wait for each other */
+  if (played % 2) endpoint.send_window_ops = 7; /* the frames of one wait for each other */
   pair_connect(pair, NULL, params, &endpoint);
   for (int at = 0; at < ROUNDS; at++) {
     STEP("%s, round %d", mode, at);
@@ -81,6 +84,4 @@ static void body(pair_t *this_pair) {
   in_every_mode(in_this_mode);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "multi_pair", 120, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "multi_pair", 120, body); }

@@ -1,7 +1,7 @@
 /*
- * A callback that does not return: an exception leaves it, or it ends its thread. The process ends where that happens, with the function
- * that did it on the stack: C++ calls its terminate handler, pthread_exit aborts. The library's log says it before. Each way is a process
- * of its own.
+ * A callback that does not return: an exception leaves it, or it ends its thread. The process ends
+ * where that happens, with the function that did it on the stack: C++ calls its terminate handler,
+ * pthread_exit aborts. The library's log says it before. Each way is a process of its own.
  */
 #include <csignal>
 #include <cstdint>
@@ -20,7 +20,21 @@
 
 namespace {
 
-enum Way { REQUEST, ON_THREAD, MESSAGE, MULTI, ALLOCATOR, DESTROY_ARG, RUN, THREAD_START, READY, VISIT, DUMP, LOG, WAYS };
+enum Way {
+  REQUEST,
+  ON_THREAD,
+  MESSAGE,
+  MULTI,
+  ALLOCATOR,
+  DESTROY_ARG,
+  RUN,
+  THREAD_START,
+  READY,
+  VISIT,
+  DUMP,
+  LOG,
+  WAYS
+};
 bool exits;
 int logged;
 
@@ -28,8 +42,7 @@ int logged;
 
 // Where the fault is: it has to be found on the stack. As a cold function it stays in one piece.
 extern "C" __attribute__((noinline, cold)) void leave_callback() {
-  if (exits)
-    pthread_exit(nullptr);
+  if (exits) pthread_exit(nullptr);
   throw std::runtime_error("out of a callback");
 }
 
@@ -39,7 +52,8 @@ bool is_on_stack(const char *wanted) {
   void *frames[64];
   Dl_info info;
   for (int at = 0, count = backtrace(frames, 64); at < count; at++) {
-    if (dladdr(frames[at], &info) != 0 && info.dli_sname != nullptr && std::strcmp(info.dli_sname, wanted) == 0)
+    if (dladdr(frames[at], &info) != 0 && info.dli_sname != nullptr &&
+        std::strcmp(info.dli_sname, wanted) == 0)
       return true;
   }
   return false;
@@ -49,17 +63,22 @@ void terminated() {
   const bool heard = logged > 0;
   std::_Exit(exits ? 2 : !is_on_stack("leave_callback") ? 3 : heard ? 0 : 4);
 }
-void aborted(int) { std::_Exit(!exits ? 5 : !is_on_stack("leave_callback") ? 6 : logged > 0 ? 0 : 7); }
+void aborted(int) {
+  std::_Exit(!exits ? 5 : !is_on_stack("leave_callback") ? 6 : logged > 0 ? 0 : 7);
+}
 
-void on_log(void *, int32_t, const char *component, const char *) { logged += std::strcmp(component, "callback") == 0; }
+void on_log(void *, int32_t, const char *component, const char *) {
+  logged += std::strcmp(component, "callback") == 0;
+}
 void leaving_log(void *, int32_t level, const char *, const char *) {
   logged = 1;
-  if (level > UCXX_LOG_ERROR)
-    leave_callback();
+  if (level > UCXX_LOG_ERROR) leave_callback();
 }
 void on_request(void *, ucxx_request_t *, ucxx_status_t) { leave_callback(); }
 void on_message(void *, ucxx_am_message_t *) { leave_callback(); }
-void on_multi(void *, ucxx_endpoint_t *, const void *, size_t, ucxx_buffers_t *, ucxx_status_t) { leave_callback(); }
+void on_multi(void *, ucxx_endpoint_t *, const void *, size_t, ucxx_buffers_t *, ucxx_status_t) {
+  leave_callback();
+}
 ucxx_status_t allocate(void *, size_t, int32_t, int32_t, void **) {
   leave_callback();
   return UCXX_OK;
@@ -78,10 +97,8 @@ void open(int way) {
   ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   ucxx_address_t *address = nullptr;
-  if (way == ON_THREAD || way == THREAD_START)
-    params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
-  if (way == THREAD_START)
-    params.thread_start = plain;
+  if (way == ON_THREAD || way == THREAD_START) params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
+  if (way == THREAD_START) params.thread_start = plain;
   done(ucxx_context_create(&context_params, &context), "a context");
   done(ucxx_worker_create(context, &params, &worker), "a worker");
   done(ucxx_worker_address(worker, &address), "an address");
@@ -90,14 +107,16 @@ void open(int way) {
 }
 
 void handle_parts(const ucxx_allocator_t *allocator) {
-  done(ucxx_worker_set_multi_handler(worker, 1, on_multi, nullptr, nullptr, allocator), "a handler");
+  done(ucxx_worker_set_multi_handler(worker, 1, on_multi, nullptr, nullptr, allocator),
+       "a handler");
 }
 void send_parts() {
   ucxx_buffer_t parts[1] = {};
   static char word[4];
   parts[0].data = word;
   parts[0].length = sizeof word;
-  done(ucxx_am_send_multi(endpoint, 1, nullptr, 0, parts, 1, nullptr, nullptr), "a message of parts");
+  done(ucxx_am_send_multi(endpoint, 1, nullptr, 0, parts, 1, nullptr, nullptr),
+       "a message of parts");
 }
 
 void make_ready() {
@@ -132,9 +151,7 @@ int in_this_way(int way) {
   allocator.deallocate = deallocate;
   switch (way) {
   case REQUEST:
-  case ON_THREAD:
-    done(ucxx_worker_flush(worker, &params, nullptr), "a flush");
-    break;
+  case ON_THREAD: done(ucxx_worker_flush(worker, &params, nullptr), "a flush"); break;
   case MESSAGE:
     done(ucxx_worker_set_am_handler(worker, 1, on_message, nullptr, nullptr), "a handler");
     done(ucxx_am_send(endpoint, 1, nullptr, 0, "word", 4, nullptr, nullptr), "a message");
@@ -154,20 +171,11 @@ int in_this_way(int way) {
     done(ucxx_worker_set_am_handler(worker, 1, on_message, nullptr, plain), "a handler");
     done(ucxx_worker_set_am_handler(worker, 1, nullptr, nullptr, nullptr), "no handler");
     break;
-  case RUN:
-    done(ucxx_worker_run_pre(worker, plain, nullptr, UINT64_MAX), "a function");
-    break;
-  case READY:
-    make_ready();
-    break;
-  case VISIT:
-    ucxx_context_visit_config(context, visit, nullptr);
-    break;
-  case DUMP:
-    ucxx_worker_dump(worker, on_line, nullptr);
-    break;
-  default:
-    break;
+  case RUN: done(ucxx_worker_run_pre(worker, plain, nullptr, UINT64_MAX), "a function"); break;
+  case READY: make_ready(); break;
+  case VISIT: ucxx_context_visit_config(context, visit, nullptr); break;
+  case DUMP: ucxx_worker_dump(worker, on_line, nullptr); break;
+  default: break;
   }
   const bool by_itself = way == ON_THREAD || way == THREAD_START;
   for (int time = 0; time < 1000000; time++) {
@@ -189,9 +197,7 @@ int main(int argc, char **argv) {
     std::_Exit(in_this_way(number % WAYS));
   }
   int wrong = 0;
-  for (int way = 0; way < WAYS; way++)
-    wrong += !try_way(argv[0], way);
-  for (int way : {REQUEST, ON_THREAD, MESSAGE, RUN})
-    wrong += !try_way(argv[0], WAYS + way);
+  for (int way = 0; way < WAYS; way++) wrong += !try_way(argv[0], way);
+  for (int way : {REQUEST, ON_THREAD, MESSAGE, RUN}) wrong += !try_way(argv[0], WAYS + way);
   return wrong != 0;
 }

@@ -1,6 +1,8 @@
 /*
- * The library may be called where a thread's own storage has been destroyed: in functions of atexit, in static destructors, and in destructors of thread-locals that are older than
- * the thread's first call of the library. All of it works there as elsewhere. Each place is a process of its own.
+ * The library may be called where a thread's own storage has been destroyed: in functions of
+ * atexit, in static destructors, and in destructors of thread-locals that are older than the
+ * thread's first call of the library. All of it works there as elsewhere. Each place is a process
+ * of its own.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +17,8 @@
 namespace {
 
 enum Place { AT_EXIT, STATIC, MAIN_THREAD, OTHER_THREAD, PLACES };
-const int ROUNDS = 1000000; // of progress, until something has come: a limit that only a hang reaches
+const int ROUNDS =
+    1000000; // of progress, until something has come: a limit that only a hang reaches
 Place place;
 
 struct Peer {
@@ -44,7 +47,9 @@ void drop(Peer &peer) {
 }
 
 // A worker that a callback destroys ends when its pass has returned.
-void on_send(void *worker, ucxx_request_t *, ucxx_status_t) { ucxx_worker_destroy(static_cast<ucxx_worker_t *>(worker)); }
+void on_send(void *worker, ucxx_request_t *, ucxx_status_t) {
+  ucxx_worker_destroy(static_cast<ucxx_worker_t *>(worker));
+}
 void on_message(void *worker, ucxx_am_message_t *message) {
   ucxx_am_message_destroy(message);
   ucxx_worker_destroy(static_cast<ucxx_worker_t *>(worker));
@@ -81,8 +86,7 @@ int calls;
 void on_ready(void *, ucxx_link_t *link, ucxx_status_t) {
   ucxx_envelope_t *envelope = nullptr;
   calls++;
-  if (ucxx_link_lease(link, 0, &envelope) == UCXX_OK)
-    ucxx_envelope_release(envelope, nullptr);
+  if (ucxx_link_lease(link, 0, &envelope) == UCXX_OK) ucxx_envelope_release(envelope, nullptr);
 }
 // A worker that is destroyed while a hub calls back ends with the call that the hub was in.
 void on_ready_ends(void *worker, ucxx_link_t *link, ucxx_status_t status) {
@@ -115,7 +119,8 @@ struct Hub {
 };
 
 std::string explanation() {
-  require(ucxx_tag_send(nullptr, nullptr, 0, 0, nullptr, nullptr) == UCXX_ERR_INVALID_PARAM, "a send to nobody");
+  require(ucxx_tag_send(nullptr, nullptr, 0, 0, nullptr, nullptr) == UCXX_ERR_INVALID_PARAM,
+          "a send to nobody");
   return ucxx_last_error_message();
 }
 
@@ -124,7 +129,8 @@ struct All {
   Hub hub;
   std::string explained;
 
-  // Before: what is to be used later, and everything once, so that the thread's storage has been made.
+  // Before: what is to be used later, and everything once, so that the thread's storage has been
+  // made.
   void begin() {
     alarm(60);
     done(ucxx_context_create(nullptr, &context), "a context");
@@ -151,7 +157,8 @@ struct All {
     // A new peer is answered.
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.flags = UCXX_FLAG_AM_REPLY;
-    done(ucxx_am_send(sender.endpoint, 1, nullptr, 0, "hello", 5, &params, nullptr), "the first message");
+    done(ucxx_am_send(sender.endpoint, 1, nullptr, 0, "hello", 5, &params, nullptr),
+         "the first message");
     for (int i = 0; i < ROUNDS && heard == 0; i++) {
       done(ucxx_worker_progress(sender.worker, nullptr), "a pass of the sender's");
       done(ucxx_worker_progress(receiver.worker, nullptr), "a pass of the receiver's");
@@ -171,7 +178,8 @@ struct All {
     Hub ends;
     ends.open(on_ready_ends, by_hub.worker);
     ends.chunk();
-    require(ucxx_endpoint_status(by_hub.endpoint) == UCXX_ERR_CLOSED, "a worker that was destroyed while a hub called back");
+    require(ucxx_endpoint_status(by_hub.endpoint) == UCXX_ERR_CLOSED,
+            "a worker that was destroyed while a hub called back");
     ucxx_endpoint_destroy(by_hub.endpoint);
     // Everything can be made.
     ucxx_context_t *other = nullptr;
@@ -195,8 +203,7 @@ bool is_done; // later than `all`, but without a destructor
 
 struct Static {
   ~Static() {
-    if (place == STATIC && context != nullptr)
-      all.late();
+    if (place == STATIC && context != nullptr) all.late();
   }
 } in_static;
 
@@ -229,15 +236,13 @@ int main(int argc, char **argv) {
       std::thread(in_this_thread).join();
       require(is_done, "the thread's destructor");
     } else {
-      if (place == AT_EXIT)
-        std::atexit(at_exit);
+      if (place == AT_EXIT) std::atexit(at_exit);
       all.begin();
     }
     return 0;
   }
   int wrong = 0;
-  for (int way = 0; way < PLACES; way++)
-    wrong += !try_way(argv[0], way);
+  for (int way = 0; way < PLACES; way++) wrong += !try_way(argv[0], way);
   std::printf("%d places, %d wrong\n", static_cast<int>(PLACES), wrong);
   return wrong > 0;
 }

@@ -1,4 +1,5 @@
-/* UCX reads and prints numbers as the locale writes them. Where that has a decimal comma, the configuration is read and told with the point as elsewhere, and the locale stays what it is. */
+/* UCX reads and prints numbers as the locale writes them. Where that has a decimal comma, the
+ * configuration is read and told with the point as elsewhere, and the locale stays what it is. */
 #include "test_util.h"
 
 #include <ftw.h>
@@ -11,10 +12,11 @@ static char folder[PATH_MAX];
 static const char *name = "de_DE.UTF-8";
 
 /* A locale that has a comma, and is POSIX's in all else. */
-static const char SOURCE[] = "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n"
-                             "LC_CTYPE\ncopy \"POSIX\"\nEND LC_CTYPE\nLC_COLLATE\ncopy \"POSIX\"\nEND LC_COLLATE\n"
-                             "LC_MONETARY\ncopy \"POSIX\"\nEND LC_MONETARY\nLC_TIME\ncopy \"POSIX\"\nEND LC_TIME\n"
-                             "LC_MESSAGES\ncopy \"POSIX\"\nEND LC_MESSAGES\n";
+static const char SOURCE[] =
+    "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n"
+    "LC_CTYPE\ncopy \"POSIX\"\nEND LC_CTYPE\nLC_COLLATE\ncopy \"POSIX\"\nEND LC_COLLATE\n"
+    "LC_MONETARY\ncopy \"POSIX\"\nEND LC_MONETARY\nLC_TIME\ncopy \"POSIX\"\nEND LC_TIME\n"
+    "LC_MESSAGES\ncopy \"POSIX\"\nEND LC_MESSAGES\n";
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *at) {
   (void)status, (void)kind, (void)at;
@@ -35,9 +37,9 @@ static void make_locale(void) {
   CHECK(file && fputs(SOURCE, file) >= 0 && fclose(file) == 0);
   const pid_t child = fork();
   if (child == 0) {
-    if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
-      _exit(126);
-    execlp("localedef", "localedef", "--no-archive", "-c", "-i", source, "-f", "ANSI_X3.4-1968", path, (char *)NULL);
+    if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(126);
+    execlp("localedef", "localedef", "--no-archive", "-c", "-i", source, "-f", "ANSI_X3.4-1968",
+           path, (char *)NULL);
     _exit(127);
   }
   CHECK_EQ(waitpid(child, &status, 0), child);
@@ -52,10 +54,8 @@ static locale_t choose_locale(void) {
     found = setlocale(LC_NUMERIC, name);
   }
   const locale_t locale = found ? newlocale(LC_NUMERIC_MASK, name, (locale_t)0) : (locale_t)0;
-  if (folder[0])
-    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-  if (!found)
-    test_skip("there is no locale de_DE.UTF-8, and localedef makes none");
+  if (folder[0]) nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+  if (!found) test_skip("there is no locale de_DE.UTF-8, and localedef makes none");
   CHECK(locale != (locale_t)0);
   return locale;
 }
@@ -73,13 +73,15 @@ typedef struct told {
 
 static void visit(void *arg, const char *key, const char *value) {
   told_t *told = arg;
-  told->length += (size_t)snprintf(told->text + told->length, sizeof told->text - told->length, "%s=%s\n", key, value);
+  told->length += (size_t)snprintf(told->text + told->length, sizeof told->text - told->length,
+                                   "%s=%s\n", key, value);
   CHECK(told->length < sizeof told->text);
 }
 
 /* A context whose configuration has a number with a point from each side, and a message over it. */
 static void use(told_t *told) {
-  const ucxx_config_entry_t entries[] = {{"KEEPALIVE_INTERVAL", "1.5s"}, {"BCOPY_BW", "5500.5MBps"}};
+  const ucxx_config_entry_t entries[] = {{"KEEPALIVE_INTERVAL", "1.5s"},
+                                         {"BCOPY_BW", "5500.5MBps"}};
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_context_t *context = NULL;
   ucxx_worker_t *worker = NULL;
@@ -96,7 +98,8 @@ static void use(told_t *told) {
   CHECK_OK(ucxx_worker_address(worker, &address));
   CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &endpoint));
   ucxx_address_destroy(address);
-  const ucxx_status_t receive = ucxx_tag_recv(worker, &received, sizeof received, 1, UINT64_MAX, NULL, &request);
+  const ucxx_status_t receive =
+      ucxx_tag_recv(worker, &received, sizeof received, 1, UINT64_MAX, NULL, &request);
   CHECK(ucxx_tag_send(endpoint, &sent, sizeof sent, 1, NULL, NULL) >= 0);
   CHECK_OK(finish(receive, &request));
   CHECK_EQ(received, sent);

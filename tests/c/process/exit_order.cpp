@@ -1,6 +1,8 @@
 /*
- * A program may end while the library is at work, and in any order with static destructors: handles that are destroyed there, in the order of their making or against it, that
- * are destroyed by functions of atexit, or never. Each way is a process of its own, which has to end with 0, to say nothing, and not to hang.
+ * A program may end while the library is at work, and in any order with static destructors: handles
+ * that are destroyed there, in the order of their making or against it, that are destroyed by
+ * functions of atexit, or never. Each way is a process of its own, which has to end with 0, to say
+ * nothing, and not to hang.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +17,8 @@ namespace {
 int how; // bits: what is destroyed, and when
 enum { DESTROY = 1, BACKWARDS = 2, AT_EXIT = 4, THREAD = 8, BUSY = 16, WAYS = 32 };
 
-// Static objects are destroyed against the order of their definition, so the first holder's destructor runs last.
+// Static objects are destroyed against the order of their definition, so the first holder's
+// destructor runs last.
 struct Holder {
   ucxx_context_t *context = nullptr;
   ucxx_worker_t *worker = nullptr;
@@ -33,12 +36,11 @@ struct Holder {
 };
 struct Static : Holder {
   ~Static() {
-    if (how & DESTROY)
-      drop();
+    if (how & DESTROY) drop();
   }
 };
 
-Static first;  // the context's, or all, by way
+Static first; // the context's, or all, by way
 Static second; // the rest
 uint64_t word;
 char message[100];
@@ -51,20 +53,22 @@ void at_exit() {
 void open_all() {
   Holder &parents = how & BACKWARDS ? second : first, &children = how & BACKWARDS ? first : second;
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
-  if (how & THREAD)
-    params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
+  if (how & THREAD) params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   ucxx_address_t *address = nullptr;
   require(ucxx_context_create(nullptr, &parents.context) == UCXX_OK, "a context");
-  if (how & AT_EXIT)
-    std::atexit(at_exit);
+  if (how & AT_EXIT) std::atexit(at_exit);
   require(ucxx_notifier_create(parents.context, &children.notifier) == UCXX_OK, "a notifier");
   require(ucxx_worker_create(parents.context, &params, &parents.worker) == UCXX_OK, "a worker");
   require(ucxx_worker_address(parents.worker, &address) == UCXX_OK, "an address");
-  require(ucxx_endpoint_create(parents.worker, address, nullptr, &children.endpoint) == UCXX_OK, "an endpoint");
+  require(ucxx_endpoint_create(parents.worker, address, nullptr, &children.endpoint) == UCXX_OK,
+          "an endpoint");
   ucxx_address_destroy(address);
   if (how & BUSY) {
-    require(ucxx_tag_recv(parents.worker, &word, sizeof word, 1, UINT64_MAX, nullptr, &children.request) == UCXX_INPROGRESS, "a receive");
-    require(ucxx_tag_send(children.endpoint, message, sizeof message, 2, nullptr, nullptr) >= 0, "a send");
+    require(ucxx_tag_recv(parents.worker, &word, sizeof word, 1, UINT64_MAX, nullptr,
+                          &children.request) == UCXX_INPROGRESS,
+            "a receive");
+    require(ucxx_tag_send(children.endpoint, message, sizeof message, 2, nullptr, nullptr) >= 0,
+            "a send");
   }
 }
 
@@ -82,8 +86,7 @@ int main(int argc, char **argv) {
     return one_way();
   }
   int wrong = 0;
-  for (int way = 0; way < WAYS; way++)
-    wrong += !try_way(argv[0], way);
+  for (int way = 0; way < WAYS; way++) wrong += !try_way(argv[0], way);
   std::printf("%d ways to exit, %d wrong\n", static_cast<int>(WAYS), wrong);
   return wrong > 0;
 }

@@ -1,6 +1,7 @@
 /*
- * A library whose constructor uses ucxx_rs as a program does, while the loader's lock is held: workers in each progress mode, waits for what their threads bring, a worker that a
- * callback destroys, a group with the thread of its own. See load_in_constructor.c.
+ * A library whose constructor uses ucxx_rs as a program does, while the loader's lock is held:
+ * workers in each progress mode, waits for what their threads bring, a worker that a callback
+ * destroys, a group with the thread of its own. See load_in_constructor.c.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,9 +16,9 @@
 #include <unistd.h>
 
 static void require(ucxx_status_t status, ucxx_status_t wanted, const char *what) {
-  if (status == wanted)
-    return;
-  fprintf(stderr, "constructor: %s: %s: %s\n", what, ucxx_status_name(status), ucxx_last_error_message());
+  if (status == wanted) return;
+  fprintf(stderr, "constructor: %s: %s: %s\n", what, ucxx_status_name(status),
+          ucxx_last_error_message());
   _exit(1);
 }
 
@@ -43,7 +44,8 @@ static void with_worker(ucxx_context_t *context, int mode) {
   params.progress_mode = mode;
   require(ucxx_worker_create(context, &params, &worker), UCXX_OK, "a worker");
   ucxx_endpoint_t *endpoint = to_itself(worker);
-  require(ucxx_tag_recv(worker, &received, sizeof received, 1, UINT64_MAX, NULL, &request), UCXX_INPROGRESS, "a receive");
+  require(ucxx_tag_recv(worker, &received, sizeof received, 1, UINT64_MAX, NULL, &request),
+          UCXX_INPROGRESS, "a receive");
   require(ucxx_tag_send(endpoint, &sent, sizeof sent, 1, NULL, NULL) < 0, 0, "a send");
   require(ucxx_request_wait(request, UINT64_MAX), UCXX_OK, "a wait");
   ucxx_request_destroy(request);
@@ -55,8 +57,7 @@ static void with_worker(ucxx_context_t *context, int mode) {
   op.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   require(ucxx_tag_send(endpoint, &sent, sizeof sent, 2, &op, NULL) < 0, 0, "a last send");
   while (ucxx_endpoint_status(endpoint) == UCXX_OK) {
-    if (mode == UCXX_PROGRESS_MANUAL)
-      ucxx_worker_progress(worker, NULL);
+    if (mode == UCXX_PROGRESS_MANUAL) ucxx_worker_progress(worker, NULL);
     sched_yield();
   }
   require(ucxx_endpoint_status(endpoint), UCXX_ERR_CLOSED, "a worker that a callback destroyed");
@@ -68,7 +69,9 @@ static void with_group(ucxx_context_t *context) {
   socklen_t length = sizeof address;
   char root[32];
   const int free_port = socket(AF_INET, SOCK_STREAM, 0);
-  require(bind(free_port, (struct sockaddr *)&address, length) | getsockname(free_port, (struct sockaddr *)&address, &length), 0, "a port");
+  require(bind(free_port, (struct sockaddr *)&address, length) |
+              getsockname(free_port, (struct sockaddr *)&address, &length),
+          0, "a port");
   close(free_port);
   snprintf(root, sizeof root, "127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
   ucxx_worker_t *worker = NULL;
@@ -85,13 +88,13 @@ static void with_group(ucxx_context_t *context) {
 }
 
 __attribute__((constructor)) static void begins(void) {
-  const int modes[] = {UCXX_PROGRESS_MANUAL, UCXX_PROGRESS_THREAD_ADAPTIVE, UCXX_PROGRESS_THREAD_POLLING, UCXX_PROGRESS_THREAD_BLOCKING};
+  const int modes[] = {UCXX_PROGRESS_MANUAL, UCXX_PROGRESS_THREAD_ADAPTIVE,
+                       UCXX_PROGRESS_THREAD_POLLING, UCXX_PROGRESS_THREAD_BLOCKING};
   const char *times = getenv("CONSTRUCTOR_RAN");
   char more[16];
   ucxx_context_t *context = NULL;
   require(ucxx_context_create(NULL, &context), UCXX_OK, "a context");
-  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-    with_worker(context, modes[i]);
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) with_worker(context, modes[i]);
   with_group(context);
   ucxx_context_destroy(context);
   snprintf(more, sizeof more, "%d", 1 + (times ? atoi(times) : 0));

@@ -1,10 +1,12 @@
 /*
- * Loading and using the library leaves the process as it was: signal handlers, signal mask, environment; and no thread that
- * it starts takes a signal. The library is loaded by hand, so that "before" can be looked at.
+ * Loading and using the library leaves the process as it was: signal handlers, signal mask,
+ * environment; and no thread that it starts takes a signal. The library is loaded by hand, so that
+ * "before" can be looked at.
  *
  *   load LIBRARY
  *   load LIBRARY often      loads and unloads it a thousand times, and uses it now and then
- *   load LIBRARY copies     says that there are two images of libucp, where a second one has been mapped
+ *   load LIBRARY copies     says that there are two images of libucp, where a second one has been
+ * mapped
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -20,12 +22,12 @@
 #include <unistd.h>
 #include <ucxx_rs.h>
 
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
+#define CHECK(condition)                                                                \
+  do {                                                                                  \
+    if (!(condition)) {                                                                 \
       fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, step, #condition); \
-      exit(1);                                                                       \
-    }                                                                                \
+      exit(1);                                                                          \
+    }                                                                                   \
   } while (0)
 
 extern char **environ;
@@ -41,13 +43,11 @@ typedef struct surroundings {
 
 static void look(surroundings_t *seen) {
   memset(seen, 0, sizeof *seen);
-  for (int number = 1; number < NSIG; number++)
-    sigaction(number, NULL, &seen->actions[number]);
+  for (int number = 1; number < NSIG; number++) sigaction(number, NULL, &seen->actions[number]);
   sigprocmask(SIG_SETMASK, NULL, &seen->mask);
   FILE *text = open_memstream(&seen->environment, &seen->environment_length);
   CHECK(text != NULL);
-  for (char **entry = environ; *entry != NULL; entry++)
-    fprintf(text, "%s\n", *entry);
+  for (char **entry = environ; *entry != NULL; entry++) fprintf(text, "%s\n", *entry);
   fclose(text);
 }
 
@@ -57,10 +57,12 @@ static void compare(const surroundings_t *before, const char *when) {
   look(&now);
   for (int number = 1; number < NSIG; number++) {
     const struct sigaction *was = &before->actions[number], *is = &now.actions[number];
-    /* Whoever sets an action through the C library adds this bit; it says nothing of the application's. */
+    /* Whoever sets an action through the C library adds this bit; it says nothing of the
+     * application's. */
     enum { RESTORER = 0x04000000 };
     if (was->sa_sigaction != is->sa_sigaction || (was->sa_flags ^ is->sa_flags) & ~RESTORER) {
-      fprintf(stderr, "%s: the action of signal %d (%s) has changed\n", when, number, strsignal(number));
+      fprintf(stderr, "%s: the action of signal %d (%s) has changed\n", when, number,
+              strsignal(number));
       exit(1);
     }
     CHECK(sigismember(&before->mask, number) == sigismember(&now.mask, number));
@@ -75,37 +77,37 @@ static void take(int number) {
   taken = 1;
 }
 
-/* A garbage collector stops the threads that it knows by such a signal, and waits until each has taken it. */
+/* A garbage collector stops the threads that it knows by such a signal, and waits until each has
+ * taken it. */
 static void stop_thread(int id, int number) {
   struct sigaction own = {.sa_handler = take, .sa_flags = SA_RESTART}, before;
   CHECK(sigaction(number, &own, &before) == 0);
   taken = 0;
   CHECK(syscall(SYS_tgkill, getpid(), id, number) == 0);
-  while (!taken)
-    sched_yield();
+  while (!taken) sched_yield();
   CHECK(sigaction(number, &before, NULL) == 0);
 }
 
-/* Every thread but this one has to block the signals that an application handles, and to take those that are sent to it alone. */
+/* Every thread but this one has to block the signals that an application handles, and to take those
+ * that are sent to it alone. */
 static void threads_block_signals(void) {
-  static const int numbers[] = {SIGHUP, SIGINT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
-  const int open[] = {SIGPWR, SIGXCPU, SIGURG, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGRTMIN, SIGRTMIN + 5, SIGRTMAX};
+  static const int numbers[] = {SIGHUP,  SIGINT,  SIGTERM, SIGALRM,
+                                SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
+  const int open[] = {SIGPWR,  SIGXCPU, SIGURG, SIGSEGV,  SIGBUS,       SIGFPE,  SIGILL,
+                      SIGTRAP, SIGABRT, SIGSYS, SIGRTMIN, SIGRTMIN + 5, SIGRTMAX};
   DIR *tasks = opendir("/proc/self/task");
   CHECK(tasks != NULL);
   int others = 0;
   for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
     int id = atoi(task->d_name);
-    if (id == 0 || id == (int)getpid())
-      continue;
+    if (id == 0 || id == (int)getpid()) continue;
     char path[64], line[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
     FILE *status = fopen(path, "r");
-    if (status == NULL)
-      continue;
+    if (status == NULL) continue;
     others++;
     while (fgets(line, sizeof line, status) != NULL) {
-      if (strncmp(line, "SigBlk:", 7) != 0)
-        continue;
+      if (strncmp(line, "SigBlk:", 7) != 0) continue;
       unsigned long long blocked = strtoull(line + 7, NULL, 16);
       for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++)
         CHECK((blocked >> (numbers[at] - 1) & 1) == 1);
@@ -120,9 +122,7 @@ static void threads_block_signals(void) {
   printf("%d other threads\n", others);
 }
 
-static void handler(int number) {
-  (void)number;
-}
+static void handler(int number) { (void)number; }
 
 /* Descriptors and mappings of the process. */
 static void count_held(int held[2]) {
@@ -130,10 +130,8 @@ static void count_held(int held[2]) {
   FILE *maps = fopen("/proc/self/maps", "r");
   DIR *descriptors = opendir("/proc/self/fd");
   CHECK(maps != NULL && descriptors != NULL);
-  for (held[0] = 0; fgets(line, sizeof line, maps) != NULL;)
-    held[0] += strchr(line, '\n') != NULL;
-  for (held[1] = 0; readdir(descriptors) != NULL;)
-    held[1]++;
+  for (held[0] = 0; fgets(line, sizeof line, maps) != NULL;) held[0] += strchr(line, '\n') != NULL;
+  for (held[1] = 0; readdir(descriptors) != NULL;) held[1]++;
   fclose(maps);
   closedir(descriptors);
 }
@@ -172,11 +170,9 @@ static int load_often(const char *path) {
   for (int time = 0; time < TIMES; time++) {
     step = "loading and unloading";
     void *library = open_library(path);
-    if (time % USED_EVERY == 0)
-      use(library);
+    if (time % USED_EVERY == 0) use(library);
     CHECK(dlclose(library) == 0);
-    if (time == WARM_UP)
-      count_held(first);
+    if (time == WARM_UP) count_held(first);
   }
   count_held(last);
   printf("%d to %d mappings, %d to %d descriptors\n", first[0], last[0], first[1], last[1]);
@@ -221,8 +217,7 @@ static int load_copies(const char *path) {
 int main(int argc, char **argv) {
   CHECK(argc == 2 || argc == 3);
   alarm(60);
-  if (argc == 3)
-    return strcmp(argv[2], "often") == 0 ? load_often(argv[1]) : load_copies(argv[1]);
+  if (argc == 3) return strcmp(argv[2], "often") == 0 ? load_often(argv[1]) : load_copies(argv[1]);
   /* Some handlers of the application's own, among them one that UCX likes to replace. */
   struct sigaction own = {.sa_handler = handler, .sa_flags = SA_RESTART};
   sigaction(SIGSEGV, &own, NULL);

@@ -1,4 +1,5 @@
-/* Every negative status explains itself: also one that is an answer, and no failure. What an earlier call has left is not shown again. */
+/* Every negative status explains itself: also one that is an answer, and no failure. What an
+ * earlier call has left is not shown again. */
 #include "test_util.h"
 
 #include <pthread.h>
@@ -8,30 +9,33 @@
 enum { TAG = 0x77 };
 
 /* An error of another call. */
-static void leave_something_old(void) { CHECK_STATUS(ucxx_version_query(NULL), UCXX_ERR_INVALID_PARAM); }
+static void leave_something_old(void) {
+  CHECK_STATUS(ucxx_version_query(NULL), UCXX_ERR_INVALID_PARAM);
+}
 
 /* What has just returned `status` left a message with this word in it, and the text is of both. */
 static void check_text(ucxx_status_t status, const char *word) {
   char expected[2048];
   CHECK_MESSAGE(word);
-  snprintf(expected, sizeof expected, "%s: %s", ucxx_status_name(status), ucxx_last_error_message());
+  snprintf(expected, sizeof expected, "%s: %s", ucxx_status_name(status),
+           ucxx_last_error_message());
   if (strcmp(ucxx_error_text(status), expected) != 0)
     FAIL("the text is '%s', and not '%s'", ucxx_error_text(status), expected);
 }
 
-#define ANSWERS(call, status, word)  \
-  do {                               \
-    STEP("%s", #call);               \
-    leave_something_old();           \
-    CHECK_STATUS(call, status);      \
-    check_text(status, word);        \
+#define ANSWERS(call, status, word) \
+  do {                              \
+    STEP("%s", #call);              \
+    leave_something_old();          \
+    CHECK_STATUS(call, status);     \
+    check_text(status, word);       \
   } while (0)
 
 static void worker_answers(const duo_t *duo) {
   ucxx_recv_info_t info;
-  ANSWERS(ucxx_tag_probe(duo->left, TAG, UINT64_MAX, &info, NULL), UCXX_ERR_NO_MESSAGE, "no message");
-  while (ucxx_worker_wait(duo->left, 0) == UCXX_OK)
-    continue;
+  ANSWERS(ucxx_tag_probe(duo->left, TAG, UINT64_MAX, &info, NULL), UCXX_ERR_NO_MESSAGE,
+          "no message");
+  while (ucxx_worker_wait(duo->left, 0) == UCXX_OK) continue;
   ANSWERS(ucxx_worker_wait(duo->left, 0), UCXX_ERR_TIMED_OUT, "given time");
   leave_something_old();
   CHECK_OK(ucxx_tag_send(duo->to_left, "x", 1, TAG, NULL, NULL));
@@ -45,11 +49,11 @@ static void worker_answers(const duo_t *duo) {
     else
       CHECK_OK(ucxx_worker_signal(duo->left));
   } while (status != UCXX_ERR_BUSY);
-  while (ucxx_tag_probe(duo->left, TAG, UINT64_MAX, &info, NULL) != UCXX_OK)
-    duo_progress(duo);
+  while (ucxx_tag_probe(duo->left, TAG, UINT64_MAX, &info, NULL) != UCXX_OK) duo_progress(duo);
   char byte;
   ucxx_request_t *request = NULL;
-  CHECK_OK(duo_finish(duo, ucxx_tag_recv(duo->left, &byte, 1, TAG, UINT64_MAX, NULL, &request), &request));
+  CHECK_OK(duo_finish(duo, ucxx_tag_recv(duo->left, &byte, 1, TAG, UINT64_MAX, NULL, &request),
+                      &request));
 }
 
 static void request_answers(const duo_t *duo) {
@@ -58,9 +62,11 @@ static void request_answers(const duo_t *duo) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.timeout_ns = 1;
   params.flags = UCXX_FLAG_WAIT;
-  ANSWERS(ucxx_tag_recv(duo->left, &byte, 1, TAG, UINT64_MAX, &params, NULL), UCXX_ERR_TIMED_OUT, "tag receive");
+  ANSWERS(ucxx_tag_recv(duo->left, &byte, 1, TAG, UINT64_MAX, &params, NULL), UCXX_ERR_TIMED_OUT,
+          "tag receive");
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_tag_recv(duo->left, &byte, 1, TAG, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo->left, &byte, 1, TAG, UINT64_MAX, NULL, &request),
+               UCXX_INPROGRESS);
   leave_something_old();
   CHECK_STATUS(ucxx_request_status(request), UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_request_wait(request, 0), UCXX_INPROGRESS);
@@ -82,15 +88,15 @@ static void notifier_answers(const duo_t *duo) {
   params.notifier = notifier;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   CHECK_STATUS(ucxx_tag_send(duo->to_left, "x", 1, TAG, &params, NULL), UCXX_INPROGRESS);
-  while (ucxx_notifier_wait(notifier, 0) != UCXX_OK)
-    duo_progress(duo);
+  while (ucxx_notifier_wait(notifier, 0) != UCXX_OK) duo_progress(duo);
   ANSWERS(ucxx_notifier_arm(notifier), UCXX_ERR_BUSY, "poll first");
   ucxx_notifier_destroy(notifier);
 }
 
 static void hub_answers(void) {
   hub_t hub = hub_open(64, 1, 0);
-  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host), *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   ucxx_envelope_t *envelope = NULL;
   ANSWERS(ucxx_link_lease(out, 0, &envelope), UCXX_ERR_NO_RESOURCE, "leased");
   ANSWERS(ucxx_link_lease(out, 1, &envelope), UCXX_ERR_TIMED_OUT, "given time");
@@ -122,20 +128,21 @@ static void *on_another_thread(void *arg) {
 static void texts(const duo_t *duo) {
   STEP("each thread has its own");
   leave_something_old();
-  while (ucxx_worker_wait(duo->right, 0) == UCXX_OK)
-    continue;
+  while (ucxx_worker_wait(duo->right, 0) == UCXX_OK) continue;
   leave_something_old();
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, on_another_thread, duo->right) == 0);
   CHECK(pthread_join(thread, NULL) == 0);
   check_text(UCXX_ERR_INVALID_PARAM, "version");
   STEP("another status than the last one has its sentence");
-  CHECK(strcmp(ucxx_error_text(UCXX_ERR_BUSY), "UCXX_ERR_BUSY: not possible at the moment: something else is under way") == 0);
+  CHECK(strcmp(ucxx_error_text(UCXX_ERR_BUSY),
+               "UCXX_ERR_BUSY: not possible at the moment: something else is under way") == 0);
   CHECK(strcmp(ucxx_error_text(UCXX_OK), "UCXX_OK: done") == 0);
   CHECK(strstr(ucxx_error_text(7), "UCXX_ERR_UNKNOWN: ") != NULL);
   check_text(UCXX_ERR_INVALID_PARAM, "version");
   STEP("the application's own statuses");
-  static const int own[] = {UCXX_ERR_APPLICATION, UCXX_ERR_APPLICATION - 1, UCXX_ERR_APPLICATION - 123456, INT32_MIN};
+  static const int own[] = {UCXX_ERR_APPLICATION, UCXX_ERR_APPLICATION - 1,
+                            UCXX_ERR_APPLICATION - 123456, INT32_MIN};
   for (size_t at = 0; at < sizeof own / sizeof *own; at++) {
     CHECK(strcmp(ucxx_status_name(own[at]), "UCXX_ERR_APPLICATION") == 0);
     CHECK(strstr(ucxx_error_text(own[at]), "UCXX_ERR_APPLICATION: ") != NULL);

@@ -1,11 +1,13 @@
-/* Version, status texts, initialisers, the log callback, and that the library prints nothing of its own accord. */
+/* Version, status texts, initialisers, the log callback, and that the library prints nothing of its
+ * own accord. */
 #include "test_util.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* UCX warns about a variable of its own prefix that nothing reads: a message that has to come through the log. */
+/* UCX warns about a variable of its own prefix that nothing reads: a message that has to come
+ * through the log. */
 #define UNUSED_VARIABLE "UCX_NO_SUCH_VARIABLE"
 
 static void version(void) {
@@ -13,16 +15,18 @@ static void version(void) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   char text[64];
-  snprintf(text, sizeof text, "%u.%u.%u", (unsigned)version.major, (unsigned)version.minor, (unsigned)version.patch);
-  CHECK(version.major == UCXX_RS_VERSION_MAJOR && version.minor == UCXX_RS_VERSION_MINOR && version.patch == UCXX_RS_VERSION_PATCH);
+  snprintf(text, sizeof text, "%u.%u.%u", (unsigned)version.major, (unsigned)version.minor,
+           (unsigned)version.patch);
+  CHECK(version.major == UCXX_RS_VERSION_MAJOR && version.minor == UCXX_RS_VERSION_MINOR &&
+        version.patch == UCXX_RS_VERSION_PATCH);
   CHECK(version.version_string != NULL && strstr(version.version_string, text) != NULL);
   CHECK(version.ucx_major > 1 || (version.ucx_major == 1 && version.ucx_minor >= 13));
   CHECK(version.ucx_library_path != NULL);
   CHECK(strstr(version.ucx_library_path, "libucp") != NULL);
   CHECK(access(version.ucx_library_path, R_OK) == 0);
   CHECK_EQ(version.ucx_copies, 1);
-  printf("%s on UCX %u.%u.%u, %s\n", version.version_string, (unsigned)version.ucx_major, (unsigned)version.ucx_minor,
-         (unsigned)version.ucx_patch, version.ucx_library_path);
+  printf("%s on UCX %u.%u.%u, %s\n", version.version_string, (unsigned)version.ucx_major,
+         (unsigned)version.ucx_minor, (unsigned)version.ucx_patch, version.ucx_library_path);
 }
 
 static void statuses(void) {
@@ -69,7 +73,8 @@ static void statuses(void) {
     CHECK(strcmp(ucxx_status_name(known[at].status), known[at].name) == 0);
     CHECK(strlen(ucxx_status_string(known[at].status)) > 0);
   }
-  static const ucxx_status_t unknown[] = {2, 77, -10, -50, -150, -298, -500, -1001, -123456, INT32_MAX, INT32_MIN};
+  static const ucxx_status_t unknown[] = {2,    77,    -10,     -50,       -150,     -298,
+                                          -500, -1001, -123456, INT32_MAX, INT32_MIN};
   for (size_t at = 0; at < sizeof unknown / sizeof *unknown; at++) {
     CHECK(ucxx_status_name(unknown[at]) != NULL && strlen(ucxx_status_name(unknown[at])) > 0);
     CHECK(ucxx_status_string(unknown[at]) != NULL && strlen(ucxx_status_string(unknown[at])) > 0);
@@ -77,25 +82,25 @@ static void statuses(void) {
   CHECK(ucxx_last_error_message() != NULL);
 }
 
-/* The exported twin of each initialiser macro does the same; a caller with a larger struct gets all of it zeroed. */
-#define CHECK_INIT(type, init, macro)                         \
-  do {                                                        \
-    struct {                                                  \
-      type value;                                             \
-      uint8_t more[40], guard;                                \
-    } place;                                                  \
-    static const type same = macro;                           \
-    memset(&place, 0xa5, sizeof place);                       \
-    init(&place.value, sizeof(type));                         \
-    CHECK(memcmp(&place.value, &same, sizeof(type)) == 0);    \
-    CHECK_EQ(place.value.struct_size, sizeof(type));          \
-    CHECK_EQ(place.more[0], 0xa5);                            \
-    memset(&place, 0xa5, sizeof place);                       \
-    init(&place.value, sizeof(type) + sizeof place.more);     \
-    CHECK_EQ(place.value.struct_size, sizeof(type) + sizeof place.more); \
-    for (size_t at = 0; at < sizeof place.more; at++)         \
-      CHECK_EQ(place.more[at], 0);                            \
-    CHECK_EQ(place.guard, 0xa5);                              \
+/* The exported twin of each initialiser macro does the same; a caller with a larger struct gets all
+ * of it zeroed. */
+#define CHECK_INIT(type, init, macro)                                              \
+  do {                                                                             \
+    struct {                                                                       \
+      type value;                                                                  \
+      uint8_t more[40], guard;                                                     \
+    } place;                                                                       \
+    static const type same = macro;                                                \
+    memset(&place, 0xa5, sizeof place);                                            \
+    init(&place.value, sizeof(type));                                              \
+    CHECK(memcmp(&place.value, &same, sizeof(type)) == 0);                         \
+    CHECK_EQ(place.value.struct_size, sizeof(type));                               \
+    CHECK_EQ(place.more[0], 0xa5);                                                 \
+    memset(&place, 0xa5, sizeof place);                                            \
+    init(&place.value, sizeof(type) + sizeof place.more);                          \
+    CHECK_EQ(place.value.struct_size, sizeof(type) + sizeof place.more);           \
+    for (size_t at = 0; at < sizeof place.more; at++) CHECK_EQ(place.more[at], 0); \
+    CHECK_EQ(place.guard, 0xa5);                                                   \
   } while (0)
 
 static void initialisers(void) {

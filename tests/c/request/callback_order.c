@@ -1,6 +1,7 @@
 /*
- * What comes after the callbacks of an endpoint's requests, also where those take their time: flushes, its close, on_close, and the return of
- * ucxx_endpoint_destroy. With a progress thread, and with two threads that progress.
+ * What comes after the callbacks of an endpoint's requests, also where those take their time:
+ * flushes, its close, on_close, and the return of ucxx_endpoint_destroy. With a progress thread,
+ * and with two threads that progress.
  */
 #include "test_util.h"
 
@@ -18,8 +19,7 @@ static atomic_int running, returned, closes, early;
 
 /* Lets the other threads come to whatever they come to. */
 static void take_time(void) {
-  for (int i = 0; i < TURNS; i++)
-    sched_yield();
+  for (int i = 0; i < TURNS; i++) sched_yield();
 }
 
 static void take_turn(void *arg, ucxx_request_t *request, ucxx_status_t status) {
@@ -80,8 +80,7 @@ static void flush_after(int what) {
   static const size_t lengths[] = {8, LENGTH};
   ucxx_endpoint_t *endpoint = NULL;
   for (int i = 0; i < 40; i++) {
-    if (endpoint == NULL)
-      endpoint = open_endpoint();
+    if (endpoint == NULL) endpoint = open_endpoint();
     int before = atomic_load(&returned);
     size_t length = lengths[i % 2];
     ucxx_request_t *receive = NULL, *send = NULL;
@@ -100,8 +99,7 @@ static void flush_after(int what) {
       CHECK(atomic_load(&returned) > before);
       ucxx_request_destroy(send);
     }
-    if (receive != NULL)
-      CHECK_OK(ucxx_request_wait(receive, FOR_EVER));
+    if (receive != NULL) CHECK_OK(ucxx_request_wait(receive, FOR_EVER));
     ucxx_request_destroy(receive);
     if (what == CLOSE) {
       ucxx_endpoint_destroy(endpoint);
@@ -109,16 +107,15 @@ static void flush_after(int what) {
     }
   }
   CHECK_EQ(early, 0);
-  if (endpoint != NULL)
-    ucxx_endpoint_destroy(endpoint);
+  if (endpoint != NULL) ucxx_endpoint_destroy(endpoint);
 }
 
-/* Nothing of an endpoint's is called after ucxx_endpoint_destroy has returned, or is still running. */
+/* Nothing of an endpoint's is called after ucxx_endpoint_destroy has returned, or is still running.
+ */
 static void destroy_after(void) {
   for (int i = 0; i < 10; i++) {
     ucxx_endpoint_t *endpoint = open_endpoint();
-    for (int n = 0; n < SENDS; n++)
-      ucxx_request_destroy(send_with_callback(endpoint, LENGTH));
+    for (int n = 0; n < SENDS; n++) ucxx_request_destroy(send_with_callback(endpoint, LENGTH));
     ucxx_request_t *close = NULL;
     CHECK(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close) >= 0);
     ucxx_endpoint_destroy(endpoint);
@@ -142,14 +139,14 @@ static void *progress_on(void *arg) {
   return NULL;
 }
 
-/* Two threads progress: while one is in the callback of a request, the other one finds its endpoint's end. */
+/* Two threads progress: while one is in the callback of a request, the other one finds its
+ * endpoint's end. */
 static void two_threads(void) {
   open_workers(UCXX_PROGRESS_MANUAL, 0);
   for (int i = 0; i < 10; i++) {
     ucxx_endpoint_t *endpoint = open_endpoint();
     ucxx_request_t *close = NULL;
-    for (int n = 0; n < SENDS; n++)
-      ucxx_request_destroy(send_with_callback(endpoint, LENGTH));
+    for (int n = 0; n < SENDS; n++) ucxx_request_destroy(send_with_callback(endpoint, LENGTH));
     for (int n = 0; n < 100; n++) {
       progress(from);
       progress(to);
@@ -159,11 +156,9 @@ static void two_threads(void) {
     pthread_t threads[3];
     for (int n = 0; n < 3; n++)
       CHECK_EQ(pthread_create(&threads[n], NULL, progress_on, n < 2 ? from : to), 0);
-    while (atomic_load(&closes) == 0)
-      sched_yield();
+    while (atomic_load(&closes) == 0) sched_yield();
     over = 1;
-    for (int n = 0; n < 3; n++)
-      CHECK_EQ(pthread_join(threads[n], NULL), 0);
+    for (int n = 0; n < 3; n++) CHECK_EQ(pthread_join(threads[n], NULL), 0);
     CHECK_EQ(running, SENDS);
     CHECK_EQ(early, 0);
     CHECK_OK(ucxx_request_wait(close, FOR_EVER));
@@ -182,8 +177,7 @@ typedef struct closer {
 static void *close_once(void *arg) {
   closer_t *closer = arg;
   atomic_fetch_sub(closer->begin, 1);
-  while (atomic_load(closer->begin) > 0)
-    ;
+  while (atomic_load(closer->begin) > 0);
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_close(closer->endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
   if (status < 0) {
@@ -207,8 +201,7 @@ static void close_twice(void) {
     pthread_t threads[2];
     for (int n = 0; n < 2; n++)
       CHECK_EQ(pthread_create(&threads[n], NULL, close_once, &closers[n]), 0);
-    for (int n = 0; n < 2; n++)
-      CHECK_EQ(pthread_join(threads[n], NULL), 0);
+    for (int n = 0; n < 2; n++) CHECK_EQ(pthread_join(threads[n], NULL), 0);
     CHECK(closers[0].accepted || closers[1].accepted);
     both += closers[0].accepted && closers[1].accepted;
     ucxx_endpoint_destroy(endpoint);
@@ -220,7 +213,8 @@ int main(void) {
   test_begin("callback_order", 100);
   out = test_alloc(LENGTH);
   in = test_alloc(LENGTH);
-  static const char *flushes[FLUSHES] = {"a flush of the endpoint", "a flush of the worker", "a close"};
+  static const char *flushes[FLUSHES] = {"a flush of the endpoint", "a flush of the worker",
+                                         "a close"};
   for (int delayed = -1; delayed <= 1; delayed += 2) {
     open_workers(UCXX_PROGRESS_THREAD_ADAPTIVE, delayed);
     for (int what = ENDPOINT; what < FLUSHES; what++) {

@@ -1,4 +1,5 @@
-/* What may be done from inside a callback, or a handler of messages: everything that does not wait. */
+/* What may be done from inside a callback, or a handler of messages: everything that does not wait.
+ */
 #include "test_util.h"
 
 enum { GO = 0x60, NEVER = 0x61, CHAIN = 0x62, HERE = 0x63, LARGE = 4 << 20 };
@@ -34,29 +35,32 @@ static void enter_by_message(void *arg, ucxx_am_message_t *message) {
   scene->act(scene);
 }
 
-/* Runs `act` in a callback of the right worker, or in a handler there, and the pass that runs it to its end. */
+/* Runs `act` in a callback of the right worker, or in a handler there, and the pass that runs it to
+ * its end. */
 static void run_inside(scene_t *scene, void (*act)(scene_t *scene)) {
   static uint64_t word, never;
   scene->act = act;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.callback = see_completion;
   params.callback_arg = &scene->other_seen;
-  CHECK_STATUS(ucxx_tag_recv(duo.right, &never, sizeof never, NEVER, UINT64_MAX, &params, &scene->other), UCXX_INPROGRESS);
+  CHECK_STATUS(
+      ucxx_tag_recv(duo.right, &never, sizeof never, NEVER, UINT64_MAX, &params, &scene->other),
+      UCXX_INPROGRESS);
   if (by_message) {
     CHECK_OK(ucxx_worker_set_am_handler(duo.right, GO, enter_by_message, scene, NULL));
     CHECK_OK(ucxx_am_send(duo.to_right, GO, NULL, 0, "message", 8, NULL, NULL));
   } else {
     params.callback = enter;
     params.callback_arg = scene;
-    CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, GO, UINT64_MAX, &params, NULL), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, GO, UINT64_MAX, &params, NULL),
+                 UCXX_INPROGRESS);
     CHECK_OK(ucxx_tag_send(duo.to_right, "message", 8, GO, NULL, NULL));
   }
   while (!scene->ran) {
     progress(duo.left);
     uint32_t events = 0;
     ucxx_status_t status = ucxx_worker_progress(duo.right, &events);
-    if (!scene->ran)
-      CHECK_OK(status);
+    if (!scene->ran) CHECK_OK(status);
   }
 }
 
@@ -81,7 +85,8 @@ static void wait_everywhere(scene_t *scene) {
   CHECK_STATUS(ucxx_request_wait_any(&scene->other, 1, FOR_EVER, &index), UCXX_ERR_BUSY);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_WAIT;
-  CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, NEVER, UINT64_MAX, &params, NULL), UCXX_ERR_BUSY);
+  CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, NEVER, UINT64_MAX, &params, NULL),
+               UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_tag_send(duo.to_left, &word, sizeof word, NEVER, &params, NULL), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_endpoint_flush(duo.to_left, &params, NULL), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_worker_flush(duo.right, &params, NULL), UCXX_ERR_BUSY);
@@ -98,8 +103,7 @@ static void waiting_is_refused(void) {
   duo_transfer(&duo, 1000, 1);
   /* Nothing of what was refused has been sent. */
   ucxx_recv_info_t info;
-  for (int pass = 0; pass < 100; pass++)
-    duo_progress(&duo);
+  for (int pass = 0; pass < 100; pass++) duo_progress(&duo);
   CHECK_STATUS(ucxx_tag_probe(duo.left, NEVER, UINT64_MAX, &info, NULL), UCXX_ERR_NO_MESSAGE);
 }
 
@@ -109,7 +113,9 @@ static void submit(scene_t *scene) {
   params.callback = see_completion;
   params.callback_arg = &scene->seen;
   CHECK_OK(ucxx_tag_send(duo.to_left, "one", 4, HERE, NULL, NULL));
-  CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, HERE, UINT64_MAX, &params, &scene->request), UCXX_INPROGRESS);
+  CHECK_STATUS(
+      ucxx_tag_recv(duo.right, &word, sizeof word, HERE, UINT64_MAX, &params, &scene->request),
+      UCXX_INPROGRESS);
   ucxx_recv_info_t info;
   CHECK_STATUS(ucxx_tag_probe(duo.right, NEVER, UINT64_MAX, &info, NULL), UCXX_ERR_NO_MESSAGE);
   scene->endpoint = connect_workers(duo.right, duo.left);
@@ -147,37 +153,35 @@ static void send_next(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   (void)request;
   CHECK_OK(status);
   chain.completed++;
-  if (chain.sent == CHAIN_LENGTH)
-    return;
+  if (chain.sent == CHAIN_LENGTH) return;
   uint32_t at = chain.sent++;
   chain.values[at] = at;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = send_next;
-  CHECK_STATUS(ucxx_tag_send(duo.to_left, &chain.values[at], sizeof chain.values[at], CHAIN, &params, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(
+      ucxx_tag_send(duo.to_left, &chain.values[at], sizeof chain.values[at], CHAIN, &params, NULL),
+      UCXX_INPROGRESS);
 }
 
 /* Each completion sends the next message. */
 static void order_from_callbacks(void) {
   STEP("order of what callbacks send");
-  for (int at = 0; at < CHAIN_WINDOW; at++)
-    send_next(NULL, NULL, UCXX_OK);
+  for (int at = 0; at < CHAIN_WINDOW; at++) send_next(NULL, NULL, UCXX_OK);
   chain.completed = 0;
   for (uint32_t at = 0; at < CHAIN_LENGTH; at++) {
     uint32_t value = UINT32_MAX;
     ucxx_request_t *request = NULL;
-    ucxx_status_t status = ucxx_tag_recv(duo.left, &value, sizeof value, CHAIN, UINT64_MAX, NULL, &request);
+    ucxx_status_t status =
+        ucxx_tag_recv(duo.left, &value, sizeof value, CHAIN, UINT64_MAX, NULL, &request);
     CHECK_OK(duo_finish(&duo, status, &request));
     CHECK_EQ(value, at);
   }
-  while (chain.completed < CHAIN_LENGTH)
-    duo_progress(&duo);
+  while (chain.completed < CHAIN_LENGTH) duo_progress(&duo);
   CHECK_EQ(chain.completed, CHAIN_LENGTH);
 }
 
-static void cancel_other(scene_t *scene) {
-  CHECK_OK(ucxx_request_cancel(scene->other));
-}
+static void cancel_other(scene_t *scene) { CHECK_OK(ucxx_request_cancel(scene->other)); }
 
 static void cancel_works(void) {
   STEP("cancel of another request");
@@ -192,7 +196,8 @@ static void close_endpoint(scene_t *scene) {
   params.callback = see_completion;
   params.callback_arg = &scene->seen;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
-  CHECK_STATUS(ucxx_endpoint_close(scene->endpoint, UCXX_CLOSE_FLUSH, &params, &scene->request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_endpoint_close(scene->endpoint, UCXX_CLOSE_FLUSH, &params, &scene->request),
+               UCXX_INPROGRESS);
 }
 
 /* A connected endpoint from right to left, closed or destroyed in a callback. */
@@ -224,9 +229,7 @@ static void close_works(void) {
   drop_other(&scene);
 }
 
-static void destroy_endpoint(scene_t *scene) {
-  ucxx_endpoint_destroy(scene->endpoint);
-}
+static void destroy_endpoint(scene_t *scene) { ucxx_endpoint_destroy(scene->endpoint); }
 
 static void destroy_endpoint_works(void) {
   STEP("destroy of an endpoint");
@@ -234,8 +237,7 @@ static void destroy_endpoint_works(void) {
   seen_t closed = {0, 0, UCXX_OK};
   scene.endpoint = endpoint_with_on_close(&closed);
   run_inside(&scene, destroy_endpoint);
-  while (seen_count(&closed) == 0)
-    duo_progress(&duo);
+  while (seen_count(&closed) == 0) duo_progress(&duo);
   duo_transfer(&duo, 1000, 2);
   CHECK_EQ(seen_count(&closed), 1);
   drop_other(&scene);
@@ -244,7 +246,8 @@ static void destroy_endpoint_works(void) {
 static void destroy_worker(scene_t *scene) {
   ucxx_worker_destroy(duo.right);
   /* Takes effect at the end of the pass; what this callback holds stays valid until then. */
-  CHECK(ucxx_request_status(scene->other) == UCXX_INPROGRESS || ucxx_request_status(scene->other) == UCXX_ERR_CANCELED);
+  CHECK(ucxx_request_status(scene->other) == UCXX_INPROGRESS ||
+        ucxx_request_status(scene->other) == UCXX_ERR_CANCELED);
 }
 
 static void destroy_worker_works(void) {

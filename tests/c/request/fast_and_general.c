@@ -1,7 +1,8 @@
 /*
- * The same random operations by the fast path and by the general one: in four pairs of workers that differ in nothing but that.
- * Users see the same of each: status, length, tag, data and error message of every operation, what arrives at the handlers and in
- * which order, and the counters of workers and endpoints.
+ * The same random operations by the fast path and by the general one: in four pairs of workers that
+ * differ in nothing but that. Users see the same of each: status, length, tag, data and error
+ * message of every operation, what arrives at the handlers and in which order, and the counters of
+ * workers and endpoints.
  *
  *   fast_and_general [ROUNDS]; UCXX_TEST_SEED repeats a run.
  */
@@ -11,10 +12,12 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* What has the library take the general path: nothing; a timeout, and data in two parts, which is not short at the receiver either;
- * the gate of a worker that any thread may use; the ring to a progress thread. */
+/* What has the library take the general path: nothing; a timeout, and data in two parts, which is
+ * not short at the receiver either; the gate of a worker that any thread may use; the ring to a
+ * progress thread. */
 enum way { FAST, PARAMETERS, MULTI, THREAD, WAYS };
-static const char *const ways[WAYS] = {"plain", "with a timeout and in parts", "of many threads", "by a progress thread"};
+static const char *const ways[WAYS] = {"plain", "with a timeout and in parts", "of many threads",
+                                       "by a progress thread"};
 
 enum { SIDES = 2, USUAL = 40, CROWD = 330, TAGS = 3, LONGEST_HEADER = 300 };
 enum { DESTROYED = 3, HELD, ANSWERED, BARRIER, NOBODYS };
@@ -89,18 +92,17 @@ static uint64_t draw(uint64_t below) { return test_mix(state++) % below; }
 
 static uint64_t hash_of(const void *data, size_t length) {
   uint64_t hash = 14695981039346656037u;
-  for (size_t i = 0; i < length; i++)
-    hash = (hash ^ ((const uint8_t *)data)[i]) * 1099511628211u;
+  for (size_t i = 0; i < length; i++) hash = (hash ^ ((const uint8_t *)data)[i]) * 1099511628211u;
   return hash;
 }
 
 /* ------------------------------------------------------------------ one way of doing it */
 
-static ucxx_op_params_t *params_of(const world_t *world, ucxx_op_params_t *params, int32_t memory_type) {
+static ucxx_op_params_t *params_of(const world_t *world, ucxx_op_params_t *params,
+                                   int32_t memory_type) {
   ucxx_op_params_init(params, sizeof *params);
   params->memory_type = memory_type;
-  if (world->way == PARAMETERS)
-    params->timeout_ns = 3600 * SECOND;
+  if (world->way == PARAMETERS) params->timeout_ns = 3600 * SECOND;
   return params;
 }
 
@@ -125,7 +127,8 @@ static void on_end(void *arg, ucxx_request_t *request, ucxx_status_t status) {
 static void keep_text(result_t *result, const char *text) {
   const char *worker = strstr(text, "(worker ");
   size_t before = worker == NULL ? strlen(text) : (size_t)(worker - text) + strlen("(worker ");
-  snprintf(result->text, sizeof result->text, "%.*s%s", (int)before, text, worker == NULL ? "" : strchr(worker, ')'));
+  snprintf(result->text, sizeof result->text, "%.*s%s", (int)before, text,
+           worker == NULL ? "" : strchr(worker, ')'));
 }
 
 static void submit(world_t *world, int index) {
@@ -139,42 +142,42 @@ static void submit(world_t *world, int index) {
     value.callback = on_end;
     value.callback_arg = result;
   }
-  if (op->has_info)
-    value.recv_info = &result->info;
-  if (!op->has_callback && !op->has_info && op->memory_type == UCXX_MEMORY_AUTO && world->way != PARAMETERS)
+  if (op->has_info) value.recv_info = &result->info;
+  if (!op->has_callback && !op->has_info && op->memory_type == UCXX_MEMORY_AUTO &&
+      world->way != PARAMETERS)
     params = NULL;
   ucxx_request_t **out = op->keeps ? &result->request : NULL;
   ucxx_worker_t *worker = world->workers[op->side];
   ucxx_endpoint_t *to = world->endpoints[op->side];
   int brings = op->kind == TAG_RECV || op->kind == FETCH;
   ucxx_buffer_t parts[2];
-  size_t n = world->way == PARAMETERS && op->in_parts ? in_parts(parts, brings ? result->room : op->data, op->length, op->memory_type) : 0;
+  size_t n = world->way == PARAMETERS && op->in_parts
+                 ? in_parts(parts, brings ? result->room : op->data, op->length, op->memory_type)
+                 : 0;
   ucxx_status_t status;
   switch (op->kind) {
   case TAG_SEND:
-    status = n ? ucxx_tag_send_iov(to, parts, n, op->tag, params, out) : ucxx_tag_send(to, op->data, op->length, op->tag, params, out);
+    status = n ? ucxx_tag_send_iov(to, parts, n, op->tag, params, out)
+               : ucxx_tag_send(to, op->data, op->length, op->tag, params, out);
     break;
   case TAG_RECV:
     status = n ? ucxx_tag_recv_iov(worker, parts, n, op->tag, op->mask, params, out)
                : ucxx_tag_recv(worker, result->room, op->length, op->tag, op->mask, params, out);
     break;
-  case STREAM_SEND:
-    status = ucxx_stream_send(to, op->data, op->length, params, out);
-    break;
-  case STREAM_RECV:
-    status = ucxx_stream_recv(to, result->room, op->length, params, out);
-    break;
+  case STREAM_SEND: status = ucxx_stream_send(to, op->data, op->length, params, out); break;
+  case STREAM_RECV: status = ucxx_stream_recv(to, result->room, op->length, params, out); break;
   case MESSAGE:
     status = n ? ucxx_am_send_iov(to, op->id, op->header, op->header_length, parts, n, params, out)
-               : ucxx_am_send(to, op->id, op->header, op->header_length, op->data, op->length, params, out);
+               : ucxx_am_send(to, op->id, op->header, op->header_length, op->data, op->length,
+                              params, out);
     break;
   default:
     status = n ? ucxx_am_fetch_iov(to, op->id, op->header, op->header_length, parts, n, params, out)
-               : ucxx_am_fetch(to, op->id, op->header, op->header_length, result->room, op->length, params, out);
+               : ucxx_am_fetch(to, op->id, op->header, op->header_length, result->room, op->length,
+                               params, out);
   }
   result->call = status;
-  if (status < 0)
-    keep_text(result, ucxx_last_error_message());
+  if (status < 0) keep_text(result, ucxx_last_error_message());
   CHECK_EQ(result->request != NULL, op->keeps && status == UCXX_INPROGRESS);
 }
 
@@ -192,11 +195,15 @@ static void answer(world_t *world, ucxx_fetch_t *fetch) {
     ucxx_op_params_t params;
     params_of(world, &params, UCXX_MEMORY_HOST);
     ucxx_buffer_t parts[2];
-    ucxx_status_t status = world->way == PARAMETERS && question.seed % 2
-                               ? ucxx_fetch_reply_iov(fetch, parts, in_parts(parts, data, question.length, UCXX_MEMORY_HOST), &params, NULL)
-                               : ucxx_fetch_reply(fetch, data, question.length, &params, NULL);
+    ucxx_status_t status =
+        world->way == PARAMETERS && question.seed % 2
+            ? ucxx_fetch_reply_iov(fetch, parts,
+                                   in_parts(parts, data, question.length, UCXX_MEMORY_HOST),
+                                   &params, NULL)
+            : ucxx_fetch_reply(fetch, data, question.length, &params, NULL);
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
-    CHECK_STATUS(ucxx_fetch_reply(fetch, data, question.length, NULL, NULL), UCXX_ERR_ALREADY_EXISTS);
+    CHECK_STATUS(ucxx_fetch_reply(fetch, data, question.length, NULL, NULL),
+                 UCXX_ERR_ALREADY_EXISTS);
     CHECK_MESSAGE("answered already");
   }
   ucxx_fetch_destroy(fetch);
@@ -214,7 +221,10 @@ static void on_message(void *arg, ucxx_am_message_t *message, uint16_t id) {
   const at_t *at = arg;
   size_t length = 0;
   const void *header = ucxx_am_message_header(message, &length);
-  arrival_t arrival = {.id = id, .header = hash_of(header, length), .header_length = length, .length = ucxx_am_message_length(message)};
+  arrival_t arrival = {.id = id,
+                       .header = hash_of(header, length),
+                       .header_length = length,
+                       .length = ucxx_am_message_length(message)};
   arrival.data = hash_of(ucxx_am_message_data(message), arrival.length);
   arrival.memory_type = ucxx_am_message_memory_type(message);
   arrival.has_reply = ucxx_am_message_reply(message) != NULL;
@@ -228,7 +238,9 @@ static void on_message(void *arg, ucxx_am_message_t *message, uint16_t id) {
   pthread_mutex_unlock(&at->world->lock);
 }
 
-static void on_destroyed(void *arg, ucxx_am_message_t *message) { on_message(arg, message, DESTROYED); }
+static void on_destroyed(void *arg, ucxx_am_message_t *message) {
+  on_message(arg, message, DESTROYED);
+}
 static void on_held(void *arg, ucxx_am_message_t *message) { on_message(arg, message, HELD); }
 
 static void on_barrier(void *arg, ucxx_am_message_t *message) {
@@ -241,7 +253,10 @@ static void on_question(void *arg, ucxx_fetch_t *fetch) {
   world_t *world = at->world;
   size_t length = 0;
   const void *header = ucxx_fetch_header(fetch, &length);
-  arrival_t arrival = {.id = ANSWERED, .header = hash_of(header, length), .header_length = length, .capacity = ucxx_fetch_capacity(fetch)};
+  arrival_t arrival = {.id = ANSWERED,
+                       .header = hash_of(header, length),
+                       .header_length = length,
+                       .capacity = ucxx_fetch_capacity(fetch)};
   arrival.has_reply = ucxx_fetch_endpoint(fetch) == world->endpoints[at->side];
   note(at, &arrival);
   question_t question;
@@ -261,8 +276,7 @@ static void pass(const world_t *world) {
     CHECK_OK(ucxx_worker_progress(world->workers[0], &left));
     CHECK_OK(ucxx_worker_progress(world->workers[1], &right));
   }
-  if (left + right == 0)
-    sched_yield();
+  if (left + right == 0) sched_yield();
 }
 
 /* Passes, and does what the handlers have left. */
@@ -272,31 +286,24 @@ static void drive(world_t *world) {
     ucxx_am_message_t *message = world->held > 0 ? world->messages[--world->held] : NULL;
     ucxx_fetch_t *fetch = world->later > 0 ? world->fetches[--world->later] : NULL;
     pthread_mutex_unlock(&world->lock);
-    if (message == NULL && fetch == NULL)
-      break;
-    if (message != NULL)
-      ucxx_am_message_destroy(message);
-    if (fetch != NULL)
-      answer(world, fetch);
+    if (message == NULL && fetch == NULL) break;
+    if (message != NULL) ucxx_am_message_destroy(message);
+    if (fetch != NULL) answer(world, fetch);
   }
   pass(world);
 }
 
 static ucxx_status_t end_of(world_t *world, ucxx_status_t status, ucxx_request_t **request) {
-  if (status != UCXX_INPROGRESS)
-    return status;
-  while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS)
-    drive(world);
+  if (status != UCXX_INPROGRESS) return status;
+  while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS) drive(world);
   ucxx_request_destroy(*request);
   *request = NULL;
   return status;
 }
 
 static int has_ended(const operation_t *op, result_t *result) {
-  if (result->call != UCXX_INPROGRESS)
-    return 1;
-  if (result->request != NULL && ucxx_request_status(result->request) == UCXX_INPROGRESS)
-    return 0;
+  if (result->call != UCXX_INPROGRESS) return 1;
+  if (result->request != NULL && ucxx_request_status(result->request) == UCXX_INPROGRESS) return 0;
   return !op->has_callback || atomic_load(&result->told) > 0;
 }
 
@@ -306,49 +313,49 @@ static void settle(world_t *world) {
   ucxx_request_t *receives[SIDES] = {NULL}, *request = NULL;
   ucxx_status_t status[SIDES];
   for (int side = 0; side < SIDES; side++)
-    status[side] = ucxx_tag_recv(world->workers[side], room[side], 8, BARRIER, UINT64_MAX, NULL, &receives[side]);
+    status[side] = ucxx_tag_recv(world->workers[side], room[side], 8, BARRIER, UINT64_MAX, NULL,
+                                 &receives[side]);
   for (int side = 0; side < SIDES; side++) {
-    CHECK_OK(end_of(world, ucxx_tag_send(world->endpoints[side], "barrier", 8, BARRIER, NULL, &request), &request));
-    CHECK_OK(end_of(world, ucxx_am_send(world->endpoints[side], BARRIER, NULL, 0, NULL, 0, NULL, &request), &request));
+    CHECK_OK(end_of(world,
+                    ucxx_tag_send(world->endpoints[side], "barrier", 8, BARRIER, NULL, &request),
+                    &request));
+    CHECK_OK(end_of(world,
+                    ucxx_am_send(world->endpoints[side], BARRIER, NULL, 0, NULL, 0, NULL, &request),
+                    &request));
   }
-  for (int side = 0; side < SIDES; side++)
-    CHECK_OK(end_of(world, status[side], &receives[side]));
-  while (atomic_load(&world->barriers) < SIDES)
-    drive(world);
+  for (int side = 0; side < SIDES; side++) CHECK_OK(end_of(world, status[side], &receives[side]));
+  while (atomic_load(&world->barriers) < SIDES) drive(world);
   atomic_store(&world->barriers, 0);
   for (int index = 0; index < count; index++)
-    while (operations[index].kind != TAG_RECV && !has_ended(&operations[index], &world->results[index]))
+    while (operations[index].kind != TAG_RECV &&
+           !has_ended(&operations[index], &world->results[index]))
       drive(world);
   for (int side = 0; side < SIDES; side++)
     CHECK_OK(end_of(world, ucxx_worker_flush(world->workers[side], NULL, &request), &request));
   for (int index = 0; index < count; index++) {
     const operation_t *op = &operations[index];
     result_t *result = &world->results[index];
-    if (!has_ended(op, result))
-      ucxx_request_cancel(result->request);
-    while (!has_ended(op, result))
-      drive(world);
-    if (op->has_callback)
-      CHECK_EQ(atomic_load(&result->told), result->call == UCXX_INPROGRESS);
+    if (!has_ended(op, result)) ucxx_request_cancel(result->request);
+    while (!has_ended(op, result)) drive(world);
+    if (op->has_callback) CHECK_EQ(atomic_load(&result->told), result->call == UCXX_INPROGRESS);
     /* What nobody watches a flush has told. */
-    result->status = result->call != UCXX_INPROGRESS ? result->call : op->has_callback ? result->said : UCXX_OK;
+    result->status = result->call != UCXX_INPROGRESS ? result->call
+                     : op->has_callback              ? result->said
+                                                     : UCXX_OK;
     int brings = op->kind == TAG_RECV || op->kind == STREAM_RECV || op->kind == FETCH;
     if (result->request != NULL) {
       result->status = ucxx_request_status(result->request);
       keep_text(result, ucxx_request_error_message(result->request));
-      if (brings)
-        CHECK_OK(ucxx_request_recv_info(result->request, &result->of_request));
+      if (brings) CHECK_OK(ucxx_request_recv_info(result->request, &result->of_request));
       ucxx_request_destroy(result->request);
     } else {
       result->of_request = result->info;
     }
     result->has_told = result->request != NULL || op->has_info;
-    if (brings && result->status == UCXX_OK)
-      result->data = hash_of(result->room, op->length);
+    if (brings && result->status == UCXX_OK) result->data = hash_of(result->room, op->length);
     free(result->room);
   }
-  while (world->answered > 0)
-    free(world->answers[--world->answered]);
+  while (world->answered > 0) free(world->answers[--world->answered]);
 }
 
 /* ------------------------------------------------------------------ the same for all */
@@ -373,7 +380,8 @@ static operation_t *add(enum kind kind, int side, size_t length) {
   test_fill(op->data, length, state);
   op->mask = UINT64_MAX;
   op->keeps = kind == TAG_RECV || draw(2);
-  op->has_callback = draw(4) == 0 || (kind != TAG_SEND && kind != STREAM_SEND && kind != MESSAGE && !op->keeps);
+  op->has_callback =
+      draw(4) == 0 || (kind != TAG_SEND && kind != STREAM_SEND && kind != MESSAGE && !op->keeps);
   op->has_info = draw(4) == 0 && (kind == TAG_RECV || kind == FETCH);
   op->in_parts = length > 1 && draw(2);
   op->memory_type = draw(2) ? UCXX_MEMORY_HOST : UCXX_MEMORY_AUTO;
@@ -434,7 +442,8 @@ static void add_some(uint64_t round) {
     break;
   case 6: add_fetch(side); break;
   default:
-    add_message(side, (uint16_t)(draw(9) == 0 ? NOBODYS : DESTROYED + draw(2)), draw(3) ? draw(60) : draw(LONGEST_HEADER), any_length());
+    add_message(side, (uint16_t)(draw(9) == 0 ? NOBODYS : DESTROYED + draw(2)),
+                draw(3) ? draw(60) : draw(LONGEST_HEADER), any_length());
   }
 }
 
@@ -444,27 +453,33 @@ static void compare(world_t *world) {
     const result_t *a = &fast->results[index];
     result_t *b = &world->results[index];
     /* One that ended inside its call tells nothing of its message where it was not asked to. */
-    if (!a->has_told || !b->has_told)
-      b->of_request = a->of_request;
+    if (!a->has_told || !b->has_told) b->of_request = a->of_request;
     if (memcmp(a, b, offsetof(result_t, call)) != 0)
-      FAIL("operation %d, of kind %d, length %zu: plain it has status %d, length %llu or %llu, tag 0x%llx, data %llx, \"%s\"; "
+      FAIL("operation %d, of kind %d, length %zu: plain it has status %d, length %llu or %llu, tag "
+           "0x%llx, data %llx, \"%s\"; "
            "%s status %d, length %llu or %llu, tag 0x%llx, data %llx, \"%s\"",
-           index, (int)operations[index].kind, operations[index].length, a->status, (unsigned long long)a->info.length,
-           (unsigned long long)a->of_request.length, (unsigned long long)a->of_request.sender_tag, (unsigned long long)a->data, a->text,
-           ways[world->way], b->status, (unsigned long long)b->info.length, (unsigned long long)b->of_request.length,
-           (unsigned long long)b->of_request.sender_tag, (unsigned long long)b->data, b->text);
+           index, (int)operations[index].kind, operations[index].length, a->status,
+           (unsigned long long)a->info.length, (unsigned long long)a->of_request.length,
+           (unsigned long long)a->of_request.sender_tag, (unsigned long long)a->data, a->text,
+           ways[world->way], b->status, (unsigned long long)b->info.length,
+           (unsigned long long)b->of_request.length, (unsigned long long)b->of_request.sender_tag,
+           (unsigned long long)b->data, b->text);
   }
   for (int side = 0; side < SIDES; side++) {
     CHECK_EQ(world->arrived[side], fast->arrived[side]);
     for (int i = 0; i < world->arrived[side]; i++) {
       const arrival_t *a = &fast->arrivals[side][i], *b = &world->arrivals[side][i];
       if (memcmp(a, b, sizeof *a) != 0)
-        FAIL("number %d that arrived at side %d: plain id %llu, header of %llu, %llu bytes, room %llu, memory %lld, endpoint %lld; "
-             "%s id %llu, header of %llu, %llu bytes, room %llu, memory %lld, endpoint %lld; or the contents differ",
-             i, side, (unsigned long long)a->id, (unsigned long long)a->header_length, (unsigned long long)a->length,
-             (unsigned long long)a->capacity, (long long)a->memory_type, (long long)a->has_reply, ways[world->way],
-             (unsigned long long)b->id, (unsigned long long)b->header_length, (unsigned long long)b->length,
-             (unsigned long long)b->capacity, (long long)b->memory_type, (long long)b->has_reply);
+        FAIL("number %d that arrived at side %d: plain id %llu, header of %llu, %llu bytes, room "
+             "%llu, memory %lld, endpoint %lld; "
+             "%s id %llu, header of %llu, %llu bytes, room %llu, memory %lld, endpoint %lld; or "
+             "the contents differ",
+             i, side, (unsigned long long)a->id, (unsigned long long)a->header_length,
+             (unsigned long long)a->length, (unsigned long long)a->capacity,
+             (long long)a->memory_type, (long long)a->has_reply, ways[world->way],
+             (unsigned long long)b->id, (unsigned long long)b->header_length,
+             (unsigned long long)b->length, (unsigned long long)b->capacity,
+             (long long)b->memory_type, (long long)b->has_reply);
     }
     ucxx_worker_stats_t a = UCXX_WORKER_STATS_INIT, b = UCXX_WORKER_STATS_INIT;
     CHECK_OK(ucxx_worker_query_stats(fast->workers[side], &a));
@@ -472,9 +487,10 @@ static void compare(world_t *world) {
     ucxx_endpoint_attr_t c = UCXX_ENDPOINT_ATTR_INIT, d = UCXX_ENDPOINT_ATTR_INIT;
     CHECK_OK(ucxx_endpoint_query(fast->endpoints[side], &c));
     CHECK_OK(ucxx_endpoint_query(world->endpoints[side], &d));
-#define SAME(left, right, member)                                                                                                        \
-  if ((left).member != (right).member)                                                                                                  \
-  FAIL("side %d: " #member ": plain %llu, %s %llu", side, (unsigned long long)(left).member, ways[world->way], (unsigned long long)(right).member)
+#define SAME(left, right, member)                                                            \
+  if ((left).member != (right).member)                                                       \
+  FAIL("side %d: " #member ": plain %llu, %s %llu", side, (unsigned long long)(left).member, \
+       ways[world->way], (unsigned long long)(right).member)
     SAME(a, b, submitted);
     SAME(a, b, completed);
     SAME(a, b, failed);
@@ -497,8 +513,7 @@ static void run_all(void) {
     world->arrived[0] = world->arrived[1] = 0;
     for (int index = 0; index < count; index++) {
       submit(world, index);
-      for (unsigned i = 0; i < operations[index].passes; i++)
-        pass(world);
+      for (unsigned i = 0; i < operations[index].passes; i++) pass(world);
     }
     settle(world);
     compare(world);
@@ -530,19 +545,21 @@ static void open_world(ucxx_context_t *context, enum way way) {
 static void close_world(world_t *world) {
   ucxx_request_t *request = NULL;
   for (int side = 0; side < SIDES; side++)
-    CHECK_OK(end_of(world, ucxx_endpoint_close(world->endpoints[side], UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(end_of(world,
+                    ucxx_endpoint_close(world->endpoints[side], UCXX_CLOSE_FLUSH, NULL, &request),
+                    &request));
   ucxx_op_params_t value, *params = params_of(world, &value, UCXX_MEMORY_HOST);
   uint8_t room[8];
   CHECK_STATUS(ucxx_tag_send(world->endpoints[0], "", 1, 1, params, NULL), UCXX_ERR_CLOSED);
   CHECK_MESSAGE("has been closed");
-  CHECK_STATUS(ucxx_am_send(world->endpoints[0], DESTROYED, NULL, 0, "", 1, params, NULL), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_am_send(world->endpoints[0], DESTROYED, NULL, 0, "", 1, params, NULL),
+               UCXX_ERR_CLOSED);
   CHECK_MESSAGE("has been closed");
-  CHECK_STATUS(ucxx_am_fetch(world->endpoints[0], ANSWERED, NULL, 0, room, 8, params, NULL), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_am_fetch(world->endpoints[0], ANSWERED, NULL, 0, room, 8, params, NULL),
+               UCXX_ERR_CLOSED);
   CHECK_MESSAGE("has been closed");
-  for (int side = 0; side < SIDES; side++)
-    ucxx_endpoint_destroy(world->endpoints[side]);
-  for (int side = 0; side < SIDES; side++)
-    ucxx_worker_destroy(world->workers[side]);
+  for (int side = 0; side < SIDES; side++) ucxx_endpoint_destroy(world->endpoints[side]);
+  for (int side = 0; side < SIDES; side++) ucxx_worker_destroy(world->workers[side]);
 }
 
 int main(int argc, char **argv) {
@@ -551,26 +568,20 @@ int main(int argc, char **argv) {
   state = test_seed();
   ucxx_context_t *context;
   CHECK_OK(ucxx_context_create(NULL, &context));
-  for (int way = 0; way < WAYS; way++)
-    open_world(context, (enum way)way);
+  for (int way = 0; way < WAYS; way++) open_world(context, (enum way)way);
   for (unsigned round = 0; round < rounds; round++) {
     STEP("round %u", round);
     count = 0;
-    while (count < USUAL)
-      add_some(round);
+    while (count < USUAL) add_some(round);
     run_all();
-    if (round % 16 != 0)
-      continue;
+    if (round % 16 != 0) continue;
     STEP("more messages than the peer has credit for");
     count = 0;
-    while (count < CROWD)
-      add_message((int)(round / 16 % SIDES), HELD, draw(20), any_length());
+    while (count < CROWD) add_message((int)(round / 16 % SIDES), HELD, draw(20), any_length());
     run_all();
   }
-  for (int way = 0; way < WAYS; way++)
-    close_world(&worlds[way]);
+  for (int way = 0; way < WAYS; way++) close_world(&worlds[way]);
   ucxx_context_destroy(context);
-  for (int i = 0; i < CROWD + USUAL; i++)
-    free(operations[i].data);
+  for (int i = 0; i < CROWD + USUAL; i++) free(operations[i].data);
   return 0;
 }

@@ -1,4 +1,5 @@
-/* Requests: one completion each, by callback, polling or waiting; timeouts, cancel, early destroy. */
+/* Requests: one completion each, by callback, polling or waiting; timeouts, cancel, early destroy.
+ */
 #include "test_util.h"
 
 static duo_t duo;
@@ -13,9 +14,11 @@ static ucxx_op_params_t with_callback(seen_t *seen) {
 }
 
 /* A receive on the right that nothing has matched yet. */
-static ucxx_request_t *post(void *data, size_t length, uint64_t tag, const ucxx_op_params_t *params) {
+static ucxx_request_t *post(void *data, size_t length, uint64_t tag,
+                            const ucxx_op_params_t *params) {
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_tag_recv(duo.right, data, length, tag, UINT64_MAX, params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo.right, data, length, tag, UINT64_MAX, params, &request),
+               UCXX_INPROGRESS);
   CHECK(request != NULL);
   return request;
 }
@@ -27,8 +30,7 @@ static void send_to_right(const void *data, size_t length, uint64_t tag) {
 }
 
 static void some_passes(void) {
-  for (int pass = 0; pass < 100; pass++)
-    duo_progress(&duo);
+  for (int pass = 0; pass < 100; pass++) duo_progress(&duo);
 }
 
 static void one_completion(void) {
@@ -76,12 +78,12 @@ static void look_inside(void *arg, ucxx_request_t *request, ucxx_status_t status
   CHECK_OK(ucxx_request_recv_info(request, &info));
   CHECK(info.length == look->length && info.sender_tag == look->tag);
   CHECK(look->stored->length == look->length && look->stored->sender_tag == look->tag);
-  if (look->destroy)
-    ucxx_request_destroy(request);
+  if (look->destroy) ucxx_request_destroy(request);
 }
 
 static void final_in_callback(int keep, int destroy) {
-  STEP("what a callback sees: request %s, %s", keep ? "kept" : "not kept", destroy ? "destroyed inside" : "left alone");
+  STEP("what a callback sees: request %s, %s", keep ? "kept" : "not kept",
+       destroy ? "destroyed inside" : "left alone");
   char in[32];
   ucxx_recv_info_t info = {0, 0, {0, 0}};
   look_t look = {&info, 16, next_tag++, destroy, 0};
@@ -90,15 +92,15 @@ static void final_in_callback(int keep, int destroy) {
   params.callback_arg = &look;
   params.recv_info = &info;
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_tag_recv(duo.right, in, sizeof in, look.tag, UINT64_MAX, &params, keep ? &request : NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo.right, in, sizeof in, look.tag, UINT64_MAX, &params,
+                             keep ? &request : NULL),
+               UCXX_INPROGRESS);
   send_to_right("sixteen bytes...", 16, look.tag);
-  while (look.count == 0)
-    duo_progress(&duo);
+  while (look.count == 0) duo_progress(&duo);
   some_passes();
   CHECK_EQ(look.count, 1);
   CHECK(memcmp(in, "sixteen bytes...", 16) == 0);
-  if (keep && !destroy)
-    ucxx_request_destroy(request);
+  if (keep && !destroy) ucxx_request_destroy(request);
 }
 
 static void always_callback(int keep) {
@@ -108,7 +110,8 @@ static void always_callback(int keep) {
   ucxx_request_t *receive = post(&in, sizeof in, tag, NULL), *send = NULL;
   ucxx_op_params_t params = with_callback(&seen);
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
-  CHECK_STATUS(ucxx_tag_send(duo.to_right, "message", 8, tag, &params, keep ? &send : NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send(duo.to_right, "message", 8, tag, &params, keep ? &send : NULL),
+               UCXX_INPROGRESS);
   CHECK_EQ(seen_count(&seen), 0);
   if (keep) {
     CHECK_OK(ucxx_request_wait(send, FOR_EVER));
@@ -116,8 +119,7 @@ static void always_callback(int keep) {
     ucxx_request_destroy(send);
   }
   CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &receive));
-  while (seen_count(&seen) == 0)
-    duo_progress(&duo);
+  while (seen_count(&seen) == 0) duo_progress(&duo);
   some_passes();
   CHECK_EQ(seen_count(&seen), 1);
   CHECK_STATUS(seen.status, UCXX_OK);
@@ -125,17 +127,17 @@ static void always_callback(int keep) {
   STEP("ALWAYS_CALLBACK on a receive whose message has arrived");
   ucxx_recv_info_t info = {0, 0, {0, 0}};
   send_to_right("message", 8, tag);
-  while (ucxx_tag_probe(duo.right, tag, UINT64_MAX, &info, NULL) != UCXX_OK)
-    duo_progress(&duo);
+  while (ucxx_tag_probe(duo.right, tag, UINT64_MAX, &info, NULL) != UCXX_OK) duo_progress(&duo);
   params = with_callback(&seen);
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.recv_info = &info;
   memset(&info, 0, sizeof info);
   receive = NULL;
-  CHECK_STATUS(ucxx_tag_recv(duo.right, &in, sizeof in, tag, UINT64_MAX, &params, keep ? &receive : NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(
+      ucxx_tag_recv(duo.right, &in, sizeof in, tag, UINT64_MAX, &params, keep ? &receive : NULL),
+      UCXX_INPROGRESS);
   CHECK_EQ(seen_count(&seen), 0);
-  while (seen_count(&seen) == 0)
-    duo_progress(&duo);
+  while (seen_count(&seen) == 0) duo_progress(&duo);
   some_passes();
   CHECK_EQ(seen_count(&seen), 1);
   CHECK(info.length == 8 && info.sender_tag == tag);
@@ -151,7 +153,8 @@ static void completed_inside(void) {
   CHECK_OK(ucxx_tag_send(duo.to_right, "message", 8, tag, &params, &send));
   CHECK(send == NULL);
   ucxx_request_t *receive = NULL;
-  ucxx_status_t received = ucxx_tag_recv(duo.right, &in, sizeof in, tag, UINT64_MAX, NULL, &receive);
+  ucxx_status_t received =
+      ucxx_tag_recv(duo.right, &in, sizeof in, tag, UINT64_MAX, NULL, &receive);
   CHECK_OK(duo_finish(&duo, received, &receive));
   some_passes();
   CHECK_EQ(seen_count(&seen), 0);
@@ -171,7 +174,8 @@ static void blocking(void) {
   CHECK(info.length == 8 && info.sender_tag == tag);
   CHECK(memcmp(&in, "message", 8) == 0);
   params.timeout_ns = 20 * MILLISECOND;
-  CHECK_STATUS(ucxx_tag_recv(duo.right, &in, sizeof in, tag, UINT64_MAX, &params, &request), UCXX_ERR_TIMED_OUT);
+  CHECK_STATUS(ucxx_tag_recv(duo.right, &in, sizeof in, tag, UINT64_MAX, &params, &request),
+               UCXX_ERR_TIMED_OUT);
   CHECK(request == NULL);
   send_to_right("later...", 8, tag);
   params.timeout_ns = 0;
@@ -189,8 +193,7 @@ static void early_destroy(void) {
   some_passes();
   CHECK_EQ(seen_count(&seen), 0);
   send_to_right("message", 8, tag);
-  while (seen_count(&seen) == 0)
-    duo_progress(&duo);
+  while (seen_count(&seen) == 0) duo_progress(&duo);
   some_passes();
   CHECK_EQ(seen_count(&seen), 1);
   CHECK_EQ(seen.null_requests, 1);
@@ -201,7 +204,8 @@ static void early_destroy(void) {
   memset(&in, 0, sizeof in);
   ucxx_request_destroy(post(&in, sizeof in, tag, NULL));
   send_to_right("message", 8, tag);
-  /* A later message of the same tag is matched later, so once it is here the first has been delivered. */
+  /* A later message of the same tag is matched later, so once it is here the first has been
+   * delivered. */
   uint64_t second = 0;
   ucxx_request_t *request = post(&second, sizeof second, tag, NULL);
   send_to_right("another", 8, tag);
@@ -279,7 +283,8 @@ static void cancel(void) {
   CHECK(in == 0x1234);
   uint64_t other = 0;
   ucxx_request_t *receive = NULL;
-  ucxx_status_t received = ucxx_tag_recv(duo.right, &other, sizeof other, tag, UINT64_MAX, NULL, &receive);
+  ucxx_status_t received =
+      ucxx_tag_recv(duo.right, &other, sizeof other, tag, UINT64_MAX, NULL, &receive);
   CHECK_OK(duo_finish(&duo, received, &receive));
   CHECK(memcmp(&other, "message", 8) == 0);
   ucxx_request_destroy(request);
@@ -307,8 +312,7 @@ static void timeouts(void) {
     params.timeout_ns = (COUNT - at) * 100000;
     requests[at] = post(&in, sizeof in, tag, &params);
   }
-  while (seen_count(&seen) < COUNT)
-    duo_progress(&duo);
+  while (seen_count(&seen) < COUNT) duo_progress(&duo);
   for (int at = 0; at < COUNT; at++)
     CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &requests[at]), UCXX_ERR_TIMED_OUT);
 
@@ -362,12 +366,11 @@ static void very_many(void) {
     uint32_t value = (uint32_t)(at * UINT64_C(7919) % COUNT) & ~1u;
     send_to_right(&value, sizeof value, tag + value);
   }
-  for (uint32_t at = 1; at < COUNT; at += 2)
-    CHECK_OK(ucxx_request_cancel(requests[at]));
+  for (uint32_t at = 1; at < COUNT; at += 2) CHECK_OK(ucxx_request_cancel(requests[at]));
   for (uint32_t at = 0; at < COUNT; at++) {
-    CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &requests[at]), at % 2 == 0 ? UCXX_OK : UCXX_ERR_CANCELED);
-    if (at % 2 == 0)
-      CHECK_EQ(in[at], at);
+    CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &requests[at]),
+                 at % 2 == 0 ? UCXX_OK : UCXX_ERR_CANCELED);
+    if (at % 2 == 0) CHECK_EQ(in[at], at);
   }
   CHECK_EQ(seen_count(&seen), COUNT);
 }

@@ -1,6 +1,6 @@
 /*
- * What a completed send promises: the buffer may be reused. Side 0 sends and overwrites its buffer the moment it may;
- * side 1 receives, late, and has to find what was sent.
+ * What a completed send promises: the buffer may be reused. Side 0 sends and overwrites its buffer
+ * the moment it may; side 1 receives, late, and has to find what was sent.
  */
 #include "test_util.h"
 
@@ -32,16 +32,14 @@ static void inside_the_call(const pair_t *pair, size_t length) {
       ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
       ucxx_request_t *request = NULL;
       test_fill(data, length, seed);
-      if (way == 1)
-        params.callback = see_completion;
-      if (way == 2)
-        params.flags = UCXX_FLAG_WAIT;
+      if (way == 1) params.callback = see_completion;
+      if (way == 2) params.flags = UCXX_FLAG_WAIT;
       params.callback_arg = &seen;
-      CHECK_OK(ucxx_tag_send(pair->endpoint, data, length, TAG, &params, way == 3 ? NULL : &request));
+      CHECK_OK(
+          ucxx_tag_send(pair->endpoint, data, length, TAG, &params, way == 3 ? NULL : &request));
       memset(data, 0xee, length);
       CHECK(request == NULL);
-      for (int pass = 0; pass < 10; pass++)
-        progress(pair->worker);
+      for (int pass = 0; pass < 10; pass++) progress(pair->worker);
       CHECK_EQ(seen_count(&seen), 0);
       pair_sync(pair);
     }
@@ -64,7 +62,8 @@ static void overwrite(void *arg, ucxx_request_t *request, ucxx_status_t status) 
 
 /* The receiver posts only after it has been told to, so the send cannot have ended before. */
 static void large(const pair_t *pair, int by_callback, int sync) {
-  STEP("a large send completes when the buffer is free, %s%s", by_callback ? "callback" : "polled", sync ? ", synchronous" : "");
+  STEP("a large send completes when the buffer is free, %s%s", by_callback ? "callback" : "polled",
+       sync ? ", synchronous" : "");
   uint64_t seed = test_mix(pair->seed + LARGE);
   if (pair->side == 0) {
     uint8_t *data = test_alloc(LARGE), *armed = data;
@@ -73,23 +72,22 @@ static void large(const pair_t *pair, int by_callback, int sync) {
     params.callback = by_callback ? overwrite : NULL;
     params.callback_arg = &armed;
     ucxx_request_t *request = NULL;
-    ucxx_status_t status = sync ? ucxx_tag_send_sync(pair->endpoint, data, LARGE, TAG, &params, by_callback ? NULL : &request)
-                                : ucxx_tag_send(pair->endpoint, data, LARGE, TAG, &params, by_callback ? NULL : &request);
+    ucxx_status_t status = sync ? ucxx_tag_send_sync(pair->endpoint, data, LARGE, TAG, &params,
+                                                     by_callback ? NULL : &request)
+                                : ucxx_tag_send(pair->endpoint, data, LARGE, TAG, &params,
+                                                by_callback ? NULL : &request);
     CHECK_STATUS(status, UCXX_INPROGRESS);
     pair_await(pair);
-    for (int pass = 0; pass < 1000; pass++)
-      progress(pair->worker);
+    for (int pass = 0; pass < 1000; pass++) progress(pair->worker);
     if (by_callback)
       CHECK(armed != NULL);
     else
       CHECK_STATUS(ucxx_request_status(request), UCXX_INPROGRESS);
     pair_tell(pair);
     if (by_callback) {
-      while (armed != NULL)
-        progress(pair->worker);
+      while (armed != NULL) progress(pair->worker);
     } else {
-      while ((status = ucxx_request_status(request)) == UCXX_INPROGRESS)
-        progress(pair->worker);
+      while ((status = ucxx_request_status(request)) == UCXX_INPROGRESS) progress(pair->worker);
       CHECK_OK(status);
       memset(data, 0xee, LARGE);
       ucxx_request_destroy(request);
@@ -104,7 +102,8 @@ static void large(const pair_t *pair, int by_callback, int sync) {
   }
 }
 
-/* Middle sizes, where the transport decides: completed or not, a completed one may be overwritten. */
+/* Middle sizes, where the transport decides: completed or not, a completed one may be overwritten.
+ */
 static void middle(const pair_t *pair, size_t length) {
   STEP("overwriting the buffer after sends of %zu bytes", length);
   enum { ROUNDS = 200 };
@@ -119,8 +118,7 @@ static void middle(const pair_t *pair, size_t length) {
     }
     free(data);
   } else {
-    for (uint64_t round = 0; round < ROUNDS; round++)
-      receive(pair, length, pair->seed + round);
+    for (uint64_t round = 0; round < ROUNDS; round++) receive(pair, length, pair->seed + round);
   }
   pair_sync(pair);
 }
@@ -146,20 +144,22 @@ static void blocking(const pair_t *pair) {
   }
 }
 
-/* Neither request nor callback: only a flush tells, and it tells the truth about rendezvous that nobody has received. */
+/* Neither request nor callback: only a flush tells, and it tells the truth about rendezvous that
+ * nobody has received. */
 static void flush_tells(const pair_t *pair, int of_worker, size_t length) {
-  STEP("flush of %s behind a send of %zu bytes without a request", of_worker ? "worker" : "endpoint", length);
+  STEP("flush of %s behind a send of %zu bytes without a request",
+       of_worker ? "worker" : "endpoint", length);
   uint64_t seed = test_mix(pair->seed + 2);
   if (pair->side == 0) {
     uint8_t *data = test_alloc(length);
     test_fill(data, length, seed);
     CHECK_STATUS(ucxx_tag_send(pair->endpoint, data, length, TAG, NULL, NULL), UCXX_INPROGRESS);
     ucxx_request_t *flush = NULL;
-    CHECK_STATUS(of_worker ? ucxx_worker_flush(pair->worker, NULL, &flush) : ucxx_endpoint_flush(pair->endpoint, NULL, &flush),
+    CHECK_STATUS(of_worker ? ucxx_worker_flush(pair->worker, NULL, &flush)
+                           : ucxx_endpoint_flush(pair->endpoint, NULL, &flush),
                  UCXX_INPROGRESS);
     pair_await(pair);
-    for (int pass = 0; pass < 1000; pass++)
-      progress(pair->worker);
+    for (int pass = 0; pass < 1000; pass++) progress(pair->worker);
     CHECK_STATUS(ucxx_request_status(flush), UCXX_INPROGRESS);
     pair_tell(pair);
     CHECK_OK(finish(UCXX_INPROGRESS, &flush));
@@ -183,7 +183,8 @@ static void flush_reaches_back_only(const pair_t *pair) {
     uint8_t *data = test_alloc(LARGE);
     test_fill(data, LARGE, seed);
     ucxx_request_t *nothing = NULL, *flush = NULL, *later = NULL;
-    CHECK_STATUS(ucxx_tag_recv(pair->worker, &word, sizeof word, 0x99, UINT64_MAX, NULL, &nothing), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(pair->worker, &word, sizeof word, 0x99, UINT64_MAX, NULL, &nothing),
+                 UCXX_INPROGRESS);
     ucxx_status_t flushed = ucxx_worker_flush(pair->worker, NULL, &flush);
     ucxx_status_t sent = ucxx_tag_send(pair->endpoint, data, LARGE, TAG, NULL, &later);
     CHECK_STATUS(sent, UCXX_INPROGRESS);
@@ -222,8 +223,7 @@ static void many_then_flush(const pair_t *pair) {
       free(data[at]);
     }
   } else {
-    for (uint64_t at = 0; at < COUNT; at++)
-      receive(pair, lengths[at % 4], pair->seed + at);
+    for (uint64_t at = 0; at < COUNT; at++) receive(pair, lengths[at % 4], pair->seed + at);
   }
   pair_sync(pair);
 }
@@ -243,8 +243,7 @@ static void error_reported_once(const pair_t *pair) {
     request = NULL;
     ucxx_status_t first = ucxx_worker_flush(pair->worker, NULL, &request);
     first = first == UCXX_INPROGRESS ? finish(first, &request) : first;
-    if (first >= 0)
-      FAIL("the flush after a broken-off send gave %s", ucxx_status_name(first));
+    if (first >= 0) FAIL("the flush after a broken-off send gave %s", ucxx_status_name(first));
     request = NULL;
     CHECK_OK(finish(ucxx_worker_flush(pair->worker, NULL, &request), &request));
     ucxx_endpoint_destroy(endpoint);
@@ -267,8 +266,7 @@ static void body(pair_t *pair) {
   middle(pair, 30000);
   middle(pair, 300000);
   for (int by_callback = 0; by_callback < 2; by_callback++)
-    for (int sync = 0; sync < 2; sync++)
-      large(pair, by_callback, sync);
+    for (int sync = 0; sync < 2; sync++) large(pair, by_callback, sync);
   blocking(pair);
   for (int of_worker = 0; of_worker < 2; of_worker++) {
     flush_tells(pair, of_worker, 1 << 20);
@@ -280,6 +278,4 @@ static void body(pair_t *pair) {
   pair_disconnect(pair);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "send_completion", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "send_completion", 60, body); }

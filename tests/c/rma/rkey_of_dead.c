@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * The key of a process that is killed: whoever unpacks it at that moment, before it or after, with or without progress in between, has a key or learns that
- * its owner has ended. What it sees of the memory by an earlier key stays where it is.
+ * The key of a process that is killed: whoever unpacks it at that moment, before it or after, with
+ * or without progress in between, has a key or learns that its owner has ended. What it sees of the
+ * memory by an earlier key stays where it is.
  */
 #include "test_util.h"
 
@@ -46,8 +47,7 @@ static void own(int channel) {
   CHECK_OK(ucxx_memory_pack(memory, shown.key, &key_length));
   shown.key_length = key_length;
   CHECK_EQ(write(channel, &shown, sizeof shown), sizeof shown);
-  for (;;)
-    pause();
+  for (;;) pause();
 }
 
 /* With progress in between only where `looks`, so that the endpoint does not know either. */
@@ -73,13 +73,12 @@ static void unpack_until_it_ends(int channel, int looks) {
     ucxx_rkey_t *key = NULL;
     status = ucxx_rkey_unpack(endpoint, shown.key, shown.key_length, &key);
     ucxx_rkey_destroy(key);
-    if (looks)
-      ucxx_worker_progress(worker, NULL);
+    if (looks) ucxx_worker_progress(worker, NULL);
   }
   CHECK_STATUS(status, UCXX_ERR_PEER_FAILED);
-  CHECK_STATUS(ucxx_rkey_unpack(endpoint, shown.key, shown.key_length, &(ucxx_rkey_t *){NULL}), UCXX_ERR_PEER_FAILED);
-  for (size_t at = 0; is_seen && at < LENGTH; at++)
-    CHECK_EQ(((volatile char *)local)[at], 0x3c);
+  CHECK_STATUS(ucxx_rkey_unpack(endpoint, shown.key, shown.key_length, &(ucxx_rkey_t *){NULL}),
+               UCXX_ERR_PEER_FAILED);
+  for (size_t at = 0; is_seen && at < LENGTH; at++) CHECK_EQ(((volatile char *)local)[at], 0x3c);
   ucxx_rkey_destroy(first);
   ucxx_endpoint_destroy(endpoint);
   ucxx_worker_destroy(worker);
@@ -92,8 +91,7 @@ static pid_t start(int channel, int owns, int looks) {
   CHECK(pid >= 0);
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (owns)
-      own(channel);
+    if (owns) own(channel);
     unpack_until_it_ends(channel, looks);
     exit(0);
   }

@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Put, get and atomic operations between two processes: on memory that was registered and that was allocated, with and without failure detection, in every mode. */
+/* Put, get and atomic operations between two processes: on memory that was registered and that was
+ * allocated, with and without failure detection, in every mode. */
 #include "rma.h"
 
-enum { LENGTH = 3 << 20, COUNTER = 64, TALLY = 72, FLAGS = 80, AREA = 4096, TRANSFERS = 60, COUNTS = 2000, AT_ONCE = 64 };
+enum {
+  LENGTH = 3 << 20,
+  COUNTER = 64,
+  TALLY = 72,
+  FLAGS = 80,
+  AREA = 4096,
+  TRANSFERS = 60,
+  COUNTS = 2000,
+  AT_ONCE = 64
+};
 
 static pair_t *pair;
 static int32_t error_handling;
@@ -24,13 +34,13 @@ static void open_side(side_t *side, int allocated) {
     CHECK_OK(ucxx_memory_allocate(pair->context, LENGTH, UCXX_MEMORY_AUTO, &side->memory));
   } else {
     side->owned = calloc(1, LENGTH);
-    CHECK_OK(ucxx_memory_register(pair->context, side->owned, LENGTH, UCXX_MEMORY_AUTO, &side->memory));
+    CHECK_OK(
+        ucxx_memory_register(pair->context, side->owned, LENGTH, UCXX_MEMORY_AUTO, &side->memory));
     CHECK(ucxx_memory_base(side->memory) == side->owned);
   }
   side->bytes = ucxx_memory_base(side->memory);
   CHECK_EQ(ucxx_memory_length(side->memory), LENGTH);
-  for (int at = 0; at < LENGTH; at += 997)
-    CHECK_EQ(side->bytes[at], 0);
+  for (int at = 0; at < LENGTH; at += 997) CHECK_EQ(side->bytes[at], 0);
   length = pack(side->memory, key);
   channel_put(pair, &length, sizeof length);
   channel_put(pair, key, length);
@@ -54,30 +64,30 @@ static void close_side(side_t *side) {
   free(side->owned);
 }
 
-/* Of transfer `number` of a side: where, and how much. They do not overlap within a round of AT_ONCE. */
+/* Of transfer `number` of a side: where, and how much. They do not overlap within a round of
+ * AT_ONCE. */
 static void plan(uint64_t seed, int number, uint64_t *offset, size_t *length) {
   static const size_t sizes[] = {0, 1, 2, 4, 7, 8, 9, 100, 4096, 8192, 20000};
   uint64_t random = test_mix(seed + (uint64_t)number);
   size_t slot = (LENGTH - AREA) / TRANSFERS;
   *length = sizes[random % 11];
   *offset = AREA + (size_t)number * slot + (random >> 8) % (slot - *length);
-  if (random % 3 == 0)
-    *offset &= ~(uint64_t)7;
+  if (random % 3 == 0) *offset &= ~(uint64_t)7;
 }
 
 static void puts_and_gets(side_t *side, uint64_t seed) {
   uint8_t *data = test_alloc(TRANSFERS * 20000), *back = test_alloc(TRANSFERS * 20000);
   ucxx_request_t *requests[TRANSFERS] = {0};
   ucxx_status_t statuses[TRANSFERS];
-  uint64_t offset, mine = test_mix(seed + (uint64_t)pair->side), theirs = test_mix(seed + (uint64_t)(1 - pair->side));
+  uint64_t offset, mine = test_mix(seed + (uint64_t)pair->side),
+                   theirs = test_mix(seed + (uint64_t)(1 - pair->side));
   size_t length;
   for (int at = 0; at < TRANSFERS; at++) {
     plan(mine, at, &offset, &length);
     test_fill(data + at * 20000, length, mine + (uint64_t)at);
     statuses[at] = ucxx_rma_put(side->rkey, data + at * 20000, length, offset, NULL, &requests[at]);
   }
-  for (int at = 0; at < TRANSFERS; at++)
-    done(statuses[at], &requests[at]);
+  for (int at = 0; at < TRANSFERS; at++) done(statuses[at], &requests[at]);
   flush(pair->endpoint);
   pair_sync(pair);
   for (int at = 0; at < TRANSFERS; at++) {
@@ -117,13 +127,17 @@ static void each_atomic(side_t *side) {
     int32_t op;
     uint64_t operand, compare, before, after;
   } steps[] = {
-      {UCXX_ATOMIC_SWAP, 5, 0, 0, 5},   {UCXX_ATOMIC_ADD, 7, 0, 5, 12},  {UCXX_ATOMIC_AND, 6, 0, 12, 4},
-      {UCXX_ATOMIC_OR, 3, 0, 4, 7},     {UCXX_ATOMIC_XOR, 2, 0, 7, 5},   {UCXX_ATOMIC_CSWAP, 9, 6, 5, 5},
-      {UCXX_ATOMIC_CSWAP, 9, 5, 5, 9},  {UCXX_ATOMIC_ADD, ~(uint64_t)0, 0, 9, 8}, {UCXX_ATOMIC_SWAP, 0, 0, 8, 0},
+      {UCXX_ATOMIC_SWAP, 5, 0, 0, 5},  {UCXX_ATOMIC_ADD, 7, 0, 5, 12},
+      {UCXX_ATOMIC_AND, 6, 0, 12, 4},  {UCXX_ATOMIC_OR, 3, 0, 4, 7},
+      {UCXX_ATOMIC_XOR, 2, 0, 7, 5},   {UCXX_ATOMIC_CSWAP, 9, 6, 5, 5},
+      {UCXX_ATOMIC_CSWAP, 9, 5, 5, 9}, {UCXX_ATOMIC_ADD, ~(uint64_t)0, 0, 9, 8},
+      {UCXX_ATOMIC_SWAP, 0, 0, 8, 0},
   };
   for (size_t size = 4; size <= 8; size += 4)
     for (size_t at = 0; at < sizeof steps / sizeof *steps; at++) {
-      uint64_t before = atomic(side->rkey, steps[at].op, size, steps[at].operand, steps[at].compare, FLAGS), now = 0;
+      uint64_t before = atomic(side->rkey, steps[at].op, size, steps[at].operand, steps[at].compare,
+                               FLAGS),
+               now = 0;
       CHECK_EQ(before, steps[at].before);
       get(side->rkey, &now, size, FLAGS);
       CHECK_EQ(now, steps[at].after);
@@ -131,14 +145,16 @@ static void each_atomic(side_t *side) {
   /* Without a result: a flush says when it has been done, and nothing beside it has changed. */
   const uint32_t one = 1;
   uint64_t now = 0;
-  CHECK(ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 4, &one, NULL, NULL, FLAGS + 4, NULL, NULL) >= 0);
+  CHECK(ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 4, &one, NULL, NULL, FLAGS + 4, NULL, NULL) >=
+        0);
   flush(pair->endpoint);
   get(side->rkey, &now, 8, FLAGS);
   CHECK_EQ(now, (uint64_t)1 << 32);
   atomic(side->rkey, UCXX_ATOMIC_SWAP, 8, 0, 0, FLAGS);
 }
 
-/* Both sides, and the processor of the one that has them, count on the same numbers: by adding, and by compare-and-swap. */
+/* Both sides, and the processor of the one that has them, count on the same numbers: by adding, and
+ * by compare-and-swap. */
 static void count_together(side_t *side) {
   uint64_t before[AT_ONCE], sum = 0, seen, expected;
   ucxx_request_t *requests[AT_ONCE] = {0};
@@ -147,7 +163,8 @@ static void count_together(side_t *side) {
   uint64_t *own = (uint64_t *)(void *)(side->bytes + COUNTER);
   for (int round = 0; round < COUNTS / AT_ONCE; round++) {
     for (int at = 0; at < AT_ONCE; at++)
-      statuses[at] = ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 8, &one, NULL, &before[at], COUNTER, NULL, &requests[at]);
+      statuses[at] = ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 8, &one, NULL, &before[at],
+                                     COUNTER, NULL, &requests[at]);
     __atomic_fetch_add(own, 1, __ATOMIC_SEQ_CST);
     for (int at = 0; at < AT_ONCE; at++) {
       done(statuses[at], &requests[at]);
@@ -170,15 +187,24 @@ static void count_together(side_t *side) {
 static void refusals(side_t *side) {
   uint64_t number = 0;
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_rma_put(side->rkey, &number, 8, LENGTH - 7, NULL, &request), UCXX_ERR_OUT_OF_RANGE);
+  CHECK_STATUS(ucxx_rma_put(side->rkey, &number, 8, LENGTH - 7, NULL, &request),
+               UCXX_ERR_OUT_OF_RANGE);
   CHECK_STATUS(ucxx_rma_get(side->rkey, &number, 1, LENGTH, NULL, &request), UCXX_ERR_OUT_OF_RANGE);
-  CHECK_STATUS(ucxx_rma_get(side->rkey, &number, 8, UINT64_MAX - 3, NULL, &request), UCXX_ERR_OUT_OF_RANGE);
+  CHECK_STATUS(ucxx_rma_get(side->rkey, &number, 8, UINT64_MAX - 3, NULL, &request),
+               UCXX_ERR_OUT_OF_RANGE);
   put(side->rkey, NULL, 0, LENGTH);
-  CHECK_STATUS(ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, LENGTH, NULL, &request), UCXX_ERR_OUT_OF_RANGE);
-  CHECK_STATUS(ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 4, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, LENGTH, NULL, &request),
+      UCXX_ERR_OUT_OF_RANGE);
+  CHECK_STATUS(
+      ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 4, NULL, &request),
+      UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("aligned");
-  CHECK_STATUS(ucxx_rma_atomic(side->rkey, 6, 8, &number, NULL, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 2, &number, NULL, NULL, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_rma_atomic(side->rkey, 6, 8, &number, NULL, NULL, 0, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 2, &number, NULL, NULL, 0, NULL, &request),
+      UCXX_ERR_INVALID_PARAM);
   CHECK(request == NULL);
 }
 
@@ -191,7 +217,8 @@ static void by_pointer(side_t *side, int allocated) {
     return;
   }
   CHECK(there != NULL);
-  __atomic_store_n((uint64_t *)(void *)((uint8_t *)there + 128), pair->seed + (uint64_t)pair->side, __ATOMIC_RELEASE);
+  __atomic_store_n((uint64_t *)(void *)((uint8_t *)there + 128), pair->seed + (uint64_t)pair->side,
+                   __ATOMIC_RELEASE);
   pair_sync(pair);
   CHECK_EQ(*(uint64_t *)(void *)(side->bytes + 128), pair->seed + 1 - (uint64_t)pair->side);
 }
@@ -208,13 +235,12 @@ static void with_callbacks(side_t *side) {
   flush(pair->endpoint);
   params.callback_arg = &seen[1];
   CHECK_STATUS(ucxx_rma_get(side->rkey, &numbers[1], 8, 256, &params, NULL), UCXX_INPROGRESS);
-  while (seen_count(&seen[0]) + seen_count(&seen[1]) < 2)
-    progress(pair->worker);
+  while (seen_count(&seen[0]) + seen_count(&seen[1]) < 2) progress(pair->worker);
   CHECK_EQ(numbers[1], 1);
   params.callback_arg = &seen[2];
-  ucxx_status_t status = ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 8, &numbers[2], NULL, &before, 256, &params, NULL);
-  while (status == UCXX_INPROGRESS && seen_count(&seen[2]) < 1)
-    progress(pair->worker);
+  ucxx_status_t status = ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 8, &numbers[2], NULL, &before,
+                                         256, &params, NULL);
+  while (status == UCXX_INPROGRESS && seen_count(&seen[2]) < 1) progress(pair->worker);
   CHECK_OK(seen[0].status);
   CHECK_OK(seen[1].status);
   CHECK_OK(seen[2].status);
@@ -243,11 +269,12 @@ static void in_mode(const ucxx_worker_params_t *params, const char *mode) {
   pair_connect(pair, &context, params, &endpoint);
   for (int allocated = 0; allocated < 2; allocated++) {
     side_t side;
-    STEP("%s, %s, %s memory", mode, error_handling == UCXX_ENDPOINT_ERROR_HANDLING_PEER ? "PEER" : "NONE", allocated ? "allocated" : "registered");
+    STEP("%s, %s, %s memory", mode,
+         error_handling == UCXX_ENDPOINT_ERROR_HANDLING_PEER ? "PEER" : "NONE",
+         allocated ? "allocated" : "registered");
     open_side(&side, allocated);
     pair_sync(pair);
-    for (uint64_t round = 0; round < 3; round++)
-      puts_and_gets(&side, pair->seed + round);
+    for (uint64_t round = 0; round < 3; round++) puts_and_gets(&side, pair->seed + round);
     large(&side, pair->seed);
     each_atomic(&side);
     count_together(&side);

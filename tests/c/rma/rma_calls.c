@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Registered memory and its keys: what outlives what, and what is given back. What is refused is in bad_input_memory.inc. */
+/* Registered memory and its keys: what outlives what, and what is given back. What is refused is in
+ * bad_input_memory.inc. */
 #include "rma.h"
 
 #include <pthread.h>
@@ -22,7 +23,8 @@ static void open_with(fixture_t *f, uint64_t features, int allocated) {
   if (allocated)
     CHECK_OK(ucxx_memory_allocate(f->duo.context, LENGTH, UCXX_MEMORY_HOST, &f->memory));
   else
-    CHECK_OK(ucxx_memory_register(f->duo.context, test_alloc(LENGTH), LENGTH, UCXX_MEMORY_HOST, &f->memory));
+    CHECK_OK(ucxx_memory_register(f->duo.context, test_alloc(LENGTH), LENGTH, UCXX_MEMORY_HOST,
+                                  &f->memory));
   f->words = ucxx_memory_base(f->memory);
   memset(f->words, 0, LENGTH);
   f->key_length = pack(f->memory, f->key);
@@ -49,7 +51,8 @@ static int is_seen(const ucxx_rkey_t *rkey) {
 /* Anywhere, and beside and over one another: what a key is to is what was asked for. */
 static void anywhere(void) {
   STEP("anywhere");
-  static const size_t begins[] = {0, 4096, 4, 65537, 100}, lengths[] = {8192, 16384, 1000, 3, 50000};
+  static const size_t begins[] = {0, 4096, 4, 65537, 100},
+                      lengths[] = {8192, 16384, 1000, 3, 50000};
   enum { RANGES = 5, WHOLE = 1 << 17 };
   fixture_t f;
   ucxx_request_t *request = NULL;
@@ -60,22 +63,23 @@ static void anywhere(void) {
   for (int at = 0; at < RANGES; at++) {
     uint8_t key[LONGEST_KEY], mark = (uint8_t)(at + 1), last = (uint8_t)(at + 101);
     ucxx_rkey_t *rkey = NULL;
-    CHECK_OK(ucxx_memory_register(f.duo.context, whole + begins[at], lengths[at], UCXX_MEMORY_AUTO, &memory[at]));
+    CHECK_OK(ucxx_memory_register(f.duo.context, whole + begins[at], lengths[at], UCXX_MEMORY_AUTO,
+                                  &memory[at]));
     CHECK(ucxx_memory_base(memory[at]) == whole + begins[at]);
     CHECK_EQ(ucxx_memory_length(memory[at]), lengths[at]);
     size_t length = pack(memory[at], key);
     CHECK_OK(ucxx_rkey_unpack(f.duo.to_right, key, length, &rkey));
     CHECK_EQ(ucxx_rkey_base(rkey), (uint64_t)(uintptr_t)(whole + begins[at]));
     CHECK_OK(duo_finish(&f.duo, ucxx_rma_put(rkey, &mark, 1, 0, NULL, &request), &request));
-    CHECK_OK(duo_finish(&f.duo, ucxx_rma_put(rkey, &last, 1, lengths[at] - 1, NULL, &request), &request));
+    CHECK_OK(duo_finish(&f.duo, ucxx_rma_put(rkey, &last, 1, lengths[at] - 1, NULL, &request),
+                        &request));
     CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_flush(f.duo.to_right, NULL, &request), &request));
     CHECK_EQ(whole[begins[at]], mark);
     CHECK_EQ(whole[begins[at] + lengths[at] - 1], last);
     CHECK_STATUS(ucxx_rma_put(rkey, &mark, 1, lengths[at], NULL, &request), UCXX_ERR_OUT_OF_RANGE);
     ucxx_rkey_destroy(rkey);
   }
-  for (int at = 0; at < RANGES; at++)
-    ucxx_memory_destroy(memory[at]);
+  for (int at = 0; at < RANGES; at++) ucxx_memory_destroy(memory[at]);
   close_it(&f, 1);
   free(whole);
 }
@@ -91,7 +95,8 @@ static void features(void) {
   size_t length = 0;
   open_with(&f, UCXX_FEATURE_TAG | UCXX_FEATURE_RMA, 1);
   rkey = unpack(&f);
-  CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request), UCXX_ERR_UNSUPPORTED);
+  CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request),
+               UCXX_ERR_UNSUPPORTED);
   ucxx_rkey_destroy(rkey);
   duo_open(&plain, NULL);
   CHECK_STATUS(ucxx_rkey_unpack(plain.to_right, f.key, f.key_length, &rkey), UCXX_ERR_UNSUPPORTED);
@@ -101,11 +106,14 @@ static void features(void) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   uint8_t in[8];
   params.memory = memory;
-  CHECK_STATUS(ucxx_tag_send(f.duo.to_right, ucxx_memory_base(memory), 8, 1, &params, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_send(f.duo.to_right, ucxx_memory_base(memory), 8, 1, &params, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("context");
-  ucxx_status_t sent = ucxx_tag_send(plain.to_right, ucxx_memory_base(memory), 8, 1, &params, &request);
+  ucxx_status_t sent =
+      ucxx_tag_send(plain.to_right, ucxx_memory_base(memory), 8, 1, &params, &request);
   ucxx_request_t *received = NULL;
-  CHECK_OK(duo_finish(&plain, ucxx_tag_recv(plain.right, in, 8, 1, UINT64_MAX, NULL, &received), &received));
+  CHECK_OK(duo_finish(&plain, ucxx_tag_recv(plain.right, in, 8, 1, UINT64_MAX, NULL, &received),
+                      &received));
   CHECK_OK(duo_finish(&plain, sent, &request));
   ucxx_memory_destroy(memory);
   duo_close(&plain);
@@ -118,7 +126,8 @@ static void features(void) {
   close_it(&f, 1);
 }
 
-/* The key, its endpoint, its worker, and the memory, in every order that ends one before another. */
+/* The key, its endpoint, its worker, and the memory, in every order that ends one before another.
+ */
 static void outliving(int allocated) {
   STEP("what outlives what, %s", allocated ? "allocated" : "registered");
   fixture_t f;
@@ -131,12 +140,15 @@ static void outliving(int allocated) {
   void *owned = allocated ? NULL : ucxx_memory_base(f.memory);
   ucxx_memory_destroy(f.memory);
   f.memory = NULL;
-  ucxx_status_t status = ucxx_rma_atomic(other, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request);
+  ucxx_status_t status =
+      ucxx_rma_atomic(other, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request);
   CHECK_STATUS(duo_finish(&f.duo, status, &request), seen ? UCXX_OK : UCXX_ERR_NO_ELEM);
   free(owned);
-  CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_close(f.duo.to_right, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+  CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_close(f.duo.to_right, UCXX_CLOSE_FLUSH, NULL, &request),
+                      &request));
   CHECK_STATUS(ucxx_rma_put(rkey, &number, 8, 0, NULL, &request), UCXX_ERR_CLOSED);
-  CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request),
+               UCXX_ERR_CLOSED);
   ucxx_rkey_destroy(other);
   ucxx_worker_destroy(f.duo.left);
   ucxx_worker_destroy(f.duo.right);
@@ -163,17 +175,19 @@ static void let_go(int allocated) {
   ucxx_rkey_t *rkey = unpack(&f);
   test_fill(data, LENGTH, 1);
   for (int at = 0; at < AT_ONCE; at++)
-    statuses[at] = ucxx_rma_put(rkey, data + at * PIECE, PIECE, (uint64_t)at * PIECE, &params, &requests[at]);
+    statuses[at] =
+        ucxx_rma_put(rkey, data + at * PIECE, PIECE, (uint64_t)at * PIECE, &params, &requests[at]);
   ucxx_rkey_destroy(rkey);
-  for (int at = 0; at < AT_ONCE; at++)
-    CHECK_OK(duo_finish(&f.duo, statuses[at], &requests[at]));
+  for (int at = 0; at < AT_ONCE; at++) CHECK_OK(duo_finish(&f.duo, statuses[at], &requests[at]));
   ucxx_request_t *flushed = NULL;
   CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_flush(f.duo.to_right, NULL, &flushed), &flushed));
   CHECK_CONTENT(f.words, LENGTH, 1);
   rkey = unpack(&f);
   for (int at = 0; at < AT_ONCE; at++) {
-    statuses[at] = ucxx_rma_get(rkey, back + at * PIECE, PIECE, (uint64_t)at * PIECE, &params, &requests[at]);
-    statuses[AT_ONCE + at] = ucxx_rma_atomic(rkey, UCXX_ATOMIC_OR, 8, "\0\0\0\0\0\0\0", NULL, NULL, 8 * (uint64_t)at, &params, &requests[AT_ONCE + at]);
+    statuses[at] =
+        ucxx_rma_get(rkey, back + at * PIECE, PIECE, (uint64_t)at * PIECE, &params, &requests[at]);
+    statuses[AT_ONCE + at] = ucxx_rma_atomic(rkey, UCXX_ATOMIC_OR, 8, "\0\0\0\0\0\0\0", NULL, NULL,
+                                             8 * (uint64_t)at, &params, &requests[AT_ONCE + at]);
   }
   ucxx_rkey_destroy(rkey);
   for (int at = 0; at < 2 * AT_ONCE; at++)
@@ -221,12 +235,12 @@ static void cycles(void) {
     ucxx_rkey_t *rkey = NULL;
     uint8_t key[LONGEST_KEY];
     ucxx_request_t *request = NULL;
-    if (cycle == CYCLES)
-      before = footprint_now();
+    if (cycle == CYCLES) before = footprint_now();
     CHECK_OK(ucxx_memory_allocate(f.duo.context, LENGTH, UCXX_MEMORY_HOST, &memory));
     size_t length = pack(memory, key);
     CHECK_OK(ucxx_rkey_unpack(f.duo.to_right, key, length, &rkey));
-    CHECK_OK(duo_finish(&f.duo, ucxx_rma_put(rkey, &cycle, sizeof cycle, 0, NULL, &request), &request));
+    CHECK_OK(
+        duo_finish(&f.duo, ucxx_rma_put(rkey, &cycle, sizeof cycle, 0, NULL, &request), &request));
     CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_flush(f.duo.to_right, NULL, &request), &request));
     CHECK_EQ(*(int *)ucxx_memory_base(memory), cycle);
     ucxx_rkey_destroy(rkey);

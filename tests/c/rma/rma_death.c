@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The process that has the memory is killed with puts, gets and atomic operations of all kinds under way: each ends once, in time, and keys stay harmless. */
+/* The process that has the memory is killed with puts, gets and atomic operations of all kinds
+ * under way: each ends once, in time, and keys stay harmless. */
 #include "rma.h"
 #include "killed_peer.h"
 
@@ -8,7 +9,8 @@ enum { LENGTH = 4 << 20, PIECE = 1 << 18, AT_ONCE = 16 };
 
 static int threaded;
 
-/* ------------------------------------------------------------------ the other side, until it is killed */
+/* ------------------------------------------------------------------ the other side, until it is
+ * killed */
 
 static void live(pair_t pair) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
@@ -19,15 +21,15 @@ static void live(pair_t pair) {
   ucxx_address_t *address = pair_exchange_address(&pair, pair.worker);
   ucxx_address_destroy(address);
   CHECK_OK(ucxx_memory_allocate(pair.context, LENGTH, UCXX_MEMORY_HOST, &memory[0]));
-  CHECK_OK(ucxx_memory_register(pair.context, calloc(1, LENGTH), LENGTH, UCXX_MEMORY_HOST, &memory[1]));
+  CHECK_OK(
+      ucxx_memory_register(pair.context, calloc(1, LENGTH), LENGTH, UCXX_MEMORY_HOST, &memory[1]));
   for (int at = 0; at < 2; at++) {
     uint8_t key[LONGEST_KEY];
     size_t length = pack(memory[at], key);
     channel_put(&pair, &length, sizeof length);
     channel_put(&pair, key, length);
   }
-  for (;;)
-    progress(pair.worker);
+  for (;;) progress(pair.worker);
 }
 
 /* ------------------------------------------------------------------ this side */
@@ -38,7 +40,8 @@ typedef struct operation {
   seen_t seen;
 } operation_t;
 
-static void post(operation_t *operation, ucxx_rkey_t *rkey, int kind, uint8_t *data, uint64_t offset) {
+static void post(operation_t *operation, ucxx_rkey_t *rkey, int kind, uint8_t *data,
+                 uint64_t offset) {
   static const uint64_t one = 1;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   memset(operation, 0, sizeof *operation);
@@ -50,7 +53,8 @@ static void post(operation_t *operation, ucxx_rkey_t *rkey, int kind, uint8_t *d
   else if (kind == 1)
     operation->status = ucxx_rma_get(rkey, data, PIECE, offset, &params, &operation->request);
   else
-    operation->status = ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &one, NULL, data, offset, &params, &operation->request);
+    operation->status = ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &one, NULL, data, offset, &params,
+                                        &operation->request);
 }
 
 static void dies(int rounds) {
@@ -80,13 +84,14 @@ static void dies(int rounds) {
     for (int memory = 0; memory < 2; memory++)
       for (int kind = 0; kind < 3; kind++)
         for (int at = 0; at < AT_ONCE; at++)
-          post(&operations[memory][kind][at], rkeys[memory], kind, data + (size_t)((memory * 3 + kind) * AT_ONCE + at) * PIECE, (uint64_t)at * PIECE);
-    if (round == rounds)
-      break;
+          post(&operations[memory][kind][at], rkeys[memory], kind,
+               data + (size_t)((memory * 3 + kind) * AT_ONCE + at) * PIECE, (uint64_t)at * PIECE);
+    if (round == rounds) break;
     for (int memory = 0; memory < 2; memory++)
       for (int kind = 0; kind < 3; kind++)
         for (int at = 0; at < AT_ONCE; at++)
-          CHECK_OK(finish(operations[memory][kind][at].status, &operations[memory][kind][at].request));
+          CHECK_OK(
+              finish(operations[memory][kind][at].status, &operations[memory][kind][at].request));
   }
   victim_kill(&victim);
   victim_await_end(&victim, worker, &ways[0]);
@@ -98,8 +103,7 @@ static void dies(int rounds) {
         CHECK_STATUS(operation->status, UCXX_INPROGRESS);
         ucxx_status_t status = finish(operation->status, &operation->request);
         CHECK(status == UCXX_OK || status == UCXX_ERR_PEER_FAILED);
-        while (seen_count(&operation->seen) == 0)
-          progress(worker);
+        while (seen_count(&operation->seen) == 0) progress(worker);
         CHECK_EQ(seen_count(&operation->seen), 1);
         well += status == UCXX_OK;
       }
@@ -121,7 +125,6 @@ int main(int argc, char **argv) {
   test_begin("rma_death", 120);
   if (argc > 1) live(victim_channel(argv[1]));
   for (threaded = 0; threaded < 2; threaded++)
-    for (int rounds = 0; rounds < 8; rounds = 1 + 2 * rounds)
-      dies(rounds);
+    for (int rounds = 0; rounds < 8; rounds = 1 + 2 * rounds) dies(rounds);
   return 0;
 }

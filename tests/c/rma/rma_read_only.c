@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Memory of which a part may only be read: its key is for gets alone, and nobody ends by a signal. */
+/* Memory of which a part may only be read: its key is for gets alone, and nobody ends by a signal.
+ */
 #include "rma.h"
 
 #include <sys/mman.h>
@@ -19,8 +20,13 @@ static void key_to(duo_t *duo, void *base, int may_write) {
   CHECK_OK(duo_finish(duo, ucxx_rma_get(rkey, data, sizeof data, PAGE, NULL, &request), &request));
   CHECK_EQ(data[0], 7);
   ucxx_status_t expected = may_write ? UCXX_OK : UCXX_ERR_INVALID_ADDR;
-  CHECK_STATUS(duo_finish(duo, ucxx_rma_put(rkey, data, sizeof data, 0, NULL, &request), &request), expected);
-  CHECK_STATUS(duo_finish(duo, ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &operand, NULL, NULL, 0, NULL, &request), &request), expected);
+  CHECK_STATUS(duo_finish(duo, ucxx_rma_put(rkey, data, sizeof data, 0, NULL, &request), &request),
+               expected);
+  CHECK_STATUS(
+      duo_finish(duo,
+                 ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &operand, NULL, NULL, 0, NULL, &request),
+                 &request),
+      expected);
   CHECK_OK(duo_finish(duo, ucxx_endpoint_flush(duo->to_right, NULL, &request), &request));
   CHECK_EQ(((const uint8_t *)base)[0], may_write ? 8 : 7);
   ucxx_rkey_destroy(rkey);

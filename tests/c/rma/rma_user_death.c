@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A process that puts to memory of this one, or gets from it, is killed in the midst of that: this side is told, and goes on. */
+/* A process that puts to memory of this one, or gets from it, is killed in the midst of that: this
+ * side is told, and goes on. */
 #include "rma.h"
 #include "killed_peer.h"
 
@@ -8,7 +9,8 @@ enum { LENGTH = 1 << 20, PIECE = 1 << 16, PIECES = LENGTH / PIECE, ROUNDS = 8 };
 
 static const char *const KINDS[] = {"put", "get"};
 
-/* ------------------------------------------------------------------ the other side, until it is killed */
+/* ------------------------------------------------------------------ the other side, until it is
+ * killed */
 
 static void live(pair_t pair, const char *kind) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
@@ -31,7 +33,8 @@ static void live(pair_t pair, const char *kind) {
   flush(pair.endpoint);
   channel_put(&pair, kind, 1);
   for (uint64_t at = 0;; at = (at + 1) % PIECES) {
-    ucxx_status_t status = puts ? ucxx_rma_put(rkey, data, PIECE, at * PIECE, NULL, NULL) : ucxx_rma_get(rkey, data, PIECE, at * PIECE, NULL, NULL);
+    ucxx_status_t status = puts ? ucxx_rma_put(rkey, data, PIECE, at * PIECE, NULL, NULL)
+                                : ucxx_rma_get(rkey, data, PIECE, at * PIECE, NULL, NULL);
     if (status == UCXX_ERR_NO_RESOURCE || at == 0)
       progress(pair.worker);
     else
@@ -41,8 +44,10 @@ static void live(pair_t pair, const char *kind) {
 
 /* ------------------------------------------------------------------ this side */
 
-/* A worker for each: one that is killed between claiming a place in its queue and filling it stops that for good (UCX). */
-static void dies(ucxx_context_t *context, const ucxx_memory_t *memory, const way_t *way, const char *kind, int passes) {
+/* A worker for each: one that is killed between claiming a place in its queue and filling it stops
+ * that for good (UCX). */
+static void dies(ucxx_context_t *context, const ucxx_memory_t *memory, const way_t *way,
+                 const char *kind, int passes) {
   STEP("%s: dies in the midst of a %s, after %d passes", way->name, kind, passes);
   victim_t victim;
   uint8_t key[LONGEST_KEY];
@@ -55,10 +60,8 @@ static void dies(ucxx_context_t *context, const ucxx_memory_t *memory, const way
   victim_connect(&victim, worker, kind);
   channel_put(&victim.pair, &length, sizeof length);
   channel_put(&victim.pair, key, length);
-  while (recv(victim.pair.channel, &mark, 1, MSG_DONTWAIT) != 1)
-    progress(worker);
-  for (int pass = 0; pass < passes; pass++)
-    progress(worker);
+  while (recv(victim.pair.channel, &mark, 1, MSG_DONTWAIT) != 1) progress(worker);
+  for (int pass = 0; pass < passes; pass++) progress(worker);
   victim_kill(&victim);
   victim_await_end(&victim, worker, way);
   victim_bury(&victim);
@@ -71,7 +74,8 @@ int main(int argc, char **argv) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   if (version.ucx_major == 1 && version.ucx_minor == 13)
-    test_skip("UCX 1.13 crashes in its own answers to puts and gets where memory was used before: see docs/registered-memory.md");
+    test_skip("UCX 1.13 crashes in its own answers to puts and gets where memory was used before: "
+              "see docs/registered-memory.md");
   for (int allocated = 0; allocated < 2; allocated++)
     for (int way = 0; way < WAYS; way++) {
       ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;

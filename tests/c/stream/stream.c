@@ -1,4 +1,5 @@
-/* Streams between two processes: bytes cut differently on both sides, empty, partial, posted ahead, cancelled, timed out, from callbacks. */
+/* Streams between two processes: bytes cut differently on both sides, empty, partial, posted ahead,
+ * cancelled, timed out, from callbacks. */
 #include "test_util.h"
 
 #include <sched.h>
@@ -67,7 +68,8 @@ static void mark_arrival(const pair_t *pair) {
 
 static void await_arrival(const pair_t *pair) {
   ucxx_request_t *request = NULL;
-  CHECK_OK(finish(ucxx_tag_recv(pair->worker, NULL, 0, TAG_BEHIND, UINT64_MAX, NULL, &request), &request));
+  CHECK_OK(finish(ucxx_tag_recv(pair->worker, NULL, 0, TAG_BEHIND, UINT64_MAX, NULL, &request),
+                  &request));
 }
 
 /* One step of a side that sends and receives at the same time, in whatever pieces the dice say. */
@@ -81,7 +83,8 @@ typedef struct piece {
 static void random_cuts(const pair_t *pair, size_t total) {
   STEP("%zu bytes each way, cut at random", total);
   uint8_t *out = test_alloc(total), *in = test_alloc(total);
-  uint64_t out_seed = test_mix(pair->seed + (uint64_t)pair->side), in_seed = test_mix(pair->seed + (uint64_t)!pair->side);
+  uint64_t out_seed = test_mix(pair->seed + (uint64_t)pair->side),
+           in_seed = test_mix(pair->seed + (uint64_t)!pair->side);
   piece_t sends[AHEAD], receives[AHEAD];
   size_t sent = 0, asked = 0, received = 0, sending = 0, receiving = 0;
   memset(sends, 0, sizeof sends);
@@ -97,7 +100,8 @@ static void random_cuts(const pair_t *pair, size_t total) {
       if (sends[at].request == NULL && sent < total) {
         size_t length = roll_length();
         if (length > total - sent) length = total - sent;
-        ucxx_status_t status = ucxx_stream_send(pair->endpoint, out + sent, length, NULL, &sends[at].request);
+        ucxx_status_t status =
+            ucxx_stream_send(pair->endpoint, out + sent, length, NULL, &sends[at].request);
         CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
         sending += status == UCXX_INPROGRESS;
         sent += length;
@@ -113,17 +117,20 @@ static void random_cuts(const pair_t *pair, size_t total) {
         if (piece->length > total - asked) piece->length = total - asked;
         piece->data = in + asked;
         ucxx_op_params_t params = with_info(&piece->info, flags);
-        ucxx_status_t status = ucxx_stream_recv(pair->endpoint, piece->data, piece->length, &params, &piece->request);
+        ucxx_status_t status =
+            ucxx_stream_recv(pair->endpoint, piece->data, piece->length, &params, &piece->request);
         CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
         asked += piece->length;
       }
     }
     size_t open = 0;
     for (size_t at = 0; at < receiving; at++)
-      open += receives[at].request != NULL && ucxx_request_status(receives[at].request) == UCXX_INPROGRESS;
+      open += receives[at].request != NULL &&
+              ucxx_request_status(receives[at].request) == UCXX_INPROGRESS;
     if (open == 0) {
       for (size_t at = 0; at < receiving; at++) {
-        CHECK_OK(finish(receives[at].request == NULL ? UCXX_OK : UCXX_INPROGRESS, &receives[at].request));
+        CHECK_OK(finish(receives[at].request == NULL ? UCXX_OK : UCXX_INPROGRESS,
+                        &receives[at].request));
         CHECK(receives[at].info.length <= receives[at].length);
         CHECK(receives[at].info.length > 0 || receives[at].length == 0);
         CHECK(receiving == 1 || receives[at].info.length == receives[at].length);
@@ -218,7 +225,8 @@ static void partial(const pair_t *pair) {
     CHECK(memcmp(data, "0123456789", 10) == 0);
     pair_tell(pair);
     await_arrival(pair);
-    /* What has arrived in two pieces, across their border; then the rest of the second, which is held. */
+    /* What has arrived in two pieces, across their border; then the rest of the second, which is
+     * held. */
     CHECK_EQ(recv_on(pair->endpoint, data, 8, UCXX_FLAG_STREAM_PARTIAL), 8);
     CHECK(memcmp(data, "abcdefgh", 8) == 0);
     CHECK_EQ(recv_on(pair->endpoint, data, 100, UCXX_FLAG_STREAM_PARTIAL), 2);
@@ -258,13 +266,11 @@ static void cut_short(const pair_t *pair, int by_timeout) {
     CHECK_STATUS(finish(UCXX_INPROGRESS, &taken), expected);
     CHECK_EQ(info.length, by_timeout ? 0 : 40);
     CHECK_EQ(queried.length, info.length);
-    for (size_t at = 0; at < 100; at++)
-      CHECK_EQ(data[at], at < info.length ? 'a' : 0);
+    for (size_t at = 0; at < 100; at++) CHECK_EQ(data[at], at < info.length ? 'a' : 0);
     if (by_timeout) pair_tell(pair);
     pair_tell(pair);
     CHECK_OK(finish(UCXX_INPROGRESS, &next));
-    for (size_t at = 0; at < 60; at++)
-      CHECK_EQ(rest[at], by_timeout && at < 40 ? 'a' : 'b');
+    for (size_t at = 0; at < 60; at++) CHECK_EQ(rest[at], by_timeout && at < 40 ? 'a' : 'b');
     if (by_timeout) {
       uint8_t last[40];
       CHECK_EQ(recv_on(pair->endpoint, last, 40, 0), 40);
@@ -313,7 +319,8 @@ static void chain_on(chain_t *chain) {
     params.callback_arg = chain;
     size_t length = 1 + roll_length(), left = chain->total - chain->done;
     if (length > left) length = left;
-    ucxx_status_t status = ucxx_stream_recv(chain->pair->endpoint, chain->data + chain->done, length, &params, NULL);
+    ucxx_status_t status =
+        ucxx_stream_recv(chain->pair->endpoint, chain->data + chain->done, length, &params, NULL);
     if (status == UCXX_INPROGRESS) return;
     CHECK_OK(status);
     chain->done += chain->info.length;
@@ -328,8 +335,7 @@ static void from_callbacks(const pair_t *pair, uint64_t flags) {
   if (pair->side == 0) {
     memset(chain.data, 0, chain.total);
     chain_on(&chain);
-    while (!__atomic_load_n(&chain.finished, __ATOMIC_ACQUIRE))
-      progress(pair->worker);
+    while (!__atomic_load_n(&chain.finished, __ATOMIC_ACQUIRE)) progress(pair->worker);
     if (flags & UCXX_FLAG_ALWAYS_CALLBACK) CHECK(chain.calls > 0);
     CHECK_CONTENT(chain.data, chain.total, pair->seed + 3);
   } else {
@@ -419,13 +425,14 @@ static void kept_apart(const pair_t *pair) {
   }
   pair_sync(pair);
   for (int at = 0; at < SEVERAL; at++)
-    CHECK_OK(finish(ucxx_endpoint_close(endpoints[at], UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(
+        finish(ucxx_endpoint_close(endpoints[at], UCXX_CLOSE_FLUSH, NULL, &request), &request));
   pair_sync(pair);
-  for (int at = 0; at < SEVERAL; at++)
-    ucxx_endpoint_destroy(endpoints[at]);
+  for (int at = 0; at < SEVERAL; at++) ucxx_endpoint_destroy(endpoints[at]);
 }
 
-/* More than the send window takes waits on this side, in its order; what may not wait is refused, and leaves no gap. */
+/* More than the send window takes waits on this side, in its order; what may not wait is refused,
+ * and leaves no gap. */
 static void behind_a_window(const pair_t *pair) {
   STEP("behind a send window");
   enum { SENDS = 200, LENGTH = 30000 };
@@ -446,7 +453,8 @@ static void behind_a_window(const pair_t *pair) {
     for (size_t at = 0; at < SENDS; at++) {
       /* Every second one may not wait; where it is refused it is sent again, and may. */
       ucxx_status_t status = UCXX_ERR_NO_RESOURCE;
-      if (at % 2 == 0) status = ucxx_stream_send(endpoint, data + at * LENGTH, LENGTH, &never, NULL);
+      if (at % 2 == 0)
+        status = ucxx_stream_send(endpoint, data + at * LENGTH, LENGTH, &never, NULL);
       if (status == UCXX_ERR_NO_RESOURCE) {
         refused += at % 2 == 0;
         status = ucxx_stream_send(endpoint, data + at * LENGTH, LENGTH, NULL, NULL);
@@ -495,6 +503,4 @@ static void body(pair_t *pair) {
   }
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "stream", 120, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "stream", 120, body); }

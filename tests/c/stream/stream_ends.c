@@ -1,4 +1,5 @@
-/* How streams end: closes with bytes on their way, deaths, what nobody has received; by address and by port, and to the worker itself. */
+/* How streams end: closes with bytes on their way, deaths, what nobody has received; by address and
+ * by port, and to the worker itself. */
 #include "test_util.h"
 
 #include "client_server.h"
@@ -73,7 +74,9 @@ static void open_link(link_t *link, const manner_t *manner) {
     CHECK_OK(ucxx_listener_create(link->site.server, &listening, &link->site.listener));
     ucxx_endpoint_params_t params = watching(&link->here);
     params.error_handling = way->error_handling;
-    CHECK_OK(ucxx_endpoint_connect(link->site.client, "127.0.0.1", ucxx_listener_port(link->site.listener), &params, &link->here.endpoint));
+    CHECK_OK(ucxx_endpoint_connect(link->site.client, "127.0.0.1",
+                                   ucxx_listener_port(link->site.listener), &params,
+                                   &link->here.endpoint));
   } else {
     reach(link->site.client, link->site.server, &link->here);
     reach(link->site.server, link->site.client, &link->there);
@@ -82,7 +85,8 @@ static void open_link(link_t *link, const manner_t *manner) {
 }
 
 static void connect_both(link_t *link) {
-  AWAIT(&link->site, asked(&link->site) && seen_count(&link->here.open) + seen_count(&link->there.open) == 2);
+  AWAIT(&link->site,
+        asked(&link->site) && seen_count(&link->here.open) + seen_count(&link->there.open) == 2);
 }
 
 typedef struct take {
@@ -103,14 +107,16 @@ static void post(take_t *take, ucxx_endpoint_t *endpoint, size_t length) {
 }
 
 /* It ended so, with that much of what stands at `from`. */
-static void taken(const site_t *site, take_t *take, ucxx_status_t expected, size_t length, const uint8_t *from) {
+static void taken(const site_t *site, take_t *take, ucxx_status_t expected, size_t length,
+                  const uint8_t *from) {
   CHECK_STATUS(site_finish(site, take->status, &take->request), expected);
   CHECK_EQ(take->info.length, length);
   CHECK(memcmp(take->data, from, length) == 0);
   free(take->data);
 }
 
-static void send_all(const site_t *site, ucxx_endpoint_t *endpoint, const void *data, size_t length) {
+static void send_all(const site_t *site, ucxx_endpoint_t *endpoint, const void *data,
+                     size_t length) {
   ucxx_request_t *request = NULL;
   /* What completes inside its call is not looked at by the other side yet. */
   ucxx_status_t status = ucxx_stream_send(endpoint, data, length, NULL, &request);
@@ -121,8 +127,8 @@ static void close_here(link_t *link) {
   enum { BLIND = 100 };
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_close(link->here.endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
-  /* The other side then finds what was sent and the close in one pass, where the transport can do that. Without giving way to others: a close waits for
-     the other side a second at most. */
+  /* The other side then finds what was sent and the close in one pass, where the transport can do
+     that. Without giving way to others: a close waits for the other side a second at most. */
   if (link->site.manner->progress_mode == UCXX_PROGRESS_MANUAL)
     for (int pass = 0; pass < BLIND; pass++)
       CHECK_OK(ucxx_worker_progress(link->site.client, NULL));
@@ -152,7 +158,8 @@ static void early(const manner_t *manner) {
   open_link(&link, manner);
   for (int at = 0; at < SEVERAL; at++) {
     post(&here[at], link.here.endpoint, LENGTH / 4);
-    status[at] = ucxx_stream_send(link.here.endpoint, data + at * LENGTH / 4, LENGTH / 4, NULL, &sends[at]);
+    status[at] =
+        ucxx_stream_send(link.here.endpoint, data + at * LENGTH / 4, LENGTH / 4, NULL, &sends[at]);
   }
   connect_both(&link);
   post(&there, link.there.endpoint, 3 * LENGTH / 4);
@@ -184,7 +191,8 @@ static void read_after_close(const manner_t *manner) {
   close_here(&link);
   AWAIT(&link.site, seen_count(&link.there.close) > 0);
   CHECK_STATUS(link.there.close.status, UCXX_ERR_CONNECTION_RESET);
-  CHECK_STATUS(ucxx_stream_send(link.there.endpoint, data, 1, NULL, NULL), UCXX_ERR_CONNECTION_RESET);
+  CHECK_STATUS(ucxx_stream_send(link.there.endpoint, data, 1, NULL, NULL),
+               UCXX_ERR_CONNECTION_RESET);
   post(&take, link.there.endpoint, THEN);
   taken(&link.site, &take, UCXX_OK, THEN, data + BEGIN);
   post(&take, link.there.endpoint, LAST);
@@ -192,7 +200,8 @@ static void read_after_close(const manner_t *manner) {
   /* More than there is: a request that fails, and tells how much it got. */
   post(&take, link.there.endpoint, LENGTH);
   CHECK_STATUS(take.status, UCXX_INPROGRESS);
-  taken(&link.site, &take, UCXX_ERR_CONNECTION_RESET, LENGTH - BEGIN - THEN - LAST, data + BEGIN + THEN + LAST);
+  taken(&link.site, &take, UCXX_ERR_CONNECTION_RESET, LENGTH - BEGIN - THEN - LAST,
+        data + BEGIN + THEN + LAST);
   post(&take, link.there.endpoint, 1);
   CHECK_STATUS(take.status, UCXX_ERR_CONNECTION_RESET);
   free(take.data);
@@ -201,7 +210,8 @@ static void read_after_close(const manner_t *manner) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.recv_info = &info;
   params.flags = UCXX_FLAG_WAIT;
-  CHECK_STATUS(ucxx_stream_recv(link.there.endpoint, data, 1, &params, NULL), UCXX_ERR_CONNECTION_RESET);
+  CHECK_STATUS(ucxx_stream_recv(link.there.endpoint, data, 1, &params, NULL),
+               UCXX_ERR_CONNECTION_RESET);
   CHECK_EQ(info.length, 0);
   close_link(&link);
   free(data);
@@ -228,7 +238,8 @@ static void in_turn(void *arg, ucxx_request_t *request, ucxx_status_t status) {
 
 /* Receives that are posted when an end closes, ours or the peer's: they end in their order. */
 static void posted_at_close(const manner_t *manner, int by_peer) {
-  STEP("%s, %s: receives posted when %s closes", manner->name, way->name, by_peer ? "the peer" : "this side");
+  STEP("%s, %s: receives posted when %s closes", manner->name, way->name,
+       by_peer ? "the peer" : "this side");
   enum { LENGTH = 100, SENT = 150 };
   link_t link;
   order_t order = {0, {0}};
@@ -258,8 +269,7 @@ static void posted_at_close(const manner_t *manner, int by_peer) {
     close_here(&link);
   }
   AWAIT(&link.site, __atomic_load_n(&order.count, __ATOMIC_ACQUIRE) == SEVERAL);
-  for (int at = 0; at < SEVERAL; at++)
-    CHECK_EQ(order.seen[at], at);
+  for (int at = 0; at < SEVERAL; at++) CHECK_EQ(order.seen[at], at);
   CHECK_OK(turns[0].status);
   CHECK(info[0].length == LENGTH && memcmp(in[0], data, LENGTH) == 0);
   for (int at = 1; at < SEVERAL; at++)
@@ -274,12 +284,15 @@ static void posted_at_close(const manner_t *manner, int by_peer) {
 static void count_complaint(void *arg, int32_t level, const char *component, const char *message) {
   (void)level;
   (void)component;
-  if (strstr(message, "mpool") != NULL || strstr(message, "leak") != NULL) __atomic_fetch_add((int *)arg, 1, __ATOMIC_RELAXED);
+  if (strstr(message, "mpool") != NULL || strstr(message, "leak") != NULL)
+    __atomic_fetch_add((int *)arg, 1, __ATOMIC_RELAXED);
 }
 
-/* Bytes that nobody receives, some of them half received, when an endpoint closes or its worker goes; and a receive under way then. */
+/* Bytes that nobody receives, some of them half received, when an endpoint closes or its worker
+ * goes; and a receive under way then. */
 static void unread(const manner_t *manner, int worker_goes) {
-  STEP("%s, %s: unread when %s", manner->name, way->name, worker_goes ? "the worker goes" : "the endpoint closes");
+  STEP("%s, %s: unread when %s", manner->name, way->name,
+       worker_goes ? "the worker goes" : "the endpoint closes");
   enum { LENGTH = 50000, BEGIN = 1000 };
   static int complaints;
   link_t link;
@@ -306,7 +319,8 @@ static void unread(const manner_t *manner, int worker_goes) {
   } else {
     ucxx_endpoint_t *there = link.there.endpoint;
     ucxx_request_t *request = NULL;
-    CHECK_OK(site_finish(&link.site, ucxx_endpoint_close(there, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(site_finish(&link.site, ucxx_endpoint_close(there, UCXX_CLOSE_FLUSH, NULL, &request),
+                         &request));
     taken(&link.site, &last, UCXX_ERR_CONNECTION_RESET, 0, data);
   }
   close_link(&link);
@@ -332,7 +346,8 @@ static void to_itself(const manner_t *manner) {
     post(&takes[at], ends[at].endpoint, LENGTH);
   }
   for (int at = 0; at < 2; at++)
-    status[at] = ucxx_stream_send(ends[at].endpoint, data + at * LENGTH, LENGTH, NULL, &requests[at]);
+    status[at] =
+        ucxx_stream_send(ends[at].endpoint, data + at * LENGTH, LENGTH, NULL, &requests[at]);
   for (int at = 0; at < 2; at++) {
     taken(&site, &takes[at], UCXX_OK, LENGTH, data + at * LENGTH);
     CHECK_OK(site_finish(&site, status[at], &requests[at]));
@@ -342,22 +357,21 @@ static void to_itself(const manner_t *manner) {
     ucxx_status_t armed;
     CHECK_OK(ucxx_worker_event_fd(site.client, &readable.fd));
     post(&takes[0], ends[0].endpoint, 8);
-    while ((armed = ucxx_worker_arm(site.client)) == UCXX_ERR_BUSY)
-      progress(site.client);
+    while ((armed = ucxx_worker_arm(site.client)) == UCXX_ERR_BUSY) progress(site.client);
     CHECK_OK(armed);
     send_all(&site, ends[0].endpoint, data, 8);
     CHECK_EQ(poll(&readable, 1, 0), 1);
     taken(&site, &takes[0], UCXX_OK, 8, data);
   }
-  for (int at = 0; at < 2; at++)
-    ucxx_endpoint_destroy(ends[at].endpoint);
+  for (int at = 0; at < 2; at++) ucxx_endpoint_destroy(ends[at].endpoint);
   ucxx_worker_destroy(site.client);
   ucxx_worker_destroy(site.server);
   ucxx_context_destroy(site.context);
   free(data);
 }
 
-/* Without WAKEUP UCX has a way to the worker itself on which everything arrives inside the call that sends it. */
+/* Without WAKEUP UCX has a way to the worker itself on which everything arrives inside the call
+ * that sends it. */
 static void inside_the_call(void) {
   STEP("arrived inside the call");
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
@@ -397,8 +411,7 @@ static void send_and_stay(int channel) {
   ucxx_address_destroy(address);
   ucxx_request_t *request = NULL;
   CHECK_OK(finish(ucxx_stream_send(pair.endpoint, data, SENT, NULL, &request), &request));
-  for (;;)
-    progress(pair.worker);
+  for (;;) progress(pair.worker);
 }
 
 static void peer_dies(const manner_t *manner) {
@@ -464,8 +477,10 @@ int main(int argc, char **argv) {
       posted_at_close(&manners[at], 1);
       posted_at_close(&manners[at], 0);
       unread(&manners[at], 0);
-      /* By port each side would wait for the other's answer, for a second, where nobody progresses it meanwhile. */
-      if (!way->by_port || manners[at].progress_mode != UCXX_PROGRESS_MANUAL) unread(&manners[at], 1);
+      /* By port each side would wait for the other's answer, for a second, where nobody progresses
+       * it meanwhile. */
+      if (!way->by_port || manners[at].progress_mode != UCXX_PROGRESS_MANUAL)
+        unread(&manners[at], 1);
       if (!way->by_port) to_itself(&manners[at]);
     }
   }

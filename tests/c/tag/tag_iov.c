@@ -18,13 +18,9 @@ static size_t with_holes(size_t part, uint64_t seed) {
   return part % 3 == 1 ? 0 : test_mix(seed + part) % 200;
 }
 
-static size_t medium(size_t part, uint64_t seed) {
-  return test_mix(seed + part) % 5000;
-}
+static size_t medium(size_t part, uint64_t seed) { return test_mix(seed + part) % 5000; }
 
-static size_t large(size_t part, uint64_t seed) {
-  return test_mix(seed + part) % 300000;
-}
+static size_t large(size_t part, uint64_t seed) { return test_mix(seed + part) % 300000; }
 
 static size_t none(size_t part, uint64_t seed) {
   (void)part;
@@ -33,16 +29,17 @@ static size_t none(size_t part, uint64_t seed) {
 }
 
 static const shape_t shapes[] = {
-    {"one small part", 1, small},   {"two small parts", 2, small},      {"many small parts", PARTS, small},
-    {"parts with holes", 31, with_holes}, {"only empty parts", 5, none}, {"one medium part", 1, medium},
-    {"many medium parts", PARTS, medium}, {"three large parts", 3, large}, {"many large parts", 20, large},
+    {"one small part", 1, small},         {"two small parts", 2, small},
+    {"many small parts", PARTS, small},   {"parts with holes", 31, with_holes},
+    {"only empty parts", 5, none},        {"one medium part", 1, medium},
+    {"many medium parts", PARTS, medium}, {"three large parts", 3, large},
+    {"many large parts", 20, large},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static size_t total_of(const shape_t *shape, uint64_t seed) {
   size_t total = 0;
-  for (size_t part = 0; part < shape->parts; part++)
-    total += shape->length(part, seed);
+  for (size_t part = 0; part < shape->parts; part++) total += shape->length(part, seed);
   return total;
 }
 
@@ -64,16 +61,19 @@ static void send_side(const pair_t *pair, const shape_t *shape, uint64_t seed, i
   cut(entries, data, shape, seed);
   test_fill(data, total, seed);
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = contiguous ? ucxx_tag_send(pair->endpoint, data, total, 4, NULL, &request)
-                                    : ucxx_tag_send_iov(pair->endpoint, entries, shape->parts, 4, NULL, &request);
+  ucxx_status_t status =
+      contiguous ? ucxx_tag_send(pair->endpoint, data, total, 4, NULL, &request)
+                 : ucxx_tag_send_iov(pair->endpoint, entries, shape->parts, 4, NULL, &request);
   /* The array was copied, only what it points to has to stay. */
   memset(entries, 0xff, sizeof entries);
   CHECK_OK(finish(status, &request));
   free(data);
 }
 
-/* Parts in reverse order of address with gaps between them, so that a receive into one piece would be noticed. */
-static void recv_side(const pair_t *pair, const shape_t *sent, const shape_t *shape, uint64_t seed) {
+/* Parts in reverse order of address with gaps between them, so that a receive into one piece would
+ * be noticed. */
+static void recv_side(const pair_t *pair, const shape_t *sent, const shape_t *shape,
+                      uint64_t seed) {
   ucxx_buffer_t entries[PARTS + 1], kept[PARTS + 1];
   size_t parts = 0, left = total_of(sent, seed), total = left, offset[PARTS + 1];
   enum { GAP = 7 };
@@ -88,8 +88,7 @@ static void recv_side(const pair_t *pair, const shape_t *sent, const shape_t *sh
     left -= entries[parts].length;
   }
   /* What the shape does not hold goes into one last part. */
-  if (left > 0)
-    entries[parts++].length = left;
+  if (left > 0) entries[parts++].length = left;
   for (size_t part = 0; part < parts; part++) {
     top -= GAP + entries[part].length;
     offset[part] = top;
@@ -100,7 +99,8 @@ static void recv_side(const pair_t *pair, const shape_t *sent, const shape_t *sh
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.recv_info = &info;
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_tag_recv_iov(pair->worker, entries, parts, 4, UINT64_MAX, &params, &request);
+  ucxx_status_t status =
+      ucxx_tag_recv_iov(pair->worker, entries, parts, 4, UINT64_MAX, &params, &request);
   memset(entries, 0xff, sizeof entries);
   CHECK_OK(finish(status, &request));
   CHECK_EQ(info.length, total);
@@ -113,8 +113,7 @@ static void recv_side(const pair_t *pair, const shape_t *sent, const shape_t *sh
   CHECK_EQ(at, total);
   CHECK_CONTENT(gathered, total, seed);
   for (size_t byte = 0; byte < room; byte++)
-    if (data[byte] != 0x5a)
-      FAIL("byte %zu between the parts was written", byte);
+    if (data[byte] != 0x5a) FAIL("byte %zu between the parts was written", byte);
   free(data);
   free(gathered);
 }
@@ -140,7 +139,8 @@ static void truncated(const pair_t *pair, size_t length) {
     uint8_t *data = test_alloc(length);
     test_fill(data, length, pair->seed);
     ucxx_request_t *request = NULL;
-    ucxx_status_t status = finish(ucxx_tag_send(pair->endpoint, data, length, 6, NULL, &request), &request);
+    ucxx_status_t status =
+        finish(ucxx_tag_send(pair->endpoint, data, length, 6, NULL, &request), &request);
     CHECK(status == UCXX_OK || status == UCXX_ERR_MESSAGE_TRUNCATED);
     free(data);
   } else {
@@ -156,11 +156,11 @@ static void truncated(const pair_t *pair, size_t length) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.recv_info = &info;
     ucxx_request_t *request = NULL;
-    ucxx_status_t status = ucxx_tag_recv_iov(pair->worker, entries, 2, 6, UINT64_MAX, &params, &request);
+    ucxx_status_t status =
+        ucxx_tag_recv_iov(pair->worker, entries, 2, 6, UINT64_MAX, &params, &request);
     CHECK_STATUS(finish(status, &request), UCXX_ERR_MESSAGE_TRUNCATED);
     CHECK_EQ(info.length, length);
-    for (int at = 8; at < 32; at++)
-      CHECK(parts[0][at] == 0x5a && parts[1][at] == 0x5a);
+    for (int at = 8; at < 32; at++) CHECK(parts[0][at] == 0x5a && parts[1][at] == 0x5a);
   }
   pair_sync(pair);
 }
@@ -193,6 +193,4 @@ static void body(pair_t *pair) {
   pair_disconnect(pair);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "tag_iov", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "tag_iov", 60, body); }

@@ -1,4 +1,5 @@
-/* Tag messages between two processes: sizes, masks, synchronous sends, truncation, order, many at once. */
+/* Tag messages between two processes: sizes, masks, synchronous sends, truncation, order, many at
+ * once. */
 #include "test_util.h"
 
 enum { TAG_BACK = 0x100000 };
@@ -18,10 +19,12 @@ static void send_now(const pair_t *pair, const void *data, size_t length, uint64
   CHECK_OK(finish(status, &request));
 }
 
-static void recv_now(const pair_t *pair, void *data, size_t length, uint64_t tag, uint64_t tag_mask, ucxx_recv_info_t *info) {
+static void recv_now(const pair_t *pair, void *data, size_t length, uint64_t tag, uint64_t tag_mask,
+                     ucxx_recv_info_t *info) {
   ucxx_op_params_t params = with_info(info);
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_tag_recv(pair->worker, data, length, tag, tag_mask, &params, &request);
+  ucxx_status_t status =
+      ucxx_tag_recv(pair->worker, data, length, tag, tag_mask, &params, &request);
   CHECK_OK(finish(status, &request));
 }
 
@@ -29,7 +32,8 @@ static void recv_now(const pair_t *pair, void *data, size_t length, uint64_t tag
 static ucxx_recv_info_t await_message(const pair_t *pair, uint64_t tag) {
   ucxx_recv_info_t info = {0, 0, {0, 0}};
   ucxx_status_t status;
-  while ((status = ucxx_tag_probe(pair->worker, tag, UINT64_MAX, &info, NULL)) == UCXX_ERR_NO_MESSAGE)
+  while ((status = ucxx_tag_probe(pair->worker, tag, UINT64_MAX, &info, NULL)) ==
+         UCXX_ERR_NO_MESSAGE)
     progress(pair->worker);
   CHECK_OK(status);
   CHECK(info.sender_tag == tag);
@@ -51,7 +55,8 @@ static void every_size(const pair_t *pair) {
     ucxx_request_t *send = NULL, *receive = NULL;
     uint64_t tag = 0x1000 + at;
     ucxx_status_t sent = ucxx_tag_send(pair->endpoint, out, length, tag, NULL, &send);
-    ucxx_status_t received = ucxx_tag_recv(pair->worker, in, length + 32, tag, UINT64_MAX, &params, &receive);
+    ucxx_status_t received =
+        ucxx_tag_recv(pair->worker, in, length + 32, tag, UINT64_MAX, &params, &receive);
     if (received == UCXX_INPROGRESS) {
       ucxx_recv_info_t queried = {0, 0, {0, 0}};
       CHECK_OK(ucxx_request_wait(receive, FOR_EVER));
@@ -64,8 +69,7 @@ static void every_size(const pair_t *pair) {
     CHECK_EQ(info.length, length);
     CHECK(info.sender_tag == tag);
     CHECK_CONTENT(in, length, in_seed);
-    for (size_t beyond = length; beyond < length + 64; beyond++)
-      CHECK_EQ(in[beyond], 0x5a);
+    for (size_t beyond = length; beyond < length + 64; beyond++) CHECK_EQ(in[beyond], 0x5a);
     CHECK_CONTENT(out, length, out_seed);
     free(out);
     free(in);
@@ -87,7 +91,8 @@ static void empty_messages(const pair_t *pair) {
     CHECK_EQ(info.length, 0);
     CHECK_EQ(info.sender_tag, 1);
     ucxx_op_params_t params = with_info(&info);
-    ucxx_status_t status = ucxx_tag_recv_iov(pair->worker, NULL, 0, 2, UINT64_MAX, &params, &request);
+    ucxx_status_t status =
+        ucxx_tag_recv_iov(pair->worker, NULL, 0, 2, UINT64_MAX, &params, &request);
     CHECK_OK(finish(status, &request));
     CHECK_EQ(info.length, 0);
     CHECK_EQ(info.sender_tag, 2);
@@ -102,8 +107,7 @@ static void masks(const pair_t *pair) {
   static const uint64_t tags[] = {0x0101, 0x0202, UINT64_C(0xff00000000000203), 0x0304, 0};
   enum { TAGS = sizeof tags / sizeof *tags };
   if (pair->side == 0) {
-    for (size_t at = 0; at < TAGS; at++)
-      send_now(pair, &tags[at], sizeof tags[at], tags[at]);
+    for (size_t at = 0; at < TAGS; at++) send_now(pair, &tags[at], sizeof tags[at], tags[at]);
   } else {
     uint64_t word = 0;
     ucxx_recv_info_t info;
@@ -115,7 +119,9 @@ static void masks(const pair_t *pair) {
     recv_now(pair, &word, sizeof word, 0x0004, 0x000f, &info);
     CHECK(word == tags[3] && info.sender_tag == tags[3]);
     ucxx_request_t *nothing = NULL;
-    CHECK_STATUS(ucxx_tag_recv(pair->worker, &word, sizeof word, 0x0202, UINT64_MAX, NULL, &nothing), UCXX_INPROGRESS);
+    CHECK_STATUS(
+        ucxx_tag_recv(pair->worker, &word, sizeof word, 0x0202, UINT64_MAX, NULL, &nothing),
+        UCXX_INPROGRESS);
     recv_now(pair, &word, sizeof word, 0xabcd, 0, &info);
     CHECK(word == tags[0] && info.sender_tag == tags[0]);
     recv_now(pair, &word, sizeof word, 0, UINT64_MAX, &info);
@@ -135,11 +141,11 @@ static void synchronous(const pair_t *pair, size_t length) {
   if (pair->side == 0) {
     test_fill(data, length, seed);
     ucxx_request_t *request = NULL;
-    CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, data, length, 5, NULL, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send_sync(pair->endpoint, data, length, 5, NULL, &request),
+                 UCXX_INPROGRESS);
     CHECK(request != NULL);
     pair_await(pair);
-    for (int pass = 0; pass < 1000; pass++)
-      progress(pair->worker);
+    for (int pass = 0; pass < 1000; pass++) progress(pair->worker);
     CHECK_STATUS(ucxx_request_status(request), UCXX_INPROGRESS);
     pair_tell(pair);
     CHECK_OK(finish(UCXX_INPROGRESS, &request));
@@ -155,7 +161,8 @@ static void synchronous(const pair_t *pair, size_t length) {
   pair_sync(pair);
 }
 
-/* The message is there before the receive is posted: length and tag are known however the receive completes. */
+/* The message is there before the receive is posted: length and tag are known however the receive
+ * completes. */
 static void already_arrived(const pair_t *pair, size_t length, int inside_call) {
   STEP("receive of %zu bytes that have arrived", length);
   uint8_t *data = test_alloc(length);
@@ -171,9 +178,9 @@ static void already_arrived(const pair_t *pair, size_t length, int inside_call) 
     params.callback = see_completion;
     params.callback_arg = &seen;
     ucxx_request_t *request = NULL;
-    ucxx_status_t status = ucxx_tag_recv(pair->worker, data, length, tag, UINT64_MAX, &params, &request);
-    if (inside_call)
-      CHECK_OK(status);
+    ucxx_status_t status =
+        ucxx_tag_recv(pair->worker, data, length, tag, UINT64_MAX, &params, &request);
+    if (inside_call) CHECK_OK(status);
     if (status == UCXX_OK) {
       CHECK(request == NULL);
       CHECK_EQ(info.length, length);
@@ -181,8 +188,7 @@ static void already_arrived(const pair_t *pair, size_t length, int inside_call) 
     }
     int completed_inside = status == UCXX_OK;
     CHECK_OK(finish(status, &request));
-    for (int pass = 0; pass < 10; pass++)
-      progress(pair->worker);
+    for (int pass = 0; pass < 10; pass++) progress(pair->worker);
     CHECK_EQ(seen_count(&seen), !completed_inside);
     CHECK_EQ(info.length, length);
     CHECK(info.sender_tag == tag);
@@ -192,7 +198,8 @@ static void already_arrived(const pair_t *pair, size_t length, int inside_call) 
   pair_sync(pair);
 }
 
-/* A message longer than the buffer: its full length is reported, and nothing behind the buffer is touched. */
+/* A message longer than the buffer: its full length is reported, and nothing behind the buffer is
+ * touched. */
 static void truncated(const pair_t *pair, size_t length, int arrived_first) {
   STEP("truncation of %zu bytes, %s", length, arrived_first ? "arrived first" : "expected");
   enum { ROOM = 16, GUARD = 256 };
@@ -200,10 +207,10 @@ static void truncated(const pair_t *pair, size_t length, int arrived_first) {
   if (pair->side == 0) {
     uint8_t *data = test_alloc(length);
     test_fill(data, length, pair->seed);
-    if (!arrived_first)
-      pair_await(pair);
+    if (!arrived_first) pair_await(pair);
     ucxx_request_t *request = NULL;
-    ucxx_status_t status = finish(ucxx_tag_send(pair->endpoint, data, length, tag, NULL, &request), &request);
+    ucxx_status_t status =
+        finish(ucxx_tag_send(pair->endpoint, data, length, tag, NULL, &request), &request);
     CHECK(status == UCXX_OK || status == UCXX_ERR_MESSAGE_TRUNCATED);
     free(data);
   } else {
@@ -212,9 +219,9 @@ static void truncated(const pair_t *pair, size_t length, int arrived_first) {
     ucxx_recv_info_t info = {0, 0, {0, 0}}, queried = {0, 0, {0, 0}};
     ucxx_op_params_t params = with_info(&info);
     ucxx_request_t *request = NULL;
-    if (arrived_first)
-      await_message(pair, tag);
-    ucxx_status_t status = ucxx_tag_recv(pair->worker, in, ROOM, tag, UINT64_MAX, &params, &request);
+    if (arrived_first) await_message(pair, tag);
+    ucxx_status_t status =
+        ucxx_tag_recv(pair->worker, in, ROOM, tag, UINT64_MAX, &params, &request);
     if (!arrived_first) {
       CHECK_STATUS(status, UCXX_INPROGRESS);
       pair_tell(pair);
@@ -228,13 +235,13 @@ static void truncated(const pair_t *pair, size_t length, int arrived_first) {
     CHECK_STATUS(finish(status, &request), UCXX_ERR_MESSAGE_TRUNCATED);
     CHECK_EQ(info.length, length);
     CHECK(info.sender_tag == tag);
-    for (int at = ROOM; at < ROOM + GUARD; at++)
-      CHECK_EQ(in[at], 0x5a);
+    for (int at = ROOM; at < ROOM + GUARD; at++) CHECK_EQ(in[at], 0x5a);
   }
   pair_sync(pair);
 }
 
-/* Messages of one tag arrive in the order sent, whatever their sizes and whether a receive waits for them or not. */
+/* Messages of one tag arrive in the order sent, whatever their sizes and whether a receive waits
+ * for them or not. */
 static void order(const pair_t *pair, int posted_first) {
   STEP("order on one tag, receives posted %s", posted_first ? "first" : "later");
   enum { MESSAGES = 1000 };
@@ -247,25 +254,21 @@ static void order(const pair_t *pair, int posted_first) {
     requests[at] = NULL;
     /* The largest only now and then: the sum has to stay moderate. */
     size_t length = lengths[test_mix(pair->seed + at) % LENGTHS];
-    if (length > 100000 && at % 20 != 0)
-      length = 16;
+    if (length > 100000 && at % 20 != 0) length = 16;
     data[at] = test_alloc(length);
-    if (pair->side == 0)
-      test_fill(data[at], length, pair->seed + at);
-    if (pair->side == 0 && at == 0 && posted_first)
-      pair_await(pair);
-    if (pair->side == 1 && at == 0 && !posted_first)
-      await_message(pair, 9);
-    status[at] = pair->side == 0 ? ucxx_tag_send(pair->endpoint, data[at], length, 9, NULL, &requests[at])
-                                 : ucxx_tag_recv(pair->worker, data[at], length, 9, UINT64_MAX, NULL, &requests[at]);
+    if (pair->side == 0) test_fill(data[at], length, pair->seed + at);
+    if (pair->side == 0 && at == 0 && posted_first) pair_await(pair);
+    if (pair->side == 1 && at == 0 && !posted_first) await_message(pair, 9);
+    status[at] =
+        pair->side == 0
+            ? ucxx_tag_send(pair->endpoint, data[at], length, 9, NULL, &requests[at])
+            : ucxx_tag_recv(pair->worker, data[at], length, 9, UINT64_MAX, NULL, &requests[at]);
     CHECK(status[at] == UCXX_OK || status[at] == UCXX_INPROGRESS);
   }
-  if (pair->side == 1 && posted_first)
-    pair_tell(pair);
+  if (pair->side == 1 && posted_first) pair_tell(pair);
   for (size_t at = 0; at < MESSAGES; at++) {
     size_t length = lengths[test_mix(pair->seed + at) % LENGTHS];
-    if (length > 100000 && at % 20 != 0)
-      length = 16;
+    if (length > 100000 && at % 20 != 0) length = 16;
     CHECK_OK(finish(status[at], &requests[at]));
     CHECK_CONTENT(data[at], length, pair->seed + at);
     free(data[at]);
@@ -279,13 +282,16 @@ static void many(const pair_t *pair, size_t length) {
   enum { MESSAGES = 4000 };
   static ucxx_request_t *sends[MESSAGES], *receives[MESSAGES];
   uint8_t *out = test_alloc(length * MESSAGES), *in = test_alloc(length * MESSAGES);
-  uint64_t out_seed = pair->seed + (uint64_t)pair->side, in_seed = pair->seed + (uint64_t)!pair->side;
+  uint64_t out_seed = pair->seed + (uint64_t)pair->side,
+           in_seed = pair->seed + (uint64_t)!pair->side;
   test_fill(out, length * MESSAGES, out_seed);
   memset(in, 0, length * MESSAGES);
   for (size_t at = 0; at < MESSAGES; at++) {
     sends[at] = receives[at] = NULL;
-    ucxx_status_t received = ucxx_tag_recv(pair->worker, in + at * length, length, TAG_BACK + at, UINT64_MAX, NULL, &receives[at]);
-    ucxx_status_t sent = ucxx_tag_send(pair->endpoint, out + at * length, length, TAG_BACK + at, NULL, &sends[at]);
+    ucxx_status_t received = ucxx_tag_recv(pair->worker, in + at * length, length, TAG_BACK + at,
+                                           UINT64_MAX, NULL, &receives[at]);
+    ucxx_status_t sent =
+        ucxx_tag_send(pair->endpoint, out + at * length, length, TAG_BACK + at, NULL, &sends[at]);
     CHECK(received == UCXX_OK || received == UCXX_INPROGRESS);
     CHECK(sent == UCXX_OK || sent == UCXX_INPROGRESS);
     CHECK((received == UCXX_INPROGRESS) == (receives[at] != NULL));
@@ -372,6 +378,4 @@ static void body(pair_t *pair) {
   pair_disconnect(pair);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "tag_transfer", 120, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "tag_transfer", 120, body); }

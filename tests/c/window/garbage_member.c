@@ -1,6 +1,8 @@
 /*
- * A member of a group that speaks garbage to the others: messages of windows and of collectives, changed, again, and out of turn. What the honest members do among themselves stays whole, and
- * the memory beside what it may touch is as it was. Within a window of which it is a member it may do what it likes (docs/security.md): that the honest ones do not use.
+ * A member of a group that speaks garbage to the others: messages of windows and of collectives,
+ * changed, again, and out of turn. What the honest members do among themselves stays whole, and the
+ * memory beside what it may touch is as it was. Within a window of which it is a member it may do
+ * what it likes (docs/security.md): that the honest ones do not use.
  *
  *   UCXX_TEST_HOSTS=64 UCX_TLS=tcp,self garbage_member [ROUNDS]
  */
@@ -9,7 +11,10 @@
 
 enum { MEMBERS = 3, GARBLER = 2, SIZE = 4096, ROUNDS = 6, TURNS = 120, AFTERWARDS = 20 };
 
-static struct marks { spares_t spared[GARBLER]; uint64_t ready, numbers, turned, sent, changed; } *marks;
+static struct marks {
+  spares_t spared[GARBLER];
+  uint64_t ready, numbers, turned, sent, changed;
+} *marks;
 
 static uint32_t other_of(uint32_t rank) { return 1 - rank; }
 
@@ -18,7 +23,8 @@ static void honest_turn(const win_t *win, uint64_t turn) {
   const uint64_t one = 1, number = test_mix(turn * 2 + win->rank);
   uint64_t before = 0, found = 0, all[GARBLER];
   uint32_t other = other_of(win->rank);
-  CHECK_OK(ucxx_window_lock(win->window, turn % 2 ? UCXX_LOCK_EXCLUSIVE : UCXX_LOCK_SHARED, other, 0));
+  CHECK_OK(
+      ucxx_window_lock(win->window, turn % 2 ? UCXX_LOCK_EXCLUSIVE : UCXX_LOCK_SHARED, other, 0));
   CHECK_OK(win_put64(win, other, 64, &number));
   CHECK_OK(ucxx_window_flush(win->window, other));
   CHECK_OK(win_get64(win, other, 64, &found));
@@ -27,8 +33,7 @@ static void honest_turn(const win_t *win, uint64_t turn) {
   CHECK_EQ(found, number);
   CHECK_EQ(before, turn);
   CHECK_OK(ucxx_group_allgather(win->member->group, &number, sizeof number, all));
-  for (uint32_t rank = 0; rank < GARBLER; rank++)
-    CHECK_EQ(all[rank], test_mix(turn * 2 + rank));
+  for (uint32_t rank = 0; rank < GARBLER; rank++) CHECK_EQ(all[rank], test_mix(turn * 2 + rank));
   CHECK_OK(ucxx_group_barrier(win->member->group));
 }
 
@@ -40,16 +45,14 @@ static void stay_honest(member_t *member, win_t *shared) {
   CHECK_OK(ucxx_group_subset(member->group, ranks, 2, &half.group));
   half.size = 2;
   win_open(&win, &half, UCXX_WINDOW_FLAVOR_CREATE, SIZE, 8, NULL);
-  for (uint64_t turn = 0; turn < 2; turn++)
-    honest_turn(&win, turn);
+  for (uint64_t turn = 0; turn < 2; turn++) honest_turn(&win, turn);
   /* All that was sent went to the other one of these. */
   garbage.notes = 0;
   CHECK(garbage.spared[0].count > 0);
   marks->spared[other_of(win.rank)] = garbage.spared[0];
   __atomic_add_fetch(&marks->numbers, 1, __ATOMIC_SEQ_CST);
   for (uint64_t turn = 2; turn < TURNS; turn++) {
-    if (win.rank == 0)
-      mark(&marks->turned, turn);
+    if (win.rank == 0) mark(&marks->turned, turn);
     honest_turn(&win, turn);
   }
   win_close(&win);
@@ -80,23 +83,25 @@ static void speak_garbage(member_t *member, win_t *win) {
     uint32_t target = (uint32_t)(draw() % GARBLER);
     int64_t at = (int64_t)(draw() % (SIZE / 8));
     ucxx_layout_t some = contiguous(UCXX_TYPE_UINT64, 1 + draw() % 100);
-    ucxx_status_t status = ucxx_window_lock(win->window, one_in(2) ? UCXX_LOCK_SHARED : UCXX_LOCK_EXCLUSIVE, target, one_in(4) ? UCXX_ASSERT_NOCHECK : 0);
+    ucxx_status_t status =
+        ucxx_window_lock(win->window, one_in(2) ? UCXX_LOCK_SHARED : UCXX_LOCK_EXCLUSIVE, target,
+                         one_in(4) ? UCXX_ASSERT_NOCHECK : 0);
     failed += status != UCXX_OK;
     for (unsigned many = 0; status == UCXX_OK && many < 10; many++) {
       ignore(ucxx_window_put(win->window, words, &some, target, at, &some));
       ignore(ucxx_window_get(win->window, room, &some, target, at, &some));
       ignore(ucxx_window_accumulate(win->window, words, &some, target, at, &some, UCXX_REDUCE_SUM));
-      ignore(ucxx_window_fetch_and_op(win->window, words, room, UCXX_TYPE_UINT64, target, at, UCXX_REDUCE_SUM));
-      ignore(ucxx_window_compare_and_swap(win->window, words, words, room, UCXX_TYPE_UINT64, target, at));
+      ignore(ucxx_window_fetch_and_op(win->window, words, room, UCXX_TYPE_UINT64, target, at,
+                                      UCXX_REDUCE_SUM));
+      ignore(ucxx_window_compare_and_swap(win->window, words, words, room, UCXX_TYPE_UINT64, target,
+                                          at));
       ignore(ucxx_window_flush(win->window, target));
     }
-    if (status == UCXX_OK)
-      ignore(ucxx_window_unlock(win->window, target));
+    if (status == UCXX_OK) ignore(ucxx_window_unlock(win->window, target));
     mark(&marks->sent, garbage.sent);
     mark(&marks->changed, garbage.changed + garbage.replayed);
   }
-  for (;;)
-    pause();
+  for (;;) pause();
 }
 
 static void body(member_t *member) {
@@ -113,15 +118,15 @@ static void body(member_t *member) {
   win_open(&win, member, UCXX_WINDOW_FLAVOR_CREATE, SIZE, 8, &hints);
   CHECK_OK(ucxx_group_barrier(member->group));
   meet_at(&marks->ready, MEMBERS);
-  if (member->rank == GARBLER)
-    speak_garbage(member, &win);
+  if (member->rank == GARBLER) speak_garbage(member, &win);
   stay_honest(member, &win);
   member_close(member);
 }
 
 int main(int argc, char **argv) {
   test_begin("garbage_member", 120);
-  uint64_t seed = test_seed(), rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : ROUNDS, sent = 0, changed = 0;
+  uint64_t seed = test_seed(), rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : ROUNDS, sent = 0,
+           changed = 0;
   for (uint64_t round = 0; round < rounds; round++) {
     pid_t pids[MOST_MEMBERS];
     STEP("round %d", (int)round);
@@ -130,7 +135,8 @@ int main(int argc, char **argv) {
     board_t *board = board_open(MEMBERS, test_mix(seed + round));
     members_start(board, pids, body);
     siginfo_t over = {0};
-  while (look(&marks->turned) < TURNS - AFTERWARDS && waitid(P_ALL, 0, &over, WEXITED | WNOHANG | WNOWAIT) == 0 && over.si_pid == 0)
+    while (look(&marks->turned) < TURNS - AFTERWARDS &&
+           waitid(P_ALL, 0, &over, WEXITED | WNOHANG | WNOWAIT) == 0 && over.si_pid == 0)
       sched_yield();
     sent += look(&marks->sent);
     changed += look(&marks->changed);
@@ -139,7 +145,8 @@ int main(int argc, char **argv) {
     board_close(board);
     munmap(marks, sizeof *marks);
   }
-  printf("%llu messages, and %llu again or changed\n", (unsigned long long)sent, (unsigned long long)changed);
+  printf("%llu messages, and %llu again or changed\n", (unsigned long long)sent,
+         (unsigned long long)changed);
   CHECK(changed > 0);
   return 0;
 }

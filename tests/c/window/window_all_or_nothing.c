@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Operations that are done as a whole, or not at all, whichever way they go: accumulates with `accumulate_granularity` that name an element
- * often, so that they are about more bytes than the window has; and operations of which the last part alone is not attached.
+ * Operations that are done as a whole, or not at all, whichever way they go: accumulates with
+ * `accumulate_granularity` that name an element often, so that they are about more bytes than the
+ * window has; and operations of which the last part alone is not attached.
  */
 #include "window.h"
 
-enum { MEMBERS = 2, ORIGIN = 1, TARGET = 0, WORDS = 512, TIMES = 20000, MEMORY = 1 << 16, ATTACHED = 40960, CALL = 49152, BLOCKS = 2048, TAIL = 4096 };
+enum {
+  MEMBERS = 2,
+  ORIGIN = 1,
+  TARGET = 0,
+  WORDS = 512,
+  TIMES = 20000,
+  MEMORY = 1 << 16,
+  ATTACHED = 40960,
+  CALL = 49152,
+  BLOCKS = 2048,
+  TAIL = 4096
+};
 
 static const ucxx_worker_params_t *worker_params;
 static win_t win;
@@ -18,7 +30,8 @@ static uint64_t sum_at(uint64_t offset) {
   return found;
 }
 
-/* Sums go up by one for each time that an element is named, and what is fetched is what was there. */
+/* Sums go up by one for each time that an element is named, and what is fetched is what was there.
+ */
 static void named_often(member_t *member, int32_t flavor, uint64_t granularity) {
   ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT;
   params.accumulate_granularity = granularity;
@@ -32,15 +45,16 @@ static void named_often(member_t *member, int32_t flavor, uint64_t granularity) 
     ucxx_layout_t often;
     ucxx_layout_init_vector(&often, UCXX_TYPE_UINT64, TIMES, 1, 0);
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, TARGET, 0));
-    CHECK_OK(ucxx_window_accumulate(win.window, &one, &often, TARGET, win_disp(&win, TARGET, 0), &often, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_accumulate(win.window, &one, &often, TARGET, win_disp(&win, TARGET, 0),
+                                    &often, UCXX_REDUCE_SUM));
     CHECK_OK(ucxx_window_flush(win.window, TARGET));
     CHECK_EQ(sum_at(0), TIMES);
     for (int reads = 0; reads <= 1; reads++) {
       int32_t op = reads ? UCXX_REDUCE_NO_OP : UCXX_REDUCE_SUM;
-      CHECK_OK(ucxx_window_get_accumulate(win.window, &one, &often, before, &results, TARGET, win_disp(&win, TARGET, 0), &often, op));
+      CHECK_OK(ucxx_window_get_accumulate(win.window, &one, &often, before, &results, TARGET,
+                                          win_disp(&win, TARGET, 0), &often, op));
       CHECK_OK(ucxx_window_flush(win.window, TARGET));
-      for (uint64_t at = 0; at < TIMES; at++)
-        CHECK_EQ(before[at], reads ? 2 * TIMES : TIMES + at);
+      for (uint64_t at = 0; at < TIMES; at++) CHECK_EQ(before[at], reads ? 2 * TIMES : TIMES + at);
     }
     CHECK_EQ(sum_at(0), 2 * TIMES);
     CHECK_EQ(sum_at(8), 0);
@@ -52,8 +66,7 @@ static void named_often(member_t *member, int32_t flavor, uint64_t granularity) 
 
 static void untouched(const uint8_t *bytes, size_t length, uint8_t value, const char *what) {
   for (size_t at = 0; at < length; at++) {
-    if (bytes[at] != value)
-      FAIL("%s: byte %zu is %d", what, at, bytes[at]);
+    if (bytes[at] != value) FAIL("%s: byte %zu is %d", what, at, bytes[at]);
   }
 }
 
@@ -61,29 +74,30 @@ enum { PUT, GET, ACCUMULATE, FETCH, RPUT, RGET, PUT_BLOCKS, GAP, BEFORE, WAYS };
 
 /* What the call says, or its request, or the flush. What is fetched goes behind what is sent. */
 static ucxx_status_t in_one_way(int way, uint8_t *data, int64_t disp) {
-  const ucxx_layout_t all = contiguous(UCXX_TYPE_UINT8, CALL), few = contiguous(UCXX_TYPE_UINT8, BLOCKS), two = contiguous(UCXX_TYPE_UINT8, 2);
+  const ucxx_layout_t all = contiguous(UCXX_TYPE_UINT8, CALL),
+                      few = contiguous(UCXX_TYPE_UINT8, BLOCKS),
+                      two = contiguous(UCXX_TYPE_UINT8, 2);
   ucxx_layout_t blocks;
   ucxx_request_t *request = NULL;
   ucxx_status_t status;
   ucxx_window_t *window = win.window;
   switch (way) {
-  case PUT:
-    status = ucxx_window_put(window, data, &all, TARGET, disp, &all);
-    break;
-  case GET:
-    status = ucxx_window_get(window, data, &all, TARGET, disp, &all);
-    break;
+  case PUT: status = ucxx_window_put(window, data, &all, TARGET, disp, &all); break;
+  case GET: status = ucxx_window_get(window, data, &all, TARGET, disp, &all); break;
   case ACCUMULATE:
     status = ucxx_window_accumulate(window, data, &all, TARGET, disp, &all, UCXX_REDUCE_SUM);
     break;
   case FETCH:
-    status = ucxx_window_get_accumulate(window, data, &all, data + MEMORY, &all, TARGET, disp, &all, UCXX_REDUCE_SUM);
+    status = ucxx_window_get_accumulate(window, data, &all, data + MEMORY, &all, TARGET, disp, &all,
+                                        UCXX_REDUCE_SUM);
     break;
   case RPUT:
-    status = finish(ucxx_window_rput(window, data, &all, TARGET, disp, &all, NULL, &request), &request);
+    status =
+        finish(ucxx_window_rput(window, data, &all, TARGET, disp, &all, NULL, &request), &request);
     break;
   case RGET:
-    status = finish(ucxx_window_rget(window, data, &all, TARGET, disp, &all, NULL, &request), &request);
+    status =
+        finish(ucxx_window_rget(window, data, &all, TARGET, disp, &all, NULL, &request), &request);
     break;
   case PUT_BLOCKS: /* the last ones are behind the end */
     ucxx_layout_init_vector(&blocks, UCXX_TYPE_UINT8, BLOCKS, 1, 30);
@@ -128,8 +142,7 @@ static void not_attached(member_t *member) {
   CHECK_OK(ucxx_group_barrier(member->group));
   if (member->rank == ORIGIN) {
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, TARGET, 0));
-    for (int way = 0; way < BEFORE; way++)
-      CHECK_OK(in_one_way(way, data, (int64_t)there[TARGET]));
+    for (int way = 0; way < BEFORE; way++) CHECK_OK(in_one_way(way, data, (int64_t)there[TARGET]));
     CHECK_OK(ucxx_window_unlock(win.window, TARGET));
   }
   CHECK_OK(ucxx_group_barrier(member->group));
@@ -143,8 +156,7 @@ static void all_of_it(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   for (int32_t flavor = 0; flavor < 4; flavor++) {
-    if (flavor == UCXX_WINDOW_FLAVOR_SHARED && test_hosts() > 1)
-      continue;
+    if (flavor == UCXX_WINDOW_FLAVOR_SHARED && test_hosts() > 1) continue;
     named_often(member, flavor, UINT64_MAX);
     named_often(member, flavor, 16);
   }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Wrong arguments of a window's calls, each with its status and a message, in states where the call is legal and in states where it is not: what is
- * wrong is told before the epoch is looked at, and nothing changes.
+ * Wrong arguments of a window's calls, each with its status and a message, in states where the call
+ * is legal and in states where it is not: what is wrong is told before the epoch is looked at, and
+ * nothing changes.
  */
 #include "window_states.h"
 
@@ -14,9 +15,12 @@ static ucxx_window_t *window;
 enum { BEYOND = WINDOW_SIZE / WINDOW_UNIT };
 static uint64_t number = 1, result;
 static const uint64_t untouched = UINT64_C(0x7777777777777777);
-static const uint32_t twice[] = {FIRST, OTHER, FIRST}, strange[] = {FIRST, PLAYERS}, fine[] = {FIRST};
+static const uint32_t twice[] = {FIRST, OTHER, FIRST}, strange[] = {FIRST, PLAYERS},
+                      fine[] = {FIRST};
 
-typedef struct shape { ucxx_layout_t origin, target; } shape_t;
+typedef struct shape {
+  ucxx_layout_t origin, target;
+} shape_t;
 
 static shape_t of(int32_t type, uint64_t count) {
   shape_t shape = {contiguous(type, count), contiguous(type, count)};
@@ -25,7 +29,8 @@ static shape_t of(int32_t type, uint64_t count) {
 
 /* One of each of the operations that have layouts; `which` counts them. */
 enum { PUT, GET, ACCUMULATE, GET_ACCUMULATE, RPUT, RGET, RACCUMULATE, RGET_ACCUMULATE, OPERATIONS };
-static const char *const operation_names[] = {"put", "get", "accumulate", "get_accumulate", "rput", "rget", "raccumulate", "rget_accumulate"};
+static const char *const operation_names[] = {"put",  "get",  "accumulate",  "get_accumulate",
+                                              "rput", "rget", "raccumulate", "rget_accumulate"};
 
 typedef struct made {
   void *origin, *result;
@@ -41,24 +46,34 @@ static ucxx_status_t make(int which, const made_t *m) {
   ucxx_status_t status;
   switch (which) {
   case PUT:
-    return ucxx_window_put(window, m->origin, m->origin_layout, m->target, m->disp, m->target_layout);
+    return ucxx_window_put(window, m->origin, m->origin_layout, m->target, m->disp,
+                           m->target_layout);
   case GET:
-    return ucxx_window_get(window, m->result, m->origin_layout, m->target, m->disp, m->target_layout);
+    return ucxx_window_get(window, m->result, m->origin_layout, m->target, m->disp,
+                           m->target_layout);
   case ACCUMULATE:
-    return ucxx_window_accumulate(window, m->origin, m->origin_layout, m->target, m->disp, m->target_layout, m->op);
+    return ucxx_window_accumulate(window, m->origin, m->origin_layout, m->target, m->disp,
+                                  m->target_layout, m->op);
   case GET_ACCUMULATE:
-    return ucxx_window_get_accumulate(window, m->origin, m->origin_layout, m->result, m->result_layout, m->target, m->disp, m->target_layout, m->op);
+    return ucxx_window_get_accumulate(window, m->origin, m->origin_layout, m->result,
+                                      m->result_layout, m->target, m->disp, m->target_layout,
+                                      m->op);
   case RPUT:
-    status = ucxx_window_rput(window, m->origin, m->origin_layout, m->target, m->disp, m->target_layout, m->params, &request);
+    status = ucxx_window_rput(window, m->origin, m->origin_layout, m->target, m->disp,
+                              m->target_layout, m->params, &request);
     break;
   case RGET:
-    status = ucxx_window_rget(window, m->result, m->origin_layout, m->target, m->disp, m->target_layout, m->params, &request);
+    status = ucxx_window_rget(window, m->result, m->origin_layout, m->target, m->disp,
+                              m->target_layout, m->params, &request);
     break;
   case RACCUMULATE:
-    status = ucxx_window_raccumulate(window, m->origin, m->origin_layout, m->target, m->disp, m->target_layout, m->op, m->params, &request);
+    status = ucxx_window_raccumulate(window, m->origin, m->origin_layout, m->target, m->disp,
+                                     m->target_layout, m->op, m->params, &request);
     break;
   default:
-    status = ucxx_window_rget_accumulate(window, m->origin, m->origin_layout, m->result, m->result_layout, m->target, m->disp, m->target_layout, m->op, m->params, &request);
+    status = ucxx_window_rget_accumulate(window, m->origin, m->origin_layout, m->result,
+                                         m->result_layout, m->target, m->disp, m->target_layout,
+                                         m->op, m->params, &request);
   }
   CHECK(request == NULL);
   return status;
@@ -66,25 +81,28 @@ static ucxx_status_t make(int which, const made_t *m) {
 
 static const char *now_in;
 
-#define REFUSED(expression, expected)                                                                                              \
-  do {                                                                                                                             \
-    ucxx_status_t status_ = (expression);                                                                                          \
-    if (status_ != (expected))                                                                                                     \
-      FAIL("in state %s: %s gave %s, expected %s", now_in, #expression, ucxx_status_name(status_), ucxx_status_name(expected));    \
-    CHECK(strlen(ucxx_last_error_message()) > 0);                                                                                  \
-    CHECK_EQ(result, untouched);                                                                                                   \
+#define REFUSED(expression, expected)                                                              \
+  do {                                                                                             \
+    ucxx_status_t status_ = (expression);                                                          \
+    if (status_ != (expected))                                                                     \
+      FAIL("in state %s: %s gave %s, expected %s", now_in, #expression, ucxx_status_name(status_), \
+           ucxx_status_name(expected));                                                            \
+    CHECK(strlen(ucxx_last_error_message()) > 0);                                                  \
+    CHECK_EQ(result, untouched);                                                                   \
   } while (0)
 
-static void each_operation(void (*wrong)(made_t *made), ucxx_status_t expected, uint32_t which_ones) {
+static void each_operation(void (*wrong)(made_t *made), ucxx_status_t expected,
+                           uint32_t which_ones) {
   for (int which = 0; which < OPERATIONS; which++) {
     shape_t shape = of(UCXX_TYPE_UINT64, 1);
-    made_t made = {&number, &result, &shape.origin, &shape.origin, &shape.target, FIRST, 0, UCXX_REDUCE_SUM, NULL};
-    if ((which_ones >> which & 1) == 0)
-      continue;
+    made_t made = {&number, &result, &shape.origin,   &shape.origin, &shape.target,
+                   FIRST,   0,       UCXX_REDUCE_SUM, NULL};
+    if ((which_ones >> which & 1) == 0) continue;
     wrong(&made);
     ucxx_status_t status = make(which, &made);
     if (status != expected)
-      FAIL("in state %s: %s gave %s, expected %s", now_in, operation_names[which], ucxx_status_name(status), ucxx_status_name(expected));
+      FAIL("in state %s: %s gave %s, expected %s", now_in, operation_names[which],
+           ucxx_status_name(status), ucxx_status_name(expected));
     CHECK(strlen(ucxx_last_error_message()) > 0);
     CHECK_EQ(result, untouched);
   }
@@ -137,7 +155,10 @@ static void small_struct(made_t *made) {
   spare.struct_size = 3;
   made->origin_layout = &spare;
 }
-static struct longer { ucxx_layout_t known; uint64_t unknown; } longer;
+static struct longer {
+  ucxx_layout_t known;
+  uint64_t unknown;
+} longer;
 static void unknown_tail(made_t *made) {
   longer.known = contiguous(UCXX_TYPE_UINT64, 1);
   longer.known.struct_size = sizeof longer;
@@ -189,24 +210,43 @@ static void data_calls(void) {
 
 static void single_element_calls(void) {
   const int32_t u64 = UCXX_TYPE_UINT64;
-  REFUSED(ucxx_window_fetch_and_op(window, &number, &result, u64, PLAYERS, 0, UCXX_REDUCE_SUM), UCXX_ERR_RMA_RANK);
-  REFUSED(ucxx_window_fetch_and_op(window, &number, &result, 99, FIRST, 0, UCXX_REDUCE_SUM), UCXX_ERR_RMA_TYPE);
+  REFUSED(ucxx_window_fetch_and_op(window, &number, &result, u64, PLAYERS, 0, UCXX_REDUCE_SUM),
+          UCXX_ERR_RMA_RANK);
+  REFUSED(ucxx_window_fetch_and_op(window, &number, &result, 99, FIRST, 0, UCXX_REDUCE_SUM),
+          UCXX_ERR_RMA_TYPE);
   REFUSED(ucxx_window_fetch_and_op(window, &number, &result, u64, FIRST, 0, 99), UCXX_ERR_RMA_OP);
-  REFUSED(ucxx_window_fetch_and_op(window, &number, &result, UCXX_TYPE_FLOAT, FIRST, 0, UCXX_REDUCE_LAND), UCXX_ERR_RMA_OP);
-  REFUSED(ucxx_window_fetch_and_op(window, NULL, &result, u64, FIRST, 0, UCXX_REDUCE_SUM), UCXX_ERR_INVALID_PARAM);
-  REFUSED(ucxx_window_fetch_and_op(window, &number, NULL, u64, FIRST, 0, UCXX_REDUCE_SUM), UCXX_ERR_INVALID_PARAM);
-  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, u64, PLAYERS, 0), UCXX_ERR_RMA_RANK);
-  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, -1, FIRST, 0), UCXX_ERR_RMA_TYPE);
-  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, UCXX_TYPE_DOUBLE, FIRST, 0), UCXX_ERR_RMA_TYPE);
-  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, UCXX_TYPE_INT32_INT, FIRST, 0), UCXX_ERR_RMA_TYPE);
-  REFUSED(ucxx_window_compare_and_swap(window, NULL, &number, &result, u64, FIRST, 0), UCXX_ERR_INVALID_PARAM);
-  REFUSED(ucxx_window_compare_and_swap(window, &number, NULL, &result, u64, FIRST, 0), UCXX_ERR_INVALID_PARAM);
-  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, NULL, u64, FIRST, 0), UCXX_ERR_INVALID_PARAM);
+  REFUSED(ucxx_window_fetch_and_op(window, &number, &result, UCXX_TYPE_FLOAT, FIRST, 0,
+                                   UCXX_REDUCE_LAND),
+          UCXX_ERR_RMA_OP);
+  REFUSED(ucxx_window_fetch_and_op(window, NULL, &result, u64, FIRST, 0, UCXX_REDUCE_SUM),
+          UCXX_ERR_INVALID_PARAM);
+  REFUSED(ucxx_window_fetch_and_op(window, &number, NULL, u64, FIRST, 0, UCXX_REDUCE_SUM),
+          UCXX_ERR_INVALID_PARAM);
+  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, u64, PLAYERS, 0),
+          UCXX_ERR_RMA_RANK);
+  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, -1, FIRST, 0),
+          UCXX_ERR_RMA_TYPE);
+  REFUSED(
+      ucxx_window_compare_and_swap(window, &number, &number, &result, UCXX_TYPE_DOUBLE, FIRST, 0),
+      UCXX_ERR_RMA_TYPE);
+  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, UCXX_TYPE_INT32_INT,
+                                       FIRST, 0),
+          UCXX_ERR_RMA_TYPE);
+  REFUSED(ucxx_window_compare_and_swap(window, NULL, &number, &result, u64, FIRST, 0),
+          UCXX_ERR_INVALID_PARAM);
+  REFUSED(ucxx_window_compare_and_swap(window, &number, NULL, &result, u64, FIRST, 0),
+          UCXX_ERR_INVALID_PARAM);
+  REFUSED(ucxx_window_compare_and_swap(window, &number, &number, NULL, u64, FIRST, 0),
+          UCXX_ERR_INVALID_PARAM);
   if (flavor != UCXX_WINDOW_FLAVOR_DYNAMIC) {
-    REFUSED(ucxx_window_fetch_and_op(window, &number, &result, u64, FIRST, BEYOND, UCXX_REDUCE_SUM), UCXX_ERR_RMA_RANGE);
-    REFUSED(ucxx_window_fetch_and_op(window, &number, &result, u64, FIRST, -1, UCXX_REDUCE_SUM), UCXX_ERR_RMA_RANGE);
-    REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, u64, FIRST, BEYOND), UCXX_ERR_RMA_RANGE);
-    REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, u64, FIRST, -1), UCXX_ERR_RMA_RANGE);
+    REFUSED(ucxx_window_fetch_and_op(window, &number, &result, u64, FIRST, BEYOND, UCXX_REDUCE_SUM),
+            UCXX_ERR_RMA_RANGE);
+    REFUSED(ucxx_window_fetch_and_op(window, &number, &result, u64, FIRST, -1, UCXX_REDUCE_SUM),
+            UCXX_ERR_RMA_RANGE);
+    REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, u64, FIRST, BEYOND),
+            UCXX_ERR_RMA_RANGE);
+    REFUSED(ucxx_window_compare_and_swap(window, &number, &number, &result, u64, FIRST, -1),
+            UCXX_ERR_RMA_RANGE);
   }
 }
 
@@ -217,12 +257,17 @@ static void synchronisation_calls(void) {
   REFUSED(ucxx_window_lock(window, UCXX_LOCK_SHARED, PLAYERS, 0), UCXX_ERR_RMA_RANK);
   REFUSED(ucxx_window_lock(window, 0, FIRST, 0), UCXX_ERR_RMA_LOCK_TYPE);
   REFUSED(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE + 1, FIRST, 0), UCXX_ERR_RMA_LOCK_TYPE);
-  REFUSED(ucxx_window_lock(window, UCXX_LOCK_SHARED, FIRST, UCXX_ASSERT_NOSTORE), UCXX_ERR_RMA_ASSERT);
+  REFUSED(ucxx_window_lock(window, UCXX_LOCK_SHARED, FIRST, UCXX_ASSERT_NOSTORE),
+          UCXX_ERR_RMA_ASSERT);
   REFUSED(ucxx_window_lock(window, UCXX_LOCK_SHARED, FIRST, 1u << 31), UCXX_ERR_RMA_ASSERT);
-  REFUSED(ucxx_window_lock_nb(window, UCXX_LOCK_SHARED, PLAYERS, 0, NULL, &request), UCXX_ERR_RMA_RANK);
+  REFUSED(ucxx_window_lock_nb(window, UCXX_LOCK_SHARED, PLAYERS, 0, NULL, &request),
+          UCXX_ERR_RMA_RANK);
   REFUSED(ucxx_window_lock_nb(window, 7, FIRST, 0, NULL, &request), UCXX_ERR_RMA_LOCK_TYPE);
-  REFUSED(ucxx_window_lock_nb(window, UCXX_LOCK_SHARED, FIRST, UCXX_ASSERT_NOSUCCEED, NULL, &request), UCXX_ERR_RMA_ASSERT);
-  REFUSED(ucxx_window_lock_nb(window, UCXX_LOCK_SHARED, FIRST, 0, &params, &request), UCXX_ERR_INVALID_PARAM);
+  REFUSED(
+      ucxx_window_lock_nb(window, UCXX_LOCK_SHARED, FIRST, UCXX_ASSERT_NOSUCCEED, NULL, &request),
+      UCXX_ERR_RMA_ASSERT);
+  REFUSED(ucxx_window_lock_nb(window, UCXX_LOCK_SHARED, FIRST, 0, &params, &request),
+          UCXX_ERR_INVALID_PARAM);
   REFUSED(ucxx_window_unlock(window, PLAYERS), UCXX_ERR_RMA_RANK);
   REFUSED(ucxx_window_lock_all(window, UCXX_ASSERT_NOPRECEDE), UCXX_ERR_RMA_ASSERT);
   REFUSED(ucxx_window_flush(window, PLAYERS), UCXX_ERR_RMA_RANK);
@@ -270,7 +315,8 @@ static void without_a_window(void) {
   ucxx_window_params_t hints = UCXX_WINDOW_PARAMS_INIT;
   int32_t done = 0;
   REFUSED(ucxx_window_lock(NULL, UCXX_LOCK_SHARED, 0, 0), UCXX_ERR_INVALID_PARAM);
-  REFUSED(ucxx_window_lock_nb(NULL, UCXX_LOCK_SHARED, 0, 0, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  REFUSED(ucxx_window_lock_nb(NULL, UCXX_LOCK_SHARED, 0, 0, NULL, &request),
+          UCXX_ERR_INVALID_PARAM);
   REFUSED(ucxx_window_unlock(NULL, 0), UCXX_ERR_INVALID_PARAM);
   REFUSED(ucxx_window_lock_all(NULL, 0), UCXX_ERR_INVALID_PARAM);
   REFUSED(ucxx_window_unlock_all(NULL), UCXX_ERR_INVALID_PARAM);
@@ -292,8 +338,10 @@ static void without_a_window(void) {
   REFUSED(ucxx_window_set_hints(NULL, &hints), UCXX_ERR_INVALID_PARAM);
   REFUSED(ucxx_window_attach(NULL, &number, 8), UCXX_ERR_INVALID_PARAM);
   REFUSED(ucxx_window_detach(NULL, &number), UCXX_ERR_INVALID_PARAM);
-  REFUSED(ucxx_window_fetch_and_op(NULL, &number, &result, UCXX_TYPE_UINT64, 0, 0, UCXX_REDUCE_SUM), UCXX_ERR_INVALID_PARAM);
-  REFUSED(ucxx_window_compare_and_swap(NULL, &number, &number, &result, UCXX_TYPE_UINT64, 0, 0), UCXX_ERR_INVALID_PARAM);
+  REFUSED(ucxx_window_fetch_and_op(NULL, &number, &result, UCXX_TYPE_UINT64, 0, 0, UCXX_REDUCE_SUM),
+          UCXX_ERR_INVALID_PARAM);
+  REFUSED(ucxx_window_compare_and_swap(NULL, &number, &number, &result, UCXX_TYPE_UINT64, 0, 0),
+          UCXX_ERR_INVALID_PARAM);
   each_operation(no_op, UCXX_ERR_INVALID_PARAM, FETCHING);
   each_operation(before, UCXX_ERR_INVALID_PARAM, EVERY & ~REDUCING);
   CHECK(ucxx_window_path(NULL, 0) < 0);
@@ -304,7 +352,8 @@ static void without_a_window(void) {
 }
 
 static void in_states(play_t *play) {
-  static const char *const states[] = {"N..", "F..", "E..", "St.", "S.t", "Lx.", "L.n", "Lp.", "A..", "a..", "N..+", "Stt+", "Lsn+", "A..+"};
+  static const char *const states[] = {"N..", "F..", "E..", "St.",  "S.t",  "Lx.",  "L.n",
+                                       "Lp.", "A..", "a..", "N..+", "Stt+", "Lsn+", "A..+"};
   window = play->win.window;
   result = untouched;
   without_a_window();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * The first and the last byte of windows, and those beyond: what reaches further is refused as a whole, on every path, and what does not is done. Windows
- * on the test's own memory stand between pages that nobody may touch.
+ * The first and the last byte of windows, and those beyond: what reaches further is refused as a
+ * whole, on every path, and what does not is done. Windows on the test's own memory stand between
+ * pages that nobody may touch.
  */
 #include "window.h"
 
@@ -13,10 +14,23 @@ static int32_t flavor;
 static win_t win;
 static ucxx_status_t outside; /* what such a range gives */
 
-typedef enum action { PUT, GET, RPUT, RGET, ACCUMULATE, RACCUMULATE, GET_ACCUMULATE, RGET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP, ACTIONS } action_t;
+typedef enum action {
+  PUT,
+  GET,
+  RPUT,
+  RGET,
+  ACCUMULATE,
+  RACCUMULATE,
+  GET_ACCUMULATE,
+  RGET_ACCUMULATE,
+  FETCH_AND_OP,
+  COMPARE_AND_SWAP,
+  ACTIONS
+} action_t;
 
 /* The status that comes of it, from the call, its request, or the flush that follows. */
-static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const ucxx_layout_t *there, uint64_t elements, uint64_t *result) {
+static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const ucxx_layout_t *there,
+                         uint64_t elements, uint64_t *result) {
   static const uint64_t operand[64] = {0};
   ucxx_layout_t here = contiguous(there->element_type, elements);
   ucxx_window_t *w = win.window;
@@ -24,12 +38,8 @@ static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const u
   ucxx_status_t status;
   memset(result, WIN_CANARY, 64 * sizeof *result);
   switch (action) {
-  case PUT:
-    status = ucxx_window_put(w, operand, &here, target, disp, there);
-    break;
-  case GET:
-    status = ucxx_window_get(w, result, &here, target, disp, there);
-    break;
+  case PUT: status = ucxx_window_put(w, operand, &here, target, disp, there); break;
+  case GET: status = ucxx_window_get(w, result, &here, target, disp, there); break;
   case RPUT:
     status = ucxx_window_rput(w, operand, &here, target, disp, there, NULL, &request);
     break;
@@ -40,19 +50,24 @@ static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const u
     status = ucxx_window_accumulate(w, operand, &here, target, disp, there, UCXX_REDUCE_REPLACE);
     break;
   case RACCUMULATE:
-    status = ucxx_window_raccumulate(w, operand, &here, target, disp, there, UCXX_REDUCE_REPLACE, NULL, &request);
+    status = ucxx_window_raccumulate(w, operand, &here, target, disp, there, UCXX_REDUCE_REPLACE,
+                                     NULL, &request);
     break;
   case GET_ACCUMULATE:
-    status = ucxx_window_get_accumulate(w, operand, &here, result, &here, target, disp, there, UCXX_REDUCE_REPLACE);
+    status = ucxx_window_get_accumulate(w, operand, &here, result, &here, target, disp, there,
+                                        UCXX_REDUCE_REPLACE);
     break;
   case RGET_ACCUMULATE:
-    status = ucxx_window_rget_accumulate(w, operand, &here, result, &here, target, disp, there, UCXX_REDUCE_REPLACE, NULL, &request);
+    status = ucxx_window_rget_accumulate(w, operand, &here, result, &here, target, disp, there,
+                                         UCXX_REDUCE_REPLACE, NULL, &request);
     break;
   case FETCH_AND_OP:
-    status = ucxx_window_fetch_and_op(w, operand, result, there->element_type, target, disp, UCXX_REDUCE_REPLACE);
+    status = ucxx_window_fetch_and_op(w, operand, result, there->element_type, target, disp,
+                                      UCXX_REDUCE_REPLACE);
     break;
   default:
-    status = ucxx_window_compare_and_swap(w, operand, operand, result, there->element_type, target, disp);
+    status = ucxx_window_compare_and_swap(w, operand, operand, result, there->element_type, target,
+                                          disp);
   }
   if (action == RPUT || action == RGET || action == RACCUMULATE || action == RGET_ACCUMULATE)
     status = finish(status, &request);
@@ -62,22 +77,27 @@ static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const u
   return status != UCXX_OK ? status : later;
 }
 
-static void check_act(uint32_t target, int64_t disp, const ucxx_layout_t *there, uint64_t elements, ucxx_status_t expected) {
+static void check_act(uint32_t target, int64_t disp, const ucxx_layout_t *there, uint64_t elements,
+                      ucxx_status_t expected) {
   uint64_t result[64];
   for (action_t action = 0; action < ACTIONS; action++) {
     if (action >= FETCH_AND_OP && (elements != 1 || there->element_type != UCXX_TYPE_UINT64))
       continue;
     ucxx_status_t status = act(action, target, disp, there, elements, result);
     if (status != expected)
-      FAIL("operation %d at target %u, displacement %lld, %llu elements gave %s, expected %s", (int)action, (unsigned)target, (long long)disp,
-           (unsigned long long)elements, ucxx_status_name(status), ucxx_status_name(expected));
+      FAIL("operation %d at target %u, displacement %lld, %llu elements gave %s, expected %s",
+           (int)action, (unsigned)target, (long long)disp, (unsigned long long)elements,
+           ucxx_status_name(status), ucxx_status_name(expected));
   }
 }
 
 static void at_target(uint32_t target) {
-  const int64_t unit = win.unit[target], size = (int64_t)win.size[target], base = (int64_t)win.address[target], units = size / unit;
+  const int64_t unit = win.unit[target], size = (int64_t)win.size[target],
+                base = (int64_t)win.address[target], units = size / unit;
   const uint64_t per_unit = (uint64_t)unit;
-  const ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1), bytes = contiguous(UCXX_TYPE_BYTE, per_unit), more = contiguous(UCXX_TYPE_BYTE, per_unit + 1);
+  const ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1),
+                      bytes = contiguous(UCXX_TYPE_BYTE, per_unit),
+                      more = contiguous(UCXX_TYPE_BYTE, per_unit + 1);
   ucxx_layout_t there;
   STEP("contiguous");
   check_act(target, base, &bytes, per_unit, UCXX_OK);
@@ -94,8 +114,10 @@ static void at_target(uint32_t target) {
   }
   STEP("vectors that go forwards and backwards");
   for (int backwards = 0; backwards < 2; backwards++) {
-    /* What it touches reaches from `first` bytes before the address to `extent` bytes after that. */
-    const int64_t stride = 3, extent = 2 + (NUMBERS - 1) * stride, first = backwards ? extent - 2 : 0;
+    /* What it touches reaches from `first` bytes before the address to `extent` bytes after that.
+     */
+    const int64_t stride = 3, extent = 2 + (NUMBERS - 1) * stride,
+                  first = backwards ? extent - 2 : 0;
     const int64_t lowest = (first + unit - 1) / unit, highest = (size - extent + first) / unit;
     ucxx_layout_init_vector(&there, UCXX_TYPE_BYTE, NUMBERS, 2, backwards ? -stride : stride);
     check_act(target, base + lowest, &there, 2 * NUMBERS, UCXX_OK);
@@ -142,26 +164,37 @@ static void absurd_layouts(void) {
   ucxx_layout_t layout;
   ucxx_block_t blocks[2] = {{0, 1}, {INT64_MAX, 1}};
   ucxx_layout_init_vector(&layout, UCXX_TYPE_UINT64, UINT64_C(1) << 40, UINT64_C(1) << 40, 1);
-  CHECK_STATUS(ucxx_window_put(win.window, &number, &layout, 0, 0, &layout), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_window_put(win.window, &number, &layout, 0, 0, &layout),
+               UCXX_ERR_INVALID_PARAM);
   ucxx_layout_init_vector(&layout, UCXX_TYPE_UINT64, 3, 1, INT64_MIN);
-  CHECK_STATUS(ucxx_window_put(win.window, &number, &layout, 0, 0, &layout), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_window_put(win.window, &number, &layout, 0, 0, &layout),
+               UCXX_ERR_INVALID_PARAM);
   ucxx_layout_init_contiguous(&layout, UCXX_TYPE_UINT64, UINT64_MAX);
-  CHECK_STATUS(ucxx_window_put(win.window, &number, &layout, 0, 0, &layout), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_window_put(win.window, &number, &layout, 0, 0, &layout),
+               UCXX_ERR_INVALID_PARAM);
   ucxx_layout_init_blocks(&layout, UCXX_TYPE_UINT64, blocks, 2);
-  CHECK_STATUS(ucxx_window_put(win.window, &number, &layout, 0, 0, &layout), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_window_put(win.window, &number, &layout, 0, 0, &layout),
+               UCXX_ERR_INVALID_PARAM);
 }
 
 /* Accumulates want elements where C would put them. */
 static void unaligned(uint32_t target) {
   const ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
   uint64_t number = 0, result = 0;
-  if (win.unit[target] % 8 == 0)
-    return;
+  if (win.unit[target] % 8 == 0) return;
   int64_t disp = (int64_t)win.address[target] + 1;
-  CHECK_STATUS(ucxx_window_accumulate(win.window, &number, &one, target, disp, &one, UCXX_REDUCE_SUM), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_window_get_accumulate(win.window, &number, &one, &result, &one, target, disp, &one, UCXX_REDUCE_SUM), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_window_fetch_and_op(win.window, &number, &result, UCXX_TYPE_UINT64, target, disp, UCXX_REDUCE_SUM), UCXX_ERR_INVALID_PARAM);
-  CHECK_STATUS(ucxx_window_compare_and_swap(win.window, &number, &number, &result, UCXX_TYPE_UINT64, target, disp), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(
+      ucxx_window_accumulate(win.window, &number, &one, target, disp, &one, UCXX_REDUCE_SUM),
+      UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_window_get_accumulate(win.window, &number, &one, &result, &one, target, disp,
+                                          &one, UCXX_REDUCE_SUM),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_window_fetch_and_op(win.window, &number, &result, UCXX_TYPE_UINT64, target,
+                                        disp, UCXX_REDUCE_SUM),
+               UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_window_compare_and_swap(win.window, &number, &number, &result, UCXX_TYPE_UINT64,
+                                            target, disp),
+               UCXX_ERR_INVALID_PARAM);
 }
 
 static void edges(member_t *member) {
@@ -170,7 +203,8 @@ static void edges(member_t *member) {
   member_join(member, 0);
   for (uint32_t shift = 0; shift < 3; shift++) {
     /* Multiples of all units, so that a displacement reaches the end. */
-    win_open(&win, member, flavor, member->rank == shift ? SMALL_SIZE : SIZE, units[(member->rank + shift) % 5], NULL);
+    win_open(&win, member, flavor, member->rank == shift ? SMALL_SIZE : SIZE,
+             units[(member->rank + shift) % 5], NULL);
     outside = flavor == UCXX_WINDOW_FLAVOR_DYNAMIC ? UCXX_ERR_RMA_ATTACH : UCXX_ERR_RMA_RANGE;
     CHECK_OK(ucxx_group_barrier(member->group));
     CHECK_OK(ucxx_window_lock_all(win.window, 0));
@@ -182,8 +216,7 @@ static void edges(member_t *member) {
     CHECK_OK(ucxx_window_unlock_all(win.window));
     CHECK_OK(ucxx_group_barrier(member->group));
     /* All that was written were zeros. */
-    for (uint64_t byte = 0; byte < win.size[win.rank]; byte++)
-      CHECK_EQ(win.base[byte], 0);
+    for (uint64_t byte = 0; byte < win.size[win.rank]; byte++) CHECK_EQ(win.base[byte], 0);
     win_close(&win);
   }
   member_close(member);

@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Accumulates of very many elements, which are done in another way than those of a few, beside single operations on the same elements: processes and
- * threads of theirs add to them in every way at once, and at the end the sums are right. One of the processes is then killed in the midst of it: the
- * others go on, and every element is one that some additions make.
+ * Accumulates of very many elements, which are done in another way than those of a few, beside
+ * single operations on the same elements: processes and threads of theirs add to them in every way
+ * at once, and at the end the sums are right. One of the processes is then killed in the midst of
+ * it: the others go on, and every element is one that some additions make.
  */
 #include "window.h"
 
-enum { MEMBERS = 4, THREADS = 3, ELEMENTS = 3000, TURNS = 800, PHASE = 160, BLOCKS = 1000, MOST_TURNS = 1 << 20 };
+enum {
+  MEMBERS = 4,
+  THREADS = 3,
+  ELEMENTS = 3000,
+  TURNS = 800,
+  PHASE = 160,
+  BLOCKS = 1000,
+  MOST_TURNS = 1 << 20
+};
 
 static const ucxx_worker_params_t *worker_params;
 static win_t win;
@@ -38,32 +47,35 @@ static void add_all(int which, int fetches) {
   const void *origin = which ? (void *)real_ones : (void *)ones;
   const int64_t disp = win_disp(&win, target, which ? doubles_at : 0);
   if (fetches) {
-    CHECK_OK(ucxx_window_get_accumulate(win.window, origin, &layout, before, &layout, target, disp, &layout, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_get_accumulate(win.window, origin, &layout, before, &layout, target, disp,
+                                        &layout, UCXX_REDUCE_SUM));
     CHECK_OK(ucxx_window_flush_local(win.window, target));
   } else
-    CHECK_OK(ucxx_window_accumulate(win.window, origin, &layout, target, disp, &layout, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_accumulate(win.window, origin, &layout, target, disp, &layout,
+                                    UCXX_REDUCE_SUM));
   count(which, 0, ELEMENTS, 1);
 }
 
 /* Every third one. */
 static void add_scattered(void) {
   int64_t twos[BLOCKS];
-  for (int at = 0; at < BLOCKS; at++)
-    twos[at] = 2;
+  for (int at = 0; at < BLOCKS; at++) twos[at] = 2;
   const ucxx_layout_t here = contiguous(UCXX_TYPE_INT64, BLOCKS);
   ucxx_layout_t there;
   ucxx_layout_init_vector(&there, UCXX_TYPE_INT64, BLOCKS, 1, ELEMENTS / BLOCKS);
-  CHECK_OK(ucxx_window_accumulate(win.window, twos, &here, target, win_disp(&win, target, 0), &there, UCXX_REDUCE_SUM));
+  CHECK_OK(ucxx_window_accumulate(win.window, twos, &here, target, win_disp(&win, target, 0),
+                                  &there, UCXX_REDUCE_SUM));
   for (uint64_t at = 0; at < BLOCKS; at++)
     count(0, at * (ELEMENTS / BLOCKS), at * (ELEMENTS / BLOCKS) + 1, 2);
 }
 
 static void add_some(uint64_t from, uint64_t number) {
   double ones[100];
-  for (uint64_t at = 0; at < number; at++)
-    ones[at] = 1;
+  for (uint64_t at = 0; at < number; at++) ones[at] = 1;
   const ucxx_layout_t layout = contiguous(UCXX_TYPE_DOUBLE, number);
-  CHECK_OK(ucxx_window_accumulate(win.window, ones, &layout, target, win_disp(&win, target, doubles_at + from * 8), &layout, UCXX_REDUCE_SUM));
+  CHECK_OK(ucxx_window_accumulate(win.window, ones, &layout, target,
+                                  win_disp(&win, target, doubles_at + from * 8), &layout,
+                                  UCXX_REDUCE_SUM));
   count(1, from, from + number, 1);
 }
 
@@ -80,7 +92,8 @@ static void swap_one(uint64_t at) {
   do {
     expected = found;
     wanted = expected + 1;
-    CHECK_OK(ucxx_window_compare_and_swap(win.window, &wanted, &expected, &found, UCXX_TYPE_INT64, target, win_disp(&win, target, at * 8)));
+    CHECK_OK(ucxx_window_compare_and_swap(win.window, &wanted, &expected, &found, UCXX_TYPE_INT64,
+                                          target, win_disp(&win, target, at * 8)));
     CHECK_OK(ucxx_window_flush_local(win.window, target));
   } while (found != expected);
   count(0, at, at + 1, 1);
@@ -98,29 +111,16 @@ static void single_turn(uint64_t *random) {
 static void turn(uint64_t *random) {
   const uint64_t at = next(random) % ELEMENTS;
   switch (next(random) % 16) {
-  case 0:
-    add_all(0, 0);
-    break;
-  case 1:
-    add_all(1, 0);
-    break;
-  case 2:
-    add_all((int)(at % 2), 1);
-    break;
-  case 3:
-    add_scattered();
-    break;
+  case 0: add_all(0, 0); break;
+  case 1: add_all(1, 0); break;
+  case 2: add_all((int)(at % 2), 1); break;
+  case 3: add_scattered(); break;
   case 4:
-  case 5:
-    swap_one(at);
-    break;
+  case 5: swap_one(at); break;
   case 6:
   case 7:
-  case 8:
-    add_some(at % (ELEMENTS - 100), 1 + at % 100);
-    break;
-  default:
-    add_one(at);
+  case 8: add_some(at % (ELEMENTS - 100), 1 + at % 100); break;
+  default: add_one(at);
   }
 }
 
@@ -149,8 +149,7 @@ static void all_at_once(member_t *member) {
     random[thread] = member->board->seed + member->rank * THREADS + (uint64_t)thread + 1;
     CHECK_EQ(pthread_create(&threads[thread], NULL, one_thread, &random[thread]), 0);
   }
-  for (int thread = 0; thread < THREADS; thread++)
-    CHECK_EQ(pthread_join(threads[thread], NULL), 0);
+  for (int thread = 0; thread < THREADS; thread++) CHECK_EQ(pthread_join(threads[thread], NULL), 0);
   CHECK_OK(ucxx_window_unlock_all(win.window));
   CHECK_OK(ucxx_group_barrier(member->group));
   for (uint64_t at = 0; member->rank == target && at < ELEMENTS; at++) {
@@ -173,8 +172,7 @@ static void one_dies(member_t *member) {
   meet_at(&shared->opened, MEMBERS);
   CHECK_OK(ucxx_window_lock_all(win.window, 0));
   for (int number = 0; number < MOST_TURNS; number++) {
-    if (member->rank == VICTIM && number == 30)
-      mark(&shared->ready, 1);
+    if (member->rank == VICTIM && number == 30) mark(&shared->ready, 1);
     if (member->rank == VICTIM && number % 3 == 2)
       add_some((uint64_t)number % (ELEMENTS - 100), 16);
     else if (member->rank == VICTIM)
@@ -183,8 +181,7 @@ static void one_dies(member_t *member) {
       single_turn(&random);
     else
       turn(&random);
-    if (member->rank != VICTIM && look(&shared->over))
-      break;
+    if (member->rank != VICTIM && look(&shared->over)) break;
   }
   /* Those that are left go on, each in its own way and alone. */
   add_all(0, 0);
@@ -230,8 +227,7 @@ int main(void) {
   for (uint64_t round = 0; round < 5; round++) {
     STEP("one dies, round %d", (int)round);
     /* What a dead one has offered is there on its own host alone. */
-    if (test_hosts() == 1)
-      run_with_one_that_dies(seed + round);
+    if (test_hosts() == 1) run_with_one_that_dies(seed + round);
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* All forms of the operations that have requests; and what a window's calls do in a callback, where nothing waits. */
+/* All forms of the operations that have requests; and what a window's calls do in a callback, where
+ * nothing waits. */
 #include "window.h"
 
 enum { MEMBERS = 3, SIZE = 64 };
@@ -14,7 +15,11 @@ static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->g
 
 /* ------------------------------------------------------------------ callbacks */
 
-typedef struct called { seen_t seen; ucxx_group_t *group; uint64_t found; } called_t;
+typedef struct called {
+  seen_t seen;
+  ucxx_group_t *group;
+  uint64_t found;
+} called_t;
 
 /* In an epoch of lock to target 2; target 1 is held by another process. */
 static void in_callback(void *arg, ucxx_request_t *request, ucxx_status_t status) {
@@ -27,7 +32,8 @@ static void in_callback(void *arg, ucxx_request_t *request, ucxx_status_t status
   waiting.flags = UCXX_FLAG_WAIT;
   CHECK_OK(status);
   CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, 0), UCXX_ERR_BUSY);
-  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, 1, 0, &waiting, &nothing), UCXX_ERR_BUSY);
+  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, 1, 0, &waiting, &nothing),
+               UCXX_ERR_BUSY);
   CHECK_EQ(ucxx_window_sync_type(win.window, 1), UCXX_SYNC_NONE);
   CHECK_STATUS(ucxx_window_create(called->group, NULL, 0, 1, NULL, &none), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_window_allocate(called->group, 8, 1, NULL, &base, &none), UCXX_ERR_BUSY);
@@ -62,39 +68,40 @@ static void callbacks(member_t *member) {
     params.callback = in_callback;
     params.callback_arg = &called;
     CHECK_STATUS(ucxx_window_flush_nb(win.window, 2, &params, NULL), UCXX_INPROGRESS);
-    while (seen_count(&called.seen) == 0)
-      progress(member->worker);
+    while (seen_count(&called.seen) == 0) progress(member->worker);
     mark(held, 2);
   }
   meet(member);
   CHECK_OK(ucxx_window_fence(win.window, 0));
   CHECK_OK(ucxx_window_fence(win.window, UCXX_ASSERT_NOSUCCEED));
-  if (member->rank == 2)
-    CHECK_EQ(*(uint64_t *)(void *)win.base, 5);
+  if (member->rank == 2) CHECK_EQ(*(uint64_t *)(void *)win.base, 5);
   win_close(&win);
 }
 
-/* ------------------------------------------------------------------ forms of operations with requests */
+/* ------------------------------------------------------------------ forms of operations with
+ * requests */
 
 enum { FORMS = 4 };
 static const char *const form_names[FORMS] = {"rput", "rget", "raccumulate", "rget_accumulate"};
 
-static ucxx_status_t submit(int form, const uint64_t *operand, uint64_t *result, uint32_t target, const ucxx_op_params_t *params, ucxx_request_t **request) {
+static ucxx_status_t submit(int form, const uint64_t *operand, uint64_t *result, uint32_t target,
+                            const ucxx_op_params_t *params, ucxx_request_t **request) {
   const ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
   const int64_t disp = win_disp(&win, target, 16);
   switch (form) {
-  case 0:
-    return ucxx_window_rput(win.window, operand, &one, target, disp, &one, params, request);
-  case 1:
-    return ucxx_window_rget(win.window, result, &one, target, disp, &one, params, request);
+  case 0: return ucxx_window_rput(win.window, operand, &one, target, disp, &one, params, request);
+  case 1: return ucxx_window_rget(win.window, result, &one, target, disp, &one, params, request);
   case 2:
-    return ucxx_window_raccumulate(win.window, operand, &one, target, disp, &one, UCXX_REDUCE_SUM, params, request);
+    return ucxx_window_raccumulate(win.window, operand, &one, target, disp, &one, UCXX_REDUCE_SUM,
+                                   params, request);
   default:
-    return ucxx_window_rget_accumulate(win.window, operand, &one, result, &one, target, disp, &one, UCXX_REDUCE_SUM, params, request);
+    return ucxx_window_rget_accumulate(win.window, operand, &one, result, &one, target, disp, &one,
+                                       UCXX_REDUCE_SUM, params, request);
   }
 }
 
-/* By waiting, with a request that is waited for, one that nobody keeps, by callback, and by notifier. */
+/* By waiting, with a request that is waited for, one that nobody keeps, by callback, and by
+ * notifier. */
 static void forms(member_t *member) {
   uint64_t expected = 0, operand = 100, result;
   const uint32_t next = (member->rank + 1) % member->size;
@@ -122,20 +129,16 @@ static void forms(member_t *member) {
       params.notifier = notifier;
       params.callback_arg = &seen;
     }
-    if (way == 1 || way == 2)
-      params.flags = 0;
-    ucxx_status_t status = submit(form, &operand, &result, next, &params, way == 2 || way == 0 ? NULL : &request);
-    if (way == 0)
-      CHECK_OK(status);
-    if (way == 1)
-      CHECK_OK(finish(status, &request));
-    if (way == 2)
-      CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
+    if (way == 1 || way == 2) params.flags = 0;
+    ucxx_status_t status =
+        submit(form, &operand, &result, next, &params, way == 2 || way == 0 ? NULL : &request);
+    if (way == 0) CHECK_OK(status);
+    if (way == 1) CHECK_OK(finish(status, &request));
+    if (way == 2) CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     if (way >= 3) {
       CHECK_STATUS(status, UCXX_INPROGRESS);
       CHECK(request != NULL);
-      while (way == 3 && seen_count(&seen) == 0)
-        progress(member->worker);
+      while (way == 3 && seen_count(&seen) == 0) progress(member->worker);
       while (way == 4 && count == 0) {
         CHECK_OK(ucxx_notifier_poll(notifier, &completion, sizeof completion, 1, &count));
         progress(member->worker);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Requests of windows that are cancelled, or run out of time, at the moment in which their answer comes. Each ends once: requests that are made after it end, too,
- * and not before their data is there.
+ * Requests of windows that are cancelled, or run out of time, at the moment in which their answer
+ * comes. Each ends once: requests that are made after it end, too, and not before their data is
+ * there.
  */
 #include "window.h"
 
@@ -20,14 +21,14 @@ static void one_round(const win_t *win, uint32_t round) {
   ucxx_request_t *requests[WORDS] = {NULL};
   ucxx_status_t statuses[WORDS];
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  if (by_timeout)
-    params.timeout_ns = 1000 + round % 60 * 1000;
+  if (by_timeout) params.timeout_ns = 1000 + round % 60 * 1000;
   got[CANCELED] = 0;
-  statuses[CANCELED] = ucxx_window_rget(win->window, &got[CANCELED], &one, TARGET, win_disp(win, TARGET, 0), &one, &params, &requests[CANCELED]);
+  statuses[CANCELED] =
+      ucxx_window_rget(win->window, &got[CANCELED], &one, TARGET, win_disp(win, TARGET, 0), &one,
+                       &params, &requests[CANCELED]);
   CHECK(statuses[CANCELED] >= 0);
   if (requests[CANCELED] != NULL && !by_timeout) {
-    for (volatile uint32_t turn = 0; turn < round % 400 * 20; turn++)
-      ;
+    for (volatile uint32_t turn = 0; turn < round % 400 * 20; turn++);
     CHECK_OK(ucxx_request_cancel(requests[CANCELED]));
   }
   statuses[CANCELED] = finish(statuses[CANCELED], &requests[CANCELED]);
@@ -37,7 +38,9 @@ static void one_round(const win_t *win, uint32_t round) {
     CHECK_EQ(got[CANCELED], word_at(0));
   for (uint32_t index = 1; index < WORDS; index++) {
     got[index] = 0;
-    statuses[index] = ucxx_window_rget(win->window, &got[index], &one, TARGET, win_disp(win, TARGET, 8 * index), &one, NULL, &requests[index]);
+    statuses[index] =
+        ucxx_window_rget(win->window, &got[index], &one, TARGET, win_disp(win, TARGET, 8 * index),
+                         &one, NULL, &requests[index]);
   }
   for (uint32_t index = 1; index < WORDS; index++) {
     CHECK_OK(finish(statuses[index], &requests[index]));
@@ -57,8 +60,7 @@ static void give_up(member_t *member) {
   if (member->rank != TARGET) {
     CHECK_OK(ucxx_window_lock_all(win.window, 0));
     for (uint32_t round = 0; round < test_rounds(ROUNDS); round++) {
-      if (round % 1000 == 0)
-        STEP("round %u", (unsigned)round);
+      if (round % 1000 == 0) STEP("round %u", (unsigned)round);
       one_round(&win, round);
     }
     CHECK_OK(ucxx_window_unlock_all(win.window));

@@ -1,29 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows by messages: a member that has given its connection more than that has room for still answers those who ask it for something, and can still ask itself. Whoever's answer were
- * lost would wait for ever.
+ * Windows by messages: a member that has given its connection more than that has room for still
+ * answers those who ask it for something, and can still ask itself. Whoever's answer were lost
+ * would wait for ever.
  */
 #include "window.h"
 
-enum { CROWDING = 0, ASKING = 1, WORDS = 4096, SIZE = WORDS * 8, REQUESTS = 28000, FULL = 22000, GETS = 48, LIMIT_SECONDS = 60 };
+enum {
+  CROWDING = 0,
+  ASKING = 1,
+  WORDS = 4096,
+  SIZE = WORDS * 8,
+  REQUESTS = 28000,
+  FULL = 22000,
+  GETS = 48,
+  LIMIT_SECONDS = 60
+};
 
-static struct marks { uint64_t begun, over; } *marks;
+static struct marks {
+  uint64_t begun, over;
+} *marks;
 
-/* More than the send queue of a connection holds, of work that the target is slow to do: from then on there is never room for long. */
+/* More than the send queue of a connection holds, of work that the target is slow to do: from then
+ * on there is never room for long. */
 static void crowd(const win_t *win, const win_t *other) {
   static double ones[WORDS];
   static ucxx_request_t *requests[REQUESTS];
   ucxx_layout_t all = contiguous(UCXX_TYPE_DOUBLE, WORDS);
   uint64_t number = 7;
-  for (int word = 0; word < WORDS; word++)
-    ones[word] = 1;
+  for (int word = 0; word < WORDS; word++) ones[word] = 1;
   CHECK_OK(ucxx_window_lock(win->window, UCXX_LOCK_SHARED, ASKING, 0));
   for (int at = 0; at < REQUESTS; at++) {
-    ucxx_status_t status = ucxx_window_raccumulate(win->window, ones, &all, ASKING, win_disp(win, ASKING, 0), &all, UCXX_REDUCE_SUM, NULL, &requests[at]);
+    ucxx_status_t status =
+        ucxx_window_raccumulate(win->window, ones, &all, ASKING, win_disp(win, ASKING, 0), &all,
+                                UCXX_REDUCE_SUM, NULL, &requests[at]);
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
-    if (at == FULL)
-      mark(&marks->begun, 1);
+    if (at == FULL) mark(&marks->begun, 1);
   }
   STEP("what it asks itself, behind all that");
   CHECK_OK(ucxx_window_lock(other->window, UCXX_LOCK_EXCLUSIVE, ASKING, 0));
@@ -40,15 +53,15 @@ static void ask(const win_t *other) {
   uint64_t turns = 0, numbers[GETS], one = 1, before = 0;
   await_mark(&marks->begun, 1);
   while (look(&marks->over) == 0) {
-    CHECK_OK(ucxx_window_lock(other->window, UCXX_LOCK_SHARED, CROWDING, turns % 2 == 0 ? UCXX_ASSERT_NOCHECK : 0));
+    CHECK_OK(ucxx_window_lock(other->window, UCXX_LOCK_SHARED, CROWDING,
+                              turns % 2 == 0 ? UCXX_ASSERT_NOCHECK : 0));
     for (int at = 0; at < GETS; at++) {
       numbers[at] = UINT64_MAX;
       CHECK_OK(win_get64(other, CROWDING, 8, &numbers[at]));
     }
     CHECK_OK(win_fetch64(other, CROWDING, 8, UCXX_REDUCE_SUM, &one, &before));
     CHECK_OK(ucxx_window_unlock(other->window, CROWDING));
-    for (int at = 0; at < GETS; at++)
-      CHECK_EQ(numbers[at], turns);
+    for (int at = 0; at < GETS; at++) CHECK_EQ(numbers[at], turns);
     CHECK_EQ(before, turns++);
   }
 }

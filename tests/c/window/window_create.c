@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Making windows: every flavour with sizes and units that differ by rank, what can be asked of them, memory that is shared in one piece or not, hints that
- * change, and what is refused, after which the group is as it was.
+ * Making windows: every flavour with sizes and units that differ by rank, what can be asked of
+ * them, memory that is shared in one piece or not, hints that change, and what is refused, after
+ * which the group is as it was.
  */
 #include "window.h"
 
@@ -15,7 +16,8 @@ static win_t win;
 
 static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->group)); }
 
-/* Everybody writes its rank to the last word of everybody's, and finds the highest that others have written. */
+/* Everybody writes its rank to the last word of everybody's, and finds the highest that others have
+ * written. */
 static void check_reach(member_t *member) {
   CHECK_OK(ucxx_window_fence(win.window, 0));
   for (uint32_t target = 0; target < win.ranks; target++) {
@@ -23,7 +25,9 @@ static void check_reach(member_t *member) {
     ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
     if (win.size[target] >= 16 && win.unit[target] <= 16) {
       uint64_t offset = win.size[target] - 16;
-      CHECK_OK(ucxx_window_accumulate(win.window, &number, &one, target, win_disp(&win, target, offset - offset % win.unit[target]), &one, UCXX_REDUCE_MAX));
+      CHECK_OK(ucxx_window_accumulate(win.window, &number, &one, target,
+                                      win_disp(&win, target, offset - offset % win.unit[target]),
+                                      &one, UCXX_REDUCE_MAX));
     }
   }
   CHECK_OK(ucxx_window_fence(win.window, UCXX_ASSERT_NOSUCCEED));
@@ -51,7 +55,8 @@ static void check_query(const member_t *member, int32_t flavor, size_t size, uin
     uint32_t its_unit = 0;
     void *base = &there;
     int32_t path = ucxx_window_path(win.window, rank);
-    CHECK(rank == member->rank ? path == UCXX_WINDOW_PATH_SELF : path > UCXX_WINDOW_PATH_SELF && path <= UCXX_WINDOW_PATH_RMA);
+    CHECK(rank == member->rank ? path == UCXX_WINDOW_PATH_SELF
+                               : path > UCXX_WINDOW_PATH_SELF && path <= UCXX_WINDOW_PATH_RMA);
     if (flavor == UCXX_WINDOW_FLAVOR_SHARED || flavor == UCXX_WINDOW_FLAVOR_ALLOCATE)
       CHECK(path <= UCXX_WINDOW_PATH_LOCAL);
     CHECK_OK(ucxx_window_shared_query(win.window, rank, &there, &its_unit, &base));
@@ -65,8 +70,10 @@ static void check_query(const member_t *member, int32_t flavor, size_t size, uin
 }
 
 static void flavours(member_t *member) {
-  static const size_t sizes[][MEMBERS] = {{64, 64, 64, 64}, {16, 0, 4096, 48}, {0, 0, 0, 0}, {1 << 20, 16, 0, 8192}, {0, 0, 0, 16}};
-  static const uint32_t units[][MEMBERS] = {{1, 1, 1, 1}, {8, 3, 16, 1}, {1, 2, 3, 4}, {4, 12, 8, 1000}, {1, 1, 1, 5}};
+  static const size_t sizes[][MEMBERS] = {
+      {64, 64, 64, 64}, {16, 0, 4096, 48}, {0, 0, 0, 0}, {1 << 20, 16, 0, 8192}, {0, 0, 0, 16}};
+  static const uint32_t units[][MEMBERS] = {
+      {1, 1, 1, 1}, {8, 3, 16, 1}, {1, 2, 3, 4}, {4, 12, 8, 1000}, {1, 1, 1, 5}};
   for (int32_t flavor = 0; flavor < 4; flavor++) {
     for (int row = 0; row < 5; row++) {
       size_t size = sizes[row][member->rank];
@@ -82,17 +89,18 @@ static void flavours(member_t *member) {
   }
 }
 
-/* What the library allocates is all zero, in as many places as there are windows; and each window has its own. */
+/* What the library allocates is all zero, in as many places as there are windows; and each window
+ * has its own. */
 static void fresh_memory(member_t *member) {
   ucxx_window_t *windows[3];
   uint8_t *bases[3];
   STEP("memory of several windows");
   for (int i = 0; i < 3; i++) {
     void *base = NULL;
-    CHECK_OK((i == 1 ? ucxx_window_allocate_shared : ucxx_window_allocate)(member->group, 10000, 1, NULL, &base, &windows[i]));
+    CHECK_OK((i == 1 ? ucxx_window_allocate_shared
+                     : ucxx_window_allocate)(member->group, 10000, 1, NULL, &base, &windows[i]));
     bases[i] = base;
-    for (int byte = 0; byte < 10000; byte++)
-      CHECK_EQ(bases[i][byte], 0);
+    for (int byte = 0; byte < 10000; byte++) CHECK_EQ(bases[i][byte], 0);
     memset(bases[i], i + 1, 10000);
   }
   meet(member);
@@ -100,7 +108,8 @@ static void fresh_memory(member_t *member) {
     uint8_t byte = 0;
     ucxx_layout_t one = contiguous(UCXX_TYPE_BYTE, 1);
     CHECK_OK(ucxx_window_lock(windows[i], UCXX_LOCK_SHARED, (member->rank + 1) % member->size, 0));
-    CHECK_OK(ucxx_window_get(windows[i], &byte, &one, (member->rank + 1) % member->size, 9999, &one));
+    CHECK_OK(
+        ucxx_window_get(windows[i], &byte, &one, (member->rank + 1) % member->size, 9999, &one));
     CHECK_OK(ucxx_window_unlock(windows[i], (member->rank + 1) % member->size));
     CHECK_EQ(byte, i + 1);
     CHECK_EQ(bases[i][0], i + 1);
@@ -117,7 +126,8 @@ static void shared_memory(member_t *member, int noncontiguous) {
   uint8_t *bases[MEMBERS], *expected = NULL;
   STEP("shared, %s", noncontiguous ? "apart" : "in one piece");
   params.shared_noncontiguous = (uint8_t)noncontiguous;
-  win_open(&win, member, UCXX_WINDOW_FLAVOR_SHARED, member->rank == 2 ? 0 : 1000 * WIN_ALIGNMENT * (member->rank + 1), 8, &params);
+  win_open(&win, member, UCXX_WINDOW_FLAVOR_SHARED,
+           member->rank == 2 ? 0 : 1000 * WIN_ALIGNMENT * (member->rank + 1), 8, &params);
   for (uint32_t rank = 0; rank < member->size; rank++) {
     size_t size = 0;
     void *base = NULL;
@@ -128,8 +138,7 @@ static void shared_memory(member_t *member, int noncontiguous) {
       CHECK(expected == NULL || bases[rank] == expected);
       expected = bases[rank] + size;
     }
-    if (noncontiguous && size > 0)
-      CHECK_EQ((uintptr_t)base % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
+    if (noncontiguous && size > 0) CHECK_EQ((uintptr_t)base % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
   }
   meet(member);
   for (uint32_t rank = 0; rank < member->size; rank++) {
@@ -162,7 +171,8 @@ static void with_library_memory(member_t *member) {
   STEP("on library memory");
   CHECK_OK(ucxx_memory_allocate(member->context, LENGTH, UCXX_MEMORY_AUTO, &params.memory));
   uint8_t *base = (uint8_t *)ucxx_memory_base(params.memory) + BEGIN;
-  CHECK_STATUS(ucxx_window_create(member->group, base + LENGTH, SIZE, 8, &params, &window), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_window_create(member->group, base + LENGTH, SIZE, 8, &params, &window),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("memory");
   CHECK(window == NULL);
   CHECK_OK(ucxx_window_create(member->group, base, SIZE, 8, &params, &window));
@@ -172,7 +182,8 @@ static void with_library_memory(member_t *member) {
     CHECK_OK(ucxx_window_shared_query(window, rank, NULL, NULL, &there));
     CHECK(rank != member->rank || there == base);
     CHECK((there != NULL) == (rank == member->rank || sees_memory()));
-    CHECK_EQ(ucxx_window_path(window, rank), rank == member->rank ? UCXX_WINDOW_PATH_SELF : UCXX_WINDOW_PATH_LOCAL);
+    CHECK_EQ(ucxx_window_path(window, rank),
+             rank == member->rank ? UCXX_WINDOW_PATH_SELF : UCXX_WINDOW_PATH_LOCAL);
   }
   CHECK_OK(ucxx_window_fence(window, 0));
   CHECK_OK(ucxx_window_put(window, &number, &one, next, SIZE / 8 - 1, &one));
@@ -192,22 +203,23 @@ static void with_library_memory(member_t *member) {
   number = 1;
   CHECK_OK(ucxx_window_lock_all(window, 0));
   for (int round = 0; round < 200; round++)
-    CHECK_OK(ucxx_window_accumulate(window, &number, &one, (uint32_t)round % member->size, 0, &one, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_accumulate(window, &number, &one, (uint32_t)round % member->size, 0, &one,
+                                    UCXX_REDUCE_SUM));
   CHECK_OK(ucxx_window_unlock_all(window));
   meet(member);
   memcpy(&found, base, sizeof found);
   CHECK_EQ(found, 200);
   CHECK_OK(ucxx_window_close(window));
   ucxx_window_destroy(window);
-  if (params.memory == NULL)
-    free(base);
+  if (params.memory == NULL) free(base);
   ucxx_memory_destroy(params.memory);
 }
 
 static void hints(member_t *member) {
   ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT;
   STEP("hints");
-  win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, member->rank == 1 ? 32 : 64, member->rank == 1 ? 4 : 8, NULL);
+  win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, member->rank == 1 ? 32 : 64,
+           member->rank == 1 ? 4 : 8, NULL);
   CHECK_OK(ucxx_window_set_hints(win.window, &params));
   params.accumulate_ordering = UCXX_ORDER_NONE;
   params.accumulate_granularity = 16;
@@ -245,11 +257,11 @@ static void hints(member_t *member) {
 static ucxx_window_t *none;
 static void *no_base;
 
-#define REFUSED(expression, status, word)     \
-  do {                                        \
-    CHECK_STATUS(expression, status);         \
-    CHECK_MESSAGE(word);                      \
-    CHECK(none == NULL && no_base == NULL);   \
+#define REFUSED(expression, status, word)   \
+  do {                                      \
+    CHECK_STATUS(expression, status);       \
+    CHECK_MESSAGE(word);                    \
+    CHECK(none == NULL && no_base == NULL); \
   } while (0)
 
 static void bad_arguments(member_t *member) {
@@ -260,15 +272,23 @@ static void bad_arguments(member_t *member) {
   REFUSED(ucxx_window_create(NULL, memory, 64, 1, NULL, &none), UCXX_ERR_INVALID_PARAM, "group");
   REFUSED(ucxx_window_create(group, memory, 64, 1, NULL, NULL), UCXX_ERR_INVALID_PARAM, "window");
   REFUSED(ucxx_window_create(group, NULL, 64, 1, NULL, &none), UCXX_ERR_INVALID_PARAM, "base");
-  REFUSED(ucxx_window_create(group, memory, 64, 0, NULL, &none), UCXX_ERR_INVALID_PARAM, "disp_unit");
-  REFUSED(ucxx_window_create(group, memory, SIZE_MAX, 1, NULL, &none), UCXX_ERR_INVALID_PARAM, "size");
-  REFUSED(ucxx_window_allocate(NULL, 64, 1, NULL, &no_base, &none), UCXX_ERR_INVALID_PARAM, "group");
-  REFUSED(ucxx_window_allocate(group, 64, 0, NULL, &no_base, &none), UCXX_ERR_INVALID_PARAM, "disp_unit");
+  REFUSED(ucxx_window_create(group, memory, 64, 0, NULL, &none), UCXX_ERR_INVALID_PARAM,
+          "disp_unit");
+  REFUSED(ucxx_window_create(group, memory, SIZE_MAX, 1, NULL, &none), UCXX_ERR_INVALID_PARAM,
+          "size");
+  REFUSED(ucxx_window_allocate(NULL, 64, 1, NULL, &no_base, &none), UCXX_ERR_INVALID_PARAM,
+          "group");
+  REFUSED(ucxx_window_allocate(group, 64, 0, NULL, &no_base, &none), UCXX_ERR_INVALID_PARAM,
+          "disp_unit");
   REFUSED(ucxx_window_allocate(group, 64, 1, NULL, NULL, &none), UCXX_ERR_INVALID_PARAM, "base");
-  REFUSED(ucxx_window_allocate(group, 64, 1, NULL, &no_base, NULL), UCXX_ERR_INVALID_PARAM, "window");
-  REFUSED(ucxx_window_allocate_shared(NULL, 64, 1, NULL, &no_base, &none), UCXX_ERR_INVALID_PARAM, "group");
-  REFUSED(ucxx_window_allocate_shared(group, 64, 0, NULL, &no_base, &none), UCXX_ERR_INVALID_PARAM, "disp_unit");
-  REFUSED(ucxx_window_allocate_shared(group, 64, 1, NULL, NULL, &none), UCXX_ERR_INVALID_PARAM, "base");
+  REFUSED(ucxx_window_allocate(group, 64, 1, NULL, &no_base, NULL), UCXX_ERR_INVALID_PARAM,
+          "window");
+  REFUSED(ucxx_window_allocate_shared(NULL, 64, 1, NULL, &no_base, &none), UCXX_ERR_INVALID_PARAM,
+          "group");
+  REFUSED(ucxx_window_allocate_shared(group, 64, 0, NULL, &no_base, &none), UCXX_ERR_INVALID_PARAM,
+          "disp_unit");
+  REFUSED(ucxx_window_allocate_shared(group, 64, 1, NULL, NULL, &none), UCXX_ERR_INVALID_PARAM,
+          "base");
   REFUSED(ucxx_window_create_dynamic(NULL, NULL, &none), UCXX_ERR_INVALID_PARAM, "group");
   REFUSED(ucxx_window_create_dynamic(group, NULL, NULL), UCXX_ERR_INVALID_PARAM, "window");
   params.struct_size = 5;
@@ -278,18 +298,22 @@ static void bad_arguments(member_t *member) {
   REFUSED(ucxx_window_create_dynamic(group, &params, &none), UCXX_ERR_INVALID_PARAM, "no_locks");
   params = defaults;
   params.accumulate_ordering = -1;
-  REFUSED(ucxx_window_create(group, memory, 64, 1, &params, &none), UCXX_ERR_INVALID_PARAM, "accumulate_ordering");
+  REFUSED(ucxx_window_create(group, memory, 64, 1, &params, &none), UCXX_ERR_INVALID_PARAM,
+          "accumulate_ordering");
   meet(member);
   STEP("what does not go together");
   params = defaults;
   params.same_size = 1;
-  REFUSED(ucxx_window_allocate(group, member->rank == 1 ? 64 : 128, 1, &params, &no_base, &none), UCXX_ERR_INVALID_PARAM, "same_size");
+  REFUSED(ucxx_window_allocate(group, member->rank == 1 ? 64 : 128, 1, &params, &no_base, &none),
+          UCXX_ERR_INVALID_PARAM, "same_size");
   params = defaults;
   params.same_disp_unit = 1;
-  REFUSED(ucxx_window_create(group, memory, 64, member->rank + 1, &params, &none), UCXX_ERR_INVALID_PARAM, "same_disp_unit");
+  REFUSED(ucxx_window_create(group, memory, 64, member->rank + 1, &params, &none),
+          UCXX_ERR_INVALID_PARAM, "same_disp_unit");
   params = defaults;
   params.no_locks = member->rank == 2;
-  REFUSED(ucxx_window_allocate_shared(group, 64, 1, &params, &no_base, &none), UCXX_ERR_INVALID_PARAM, "rank");
+  REFUSED(ucxx_window_allocate_shared(group, 64, 1, &params, &no_base, &none),
+          UCXX_ERR_INVALID_PARAM, "rank");
   params = defaults;
   params.accumulate_granularity = member->rank;
   REFUSED(ucxx_window_create_dynamic(group, &params, &none), UCXX_ERR_INVALID_PARAM, "rank");
@@ -298,7 +322,8 @@ static void bad_arguments(member_t *member) {
   else
     REFUSED(ucxx_window_create(group, memory, 64, 1, NULL, &none), UCXX_ERR_INVALID_PARAM, "rank");
   STEP("more memory than there is, at one of them");
-  ucxx_status_t status = ucxx_window_allocate(group, member->rank == 3 ? (size_t)1 << 46 : 64, 1, NULL, &no_base, &none);
+  ucxx_status_t status = ucxx_window_allocate(group, member->rank == 3 ? (size_t)1 << 46 : 64, 1,
+                                              NULL, &no_base, &none);
   CHECK(status == UCXX_ERR_NO_MEMORY || status == UCXX_ERR_NO_RESOURCE);
   CHECK(none == NULL && no_base == NULL);
   STEP("the group is as it was");
@@ -317,12 +342,12 @@ static int limits_hold(void) {
   CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   int one = dup(STDERR_FILENO);
   CHECK_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
-  if (one >= 0)
-    close(one);
+  if (one >= 0) close(one);
   return one < 0;
 }
 
-/* One member has no descriptors, or too few: it fails everywhere, as it fails there, and leaves nothing behind. */
+/* One member has no descriptors, or too few: it fails everywhere, as it fails there, and leaves
+ * nothing behind. */
 static void out_of_descriptors(member_t *member) {
   uint64_t memory[8];
   int refused = 0;
@@ -339,26 +364,19 @@ static void out_of_descriptors(member_t *member) {
     low = usual;
     /* footprint_now has counted two names that are none, and its own. */
     low.rlim_cur = (rlim_t)(footprint_now().descriptors - 3 + round / 4);
-    if (member->rank == 1)
-      CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+    if (member->rank == 1) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
     switch (round % 4) {
     case 0:
       status = ucxx_window_create(member->group, memory, sizeof memory, 8, NULL, &window);
       break;
-    case 1:
-      status = ucxx_window_allocate(member->group, 64, 8, NULL, &base, &window);
-      break;
-    case 2:
-      status = ucxx_window_allocate_shared(member->group, 64, 8, NULL, &base, &window);
-      break;
-    default:
-      status = ucxx_window_create_dynamic(member->group, NULL, &window);
+    case 1: status = ucxx_window_allocate(member->group, 64, 8, NULL, &base, &window); break;
+    case 2: status = ucxx_window_allocate_shared(member->group, 64, 8, NULL, &base, &window); break;
+    default: status = ucxx_window_create_dynamic(member->group, NULL, &window);
     }
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
     CHECK((window != NULL) == (status == UCXX_OK));
     CHECK_OK(ucxx_group_allgather(member->group, &status, sizeof status, statuses));
-    for (uint32_t rank = 0; rank < member->size; rank++)
-      CHECK_EQ(statuses[rank], status);
+    for (uint32_t rank = 0; rank < member->size; rank++) CHECK_EQ(statuses[rank], status);
     if (status == UCXX_OK) {
       CHECK_OK(ucxx_window_close(window));
       ucxx_window_destroy(window);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows that come and go: a thousand leave nothing behind; handles are destroyed in every order, also in the midst of epochs. */
+/* Windows that come and go: a thousand leave nothing behind; handles are destroyed in every order,
+ * also in the midst of epochs. */
 #include "window.h"
 
 enum { MEMBERS = 3, WARM_UP = 60, WINDOWS = 1000 };
@@ -14,7 +15,8 @@ static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->g
 /* All of them in turns; those that share memory among members of one host alone. */
 static int32_t flavor_of(int number) {
   int32_t flavor = number % 4;
-  return flavor == UCXX_WINDOW_FLAVOR_SHARED && test_hosts() > 1 ? UCXX_WINDOW_FLAVOR_ALLOCATE : flavor;
+  return flavor == UCXX_WINDOW_FLAVOR_SHARED && test_hosts() > 1 ? UCXX_WINDOW_FLAVOR_ALLOCATE
+                                                                 : flavor;
 }
 
 static void use_one(member_t *member, int number) {
@@ -35,21 +37,21 @@ static void use_one(member_t *member, int number) {
 static void thousand(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
-  for (int number = 0; number < WARM_UP; number++)
-    use_one(member, number);
+  for (int number = 0; number < WARM_UP; number++) use_one(member, number);
   footprint_t before = footprint_now();
   for (int number = 0; number < WINDOWS; number++) {
-    if (number % 50 == 0)
-      STEP("window %d", number);
+    if (number % 50 == 0) STEP("window %d", number);
     use_one(member, number);
   }
   footprint_t after = footprint_now();
   /* Who slept for the first time meanwhile has made what it sleeps on. */
   CHECK(after.descriptors <= before.descriptors + 8);
   CHECK_EQ(after.threads, before.threads);
-  /* And two mappings for each fast box pair that the members' workers, and the group's own, have made on the way. */
+  /* And two mappings for each fast box pair that the members' workers, and the group's own, have
+   * made on the way. */
   CHECK(after.mappings <= before.mappings + 2 + 2 * 2 * (MEMBERS - 1));
-  /* UCX's pools, and what the C library keeps, grow with what has been in use; a window that stayed would take 128 each time. */
+  /* UCX's pools, and what the C library keeps, grow with what has been in use; a window that stayed
+   * would take 128 each time. */
   if (after.resident_kib > before.resident_kib + 4096)
     FAIL("a thousand windows have left %ld KiB", after.resident_kib - before.resident_kib);
   meet(member);
@@ -69,14 +71,9 @@ static void destroy_in_order(member_t *member, win_t *win, int order) {
       ucxx_window_destroy(win->window);
       pages_close(win);
       break;
-    case 1:
-      ucxx_group_destroy(member->group);
-      break;
-    case 2:
-      ucxx_worker_destroy(member->worker);
-      break;
-    default:
-      ucxx_context_destroy(member->context);
+    case 1: ucxx_group_destroy(member->group); break;
+    case 2: ucxx_worker_destroy(member->worker); break;
+    default: ucxx_context_destroy(member->context);
     }
   }
 }
@@ -94,8 +91,7 @@ static void destroy_orders(member_t *member) {
     CHECK_OK(win_put64(&win, next, 0, &value));
     CHECK_OK(ucxx_window_unlock(win.window, next));
     meet(member);
-    if (order % 3 == 0)
-      CHECK_OK(ucxx_window_close(win.window));
+    if (order % 3 == 0) CHECK_OK(ucxx_window_close(win.window));
     /* Each process another one. */
     destroy_in_order(member, &win, (order + 7 * (int)member->rank) % 24);
   }
@@ -110,49 +106,38 @@ static void leave(member_t *member, int how, int32_t flavor) {
   win_open(&win, member, flavor, 64, 8, NULL);
   if (member->rank == 0) {
     switch (how) {
-    case 0:
-      CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0));
-      break;
+    case 0: CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0)); break;
     case 1:
       CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, 0));
       CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 0, 0));
       break;
-    case 2:
-      CHECK_OK(ucxx_window_lock_all(win.window, 0));
-      break;
-    case 3:
-      CHECK_OK(ucxx_window_post(win.window, last, 1, 0));
-      break;
+    case 2: CHECK_OK(ucxx_window_lock_all(win.window, 0)); break;
+    case 3: CHECK_OK(ucxx_window_post(win.window, last, 1, 0)); break;
     case 4:
       /* The lock of one who holds it as long as this one is here. */
       meet(member);
-      CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, NULL, &request), UCXX_INPROGRESS);
+      CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, NULL, &request),
+                   UCXX_INPROGRESS);
       break;
-    default:
-      break;
+    default: break;
     }
   }
   if (how == 4 && member->rank > 0) {
-    if (member->rank == 1)
-      CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0));
+    if (member->rank == 1) CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0));
     meet(member);
   }
   meet(member);
   if (member->rank == 0) {
     ucxx_window_destroy(win.window);
-    if (request != NULL)
-      CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
+    if (request != NULL) CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
     meet(member);
-    if (test_hosts() > 1)
-      meet(member);
+    if (test_hosts() > 1) meet(member);
   } else {
     meet(member);
-    if (how == 4 && member->rank == 1)
-      CHECK_OK(ucxx_window_unlock(win.window, 1));
+    if (how == 4 && member->rank == 1) CHECK_OK(ucxx_window_unlock(win.window, 1));
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0));
     CHECK_OK(ucxx_window_unlock(win.window, 1));
-    if (test_hosts() > 1)
-      meet(member); /* who has left gives no lock to members on other hosts */
+    if (test_hosts() > 1) meet(member); /* who has left gives no lock to members on other hosts */
     if (member->rank == 1) {
       CHECK_STATUS(ucxx_window_fence(win.window, 0), UCXX_ERR_PEER_FAILED);
       CHECK_MESSAGE("rank 0");

@@ -1,25 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Random operations of several processes on each other's windows and their own, all types, all operations, layouts that differ on the two sides, against a
- * model in plain C. Each process has its own areas in every window, so that what all of them do together is what each of them does alone; their
- * images of the windows, in memory that they share, are in the end compared with the windows, byte by byte.
+ * Random operations of several processes on each other's windows and their own, all types, all
+ * operations, layouts that differ on the two sides, against a model in plain C. Each process has
+ * its own areas in every window, so that what all of them do together is what each of them does
+ * alone; their images of the windows, in memory that they share, are in the end compared with the
+ * windows, byte by byte.
  */
 #include "window.h"
 #include "window_model.h"
 
-enum { MEMBERS = 3, SLOT = 16 << 10, SLOTS = 6, AREA = SLOT * SLOTS, MOST_SIZE = AREA * MEMBERS + 1024, ROUNDS = 14, BATCHES = 4, MARGIN = 32 };
+enum {
+  MEMBERS = 3,
+  SLOT = 16 << 10,
+  SLOTS = 6,
+  AREA = SLOT * SLOTS,
+  MOST_SIZE = AREA * MEMBERS + 1024,
+  ROUNDS = 14,
+  BATCHES = 4,
+  MARGIN = 32
+};
 
 static const ucxx_worker_params_t *worker_params;
 static int32_t flavor;
 
-typedef struct image { uint8_t bytes[MOST_SIZE], unknown[MOST_SIZE]; } image_t;
+typedef struct image {
+  uint8_t bytes[MOST_SIZE], unknown[MOST_SIZE];
+} image_t;
 static image_t *images; /* of each member's window */
 
-typedef enum action { PUT, RPUT, GET, RGET, ACCUMULATE, RACCUMULATE, GET_ACCUMULATE, RGET_ACCUMULATE, FETCH_AND_OP, COMPARE_AND_SWAP, ACTIONS } action_t;
+typedef enum action {
+  PUT,
+  RPUT,
+  GET,
+  RGET,
+  ACCUMULATE,
+  RACCUMULATE,
+  GET_ACCUMULATE,
+  RGET_ACCUMULATE,
+  FETCH_AND_OP,
+  COMPARE_AND_SWAP,
+  ACTIONS
+} action_t;
 
 /* Memory of this process that a layout is put over, with margins on both sides. */
-typedef struct area { uint8_t *memory, *address; size_t length; } area_t;
+typedef struct area {
+  uint8_t *memory, *address;
+  size_t length;
+} area_t;
 
 typedef struct doing {
   action_t action;
@@ -51,19 +79,25 @@ static area_t area_for(const shape_t *shape) {
 
 static int is_put(action_t action) { return action == PUT || action == RPUT; }
 static int is_get(action_t action) { return action == GET || action == RGET; }
-static int has_operand(const doing_t *doing) { return !is_get(doing->action) && (doing->op != UCXX_REDUCE_NO_OP || doing->action <= RACCUMULATE); }
+static int has_operand(const doing_t *doing) {
+  return !is_get(doing->action) && (doing->op != UCXX_REDUCE_NO_OP || doing->action <= RACCUMULATE);
+}
 static int has_result(action_t action) { return is_get(action) || action >= GET_ACCUMULATE; }
-static int has_request(action_t action) { return action == RPUT || action == RGET || action == RACCUMULATE || action == RGET_ACCUMULATE; }
+static int has_request(action_t action) {
+  return action == RPUT || action == RGET || action == RACCUMULATE || action == RGET_ACCUMULATE;
+}
 static int is_single(action_t action) { return action >= FETCH_AND_OP; }
 
-/* Where at the target: inside the slot, at the begin of a unit, and aligned where the operation needs it. */
+/* Where at the target: inside the slot, at the begin of a unit, and aligned where the operation
+ * needs it. */
 static int find_place(doing_t *doing, uint64_t begin, uint64_t grid) {
   int64_t size = kinds[doing->there.type].size, unit = win.unit[doing->target];
-  int64_t least = (int64_t)begin - doing->there.low * size, most = (int64_t)begin + SLOT - doing->there.high * size;
-  if (least > most)
-    return 0;
+  int64_t least = (int64_t)begin - doing->there.low * size,
+          most = (int64_t)begin + SLOT - doing->there.high * size;
+  if (least > most) return 0;
   doing->offset = roll_between(&dice, least, most);
-  while (doing->offset >= least && (doing->offset % unit != 0 || doing->offset % (int64_t)grid != 0))
+  while (doing->offset >= least &&
+         (doing->offset % unit != 0 || doing->offset % (int64_t)grid != 0))
     doing->offset--;
   doing->disp = doing->offset / unit + (int64_t)win.address[doing->target];
   return doing->offset >= least;
@@ -74,8 +108,7 @@ static int32_t random_type(void) { return (int32_t)roll(&dice, TYPES); }
 static int32_t random_op(int32_t type, int fetches) {
   for (;;) {
     int32_t op = (int32_t)roll(&dice, REDUCES);
-    if (has_op(type, op) && (fetches || op != UCXX_REDUCE_NO_OP))
-      return op;
+    if (has_op(type, op) && (fetches || op != UCXX_REDUCE_NO_OP)) return op;
   }
 }
 
@@ -89,26 +122,28 @@ static uint64_t random_count(void) {
 static int32_t other_type(uint64_t bytes) {
   for (;;) {
     int32_t type = random_type();
-    if (bytes % kinds[type].size == 0 && bytes / kinds[type].size <= MOST_ELEMENTS)
-      return type;
+    if (bytes % kinds[type].size == 0 && bytes / kinds[type].size <= MOST_ELEMENTS) return type;
   }
 }
 
-/* In the slot; action ACTIONS is any, type -1 as well, otherwise it is an accumulate on a grid of such elements. */
-static void think_up(doing_t *doing, uint32_t target, uint64_t begin, int passive, action_t action, int32_t type) {
+/* In the slot; action ACTIONS is any, type -1 as well, otherwise it is an accumulate on a grid of
+ * such elements. */
+static void think_up(doing_t *doing, uint32_t target, uint64_t begin, int passive, action_t action,
+                     int32_t type) {
   do {
     doing->action = action < ACTIONS ? action : (action_t)roll(&dice, ACTIONS);
-    if (type >= 0 && doing->action < ACCUMULATE)
-      doing->action = ACCUMULATE;
-    if (!passive && has_request(doing->action))
-      doing->action--; /* the same without */
+    if (type >= 0 && doing->action < ACCUMULATE) doing->action = ACCUMULATE;
+    if (!passive && has_request(doing->action)) doing->action--; /* the same without */
     doing->target = target;
     doing->request = NULL;
     doing->type = type >= 0 ? type : random_type();
     if (doing->action == COMPARE_AND_SWAP && strchr("biul", kinds[doing->type].class) == NULL)
       doing->action = FETCH_AND_OP;
-    doing->op = doing->action < ACCUMULATE || doing->action == COMPARE_AND_SWAP ? UCXX_REDUCE_REPLACE : random_op(doing->type, has_result(doing->action));
-    uint64_t count = is_single(doing->action) ? 1 : random_count(), bytes = count * kinds[doing->type].size;
+    doing->op = doing->action < ACCUMULATE || doing->action == COMPARE_AND_SWAP
+                    ? UCXX_REDUCE_REPLACE
+                    : random_op(doing->type, has_result(doing->action));
+    uint64_t count = is_single(doing->action) ? 1 : random_count(),
+             bytes = count * kinds[doing->type].size;
     shape_random(&doing->there, &dice, doing->type, count, is_get(doing->action));
     if (is_single(doing->action)) {
       doing->there.at[0] = doing->there.low = 0;
@@ -121,13 +156,18 @@ static void think_up(doing_t *doing, uint32_t target, uint64_t begin, int passiv
       doing->origin.at[0] = doing->origin.low = doing->result.at[0] = doing->result.low = 0;
       doing->origin.high = doing->result.high = 1;
     }
-  } while (!find_place(doing, begin, type >= 0 ? kinds[type].size : doing->action < ACCUMULATE ? 1 : kinds[doing->type].alignment));
+  } while (!find_place(doing, begin,
+                       type >= 0                    ? kinds[type].size
+                       : doing->action < ACCUMULATE ? 1
+                                                    : kinds[doing->type].alignment));
 }
 
 static void prepare(doing_t *doing) {
   doing->from = area_for(&doing->origin);
   for (uint64_t element = 0; element < doing->origin.count; element++)
-    random_element(&dice, doing->origin.type, doing->from.address + doing->origin.at[element] * kinds[doing->origin.type].size);
+    random_element(&dice, doing->origin.type,
+                   doing->from.address +
+                       doing->origin.at[element] * kinds[doing->origin.type].size);
   doing->into = area_for(&doing->result);
   doing->expected = test_alloc(doing->into.length);
   doing->unknown = test_alloc(doing->into.length);
@@ -145,43 +185,56 @@ static void attempt(doing_t *d) {
     d->status = ucxx_window_put(w, origin, operand, d->target, d->disp, &d->there.layout);
     break;
   case RPUT:
-    d->status = ucxx_window_rput(w, origin, operand, d->target, d->disp, &d->there.layout, NULL, &d->request);
+    d->status = ucxx_window_rput(w, origin, operand, d->target, d->disp, &d->there.layout, NULL,
+                                 &d->request);
     break;
   case GET:
-    d->status = ucxx_window_get(w, d->into.address, &d->result.layout, d->target, d->disp, &d->there.layout);
+    d->status = ucxx_window_get(w, d->into.address, &d->result.layout, d->target, d->disp,
+                                &d->there.layout);
     break;
   case RGET:
-    d->status = ucxx_window_rget(w, d->into.address, &d->result.layout, d->target, d->disp, &d->there.layout, NULL, &d->request);
+    d->status = ucxx_window_rget(w, d->into.address, &d->result.layout, d->target, d->disp,
+                                 &d->there.layout, NULL, &d->request);
     break;
   case ACCUMULATE:
-    d->status = ucxx_window_accumulate(w, origin, operand, d->target, d->disp, &d->there.layout, d->op);
+    d->status =
+        ucxx_window_accumulate(w, origin, operand, d->target, d->disp, &d->there.layout, d->op);
     break;
   case RACCUMULATE:
-    d->status = ucxx_window_raccumulate(w, origin, operand, d->target, d->disp, &d->there.layout, d->op, NULL, &d->request);
+    d->status = ucxx_window_raccumulate(w, origin, operand, d->target, d->disp, &d->there.layout,
+                                        d->op, NULL, &d->request);
     break;
   case GET_ACCUMULATE:
-    d->status = ucxx_window_get_accumulate(w, origin, operand, d->into.address, &d->result.layout, d->target, d->disp, &d->there.layout, d->op);
+    d->status = ucxx_window_get_accumulate(w, origin, operand, d->into.address, &d->result.layout,
+                                           d->target, d->disp, &d->there.layout, d->op);
     break;
   case RGET_ACCUMULATE:
-    d->status = ucxx_window_rget_accumulate(w, origin, operand, d->into.address, &d->result.layout, d->target, d->disp, &d->there.layout, d->op, NULL, &d->request);
+    d->status =
+        ucxx_window_rget_accumulate(w, origin, operand, d->into.address, &d->result.layout,
+                                    d->target, d->disp, &d->there.layout, d->op, NULL, &d->request);
     break;
   case FETCH_AND_OP:
-    d->status = ucxx_window_fetch_and_op(w, origin, d->into.address, d->type, d->target, d->disp, d->op);
+    d->status =
+        ucxx_window_fetch_and_op(w, origin, d->into.address, d->type, d->target, d->disp, d->op);
     break;
   default:
     /* What is there, as far as it is known, or something else. */
     memcpy(compare, images[d->target].bytes + d->offset, kinds[d->type].size);
     compare[0] ^= (uint8_t)roll(&dice, 2);
-    d->status = ucxx_window_compare_and_swap(w, origin, compare, d->into.address, d->type, d->target, d->disp);
-    d->op = memcmp(compare, images[d->target].bytes + d->offset, kinds[d->type].size) == 0 ? UCXX_REDUCE_REPLACE : UCXX_REDUCE_NO_OP;
+    d->status = ucxx_window_compare_and_swap(w, origin, compare, d->into.address, d->type,
+                                             d->target, d->disp);
+    d->op = memcmp(compare, images[d->target].bytes + d->offset, kinds[d->type].size) == 0
+                ? UCXX_REDUCE_REPLACE
+                : UCXX_REDUCE_NO_OP;
   }
 }
 
 static void submit(doing_t *doing) {
   attempt(doing);
   if (doing->status != UCXX_OK && (doing->status != UCXX_INPROGRESS || !has_request(doing->action)))
-    FAIL("operation %d, type %s, op %d, %llu elements gave %s", (int)doing->action, kinds[doing->type].name, (int)doing->op,
-         (unsigned long long)doing->there.count, ucxx_status_name(doing->status));
+    FAIL("operation %d, type %s, op %d, %llu elements gave %s", (int)doing->action,
+         kinds[doing->type].name, (int)doing->op, (unsigned long long)doing->there.count,
+         ucxx_status_name(doing->status));
 }
 
 /* ------------------------------------------------------------------ what it should do */
@@ -191,7 +244,8 @@ static void model_put(const doing_t *doing) {
   for (uint64_t byte = 0; byte < shape_bytes(&doing->there); byte++) {
     int64_t to = doing->offset + shape_byte(&doing->there, byte);
     image->bytes[to] = doing->from.address[shape_byte(&doing->origin, byte)];
-    image->unknown[to] = (uint8_t)(shape_padding(&doing->there, byte) || shape_padding(&doing->origin, byte));
+    image->unknown[to] =
+        (uint8_t)(shape_padding(&doing->there, byte) || shape_padding(&doing->origin, byte));
   }
 }
 
@@ -201,7 +255,8 @@ static void model_fetch(const doing_t *doing) {
     int64_t from = doing->offset + shape_byte(&doing->there, byte);
     int64_t to = doing->into.address + shape_byte(&doing->result, byte) - doing->into.memory;
     doing->expected[to] = image->bytes[from];
-    doing->unknown[to] = (uint8_t)(image->unknown[from] || shape_padding(&doing->there, byte) || shape_padding(&doing->result, byte));
+    doing->unknown[to] = (uint8_t)(image->unknown[from] || shape_padding(&doing->there, byte) ||
+                                   shape_padding(&doing->result, byte));
   }
 }
 
@@ -211,10 +266,10 @@ static void model_update(const doing_t *doing) {
   for (uint64_t element = 0; element < doing->there.count; element++) {
     int64_t at = doing->offset + doing->there.at[element] * size;
     const uint8_t *operand = doing->from.address + doing->origin.at[element] * size;
-    int was_unknown = doing->action == COMPARE_AND_SWAP && memchr(image->unknown + at, 1, (size_t)size) != NULL;
+    int was_unknown =
+        doing->action == COMPARE_AND_SWAP && memchr(image->unknown + at, 1, (size_t)size) != NULL;
     model_reduce(doing->type, doing->op, image->bytes + at, image->unknown + at, operand);
-    if (was_unknown)
-      memset(image->unknown + at, 1, (size_t)size);
+    if (was_unknown) memset(image->unknown + at, 1, (size_t)size);
   }
 }
 
@@ -223,10 +278,8 @@ static void model(const doing_t *doing) {
     model_put(doing);
     return;
   }
-  if (has_result(doing->action))
-    model_fetch(doing);
-  if (!is_get(doing->action))
-    model_update(doing);
+  if (has_result(doing->action)) model_fetch(doing);
+  if (!is_get(doing->action)) model_update(doing);
 }
 
 static void release(doing_t *doing) {
@@ -239,9 +292,13 @@ static void release(doing_t *doing) {
 static void check_result(doing_t *doing) {
   for (size_t byte = 0; byte < doing->into.length; byte++) {
     if (!doing->unknown[byte] && doing->into.memory[byte] != doing->expected[byte])
-      FAIL("operation %d, type %s, op %d, target %u of unit %u, offset %lld, %llu elements: result byte %lld is %02x, expected %02x", (int)doing->action,
-           kinds[doing->type].name, (int)doing->op, (unsigned)doing->target, (unsigned)win.unit[doing->target], (long long)doing->offset,
-           (unsigned long long)doing->there.count, (long long)(doing->into.memory + byte - doing->into.address), doing->into.memory[byte], doing->expected[byte]);
+      FAIL("operation %d, type %s, op %d, target %u of unit %u, offset %lld, %llu elements: result "
+           "byte %lld is %02x, expected %02x",
+           (int)doing->action, kinds[doing->type].name, (int)doing->op, (unsigned)doing->target,
+           (unsigned)win.unit[doing->target], (long long)doing->offset,
+           (unsigned long long)doing->there.count,
+           (long long)(doing->into.memory + byte - doing->into.address), doing->into.memory[byte],
+           doing->expected[byte]);
   }
   release(doing);
 }
@@ -249,9 +306,11 @@ static void check_result(doing_t *doing) {
 /* That it is, with nothing in its result. */
 static void refused(doing_t *doing) {
   attempt(doing);
-  const ucxx_status_t expected = kinds[doing->type].ops[doing->op] == 'u' ? UCXX_ERR_UNSUPPORTED : UCXX_ERR_RMA_OP;
+  const ucxx_status_t expected =
+      kinds[doing->type].ops[doing->op] == 'u' ? UCXX_ERR_UNSUPPORTED : UCXX_ERR_RMA_OP;
   if (doing->status != expected || doing->request != NULL)
-    FAIL("operation %d, type %s, op %d gave %s", (int)doing->action, kinds[doing->type].name, (int)doing->op, ucxx_status_name(doing->status));
+    FAIL("operation %d, type %s, op %d gave %s", (int)doing->action, kinds[doing->type].name,
+         (int)doing->op, ucxx_status_name(doing->status));
   check_result(doing);
 }
 
@@ -259,13 +318,16 @@ static void refused(doing_t *doing) {
 
 static uint64_t slot_begin(int slot) { return (uint64_t)win.rank * AREA + (uint64_t)slot * SLOT; }
 
-/* Operations that are under way together: in slots of their own, or accumulates on elements of one type in one slot, which come in order. */
+/* Operations that are under way together: in slots of their own, or accumulates on elements of one
+ * type in one slot, which come in order. */
 static void batch(uint32_t target, int passive) {
   int32_t type = roll(&dice, 3) == 0 ? random_type() : -1;
   int ordered_slot = (int)roll(&dice, SLOTS);
   for (int slot = 0; slot < SLOTS; slot++) {
     doing_t *doing = &doings[slot];
-    uint32_t there = target < win.ranks ? target : type >= 0 ? (win.rank + (uint32_t)ordered_slot) % win.ranks : (uint32_t)roll(&dice, win.ranks);
+    uint32_t there = target < win.ranks ? target
+                     : type >= 0        ? (win.rank + (uint32_t)ordered_slot) % win.ranks
+                                        : (uint32_t)roll(&dice, win.ranks);
     think_up(doing, there, slot_begin(type >= 0 ? ordered_slot : slot), passive, ACTIONS, type);
     prepare(doing);
     submit(doing);
@@ -273,12 +335,12 @@ static void batch(uint32_t target, int passive) {
   }
 }
 
-/* What has a request is complete locally when that is: its result is there, and its operands are the caller's again. */
+/* What has a request is complete locally when that is: its result is there, and its operands are
+ * the caller's again. */
 static void check_requests(void) {
   for (int slot = 0; slot < SLOTS; slot++) {
     doing_t *doing = &doings[slot];
-    if (!has_request(doing->action))
-      continue;
+    if (!has_request(doing->action)) continue;
     CHECK_OK(finish(doing->status, &doing->request));
     memset(doing->from.memory, 0xee, doing->from.length);
   }
@@ -305,19 +367,16 @@ static void each_operation_on_each_type(void) {
           refused(doing);
         }
       }
-      for (int unused = slot; unused < SLOTS; unused++)
-        doings[unused].action = ACTIONS;
+      for (int unused = slot; unused < SLOTS; unused++) doings[unused].action = ACTIONS;
       check_requests();
       CHECK_OK(ucxx_window_flush_all(win.window));
-      for (int done = 0; done < slot; done++)
-        check_result(&doings[done]);
+      for (int done = 0; done < slot; done++) check_result(&doings[done]);
     }
   }
 }
 
 static void check_batch(void) {
-  for (int slot = 0; slot < SLOTS; slot++)
-    check_result(&doings[slot]);
+  for (int slot = 0; slot < SLOTS; slot++) check_result(&doings[slot]);
 }
 
 static void flush_somehow(void) {
@@ -342,8 +401,7 @@ static void flush_somehow(void) {
     check_batch();
     CHECK_OK(ucxx_window_flush_all(win.window));
     return;
-  default:
-    CHECK_OK(ucxx_window_flush_all(win.window));
+  default: CHECK_OK(ucxx_window_flush_all(win.window));
   }
   check_batch();
 }
@@ -364,8 +422,7 @@ static void under_locks(int32_t lock_type) {
     CHECK_OK(ucxx_window_lock(win.window, lock_type, target, 0));
     batch(target, 1);
     check_requests();
-    if (roll(&dice, 2) == 0)
-      CHECK_OK(ucxx_window_flush_local(win.window, target));
+    if (roll(&dice, 2) == 0) CHECK_OK(ucxx_window_flush_local(win.window, target));
     CHECK_OK(ucxx_window_unlock(win.window, target));
     check_batch();
   }
@@ -397,7 +454,8 @@ static void under_start(void) {
 static void check_image(const uint8_t *bytes, uint32_t rank, const char *how) {
   for (uint64_t byte = 0; byte < win.size[rank]; byte++) {
     if (!images[rank].unknown[byte] && bytes[byte] != images[rank].bytes[byte])
-      FAIL("byte %llu of window %u, seen by %s, is %02x, expected %02x", (unsigned long long)byte, (unsigned)rank, how, bytes[byte], images[rank].bytes[byte]);
+      FAIL("byte %llu of window %u, seen by %s, is %02x, expected %02x", (unsigned long long)byte,
+           (unsigned)rank, how, bytes[byte], images[rank].bytes[byte]);
   }
 }
 
@@ -411,8 +469,7 @@ static void check_windows(void) {
     CHECK_EQ(size, flavor == UCXX_WINDOW_FLAVOR_DYNAMIC ? 0 : win.size[rank]);
     CHECK_EQ(unit, win.unit[rank]);
     CHECK(flavor != UCXX_WINDOW_FLAVOR_SHARED || base != NULL);
-    if (base != NULL && size > 0)
-      check_image(base, rank, "loads");
+    if (base != NULL && size > 0) check_image(base, rank, "loads");
   }
   uint32_t target = (uint32_t)roll(&dice, win.ranks);
   ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, win.size[target]);
@@ -429,12 +486,14 @@ static void large(uint32_t target) {
   enum { BLOCK = 8, STRIDE = 9, NUMBERS = AREA / 8 };
   image_t *image = &images[target];
   const uint64_t begin = slot_begin(0) / win.unit[target] * win.unit[target];
-  const uint64_t skipped = begin < slot_begin(0) ? win.unit[target] : 0; /* the next unit is inside */
+  const uint64_t skipped =
+      begin < slot_begin(0) ? win.unit[target] : 0; /* the next unit is inside */
   const uint64_t numbers = NUMBERS - BLOCK, length = numbers * 8;
   const uint64_t at = begin + skipped;
   const int64_t disp = (int64_t)(at / win.unit[target] + win.address[target]);
   uint8_t *data = test_alloc(length), *back = test_alloc(numbers / BLOCK * STRIDE * 8);
-  ucxx_layout_t whole = contiguous(UCXX_TYPE_BYTE, length), words = contiguous(UCXX_TYPE_UINT8, length), spread;
+  ucxx_layout_t whole = contiguous(UCXX_TYPE_BYTE, length),
+                words = contiguous(UCXX_TYPE_UINT8, length), spread;
   ucxx_layout_init_vector(&spread, UCXX_TYPE_UINT64, numbers / BLOCK, BLOCK, STRIDE);
   test_fill(data, length, dice.state);
   memset(back, WIN_CANARY, numbers / BLOCK * STRIDE * 8);
@@ -450,7 +509,8 @@ static void large(uint32_t target) {
     image->bytes[at + byte] = (uint8_t)(2 * data[byte]);
     image->unknown[at + byte] = 0;
     if (back[there] != image->bytes[at + byte])
-      FAIL("byte %llu of %llu is %02x, expected %02x", (unsigned long long)byte, (unsigned long long)length, back[there], image->bytes[at + byte]);
+      FAIL("byte %llu of %llu is %02x, expected %02x", (unsigned long long)byte,
+           (unsigned long long)length, back[there], image->bytes[at + byte]);
   }
   for (uint64_t gap = 0; gap < numbers / BLOCK; gap++)
     CHECK_EQ(back[(gap * STRIDE + BLOCK) * 8], WIN_CANARY);
@@ -469,9 +529,9 @@ static void rounds(member_t *member) {
     params.accumulate_granularity = granularities[roll(&common, 4)];
     params.same_size = params.same_disp_unit = 0;
     uint64_t shift = roll(&common, 8);
-    win_open(&win, member, flavor, AREA * MEMBERS + (size_t)member->rank * 3 * WIN_ALIGNMENT, units[(member->rank + shift) % 8], &params);
-    if (member->rank == 0)
-      memset(images, 0, MEMBERS * sizeof *images);
+    win_open(&win, member, flavor, AREA * MEMBERS + (size_t)member->rank * 3 * WIN_ALIGNMENT,
+             units[(member->rank + shift) % 8], &params);
+    if (member->rank == 0) memset(images, 0, MEMBERS * sizeof *images);
     dice.state = test_mix(member->board->seed + 100 * (uint64_t)opened + member->rank + 1);
     CHECK_OK(ucxx_group_barrier(member->group));
     for (int round = 0; round < ROUNDS; round++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A process dies that others share windows with: what it held together with others is free, what it held alone is poisoned, who waits for it is told, and
- * whatever it had nothing to do with goes on. Nobody waits for ever: the limit on a step is what a hang is taken for.
+ * A process dies that others share windows with: what it held together with others is free, what it
+ * held alone is poisoned, who waits for it is told, and whatever it had nothing to do with goes on.
+ * Nobody waits for ever: the limit on a step is what a hang is taken for.
  */
 #include "window.h"
 #include "window_model.h"
@@ -15,9 +16,13 @@ static const uint32_t victim = 2, held = 1; /* `held`: the target whose lock it 
 static win_t win;
 
 /* `ready`: it may be killed; `dead`: it has been; the others count what their tests need. */
-static struct marks { uint64_t ready, dead, opened, fenced, go, waiting, met, ended; } *marks;
+static struct marks {
+  uint64_t ready, dead, opened, fenced, go, waiting, met, ended;
+} *marks;
 
-static void lock(int32_t type, uint32_t target) { CHECK_OK(ucxx_window_lock(win.window, type, target, 0)); }
+static void lock(int32_t type, uint32_t target) {
+  CHECK_OK(ucxx_window_lock(win.window, type, target, 0));
+}
 static void unlock(uint32_t target) { CHECK_OK(ucxx_window_unlock(win.window, target)); }
 
 static void member_begin(member_t *member) {
@@ -32,16 +37,14 @@ static void ready_to_die(void) { mark(&marks->ready, 1); }
 
 static void die(void) {
   ready_to_die();
-  for (;;)
-    pause();
+  for (;;) pause();
 }
 
 static void check_others_work(void) {
   for (uint32_t target = 0; target < win.ranks; target++) {
     uint64_t number = 0;
     const uint64_t one = 1;
-    if (target == victim || target == held)
-      continue;
+    if (target == victim || target == held) continue;
     lock(UCXX_LOCK_EXCLUSIVE, target);
     CHECK_OK(win_fetch64(&win, target, 0, UCXX_REDUCE_SUM, &one, &number));
     unlock(target);
@@ -74,7 +77,9 @@ static void check_poisoned(void) {
   CHECK_MESSAGE("rank 1");
   CHECK_EQ(ucxx_window_sync_type(win.window, held), UCXX_SYNC_NONE);
   CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, held, 0), UCXX_ERR_RMA_POISONED);
-  CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, held, 0, NULL, &request), &request), UCXX_ERR_RMA_POISONED);
+  CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, held, 0, NULL, &request),
+                      &request),
+               UCXX_ERR_RMA_POISONED);
   CHECK_STATUS(ucxx_window_lock_all(win.window, 0), UCXX_ERR_RMA_POISONED);
   for (uint32_t target = 0; target < win.ranks; target++)
     CHECK_EQ(ucxx_window_sync_type(win.window, target), UCXX_SYNC_NONE);
@@ -101,11 +106,11 @@ static void holds_alone(member_t *member) {
   case 1:
     CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, held, 0), UCXX_ERR_RMA_POISONED);
     break;
-  case 3:
-    CHECK_STATUS(ucxx_window_lock_all(win.window, 0), UCXX_ERR_RMA_POISONED);
-    break;
+  case 3: CHECK_STATUS(ucxx_window_lock_all(win.window, 0), UCXX_ERR_RMA_POISONED); break;
   default:
-    CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, held, 0, NULL, &request), &request), UCXX_ERR_RMA_POISONED);
+    CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, held, 0, NULL, &request),
+                        &request),
+                 UCXX_ERR_RMA_POISONED);
   }
   check_poisoned();
   check_others_work();
@@ -118,7 +123,8 @@ static void holds_alone(member_t *member) {
   member_finish(member);
 }
 
-/* The holder has forked: its child lives on, with all that it has inherited, and is not taken for the holder. */
+/* The holder has forked: its child lives on, with all that it has inherited, and is not taken for
+ * the holder. */
 static void leaves_a_child(member_t *member) {
   member_begin(member);
   if (member->rank == victim) {
@@ -137,7 +143,8 @@ static void leaves_a_child(member_t *member) {
   member_finish(member);
 }
 
-/* It is stopped, not dead: who waits for it waits, longer than a death takes to be told, and gets the lock when it goes on. */
+/* It is stopped, not dead: who waits for it waits, longer than a death takes to be told, and gets
+ * the lock when it goes on. */
 static void is_stopped(member_t *member) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
@@ -151,7 +158,10 @@ static void is_stopped(member_t *member) {
   } else {
     await_mark(&marks->dead, 1);
     params.timeout_ns = 3 * SECOND;
-    CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, held, 0, &params, &request), &request), UCXX_ERR_TIMED_OUT);
+    CHECK_STATUS(
+        finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, held, 0, &params, &request),
+               &request),
+        UCXX_ERR_TIMED_OUT);
     __atomic_add_fetch(&marks->met, 1, __ATOMIC_SEQ_CST);
     lock(UCXX_LOCK_EXCLUSIVE, held);
     unlock(held);
@@ -182,7 +192,8 @@ static void holds_with_others(member_t *member) {
   int lost = on_another_host(member->rank, victim);
   for (uint32_t target = 0; target < win.ranks; target++) {
     if (target == victim && lost) {
-      CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, target, 0), UCXX_ERR_PEER_FAILED);
+      CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, target, 0),
+                   UCXX_ERR_PEER_FAILED);
       CHECK_MESSAGE("rank 2");
       continue;
     }
@@ -190,8 +201,7 @@ static void holds_with_others(member_t *member) {
     unlock(target);
   }
   CHECK_STATUS(ucxx_window_lock_all(win.window, 0), lost ? UCXX_ERR_PEER_FAILED : UCXX_OK);
-  if (!lost)
-    CHECK_OK(ucxx_window_unlock_all(win.window));
+  if (!lost) CHECK_OK(ucxx_window_unlock_all(win.window));
   check_others_work();
   member_finish(member);
 }
@@ -206,10 +216,10 @@ static void waits_in_line(member_t *member) {
     unlock(held);
   } else {
     await_mark(&marks->go, 1);
-    if (member->rank == victim)
-      ready_to_die();
+    if (member->rank == victim) ready_to_die();
   }
-  ucxx_status_t status = ucxx_window_lock(win.window, member->rank == 3 ? UCXX_LOCK_SHARED : UCXX_LOCK_EXCLUSIVE, held, 0);
+  ucxx_status_t status = ucxx_window_lock(
+      win.window, member->rank == 3 ? UCXX_LOCK_SHARED : UCXX_LOCK_EXCLUSIVE, held, 0);
   CHECK(member->rank != victim);
   CHECK_OK(status);
   unlock(held);
@@ -223,8 +233,7 @@ static void before_a_fence(member_t *member) {
   member_begin(member);
   CHECK_OK(ucxx_window_fence(win.window, 0));
   meet_at(&marks->fenced, MEMBERS);
-  if (member->rank == victim)
-    die();
+  if (member->rank == victim) die();
   CHECK_STATUS(ucxx_window_fence(win.window, 0), UCXX_ERR_PEER_FAILED);
   CHECK_MESSAGE("rank 2");
   CHECK_STATUS(ucxx_window_fence(win.window, UCXX_ASSERT_NOSUCCEED), UCXX_ERR_PEER_FAILED);
@@ -236,8 +245,7 @@ static void before_a_fence(member_t *member) {
 static void among_others(void) {
   uint32_t others[MEMBERS], count = 0;
   for (uint32_t rank = 0; rank < win.ranks; rank++) {
-    if (rank != victim)
-      others[count++] = rank;
+    if (rank != victim) others[count++] = rank;
   }
   for (uint64_t round = 0; round < 5; round++) {
     uint64_t number = round + 1, found;
@@ -258,8 +266,7 @@ static void before_it_posts(member_t *member) {
   uint32_t group[] = {0, victim};
   int posts = member->rank == 0;
   member_begin(member);
-  if (member->rank == victim)
-    die();
+  if (member->rank == victim) die();
   if (posts) {
     static const uint32_t origins[] = {1, 3, 4};
     CHECK_OK(ucxx_window_post(win.window, origins, 3, 0));
@@ -275,8 +282,7 @@ static void before_it_posts(member_t *member) {
     CHECK_OK(ucxx_window_start(win.window, group, 1, 0));
     CHECK_OK(ucxx_window_complete(win.window));
   }
-  if (posts)
-    CHECK_OK(ucxx_window_wait(win.window));
+  if (posts) CHECK_OK(ucxx_window_wait(win.window));
   among_others();
   check_others_work();
   member_finish(member);
@@ -295,8 +301,7 @@ static void before_it_completes(member_t *member) {
   if (member->rank % 2 == 0) {
     status = ucxx_window_wait(win.window);
   } else {
-    while (status == UCXX_OK && !done)
-      status = ucxx_window_test(win.window, &done);
+    while (status == UCXX_OK && !done) status = ucxx_window_test(win.window, &done);
     CHECK(!done);
   }
   CHECK_STATUS(status, UCXX_ERR_PEER_FAILED);
@@ -308,7 +313,8 @@ static void before_it_completes(member_t *member) {
   member_finish(member);
 }
 
-/* Of two that are waited for one dies; what the other one says afterwards of that epoch is not taken for what it says of the next. */
+/* Of two that are waited for one dies; what the other one says afterwards of that epoch is not
+ * taken for what it says of the next. */
 static void before_both_complete(member_t *member) {
   static const uint32_t targets[] = {0, 1}, origins[] = {2, 3};
   const uint32_t other = origins[1];
@@ -326,8 +332,7 @@ static void before_both_complete(member_t *member) {
     if (member->rank == 0) {
       status = ucxx_window_wait(win.window);
     } else {
-      while (status == UCXX_OK && !done)
-        status = ucxx_window_test(win.window, &done);
+      while (status == UCXX_OK && !done) status = ucxx_window_test(win.window, &done);
       CHECK(!done);
     }
     CHECK_STATUS(status, UCXX_ERR_PEER_FAILED);
@@ -351,8 +356,7 @@ static void before_both_complete(member_t *member) {
     CHECK_OK(ucxx_window_start(win.window, targets, 2, 0));
     mark(&marks->waiting, 1);
     await_mark(&marks->fenced, 2);
-    for (uint32_t at = 0; at < 2; at++)
-      CHECK_OK(win_put64(&win, targets[at], 0, &number));
+    for (uint32_t at = 0; at < 2; at++) CHECK_OK(win_put64(&win, targets[at], 0, &number));
     CHECK_OK(ucxx_window_complete(win.window));
   }
   meet_others(&marks->met);
@@ -361,7 +365,8 @@ static void before_both_complete(member_t *member) {
   member_finish(member);
 }
 
-/* It lives and does not come: the group's limit ends the fence, this one and all that follow, and the close. */
+/* It lives and does not come: the group's limit ends the fence, this one and all that follow, and
+ * the close. */
 static void does_not_come(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 3 * SECOND);
@@ -399,38 +404,42 @@ static ucxx_status_t lock_somehow(dice_t *dice, uint32_t target) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
   uint64_t way = roll(dice, 3);
-  if (way == 0)
-    return ucxx_window_lock(win.window, type, target, 0);
+  if (way == 0) return ucxx_window_lock(win.window, type, target, 0);
   params.timeout_ns = way == 1 ? 1 + roll(dice, MILLISECOND) : 0;
-  ucxx_status_t status = finish(ucxx_window_lock_nb(win.window, type, target, 0, &params, &request), &request);
+  ucxx_status_t status =
+      finish(ucxx_window_lock_nb(win.window, type, target, 0, &params, &request), &request);
   CHECK(way == 1 || status != UCXX_ERR_TIMED_OUT);
   return status;
 }
 
-/* All lock, update and unlock; one is killed wherever it is. Its locks are free or poisoned, and poisoned ones stay that. */
+/* All lock, update and unlock; one is killed wherever it is. Its locks are free or poisoned, and
+ * poisoned ones stay that. */
 static void under_load(member_t *member) {
   int locks_poisoned[MEMBERS] = {0}, updates_poisoned[MEMBERS] = {0};
   dice_t dice = {test_mix(member->board->seed + member->rank)};
   const double numbers[2] = {1, -1};
   const ucxx_layout_t one = contiguous(UCXX_TYPE_COMPLEX_DOUBLE, 1);
   member_begin(member);
-  for (uint64_t turn = 0, after = 0; after < 300 || member->rank == victim; turn++, after += look(&marks->dead)) {
-    /* Whether memory that is not mapped here is reached after its process has died is not what this is about. */
+  for (uint64_t turn = 0, after = 0; after < 300 || member->rank == victim;
+       turn++, after += look(&marks->dead)) {
+    /* Whether memory that is not mapped here is reached after its process has died is not what this
+     * is about. */
     uint32_t target = (uint32_t)roll(&dice, win.ranks - 1);
     target += target >= victim;
     int all = roll(&dice, 20) == 0;
     ucxx_status_t status = all ? ucxx_window_lock_all(win.window, 0) : lock_somehow(&dice, target);
-    if (member->rank == victim)
-      __atomic_add_fetch(&marks->ready, 1, __ATOMIC_SEQ_CST);
+    if (member->rank == victim) __atomic_add_fetch(&marks->ready, 1, __ATOMIC_SEQ_CST);
     if (all) {
       if (status != UCXX_OK) {
-        CHECK(status == UCXX_ERR_RMA_POISONED || (status == UCXX_ERR_PEER_FAILED && on_another_host(member->rank, victim)));
+        CHECK(status == UCXX_ERR_RMA_POISONED ||
+              (status == UCXX_ERR_PEER_FAILED && on_another_host(member->rank, victim)));
         continue;
       }
     } else if (status == UCXX_ERR_TIMED_OUT || !is_fine(status, &locks_poisoned[target])) {
       continue;
     }
-    status = ucxx_window_accumulate(win.window, numbers, &one, target, win_disp(&win, target, 64), &one, UCXX_REDUCE_SUM);
+    status = ucxx_window_accumulate(win.window, numbers, &one, target, win_disp(&win, target, 64),
+                                    &one, UCXX_REDUCE_SUM);
     /* What is asked of the target is told with what ends the epoch. */
     int asked = ucxx_window_path(win.window, target) == UCXX_WINDOW_PATH_MESSAGE;
     if (asked)

@@ -1,18 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Short operations on a target's own memory while it waits in a call of the library, where it may do them itself, and while it does something else, where it cannot. Either way
- * each is done once, in order, and beside it nothing; and a death on either side ends nothing but what it concerns.
+ * Short operations on a target's own memory while it waits in a call of the library, where it may
+ * do them itself, and while it does something else, where it cannot. Either way each is done once,
+ * in order, and beside it nothing; and a death on either side ends nothing but what it concerns.
  */
 #include "window.h"
 #include "window_model.h"
 
-enum { MEMBERS = 3, TARGET = 0, REGION = 32 << 10, SIZE = 16 + MEMBERS * REGION, ROUNDS = 12, OPERATIONS = 150, LIMIT_SECONDS = 30 };
+enum {
+  MEMBERS = 3,
+  TARGET = 0,
+  REGION = 32 << 10,
+  SIZE = 16 + MEMBERS * REGION,
+  ROUNDS = 12,
+  OPERATIONS = 150,
+  LIMIT_SECONDS = 30
+};
 
 static const ucxx_worker_params_t *worker_params;
 static win_t win;
 
-static struct marks { uint64_t opened, begun, over, ready, dead, told, ended; } *marks;
+static struct marks {
+  uint64_t opened, begun, over, ready, dead, told, ended;
+} *marks;
 
 static void member_begin(member_t *member) {
   member_open(member, worker_params);
@@ -34,11 +45,14 @@ static void add_to_sum(uint64_t value) {
 
 /* What this member has in its part of the target's memory stands in `own` as well. */
 static void one_operation(dice_t *dice, uint8_t *own) {
-  static const size_t lengths[] = {1, 2, 3, 4, 7, 8, 16, 24, 25, 100, 4096, 8184, 8192, 8193, 20000, REGION};
+  static const size_t lengths[] = {1,  2,   3,    4,    7,    8,    16,    24,
+                                   25, 100, 4096, 8184, 8192, 8193, 20000, REGION};
   static uint8_t data[REGION], back[REGION];
-  size_t length = lengths[roll(dice, sizeof lengths / sizeof *lengths)], at = (size_t)roll(dice, REGION - length + 1);
+  size_t length = lengths[roll(dice, sizeof lengths / sizeof *lengths)],
+         at = (size_t)roll(dice, REGION - length + 1);
   const uint64_t whole = length / 8, begin = 16 + win.rank * (uint64_t)REGION;
-  ucxx_layout_t bytes = contiguous(UCXX_TYPE_BYTE, length), words = contiguous(UCXX_TYPE_UINT64, whole);
+  ucxx_layout_t bytes = contiguous(UCXX_TYPE_BYTE, length),
+                words = contiguous(UCXX_TYPE_UINT64, whole);
   switch (roll(dice, 6)) {
   case 0:
     test_fill(data, length, dice->state);
@@ -55,9 +69,11 @@ static void one_operation(dice_t *dice, uint8_t *own) {
     at -= at % 8;
     test_fill(data, 8 * whole, dice->state);
     if (roll(dice, 2) == 0) {
-      CHECK_OK(ucxx_window_accumulate(win.window, data, &words, TARGET, (int64_t)(begin + at), &words, UCXX_REDUCE_SUM));
+      CHECK_OK(ucxx_window_accumulate(win.window, data, &words, TARGET, (int64_t)(begin + at),
+                                      &words, UCXX_REDUCE_SUM));
     } else {
-      CHECK_OK(ucxx_window_get_accumulate(win.window, data, &words, back, &words, TARGET, (int64_t)(begin + at), &words, UCXX_REDUCE_SUM));
+      CHECK_OK(ucxx_window_get_accumulate(win.window, data, &words, back, &words, TARGET,
+                                          (int64_t)(begin + at), &words, UCXX_REDUCE_SUM));
       CHECK_OK(ucxx_window_flush(win.window, TARGET));
       CHECK_EQ(memcmp(back, own + at, 8 * whole), 0);
     }
@@ -75,15 +91,14 @@ static void one_operation(dice_t *dice, uint8_t *own) {
     at = (size_t)roll(dice, REGION / 8) * 8;
     memcpy(&expected, own + at, 8);
     const uint64_t compare = fits ? expected : ~expected;
-    CHECK_OK(ucxx_window_compare_and_swap(win.window, &value, &compare, &found, UCXX_TYPE_UINT64, TARGET, (int64_t)(begin + at)));
+    CHECK_OK(ucxx_window_compare_and_swap(win.window, &value, &compare, &found, UCXX_TYPE_UINT64,
+                                          TARGET, (int64_t)(begin + at)));
     CHECK_OK(ucxx_window_flush(win.window, TARGET));
     CHECK_EQ(found, expected);
-    if (fits)
-      memcpy(own + at, &value, 8);
+    if (fits) memcpy(own + at, &value, 8);
     break;
   }
-  default:
-    add_to_sum(1 + roll(dice, 1000));
+  default: add_to_sum(1 + roll(dice, 1000));
   }
 }
 
@@ -91,15 +106,11 @@ static void one_operation(dice_t *dice, uint8_t *own) {
 static void wait_for_others(const member_t *member, uint64_t round) {
   const uint64_t all = (round + 1) * (MEMBERS - 1);
   switch (round % 4) {
-  case 0:
-    await_mark(&marks->over, all);
-    break;
+  case 0: await_mark(&marks->over, all); break;
   case 1:
-    while (look(&marks->over) < all)
-      CHECK_OK(ucxx_window_sync(win.window));
+    while (look(&marks->over) < all) CHECK_OK(ucxx_window_sync(win.window));
     break;
-  default:
-    break;
+  default: break;
   }
   CHECK_OK(ucxx_group_barrier(member->group));
 }
@@ -117,8 +128,7 @@ static void done_once(member_t *member) {
       continue;
     }
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, TARGET, 0));
-    for (int i = 0; i < OPERATIONS; i++)
-      one_operation(&dice, own);
+    for (int i = 0; i < OPERATIONS; i++) one_operation(&dice, own);
     CHECK_OK(ucxx_window_unlock(win.window, TARGET));
     __atomic_add_fetch(&marks->over, 1, __ATOMIC_SEQ_CST);
     CHECK_OK(ucxx_group_barrier(member->group));
@@ -130,8 +140,7 @@ static void done_once(member_t *member) {
   CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, TARGET, 0));
   CHECK_OK(ucxx_window_get(win.window, whole, &all, TARGET, 0, &all));
   CHECK_OK(ucxx_window_unlock(win.window, TARGET));
-  for (uint32_t rank = 0; rank < MEMBERS; rank++)
-    sum += sums[rank];
+  for (uint32_t rank = 0; rank < MEMBERS; rank++) sum += sums[rank];
   uint64_t found;
   memcpy(&found, whole, sizeof found);
   CHECK_EQ(found, sum);
@@ -144,18 +153,17 @@ static void done_once(member_t *member) {
 
 /* ------------------------------------------------------------------ deaths */
 
-/* Puts and gets until one of them fails; ready to be seen to die when it has gone on for a while. */
+/* Puts and gets until one of them fails; ready to be seen to die when it has gone on for a while.
+ */
 static ucxx_status_t go_on(uint64_t most) {
   for (uint64_t count = 0; count < most; count++) {
     uint64_t value = count, back = 0;
     ucxx_status_t status = win_put64(&win, TARGET, 16 + win.rank * (uint64_t)REGION, &value);
     if (status == UCXX_OK)
       status = win_get64(&win, TARGET, 16 + win.rank * (uint64_t)REGION, &back);
-    if (status != UCXX_OK)
-      return status;
+    if (status != UCXX_OK) return status;
     CHECK_EQ(back, value);
-    if (count == 100)
-      __atomic_add_fetch(&marks->begun, 1, __ATOMIC_SEQ_CST);
+    if (count == 100) __atomic_add_fetch(&marks->begun, 1, __ATOMIC_SEQ_CST);
   }
   return UCXX_OK;
 }

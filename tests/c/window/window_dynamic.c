@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Dynamic windows: memory comes and goes in any order, also inside epochs; what a call names may lie in regions that follow each other; what is not attached
- * is refused, at both ends; and what has gone without being detached is told to whoever asks, and ends nobody.
+ * Dynamic windows: memory comes and goes in any order, also inside epochs; what a call names may
+ * lie in regions that follow each other; what is not attached is refused, at both ends; and what
+ * has gone without being detached is told to whoever asks, and ends nobody.
  */
 #include "window.h"
 #include "window_model.h"
@@ -13,24 +14,28 @@ static const ucxx_worker_params_t *worker_params;
 static ucxx_window_t *window;
 
 /* Of each member: where its memory is, and which regions of it are attached. */
-static struct known { uint64_t address[MEMBERS]; uint8_t attached[MEMBERS][REGIONS]; } *known;
+static struct known {
+  uint64_t address[MEMBERS];
+  uint8_t attached[MEMBERS][REGIONS];
+} *known;
 
 static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->group)); }
 
-static ucxx_status_t reach(uint32_t target, int64_t disp, uint64_t length, uint64_t seed, int writes) {
+static ucxx_status_t reach(uint32_t target, int64_t disp, uint64_t length, uint64_t seed,
+                           int writes) {
   uint8_t *bytes = test_alloc(length), *back = test_alloc(length);
   ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, length);
   memset(back, 1, length);
   test_fill(bytes, length, seed);
-  ucxx_status_t status = writes ? ucxx_window_put(window, bytes, &all, target, disp, &all) : UCXX_OK;
+  ucxx_status_t status =
+      writes ? ucxx_window_put(window, bytes, &all, target, disp, &all) : UCXX_OK;
   ucxx_status_t flushed = ucxx_window_flush(window, target);
   status = status != UCXX_OK ? status : flushed;
   if (status == UCXX_OK) {
     status = ucxx_window_get(window, back, &all, target, disp, &all);
     flushed = ucxx_window_flush(window, target);
     status = status != UCXX_OK ? status : flushed;
-    if (status == UCXX_OK && writes)
-      CHECK_CONTENT(back, length, seed);
+    if (status == UCXX_OK && writes) CHECK_CONTENT(back, length, seed);
   }
   free(bytes);
   free(back);
@@ -39,13 +44,13 @@ static ucxx_status_t reach(uint32_t target, int64_t disp, uint64_t length, uint6
 
 static int is_attached(uint32_t target, uint64_t begin, uint64_t end) {
   for (uint64_t region = begin / REGION; region * REGION < end; region++) {
-    if (!known->attached[target][region])
-      return 0;
+    if (!known->attached[target][region]) return 0;
   }
   return 1;
 }
 
-/* Regions of one piece of memory are attached and detached at random, one at a time or some together; then all members try ranges of all lengths. */
+/* Regions of one piece of memory are attached and detached at random, one at a time or some
+ * together; then all members try ranges of all lengths. */
 static void come_and_go(member_t *member) {
   dice_t dice = {test_mix(member->board->seed + member->rank)};
   uint8_t *memory = test_alloc(REGIONS * REGION);
@@ -59,9 +64,9 @@ static void come_and_go(member_t *member) {
     STEP("come and go: turn %d", turn);
     uint8_t *mine = known->attached[member->rank];
     for (int change = 0; change < 3; change++) {
-      uint64_t at = roll(&dice, REGIONS), count = 1 + roll(&dice, REGIONS - at < 4 ? REGIONS - at : 4), taken = 0;
-      for (uint64_t region = at; region < at + count; region++)
-        taken += mine[region];
+      uint64_t at = roll(&dice, REGIONS),
+               count = 1 + roll(&dice, REGIONS - at < 4 ? REGIONS - at : 4), taken = 0;
+      for (uint64_t region = at; region < at + count; region++) taken += mine[region];
       if (together[at] > 0) {
         CHECK_STATUS(ucxx_window_attach(window, memory + at * REGION, REGION), UCXX_ERR_RMA_ATTACH);
         CHECK_STATUS(ucxx_window_detach(window, memory + at * REGION + 1), UCXX_ERR_RMA_ATTACH);
@@ -69,7 +74,8 @@ static void come_and_go(member_t *member) {
         memset(mine + at, 0, together[at]);
         together[at] = 0;
       } else if (taken > 0) {
-        CHECK_STATUS(ucxx_window_attach(window, memory + at * REGION, count * REGION), UCXX_ERR_RMA_ATTACH);
+        CHECK_STATUS(ucxx_window_attach(window, memory + at * REGION, count * REGION),
+                     UCXX_ERR_RMA_ATTACH);
         CHECK_STATUS(ucxx_window_detach(window, memory + at * REGION), UCXX_ERR_RMA_ATTACH);
       } else {
         CHECK_OK(ucxx_window_attach(window, memory + at * REGION, count * REGION));
@@ -80,18 +86,23 @@ static void come_and_go(member_t *member) {
     meet(member);
     for (int trial = 0; trial < 12; trial++) {
       uint32_t target = (uint32_t)roll(&dice, member->size);
-      uint64_t begin = roll(&dice, REGIONS * REGION), length = 1 + roll(&dice, trial % 2 ? 40 : REGIONS * REGION - begin);
-      if (begin + length > REGIONS * REGION)
-        length = REGIONS * REGION - begin;
-      ucxx_status_t status = reach(target, (int64_t)(known->address[target] + begin), length, (uint64_t)turn, 0);
-      CHECK_STATUS(status, is_attached(target, begin, begin + length) ? UCXX_OK : UCXX_ERR_RMA_ATTACH);
+      uint64_t begin = roll(&dice, REGIONS * REGION),
+               length = 1 + roll(&dice, trial % 2 ? 40 : REGIONS * REGION - begin);
+      if (begin + length > REGIONS * REGION) length = REGIONS * REGION - begin;
+      ucxx_status_t status =
+          reach(target, (int64_t)(known->address[target] + begin), length, (uint64_t)turn, 0);
+      CHECK_STATUS(status,
+                   is_attached(target, begin, begin + length) ? UCXX_OK : UCXX_ERR_RMA_ATTACH);
     }
     /* In turns, as they would overlap. */
     for (uint32_t writer = 0; writer < member->size; writer++) {
       for (uint32_t target = 0; writer == member->rank && target < member->size; target++) {
-        uint64_t begin = roll(&dice, REGIONS * REGION), length = 1 + roll(&dice, REGIONS * REGION - begin);
-        ucxx_status_t status = reach(target, (int64_t)(known->address[target] + begin), length, (uint64_t)turn * 7 + writer, 1);
-        CHECK_STATUS(status, is_attached(target, begin, begin + length) ? UCXX_OK : UCXX_ERR_RMA_ATTACH);
+        uint64_t begin = roll(&dice, REGIONS * REGION),
+                 length = 1 + roll(&dice, REGIONS * REGION - begin);
+        ucxx_status_t status = reach(target, (int64_t)(known->address[target] + begin), length,
+                                     (uint64_t)turn * 7 + writer, 1);
+        CHECK_STATUS(status,
+                     is_attached(target, begin, begin + length) ? UCXX_OK : UCXX_ERR_RMA_ATTACH);
       }
       meet(member);
     }
@@ -140,7 +151,8 @@ static void two_windows(member_t *member) {
   free(numbers);
 }
 
-/* What is behind the end of a file is attached, and there is nothing: nor can anything else come to stand there. */
+/* What is behind the end of a file is attached, and there is nothing: nor can anything else come to
+ * stand there. */
 static void gone(member_t *member) {
   const size_t half = 1 << 16;
   const uint32_t target = (member->rank + 1) % member->size;
@@ -163,26 +175,25 @@ static void gone(member_t *member) {
   for (int way = 0; way < 7; way++) {
     ucxx_status_t status;
     switch (way) {
-    case 0:
-      status = ucxx_window_put(window, &number, &one, target, edge, &one);
-      break;
-    case 1:
-      status = ucxx_window_get(window, &found, &one, target, edge, &one);
-      break;
+    case 0: status = ucxx_window_put(window, &number, &one, target, edge, &one); break;
+    case 1: status = ucxx_window_get(window, &found, &one, target, edge, &one); break;
     case 2:
       status = ucxx_window_accumulate(window, &number, &one, target, edge, &one, UCXX_REDUCE_SUM);
       break;
     case 3:
-      status = ucxx_window_fetch_and_op(window, &number, &found, UCXX_TYPE_UINT64, target, edge, UCXX_REDUCE_SUM);
+      status = ucxx_window_fetch_and_op(window, &number, &found, UCXX_TYPE_UINT64, target, edge,
+                                        UCXX_REDUCE_SUM);
       break;
     case 4:
-      status = ucxx_window_compare_and_swap(window, &number, &number, &found, UCXX_TYPE_UINT64, target, edge);
+      status = ucxx_window_compare_and_swap(window, &number, &number, &found, UCXX_TYPE_UINT64,
+                                            target, edge);
       break;
     case 5: /* across the edge */
       status = ucxx_window_put(window, numbers, &many, target, edge - 4096, &many);
       break;
     default:
-      status = ucxx_window_accumulate(window, numbers, &many, target, edge - 4096, &many, UCXX_REDUCE_SUM);
+      status = ucxx_window_accumulate(window, numbers, &many, target, edge - 4096, &many,
+                                      UCXX_REDUCE_SUM);
     }
     ucxx_status_t flushed = ucxx_window_flush(window, target);
     CHECK_STATUS(status != UCXX_OK ? status : flushed, UCXX_ERR_INVALID_ADDR);

@@ -79,7 +79,9 @@ static void forked(member_t *member) {
     ucxx_request_t *request = NULL;
     await_mark(held, 1);
     params.timeout_ns = 20 * MILLISECOND;
-    CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, 1, 0, &params, &request), &request), UCXX_ERR_TIMED_OUT);
+    CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, 1, 0, &params, &request),
+                        &request),
+                 UCXX_ERR_TIMED_OUT);
     mark(held, 2);
   }
   CHECK_OK(ucxx_group_barrier(member->group));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Accumulates of many blocks at memory of the caller's: the kernel is asked for many of them at a time, and what comes of it is what comes of one block after
- * the other, also where they are in any order, overlap, or are the same.
+ * Accumulates of many blocks at memory of the caller's: the kernel is asked for many of them at a
+ * time, and what comes of it is what comes of one block after the other, also where they are in any
+ * order, overlap, or are the same.
  */
 #include "window.h"
 #include "window_model.h"
@@ -17,12 +18,16 @@ static win_t win;
 /* Of this process. They stand before the C library's. */
 static uint64_t calls;
 
-ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long count, const struct iovec *there, unsigned long count_there, unsigned long flags) {
+ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long count,
+                         const struct iovec *there, unsigned long count_there,
+                         unsigned long flags) {
   __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
   return syscall(SYS_process_vm_readv, pid, here, count, there, count_there, flags);
 }
 
-ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long count, const struct iovec *there, unsigned long count_there, unsigned long flags) {
+ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long count,
+                          const struct iovec *there, unsigned long count_there,
+                          unsigned long flags) {
   __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
   return syscall(SYS_process_vm_writev, pid, here, count, there, count_there, flags);
 }
@@ -43,11 +48,13 @@ static void add(const ucxx_block_t *blocks, size_t count, int fetches) {
   here = contiguous(UCXX_TYPE_UINT64, elements);
   ucxx_layout_init_blocks(&there, UCXX_TYPE_UINT64, blocks, count);
   if (fetches) {
-    CHECK_OK(ucxx_window_get_accumulate(win.window, operands, &here, results, &here, TARGET, win_disp(&win, TARGET, 0), &there, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_get_accumulate(win.window, operands, &here, results, &here, TARGET,
+                                        win_disp(&win, TARGET, 0), &there, UCXX_REDUCE_SUM));
     CHECK_OK(ucxx_window_flush(win.window, TARGET));
     CHECK_EQ(memcmp(results, before, elements * 8), 0);
   } else {
-    CHECK_OK(ucxx_window_accumulate(win.window, operands, &here, TARGET, win_disp(&win, TARGET, 0), &there, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_accumulate(win.window, operands, &here, TARGET, win_disp(&win, TARGET, 0),
+                                    &there, UCXX_REDUCE_SUM));
     CHECK_OK(ucxx_window_flush(win.window, TARGET));
   }
 }
@@ -65,7 +72,10 @@ static void regular(void) {
   for (int way = 0; way < 3; way++) {
     STEP("regular: way %d", way);
     for (int64_t at = 0; at < BLOCKS; at++)
-      blocks[at] = (ucxx_block_t){.offset = way == 0 ? 3 * at : way == 1 ? 3 * (BLOCKS - at) : 5, .length = 1};
+      blocks[at] = (ucxx_block_t){.offset = way == 0   ? 3 * at
+                                            : way == 1 ? 3 * (BLOCKS - at)
+                                                       : 5,
+                                  .length = 1};
     add(blocks, BLOCKS, 0);
     add(blocks, BLOCKS, 1);
   }
@@ -82,8 +92,7 @@ static void at_random(dice_t *dice) {
     size_t count = 0;
     for (; count < 64; count++) {
       uint64_t length = roll(dice, most);
-      if (elements + length > WORDS)
-        break;
+      if (elements + length > WORDS) break;
       elements += length;
       blocks[count] = (ucxx_block_t){.offset = (int64_t)roll(dice, range), .length = length};
     }
@@ -100,8 +109,7 @@ static void blocks_of_all_kinds(member_t *member, int32_t flavor) {
   const uint64_t begun = calls;
   if (member->rank == ORIGIN) {
     dice_t dice = {test_mix(member->board->seed)};
-    for (uint64_t at = 0; at < WORDS; at++)
-      operands[at] = test_mix(at);
+    for (uint64_t at = 0; at < WORDS; at++) operands[at] = test_mix(at);
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, TARGET, 0));
     regular();
     at_random(&dice);
@@ -110,7 +118,8 @@ static void blocks_of_all_kinds(member_t *member, int32_t flavor) {
   CHECK_OK(ucxx_group_barrier(member->group));
   /* Six times as many blocks went that way. */
   if (calls - begun > BLOCKS)
-    FAIL("%s: rank %u has called the kernel %llu times", flavor_name(flavor), (unsigned)member->rank, (unsigned long long)(calls - begun));
+    FAIL("%s: rank %u has called the kernel %llu times", flavor_name(flavor),
+         (unsigned)member->rank, (unsigned long long)(calls - begun));
   win_close(&win);
 }
 

@@ -1,36 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Atomic operations of four processes on a few elements, as random histories: when each began, when it was complete, and what it found. For each element
- * there has to be an order in which they make sense one after the other. Elements of all ways to be atomic: words of several sizes, beside each
+ * Atomic operations of four processes on a few elements, as random histories: when each began, when
+ * it was complete, and what it found. For each element there has to be an order in which they make
+ * sense one after the other. Elements of all ways to be atomic: words of several sizes, beside each
  * other in one word, larger than a word, and several that are updated as one.
  */
 #include "window.h"
 #include "linearizability.h"
 #include "window_model.h"
 
-
-enum { MEMBERS = 4, LOCATIONS = 5, ROUNDS = 30, SETS = 32, SET_SIZE = 64, LENGTH = 24, AT_ONCE = 5, SPINS = 2000 };
+enum {
+  MEMBERS = 4,
+  LOCATIONS = 5,
+  ROUNDS = 30,
+  SETS = 32,
+  SET_SIZE = 64,
+  LENGTH = 24,
+  AT_ONCE = 5,
+  SPINS = 2000
+};
 
 static const ucxx_worker_params_t *worker_params;
 static int32_t flavor;
 static win_t win;
-static int with_granularity; /* then one element of 8 bytes and two of them are each updated as one */
+static int
+    with_granularity; /* then one element of 8 bytes and two of them are each updated as one */
 
 /* Elements of one location are updated as one unit where there are two, which takes granularity. */
 static const struct location {
   int32_t type;
   uint32_t target;
   uint64_t offset, most; /* elements */
-} locations[LOCATIONS] = {
-    {UCXX_TYPE_INT64, 0, 0, 1}, {UCXX_TYPE_INT32, 1, 16, 1}, {UCXX_TYPE_INT32, 1, 20, 1}, {UCXX_TYPE_COMPLEX_DOUBLE, 2, 32, 1}, {UCXX_TYPE_INT64, 3, 48, 2}};
+} locations[LOCATIONS] = {{UCXX_TYPE_INT64, 0, 0, 1},
+                          {UCXX_TYPE_INT32, 1, 16, 1},
+                          {UCXX_TYPE_INT32, 1, 20, 1},
+                          {UCXX_TYPE_COMPLEX_DOUBLE, 2, 32, 1},
+                          {UCXX_TYPE_INT64, 3, 48, 2}};
 
-static uint64_t count_of(const struct location *location) { return with_granularity ? location->most : 1; }
+static uint64_t count_of(const struct location *location) {
+  return with_granularity ? location->most : 1;
+}
 
 /* Does a value have two parts? */
-static int is_double(const struct location *location) { return location->type == UCXX_TYPE_COMPLEX_DOUBLE || count_of(location) > 1; }
+static int is_double(const struct location *location) {
+  return location->type == UCXX_TYPE_COMPLEX_DOUBLE || count_of(location) > 1;
+}
 
-/* The histories of a round; each set has elements of its own in the windows, and begins when all have come to it. */
+/* The histories of a round; each set has elements of its own in the windows, and begins when all
+ * have come to it. */
 typedef struct gathered {
   history_t histories[SETS][LOCATIONS];
   uint64_t come;
@@ -39,8 +57,10 @@ static gathered_t *gathered;
 
 /* ------------------------------------------------------------------ the check itself */
 
-static event_t event(event_kind_t kind, int64_t operand, int64_t result, uint64_t begin, uint64_t end) {
-  return (event_t){.kind = kind, .operand = {operand, 0}, .result = {result, 0}, .begin = begin, .end = end};
+static event_t event(event_kind_t kind, int64_t operand, int64_t result, uint64_t begin,
+                     uint64_t end) {
+  return (event_t){
+      .kind = kind, .operand = {operand, 0}, .result = {result, 0}, .begin = begin, .end = end};
 }
 
 static int judge(event_t first, event_t second, event_t third) {
@@ -58,7 +78,8 @@ static void check_the_check(void) {
   CHECK(judge(event(FETCH_AND_ADD, 1, 0, 1, 9), event(FETCH_AND_ADD, 1, 1, 2, 8), early_read));
   CHECK(judge(event(FETCH_AND_ADD, 1, 1, 1, 9), event(FETCH_AND_ADD, 1, 0, 2, 8), early_read));
   CHECK(!judge(event(FETCH_AND_ADD, 1, 1, 1, 2), event(FETCH_AND_ADD, 1, 0, 3, 8), early_read));
-  /* While it is written either is read, afterwards only the new value, and never the old one after the new one. */
+  /* While it is written either is read, afterwards only the new value, and never the old one after
+   * the new one. */
   CHECK(judge(write, event(READ, 0, 5, 11, 12), event(READ, 0, 5, 13, 14)));
   CHECK(judge(write, event(READ, 0, 0, 11, 12), event(READ, 0, 5, 13, 14)));
   CHECK(!judge(write, event(READ, 0, 5, 11, 12), event(READ, 0, 0, 13, 14)));
@@ -96,8 +117,7 @@ static void encode(const struct location *location, value_t value, uint8_t *byte
   } else {
     size_t size = kinds[location->type].size;
     put_whole(bytes, size, (uint64_t)value.a);
-    if (count_of(location) > 1)
-      put_whole(bytes + size, size, (uint64_t)value.b);
+    if (count_of(location) > 1) put_whole(bytes + size, size, (uint64_t)value.b);
   }
 }
 
@@ -105,7 +125,8 @@ static value_t decode(const struct location *location, const uint8_t *bytes) {
   size_t size = kinds[location->type].size;
   if (location->type == UCXX_TYPE_COMPLEX_DOUBLE)
     return (value_t){(int64_t)get_real(bytes, 8), (int64_t)get_real(bytes + 8, 8)};
-  return (value_t){(int64_t)get_whole(bytes, size, 1), count_of(location) > 1 ? (int64_t)get_whole(bytes + size, size, 1) : 0};
+  return (value_t){(int64_t)get_whole(bytes, size, 1),
+                   count_of(location) > 1 ? (int64_t)get_whole(bytes + size, size, 1) : 0};
 }
 
 typedef struct flight {
@@ -118,24 +139,30 @@ static void launch(flight_t *flight, int set) {
   const struct location *location = flight->location;
   const event_kind_t kind = flight->event->kind;
   const ucxx_layout_t layout = contiguous(location->type, count_of(location));
-  const int64_t disp = win_disp(&win, location->target, location->offset + (uint64_t)set * SET_SIZE);
+  const int64_t disp =
+      win_disp(&win, location->target, location->offset + (uint64_t)set * SET_SIZE);
   const int replaces = kind == SWAP || kind == WRITE;
   int32_t op = kind == READ ? UCXX_REDUCE_NO_OP : replaces ? UCXX_REDUCE_REPLACE : UCXX_REDUCE_SUM;
   encode(location, flight->event->operand, flight->operand);
   encode(location, flight->event->compare, flight->compare);
   ucxx_status_t status;
   if (kind == COMPARE_AND_SWAP)
-    status = ucxx_window_compare_and_swap(win.window, flight->operand, flight->compare, flight->result, location->type, location->target, disp);
+    status = ucxx_window_compare_and_swap(win.window, flight->operand, flight->compare,
+                                          flight->result, location->type, location->target, disp);
   else if (kind == ADD || kind == WRITE)
-    status = ucxx_window_accumulate(win.window, flight->operand, &layout, location->target, disp, &layout, op);
+    status = ucxx_window_accumulate(win.window, flight->operand, &layout, location->target, disp,
+                                    &layout, op);
   else if (count_of(location) > 1 || kind == READ)
-    status = ucxx_window_get_accumulate(win.window, flight->operand, &layout, flight->result, &layout, location->target, disp, &layout, op);
+    status = ucxx_window_get_accumulate(win.window, flight->operand, &layout, flight->result,
+                                        &layout, location->target, disp, &layout, op);
   else
-    status = ucxx_window_fetch_and_op(win.window, flight->operand, flight->result, location->type, location->target, disp, op);
+    status = ucxx_window_fetch_and_op(win.window, flight->operand, flight->result, location->type,
+                                      location->target, disp, op);
   CHECK_OK(status);
 }
 
-/* Some at once, which are in order as far as one location is concerned, then a flush. Most are on one location, where they meet. */
+/* Some at once, which are in order as far as one location is concerned, then a flush. Most are on
+ * one location, where they meet. */
 static void make_histories(dice_t *dice, int set) {
   flight_t flights[AT_ONCE];
   value_t seen[LOCATIONS] = {{0, 0}};
@@ -155,8 +182,7 @@ static void make_histories(dice_t *dice, int set) {
         flight->event->kind = READ;
       flight->event->operand.a = roll_between(dice, 1, 9);
       flight->event->compare.a = seen[at].a;
-      if (is_double(flight->location))
-        flight->event->operand.b = -flight->event->operand.a;
+      if (is_double(flight->location)) flight->event->operand.b = -flight->event->operand.a;
       flight->event->begin = clock_ns();
       launch(flight, set);
     }
@@ -183,16 +209,19 @@ static void add_last_read(int set, int at) {
   history_t *history = &gathered->histories[set][at];
   value_t last = decode(&locations[at], win.base + set * SET_SIZE + locations[at].offset);
   history->count[MEMBERS] = 1;
-  history->events[MEMBERS][0] = (event_t){.kind = READ, .begin = UINT64_MAX, .end = UINT64_MAX, .result = last};
+  history->events[MEMBERS][0] =
+      (event_t){.kind = READ, .begin = UINT64_MAX, .end = UINT64_MAX, .result = last};
 }
 
 static void show(const history_t *history) {
   for (int process = 0; process < MOST_PROCESSES; process++) {
     for (uint32_t at = 0; at < history->count[process]; at++) {
       const event_t *event = &history->events[process][at];
-      fprintf(stderr, "process %d: kind %d, %lld %lld, compare %lld: found %lld %lld, from %llu to %llu\n", process, (int)event->kind, (long long)event->operand.a,
-              (long long)event->operand.b, (long long)event->compare.a, (long long)event->result.a, (long long)event->result.b, (unsigned long long)event->begin,
-              (unsigned long long)event->end);
+      fprintf(stderr,
+              "process %d: kind %d, %lld %lld, compare %lld: found %lld %lld, from %llu to %llu\n",
+              process, (int)event->kind, (long long)event->operand.a, (long long)event->operand.b,
+              (long long)event->compare.a, (long long)event->result.a, (long long)event->result.b,
+              (unsigned long long)event->begin, (unsigned long long)event->end);
     }
   }
 }
@@ -201,8 +230,7 @@ static void show(const history_t *history) {
 static void begin_together(uint64_t number) {
   __atomic_add_fetch(&gathered->come, 1, __ATOMIC_SEQ_CST);
   for (int spin = 0; look(&gathered->come) < number * MEMBERS; spin++) {
-    if (spin >= SPINS)
-      sched_yield();
+    if (spin >= SPINS) sched_yield();
   }
 }
 
@@ -210,8 +238,7 @@ static void check_histories(int round) {
   for (int set = 0; set < SETS; set++) {
     for (int at = 0; at < LOCATIONS; at++) {
       history_t *history = &gathered->histories[set][at];
-      if (locations[at].target != win.rank)
-        continue;
+      if (locations[at].target != win.rank) continue;
       add_last_read(set, at);
       if (!is_linearisable(history)) {
         show(history);
@@ -237,7 +264,8 @@ static void histories(member_t *member) {
     memset(win.base, 0, win.size[win.rank]);
     for (int set = 0; set < SETS; set++) {
       for (int at = 0; at < LOCATIONS; at++)
-        gathered->histories[set][at].count[win.rank] = gathered->histories[set][at].count[MEMBERS] = 0;
+        gathered->histories[set][at].count[win.rank] = gathered->histories[set][at].count[MEMBERS] =
+            0;
     }
     CHECK_OK(ucxx_window_lock_all(win.window, 0));
     CHECK_OK(ucxx_window_sync(win.window));

@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Who waits looks whether the others live. One that has no descriptors left cannot see it in the usual way, and one whose main thread has ended goes on by its
- * other threads: neither takes a lock from one that lives, nor lets an operation be lost, nor waits for ever for one that has died.
+ * Who waits looks whether the others live. One that has no descriptors left cannot see it in the
+ * usual way, and one whose main thread has ended goes on by its other threads: neither takes a lock
+ * from one that lives, nor lets an operation be lost, nor waits for ever for one that has died.
  */
 #include "window.h"
 
 #include <sys/resource.h>
 
-enum { MEMBERS = 3, WAITERS = MEMBERS - 1, ELEMENTS = 4096, SUMS = 1000, LIMIT_SECONDS = 60, HELD = 1, OTHER = 2 };
+enum {
+  MEMBERS = 3,
+  WAITERS = MEMBERS - 1,
+  ELEMENTS = 4096,
+  SUMS = 1000,
+  LIMIT_SECONDS = 60,
+  HELD = 1,
+  OTHER = 2
+};
 
 static ucxx_worker_params_t worker_params; /* not where the main thread had them, which ends */
 static int starved, without_main;
@@ -18,7 +27,9 @@ static pthread_t main_thread;
 static struct rlimit usual;
 
 /* How many have got to where it is counted, or how far the holder is. */
-static struct marks { uint64_t opened, begun, alone, shared, asked, free, refused, added, seen, last, told, over; } *marks;
+static struct marks {
+  uint64_t opened, begun, alone, shared, asked, free, refused, added, seen, last, told, over;
+} *marks;
 
 static void starve(void) {
   struct rlimit none;
@@ -29,7 +40,9 @@ static void starve(void) {
   CHECK(dup(STDERR_FILENO) < 0 && errno == EMFILE);
 }
 
-static void lock(int32_t type, uint32_t target) { CHECK_OK(ucxx_window_lock(win.window, type, target, 0)); }
+static void lock(int32_t type, uint32_t target) {
+  CHECK_OK(ucxx_window_lock(win.window, type, target, 0));
+}
 static void unlock(uint32_t target) { CHECK_OK(ucxx_window_unlock(win.window, target)); }
 
 /* Long enough to look whether the holder lives, which it does. */
@@ -37,11 +50,11 @@ static void wait_in_vain(int32_t type, uint32_t target) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
   params.timeout_ns = 150 * MILLISECOND;
-  CHECK_STATUS(ucxx_window_lock_nb(win.window, type, target, 0, &params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_window_lock_nb(win.window, type, target, 0, &params, &request),
+               UCXX_INPROGRESS);
   /* Not by a wait, which may want a descriptor to sleep on. */
   while (ucxx_request_status(request) == UCXX_INPROGRESS) {
-    if (worker_params.progress_mode == UCXX_PROGRESS_MANUAL)
-      progress(self.worker);
+    if (worker_params.progress_mode == UCXX_PROGRESS_MANUAL) progress(self.worker);
     sched_yield();
   }
   CHECK_STATUS(ucxx_request_status(request), UCXX_ERR_TIMED_OUT);
@@ -89,8 +102,7 @@ static void fences(uint32_t rank) {
 static void sums(uint32_t rank) {
   static int64_t ones[ELEMENTS];
   const ucxx_layout_t layout = contiguous(UCXX_TYPE_INT64, ELEMENTS);
-  for (int at = 0; at < ELEMENTS; at++)
-    ones[at] = 1;
+  for (int at = 0; at < ELEMENTS; at++) ones[at] = 1;
   CHECK_OK(ucxx_window_lock_all(win.window, 0));
   for (int sum = 0; sum < SUMS; sum++)
     CHECK_OK(ucxx_window_accumulate(win.window, ones, &layout, 0, 0, &layout, UCXX_REDUCE_SUM));
@@ -110,7 +122,9 @@ static void death(uint32_t rank) {
   }
   await_mark(&marks->last, 1);
   __atomic_add_fetch(&marks->told, 1, __ATOMIC_SEQ_CST);
-  CHECK_STATUS(ucxx_window_lock(win.window, rank == 1 ? UCXX_LOCK_EXCLUSIVE : UCXX_LOCK_SHARED, HELD, 0), UCXX_ERR_RMA_POISONED);
+  CHECK_STATUS(
+      ucxx_window_lock(win.window, rank == 1 ? UCXX_LOCK_EXCLUSIVE : UCXX_LOCK_SHARED, HELD, 0),
+      UCXX_ERR_RMA_POISONED);
 }
 
 static void *live(void *none) {
@@ -118,18 +132,15 @@ static void *live(void *none) {
   member_join(&self, 0);
   win_open(&win, &self, UCXX_WINDOW_FLAVOR_ALLOCATE, ELEMENTS * 8, 8, NULL);
   meet_at(&marks->opened, MEMBERS);
-  if (self.rank == 0 && without_main)
-    CHECK_EQ(pthread_join(main_thread, NULL), 0);
-  if (self.rank != 0 && starved)
-    starve();
+  if (self.rank == 0 && without_main) CHECK_EQ(pthread_join(main_thread, NULL), 0);
+  if (self.rank != 0 && starved) starve();
   meet_at(&marks->begun, MEMBERS);
   locks(self.rank);
   fences(self.rank);
   sums(self.rank);
   death(self.rank);
   meet_at(&marks->over, WAITERS);
-  if (starved)
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  if (starved) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
   CHECK_STATUS(ucxx_window_close(win.window), UCXX_ERR_PEER_FAILED);
   ucxx_window_destroy(win.window);
   member_close(&self);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Locks of windows: who is alone is alone, who shares shares, in every form of the calls, with limits of time, and without checks. Counters that would
- * break, beside the library and in the window itself, tell.
+ * Locks of windows: who is alone is alone, who shares shares, in every form of the calls, with
+ * limits of time, and without checks. Counters that would break, beside the library and in the
+ * window itself, tell.
  */
 #include "window.h"
 #include "window_model.h"
@@ -18,9 +19,13 @@ static struct marks {
   uint64_t met, step[3 + WAYS], stop;
 } *marks;
 
-static uint64_t add(uint64_t *counter, uint64_t value) { return __atomic_add_fetch(counter, value, __ATOMIC_SEQ_CST); }
+static uint64_t add(uint64_t *counter, uint64_t value) {
+  return __atomic_add_fetch(counter, value, __ATOMIC_SEQ_CST);
+}
 
-static void lock(int32_t type, uint32_t target) { CHECK_OK(ucxx_window_lock(win.window, type, target, 0)); }
+static void lock(int32_t type, uint32_t target) {
+  CHECK_OK(ucxx_window_lock(win.window, type, target, 0));
+}
 static void unlock(uint32_t target) { CHECK_OK(ucxx_window_unlock(win.window, target)); }
 
 static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->group)); }
@@ -30,8 +35,7 @@ static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->g
 /* Others get to run in the midst of it, now and then, on however few processors. */
 static void dawdle(void) {
   static dice_t dice;
-  if (roll(&dice, 4) == 0)
-    sched_yield();
+  if (roll(&dice, 4) == 0) sched_yield();
 }
 
 static void as_writer(uint32_t target) {
@@ -61,13 +65,13 @@ static void as_reader(uint32_t target) {
   CHECK_OK(ucxx_window_get(win.window, words, &all, target, win_disp(&win, target, 0), &all));
   CHECK_OK(ucxx_window_flush_local(win.window, target));
   dawdle();
-  for (int word = 0; word < WORDS; word++)
-    CHECK_EQ(words[word], words[0]);
+  for (int word = 0; word < WORDS; word++) CHECK_EQ(words[word], words[0]);
   CHECK_EQ(look(&marks->writers[target]), 0);
   add(&marks->readers[target], UINT64_MAX);
 }
 
-/* Some read and some write, in all the ways to get a lock, on all targets. Who locks all never meets who holds one lock and waits for another. */
+/* Some read and some write, in all the ways to get a lock, on all targets. Who locks all never
+ * meets who holds one lock and waits for another. */
 static void readers_and_writers(member_t *member) {
   dice_t dice = {test_mix(member->board->seed + member->rank)};
   win_open(&win, member, flavor, SIZE, 8, NULL);
@@ -76,8 +80,7 @@ static void readers_and_writers(member_t *member) {
     ucxx_request_t *request = NULL;
     STEP("readers and writers: turn %d", turn);
     uint64_t way = roll(&dice, 5);
-    if (turn == TURNS / 2)
-      meet(member);
+    if (turn == TURNS / 2) meet(member);
     switch (way == 4 && turn < TURNS / 2 ? 5 : way) {
     case 0:
     case 1:
@@ -86,7 +89,9 @@ static void readers_and_writers(member_t *member) {
       unlock(target);
       break;
     case 2:
-      CHECK_OK(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, target, 0, NULL, &request), &request));
+      CHECK_OK(
+          finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, target, 0, NULL, &request),
+                 &request));
       as_writer(target);
       unlock(target);
       break;
@@ -106,8 +111,7 @@ static void readers_and_writers(member_t *member) {
       break;
     default:
       CHECK_OK(ucxx_window_lock_all(win.window, 0));
-      for (uint32_t each = 0; each < win.ranks; each++)
-        as_reader(each);
+      for (uint32_t each = 0; each < win.ranks; each++) as_reader(each);
       CHECK_OK(ucxx_window_unlock_all(win.window));
     }
   }
@@ -118,7 +122,8 @@ static void readers_and_writers(member_t *member) {
   win_close(&win);
 }
 
-/* The numbers in a window are added to by load and store, some of them by who has them in its own memory. */
+/* The numbers in a window are added to by load and store, some of them by who has them in its own
+ * memory. */
 static void counters(member_t *member) {
   win_open(&win, member, flavor, SIZE, 8, NULL);
   for (int turn = 0; turn < COUNTS; turn++) {
@@ -143,7 +148,8 @@ static void counters(member_t *member) {
   win_close(&win);
 }
 
-/* All of them hold it at once: none would come if one kept out the others. Then one wants it alone, while readers come and go all the time. */
+/* All of them hold it at once: none would come if one kept out the others. Then one wants it alone,
+ * while readers come and go all the time. */
 static void shared_is_shared(member_t *member) {
   win_open(&win, member, flavor, SIZE, 8, NULL);
   STEP("all share");
@@ -226,21 +232,19 @@ static void by_callback(member_t *member, uint64_t *step) {
   params.callback_arg = &seen;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   await_mark(step, 1);
-  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, 1, 0, &params, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, 1, 0, &params, NULL),
+               UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, 0), UCXX_ERR_RMA_SYNC);
   CHECK_STATUS(ucxx_window_unlock(win.window, 1), UCXX_ERR_RMA_SYNC);
-  for (int turn = 0; turn < 100; turn++)
-    progress(member->worker);
+  for (int turn = 0; turn < 100; turn++) progress(member->worker);
   CHECK_EQ(seen_count(&seen), 0);
   mark(step, 2);
-  while (seen_count(&seen) == 0)
-    progress(member->worker);
+  while (seen_count(&seen) == 0) progress(member->worker);
   CHECK_OK(seen.status);
   CHECK_EQ(ucxx_window_sync_type(win.window, 1), UCXX_SYNC_LOCK);
   seen.count = 0;
   CHECK_STATUS(ucxx_window_flush_nb(win.window, 1, &params, NULL), UCXX_INPROGRESS);
-  while (seen_count(&seen) == 0)
-    progress(member->worker);
+  while (seen_count(&seen) == 0) progress(member->worker);
   CHECK_OK(seen.status);
   unlock(1);
 }
@@ -256,7 +260,8 @@ static void by_notifier(member_t *member, uint64_t *step) {
   params.callback_arg = &number;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   await_mark(step, 1);
-  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, &params, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, &params, NULL),
+               UCXX_INPROGRESS);
   mark(step, 2);
   for (int operation = 0; operation < 2; operation++) {
     for (count = 0; count == 0; progress(member->worker))
@@ -288,13 +293,15 @@ static void given_up(member_t *member, uint64_t *step) {
   ucxx_request_t *request = NULL;
   (void)member;
   await_mark(step, 1);
-  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, NULL, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, NULL, &request),
+               UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_request_wait(request, MILLISECOND), UCXX_INPROGRESS);
   CHECK_OK(ucxx_request_cancel(request));
   CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
   CHECK_EQ(ucxx_window_sync_type(win.window, 1), UCXX_SYNC_NONE);
   params.timeout_ns = 20 * MILLISECOND;
-  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, 1, 0, &params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_SHARED, 1, 0, &params, &request),
+               UCXX_INPROGRESS);
   CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_TIMED_OUT);
   CHECK_EQ(ucxx_window_sync_type(win.window, 1), UCXX_SYNC_NONE);
   /* An epoch of another kind may begin. */
@@ -309,12 +316,12 @@ static void given_up(member_t *member, uint64_t *step) {
 static void forgotten(member_t *member, uint64_t *step) {
   ucxx_request_t *request = NULL;
   await_mark(step, 1);
-  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, NULL, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, NULL, &request),
+               UCXX_INPROGRESS);
   ucxx_request_destroy(request);
   CHECK_STATUS(ucxx_window_unlock(win.window, 1), UCXX_ERR_RMA_SYNC);
   mark(step, 2);
-  while (ucxx_window_sync_type(win.window, 1) != UCXX_SYNC_LOCK)
-    progress(member->worker);
+  while (ucxx_window_sync_type(win.window, 1) != UCXX_SYNC_LOCK) progress(member->worker);
   as_writer(1);
   unlock(1);
 }
@@ -326,11 +333,11 @@ static void several(member_t *member, uint64_t *step) {
   (void)member;
   await_mark(step, 1);
   for (uint32_t target = win.ranks; target-- > 0;)
-    statuses[target] = ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, target, 0, NULL, &requests[target]);
+    statuses[target] =
+        ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, target, 0, NULL, &requests[target]);
   CHECK_STATUS(statuses[1], UCXX_INPROGRESS);
   for (uint32_t target = 0; target < win.ranks; target++) {
-    if (target == 1)
-      continue;
+    if (target == 1) continue;
     CHECK_OK(finish(statuses[target], &requests[target]));
     as_writer(target);
     unlock(target);
@@ -343,14 +350,13 @@ static void several(member_t *member, uint64_t *step) {
 }
 
 static void as_requests(member_t *member) {
-  static void (*const ways[])(member_t *member, uint64_t *step) = {by_callback, by_notifier, by_waiting, given_up, forgotten, several};
+  static void (*const ways[])(member_t *member, uint64_t *step) = {
+      by_callback, by_notifier, by_waiting, given_up, forgotten, several};
   win_open(&win, member, flavor, SIZE, 8, NULL);
   for (int way = 0; way < WAYS; way++) {
     STEP("as a request, way %d", way);
-    if (member->rank == 0)
-      hold_while(&marks->step[3 + way]);
-    if (member->rank == 2)
-      ways[way](member, &marks->step[3 + way]);
+    if (member->rank == 0) hold_while(&marks->step[3 + way]);
+    if (member->rank == 2) ways[way](member, &marks->step[3 + way]);
     meet(member);
   }
   /* It was given back each time. */
@@ -360,7 +366,8 @@ static void as_requests(member_t *member) {
   win_close(&win);
 }
 
-/* All want it, and most give up after a while, in one way or the other: those that got it are alone, or share. */
+/* All want it, and most give up after a while, in one way or the other: those that got it are
+ * alone, or share. */
 static void impatient(member_t *member) {
   dice_t dice = {test_mix(member->board->seed + 50 + member->rank)};
   uint32_t granted = 0;
@@ -374,10 +381,8 @@ static void impatient(member_t *member) {
     STEP("impatient: turn %d", turn);
     params.timeout_ns = way == 0 ? 1 + roll(&dice, MILLISECOND / 4) : 0;
     ucxx_status_t status = ucxx_window_lock_nb(win.window, type, target, 0, &params, &request);
-    for (uint64_t look = roll(&dice, 20); way == 1 && look > 0; look--)
-      progress(member->worker);
-    if (way == 1 && status == UCXX_INPROGRESS)
-      CHECK_OK(ucxx_request_cancel(request));
+    for (uint64_t look = roll(&dice, 20); way == 1 && look > 0; look--) progress(member->worker);
+    if (way == 1 && status == UCXX_INPROGRESS) CHECK_OK(ucxx_request_cancel(request));
     status = finish(status, &request);
     if (status != UCXX_OK) {
       CHECK_STATUS(status, way == 0 ? UCXX_ERR_TIMED_OUT : UCXX_ERR_CANCELED);
@@ -421,7 +426,8 @@ static void limited(member_t *member) {
     CHECK_EQ(ucxx_window_sync_type(win.window, 0), UCXX_SYNC_LOCK_NO_CHECK);
     CHECK_EQ(ucxx_window_sync_type(win.window, 1), UCXX_SYNC_NONE);
     unlock(0);
-    /* A path on which locks are taken when they are needed may tell so at the first operation, or at the end. */
+    /* A path on which locks are taken when they are needed may tell so at the first operation, or
+     * at the end. */
     uint64_t number = 0;
     ucxx_status_t status = ucxx_window_lock_all(win.window, 0);
     if (status == UCXX_OK) {
@@ -448,7 +454,8 @@ static void limited(member_t *member) {
   params.no_locks = 1;
   CHECK_OK(ucxx_window_set_hints(win.window, &params));
   CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, 0), UCXX_ERR_RMA_SYNC);
-  CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, UCXX_ASSERT_NOCHECK), UCXX_ERR_RMA_SYNC);
+  CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, UCXX_ASSERT_NOCHECK),
+               UCXX_ERR_RMA_SYNC);
   CHECK_STATUS(ucxx_window_lock_all(win.window, 0), UCXX_ERR_RMA_SYNC);
   CHECK_OK(ucxx_window_fence(win.window, 0));
   CHECK_OK(ucxx_window_fence(win.window, UCXX_ASSERT_NOSUCCEED));
@@ -482,8 +489,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   marks = shared_open(sizeof *marks);
   run_members(MEMBERS, test_seed(), all_of_it);
   munmap(marks, sizeof *marks);
-  if (params->progress_mode == UCXX_PROGRESS_MANUAL)
-    return;
+  if (params->progress_mode == UCXX_PROGRESS_MANUAL) return;
   STEP("%s, interrupted", mode);
   marks = shared_open(sizeof *marks);
   run_interrupted(MEMBERS, test_seed(), all_of_it);

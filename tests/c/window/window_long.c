@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Long puts and gets by messages, of what is in one piece on both sides: lengths on both sides of where they go another way, many at a time, among others, at a target that computes,
- * and what becomes of them when a window or a member goes in the midst of it.
+ * Long puts and gets by messages, of what is in one piece on both sides: lengths on both sides of
+ * where they go another way, many at a time, among others, at a target that computes, and what
+ * becomes of them when a window or a member goes in the midst of it.
  */
 #include "window.h"
 
-enum { MEMBERS = 3, LONG = 256 << 10, SIZE = 4 << 20, SLOTS = 4, SLOT = SIZE / SLOTS, ROUNDS = 3, REQUESTS = 8 };
+enum {
+  MEMBERS = 3,
+  LONG = 256 << 10,
+  SIZE = 4 << 20,
+  SLOTS = 4,
+  SLOT = SIZE / SLOTS,
+  ROUNDS = 3,
+  REQUESTS = 8
+};
 
 static const ucxx_worker_params_t *worker_params;
-static struct marks { uint64_t over, number, there, running, stopped, destroyed; } *marks;
+static struct marks {
+  uint64_t over, number, there, running, stopped, destroyed;
+} *marks;
 
 static void begin(member_t *member, win_t *win, int32_t flavor) {
   member_open(member, worker_params);
@@ -18,41 +29,46 @@ static void begin(member_t *member, win_t *win, int32_t flavor) {
 }
 
 /* What stands at a byte that somebody has put there. */
-static uint8_t made(uint64_t seed, uint64_t at) { return (uint8_t)(test_mix(seed + at / 8) >> (at % 8 * 8)); }
+static uint8_t made(uint64_t seed, uint64_t at) {
+  return (uint8_t)(test_mix(seed + at / 8) >> (at % 8 * 8));
+}
 
 static void make(uint8_t *bytes, uint64_t length, uint64_t seed) {
-  for (uint64_t at = 0; at < length; at++)
-    bytes[at] = made(seed, at);
+  for (uint64_t at = 0; at < length; at++) bytes[at] = made(seed, at);
 }
 
 static void check_made(const uint8_t *bytes, uint64_t length, uint64_t seed) {
   for (uint64_t at = 0; at < length; at++) {
     if (bytes[at] != made(seed, at))
-      FAIL("byte %llu of %llu is %u, expected %u", (unsigned long long)at, (unsigned long long)length, bytes[at], made(seed, at));
+      FAIL("byte %llu of %llu is %u, expected %u", (unsigned long long)at,
+           (unsigned long long)length, bytes[at], made(seed, at));
   }
 }
 
 static void check_all(const uint8_t *bytes, uint64_t length, uint8_t value) {
-  for (uint64_t at = 0; at < length; at++)
-    CHECK_EQ(bytes[at], value);
+  for (uint64_t at = 0; at < length; at++) CHECK_EQ(bytes[at], value);
 }
 
-static ucxx_status_t put(const win_t *win, const void *from, uint64_t length, uint32_t target, uint64_t at) {
+static ucxx_status_t put(const win_t *win, const void *from, uint64_t length, uint32_t target,
+                         uint64_t at) {
   const ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, length);
   return ucxx_window_put(win->window, from, &all, target, win_disp(win, target, at), &all);
 }
 
-static ucxx_status_t get(const win_t *win, void *into, uint64_t length, uint32_t target, uint64_t at) {
+static ucxx_status_t get(const win_t *win, void *into, uint64_t length, uint32_t target,
+                         uint64_t at) {
   const ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, length);
   return ucxx_window_get(win->window, into, &all, target, win_disp(win, target, at), &all);
 }
 
 static uint64_t a_length(uint64_t number) {
-  static const uint64_t lengths[] = {LONG - 1, LONG, LONG + 1, LONG + 4096, 3 * LONG + 7, SLOT - 64};
+  static const uint64_t lengths[] = {LONG - 1,    LONG,         LONG + 1,
+                                     LONG + 4096, 3 * LONG + 7, SLOT - 64};
   return lengths[number % (sizeof lengths / sizeof *lengths)];
 }
 
-/* Each puts into its own part of all, and gets what others have put; between fences. Short ones, and accumulates at the end of the parts, go in between. */
+/* Each puts into its own part of all, and gets what others have put; between fences. Short ones,
+ * and accumulates at the end of the parts, go in between. */
 static void all_to_all(win_t *win) {
   const uint64_t seed = win->member->board->seed;
   uint8_t *mine = test_alloc(SLOT), *got = test_alloc(SLOT);
@@ -61,16 +77,19 @@ static void all_to_all(win_t *win) {
   uint64_t sum = 1;
   CHECK_OK(ucxx_window_fence(win->window, 0));
   for (uint64_t round = 0; round < ROUNDS; round++) {
-    const uint64_t number = round * MEMBERS + win->rank, length = a_length(test_mix(seed + number)), begins = test_mix(seed - number) % 64;
+    const uint64_t number = round * MEMBERS + win->rank, length = a_length(test_mix(seed + number)),
+                   begins = test_mix(seed - number) % 64;
     make(mine, length, seed ^ number);
     for (uint32_t target = 0; target < win->ranks; target++) {
       CHECK_OK(put(win, mine, length, target, (uint64_t)win->rank * SLOT + begins));
-      CHECK_OK(ucxx_window_accumulate(win->window, &sum, &one, target, win_disp(win, target, counter), &one, UCXX_REDUCE_SUM));
+      CHECK_OK(ucxx_window_accumulate(win->window, &sum, &one, target,
+                                      win_disp(win, target, counter), &one, UCXX_REDUCE_SUM));
     }
     memset(mine, 0xee, length);
     CHECK_OK(ucxx_window_fence(win->window, 0));
     for (uint32_t who = 0; who < win->ranks; who++) {
-      const uint64_t theirs = round * MEMBERS + who, bytes = a_length(test_mix(seed + theirs)), first = test_mix(seed - theirs) % 64;
+      const uint64_t theirs = round * MEMBERS + who, bytes = a_length(test_mix(seed + theirs)),
+                     first = test_mix(seed - theirs) % 64;
       const uint32_t where = (who + win->rank) % win->ranks;
       memset(got, 0, SLOT);
       CHECK_OK(get(win, got, bytes, where, (uint64_t)who * SLOT + first));
@@ -90,7 +109,8 @@ static void all_to_all(win_t *win) {
   free(got);
 }
 
-/* Requests, many at a time; the flush ends all. What was cancelled is not written to when its request has ended. */
+/* Requests, many at a time; the flush ends all. What was cancelled is not written to when its
+ * request has ended. */
 static void requests(win_t *win) {
   const uint32_t target = (win->rank + 1) % win->ranks;
   const uint64_t seed = win->member->board->seed + win->rank, length = LONG + 8;
@@ -102,20 +122,21 @@ static void requests(win_t *win) {
   memset(got, 0, REQUESTS * length);
   CHECK_OK(ucxx_window_lock_all(win->window, 0));
   for (uint64_t which = 0; which < REQUESTS; which++)
-    statuses[which] = ucxx_window_rput(win->window, data + which * length, &all, target, win_disp(win, target, which * length), &all, NULL, &puts[which]);
-  for (int which = 0; which < REQUESTS; which++)
-    CHECK_OK(finish(statuses[which], &puts[which]));
+    statuses[which] =
+        ucxx_window_rput(win->window, data + which * length, &all, target,
+                         win_disp(win, target, which * length), &all, NULL, &puts[which]);
+  for (int which = 0; which < REQUESTS; which++) CHECK_OK(finish(statuses[which], &puts[which]));
   CHECK_OK(ucxx_window_flush(win->window, target));
   for (uint64_t which = 0; which < REQUESTS; which++)
-    statuses[which] = ucxx_window_rget(win->window, got + which * length, &all, target, win_disp(win, target, which * length), &all, NULL, &gets[which]);
+    statuses[which] =
+        ucxx_window_rget(win->window, got + which * length, &all, target,
+                         win_disp(win, target, which * length), &all, NULL, &gets[which]);
   const int some = (int)(test_mix(seed) % REQUESTS);
-  if (gets[some] != NULL)
-    (void)ucxx_request_cancel(gets[some]);
+  if (gets[some] != NULL) (void)ucxx_request_cancel(gets[some]);
   for (int which = 0; which < REQUESTS; which++) {
     ucxx_status_t status = finish(statuses[which], &gets[which]);
     CHECK(status == UCXX_OK || (which == some && status == UCXX_ERR_CANCELED));
-    if (status != UCXX_OK)
-      memset(got + (uint64_t)which * length, 0x11, length);
+    if (status != UCXX_OK) memset(got + (uint64_t)which * length, 0x11, length);
   }
   CHECK_OK(ucxx_window_unlock_all(win->window));
   for (uint64_t which = 0; which < REQUESTS; which++) {
@@ -154,7 +175,8 @@ static void at_who_computes(win_t *win) {
   free(data);
 }
 
-/* The target's memory is its own again when wait has returned, whatever the origin has not been told yet: it is overwritten at once. */
+/* The target's memory is its own again when wait has returned, whatever the origin has not been
+ * told yet: it is overwritten at once. */
 static void between_start_and_complete(win_t *win) {
   const uint64_t length = 3 * LONG;
   uint8_t *got = test_alloc(length);
@@ -176,24 +198,26 @@ static void between_start_and_complete(win_t *win) {
   free(got);
 }
 
-/* A lock goes on when all is done that its holder has begun, waited for or not: each finds what the last one has left, and leaves the next number. */
+/* A lock goes on when all is done that its holder has begun, waited for or not: each finds what the
+ * last one has left, and leaves the next number. */
 static void from_lock_to_lock(win_t *win) {
   const uint64_t length = 2 * LONG;
   const uint32_t target = 1;
   const ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, length);
   uint8_t *found = test_alloc(length), *left = test_alloc(length);
-  if (win->rank == target)
-    memset(win->base, 0, length);
+  if (win->rank == target) memset(win->base, 0, length);
   CHECK_OK(ucxx_group_barrier(win->member->group));
   for (int turn = 0; turn < 10 && win->rank != target; turn++) {
     ucxx_request_t *request = NULL, *read = NULL;
     CHECK_OK(ucxx_window_lock(win->window, UCXX_LOCK_EXCLUSIVE, target, 0));
     const uint8_t last = (uint8_t)look(&marks->number);
     memset(left, last + 1, length);
-    ucxx_status_t reading = ucxx_window_rget(win->window, found, &all, target, win_disp(win, target, 0), &all, NULL, &read);
+    ucxx_status_t reading = ucxx_window_rget(win->window, found, &all, target,
+                                             win_disp(win, target, 0), &all, NULL, &read);
     CHECK(reading >= UCXX_OK);
     CHECK_OK(ucxx_window_flush(win->window, target));
-    ucxx_status_t status = ucxx_window_rput(win->window, left, &all, target, win_disp(win, target, 0), &all, NULL, &request);
+    ucxx_status_t status = ucxx_window_rput(win->window, left, &all, target,
+                                            win_disp(win, target, 0), &all, NULL, &request);
     mark(&marks->number, last + 1u);
     CHECK_OK(ucxx_window_unlock(win->window, target));
     CHECK_OK(finish(reading, &read));
@@ -218,7 +242,8 @@ static void flushes_with_requests(win_t *win) {
       memset(data, (int)round, length);
       memset(got, 0, length);
       CHECK_OK(ucxx_window_lock(win->window, UCXX_LOCK_SHARED, target, 0));
-      ucxx_status_t putting = ucxx_window_rput(win->window, data, &all, target, win_disp(win, target, 0), &all, NULL, &put);
+      ucxx_status_t putting = ucxx_window_rput(win->window, data, &all, target,
+                                               win_disp(win, target, 0), &all, NULL, &put);
       CHECK_OK(finish(ucxx_window_flush_nb(win->window, target, NULL, &first), &first));
       mark(&marks->there, round);
       CHECK_OK(get(win, got, length, target, 0));
@@ -237,7 +262,8 @@ static void flushes_with_requests(win_t *win) {
 }
 
 static void all_live(member_t *member) {
-  static const int32_t flavors[] = {UCXX_WINDOW_FLAVOR_ALLOCATE, UCXX_WINDOW_FLAVOR_CREATE, UCXX_WINDOW_FLAVOR_DYNAMIC};
+  static const int32_t flavors[] = {UCXX_WINDOW_FLAVOR_ALLOCATE, UCXX_WINDOW_FLAVOR_CREATE,
+                                    UCXX_WINDOW_FLAVOR_DYNAMIC};
   member_open(member, worker_params);
   member_join(member, 0);
   for (int which = 0; which < 3; which++) {
@@ -265,7 +291,8 @@ static uint8_t *own_pages(size_t length) {
   return pages;
 }
 
-/* Both get from each other's memory all the time. Rank 1 is stopped in the midst of it, and rank 0 destroys the window: what it has given back ends whoever writes or reads there. */
+/* Both get from each other's memory all the time. Rank 1 is stopped in the midst of it, and rank 0
+ * destroys the window: what it has given back ends whoever writes or reads there. */
 static void window_goes(member_t *member) {
   win_t win;
   begin(member, &win, UCXX_WINDOW_FLAVOR_CREATE);
@@ -278,38 +305,33 @@ static void window_goes(member_t *member) {
   for (uint64_t turn = 0; win.rank == 1 || look(&marks->stopped) == 0; turn++) {
     /* What has been begun when the other one stops stays under way. */
     for (int which = 0; which < 2; which++) {
-      ucxx_status_t status = ucxx_window_rget(win.window, into + which * SLOT, &all, other, win_disp(&win, other, 0), &all, NULL, &gets[which]);
-      if (win.rank == 1 && status < 0)
-        break;
+      ucxx_status_t status = ucxx_window_rget(win.window, into + which * SLOT, &all, other,
+                                              win_disp(&win, other, 0), &all, NULL, &gets[which]);
+      if (win.rank == 1 && status < 0) break;
       CHECK(status >= UCXX_OK);
     }
-    if (win.rank == 0)
-      mark(&marks->running, turn + 1);
+    if (win.rank == 0) mark(&marks->running, turn + 1);
     for (int which = 0; which < 2; which++) {
-      while (gets[which] != NULL && ucxx_request_status(gets[which]) == UCXX_INPROGRESS && (win.rank == 1 || look(&marks->stopped) == 0))
+      while (gets[which] != NULL && ucxx_request_status(gets[which]) == UCXX_INPROGRESS &&
+             (win.rank == 1 || look(&marks->stopped) == 0))
         progress(member->worker);
     }
-    if (win.rank == 0 && look(&marks->stopped) != 0)
-      break;
+    if (win.rank == 0 && look(&marks->stopped) != 0) break;
     for (int which = 0; which < 2; which++) {
       ucxx_status_t status = gets[which] == NULL ? UCXX_OK : ucxx_request_status(gets[which]);
       ucxx_request_destroy(gets[which]);
       gets[which] = NULL;
-      if (win.rank == 1 && status != UCXX_OK)
-        goto done;
+      if (win.rank == 1 && status != UCXX_OK) goto done;
     }
-    if (win.rank == 1 && look(&marks->destroyed) != 0)
-      break;
+    if (win.rank == 1 && look(&marks->destroyed) != 0) break;
   }
 done:
   ucxx_window_destroy(win.window);
   CHECK_EQ(munmap(into, 2 * SLOT), 0);
   win.window = NULL;
   CHECK_EQ(munmap(win.pages, win.pages_length), 0);
-  if (win.rank == 0)
-    mark(&marks->destroyed, 1);
-  for (int which = 0; which < 2; which++)
-    ucxx_request_destroy(gets[which]);
+  if (win.rank == 0) mark(&marks->destroyed, 1);
+  for (int which = 0; which < 2; which++) ucxx_request_destroy(gets[which]);
   member_close(member);
 }
 

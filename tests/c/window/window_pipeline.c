@@ -1,21 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows by messages: what fetches is on its way when its call returns, and there with the flush. A target that is stopped answers nothing: so it is seen what waits and what does
- * not, and that nothing is written any more once a flush, a request or the window has ended.
+ * Windows by messages: what fetches is on its way when its call returns, and there with the flush.
+ * A target that is stopped answers nothing: so it is seen what waits and what does not, and that
+ * nothing is written any more once a flush, a request or the window has ended.
  */
 #include "window.h"
 
 #include <errno.h>
 #include <poll.h>
 
-enum { ORIGIN = 0, TARGET = 1, WORDS = 16384, SIZE = WORDS * 8, FEW = 15, MANY = 1000, THREADS = 4, TURNS = 100 };
+enum {
+  ORIGIN = 0,
+  TARGET = 1,
+  WORDS = 16384,
+  SIZE = WORDS * 8,
+  FEW = 15,
+  MANY = 1000,
+  THREADS = 4,
+  TURNS = 100
+};
 
 /* What nobody has written. */
 static const uint64_t UNTOUCHED = UINT64_C(0xeeeeeeeeeeeeeeee);
 
 static const ucxx_worker_params_t *worker_params;
-static struct marks { uint64_t stop, stopped, go, gone_on, over, killed; } *marks;
+static struct marks {
+  uint64_t stop, stopped, go, gone_on, over, killed;
+} *marks;
 
 /* ------------------------------------------------------------------ a target that is stopped */
 
@@ -36,8 +48,7 @@ static void begin(member_t *member, win_t *win) {
   member_join(member, 0);
   win_open(win, member, UCXX_WINDOW_FLAVOR_CREATE, SIZE, 8, NULL);
   CHECK_EQ(ucxx_window_path(win->window, 1 - win->rank), UCXX_WINDOW_PATH_MESSAGE);
-  for (uint64_t word = 0; word < WORDS / 2; word++)
-    memcpy(win->base + 8 * word, &word, 8);
+  for (uint64_t word = 0; word < WORDS / 2; word++) memcpy(win->base + 8 * word, &word, 8);
   CHECK_OK(ucxx_group_barrier(member->group));
 }
 
@@ -50,8 +61,7 @@ static uint64_t *page_open(void) {
 }
 
 static void page_close(uint64_t *page) {
-  for (int word = 0; word < 512; word++)
-    CHECK(page[word] == UNTOUCHED);
+  for (int word = 0; word < 512; word++) CHECK(page[word] == UNTOUCHED);
   CHECK_EQ(mprotect(page, 4096, PROT_NONE), 0);
 }
 
@@ -60,7 +70,8 @@ static ucxx_status_t get_at(const win_t *win, uint64_t word, uint64_t *into, uin
   return ucxx_window_get(win->window, into, &some, TARGET, (int64_t)word, &some);
 }
 
-static ucxx_status_t rget_at(const win_t *win, uint64_t word, uint64_t *into, const ucxx_op_params_t *params, ucxx_request_t **request) {
+static ucxx_status_t rget_at(const win_t *win, uint64_t word, uint64_t *into,
+                             const ucxx_op_params_t *params, ucxx_request_t **request) {
   ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
   return ucxx_window_rget(win->window, into, &one, TARGET, (int64_t)word, &one, params, request);
 }
@@ -68,7 +79,8 @@ static ucxx_status_t rget_at(const win_t *win, uint64_t word, uint64_t *into, co
 /* All of it at a target that does not answer: it returns, and is there with the flush, in order. */
 static void calls_return(const win_t *win) {
   const int64_t counter = WORDS - 1, swapped = WORDS - 2, sums = WORDS / 2;
-  uint64_t got[FEW], before[FEW], found[FEW], compare[FEW], value[FEW], one = 1, four[4] = {1, 2, 3, 4}, fetched[FEW][8], whole = UNTOUCHED;
+  uint64_t got[FEW], before[FEW], found[FEW], compare[FEW], value[FEW],
+      one = 1, four[4] = {1, 2, 3, 4}, fetched[FEW][8], whole = UNTOUCHED;
   ucxx_layout_t here, there = contiguous(UCXX_TYPE_UINT64, 4);
   memset(got, 0xee, sizeof got);
   memset(before, 0xee, sizeof before);
@@ -81,22 +93,28 @@ static void calls_return(const win_t *win) {
     compare[turn] = turn;
     value[turn] = turn + 1;
     CHECK_OK(get_at(win, 7 * turn, &got[turn], 1));
-    CHECK_OK(ucxx_window_fetch_and_op(win->window, &one, &before[turn], UCXX_TYPE_UINT64, TARGET, counter, UCXX_REDUCE_SUM));
-    CHECK_OK(ucxx_window_compare_and_swap(win->window, &value[turn], &compare[turn], &found[turn], UCXX_TYPE_UINT64, TARGET, swapped));
-    CHECK_OK(ucxx_window_get_accumulate(win->window, four, &there, fetched[turn], &here, TARGET, sums, &there, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_fetch_and_op(win->window, &one, &before[turn], UCXX_TYPE_UINT64, TARGET,
+                                      counter, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_compare_and_swap(win->window, &value[turn], &compare[turn], &found[turn],
+                                          UCXX_TYPE_UINT64, TARGET, swapped));
+    CHECK_OK(ucxx_window_get_accumulate(win->window, four, &there, fetched[turn], &here, TARGET,
+                                        sums, &there, UCXX_REDUCE_SUM));
     /* The layout is the caller's again. */
     memset(list, 0x7f, sizeof list);
   }
   for (int turn = 0; turn < FEW; turn++)
-    CHECK(got[turn] == UNTOUCHED && before[turn] == UNTOUCHED && found[turn] == UNTOUCHED && fetched[turn][6] == UNTOUCHED);
+    CHECK(got[turn] == UNTOUCHED && before[turn] == UNTOUCHED && found[turn] == UNTOUCHED &&
+          fetched[turn][6] == UNTOUCHED);
   go_on();
   CHECK_OK(ucxx_window_flush_local(win->window, TARGET));
   for (uint64_t turn = 0; turn < FEW; turn++) {
     CHECK_EQ(got[turn], 7 * turn);
     CHECK_EQ(before[turn], turn);
     CHECK_EQ(found[turn], turn);
-    CHECK(fetched[turn][6] == turn && fetched[turn][0] == 2 * turn && fetched[turn][1] == 3 * turn && fetched[turn][3] == 4 * turn);
-    CHECK(fetched[turn][2] == UNTOUCHED && fetched[turn][4] == UNTOUCHED && fetched[turn][5] == UNTOUCHED && fetched[turn][7] == UNTOUCHED);
+    CHECK(fetched[turn][6] == turn && fetched[turn][0] == 2 * turn &&
+          fetched[turn][1] == 3 * turn && fetched[turn][3] == 4 * turn);
+    CHECK(fetched[turn][2] == UNTOUCHED && fetched[turn][4] == UNTOUCHED &&
+          fetched[turn][5] == UNTOUCHED && fetched[turn][7] == UNTOUCHED);
   }
   CHECK_OK(ucxx_window_flush(win->window, TARGET));
   CHECK_OK(get_at(win, counter, &whole, 1));
@@ -115,13 +133,17 @@ static void requests_wait(const win_t *win) {
   params.callback = see_completion;
   params.callback_arg = &seen;
   stop();
-  CHECK_OK(finish(ucxx_window_rput(win->window, &number, &one, TARGET, place, &one, NULL, &local), &local));
-  CHECK_OK(finish(ucxx_window_raccumulate(win->window, &two, &one, TARGET, place, &one, UCXX_REDUCE_SUM, NULL, &local), &local));
+  CHECK_OK(finish(ucxx_window_rput(win->window, &number, &one, TARGET, place, &one, NULL, &local),
+                  &local));
+  CHECK_OK(finish(ucxx_window_raccumulate(win->window, &two, &one, TARGET, place, &one,
+                                          UCXX_REDUCE_SUM, NULL, &local),
+                  &local));
   CHECK_EQ(rget_at(win, (uint64_t)place, &got, NULL, &get), UCXX_INPROGRESS);
-  CHECK_EQ(ucxx_window_rget_accumulate(win->window, &two, &one, &before, &one, TARGET, place, &one, UCXX_REDUCE_PROD, &params, &fetch), UCXX_INPROGRESS);
+  CHECK_EQ(ucxx_window_rget_accumulate(win->window, &two, &one, &before, &one, TARGET, place, &one,
+                                       UCXX_REDUCE_PROD, &params, &fetch),
+           UCXX_INPROGRESS);
   CHECK_EQ(ucxx_window_flush_nb(win->window, TARGET, NULL, &flush), UCXX_INPROGRESS);
-  for (int turn = 0; turn < 10; turn++)
-    progress(win->member->worker);
+  for (int turn = 0; turn < 10; turn++) progress(win->member->worker);
   CHECK_EQ(ucxx_request_status(get), UCXX_INPROGRESS);
   CHECK_EQ(ucxx_request_status(fetch), UCXX_INPROGRESS);
   CHECK_EQ(ucxx_request_status(flush), UCXX_INPROGRESS);
@@ -166,7 +188,8 @@ static void by_descriptor(const win_t *win) {
   await_mark(&marks->gone_on, stops);
 }
 
-/* What was cancelled, or has run out of time, is not written to by the answer, which comes nevertheless. */
+/* What was cancelled, or has run out of time, is not written to by the answer, which comes
+ * nevertheless. */
 static void nothing_comes_late(const win_t *win) {
   uint64_t *pages[3] = {page_open(), page_open(), page_open()}, got = 0;
   ucxx_request_t *requests[3] = {NULL, NULL, NULL}, *flush = NULL;
@@ -174,8 +197,10 @@ static void nothing_comes_late(const win_t *win) {
   hurry.timeout_ns = MILLISECOND;
   stop();
   for (int which = 0; which < 3; which++)
-    CHECK_EQ(rget_at(win, 5, pages[which] + 511, which == 1 ? &hurry : NULL, &requests[which]), UCXX_INPROGRESS);
-  CHECK_STATUS(finish(ucxx_window_flush_nb(win->window, TARGET, &hurry, &flush), &flush), UCXX_ERR_TIMED_OUT);
+    CHECK_EQ(rget_at(win, 5, pages[which] + 511, which == 1 ? &hurry : NULL, &requests[which]),
+             UCXX_INPROGRESS);
+  CHECK_STATUS(finish(ucxx_window_flush_nb(win->window, TARGET, &hurry, &flush), &flush),
+               UCXX_ERR_TIMED_OUT);
   CHECK_OK(ucxx_request_cancel(requests[0]));
   CHECK_STATUS(finish(UCXX_INPROGRESS, &requests[0]), UCXX_ERR_CANCELED);
   page_close(pages[0]);
@@ -190,28 +215,31 @@ static void nothing_comes_late(const win_t *win) {
   CHECK_EQ(got, 6);
 }
 
-/* More than can be under way at a time, and what goes in parts, into places that are no neighbours; all of it at once. */
+/* More than can be under way at a time, and what goes in parts, into places that are no neighbours;
+ * all of it at once. */
 static void many(const win_t *win) {
   enum { LONG = 10000 };
-  uint64_t *got = test_alloc(MANY * 8), *spread = test_alloc(3 * LONG * 8), *nulls = calloc(LONG, 8);
+  uint64_t *got = test_alloc(MANY * 8), *spread = test_alloc(3 * LONG * 8),
+           *nulls = calloc(LONG, 8);
   CHECK(nulls != NULL);
   ucxx_layout_t all = contiguous(UCXX_TYPE_UINT64, LONG), third;
   ucxx_request_t *request = NULL;
   ucxx_layout_init_vector(&third, UCXX_TYPE_UINT64, LONG, 1, 3);
   memset(spread, 0xee, 3 * LONG * 8);
-  for (uint64_t at = 0; at < MANY; at++)
-    CHECK_OK(get_at(win, at, &got[at], 1));
+  for (uint64_t at = 0; at < MANY; at++) CHECK_OK(get_at(win, at, &got[at], 1));
   CHECK_OK(ucxx_window_get(win->window, spread, &third, TARGET, 0, &all));
-  ucxx_status_t status = ucxx_window_rget_accumulate(win->window, nulls, &all, spread + 1, &third, TARGET, 0, &all, UCXX_REDUCE_SUM, NULL, &request);
+  ucxx_status_t status =
+      ucxx_window_rget_accumulate(win->window, nulls, &all, spread + 1, &third, TARGET, 0, &all,
+                                  UCXX_REDUCE_SUM, NULL, &request);
   for (int at = 0; at < MANY; at++)
     CHECK(ucxx_window_flush_nb(win->window, TARGET, NULL, NULL) >= UCXX_OK);
   CHECK_OK(ucxx_window_flush(win->window, TARGET));
   CHECK_OK(finish(status, &request));
-  for (uint64_t at = 0; at < MANY; at++)
-    CHECK_EQ(got[at], at);
+  for (uint64_t at = 0; at < MANY; at++) CHECK_EQ(got[at], at);
   for (uint64_t at = 0; at < LONG; at++) {
     const uint64_t expected = at < WORDS / 2 ? at : spread[3 * at];
-    CHECK(spread[3 * at] == expected && spread[3 * at + 1] == expected && spread[3 * at + 2] == UNTOUCHED);
+    CHECK(spread[3 * at] == expected && spread[3 * at + 1] == expected &&
+          spread[3 * at + 2] == UNTOUCHED);
   }
   free(got);
   free(spread);
@@ -229,22 +257,18 @@ static void many_requests(const win_t *win) {
   /* The last one is as it was before. */
   for (uint64_t turn = 0; turn < REQUESTS; turn++) {
     uint64_t *mine = values + turn * 3 * LONG;
-    for (uint64_t at = 0; at < LONG; at++)
-      mine[3 * at] = at + REQUESTS - 1 - turn;
-    statuses[turn] = ucxx_window_raccumulate(win->window, mine, &third, TARGET, 0, &all, UCXX_REDUCE_REPLACE, NULL, &requests[turn]);
-    if (turn == REQUESTS - 2)
-      CHECK_OK(ucxx_window_get(win->window, back, &all, TARGET, 0, &all));
+    for (uint64_t at = 0; at < LONG; at++) mine[3 * at] = at + REQUESTS - 1 - turn;
+    statuses[turn] = ucxx_window_raccumulate(win->window, mine, &third, TARGET, 0, &all,
+                                             UCXX_REDUCE_REPLACE, NULL, &requests[turn]);
+    if (turn == REQUESTS - 2) CHECK_OK(ucxx_window_get(win->window, back, &all, TARGET, 0, &all));
   }
-  for (int turn = 0; turn < REQUESTS; turn++)
-    CHECK_OK(finish(statuses[turn], &requests[turn]));
+  for (int turn = 0; turn < REQUESTS; turn++) CHECK_OK(finish(statuses[turn], &requests[turn]));
   memset(values, 0xee, REQUESTS * 3 * LONG * 8);
   CHECK_OK(ucxx_window_flush(win->window, TARGET));
-  for (uint64_t at = 0; at < LONG; at++)
-    CHECK_EQ(back[at], at + 1);
+  for (uint64_t at = 0; at < LONG; at++) CHECK_EQ(back[at], at + 1);
   CHECK_OK(get_at(win, 0, back, LONG));
   CHECK_OK(ucxx_window_flush_local(win->window, TARGET));
-  for (uint64_t at = 0; at < LONG; at++)
-    CHECK_EQ(back[at], at);
+  for (uint64_t at = 0; at < LONG; at++) CHECK_EQ(back[at], at);
   free(values);
   free(back);
 }
@@ -253,12 +277,12 @@ static void *get_by_thread(void *arg) {
   const win_t *win = arg;
   uint64_t got[16], before = 0, last = 0, one = 1;
   for (uint64_t turn = 0; turn < TURNS; turn++) {
-    for (uint64_t at = 0; at < 16; at++)
-      CHECK_OK(get_at(win, 16 * turn + at, &got[at], 1));
-    CHECK_OK(ucxx_window_fetch_and_op(win->window, &one, &before, UCXX_TYPE_UINT64, TARGET, WORDS - 3, UCXX_REDUCE_SUM));
-    CHECK_OK(turn % 2 ? ucxx_window_flush(win->window, TARGET) : ucxx_window_flush_local(win->window, TARGET));
-    for (uint64_t at = 0; at < 16; at++)
-      CHECK_EQ(got[at], 16 * turn + at);
+    for (uint64_t at = 0; at < 16; at++) CHECK_OK(get_at(win, 16 * turn + at, &got[at], 1));
+    CHECK_OK(ucxx_window_fetch_and_op(win->window, &one, &before, UCXX_TYPE_UINT64, TARGET,
+                                      WORDS - 3, UCXX_REDUCE_SUM));
+    CHECK_OK(turn % 2 ? ucxx_window_flush(win->window, TARGET)
+                      : ucxx_window_flush_local(win->window, TARGET));
+    for (uint64_t at = 0; at < 16; at++) CHECK_EQ(got[at], 16 * turn + at);
     CHECK(turn == 0 || before > last);
     last = before;
   }
@@ -270,8 +294,7 @@ static void threads(win_t *win) {
   uint64_t count = 0;
   for (int thread = 0; thread < THREADS; thread++)
     CHECK_EQ(pthread_create(&ids[thread], NULL, get_by_thread, win), 0);
-  for (int thread = 0; thread < THREADS; thread++)
-    CHECK_EQ(pthread_join(ids[thread], NULL), 0);
+  for (int thread = 0; thread < THREADS; thread++) CHECK_EQ(pthread_join(ids[thread], NULL), 0);
   CHECK_OK(get_at(win, WORDS - 3, &count, 1));
   CHECK_OK(ucxx_window_flush(win->window, TARGET));
   CHECK_EQ(count, THREADS * TURNS);
@@ -287,11 +310,13 @@ static void what_requests_tell(member_t *member) {
   if (win.rank == ORIGIN) {
     const int64_t beyond = (int64_t)(win.address[TARGET] + 4096 * 16);
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, TARGET, 0));
-    ucxx_status_t status = ucxx_window_rget(win.window, &number, &one, TARGET, beyond, &one, NULL, &request);
+    ucxx_status_t status =
+        ucxx_window_rget(win.window, &number, &one, TARGET, beyond, &one, NULL, &request);
     CHECK_STATUS(finish(status, &request), UCXX_ERR_RMA_ATTACH);
     CHECK_OK(ucxx_window_flush(win.window, TARGET));
     CHECK_OK(ucxx_window_put(win.window, &number, &one, TARGET, beyond, &one));
-    CHECK_STATUS(finish(ucxx_window_flush_nb(win.window, TARGET, NULL, &flush), &flush), UCXX_ERR_RMA_ATTACH);
+    CHECK_STATUS(finish(ucxx_window_flush_nb(win.window, TARGET, NULL, &flush), &flush),
+                 UCXX_ERR_RMA_ATTACH);
     CHECK_OK(ucxx_window_flush(win.window, TARGET));
     CHECK_OK(ucxx_window_unlock(win.window, TARGET));
     CHECK_EQ(number, 5);
@@ -319,8 +344,7 @@ static void both_live(member_t *member) {
     many(&win);
     many_requests(&win);
     STEP("threads");
-    if (worker_params->thread_mode == UCXX_THREAD_MULTI)
-      threads(&win);
+    if (worker_params->thread_mode == UCXX_THREAD_MULTI) threads(&win);
     CHECK_OK(ucxx_window_unlock(win.window, TARGET));
     mark(&marks->over, 1);
   } else {
@@ -341,8 +365,7 @@ static void window_goes(member_t *member) {
     ucxx_request_t *request = NULL;
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, TARGET, 0));
     stop();
-    for (uint64_t at = 0; at < FEW; at++)
-      CHECK_OK(get_at(&win, at, pages[0] + at, 1));
+    for (uint64_t at = 0; at < FEW; at++) CHECK_OK(get_at(&win, at, pages[0] + at, 1));
     CHECK_EQ(rget_at(&win, 3, pages[1], NULL, &request), UCXX_INPROGRESS);
     ucxx_window_destroy(win.window);
     page_close(pages[0]);
@@ -366,16 +389,14 @@ static void target_goes(member_t *member) {
   win_t win;
   begin(member, &win);
   CHECK_OK(ucxx_window_lock_all(win.window, UCXX_ASSERT_NOCHECK));
-  while (win.rank == TARGET)
-    pause();
+  while (win.rank == TARGET) pause();
   uint64_t *pages[2] = {page_open(), page_open()}, number = 0;
   ucxx_request_t *request = NULL, *flush = NULL;
   CHECK_OK(get_at(&win, 9, &number, 1));
   CHECK_OK(ucxx_window_flush(win.window, TARGET));
   CHECK_EQ(number, 9);
   stop();
-  for (uint64_t at = 0; at < FEW; at++)
-    CHECK_OK(get_at(&win, at, pages[0] + at, 1));
+  for (uint64_t at = 0; at < FEW; at++) CHECK_OK(get_at(&win, at, pages[0] + at, 1));
   CHECK_EQ(rget_at(&win, 3, pages[1], NULL, &request), UCXX_INPROGRESS);
   CHECK_EQ(ucxx_window_flush_nb(win.window, TARGET, NULL, &flush), UCXX_INPROGRESS);
   mark(&marks->killed, 1);

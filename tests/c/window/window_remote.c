@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows whose members count as those of several hosts: how they are reached, what is refused, what of an operation is told when, and that
- * members which reach one target in different ways do not lose each other's updates.
+ * Windows whose members count as those of several hosts: how they are reached, what is refused,
+ * what of an operation is told when, and that members which reach one target in different ways do
+ * not lose each other's updates.
  */
 #include "window.h"
 
 enum { MEMBERS = 5, HELD = 1, HOLDER = 1, VICTIM = 2, SIZE = 1 << 20, ROUNDS = 300 };
 
 static const ucxx_worker_params_t *worker_params;
-static struct marks { uint64_t opened, ready, met; } *marks;
+static struct marks {
+  uint64_t opened, ready, met;
+} *marks;
 
 static void member_begin(member_t *member) {
   member_open(member, worker_params);
@@ -23,7 +26,8 @@ static void paths(member_t *member) {
     STEP("paths: %s", flavor_name(flavor));
     if (flavor == UCXX_WINDOW_FLAVOR_SHARED && test_hosts() > 1) {
       void *base = NULL;
-      CHECK_STATUS(ucxx_window_allocate_shared(member->group, 64, 1, NULL, &base, &win.window), UCXX_ERR_UNSUPPORTED);
+      CHECK_STATUS(ucxx_window_allocate_shared(member->group, 64, 1, NULL, &base, &win.window),
+                   UCXX_ERR_UNSUPPORTED);
       CHECK_MESSAGE("rank ");
       continue;
     }
@@ -32,9 +36,12 @@ static void paths(member_t *member) {
       size_t size = 0;
       void *base = NULL;
       int far = on_another_host(rank, win.rank);
-      int asked = far || (getenv("UCXX_TEST_FORBID_COPYING") != NULL && (flavor == UCXX_WINDOW_FLAVOR_CREATE || flavor == UCXX_WINDOW_FLAVOR_DYNAMIC));
-      CHECK_EQ(ucxx_window_path(win.window, rank),
-               rank == win.rank ? UCXX_WINDOW_PATH_SELF : asked ? UCXX_WINDOW_PATH_MESSAGE : UCXX_WINDOW_PATH_LOCAL);
+      int asked =
+          far || (getenv("UCXX_TEST_FORBID_COPYING") != NULL &&
+                  (flavor == UCXX_WINDOW_FLAVOR_CREATE || flavor == UCXX_WINDOW_FLAVOR_DYNAMIC));
+      CHECK_EQ(ucxx_window_path(win.window, rank), rank == win.rank ? UCXX_WINDOW_PATH_SELF
+                                                   : asked          ? UCXX_WINDOW_PATH_MESSAGE
+                                                                    : UCXX_WINDOW_PATH_LOCAL);
       CHECK_OK(ucxx_window_shared_query(win.window, rank, &size, NULL, &base));
       CHECK(!far || base == NULL);
     }
@@ -43,7 +50,8 @@ static void paths(member_t *member) {
   member_close(member);
 }
 
-/* Long and short, whole and in pieces, from and to every member, with data that tells where it comes from. */
+/* Long and short, whole and in pieces, from and to every member, with data that tells where it
+ * comes from. */
 static void lengths(member_t *member) {
   static const uint64_t all[] = {1, 7, 8, 4096, 32767, 32768, 32769, 100000, SIZE / 2};
   uint8_t *here = test_alloc(SIZE), *back = test_alloc(SIZE);
@@ -86,8 +94,7 @@ static void sums(member_t *member) {
   double ones[600], found[600];
   const int64_t one = 1;
   int64_t before = 0;
-  for (int at = 0; at < 600; at++)
-    ones[at] = 1;
+  for (int at = 0; at < 600; at++) ones[at] = 1;
   member_begin(member);
   win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, 8192, 8, NULL);
   ucxx_layout_t few = contiguous(UCXX_TYPE_DOUBLE, 3), many = contiguous(UCXX_TYPE_DOUBLE, 600);
@@ -97,8 +104,10 @@ static void sums(member_t *member) {
     for (uint32_t target = 0; target < win.ranks; target++) {
       CHECK_OK(ucxx_window_accumulate(win.window, ones, &few, target, 0, &few, UCXX_REDUCE_SUM));
       if (round % 10 == 0)
-        CHECK_OK(ucxx_window_accumulate(win.window, ones, &many, target, 0, &many, UCXX_REDUCE_SUM));
-      CHECK_OK(ucxx_window_fetch_and_op(win.window, &one, &before, UCXX_TYPE_INT64, target, 1000, UCXX_REDUCE_SUM));
+        CHECK_OK(
+            ucxx_window_accumulate(win.window, ones, &many, target, 0, &many, UCXX_REDUCE_SUM));
+      CHECK_OK(ucxx_window_fetch_and_op(win.window, &one, &before, UCXX_TYPE_INT64, target, 1000,
+                                        UCXX_REDUCE_SUM));
     }
   }
   CHECK_OK(ucxx_window_unlock_all(win.window));
@@ -113,7 +122,8 @@ static void sums(member_t *member) {
   member_close(member);
 }
 
-/* What is wrong with memory that only the target knows of is told by the flush, once, whatever the operation. */
+/* What is wrong with memory that only the target knows of is told by the flush, once, whatever the
+ * operation. */
 static void what_the_target_finds(member_t *member) {
   win_t win;
   uint64_t number = 5;
@@ -135,9 +145,11 @@ static void what_the_target_finds(member_t *member) {
     if (way == 0)
       status = ucxx_window_get(win.window, &found, &one, target, beyond, &one);
     else if (way == 1)
-      status = ucxx_window_fetch_and_op(win.window, &number, &found, UCXX_TYPE_UINT64, target, beyond, UCXX_REDUCE_SUM);
+      status = ucxx_window_fetch_and_op(win.window, &number, &found, UCXX_TYPE_UINT64, target,
+                                        beyond, UCXX_REDUCE_SUM);
     else
-      status = ucxx_window_compare_and_swap(win.window, &number, &number, &found, UCXX_TYPE_UINT64, target, beyond);
+      status = ucxx_window_compare_and_swap(win.window, &number, &number, &found, UCXX_TYPE_UINT64,
+                                            target, beyond);
     if (ucxx_window_path(win.window, target) == UCXX_WINDOW_PATH_MESSAGE) {
       CHECK_OK(status);
       status = ucxx_window_flush(win.window, target);
@@ -156,7 +168,8 @@ static void what_the_target_finds(member_t *member) {
   member_close(member);
 }
 
-/* A lock that is not had in time, as a call and as a request, and one that is cancelled: the others are not held up by what is left. */
+/* A lock that is not had in time, as a call and as a request, and one that is cancelled: the others
+ * are not held up by what is left. */
 static void impatience(member_t *member) {
   ucxx_window_params_t hints = UCXX_WINDOW_PARAMS_INIT;
   ucxx_request_t *request = NULL;
@@ -172,8 +185,12 @@ static void impatience(member_t *member) {
   } else {
     CHECK_OK(ucxx_group_barrier(member->group));
     CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, HELD, 0), UCXX_ERR_TIMED_OUT);
-    CHECK_STATUS(finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, HELD, 0, NULL, &request), &request), UCXX_ERR_TIMED_OUT);
-    CHECK_EQ(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, HELD, 0, NULL, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(
+        finish(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, HELD, 0, NULL, &request),
+               &request),
+        UCXX_ERR_TIMED_OUT);
+    CHECK_EQ(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, HELD, 0, NULL, &request),
+             UCXX_INPROGRESS);
     CHECK_OK(ucxx_request_cancel(request));
     CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
     CHECK_EQ(ucxx_window_sync_type(win.window, HELD), UCXX_SYNC_NONE);
@@ -182,7 +199,8 @@ static void impatience(member_t *member) {
   hints.lock_timeout_ns = 0;
   CHECK_OK(ucxx_window_set_hints(win.window, &hints));
   for (int turn = 0; turn < 20; turn++) {
-    CHECK_OK(ucxx_window_lock(win.window, turn % 3 == 0 ? UCXX_LOCK_SHARED : UCXX_LOCK_EXCLUSIVE, HELD, 0));
+    CHECK_OK(ucxx_window_lock(win.window, turn % 3 == 0 ? UCXX_LOCK_SHARED : UCXX_LOCK_EXCLUSIVE,
+                              HELD, 0));
     CHECK_OK(ucxx_window_unlock(win.window, HELD));
   }
   hints.no_locks = win.rank == 3;
@@ -193,18 +211,22 @@ static void impatience(member_t *member) {
 
 /* ------------------------------------------------------------------ the update lock */
 
-static struct { uint8_t *page; size_t length; } forbidden;
+static struct {
+  uint8_t *page;
+  size_t length;
+} forbidden;
 
-/* In the midst of an accumulate, with the update lock of its target: until the others have seen that they go on. */
+/* In the midst of an accumulate, with the update lock of its target: until the others have seen
+ * that they go on. */
 static void on_forbidden(int number) {
   (void)number;
   mark(&marks->ready, 1);
   await_mark(&marks->met, 1);
-  if (mprotect(forbidden.page, forbidden.length, PROT_READ | PROT_WRITE) != 0)
-    _exit(1);
+  if (mprotect(forbidden.page, forbidden.length, PROT_READ | PROT_WRITE) != 0) _exit(1);
 }
 
-/* Rank 0's update lock is held by a process of its host for as long as the others like: its service does everything else for them, and keeps the order of each. */
+/* Rank 0's update lock is held by a process of its host for as long as the others like: its service
+ * does everything else for them, and keeps the order of each. */
 static void held_up(member_t *member) {
   const uint32_t holder = test_hosts(), far = 1, other = test_hosts() + 1;
   const struct sigaction action = {.sa_handler = on_forbidden};
@@ -223,7 +245,8 @@ static void held_up(member_t *member) {
   CHECK_OK(ucxx_group_barrier(member->group));
   if (win.rank == holder) {
     forbidden.length = (size_t)sysconf(_SC_PAGESIZE);
-    forbidden.page = mmap(NULL, forbidden.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    forbidden.page =
+        mmap(NULL, forbidden.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(forbidden.page != MAP_FAILED);
     memcpy(forbidden.page, unit, sizeof unit);
     CHECK_EQ(mprotect(forbidden.page, forbidden.length, PROT_NONE), 0);
@@ -235,7 +258,8 @@ static void held_up(member_t *member) {
     await_mark(&marks->ready, 1);
     CHECK_OK(ucxx_window_accumulate(win.window, ten, &one, 0, 0, &one, UCXX_REDUCE_SUM));
     CHECK_OK(ucxx_window_accumulate(win.window, unit, &one, 0, 0, &one, UCXX_REDUCE_SUM));
-    CHECK_OK(ucxx_window_get_accumulate(win.window, unit, &one, then, &one, 0, 0, &one, UCXX_REDUCE_SUM));
+    CHECK_OK(ucxx_window_get_accumulate(win.window, unit, &one, then, &one, 0, 0, &one,
+                                        UCXX_REDUCE_SUM));
     CHECK_STATUS(ucxx_window_flush_nb(win.window, 0, NULL, &request), UCXX_INPROGRESS);
     /* Another window. */
     CHECK_OK(win_put64(&second, 0, 0, &number));
@@ -266,7 +290,8 @@ static void held_up(member_t *member) {
   member_close(member);
 }
 
-/* The same, but nobody waits until it is over: the target leaves its window with what it has put aside. */
+/* The same, but nobody waits until it is over: the target leaves its window with what it has put
+ * aside. */
 static void left_aside(member_t *member) {
   const uint32_t holder = test_hosts(), far = 1;
   const struct sigaction action = {.sa_handler = on_forbidden};
@@ -308,8 +333,7 @@ static void left_aside(member_t *member) {
     win.window = NULL;
   }
   CHECK_OK(ucxx_group_barrier(member->group));
-  if (win.window != NULL)
-    ucxx_window_destroy(win.window);
+  if (win.window != NULL) ucxx_window_destroy(win.window);
   win_close(&second);
   member_close(member);
 }
@@ -324,12 +348,12 @@ static void in_set_hints(void *arg, ucxx_request_t *request, ucxx_status_t statu
   (void)request;
   CHECK_OK(status);
   mark(&marks->ready, 2);
-  while (look(&marks->met) == 0 && clock_ns() < until)
-    sched_yield();
+  while (look(&marks->met) == 0 && clock_ns() < until) sched_yield();
   mark(arg, 1);
 }
 
-/* Two members. One of them is held up in set_hints: the other one does not reach it before it has the new hints. */
+/* Two members. One of them is held up in set_hints: the other one does not reach it before it has
+ * the new hints. */
 static void hints_of_both(member_t *member) {
   ucxx_window_params_t hints = UCXX_WINDOW_PARAMS_INIT;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -340,19 +364,18 @@ static void hints_of_both(member_t *member) {
   uint64_t called = 0;
   char byte = 0;
   win_t win;
-  for (int at = 0; at < WHOLE; at++)
-    ones[at] = 1;
+  for (int at = 0; at < WHOLE; at++) ones[at] = 1;
   hints.accumulate_granularity = UINT64_MAX;
   member_begin(member);
   win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, WHOLE * sizeof *ones, 8, NULL);
   if (win.rank == 1) {
     params.callback = in_set_hints;
     params.callback_arg = &called;
-    CHECK_STATUS(ucxx_tag_recv(member->worker, &byte, 1, 5, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(member->worker, &byte, 1, 5, UINT64_MAX, &params, &request),
+                 UCXX_INPROGRESS);
     mark(&marks->ready, 1);
     CHECK_OK(ucxx_window_set_hints(win.window, &hints));
-    while (look(&called) == 0)
-      progress(member->worker);
+    while (look(&called) == 0) progress(member->worker);
     CHECK_OK(finish(UCXX_INPROGRESS, &request));
   } else {
     await_mark(&marks->ready, 1);
@@ -361,8 +384,7 @@ static void hints_of_both(member_t *member) {
       progress(member->worker);
     CHECK_OK(ucxx_group_endpoint(member->group, 1, &endpoint));
     ucxx_status_t status = ucxx_tag_send(endpoint, &byte, 1, 5, NULL, &request);
-    while (look(&marks->ready) < 2)
-      progress(member->worker);
+    while (look(&marks->ready) < 2) progress(member->worker);
     CHECK_OK(finish(status, &request));
     CHECK_OK(ucxx_window_set_hints(win.window, &hints));
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, 0));
@@ -377,7 +399,8 @@ static void hints_of_both(member_t *member) {
   member_close(member);
 }
 
-/* The target dies in the midst of everything: whoever needs it is told, with its rank, and the others go on. */
+/* The target dies in the midst of everything: whoever needs it is told, with its rank, and the
+ * others go on. */
 static void target_dies(member_t *member) {
   static const uint64_t one = 1;
   uint64_t number = 0;
@@ -387,20 +410,14 @@ static void target_dies(member_t *member) {
   meet_at(&marks->opened, MEMBERS);
   CHECK_OK(ucxx_window_lock_all(win.window, UCXX_ASSERT_NOCHECK));
   if (win.rank == VICTIM) {
-    for (;;)
-      pause();
+    for (;;) pause();
   }
   ucxx_status_t status = UCXX_OK;
   for (int turn = 0; status == UCXX_OK && on_another_host(VICTIM, win.rank); turn++) {
     switch (turn % 3) {
-    case 0:
-      status = win_put64(&win, VICTIM, 0, &one);
-      break;
-    case 1:
-      status = win_fetch64(&win, VICTIM, 8, UCXX_REDUCE_SUM, &one, &number);
-      break;
-    default:
-      status = ucxx_window_flush(win.window, VICTIM);
+    case 0: status = win_put64(&win, VICTIM, 0, &one); break;
+    case 1: status = win_fetch64(&win, VICTIM, 8, UCXX_REDUCE_SUM, &one, &number); break;
+    default: status = ucxx_window_flush(win.window, VICTIM);
     }
     __atomic_add_fetch(&marks->ready, 1, __ATOMIC_SEQ_CST);
   }
@@ -410,8 +427,7 @@ static void target_dies(member_t *member) {
     CHECK_STATUS(win_get64(&win, VICTIM, 0, &number), UCXX_ERR_PEER_FAILED);
   }
   for (uint32_t target = 0; target < win.ranks; target++) {
-    if (target != VICTIM)
-      CHECK_OK(win_fetch64(&win, target, 16, UCXX_REDUCE_SUM, &one, &number));
+    if (target != VICTIM) CHECK_OK(win_fetch64(&win, target, 16, UCXX_REDUCE_SUM, &one, &number));
   }
   status = ucxx_window_unlock_all(win.window);
   CHECK(status == UCXX_OK || status == UCXX_ERR_PEER_FAILED);
@@ -422,24 +438,23 @@ static void target_dies(member_t *member) {
   member_close(member);
 }
 
-/* What is left of a target whose lock a member on another host holds: that one cannot give it back any more, and those who share the target's memory do
- * not wait for it. */
+/* What is left of a target whose lock a member on another host holds: that one cannot give it back
+ * any more, and those who share the target's memory do not wait for it. */
 static void holder_elsewhere(member_t *member, int dies) {
   win_t win;
   member_begin(member);
   win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, 64, 8, NULL);
-  if (win.rank == HOLDER)
-    CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, VICTIM, 0));
+  if (win.rank == HOLDER) CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, VICTIM, 0));
   meet_at(&marks->ready, MEMBERS);
-  while (win.rank == VICTIM && dies)
-    pause();
+  while (win.rank == VICTIM && dies) pause();
   if (win.rank == VICTIM)
     ucxx_window_destroy(win.window);
   else if (win.rank != HOLDER) {
     ucxx_status_t status = ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, VICTIM, 0);
-    CHECK_STATUS(status, on_another_host(VICTIM, win.rank) ? UCXX_ERR_PEER_FAILED : dies ? UCXX_ERR_RMA_POISONED : UCXX_OK);
-    if (status == UCXX_OK)
-      CHECK_OK(ucxx_window_unlock(win.window, VICTIM));
+    CHECK_STATUS(status, on_another_host(VICTIM, win.rank) ? UCXX_ERR_PEER_FAILED
+                         : dies                            ? UCXX_ERR_RMA_POISONED
+                                                           : UCXX_OK);
+    if (status == UCXX_OK) CHECK_OK(ucxx_window_unlock(win.window, VICTIM));
   }
   meet_at(&marks->met, dies ? MEMBERS - 1 : MEMBERS);
   if (win.rank == HOLDER) {
@@ -456,8 +471,12 @@ static void holder_elsewhere(member_t *member, int dies) {
 static void holder_of_the_dead(member_t *member) { holder_elsewhere(member, 1); }
 static void holder_of_one_that_leaves(member_t *member) { holder_elsewhere(member, 0); }
 
-/* Windows of a group and of a subset of it, made at the same time in any order: what is meant for one does not get into the other. */
-static struct twin { member_t member; uint64_t seed; } twins[2];
+/* Windows of a group and of a subset of it, made at the same time in any order: what is meant for
+ * one does not get into the other. */
+static struct twin {
+  member_t member;
+  uint64_t seed;
+} twins[2];
 
 static void *make_and_use(void *arg) {
   struct twin *twin = arg;
@@ -488,8 +507,7 @@ static void two_groups(member_t *member) {
   CHECK_OK(ucxx_group_subset(member->group, all, 3, &twins[1].member.group));
   for (int which = 0; which < 2; which++)
     CHECK_EQ(pthread_create(&threads[which], NULL, make_and_use, &twins[which]), 0);
-  for (int which = 0; which < 2; which++)
-    CHECK_EQ(pthread_join(threads[which], NULL), 0);
+  for (int which = 0; which < 2; which++) CHECK_EQ(pthread_join(threads[which], NULL), 0);
   ucxx_group_destroy(twins[1].member.group);
   member_close(member);
 }
@@ -562,8 +580,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
     run_members(MEMBERS, seed, left_aside);
     munmap(marks, sizeof *marks);
   }
-  if (test_hosts() > 1)
-    deaths(seed, mode);
+  if (test_hosts() > 1) deaths(seed, mode);
   if (params->thread_mode == UCXX_THREAD_MULTI) {
     STEP("%s: windows of two groups", mode);
     run_members(3, seed, two_groups);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Every call in every state of a window, against a table: what is not legal gives RMA_SYNC and changes nothing, what is legal works and leads to the
- * state that stands there. Wrong arguments are told of first, in every state alike.
+ * Every call in every state of a window, against a table: what is not legal gives RMA_SYNC and
+ * changes nothing, what is legal works and leads to the state that stands there. Wrong arguments
+ * are told of first, in every state alike.
  */
 #include "window_states.h"
 
@@ -17,47 +18,103 @@ static const uint64_t untouched = UINT64_C(0x7777777777777777);
 
 /* ------------------------------------------------------------------ the table */
 
-enum { LOCK, UNLOCK, LOCK_ALL, UNLOCK_ALL, FLUSH, FLUSH_ALL, SYNC, POST, START, COMPLETE, WAIT, TEST, FENCE, CLOSE, ACCESS, REQUEST, COLUMNS };
+enum {
+  LOCK,
+  UNLOCK,
+  LOCK_ALL,
+  UNLOCK_ALL,
+  FLUSH,
+  FLUSH_ALL,
+  SYNC,
+  POST,
+  START,
+  COMPLETE,
+  WAIT,
+  TEST,
+  FENCE,
+  CLOSE,
+  ACCESS,
+  REQUEST,
+  COLUMNS
+};
 
-/* Calls that name a target name the first one. - is RMA_SYNC; for ? stands what the call makes of it; X is a window that is closed. */
+/* Calls that name a target name the first one. - is RMA_SYNC; for ? stands what the call makes of
+ * it; X is a window that is closed. */
 static const char *const table[] = {
-    /*    lock  unlock lockall unlall flush flushall sync post  start compl wait test  fence close access request */
-    "N..  L?.   -     ?..     -      -     -        N..  N..+  St.   -     -    -     ?..   X..   -      -",
-    "F..  L?.   -     ?..     -      -     -        F..  N..+  St.   -     -    -     ?..   X..   E..    -",
-    "E..  -     -     -       -      -     -        E..  -     -     -     -    -     ?..   -     E..    -",
-    "St.  -     -     -       -      -     -        St.  St.+  -     N..   -    -     -     -     St.    -",
-    "S.t  -     -     -       -      -     -        S.t  S.t+  -     N..   -    -     -     -     -      -",
-    "Stt  -     -     -       -      -     -        Stt  Stt+  -     N..   -    -     -     -     Stt    -",
-    "S..  -     -     -       -      -     -        S..  S..+  -     N..   -    -     -     -     -      -",
-    "Ls.  -     N..   -       -      Ls.   Ls.      Ls.  Ls.+  -     -     -    -     -     -     Ls.    Ls.",
-    "Lx.  -     N..   -       -      Lx.   Lx.      Lx.  Lx.+  -     -     -    -     -     -     Lx.    Lx.",
-    "Ln.  -     N..   -       -      Ln.   Ln.      Ln.  Ln.+  -     -     -    -     -     -     Ln.    Ln.",
-    "Lxs  -     L.s   -       -      Lxs   Lxs      Lxs  Lxs+  -     -     -    -     -     -     Lxs    Lxs",
-    "Lns  -     L.s   -       -      Lns   Lns      Lns  Lns+  -     -     -    -     -     -     Lns    Lns",
-    "Lsn  -     L.n   -       -      Lsn   Lsn      Lsn  Lsn+  -     -     -    -     -     -     Lsn    Lsn",
-    "Lsp  -     L.p   -       -      Lsp   Lsp      Lsp  Lsp+  -     -     -    -     -     -     Lsp    Lsp",
-    "L.s  L?s   -     -       -      -     L.s      L.s  L.s+  -     -     -    -     -     -     -      -",
-    "L.x  L?x   -     -       -      -     L.x      L.x  L.x+  -     -     -    -     -     -     -      -",
-    "L.n  L?n   -     -       -      -     L.n      L.n  L.n+  -     -     -    -     -     -     -      -",
-    "Lp.  -     -     -       -      -     -        Lp.  Lp.+  -     -     -    -     -     -     -      -",
-    "Lps  -     -     -       -      -     Lps      Lps  Lps+  -     -     -    -     -     -     -      -",
-    "L.p  L?p   -     -       -      -     -        L.p  L.p+  -     -     -    -     -     -     -      -",
-    "A..  -     -     -       N..    A..   A..      A..  A..+  -     -     -    -     -     -     A..    A..",
-    "a..  -     -     -       N..    a..   a..      a..  a..+  -     -     -    -     -     -     a..    a..",
-    "N..+ L?.+  -     ?..+    -      -     -        N..+ -     St.+  -     N..  N..+  -     -     -      -",
-    "St.+ -     -     -       -      -     -        St.+ -     -     N..+  St.  St.+  -     -     St.+   -",
-    "S.t+ -     -     -       -      -     -        S.t+ -     -     N..+  S.t  S.t+  -     -     -      -",
-    "Stt+ -     -     -       -      -     -        Stt+ -     -     N..+  Stt  Stt+  -     -     Stt+   -",
-    "S..+ -     -     -       -      -     -        S..+ -     -     N..+  S..  S..+  -     -     -      -",
-    "Ls.+ -     N..+  -       -      Ls.+  Ls.+     Ls.+ -     -     -     Ls.  Ls.+  -     -     Ls.+   Ls.+",
-    "Lx.+ -     N..+  -       -      Lx.+  Lx.+     Lx.+ -     -     -     Lx.  Lx.+  -     -     Lx.+   Lx.+",
-    "Ln.+ -     N..+  -       -      Ln.+  Ln.+     Ln.+ -     -     -     Ln.  Ln.+  -     -     Ln.+   Ln.+",
-    "L.s+ L?s+  -     -       -      -     L.s+     L.s+ -     -     -     L.s  L.s+  -     -     -      -",
-    "Lp.+ -     -     -       -      -     -        Lp.+ -     -     -     Lp.  Lp.+  -     -     -      -",
-    "L.p+ L?p+  -     -       -      -     -        L.p+ -     -     -     L.p  L.p+  -     -     -      -",
-    "Lps+ -     -     -       -      -     Lps+     Lps+ -     -     -     Lps  Lps+  -     -     -      -",
-    "A..+ -     -     -       N..+   A..+  A..+     A..+ -     -     -     A..  A..+  -     -     A..+   A..+",
-    "a..+ -     -     -       N..+   a..+  a..+     a..+ -     -     -     a..  a..+  -     -     a..+   a..+",
+    /*    lock  unlock lockall unlall flush flushall sync post  start compl wait test  fence close
+       access request */
+    "N..  L?.   -     ?..     -      -     -        N..  N..+  St.   -     -    -     ?..   X..   "
+    "-      -",
+    "F..  L?.   -     ?..     -      -     -        F..  N..+  St.   -     -    -     ?..   X..   "
+    "E..    -",
+    "E..  -     -     -       -      -     -        E..  -     -     -     -    -     ?..   -     "
+    "E..    -",
+    "St.  -     -     -       -      -     -        St.  St.+  -     N..   -    -     -     -     "
+    "St.    -",
+    "S.t  -     -     -       -      -     -        S.t  S.t+  -     N..   -    -     -     -     "
+    "-      -",
+    "Stt  -     -     -       -      -     -        Stt  Stt+  -     N..   -    -     -     -     "
+    "Stt    -",
+    "S..  -     -     -       -      -     -        S..  S..+  -     N..   -    -     -     -     "
+    "-      -",
+    "Ls.  -     N..   -       -      Ls.   Ls.      Ls.  Ls.+  -     -     -    -     -     -     "
+    "Ls.    Ls.",
+    "Lx.  -     N..   -       -      Lx.   Lx.      Lx.  Lx.+  -     -     -    -     -     -     "
+    "Lx.    Lx.",
+    "Ln.  -     N..   -       -      Ln.   Ln.      Ln.  Ln.+  -     -     -    -     -     -     "
+    "Ln.    Ln.",
+    "Lxs  -     L.s   -       -      Lxs   Lxs      Lxs  Lxs+  -     -     -    -     -     -     "
+    "Lxs    Lxs",
+    "Lns  -     L.s   -       -      Lns   Lns      Lns  Lns+  -     -     -    -     -     -     "
+    "Lns    Lns",
+    "Lsn  -     L.n   -       -      Lsn   Lsn      Lsn  Lsn+  -     -     -    -     -     -     "
+    "Lsn    Lsn",
+    "Lsp  -     L.p   -       -      Lsp   Lsp      Lsp  Lsp+  -     -     -    -     -     -     "
+    "Lsp    Lsp",
+    "L.s  L?s   -     -       -      -     L.s      L.s  L.s+  -     -     -    -     -     -     "
+    "-      -",
+    "L.x  L?x   -     -       -      -     L.x      L.x  L.x+  -     -     -    -     -     -     "
+    "-      -",
+    "L.n  L?n   -     -       -      -     L.n      L.n  L.n+  -     -     -    -     -     -     "
+    "-      -",
+    "Lp.  -     -     -       -      -     -        Lp.  Lp.+  -     -     -    -     -     -     "
+    "-      -",
+    "Lps  -     -     -       -      -     Lps      Lps  Lps+  -     -     -    -     -     -     "
+    "-      -",
+    "L.p  L?p   -     -       -      -     -        L.p  L.p+  -     -     -    -     -     -     "
+    "-      -",
+    "A..  -     -     -       N..    A..   A..      A..  A..+  -     -     -    -     -     -     "
+    "A..    A..",
+    "a..  -     -     -       N..    a..   a..      a..  a..+  -     -     -    -     -     -     "
+    "a..    a..",
+    "N..+ L?.+  -     ?..+    -      -     -        N..+ -     St.+  -     N..  N..+  -     -     "
+    "-      -",
+    "St.+ -     -     -       -      -     -        St.+ -     -     N..+  St.  St.+  -     -     "
+    "St.+   -",
+    "S.t+ -     -     -       -      -     -        S.t+ -     -     N..+  S.t  S.t+  -     -     "
+    "-      -",
+    "Stt+ -     -     -       -      -     -        Stt+ -     -     N..+  Stt  Stt+  -     -     "
+    "Stt+   -",
+    "S..+ -     -     -       -      -     -        S..+ -     -     N..+  S..  S..+  -     -     "
+    "-      -",
+    "Ls.+ -     N..+  -       -      Ls.+  Ls.+     Ls.+ -     -     -     Ls.  Ls.+  -     -     "
+    "Ls.+   Ls.+",
+    "Lx.+ -     N..+  -       -      Lx.+  Lx.+     Lx.+ -     -     -     Lx.  Lx.+  -     -     "
+    "Lx.+   Lx.+",
+    "Ln.+ -     N..+  -       -      Ln.+  Ln.+     Ln.+ -     -     -     Ln.  Ln.+  -     -     "
+    "Ln.+   Ln.+",
+    "L.s+ L?s+  -     -       -      -     L.s+     L.s+ -     -     -     L.s  L.s+  -     -     "
+    "-      -",
+    "Lp.+ -     -     -       -      -     -        Lp.+ -     -     -     Lp.  Lp.+  -     -     "
+    "-      -",
+    "L.p+ L?p+  -     -       -      -     -        L.p+ -     -     -     L.p  L.p+  -     -     "
+    "-      -",
+    "Lps+ -     -     -       -      -     Lps+     Lps+ -     -     -     Lps  Lps+  -     -     "
+    "-      -",
+    "A..+ -     -     -       N..+   A..+  A..+     A..+ -     -     -     A..  A..+  -     -     "
+    "A..+   A..+",
+    "a..+ -     -     -       N..+   a..+  a..+     a..+ -     -     -     a..  a..+  -     -     "
+    "a..+   a..+",
 };
 enum { STATES = sizeof table / sizeof *table, CELL = 8 };
 
@@ -76,19 +133,24 @@ static ucxx_window_t *window(void) { return play->win.window; }
 
 static ucxx_status_t locks(int32_t type, uint32_t assertions, int nonblocking) {
   ucxx_request_t *request = NULL;
-  if (!nonblocking)
-    return ucxx_window_lock(window(), type, FIRST, assertions);
+  if (!nonblocking) return ucxx_window_lock(window(), type, FIRST, assertions);
   return finish(ucxx_window_lock_nb(window(), type, FIRST, assertions, NULL, &request), &request);
 }
 static ucxx_status_t lock_shared(void) { return locks(UCXX_LOCK_SHARED, 0, 0); }
 static ucxx_status_t lock_exclusive(void) { return locks(UCXX_LOCK_EXCLUSIVE, 0, 0); }
-static ucxx_status_t lock_nocheck(void) { return locks(UCXX_LOCK_EXCLUSIVE, UCXX_ASSERT_NOCHECK, 0); }
+static ucxx_status_t lock_nocheck(void) {
+  return locks(UCXX_LOCK_EXCLUSIVE, UCXX_ASSERT_NOCHECK, 0);
+}
 static ucxx_status_t lock_nb_shared(void) { return locks(UCXX_LOCK_SHARED, 0, 1); }
 static ucxx_status_t lock_nb_exclusive(void) { return locks(UCXX_LOCK_EXCLUSIVE, 0, 1); }
-static ucxx_status_t lock_nb_nocheck(void) { return locks(UCXX_LOCK_SHARED, UCXX_ASSERT_NOCHECK, 1); }
+static ucxx_status_t lock_nb_nocheck(void) {
+  return locks(UCXX_LOCK_SHARED, UCXX_ASSERT_NOCHECK, 1);
+}
 static ucxx_status_t unlock(void) { return ucxx_window_unlock(window(), FIRST); }
 static ucxx_status_t lock_all(void) { return ucxx_window_lock_all(window(), 0); }
-static ucxx_status_t lock_all_nocheck(void) { return ucxx_window_lock_all(window(), UCXX_ASSERT_NOCHECK); }
+static ucxx_status_t lock_all_nocheck(void) {
+  return ucxx_window_lock_all(window(), UCXX_ASSERT_NOCHECK);
+}
 static ucxx_status_t unlock_all(void) { return ucxx_window_unlock_all(window()); }
 static ucxx_status_t flush(void) { return ucxx_window_flush(window(), FIRST); }
 static ucxx_status_t flush_nb(void) {
@@ -112,8 +174,7 @@ static ucxx_status_t wait_it(void) { return ucxx_window_wait(window()); }
 static ucxx_status_t test_until_done(void) {
   int32_t done = 0;
   ucxx_status_t status;
-  do
-    status = ucxx_window_test(window(), &done);
+  do status = ucxx_window_test(window(), &done);
   while (status == UCXX_OK && !done);
   return status;
 }
@@ -125,10 +186,18 @@ static ucxx_status_t test_too_early(void) {
   return status;
 }
 static ucxx_status_t fence(void) { return ucxx_window_fence(window(), 0); }
-static ucxx_status_t fence_all_promises(void) { return ucxx_window_fence(window(), UCXX_ASSERT_NOSTORE | UCXX_ASSERT_NOPUT); }
-static ucxx_status_t fence_noprecede(void) { return ucxx_window_fence(window(), UCXX_ASSERT_NOPRECEDE); }
-static ucxx_status_t fence_nosucceed(void) { return ucxx_window_fence(window(), UCXX_ASSERT_NOSUCCEED); }
-static ucxx_status_t fence_neither(void) { return ucxx_window_fence(window(), UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOSUCCEED); }
+static ucxx_status_t fence_all_promises(void) {
+  return ucxx_window_fence(window(), UCXX_ASSERT_NOSTORE | UCXX_ASSERT_NOPUT);
+}
+static ucxx_status_t fence_noprecede(void) {
+  return ucxx_window_fence(window(), UCXX_ASSERT_NOPRECEDE);
+}
+static ucxx_status_t fence_nosucceed(void) {
+  return ucxx_window_fence(window(), UCXX_ASSERT_NOSUCCEED);
+}
+static ucxx_status_t fence_neither(void) {
+  return ucxx_window_fence(window(), UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOSUCCEED);
+}
 static ucxx_status_t close_it(void) { return ucxx_window_close(window()); }
 
 /* Each operation is on the first number at the first target. */
@@ -155,7 +224,8 @@ static ucxx_status_t accumulate(void) {
 static ucxx_status_t get_accumulate(void) {
   ucxx_layout_t one = one_number();
   fetches(stored ^ operand);
-  return ucxx_window_get_accumulate(window(), &operand, &one, &result, &one, FIRST, there(), &one, UCXX_REDUCE_BXOR);
+  return ucxx_window_get_accumulate(window(), &operand, &one, &result, &one, FIRST, there(), &one,
+                                    UCXX_REDUCE_BXOR);
 }
 static ucxx_status_t fetch_and_op(void) {
   fetches(operand);
@@ -163,31 +233,38 @@ static ucxx_status_t fetch_and_op(void) {
 }
 static ucxx_status_t compare_and_swap(void) {
   fetches(operand);
-  return ucxx_window_compare_and_swap(window(), &operand, &stored, &result, UCXX_TYPE_UINT64, FIRST, there());
+  return ucxx_window_compare_and_swap(window(), &operand, &stored, &result, UCXX_TYPE_UINT64, FIRST,
+                                      there());
 }
 static ucxx_status_t rput(void) {
   ucxx_layout_t one = one_number();
   ucxx_request_t *request = NULL;
   expected_stored = operand;
-  return finish(ucxx_window_rput(window(), &operand, &one, FIRST, there(), &one, NULL, &request), &request);
+  return finish(ucxx_window_rput(window(), &operand, &one, FIRST, there(), &one, NULL, &request),
+                &request);
 }
 static ucxx_status_t rget(void) {
   ucxx_layout_t one = one_number();
   ucxx_request_t *request = NULL;
   fetches(stored);
-  return finish(ucxx_window_rget(window(), &result, &one, FIRST, there(), &one, NULL, &request), &request);
+  return finish(ucxx_window_rget(window(), &result, &one, FIRST, there(), &one, NULL, &request),
+                &request);
 }
 static ucxx_status_t raccumulate(void) {
   ucxx_layout_t one = one_number();
   ucxx_request_t *request = NULL;
   expected_stored = stored | operand;
-  return finish(ucxx_window_raccumulate(window(), &operand, &one, FIRST, there(), &one, UCXX_REDUCE_BOR, NULL, &request), &request);
+  return finish(ucxx_window_raccumulate(window(), &operand, &one, FIRST, there(), &one,
+                                        UCXX_REDUCE_BOR, NULL, &request),
+                &request);
 }
 static ucxx_status_t rget_accumulate(void) {
   ucxx_layout_t one = one_number();
   ucxx_request_t *request = NULL;
   fetches(stored * operand);
-  return finish(ucxx_window_rget_accumulate(window(), &operand, &one, &result, &one, FIRST, there(), &one, UCXX_REDUCE_PROD, NULL, &request), &request);
+  return finish(ucxx_window_rget_accumulate(window(), &operand, &one, &result, &one, FIRST, there(),
+                                            &one, UCXX_REDUCE_PROD, NULL, &request),
+                &request);
 }
 
 static const struct call {
@@ -221,10 +298,12 @@ static const struct call {
     {"test until done", WAIT, 0, test_until_done, 0, 0},
     {"test", TEST, 0, test_too_early, 0, 0},
     {"fence", FENCE, 'F', fence, ORDER_FENCE, 0},
-    {"fence NOSTORE NOPUT", FENCE, 'F', fence_all_promises, ORDER_FENCE, UCXX_ASSERT_NOSTORE | UCXX_ASSERT_NOPUT},
+    {"fence NOSTORE NOPUT", FENCE, 'F', fence_all_promises, ORDER_FENCE,
+     UCXX_ASSERT_NOSTORE | UCXX_ASSERT_NOPUT},
     {"fence NOPRECEDE", FENCE, 'F', fence_noprecede, ORDER_FENCE, UCXX_ASSERT_NOPRECEDE},
     {"fence NOSUCCEED", FENCE, 'N', fence_nosucceed, ORDER_FENCE, UCXX_ASSERT_NOSUCCEED},
-    {"fence NOPRECEDE NOSUCCEED", FENCE, 'N', fence_neither, ORDER_FENCE, UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOSUCCEED},
+    {"fence NOPRECEDE NOSUCCEED", FENCE, 'N', fence_neither, ORDER_FENCE,
+     UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOSUCCEED},
     {"close", CLOSE, 0, close_it, ORDER_REOPEN, 0},
     {"put", ACCESS, 0, put, 0, 0},
     {"get", ACCESS, 0, get, 0, 0},
@@ -251,7 +330,8 @@ static void refused(const char *state, const struct call *call) {
   expect_nothing((uint64_t)(call - calls));
   ucxx_status_t status = call->make();
   if (status != UCXX_ERR_RMA_SYNC)
-    FAIL("%s in state %s gave %s, expected UCXX_ERR_RMA_SYNC", call->name, state, ucxx_status_name(status));
+    FAIL("%s in state %s gave %s, expected UCXX_ERR_RMA_SYNC", call->name, state,
+         ucxx_status_name(status));
   CHECK(strlen(ucxx_last_error_message()) > 0);
   CHECK_EQ(result, untouched);
   check_state(play, state, call->name);
@@ -269,23 +349,18 @@ static void check_stored(void) {
 static void worked(const char *state, const struct call *call, const char *cell, int number) {
   char next[CELL];
   snprintf(next, sizeof next, "%s", cell);
-  if (strchr(next, '?') != NULL)
-    *strchr(next, '?') = call->becomes;
+  if (strchr(next, '?') != NULL) *strchr(next, '?') = call->becomes;
   enter(play, state, number % 2 && strcmp(state, "N..") != 0);
   expect_nothing((uint64_t)number);
-  if (call->column == START)
-    tell(play, FIRST, ORDER_POST, 0);
-  if (call->column == WAIT)
-    tell(play, OTHER, ORDER_ACCESS, 0);
-  if (call->column == FENCE || call->column == CLOSE)
-    tell_all(play, call->order, call->argument);
+  if (call->column == START) tell(play, FIRST, ORDER_POST, 0);
+  if (call->column == WAIT) tell(play, OTHER, ORDER_ACCESS, 0);
+  if (call->column == FENCE || call->column == CLOSE) tell_all(play, call->order, call->argument);
   ucxx_status_t status = call->make();
   if (status != UCXX_OK)
     FAIL("%s in state %s gave %s", call->name, state, ucxx_status_name(status));
   if (call->column == COMPLETE) {
     for (uint32_t target = FIRST; target <= OTHER; target++) {
-      if (state[target] == 't')
-        tell(play, target, ORDER_WAIT, 0);
+      if (state[target] == 't') tell(play, target, ORDER_WAIT, 0);
     }
   }
   if (call->column == CLOSE) {
@@ -331,7 +406,8 @@ static void play_table(play_t *mine) {
   CHECK_EQ(number + refusals, STATES * CALLS);
 }
 
-/* Where a window's hints say no_locks, whatever is about locks is refused, and the rest is as it was. */
+/* Where a window's hints say no_locks, whatever is about locks is refused, and the rest is as it
+ * was. */
 static void play_no_locks(play_t *mine) {
   static const char *const states[] = {"N..", "F..", "N..+", "St."};
   play = mine;

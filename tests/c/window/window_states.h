@@ -1,19 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * States of a window that are reached by real calls. Rank 0 makes them; the others do what it takes, as they are told: 1 and 2 are its targets,
- * 2 is also whom it lends its memory to, and 3 holds locks, so that it has to wait for them.
+ * States of a window that are reached by real calls. Rank 0 makes them; the others do what it
+ * takes, as they are told: 1 and 2 are its targets, 2 is also whom it lends its memory to, and 3
+ * holds locks, so that it has to wait for them.
  *
- * A state is written as the epoch of access (N none, F a fence permits one, E it has begun, S start, L lock, A lock_all, a the same with NOCHECK), then
- * what the two targets are (. nothing, t started, s and x locked, n locked with NOCHECK, p a lock has been asked for), then + where memory is lent.
+ * A state is written as the epoch of access (N none, F a fence permits one, E it has begun, S
+ * start, L lock, A lock_all, a the same with NOCHECK), then what the two targets are (. nothing, t
+ * started, s and x locked, n locked with NOCHECK, p a lock has been asked for), then + where memory
+ * is lent.
  */
 #ifndef UCXX_RS_TEST_WIN_STATES_H
 #define UCXX_RS_TEST_WIN_STATES_H
 #include "window.h"
 
-enum { ACTOR = 0, FIRST = 1, OTHER = 2, HOLDER = 3, PLAYERS = 4, WINDOW_SIZE = 64, WINDOW_UNIT = 8 };
+enum {
+  ACTOR = 0,
+  FIRST = 1,
+  OTHER = 2,
+  HOLDER = 3,
+  PLAYERS = 4,
+  WINDOW_SIZE = 64,
+  WINDOW_UNIT = 8
+};
 
-typedef enum order { ORDER_FENCE, ORDER_POST, ORDER_WAIT, ORDER_ACCESS, ORDER_HOLD, ORDER_RELEASE, ORDER_REOPEN, ORDER_CLOSE } order_t;
+typedef enum order {
+  ORDER_FENCE,
+  ORDER_POST,
+  ORDER_WAIT,
+  ORDER_ACCESS,
+  ORDER_HOLD,
+  ORDER_RELEASE,
+  ORDER_REOPEN,
+  ORDER_CLOSE
+} order_t;
 enum { ORDERS_AHEAD = 64 };
 
 /* What a player is to do, in this order. */
@@ -24,7 +44,7 @@ typedef struct orders {
 
 typedef struct play {
   win_t win;
-  orders_t *orders;        /* of each player */
+  orders_t *orders; /* of each player */
   ucxx_request_t *pending; /* of the lock that is waited for */
   int32_t flavor;
   ucxx_window_params_t params;
@@ -43,11 +63,12 @@ static inline void tell(play_t *play, uint32_t player, order_t what, uint32_t ar
 }
 
 static inline void tell_all(play_t *play, order_t what, uint32_t argument) {
-  for (uint32_t player = 1; player < PLAYERS; player++)
-    tell(play, player, what, argument);
+  for (uint32_t player = 1; player < PLAYERS; player++) tell(play, player, what, argument);
 }
 
-static inline void await_player(play_t *play, uint32_t player) { await_mark(&play->orders[player].done, play->orders[player].given); }
+static inline void await_player(play_t *play, uint32_t player) {
+  await_mark(&play->orders[player].done, play->orders[player].given);
+}
 
 /* What the others do until the last window has been closed. */
 static inline void follow(play_t *play, member_t *member) {
@@ -59,34 +80,22 @@ static inline void follow(play_t *play, member_t *member) {
     order_t what = (order_t)orders->what[orders->done % ORDERS_AHEAD];
     ucxx_window_t *window = play->win.window;
     switch (what) {
-    case ORDER_FENCE:
-      CHECK_OK(ucxx_window_fence(window, argument));
-      break;
-    case ORDER_POST:
-      CHECK_OK(ucxx_window_post(window, actor, 1, 0));
-      break;
-    case ORDER_WAIT:
-      CHECK_OK(ucxx_window_wait(window));
-      break;
+    case ORDER_FENCE: CHECK_OK(ucxx_window_fence(window, argument)); break;
+    case ORDER_POST: CHECK_OK(ucxx_window_post(window, actor, 1, 0)); break;
+    case ORDER_WAIT: CHECK_OK(ucxx_window_wait(window)); break;
     case ORDER_ACCESS:
       CHECK_OK(ucxx_window_start(window, actor, 1, 0));
       CHECK_OK(ucxx_window_complete(window));
       break;
-    case ORDER_HOLD:
-      CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, argument, 0));
-      break;
-    case ORDER_RELEASE:
-      CHECK_OK(ucxx_window_unlock(window, argument));
-      break;
+    case ORDER_HOLD: CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, argument, 0)); break;
+    case ORDER_RELEASE: CHECK_OK(ucxx_window_unlock(window, argument)); break;
     case ORDER_REOPEN:
     case ORDER_CLOSE:
       win_close(&play->win);
-      if (what == ORDER_REOPEN)
-        play_open(play, member);
+      if (what == ORDER_REOPEN) play_open(play, member);
     }
     mark(&orders->done, orders->done + 1);
-    if (what == ORDER_CLOSE)
-      return;
+    if (what == ORDER_CLOSE) return;
   }
 }
 
@@ -94,37 +103,27 @@ static inline void follow(play_t *play, member_t *member) {
 
 static inline int32_t reported_access(const char *state) {
   switch (state[0]) {
-  case 'F':
-    return UCXX_SYNC_FENCE;
-  case 'E':
-    return UCXX_SYNC_FENCE_EPOCH;
-  case 'A':
-    return UCXX_SYNC_LOCK_ALL;
-  case 'a':
-    return UCXX_SYNC_LOCK_ALL_NO_CHECK;
-  default:
-    return UCXX_SYNC_NONE;
+  case 'F': return UCXX_SYNC_FENCE;
+  case 'E': return UCXX_SYNC_FENCE_EPOCH;
+  case 'A': return UCXX_SYNC_LOCK_ALL;
+  case 'a': return UCXX_SYNC_LOCK_ALL_NO_CHECK;
+  default: return UCXX_SYNC_NONE;
   }
 }
 
 static inline int32_t reported_of(const char *state, uint32_t target) {
   char how = target == FIRST || target == OTHER ? state[target] : '.';
-  if (how == 't')
-    return UCXX_SYNC_PSCW;
-  if (how == 's' || how == 'x')
-    return UCXX_SYNC_LOCK;
-  if (how == 'n')
-    return UCXX_SYNC_LOCK_NO_CHECK;
+  if (how == 't') return UCXX_SYNC_PSCW;
+  if (how == 's' || how == 'x') return UCXX_SYNC_LOCK;
+  if (how == 'n') return UCXX_SYNC_LOCK_NO_CHECK;
   if (target == OTHER && state[3] == '+' && reported_access(state) == UCXX_SYNC_NONE)
     return UCXX_SYNC_PSCW;
   return reported_access(state);
 }
 
 static inline int32_t reported_of_window(const char *state) {
-  if (state[0] == 'L')
-    return UCXX_SYNC_LOCK;
-  if (state[0] == 'S' || (state[0] == 'N' && state[3] == '+'))
-    return UCXX_SYNC_PSCW;
+  if (state[0] == 'L') return UCXX_SYNC_LOCK;
+  if (state[0] == 'S' || (state[0] == 'N' && state[3] == '+')) return UCXX_SYNC_PSCW;
   return reported_access(state);
 }
 
@@ -133,11 +132,13 @@ static inline void check_state(const play_t *play, const char *state, const char
   for (uint32_t target = 0; target < PLAYERS; target++) {
     int32_t now = ucxx_window_sync_type(play->win.window, target);
     if (now != reported_of(state, target))
-      FAIL("%s: state %s: target %u is %d, expected %d", when, state, (unsigned)target, (int)now, (int)reported_of(state, target));
+      FAIL("%s: state %s: target %u is %d, expected %d", when, state, (unsigned)target, (int)now,
+           (int)reported_of(state, target));
   }
   CHECK_OK(ucxx_window_query(play->win.window, &attr));
   if (attr.sync_type != reported_of_window(state))
-    FAIL("%s: state %s: the window is %d, expected %d", when, state, (int)attr.sync_type, (int)reported_of_window(state));
+    FAIL("%s: state %s: the window is %d, expected %d", when, state, (int)attr.sync_type,
+         (int)reported_of_window(state));
 }
 
 /* ------------------------------------------------------------------ there and back */
@@ -145,22 +146,18 @@ static inline void check_state(const play_t *play, const char *state, const char
 static inline void enter_lock(play_t *play, uint32_t target, char how) {
   ucxx_window_t *window = play->win.window;
   switch (how) {
-  case 's':
-    CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_SHARED, target, 0));
-    break;
-  case 'x':
-    CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, target, 0));
-    break;
+  case 's': CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_SHARED, target, 0)); break;
+  case 'x': CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, target, 0)); break;
   case 'n':
     CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_SHARED, target, UCXX_ASSERT_NOCHECK));
     break;
   case 'p':
     tell(play, HOLDER, ORDER_HOLD, target);
     await_player(play, HOLDER);
-    CHECK_STATUS(ucxx_window_lock_nb(window, UCXX_LOCK_EXCLUSIVE, target, 0, NULL, &play->pending), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_window_lock_nb(window, UCXX_LOCK_EXCLUSIVE, target, 0, NULL, &play->pending),
+                 UCXX_INPROGRESS);
     break;
-  default:
-    CHECK_EQ(how, '.');
+  default: CHECK_EQ(how, '.');
   }
 }
 
@@ -174,9 +171,7 @@ static inline void enter(play_t *play, const char *state, int before_fence) {
     CHECK_OK(ucxx_window_fence(window, 0));
   }
   switch (state[0]) {
-  case 'E':
-    CHECK_OK(win_put64(&play->win, OTHER, 32, &zero));
-    break;
+  case 'E': CHECK_OK(win_put64(&play->win, OTHER, 32, &zero)); break;
   case 'S':
     for (uint32_t target = FIRST; target <= OTHER; target++) {
       if (state[target] == 't') {
@@ -191,8 +186,7 @@ static inline void enter(play_t *play, const char *state, int before_fence) {
     enter_lock(play, OTHER, state[OTHER]);
     break;
   case 'A':
-  case 'a':
-    CHECK_OK(ucxx_window_lock_all(window, state[0] == 'a' ? UCXX_ASSERT_NOCHECK : 0));
+  case 'a': CHECK_OK(ucxx_window_lock_all(window, state[0] == 'a' ? UCXX_ASSERT_NOCHECK : 0));
   }
   if (state[3] == '+') {
     static const uint32_t group[] = {OTHER};
@@ -213,8 +207,7 @@ static inline void leave(play_t *play, const char *state, int exposure_first) {
     tell(play, HOLDER, ORDER_RELEASE, state[FIRST] == 'p' ? FIRST : OTHER);
     CHECK_OK(finish(UCXX_INPROGRESS, &play->pending));
   }
-  if (state[3] == '+' && exposure_first)
-    leave_exposure(play);
+  if (state[3] == '+' && exposure_first) leave_exposure(play);
   switch (state[0]) {
   case 'F':
   case 'E':
@@ -224,27 +217,24 @@ static inline void leave(play_t *play, const char *state, int exposure_first) {
   case 'S':
     CHECK_OK(ucxx_window_complete(window));
     for (uint32_t target = FIRST; target <= OTHER; target++) {
-      if (state[target] == 't')
-        tell(play, target, ORDER_WAIT, 0);
+      if (state[target] == 't') tell(play, target, ORDER_WAIT, 0);
     }
     break;
   case 'L':
     for (uint32_t target = FIRST; target <= OTHER; target++) {
-      if (state[target] != '.')
-        CHECK_OK(ucxx_window_unlock(window, target));
+      if (state[target] != '.') CHECK_OK(ucxx_window_unlock(window, target));
     }
     break;
   case 'A':
-  case 'a':
-    CHECK_OK(ucxx_window_unlock_all(window));
+  case 'a': CHECK_OK(ucxx_window_unlock_all(window));
   }
-  if (state[3] == '+' && !exposure_first)
-    leave_exposure(play);
+  if (state[3] == '+' && !exposure_first) leave_exposure(play);
   check_state(play, "N..", "on the way back");
 }
 
 /* What a member does: rank 0 acts on one window, and the others follow. */
-static inline void play_one(member_t *member, orders_t *orders, int32_t flavor, const ucxx_window_params_t *params, void (*act)(play_t *play)) {
+static inline void play_one(member_t *member, orders_t *orders, int32_t flavor,
+                            const ucxx_window_params_t *params, void (*act)(play_t *play)) {
   play_t play = {.orders = orders, .flavor = flavor, .params = *params};
   play_open(&play, member);
   if (member->rank == ACTOR) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What synchronisation of windows brings about: fences with every promise, post and start among random groups, exposure beside locks, flushes, sync, and
- * requests that outlive their epoch. Marks in memory that the processes share beside the library tell whether somebody came too early.
+ * What synchronisation of windows brings about: fences with every promise, post and start among
+ * random groups, exposure beside locks, flushes, sync, and requests that outlive their epoch. Marks
+ * in memory that the processes share beside the library tell whether somebody came too early.
  */
 #include "window.h"
 
@@ -14,16 +15,25 @@ static win_t win;
 
 /* Beside the library: for each pair of processes, how far they are. */
 static struct marks {
-  uint64_t posted[MEMBERS][MEMBERS], completing[MEMBERS][MEMBERS], tested[MEMBERS], entered, told[MEMBERS], heard[MEMBERS];
+  uint64_t posted[MEMBERS][MEMBERS], completing[MEMBERS][MEMBERS], tested[MEMBERS], entered,
+      told[MEMBERS], heard[MEMBERS];
 } *marks;
 
-static uint64_t own_slot(uint32_t slot) { return __atomic_load_n((uint64_t *)(void *)win.base + slot, __ATOMIC_RELAXED); }
+static uint64_t own_slot(uint32_t slot) {
+  return __atomic_load_n((uint64_t *)(void *)win.base + slot, __ATOMIC_RELAXED);
+}
 
-static void put_to(uint32_t target, uint32_t slot, const uint64_t *value) { CHECK_OK(win_put64(&win, target, 8 * slot, value)); }
+static void put_to(uint32_t target, uint32_t slot, const uint64_t *value) {
+  CHECK_OK(win_put64(&win, target, 8 * slot, value));
+}
 
-static uint64_t value_of(uint64_t round, uint32_t from, uint32_t to) { return (round + 1) * 10000 + from * 100 + to; }
+static uint64_t value_of(uint64_t round, uint32_t from, uint32_t to) {
+  return (round + 1) * 10000 + from * 100 + to;
+}
 
-static void open_window(member_t *member) { win_open(&win, member, flavor, 8 * SLOTS, member->rank % 2 ? 8 : 4, NULL); }
+static void open_window(member_t *member) {
+  win_open(&win, member, flavor, 8 * SLOTS, member->rank % 2 ? 8 : 4, NULL);
+}
 
 /* ------------------------------------------------------------------ fence */
 
@@ -42,8 +52,10 @@ static void fences(member_t *member) {
                                      UCXX_ASSERT_NOSTORE,
                                      UCXX_ASSERT_NOSTORE | UCXX_ASSERT_NOPUT,
                                      UCXX_ASSERT_NOSUCCEED,
-                                     UCXX_ASSERT_NOSUCCEED | UCXX_ASSERT_NOSTORE | UCXX_ASSERT_NOPUT};
-  static const uint32_t opening[] = {0, UCXX_ASSERT_NOPRECEDE, UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOSTORE, UCXX_ASSERT_NOSTORE};
+                                     UCXX_ASSERT_NOSUCCEED | UCXX_ASSERT_NOSTORE |
+                                         UCXX_ASSERT_NOPUT};
+  static const uint32_t opening[] = {
+      0, UCXX_ASSERT_NOPRECEDE, UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOSTORE, UCXX_ASSERT_NOSTORE};
   uint64_t values[MEMBERS], count = 0;
   open_window(member);
   for (uint64_t round = 0; round < ROUNDS; round++) {
@@ -59,7 +71,8 @@ static void fences(member_t *member) {
       CHECK_EQ(own_slot(from), value_of(round, from, win.rank));
     if (end & UCXX_ASSERT_NOSUCCEED) {
       CHECK_STATUS(win_put64(&win, 0, 0, values), UCXX_ERR_RMA_SYNC);
-      /* Nothing before it and nothing behind: nobody waits for the first one, who comes when the others have gone. */
+      /* Nothing before it and nothing behind: nobody waits for the first one, who comes when the
+       * others have gone. */
       for (uint32_t other = 1; win.rank == 0 && other < win.ranks; other++)
         await_mark(&marks->heard[other], round + 1);
       CHECK_OK(ucxx_window_fence(win.window, UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOSUCCEED));
@@ -97,14 +110,13 @@ static void groups(member_t *member) {
     STEP("groups: round %d", (int)round);
     for (uint32_t at = 0; at < win.ranks; at++) {
       uint32_t other = (at + (uint32_t)round) % win.ranks;
-      if (has_edge(member, round, other, win.rank))
-        origins[origin_count++] = other;
-      if (has_edge(member, round, win.rank, other))
-        targets[target_count++] = other;
+      if (has_edge(member, round, other, win.rank)) origins[origin_count++] = other;
+      if (has_edge(member, round, win.rank, other)) targets[target_count++] = other;
     }
     for (size_t at = 0; at < origin_count; at++)
       mark(&marks->posted[win.rank][origins[at]], round + 1);
-    CHECK_OK(ucxx_window_post(win.window, origins, origin_count, round % 3 == 0 ? UCXX_ASSERT_NOSTORE : 0));
+    CHECK_OK(ucxx_window_post(win.window, origins, origin_count,
+                              round % 3 == 0 ? UCXX_ASSERT_NOSTORE : 0));
     CHECK_OK(ucxx_window_start(win.window, targets, target_count, 0));
     for (size_t at = 0; at < target_count; at++) {
       /* Not before it has posted. */
@@ -135,8 +147,7 @@ static void groups_unchecked(member_t *member) {
     CHECK_OK(ucxx_group_barrier(member->group));
     CHECK_OK(ucxx_window_start(win.window, all, win.ranks, UCXX_ASSERT_NOCHECK));
     value = value_of(round, win.rank, 0);
-    for (uint32_t target = 0; target < win.ranks; target++)
-      put_to(target, win.rank, &value);
+    for (uint32_t target = 0; target < win.ranks; target++) put_to(target, win.rank, &value);
     CHECK_OK(ucxx_window_complete(win.window));
     await_completions(round);
     for (uint32_t from = 0; from < win.ranks; from++)
@@ -145,7 +156,8 @@ static void groups_unchecked(member_t *member) {
   win_close(&win);
 }
 
-/* test says no as long as one has not completed, whatever the others did; and the exposure goes on until it says yes. */
+/* test says no as long as one has not completed, whatever the others did; and the exposure goes on
+ * until it says yes. */
 static void tests(member_t *member) {
   uint32_t origins[MEMBERS] = {1, 2, 3}, target = 0;
   open_window(member);
@@ -166,8 +178,7 @@ static void tests(member_t *member) {
       CHECK_STATUS(ucxx_window_test(win.window, &done), UCXX_ERR_RMA_SYNC);
     } else {
       CHECK_OK(ucxx_window_start(win.window, &target, 1, 0));
-      if (win.rank == late)
-        await_mark(&marks->tested[0], round);
+      if (win.rank == late) await_mark(&marks->tested[0], round);
       CHECK_OK(ucxx_window_complete(win.window));
     }
   }
@@ -208,12 +219,8 @@ static void exposure_beside_locks(member_t *member) {
 static void flush_way(uint64_t way, uint32_t target) {
   ucxx_request_t *request = NULL;
   switch (way % 4) {
-  case 0:
-    CHECK_OK(ucxx_window_flush(win.window, target));
-    break;
-  case 1:
-    CHECK_OK(ucxx_window_flush_all(win.window));
-    break;
+  case 0: CHECK_OK(ucxx_window_flush(win.window, target)); break;
+  case 1: CHECK_OK(ucxx_window_flush_all(win.window)); break;
   case 2:
     CHECK_OK(finish(ucxx_window_flush_nb(win.window, target, NULL, &request), &request));
     break;
@@ -223,11 +230,13 @@ static void flush_way(uint64_t way, uint32_t target) {
   }
 }
 
-/* What was flushed is there: the target, which is told so beside the library, finds it in its own memory; and what it stores there is found by get. */
+/* What was flushed is there: the target, which is told so beside the library, finds it in its own
+ * memory; and what it stores there is found by get. */
 static void flushes(member_t *member) {
   uint64_t value, seen;
   open_window(member);
-  const uint32_t next = (win.rank + 1) % win.ranks, previous = (win.rank + win.ranks - 1) % win.ranks;
+  const uint32_t next = (win.rank + 1) % win.ranks,
+                 previous = (win.rank + win.ranks - 1) % win.ranks;
   mark(&marks->heard[win.rank], 0);
   CHECK_OK(ucxx_group_barrier(member->group));
   CHECK_OK(ucxx_window_lock_all(win.window, 0));
@@ -248,7 +257,8 @@ static void flushes(member_t *member) {
     await_mark(&marks->heard[next], round + 1);
     seen = 0;
     CHECK_OK(win_get64(&win, next, 8, &seen));
-    CHECK_OK(round % 2 ? ucxx_window_flush_local(win.window, next) : ucxx_window_flush_local_all(win.window));
+    CHECK_OK(round % 2 ? ucxx_window_flush_local(win.window, next)
+                       : ucxx_window_flush_local_all(win.window));
     CHECK_EQ(seen, round + 7);
     CHECK_OK(ucxx_group_barrier(member->group));
   }
@@ -256,7 +266,8 @@ static void flushes(member_t *member) {
   win_close(&win);
 }
 
-/* Requests are waited for when their epoch has ended, and when the window has been closed and destroyed. */
+/* Requests are waited for when their epoch has ended, and when the window has been closed and
+ * destroyed. */
 static void requests_outlive(member_t *member) {
   enum { LENGTH = 1 << 20 };
   uint8_t *out = test_alloc(LENGTH), *in = test_alloc(LENGTH);
@@ -265,27 +276,26 @@ static void requests_outlive(member_t *member) {
     ucxx_request_t *put = NULL, *get = NULL;
     STEP("requests that outlive: round %d", round);
     win_open(&win, member, flavor, 2 * LENGTH, 1, NULL);
-    const uint32_t next = (win.rank + 1) % win.ranks, previous = (win.rank + win.ranks - 1) % win.ranks;
+    const uint32_t next = (win.rank + 1) % win.ranks,
+                   previous = (win.rank + win.ranks - 1) % win.ranks;
     test_fill(win.base + LENGTH, LENGTH, 1000 + win.rank);
     test_fill(out, LENGTH, 2000 + win.rank);
     CHECK_OK(ucxx_group_barrier(member->group));
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, next, 0));
-    ucxx_status_t putting = ucxx_window_rput(win.window, out, &all, next, win_disp(&win, next, 0), &all, NULL, &put);
-    ucxx_status_t getting = ucxx_window_rget(win.window, in, &all, next, win_disp(&win, next, LENGTH), &all, NULL, &get);
+    ucxx_status_t putting =
+        ucxx_window_rput(win.window, out, &all, next, win_disp(&win, next, 0), &all, NULL, &put);
+    ucxx_status_t getting = ucxx_window_rget(win.window, in, &all, next,
+                                             win_disp(&win, next, LENGTH), &all, NULL, &get);
     CHECK_OK(ucxx_window_unlock(win.window, next));
     CHECK_OK(ucxx_group_barrier(member->group));
     CHECK_CONTENT(win.base, LENGTH, 2000 + previous);
-    if (round == 1)
-      CHECK_OK(finish(putting, &put));
+    if (round == 1) CHECK_OK(finish(putting, &put));
     CHECK_OK(ucxx_window_close(win.window));
-    if (round == 2)
-      CHECK_OK(finish(getting, &get));
+    if (round == 2) CHECK_OK(finish(getting, &get));
     ucxx_window_destroy(win.window);
     pages_close(&win);
-    if (round != 1)
-      CHECK_OK(finish(putting, &put));
-    if (round != 2)
-      CHECK_OK(finish(getting, &get));
+    if (round != 1) CHECK_OK(finish(putting, &put));
+    if (round != 2) CHECK_OK(finish(getting, &get));
     CHECK_CONTENT(in, LENGTH, 1000 + next);
   }
   free(out);
@@ -311,8 +321,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   marks = shared_open(sizeof *marks);
   run_members(MEMBERS, test_seed(), all_of_it);
   munmap(marks, sizeof *marks);
-  if (params->progress_mode == UCXX_PROGRESS_MANUAL)
-    return;
+  if (params->progress_mode == UCXX_PROGRESS_MANUAL) return;
   STEP("%s, interrupted", mode);
   marks = shared_open(sizeof *marks);
   run_interrupted(MEMBERS, test_seed(), all_of_it);

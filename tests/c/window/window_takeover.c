@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Callbacks that run inside a wait of the group's. A thread that waits makes progress for everybody for a while; whatever it meets there may take any time, wait for another
- * thread, and reach other members, and those reach this process meanwhile.
+ * Callbacks that run inside a wait of the group's. A thread that waits makes progress for everybody
+ * for a while; whatever it meets there may take any time, wait for another thread, and reach other
+ * members, and those reach this process meanwhile.
  */
 #include "window.h"
 
-/* CALLBACKS one after the other, each in a pass after the one before: there are some before the wait makes progress in the place of another thread, at least two while it does,
- * and the rest later. A get of LONG bytes takes longer than that. */
+/* CALLBACKS one after the other, each in a pass after the one before: there are some before the
+ * wait makes progress in the place of another thread, at least two while it does, and the rest
+ * later. A get of LONG bytes takes longer than that. */
 enum { MEMBERS = 2, CALLBACKS = 6, LONG = 4 << 20 };
 enum { FAR, HERE };
 
 static const ucxx_worker_params_t *worker_params;
 /* Callbacks that have begun, and that the other member has been served in. */
-static struct marks { uint64_t begun, served; } *marks;
+static struct marks {
+  uint64_t begun, served;
+} *marks;
 
 typedef struct play {
   member_t *member;
-  win_t data;                    /* FAR holds a lock of HERE, and HERE of both */
-  win_t other;                   /* whose calls are waited in */
+  win_t data; /* FAR holds a lock of HERE, and HERE of both */
+  win_t other; /* whose calls are waited in */
   uint8_t *expected, *fetched, *fetched_beside;
-  uint64_t begun, ended;         /* callbacks */
-  uint64_t asked, beside;        /* what the second thread is asked for, and has done */
-  uint64_t last;                 /* callback of this wait */
+  uint64_t begun, ended; /* callbacks */
+  uint64_t asked, beside; /* what the second thread is asked for, and has done */
+  uint64_t last; /* callback of this wait */
 } play_t;
 
 static void get_long(play_t *play, uint8_t *to) {
@@ -51,8 +55,7 @@ static void in_a_wait(void *arg, ucxx_request_t *request, ucxx_status_t status) 
     mark(&play->asked, here);
     await_mark(&play->beside, here);
   }
-  if (here < play->last)
-    next_callback(play);
+  if (here < play->last) next_callback(play);
   mark(&play->ended, here);
 }
 
@@ -74,12 +77,8 @@ static void wait_in(int wait, play_t *play) {
   ucxx_window_t *window = play->other.window;
   const int is_late = play->member->rank == FAR;
   switch (wait) {
-  case 0:
-    CHECK_OK(ucxx_group_barrier(play->member->group));
-    break;
-  case 1:
-    CHECK_OK(ucxx_window_fence(window, UCXX_ASSERT_NOSUCCEED));
-    break;
+  case 0: CHECK_OK(ucxx_group_barrier(play->member->group)); break;
+  case 1: CHECK_OK(ucxx_window_fence(window, UCXX_ASSERT_NOSUCCEED)); break;
   case 2:
     if (is_late) {
       CHECK_OK(ucxx_window_post(window, &here, 1, 0));
@@ -115,8 +114,7 @@ static void be_here(play_t *play) {
   pthread_t thread;
   CHECK_OK(ucxx_window_lock(play->data.window, UCXX_LOCK_SHARED, HERE, 0));
   CHECK_OK(ucxx_window_lock(play->data.window, UCXX_LOCK_SHARED, FAR, 0));
-  if (has_thread)
-    CHECK_EQ(pthread_create(&thread, NULL, beside, play), 0);
+  if (has_thread) CHECK_EQ(pthread_create(&thread, NULL, beside, play), 0);
   for (int wait = 0; wait < WAITS; wait++) {
     STEP("%s", wait_names[wait]);
     play->last += CALLBACKS;
@@ -126,8 +124,7 @@ static void be_here(play_t *play) {
     CHECK_EQ(look(&marks->begun), play->last);
     await_mark(&play->ended, play->last);
   }
-  if (has_thread)
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+  if (has_thread) CHECK_EQ(pthread_join(thread, NULL), 0);
   CHECK_OK(ucxx_window_unlock(play->data.window, FAR));
   CHECK_OK(ucxx_window_unlock(play->data.window, HERE));
 }
@@ -161,8 +158,7 @@ static void all_of_it(member_t *member) {
   test_fill(play.expected, LONG, member->board->seed);
   win_open(&play.data, member, UCXX_WINDOW_FLAVOR_ALLOCATE, LONG, 1, NULL);
   win_open(&play.other, member, UCXX_WINDOW_FLAVOR_ALLOCATE, WIN_ALIGNMENT, 1, NULL);
-  if (member->rank == FAR)
-    memcpy(play.data.base, play.expected, LONG);
+  if (member->rank == FAR) memcpy(play.data.base, play.expected, LONG);
   CHECK_OK(ucxx_group_barrier(member->group));
   if (member->rank == HERE)
     be_here(&play);

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows of one group that are used by several threads at the same time, in an order that differs from process to process; and one window, by all of them. */
+/* Windows of one group that are used by several threads at the same time, in an order that differs
+ * from process to process; and one window, by all of them. */
 #include "window.h"
 
 enum { MEMBERS = 3, THREADS = 3, TURNS = 40, ADDS = 2000 };
 
 static const ucxx_worker_params_t *worker_params;
 
-typedef struct job { win_t win; member_t *member; int number; } job_t;
+typedef struct job {
+  win_t win;
+  member_t *member;
+  int number;
+} job_t;
 
 static void *fences_of_one(void *arg) {
   job_t *job = arg;
@@ -38,8 +43,7 @@ static void *adds(void *arg) {
     CHECK_OK(ucxx_window_flush_local(win->window, target));
     CHECK(turn < (int)win->ranks || before > last[target]);
     last[target] = before;
-    if (turn % 16 == 0)
-      CHECK_OK(ucxx_window_flush(win->window, target));
+    if (turn % 16 == 0) CHECK_OK(ucxx_window_flush(win->window, target));
   }
   return NULL;
 }
@@ -59,9 +63,10 @@ static void threads(member_t *member) {
     }
     /* The others begin with another one. */
     for (int job = 0; job < THREADS; job++)
-      CHECK_EQ(pthread_create(&ids[job], NULL, fences_of_one, &jobs[(job + (int)member->rank) % THREADS]), 0);
-    for (int job = 0; job < THREADS; job++)
-      CHECK_EQ(pthread_join(ids[job], NULL), 0);
+      CHECK_EQ(pthread_create(&ids[job], NULL, fences_of_one,
+                              &jobs[(job + (int)member->rank) % THREADS]),
+               0);
+    for (int job = 0; job < THREADS; job++) CHECK_EQ(pthread_join(ids[job], NULL), 0);
     for (int job = 0; job < THREADS; job++) {
       ucxx_window_destroy(jobs[(job + (int)member->rank) % THREADS].win.window);
       pages_close(&jobs[(job + (int)member->rank) % THREADS].win);
@@ -71,8 +76,7 @@ static void threads(member_t *member) {
     CHECK_OK(ucxx_window_lock_all(win.window, 0));
     for (int job = 0; job < THREADS; job++)
       CHECK_EQ(pthread_create(&ids[job], NULL, adds, &win), 0);
-    for (int job = 0; job < THREADS; job++)
-      CHECK_EQ(pthread_join(ids[job], NULL), 0);
+    for (int job = 0; job < THREADS; job++) CHECK_EQ(pthread_join(ids[job], NULL), 0);
     CHECK_OK(ucxx_window_unlock_all(win.window));
     CHECK_OK(ucxx_group_barrier(member->group));
     memcpy(&counted, win.base, sizeof counted);
@@ -85,8 +89,7 @@ static void threads(member_t *member) {
 
 static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   worker_params = params;
-  if (params->thread_mode != UCXX_THREAD_MULTI)
-    return;
+  if (params->thread_mode != UCXX_THREAD_MULTI) return;
   STEP("%s", mode);
   run_members(MEMBERS, 0, threads);
 }

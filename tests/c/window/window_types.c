@@ -1,21 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Element types whose arithmetic is not that of integers and doubles: long double, its complex, and its
- * pair. Every operation on numbers of all kinds gives what C's own arithmetic gives, bit by bit, with each
- * call that accumulates. Elements larger than any word of the processor are never seen half changed. And
- * compare-and-swap takes the types that MPI allows.
+ * Element types whose arithmetic is not that of integers and doubles: long double, its complex, and
+ * its pair. Every operation on numbers of all kinds gives what C's own arithmetic gives, bit by
+ * bit, with each call that accumulates. Elements larger than any word of the processor are never
+ * seen half changed. And compare-and-swap takes the types that MPI allows.
  */
 #include "window.h"
 #include "window_model.h"
 
 #include <complex.h>
 
-enum { MEMBERS = 2, VALUES = 17, PAIRS = VALUES * VALUES, AREA = PAIRS * LARGEST_ELEMENT, TURNS = 60 };
+enum {
+  MEMBERS = 2,
+  VALUES = 17,
+  PAIRS = VALUES * VALUES,
+  AREA = PAIRS * LARGEST_ELEMENT,
+  TURNS = 60
+};
 enum { SHARED_AT = MEMBERS * AREA, SIZE = SHARED_AT + 2 * LARGEST_ELEMENT };
 enum { UNIT = 8 };
 
-typedef struct located { long double value; int index; } located_t;
+typedef struct located {
+  long double value;
+  int index;
+} located_t;
 typedef enum form { ACCUMULATE, GET_ACCUMULATE, FETCH_AND_OP, FORMS } form_t;
 
 static const ucxx_worker_params_t *worker_params;
@@ -25,8 +34,22 @@ static long double values[VALUES];
 
 static void make_values(void) {
   const long double third = 1.0L / 3.0L, zero = 0;
-  const long double all[] = {zero, -zero, 1, -1, third, -7 * third, 1 + LDBL_EPSILON, LDBL_MIN, -LDBL_MIN, LDBL_MAX, -LDBL_MAX,
-                             LDBL_MIN / 2, -LDBL_MIN * LDBL_EPSILON, 1 / zero, -1 / zero, zero / zero};
+  const long double all[] = {zero,
+                             -zero,
+                             1,
+                             -1,
+                             third,
+                             -7 * third,
+                             1 + LDBL_EPSILON,
+                             LDBL_MIN,
+                             -LDBL_MIN,
+                             LDBL_MAX,
+                             -LDBL_MAX,
+                             LDBL_MIN / 2,
+                             -LDBL_MIN * LDBL_EPSILON,
+                             1 / zero,
+                             -1 / zero,
+                             zero / zero};
   memcpy(values, all, sizeof all);
 #if defined(__x86_64__)
   /* A NaN that signals: one that is only moved is not to become a quiet one. */
@@ -37,7 +60,8 @@ static void make_values(void) {
 
 /* ------------------------------------------------------------------ what C makes of it */
 
-static void sum_or_product(int32_t op, const long double *a, const long double *b, long double *out) {
+static void sum_or_product(int32_t op, const long double *a, const long double *b,
+                           long double *out) {
   *out = op == UCXX_REDUCE_SUM ? *a + *b : *a * *b;
 }
 
@@ -65,12 +89,8 @@ static void expect(int32_t type, int32_t op, const void *a, const void *b, void 
   const long double *left = a, *right = b;
   long double *result = out;
   switch (op) {
-  case UCXX_REDUCE_REPLACE:
-    memcpy(out, b, kinds[type].size);
-    break;
-  case UCXX_REDUCE_NO_OP:
-    memcpy(out, a, kinds[type].size);
-    break;
+  case UCXX_REDUCE_REPLACE: memcpy(out, b, kinds[type].size); break;
+  case UCXX_REDUCE_NO_OP: memcpy(out, a, kinds[type].size); break;
   case UCXX_REDUCE_MIN:
     memcpy(out, *right < *left || *left != *left ? right : left, sizeof *left);
     break;
@@ -78,9 +98,7 @@ static void expect(int32_t type, int32_t op, const void *a, const void *b, void 
     memcpy(out, *right > *left || *left != *left ? right : left, sizeof *left);
     break;
   case UCXX_REDUCE_MINLOC:
-  case UCXX_REDUCE_MAXLOC:
-    memcpy(out, is_better(op, a, b) ? b : a, sizeof(located_t));
-    break;
+  case UCXX_REDUCE_MAXLOC: memcpy(out, is_better(op, a, b) ? b : a, sizeof(located_t)); break;
   default:
     if (op == UCXX_REDUCE_PROD && type == UCXX_TYPE_COMPLEX_LONG_DOUBLE)
       complex_product(left, right, result);
@@ -94,14 +112,14 @@ static void expect(int32_t type, int32_t op, const void *a, const void *b, void 
 static int is_same(int32_t type, int moved, const uint8_t *found, const uint8_t *expected) {
   for (size_t byte = 0; byte < kinds[type].size; byte++) {
     if (byte % sizeof(long double) == 0 && !moved && !(kinds[type].class == 'p' && byte > 0)) {
-      const long double is = get_real(found + byte, sizeof is), should = get_real(expected + byte, sizeof should);
+      const long double is = get_real(found + byte, sizeof is),
+                        should = get_real(expected + byte, sizeof should);
       if (is != is && should != should) {
         byte += sizeof should - 1;
         continue;
       }
     }
-    if (!is_padding(type, byte) && found[byte] != expected[byte])
-      return 0;
+    if (!is_padding(type, byte) && found[byte] != expected[byte]) return 0;
   }
   return 1;
 }
@@ -113,8 +131,7 @@ static void element(int32_t type, int which, size_t at, uint8_t *out) {
   const size_t value = which == 0 ? at / VALUES : at % VALUES;
   const located_t located = {.index = (int)(which == 0 ? at % 3 : at % 2) - 1};
   memset(out, 0xdb, kinds[type].size);
-  if (kinds[type].class == 'p')
-    memcpy(out, &located, sizeof located);
+  if (kinds[type].class == 'p') memcpy(out, &located, sizeof located);
   memcpy(out, &values[value], LONG_DOUBLE_BYTES);
   if (kinds[type].class == 'c')
     memcpy(out + 16, &values[(value + 3 + (size_t)which) % VALUES], LONG_DOUBLE_BYTES);
@@ -140,19 +157,22 @@ static void combine(int32_t type, int32_t op, form_t form, uint32_t target) {
   const size_t size = kinds[type].size;
   const ucxx_layout_t all = contiguous(type, PAIRS);
   const int64_t disp = win_disp(&win, target, (uint64_t)win.rank * AREA);
-  CHECK_OK(ucxx_window_accumulate(win.window, before, &all, target, disp, &all, UCXX_REDUCE_REPLACE));
+  CHECK_OK(
+      ucxx_window_accumulate(win.window, before, &all, target, disp, &all, UCXX_REDUCE_REPLACE));
   memset(result, WIN_CANARY, AREA);
   switch (form) {
   case ACCUMULATE:
     CHECK_OK(ucxx_window_accumulate(win.window, operand, &all, target, disp, &all, op));
     break;
   case GET_ACCUMULATE:
-    CHECK_OK(ucxx_window_get_accumulate(win.window, operand, &all, result, &all, target, disp, &all, op));
+    CHECK_OK(ucxx_window_get_accumulate(win.window, operand, &all, result, &all, target, disp, &all,
+                                        op));
     break;
   default:
     for (size_t at = 0; at < PAIRS; at++) {
       const uint64_t offset = (uint64_t)win.rank * AREA + at * size;
-      CHECK_OK(ucxx_window_fetch_and_op(win.window, operand + at * size, result + at * size, type, target, win_disp(&win, target, offset), op));
+      CHECK_OK(ucxx_window_fetch_and_op(win.window, operand + at * size, result + at * size, type,
+                                        target, win_disp(&win, target, offset), op));
     }
   }
   CHECK_OK(ucxx_window_flush(win.window, target));
@@ -174,10 +194,13 @@ static void check_pairs(int32_t type, int32_t op, form_t form, uint32_t target) 
     uint8_t *expected = (uint8_t *)wanted;
     expect(type, op, before + at * size, operand + at * size, expected);
     if (!is_same(type, moved, after + at * size, expected))
-      FAIL("type %s, op %d, form %d, target %u: %Lg and %Lg gave %Lg, expected %Lg", kinds[type].name, (int)op, (int)form, (unsigned)target,
-           get_real(before + at * size, 16), get_real(operand + at * size, 16), get_real(after + at * size, 16), get_real(expected, 16));
+      FAIL("type %s, op %d, form %d, target %u: %Lg and %Lg gave %Lg, expected %Lg",
+           kinds[type].name, (int)op, (int)form, (unsigned)target, get_real(before + at * size, 16),
+           get_real(operand + at * size, 16), get_real(after + at * size, 16),
+           get_real(expected, 16));
     if (form != ACCUMULATE && !is_same(type, 1, result + at * size, before + at * size))
-      FAIL("type %s, op %d, form %d: what was fetched is not what was there", kinds[type].name, (int)op, (int)form);
+      FAIL("type %s, op %d, form %d: what was fetched is not what was there", kinds[type].name,
+           (int)op, (int)form);
   }
 }
 
@@ -185,8 +208,7 @@ static void as_c_calculates(int32_t type) {
   for (int32_t op = 0; op < REDUCES; op++) {
     for (form_t form = ACCUMULATE; form < FORMS; form++) {
       for (uint32_t target = 0; has_op(type, op) && target < win.ranks; target++) {
-        if (op != UCXX_REDUCE_NO_OP || form != ACCUMULATE)
-          check_pairs(type, op, form, target);
+        if (op != UCXX_REDUCE_NO_OP || form != ACCUMULATE) check_pairs(type, op, form, target);
       }
     }
   }
@@ -199,8 +221,7 @@ static void sizes(void) {
   CHECK_EQ(ucxx_type_size(UCXX_TYPE_COMPLEX_LONG_DOUBLE), sizeof(long double _Complex));
   CHECK_EQ(ucxx_type_size(UCXX_TYPE_LONG_DOUBLE_INT), sizeof(located_t));
   CHECK_EQ(index_at(UCXX_TYPE_LONG_DOUBLE_INT), offsetof(located_t, index));
-  for (int32_t type = 0; type < TYPES; type++)
-    CHECK_EQ(ucxx_type_size(type), kinds[type].size);
+  for (int32_t type = 0; type < TYPES; type++) CHECK_EQ(ucxx_type_size(type), kinds[type].size);
   CHECK_EQ(ucxx_type_size(TYPES), 0);
 }
 
@@ -210,7 +231,8 @@ static void compare_and_swap(uint32_t target) {
   const int64_t disp = win_disp(&win, target, (uint64_t)win.rank * AREA);
   for (int32_t type = 0; type < TYPES; type++) {
     const int allowed = strchr("biul", kinds[type].class) != NULL;
-    CHECK_STATUS(ucxx_window_compare_and_swap(win.window, zero, zero, result, type, target, disp), allowed ? UCXX_OK : UCXX_ERR_RMA_TYPE);
+    CHECK_STATUS(ucxx_window_compare_and_swap(win.window, zero, zero, result, type, target, disp),
+                 allowed ? UCXX_OK : UCXX_ERR_RMA_TYPE);
     CHECK_OK(ucxx_window_flush(win.window, target));
   }
 }
@@ -221,8 +243,10 @@ static void unaligned(uint32_t target) {
   const int32_t replace = UCXX_REDUCE_REPLACE;
   for (int32_t type = UCXX_TYPE_LONG_DOUBLE; type <= UCXX_TYPE_LONG_DOUBLE_INT; type++) {
     const ucxx_layout_t one = contiguous(type, 1);
-    CHECK_STATUS(ucxx_window_accumulate(win.window, operand, &one, target, disp, &one, replace), UCXX_ERR_INVALID_PARAM);
-    CHECK_STATUS(ucxx_window_fetch_and_op(win.window, operand, result, type, target, disp, replace), UCXX_ERR_INVALID_PARAM);
+    CHECK_STATUS(ucxx_window_accumulate(win.window, operand, &one, target, disp, &one, replace),
+                 UCXX_ERR_INVALID_PARAM);
+    CHECK_STATUS(ucxx_window_fetch_and_op(win.window, operand, result, type, target, disp, replace),
+                 UCXX_ERR_INVALID_PARAM);
   }
 }
 
@@ -232,8 +256,7 @@ static void together(member_t *member) {
   const long double step[2] = {1, -1};
   long double found[2] = {0, 0};
   const int64_t disp = win_disp(&win, 0, SHARED_AT);
-  if (!has_op(type, UCXX_REDUCE_SUM))
-    return;
+  if (!has_op(type, UCXX_REDUCE_SUM)) return;
   for (int turn = 0; turn < TURNS; turn++) {
     CHECK_OK(ucxx_window_fetch_and_op(win.window, step, found, type, 0, disp, UCXX_REDUCE_SUM));
     CHECK_OK(ucxx_window_flush(win.window, 0));

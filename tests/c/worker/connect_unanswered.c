@@ -1,5 +1,6 @@
-/* A connection over TCP that its peer has not answered: UCX's descriptor stays readable. An event loop sleeps on its own all the same,
- * and so do the library's waits and progress threads; and all are woken by what comes. */
+/* A connection over TCP that its peer has not answered: UCX's descriptor stays readable. An event
+ * loop sleeps on its own all the same, and so do the library's waits and progress threads; and all
+ * are woken by what comes. */
 #include "test_util.h"
 
 #include <poll.h>
@@ -33,7 +34,8 @@ static void open_duo(int32_t mode) {
   duo.to_right = connect_workers(duo.left, duo.right);
   ucxx_status_t status = ucxx_tag_send(duo.to_right, "message", 8, TAG, NULL, NULL);
   CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
-  CHECK_STATUS(ucxx_tag_recv(duo.left, &word, sizeof word, TAG, UINT64_MAX, NULL, &awaited), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo.left, &word, sizeof word, TAG, UINT64_MAX, NULL, &awaited),
+               UCXX_INPROGRESS);
 }
 
 static void *answer(void *arg) {
@@ -42,8 +44,7 @@ static void *answer(void *arg) {
   ucxx_request_t *sent = NULL;
   ucxx_status_t status = ucxx_tag_send(duo.to_left, "answer", 7, TAG, NULL, &sent);
   CHECK_OK(finish(status, &sent));
-  while (ucxx_request_status(awaited) == UCXX_INPROGRESS)
-    progress(duo.right);
+  while (ucxx_request_status(awaited) == UCXX_INPROGRESS) progress(duo.right);
   return NULL;
 }
 
@@ -69,13 +70,10 @@ static unsigned run_loop(uint64_t longest) {
   for (uint64_t begin = now(CLOCK_MONOTONIC); now(CLOCK_MONOTONIC) - begin < longest;) {
     uint32_t events = 0;
     CHECK_OK(ucxx_worker_progress(duo.left, &events));
-    if (ucxx_request_status(awaited) != UCXX_INPROGRESS)
-      break;
-    if (events > 0)
-      continue;
+    if (ucxx_request_status(awaited) != UCXX_INPROGRESS) break;
+    if (events > 0) continue;
     ucxx_status_t status = ucxx_worker_arm(duo.left);
-    if (status == UCXX_ERR_BUSY)
-      continue;
+    if (status == UCXX_ERR_BUSY) continue;
     CHECK_OK(status);
     struct pollfd entry = {.fd = fd, .events = POLLIN};
     int count = poll(&entry, 1, longest == FOR_EVER ? -1 : (int)(longest / MILLISECOND));
@@ -88,8 +86,7 @@ static void in_event_loop(void) {
   STEP("an event loop");
   open_duo(UCXX_PROGRESS_MANUAL);
   unsigned wakings = run_loop(WAITED);
-  if (wakings > MOST_WAKINGS)
-    FAIL("woken %u times", wakings);
+  if (wakings > MOST_WAKINGS) FAIL("woken %u times", wakings);
   STEP("an event loop is woken by the answer");
   pthread_t thread;
   CHECK_EQ(pthread_create(&thread, NULL, answer, NULL), 0);
@@ -104,13 +101,11 @@ static void in_a_wait(int32_t mode, const char *name) {
   for (int by_worker = 0; by_worker < 2; by_worker++) {
     uint64_t before = now(CLOCK_PROCESS_CPUTIME_ID), begin = now(CLOCK_MONOTONIC);
     if (by_worker && mode == UCXX_PROGRESS_MANUAL)
-      while (now(CLOCK_MONOTONIC) - begin < WAITED)
-        ucxx_worker_wait(duo.left, WAITED);
+      while (now(CLOCK_MONOTONIC) - begin < WAITED) ucxx_worker_wait(duo.left, WAITED);
     else
       CHECK_STATUS(ucxx_request_wait(awaited, WAITED), UCXX_INPROGRESS);
     uint64_t used = now(CLOCK_PROCESS_CPUTIME_ID) - before;
-    if (used > MOST_TIME)
-      FAIL("%u ms of processor time", (unsigned)(used / MILLISECOND));
+    if (used > MOST_TIME) FAIL("%u ms of processor time", (unsigned)(used / MILLISECOND));
   }
   STEP("a wait is ended by the answer, %s", name);
   pthread_t thread;

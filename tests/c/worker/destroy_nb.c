@@ -1,6 +1,6 @@
 /*
- * ucxx_worker_destroy_nb: the caller waits for no callback, in every mode; what was in flight is CANCELED before `done`, which runs
- * elsewhere, once.
+ * ucxx_worker_destroy_nb: the caller waits for no callback, in every mode; what was in flight is
+ * CANCELED before `done`, which runs elsewhere, once.
  */
 #include "test_util.h"
 
@@ -29,8 +29,7 @@ static void done(void *arg) {
 }
 
 static void await_done(ending_t *ending) {
-  while (!IS_SET(ending->is_done))
-    sched_yield();
+  while (!IS_SET(ending->is_done)) sched_yield();
 }
 
 /* A worker, with a receive in flight that nothing comes for. */
@@ -44,7 +43,8 @@ static ucxx_worker_t *begin(ending_t *ending, const ucxx_worker_params_t *params
   op.callback_arg = &ending->canceled;
   CHECK_OK(ucxx_context_create(NULL, &ending->context));
   CHECK_OK(ucxx_worker_create(ending->context, params, &worker));
-  CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, 1, UINT64_MAX, &op, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, 1, UINT64_MAX, &op, NULL),
+               UCXX_INPROGRESS);
   return worker;
 }
 
@@ -56,7 +56,8 @@ static void plainly(const ucxx_worker_params_t *params, const char *mode) {
   await_done(&ending);
 }
 
-/* ------------------------------------------------------------------ a callback that waits for the caller */
+/* ------------------------------------------------------------------ a callback that waits for the
+ * caller */
 
 static pthread_mutex_t interpreter = PTHREAD_MUTEX_INITIALIZER;
 
@@ -84,8 +85,7 @@ static void callback_waits_for_caller(void) {
   CHECK_EQ(pthread_mutex_lock(&interpreter), 0);
   CHECK(ucxx_tag_recv(worker, &in, sizeof in, 2, UINT64_MAX, &op, NULL) >= 0);
   CHECK(ucxx_tag_send(endpoint, &out, sizeof out, 2, NULL, NULL) >= 0);
-  while (!IS_SET(ending.in_callback))
-    sched_yield();
+  while (!IS_SET(ending.in_callback)) sched_yield();
   CHECK_OK(ucxx_worker_destroy_nb(worker, done, &ending));
   CHECK(!IS_SET(ending.is_done));
   CHECK_EQ(pthread_mutex_unlock(&interpreter), 0);

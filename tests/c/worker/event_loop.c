@@ -1,5 +1,6 @@
-/* An event loop has armed its worker, and another thread does something on that: the descriptor is readable when the deed is done.
- * Nothing here takes time: the deed is over when the descriptor is looked at. */
+/* An event loop has armed its worker, and another thread does something on that: the descriptor is
+ * readable when the deed is done. Nothing here takes time: the deed is over when the descriptor is
+ * looked at. */
 #include "test_util.h"
 
 #include <poll.h>
@@ -33,7 +34,8 @@ static void fall_asleep(void) {
 /* ------------------------------------------------------------------ what the loop waits for */
 
 static void receive(const ucxx_op_params_t *params) {
-  CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, TAG, UINT64_MAX, params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, TAG, UINT64_MAX, params, &request),
+               UCXX_INPROGRESS);
 }
 
 static void receive_from_named(const ucxx_op_params_t *params) {
@@ -60,27 +62,29 @@ static void hold(void *arg, ucxx_fetch_t *fetch) {
 }
 
 static void let_go(void) {
-  while (question == NULL)
-    duo_progress(&duo);
+  while (question == NULL) duo_progress(&duo);
   ucxx_fetch_destroy(question);
   question = NULL;
 }
 
 static void fetch(const ucxx_op_params_t *params) {
-  CHECK_STATUS(ucxx_am_fetch(duo.to_right, 1, NULL, 0, &word, sizeof word, params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_am_fetch(duo.to_right, 1, NULL, 0, &word, sizeof word, params, &request),
+               UCXX_INPROGRESS);
 }
 
 /* Which needs the other side for its end. */
 static void flush(const ucxx_op_params_t *params) {
   static uint8_t large[LARGE];
-  CHECK_STATUS(ucxx_tag_send(duo.to_right, large, sizeof large, OTHER_TAG, NULL, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send(duo.to_right, large, sizeof large, OTHER_TAG, NULL, NULL),
+               UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_endpoint_flush(duo.to_right, params, &request), UCXX_INPROGRESS);
 }
 
 static void take_large(void) {
   static uint8_t large[LARGE];
   ucxx_request_t *taken = NULL;
-  ucxx_status_t status = ucxx_tag_recv(duo.right, large, sizeof large, OTHER_TAG, UINT64_MAX, NULL, &taken);
+  ucxx_status_t status =
+      ucxx_tag_recv(duo.right, large, sizeof large, OTHER_TAG, UINT64_MAX, NULL, &taken);
   CHECK_OK(duo_finish(&duo, status, &taken));
 }
 
@@ -98,20 +102,22 @@ static void close_by_force(void) {
 static void progress_for_it(void) {
   ucxx_request_t *sent = NULL;
   ucxx_status_t status = ucxx_tag_send(duo.to_left, "message", 8, TAG, NULL, &sent);
-  while (ucxx_request_status(request) == UCXX_INPROGRESS)
-    duo_progress(&duo);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(&duo);
   CHECK_OK(duo_finish(&duo, status, &sent));
 }
 
-/* The same by a wait for something that does not come, which takes in UCX's events, too, as it sleeps. */
+/* The same by a wait for something that does not come, which takes in UCX's events, too, as it
+ * sleeps. */
 static void wait_beside_it(void) {
   uint64_t other = 0;
   ucxx_request_t *sent = NULL, *awaited = NULL;
-  CHECK_STATUS(ucxx_tag_recv(worker, &other, sizeof other, OTHER_TAG, UINT64_MAX, NULL, &awaited), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(worker, &other, sizeof other, OTHER_TAG, UINT64_MAX, NULL, &awaited),
+               UCXX_INPROGRESS);
   ucxx_status_t status = ucxx_tag_send(duo.to_left, "message", 8, TAG, NULL, &sent);
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
   CHECK_OK(ucxx_worker_query_stats(worker, &stats));
-  for (uint64_t sleeps = stats.sleeps; ucxx_request_status(request) == UCXX_INPROGRESS || stats.sleeps == sleeps;) {
+  for (uint64_t sleeps = stats.sleeps;
+       ucxx_request_status(request) == UCXX_INPROGRESS || stats.sleeps == sleeps;) {
     CHECK_OK(ucxx_worker_progress(duo.right, NULL));
     CHECK_STATUS(ucxx_request_wait(awaited, MILLISECOND), UCXX_INPROGRESS);
     CHECK_OK(ucxx_worker_query_stats(worker, &stats));
@@ -137,8 +143,10 @@ static const deed_t deeds[] = {
     {"a receive from a queue is cancelled", receive_from_queue, cancel, UCXX_ERR_CANCELED, NULL},
     {"a fetch is cancelled", fetch, cancel, UCXX_ERR_CANCELED, let_go},
     {"a flush is cancelled", flush, cancel, UCXX_ERR_CANCELED, take_large},
-    {"the endpoint of a receive is closed by force", receive_from_named, close_by_force, UCXX_ERR_CLOSED, NULL},
-    {"the endpoint of a stream receive is closed by force", receive_from_stream, close_by_force, UCXX_ERR_CLOSED, NULL},
+    {"the endpoint of a receive is closed by force", receive_from_named, close_by_force,
+     UCXX_ERR_CLOSED, NULL},
+    {"the endpoint of a stream receive is closed by force", receive_from_stream, close_by_force,
+     UCXX_ERR_CLOSED, NULL},
     {"another thread progresses", receive, progress_for_it, UCXX_OK, NULL},
     {"another thread waits", receive, wait_beside_it, UCXX_OK, NULL},
 };
@@ -176,8 +184,7 @@ static void round_of(const deed_t *deed, int asleep, int with_callback) {
   CHECK_EQ(seen_count(&seen), with_callback);
   ucxx_endpoint_destroy(named);
   named = NULL;
-  if (deed->clean_up != NULL)
-    deed->clean_up();
+  if (deed->clean_up != NULL) deed->clean_up();
   /* It can sleep again. */
   fall_asleep();
 }
@@ -198,8 +205,8 @@ static void all_deeds(int32_t mode, const char *name) {
   for (size_t at = 0; at < sizeof deeds / sizeof *deeds; at++) {
     for (int asleep = 1; asleep >= 0; asleep--) {
       for (int with_callback = 0; with_callback < 2; with_callback++) {
-        STEP("%s: %s, %s callback, while the loop %s", name, deeds[at].name, with_callback ? "with" : "without",
-             asleep ? "sleeps" : "is about to arm");
+        STEP("%s: %s, %s callback, while the loop %s", name, deeds[at].name,
+             with_callback ? "with" : "without", asleep ? "sleeps" : "is about to arm");
         round_of(&deeds[at], asleep, with_callback);
       }
     }

@@ -1,4 +1,5 @@
-/* A forked child may not use what its parent made, may make its own, and harms nothing of the parent. */
+/* A forked child may not use what its parent made, may make its own, and harms nothing of the
+ * parent. */
 #include "test_util.h"
 
 #include <sys/wait.h>
@@ -93,7 +94,8 @@ static void refused(const inherited_t *old) {
   REFUSED(ucxx_request_wait_any(&old->pending, 1, FOR_EVER, &index));
   REFUSED(ucxx_request_cancel(old->pending));
   REFUSED(ucxx_request_recv_info(old->done, &info));
-  CHECK(made == NULL && other == NULL && address == NULL && request == NULL && message == NULL && fd == -1);
+  CHECK(made == NULL && other == NULL && address == NULL && request == NULL && message == NULL &&
+        fd == -1);
 }
 
 static void destroys(inherited_t *old) {
@@ -128,11 +130,10 @@ static void own_objects(void) {
   ucxx_worker_destroy(solo.left);
   ucxx_context_destroy(solo.context);
   /*
-   * UCX accepts TCP connections on a thread of its own, which a child does not inherit and UCX does not start anew: there is
-   * no TCP in a forked child, not even within a worker.
+   * UCX accepts TCP connections on a thread of its own, which a child does not inherit and UCX does
+   * not start anew: there is no TCP in a forked child, not even within a worker.
    */
-  if (over_tcp)
-    return;
+  if (over_tcp) return;
   STEP("child: two connected workers of its own");
   duo_t duo;
   duo_open(&duo, NULL);
@@ -143,7 +144,8 @@ static void own_objects(void) {
 
 /* With `mess_around` the child does everything; without, it merely ends. */
 static void run_child(inherited_t *old, int mess_around, int by_exit) {
-  STEP("child %s, ends by %s", mess_around ? "tries everything" : "does nothing", by_exit ? "exit" : "_exit");
+  STEP("child %s, ends by %s", mess_around ? "tries everything" : "does nothing",
+       by_exit ? "exit" : "_exit");
   fflush(NULL);
   pid_t child = fork();
   CHECK(child >= 0);
@@ -154,8 +156,7 @@ static void run_child(inherited_t *old, int mess_around, int by_exit) {
       destroys(old);
       own_objects();
     }
-    if (by_exit)
-      exit(0);
+    if (by_exit) exit(0);
     _exit(0);
   }
   int status = 0;
@@ -178,8 +179,10 @@ int main(void) {
   duo_open(&old.duo, NULL);
   CHECK_OK(ucxx_worker_address(old.duo.right, &old.address));
   uint64_t word = 0;
-  CHECK_STATUS(ucxx_tag_recv(old.duo.left, &old.word, 8, 0x70, UINT64_MAX, NULL, &old.pending), UCXX_INPROGRESS);
-  CHECK_STATUS(ucxx_tag_recv(old.duo.right, &word, 8, 0x71, UINT64_MAX, NULL, &old.done), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(old.duo.left, &old.word, 8, 0x70, UINT64_MAX, NULL, &old.pending),
+               UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(old.duo.right, &word, 8, 0x71, UINT64_MAX, NULL, &old.done),
+               UCXX_INPROGRESS);
   CHECK_OK(ucxx_tag_send(old.duo.to_right, "message", 8, 0x71, NULL, NULL));
   CHECK_OK(ucxx_request_wait(old.done, FOR_EVER));
   run_child(&old, 1, 0);

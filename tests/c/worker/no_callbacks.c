@@ -1,6 +1,6 @@
 /*
- * A server and a client without a callback: notifiers hand out connection requests, messages, questions and the ends of endpoints.
- * And what becomes of events that nobody takes.
+ * A server and a client without a callback: notifiers hand out connection requests, messages,
+ * questions and the ends of endpoints. And what becomes of events that nobody takes.
  */
 #include "test_util.h"
 
@@ -19,10 +19,10 @@ static size_t poll_some(ucxx_notifier_t *notifier, ucxx_completion_t *completion
 }
 
 /* The next event, which is this one. */
-static ucxx_completion_t next(ucxx_worker_t *worker, ucxx_notifier_t *notifier, int32_t event, const void *user_data) {
+static ucxx_completion_t next(ucxx_worker_t *worker, ucxx_notifier_t *notifier, int32_t event,
+                              const void *user_data) {
   ucxx_completion_t got;
-  while (poll_some(notifier, &got, 1) == 0)
-    progress(worker);
+  while (poll_some(notifier, &got, 1) == 0) progress(worker);
   CHECK_EQ(got.kind, event);
   CHECK(got.user_data == user_data);
   CHECK(got.request == NULL);
@@ -61,16 +61,13 @@ static void serve(const pair_t *pair, ucxx_notifier_t *notifier) {
   static ucxx_completion_t all[COUNT];
   pair_await(pair);
   STEP("the other side has asked, and waits for credit");
-  while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT)
-    progress(pair->worker);
-  for (int pass = 0; pass < 2000; pass++)
-    progress(pair->worker);
+  while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT) progress(pair->worker);
+  for (int pass = 0; pass < 2000; pass++) progress(pair->worker);
   size_t taken = poll_some(notifier, all, COUNT);
   if (taken == 0 || taken > CREDIT)
     FAIL("%zu questions wait here, of a peer that may have %d unanswered", taken, CREDIT);
   for (size_t at = 0; at < COUNT; at++) {
-    if (at >= taken)
-      all[at] = next(pair->worker, notifier, UCXX_EVENT_FETCH, &by_question);
+    if (at >= taken) all[at] = next(pair->worker, notifier, UCXX_EVENT_FETCH, &by_question);
     CHECK_EQ(all[at].kind, UCXX_EVENT_FETCH);
     answer(all[at].handle, at);
   }
@@ -92,7 +89,9 @@ static void ask(const pair_t *pair) {
   static ucxx_request_t *requests[COUNT];
   static size_t answers[COUNT];
   for (size_t at = 0; at < COUNT; at++)
-    CHECK_STATUS(ucxx_am_fetch(pair->endpoint, QUESTIONS, &at, sizeof at, &answers[at], sizeof answers[at], NULL, &requests[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_am_fetch(pair->endpoint, QUESTIONS, &at, sizeof at, &answers[at],
+                               sizeof answers[at], NULL, &requests[at]),
+                 UCXX_INPROGRESS);
   pair_tell(pair);
   STEP("answers");
   for (size_t at = 0; at < COUNT; at++) {
@@ -105,7 +104,8 @@ static void ask(const pair_t *pair) {
     void *data = test_alloc(length);
     test_fill(data, length, at);
     ucxx_request_t *request = NULL;
-    CHECK_OK(finish(ucxx_am_send(pair->endpoint, MESSAGES, NULL, 0, data, length, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_am_send(pair->endpoint, MESSAGES, NULL, 0, data, length, NULL, &request),
+                    &request));
     free(data);
   }
 }
@@ -154,18 +154,22 @@ static void talk(pair_t *pair, int32_t mode) {
 
 /* ------------------------------------------------------------------ connection requests */
 
-static void dial(const pair_t *pair, ucxx_notifier_t *notifier, uint16_t port, ucxx_status_t expected) {
+static void dial(const pair_t *pair, ucxx_notifier_t *notifier, uint16_t port,
+                 ucxx_status_t expected) {
   ucxx_endpoint_params_t params = reporting(notifier);
   ucxx_endpoint_t *endpoint = NULL;
   ucxx_request_t *request = NULL;
   size_t number = 7, reply = 0;
   CHECK_OK(ucxx_endpoint_connect(pair->worker, "127.0.0.1", port, &params, &endpoint));
   if (expected == UCXX_OK) {
-    CHECK_OK(finish(ucxx_am_fetch(endpoint, QUESTIONS, &number, sizeof number, &reply, sizeof reply, NULL, &request), &request));
+    CHECK_OK(finish(ucxx_am_fetch(endpoint, QUESTIONS, &number, sizeof number, &reply, sizeof reply,
+                                  NULL, &request),
+                    &request));
     CHECK_EQ(reply, 8);
     CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
   }
-  CHECK_STATUS(next(pair->worker, notifier, UCXX_EVENT_ENDPOINT_CLOSED, &by_endpoint).status, expected);
+  CHECK_STATUS(next(pair->worker, notifier, UCXX_EVENT_ENDPOINT_CLOSED, &by_endpoint).status,
+               expected);
   ucxx_endpoint_destroy(endpoint);
 }
 
@@ -192,7 +196,8 @@ static void listen_without_callback(pair_t *pair, int32_t mode) {
     port = ucxx_listener_port(listener);
     channel_put(pair, &port, sizeof port);
     STEP("the server accepts");
-    ucxx_conn_request_t *request = next(pair->worker, requests, UCXX_EVENT_CONN_REQUEST, &by_listener).handle;
+    ucxx_conn_request_t *request =
+        next(pair->worker, requests, UCXX_EVENT_CONN_REQUEST, &by_listener).handle;
     ucxx_endpoint_params_t accepting = reporting(notifier);
     ucxx_endpoint_t *endpoint = NULL;
     char text[64];
@@ -201,15 +206,15 @@ static void listen_without_callback(pair_t *pair, int32_t mode) {
     CHECK_OK(ucxx_endpoint_accept(request, &accepting, &endpoint));
     ucxx_conn_request_destroy(request);
     answer(next(pair->worker, notifier, UCXX_EVENT_FETCH, &by_question).handle, 7);
-    CHECK_STATUS(next(pair->worker, notifier, UCXX_EVENT_ENDPOINT_CLOSED, &by_endpoint).status, UCXX_ERR_CONNECTION_RESET);
+    CHECK_STATUS(next(pair->worker, notifier, UCXX_EVENT_ENDPOINT_CLOSED, &by_endpoint).status,
+                 UCXX_ERR_CONNECTION_RESET);
     ucxx_endpoint_destroy(endpoint);
     STEP("and rejects");
     request = next(pair->worker, requests, UCXX_EVENT_CONN_REQUEST, &by_listener).handle;
     CHECK_OK(ucxx_conn_request_reject(request));
     ucxx_conn_request_destroy(request);
     pair_sync(pair);
-    while (ucxx_notifier_wait(requests, 0) == UCXX_ERR_TIMED_OUT)
-      progress(pair->worker);
+    while (ucxx_notifier_wait(requests, 0) == UCXX_ERR_TIMED_OUT) progress(pair->worker);
     ucxx_notifier_destroy(requests);
     pair_sync(pair);
     pair_sync(pair);
@@ -232,17 +237,16 @@ static void notifier_goes_first(void) {
   CHECK_OK(ucxx_worker_set_am_notifier(duo.right, MESSAGES, notifier, NULL));
   CHECK_OK(ucxx_worker_set_fetch_notifier(duo.right, QUESTIONS, notifier, NULL));
   ucxx_status_t sent = ucxx_am_send(duo.to_right, MESSAGES, NULL, 0, data, LARGE, NULL, &message);
-  ucxx_status_t asked = ucxx_am_fetch(duo.to_right, QUESTIONS, NULL, 0, &reply, sizeof reply, NULL, &question);
+  ucxx_status_t asked =
+      ucxx_am_fetch(duo.to_right, QUESTIONS, NULL, 0, &reply, sizeof reply, NULL, &question);
   /* In the order in which they were sent. */
   ucxx_completion_t first;
-  while (poll_some(notifier, &first, 1) == 0)
-    duo_progress(&duo);
+  while (poll_some(notifier, &first, 1) == 0) duo_progress(&duo);
   CHECK_EQ(first.kind, UCXX_EVENT_AM_MESSAGE);
   ucxx_am_message_destroy(first.handle);
   CHECK_OK(duo_finish(&duo, sent, &message));
   sent = ucxx_am_send(duo.to_right, MESSAGES, NULL, 0, data, LARGE, NULL, &message);
-  while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT)
-    duo_progress(&duo);
+  while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT) duo_progress(&duo);
   CHECK_STATUS(ucxx_request_status(question), UCXX_INPROGRESS);
   ucxx_notifier_destroy(notifier);
   CHECK_STATUS(duo_finish(&duo, asked, &question), UCXX_ERR_CANCELED);
@@ -261,7 +265,8 @@ static void notifier_goes_first(void) {
   notifier = create(duo.context);
   CHECK_OK(ucxx_notifier_stop(notifier));
   CHECK_STATUS(ucxx_worker_set_am_notifier(duo.right, MESSAGES, notifier, NULL), UCXX_ERR_CLOSED);
-  CHECK_STATUS(ucxx_worker_set_fetch_notifier(duo.right, QUESTIONS, notifier, NULL), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_worker_set_fetch_notifier(duo.right, QUESTIONS, notifier, NULL),
+               UCXX_ERR_CLOSED);
   ucxx_notifier_destroy(notifier);
   duo_close(&duo);
   free(data);
@@ -283,18 +288,20 @@ static void worker_goes_first(void) {
   CHECK_OK(ucxx_worker_set_fetch_notifier(duo.right, QUESTIONS, notifier, NULL));
   ucxx_endpoint_t *watched = connect_workers_as(duo.right, duo.left, &params);
   CHECK(ucxx_am_send(duo.to_right, MESSAGES, &word, sizeof word, NULL, 0, NULL, NULL) >= 0);
-  CHECK_STATUS(ucxx_am_fetch(duo.to_right, QUESTIONS, &word, sizeof word, &reply, sizeof reply, NULL, &question), UCXX_INPROGRESS);
-  while (poll_some(notifier, &got, 1) == 0)
-    duo_progress(&duo);
+  CHECK_STATUS(ucxx_am_fetch(duo.to_right, QUESTIONS, &word, sizeof word, &reply, sizeof reply,
+                             NULL, &question),
+               UCXX_INPROGRESS);
+  while (poll_some(notifier, &got, 1) == 0) duo_progress(&duo);
   CHECK_EQ(got.kind, UCXX_EVENT_AM_MESSAGE);
-  while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT)
-    duo_progress(&duo);
+  while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT) duo_progress(&duo);
   ucxx_worker_destroy(duo.right);
-  CHECK(memcmp(ucxx_am_message_header(got.handle, &length), &word, sizeof word) == 0 && length == sizeof word);
+  CHECK(memcmp(ucxx_am_message_header(got.handle, &length), &word, sizeof word) == 0 &&
+        length == sizeof word);
   ucxx_am_message_destroy(got.handle);
   CHECK_EQ(poll_some(notifier, &got, 1), 1);
   CHECK_EQ(got.kind, UCXX_EVENT_FETCH);
-  CHECK(memcmp(ucxx_fetch_header(got.handle, &length), &word, sizeof word) == 0 && length == sizeof word);
+  CHECK(memcmp(ucxx_fetch_header(got.handle, &length), &word, sizeof word) == 0 &&
+        length == sizeof word);
   ucxx_fetch_destroy(got.handle);
   CHECK_EQ(poll_some(notifier, &got, 1), 1);
   CHECK_EQ(got.kind, UCXX_EVENT_ENDPOINT_CLOSED);
@@ -332,7 +339,8 @@ static void backlog(void) {
   listening.notifier = requests;
   CHECK_OK(ucxx_listener_create(server, &listening, &listener));
   for (int at = 0; at <= BACKLOG; at++) {
-    CHECK_OK(ucxx_endpoint_connect(client, "127.0.0.1", ucxx_listener_port(listener), &params, &endpoints[at]));
+    CHECK_OK(ucxx_endpoint_connect(client, "127.0.0.1", ucxx_listener_port(listener), &params,
+                                   &endpoints[at]));
     progress(client);
     progress(server);
   }
@@ -352,8 +360,7 @@ static void backlog(void) {
   ucxx_listener_destroy(listener);
   ucxx_worker_destroy(server);
   ucxx_worker_destroy(client);
-  for (int at = 0; at <= BACKLOG; at++)
-    ucxx_endpoint_destroy(endpoints[at]);
+  for (int at = 0; at <= BACKLOG; at++) ucxx_endpoint_destroy(endpoints[at]);
   ucxx_notifier_destroy(requests);
   ucxx_notifier_destroy(ends);
   ucxx_context_destroy(context);
@@ -364,8 +371,7 @@ static void body(pair_t *pair) {
   for (size_t at = 0; at < sizeof modes / sizeof *modes; at++) {
     STEP("progress mode %d", modes[at]);
     talk(pair, modes[at]);
-    if (has_tcp())
-      listen_without_callback(pair, modes[at]);
+    if (has_tcp()) listen_without_callback(pair, modes[at]);
   }
   if (pair->side == 0) {
     notifier_goes_first();
@@ -376,6 +382,4 @@ static void body(pair_t *pair) {
   }
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "no_callbacks", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "no_callbacks", 60, body); }

@@ -1,4 +1,5 @@
-/* The notifier: completions in batches, from several workers to several consumers. A lost wakeup shows as a hang. */
+/* The notifier: completions in batches, from several workers to several consumers. A lost wakeup
+ * shows as a hang. */
 #include "test_util.h"
 
 #include <errno.h>
@@ -12,8 +13,7 @@ enum { TAG = 0x51, BATCH = 64 };
 static int readable(int fd, int timeout_ms) {
   struct pollfd entry = {.fd = fd, .events = POLLIN};
   int count;
-  while ((count = poll(&entry, 1, timeout_ms)) < 0)
-    CHECK(errno == EINTR);
+  while ((count = poll(&entry, 1, timeout_ms)) < 0) CHECK(errno == EINTR);
   return count == 1;
 }
 
@@ -34,17 +34,18 @@ static size_t poll_some(ucxx_notifier_t *notifier, ucxx_completion_t *completion
 /* Progresses until the next completion has come. */
 static ucxx_completion_t next_completion(const duo_t *duo, ucxx_notifier_t *notifier) {
   ucxx_completion_t completion;
-  while (poll_some(notifier, &completion, 1) == 0)
-    duo_progress(duo);
+  while (poll_some(notifier, &completion, 1) == 0) duo_progress(duo);
   for (size_t at = 0; at < sizeof completion.reserved / sizeof *completion.reserved; at++)
     CHECK_EQ(completion.reserved[at], 0);
   return completion;
 }
 
-static void post_unmatched(ucxx_worker_t *worker, ucxx_notifier_t *notifier, void *user_data, ucxx_request_t **request) {
+static void post_unmatched(ucxx_worker_t *worker, ucxx_notifier_t *notifier, void *user_data,
+                           ucxx_request_t **request) {
   static uint64_t word;
   ucxx_op_params_t params = reporting(notifier, user_data);
-  CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, UNMATCHED, UINT64_MAX, &params, request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(worker, &word, sizeof word, UNMATCHED, UINT64_MAX, &params, request),
+               UCXX_INPROGRESS);
 }
 
 static ucxx_notifier_t *create(const duo_t *duo) {
@@ -62,7 +63,9 @@ static void receive_is_reported(const duo_t *duo, size_t length, int kept) {
   test_fill(out, length, length);
   ucxx_request_t *received = NULL, *sent = NULL;
   ucxx_op_params_t params = reporting(notifier, in);
-  CHECK_STATUS(ucxx_tag_recv(duo->right, in, length, TAG, UINT64_MAX, &params, kept ? &received : NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(
+      ucxx_tag_recv(duo->right, in, length, TAG, UINT64_MAX, &params, kept ? &received : NULL),
+      UCXX_INPROGRESS);
   CHECK_EQ(poll_some(notifier, NULL, 0), 0);
   ucxx_status_t status = ucxx_tag_send(duo->to_right, out, length, TAG, NULL, &sent);
   ucxx_completion_t completion = next_completion(duo, notifier);
@@ -99,16 +102,20 @@ static void inline_completions(const duo_t *duo) {
   CHECK(request == NULL);
   CHECK_EQ(poll_some(notifier, &completion, 1), 0);
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
-  CHECK_STATUS(ucxx_tag_send(duo->to_right, &word, sizeof word, TAG, &params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_send(duo->to_right, &word, sizeof word, TAG, &params, &request),
+               UCXX_INPROGRESS);
   completion = next_completion(duo, notifier);
-  CHECK(completion.user_data == &word && completion.request == request && completion.status == UCXX_OK);
+  CHECK(completion.user_data == &word && completion.request == request &&
+        completion.status == UCXX_OK);
   CHECK_OK(ucxx_request_status(request));
   ucxx_request_destroy(request);
   CHECK_STATUS(ucxx_worker_flush(duo->left, &params, NULL), UCXX_INPROGRESS);
   completion = next_completion(duo, notifier);
   CHECK(completion.request == NULL && completion.status == UCXX_OK && completion.length == 0);
   for (int message = 0; message < 2; message++)
-    CHECK_OK(duo_finish(duo, ucxx_tag_recv(duo->right, &word, sizeof word, TAG, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(duo_finish(
+        duo, ucxx_tag_recv(duo->right, &word, sizeof word, TAG, UINT64_MAX, NULL, &request),
+        &request));
   ucxx_notifier_destroy(notifier);
 }
 
@@ -128,16 +135,19 @@ static void failures(const duo_t *duo) {
   uint64_t words[2] = {0, 0};
   ucxx_op_params_t params = reporting(notifier, words);
   params.timeout_ns = MILLISECOND;
-  CHECK_STATUS(ucxx_tag_recv(duo->right, words, 8, UNMATCHED, UINT64_MAX, &params, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo->right, words, 8, UNMATCHED, UINT64_MAX, &params, NULL),
+               UCXX_INPROGRESS);
   completion = next_completion(duo, notifier);
   CHECK(completion.request == NULL);
   CHECK_STATUS(completion.status, UCXX_ERR_TIMED_OUT);
 
   params.timeout_ns = 0;
-  CHECK_STATUS(ucxx_tag_recv(duo->right, words, 8, TAG, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo->right, words, 8, TAG, UINT64_MAX, &params, &request),
+               UCXX_INPROGRESS);
   ucxx_request_destroy(request); /* detached: reported without a request */
   ucxx_request_t *sent = NULL;
-  CHECK_OK(duo_finish(duo, ucxx_tag_send(duo->to_right, words, sizeof words, TAG, NULL, &sent), &sent));
+  CHECK_OK(
+      duo_finish(duo, ucxx_tag_send(duo->to_right, words, sizeof words, TAG, NULL, &sent), &sent));
   completion = next_completion(duo, notifier);
   CHECK(completion.request == NULL);
   CHECK_STATUS(completion.status, UCXX_ERR_MESSAGE_TRUNCATED);
@@ -145,8 +155,7 @@ static void failures(const duo_t *duo) {
   STEP("let go between report and poll");
   post_unmatched(duo->right, notifier, NULL, &request);
   CHECK_OK(ucxx_request_cancel(request));
-  while (ucxx_request_status(request) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(duo);
   ucxx_request_destroy(request);
   completion = next_completion(duo, notifier);
   CHECK(completion.request == NULL);
@@ -161,14 +170,11 @@ static void batches_and_sizes(const duo_t *duo) {
   ucxx_request_t *requests[COUNT];
   for (size_t at = 0; at < COUNT; at++)
     post_unmatched(duo->right, notifier, (void *)(at + 1), &requests[at]);
-  for (size_t at = 0; at < COUNT; at++)
-    CHECK_OK(ucxx_request_cancel(requests[at]));
-  while (ucxx_request_status(requests[COUNT - 1]) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  for (size_t at = 0; at < COUNT; at++) CHECK_OK(ucxx_request_cancel(requests[at]));
+  while (ucxx_request_status(requests[COUNT - 1]) == UCXX_INPROGRESS) duo_progress(duo);
   ucxx_completion_t batch[COUNT];
   CHECK_EQ(poll_some(notifier, batch, 7), 7);
-  for (size_t at = 0; at < 7; at++)
-    CHECK(batch[at].user_data == (void *)(at + 1));
+  for (size_t at = 0; at < 7; at++) CHECK(batch[at].user_data == (void *)(at + 1));
   uint8_t newer[3 * ROOM];
   memset(newer, 0xa5, sizeof newer);
   size_t count = 0;
@@ -177,20 +183,19 @@ static void batches_and_sizes(const duo_t *duo) {
   for (size_t at = 0; at < 2; at++) {
     memcpy(batch, newer + at * ROOM, sizeof *batch);
     CHECK(batch->user_data == (void *)(at + 8));
-    for (size_t byte = sizeof *batch; byte < ROOM; byte++)
-      CHECK_EQ(newer[at * ROOM + byte], 0);
+    for (size_t byte = sizeof *batch; byte < ROOM; byte++) CHECK_EQ(newer[at * ROOM + byte], 0);
   }
   CHECK_EQ(newer[2 * ROOM], 0xa5);
   CHECK_EQ(poll_some(notifier, batch, COUNT), COUNT - 9);
   CHECK_EQ(poll_some(notifier, batch, COUNT), 0);
-  for (size_t at = 0; at < COUNT; at++)
-    ucxx_request_destroy(requests[at]);
+  for (size_t at = 0; at < COUNT; at++) ucxx_request_destroy(requests[at]);
   ucxx_notifier_destroy(notifier);
 }
 
 /* ------------------------------------------------------------------ waiting */
 
-/* Both begin their request by another way than transfers do. Two more workers: the endpoint is closed here. */
+/* Both begin their request by another way than transfers do. Two more workers: the endpoint is
+ * closed here. */
 static void flush_and_close(void) {
   STEP("flush and close");
   duo_t duo;
@@ -233,8 +238,7 @@ static void timeouts_and_descriptor(const duo_t *duo) {
   post_unmatched(duo->right, notifier, NULL, &request);
   CHECK(!readable(fd, 0));
   CHECK_OK(ucxx_request_cancel(request));
-  while (ucxx_request_status(request) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(duo);
   CHECK(readable(fd, -1) && readable(fd, 0));
   CHECK_STATUS(ucxx_notifier_arm(notifier), UCXX_ERR_BUSY);
   CHECK(readable(fd, 0));
@@ -261,26 +265,26 @@ static void stop_and_drain(const duo_t *duo) {
   for (size_t at = 0; at < 2; at++)
     post_unmatched(duo->right, notifier, &requests[at], &requests[at]);
   CHECK_OK(ucxx_request_cancel(requests[0]));
-  while (ucxx_request_status(requests[0]) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(requests[0]) == UCXX_INPROGRESS) duo_progress(duo);
   CHECK_OK(ucxx_notifier_stop(notifier));
   CHECK_OK(ucxx_notifier_stop(notifier));
   uint64_t word = 0;
   ucxx_op_params_t params = reporting(notifier, NULL);
   ucxx_request_t *none = (ucxx_request_t *)&word;
-  CHECK_STATUS(ucxx_tag_recv(duo->right, &word, 8, UNMATCHED, UINT64_MAX, &params, &none), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_tag_recv(duo->right, &word, 8, UNMATCHED, UINT64_MAX, &params, &none),
+               UCXX_ERR_CLOSED);
   CHECK_MESSAGE("notifier");
   CHECK(none == (ucxx_request_t *)&word);
   CHECK_OK(ucxx_notifier_wait(notifier, FOR_EVER));
   CHECK_STATUS(ucxx_notifier_arm(notifier), UCXX_ERR_BUSY);
   CHECK_EQ(poll_some(notifier, &completion, 1), 1);
   size_t count = 77;
-  CHECK_STATUS(ucxx_notifier_poll(notifier, &completion, sizeof completion, 1, &count), UCXX_ERR_CLOSED);
+  CHECK_STATUS(ucxx_notifier_poll(notifier, &completion, sizeof completion, 1, &count),
+               UCXX_ERR_CLOSED);
   CHECK_EQ(count, 77);
   CHECK_STATUS(ucxx_notifier_wait(notifier, FOR_EVER), UCXX_ERR_CLOSED);
   CHECK_OK(ucxx_request_cancel(requests[1])); /* was in flight: still reported */
-  while (ucxx_request_status(requests[1]) == UCXX_INPROGRESS)
-    duo_progress(duo);
+  while (ucxx_request_status(requests[1]) == UCXX_INPROGRESS) duo_progress(duo);
   CHECK_OK(ucxx_notifier_wait(notifier, FOR_EVER));
   CHECK_EQ(poll_some(notifier, &completion, 1), 1);
   CHECK(completion.request == requests[1]);
@@ -303,11 +307,9 @@ static void stop_wakes_all(const duo_t *duo) {
     pthread_t threads[WAITERS];
     for (int at = 0; at < WAITERS; at++)
       CHECK(pthread_create(&threads[at], NULL, wait_for_closed, notifier) == 0);
-    for (int turn = 0; turn < round % 5; turn++)
-      sched_yield();
+    for (int turn = 0; turn < round % 5; turn++) sched_yield();
     CHECK_OK(ucxx_notifier_stop(notifier));
-    for (int at = 0; at < WAITERS; at++)
-      pthread_join(threads[at], NULL);
+    for (int at = 0; at < WAITERS; at++) pthread_join(threads[at], NULL);
     ucxx_notifier_destroy(notifier);
   }
 }
@@ -325,8 +327,7 @@ static void destroy_orders(void) {
     post_unmatched(duo.right, notifier, &duo, NULL);
     post_unmatched(duo.right, notifier, &reported, &reported);
     CHECK_OK(ucxx_request_cancel(reported));
-    while (ucxx_request_status(reported) == UCXX_INPROGRESS)
-      duo_progress(&duo);
+    while (ucxx_request_status(reported) == UCXX_INPROGRESS) duo_progress(&duo);
     if (order < 2) { /* the notifier first: what is in flight, and what was not polled */
       ucxx_notifier_destroy(notifier);
       CHECK_STATUS(ucxx_request_status(kept), UCXX_INPROGRESS);
@@ -336,14 +337,12 @@ static void destroy_orders(void) {
       }
       duo_transfer(&duo, 64, 1);
       duo_close(&duo);
-      if (kept != NULL)
-        CHECK_STATUS(ucxx_request_status(kept), UCXX_ERR_CANCELED);
+      if (kept != NULL) CHECK_STATUS(ucxx_request_status(kept), UCXX_ERR_CANCELED);
       CHECK_STATUS(ucxx_request_status(reported), UCXX_ERR_CANCELED);
     } else { /* workers and context first: three completions are left, readable without them */
       duo_close(&duo);
       ucxx_completion_t batch[4];
-      if (order == 2)
-        ucxx_request_destroy(reported);
+      if (order == 2) ucxx_request_destroy(reported);
       if (order < 5) {
         CHECK_OK(ucxx_notifier_wait(notifier, FOR_EVER));
         CHECK_EQ(poll_some(notifier, batch, 4), 3);
@@ -356,8 +355,7 @@ static void destroy_orders(void) {
         }
         CHECK_EQ(without_request, order == 2 ? 2 : 1);
       }
-      if (order == 2)
-        reported = NULL;
+      if (order == 2) reported = NULL;
       if (order == 3) {
         ucxx_request_destroy(kept);
         kept = NULL;
@@ -371,7 +369,8 @@ static void destroy_orders(void) {
   ucxx_notifier_destroy(NULL);
 }
 
-/* ------------------------------------------------------------------ many, from several workers to several consumers */
+/* ------------------------------------------------------------------ many, from several workers to
+ * several consumers */
 
 enum { PRODUCERS = 2, CONSUMERS = 3, PAIRS = 250000, WINDOW = 256 };
 
@@ -389,7 +388,8 @@ typedef struct producer {
   uint8_t *seen;
 } producer_t;
 
-/* Sends to itself: each operation is reported, whether it completes inside its call or not. Every third request is kept. */
+/* Sends to itself: each operation is reported, whether it completes inside its call or not. Every
+ * third request is kept. */
 static void *produce(void *arg) {
   producer_t *producer = arg;
   crowd_t *crowd = producer->crowd;
@@ -401,20 +401,22 @@ static void *produce(void *arg) {
   static uint64_t in[PRODUCERS][WINDOW], out[PRODUCERS][WINDOW];
   size_t *reported = &crowd->reported[producer->number];
   for (size_t at = 0; at < PAIRS; at++) {
-    /* Consumers destroy kept requests; a slot's buffers are free again once its operations were reported. */
+    /* Consumers destroy kept requests; a slot's buffers are free again once its operations were
+     * reported. */
     while (at >= WINDOW && __atomic_load_n(reported, __ATOMIC_ACQUIRE) + 2 * WINDOW <= 2 * at)
       progress(worker);
     ucxx_request_t *kept = NULL;
     ucxx_op_params_t params = reporting(crowd->notifier, producer->seen + 2 * at);
     params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
-    CHECK_STATUS(ucxx_tag_recv(worker, &in[producer->number][at % WINDOW], 8, TAG, UINT64_MAX, &params, at % 3 ? NULL : &kept),
+    CHECK_STATUS(ucxx_tag_recv(worker, &in[producer->number][at % WINDOW], 8, TAG, UINT64_MAX,
+                               &params, at % 3 ? NULL : &kept),
                  UCXX_INPROGRESS);
     params.callback_arg = producer->seen + 2 * at + 1;
-    CHECK_STATUS(ucxx_tag_send(endpoint, &out[producer->number][at % WINDOW], 8, TAG, &params, at % 3 ? NULL : &kept),
+    CHECK_STATUS(ucxx_tag_send(endpoint, &out[producer->number][at % WINDOW], 8, TAG, &params,
+                               at % 3 ? NULL : &kept),
                  UCXX_INPROGRESS);
   }
-  while (__atomic_load_n(reported, __ATOMIC_ACQUIRE) < 2 * PAIRS)
-    progress(worker);
+  while (__atomic_load_n(reported, __ATOMIC_ACQUIRE) < 2 * PAIRS) progress(worker);
   ucxx_endpoint_destroy(endpoint);
   ucxx_worker_destroy(worker);
   return NULL;
@@ -425,13 +427,11 @@ static void *consume(void *arg) {
   ucxx_completion_t batch[BATCH];
   for (;;) {
     ucxx_status_t status = ucxx_notifier_wait(crowd->notifier, FOR_EVER);
-    if (status == UCXX_ERR_CLOSED)
-      return NULL;
+    if (status == UCXX_ERR_CLOSED) return NULL;
     CHECK_OK(status);
     size_t count = 0;
     status = ucxx_notifier_poll(crowd->notifier, batch, sizeof *batch, BATCH, &count);
-    if (status == UCXX_ERR_CLOSED)
-      return NULL;
+    if (status == UCXX_ERR_CLOSED) return NULL;
     CHECK_OK(status);
     for (size_t at = 0; at < count; at++) {
       CHECK_OK(batch[at].status);
@@ -463,14 +463,11 @@ static void a_million(void) {
     arguments[at] = (producer_t){&crowd, at, crowd.seen + at * 2 * PAIRS};
     CHECK(pthread_create(&producers[at], NULL, produce, &arguments[at]) == 0);
   }
-  for (size_t at = 0; at < PRODUCERS; at++)
-    pthread_join(producers[at], NULL);
+  for (size_t at = 0; at < PRODUCERS; at++) pthread_join(producers[at], NULL);
   CHECK_OK(ucxx_notifier_stop(crowd.notifier));
-  for (size_t at = 0; at < CONSUMERS; at++)
-    pthread_join(consumers[at], NULL);
+  for (size_t at = 0; at < CONSUMERS; at++) pthread_join(consumers[at], NULL);
   CHECK_EQ(crowd.polled, PRODUCERS * 2 * PAIRS);
-  for (size_t at = 0; at < PRODUCERS * 2 * PAIRS; at++)
-    CHECK_EQ(crowd.seen[at], 1);
+  for (size_t at = 0; at < PRODUCERS * 2 * PAIRS; at++) CHECK_EQ(crowd.seen[at], 1);
   ucxx_notifier_destroy(crowd.notifier);
   ucxx_context_destroy(crowd.context);
   free(crowd.seen);
@@ -494,7 +491,8 @@ static void callbacks_may_poll(const duo_t *duo) {
   params.callback_arg = notifier;
   uint64_t word = 0;
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_tag_recv(duo->right, &word, 8, UNMATCHED, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo->right, &word, 8, UNMATCHED, UINT64_MAX, &params, &request),
+               UCXX_INPROGRESS);
   CHECK_OK(ucxx_request_cancel(request));
   CHECK_STATUS(duo_finish(duo, UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
   ucxx_notifier_destroy(notifier);

@@ -1,10 +1,11 @@
-/* A worker whose sends wait for room at a peer that takes nothing in: UCX refuses to let it sleep, and no event will tell of room.
- * Whoever progresses it looks seldom all the same. */
+/* A worker whose sends wait for room at a peer that takes nothing in: UCX refuses to let it sleep,
+ * and no event will tell of room. Whoever progresses it looks seldom all the same. */
 #include "test_util.h"
 
 enum { TAG = 1, SENDS = 2000, LENGTH = 4096 };
 
-/* 500 ms without a pause are several hundred thousand passes; with pauses of 200 us there are 2,500. */
+/* 500 ms without a pause are several hundred thousand passes; with pauses of 200 us there are
+ * 2,500. */
 #define WAITED (500 * MILLISECOND)
 #define MOST_PASSES 25000
 
@@ -29,7 +30,8 @@ static void fill(int32_t mode, const char *name) {
   /* Connected, by a message that arrives. */
   uint64_t word = 0;
   ucxx_request_t *sent = NULL, *received = NULL;
-  ucxx_status_t receiving = ucxx_tag_recv(duo.right, &word, sizeof word, TAG, UINT64_MAX, NULL, &received);
+  ucxx_status_t receiving =
+      ucxx_tag_recv(duo.right, &word, sizeof word, TAG, UINT64_MAX, NULL, &received);
   ucxx_status_t sending = ucxx_tag_send(duo.to_right, "message", 8, TAG, NULL, &sent);
   while (ucxx_request_status(received) == UCXX_INPROGRESS) {
     progress(duo.left);
@@ -54,7 +56,8 @@ static void fill(int32_t mode, const char *name) {
   for (int at = 0; at < SENDS; at++) {
     static uint8_t taken[LENGTH];
     ucxx_request_t *request = NULL;
-    ucxx_status_t status = ucxx_tag_recv(duo.right, taken, sizeof taken, TAG, UINT64_MAX, NULL, &request);
+    ucxx_status_t status =
+        ucxx_tag_recv(duo.right, taken, sizeof taken, TAG, UINT64_MAX, NULL, &request);
     while (request != NULL && ucxx_request_status(request) == UCXX_INPROGRESS) {
       progress(duo.left);
       progress(duo.right);
@@ -62,8 +65,7 @@ static void fill(int32_t mode, const char *name) {
     CHECK_OK(finish(status, &request));
   }
   for (int at = 0; at < SENDS; at++) {
-    if (requests[at] != NULL)
-      CHECK_OK(finish(UCXX_INPROGRESS, &requests[at]));
+    if (requests[at] != NULL) CHECK_OK(finish(UCXX_INPROGRESS, &requests[at]));
   }
   ucxx_request_t *closing = NULL;
   ucxx_status_t status = ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, NULL, &closing);

@@ -42,8 +42,7 @@ static void read_comm(long id, char *name, size_t size) {
 }
 
 static void count_line(void *arg, const char *text) {
-  if (strstr(text, "progress thread") != NULL)
-    ++*(int *)arg;
+  if (strstr(text, "progress thread") != NULL) ++*(int *)arg;
 }
 
 static void one_mode(int which) {
@@ -56,8 +55,7 @@ static void one_mode(int which) {
   cpu_set_t allowed;
   CHECK_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
   int cpu = 0;
-  while (!CPU_ISSET(cpu, &allowed))
-    cpu++;
+  while (!CPU_ISSET(cpu, &allowed)) cpu++;
   params.cpu = cpu + 1;
   threaded_t pair = {0};
   CHECK_OK(ucxx_context_create(NULL, &pair.context));
@@ -91,8 +89,7 @@ static void one_mode(int which) {
 
   static const size_t lengths[] = {0, 8, 1000, 9000, 100000, 3000000};
   for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++)
-    for (uint64_t time = 0; time < 20; time++)
-      transfer(&pair, lengths[at], 0x100 + time);
+    for (uint64_t time = 0; time < 20; time++) transfer(&pair, lengths[at], 0x100 + time);
   ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
   op.callback = see_beginning;
   op.callback_arg = &beginning;
@@ -103,7 +100,8 @@ static void one_mode(int which) {
   CHECK_EQ(beginning.blocked, 1);
   CHECK_EQ(beginning.id, (long)attr.progress_thread_id);
 
-  /* The blocking form, everything that goes another way than through the queue, and the addresses of others. */
+  /* The blocking form, everything that goes another way than through the queue, and the addresses
+   * of others. */
   uint64_t word = 0;
   ucxx_op_params_t wait = UCXX_OP_PARAMS_INIT;
   wait.flags = UCXX_FLAG_WAIT;
@@ -113,7 +111,8 @@ static void one_mode(int which) {
   ucxx_recv_info_t info;
   ucxx_tag_message_t *message = NULL;
   ucxx_status_t probed;
-  while ((probed = ucxx_tag_probe(pair.right, 2, UINT64_MAX, &info, &message)) == UCXX_ERR_NO_MESSAGE)
+  while ((probed = ucxx_tag_probe(pair.right, 2, UINT64_MAX, &info, &message)) ==
+         UCXX_ERR_NO_MESSAGE)
     sched_yield();
   CHECK_OK(probed);
   CHECK_OK(ucxx_tag_message_recv(message, &word, 8, &wait, NULL));
@@ -126,10 +125,12 @@ static void one_mode(int which) {
   CHECK_OK(ucxx_worker_flush(pair.left, &wait, NULL));
   CHECK_OK(ucxx_endpoint_flush(pair.to_right, &wait, NULL));
   CHECK_OK(ucxx_worker_fence(pair.left));
-  ucxx_buffer_t parts[3] = {{.data = "one ", .length = 4}, {.data = NULL, .length = 0}, {.data = "two", .length = 4}};
+  ucxx_buffer_t parts[3] = {
+      {.data = "one ", .length = 4}, {.data = NULL, .length = 0}, {.data = "two", .length = 4}};
   char joined[8];
   ucxx_request_t *receive = NULL;
-  CHECK_STATUS(ucxx_tag_recv(pair.right, joined, 8, 3, UINT64_MAX, NULL, &receive), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(pair.right, joined, 8, 3, UINT64_MAX, NULL, &receive),
+               UCXX_INPROGRESS);
   CHECK_OK(ucxx_tag_send_iov(pair.to_right, parts, 3, 3, &wait, NULL));
   CHECK_OK(finish(UCXX_INPROGRESS, &receive));
   CHECK(memcmp(joined, "one two", 8) == 0);
@@ -158,7 +159,9 @@ static uint64_t cpu_ticks(uint64_t id) {
   /* After the name in parentheses: state, ten numbers, then the two. */
   const char *fields = strrchr(text, ')');
   CHECK(fields != NULL);
-  CHECK_EQ(sscanf(fields + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &kernel), 2);
+  CHECK_EQ(
+      sscanf(fields + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &kernel),
+      2);
   return user + kernel;
 }
 
@@ -170,13 +173,15 @@ static void sleeps_when_idle(int which) {
   transfer(&pair, 8, 1);
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
   CHECK_OK(ucxx_worker_query(pair.right, &attr));
-  /* A receive with a timeout bounds the idle phase: two seconds, of which a spinning thread would use 200 ticks. */
+  /* A receive with a timeout bounds the idle phase: two seconds, of which a spinning thread would
+   * use 200 ticks. */
   uint64_t before = cpu_ticks(attr.progress_thread_id);
   uint64_t word = 0;
   ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
   op.timeout_ns = 2 * SECOND;
   ucxx_request_t *receive = NULL;
-  CHECK_STATUS(ucxx_tag_recv(pair.right, &word, 8, 0x99, UINT64_MAX, &op, &receive), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(pair.right, &word, 8, 0x99, UINT64_MAX, &op, &receive),
+               UCXX_INPROGRESS);
   CHECK_STATUS(finish(UCXX_INPROGRESS, &receive), UCXX_ERR_TIMED_OUT);
   uint64_t used = cpu_ticks(attr.progress_thread_id) - before;
   if (used > 20)
@@ -187,7 +192,8 @@ static void sleeps_when_idle(int which) {
   close_workers(&pair);
 }
 
-/* ------------------------------------------------------------------ four threads submit, each in its order */
+/* ------------------------------------------------------------------ four threads submit, each in
+ * its order */
 
 enum { SUBMITTERS = 4, EACH = 20000, WINDOW = 64 };
 
@@ -201,18 +207,18 @@ typedef struct submitter {
 static void *submit_numbers(void *arg) {
   submitter_t *submitter = arg;
   static const size_t length = 16;
-  uint64_t (*words)[2] = test_alloc(WINDOW * length);
+  uint64_t(*words)[2] = test_alloc(WINDOW * length);
   ucxx_request_t *requests[WINDOW] = {NULL};
   for (uint64_t number = 0; number < EACH; number++) {
     size_t place = number % WINDOW;
-    if (number >= WINDOW)
-      CHECK_OK(finish(UCXX_INPROGRESS, &requests[place]));
+    if (number >= WINDOW) CHECK_OK(finish(UCXX_INPROGRESS, &requests[place]));
     words[place][0] = submitter->number;
     words[place][1] = number;
     ucxx_status_t status;
     ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
     op.flags = UCXX_FLAG_ALWAYS_CALLBACK;
-    while ((status = ucxx_tag_send(submitter->pair->to_right, words[place], length, submitter->number, &op, &requests[place])) ==
+    while ((status = ucxx_tag_send(submitter->pair->to_right, words[place], length,
+                                   submitter->number, &op, &requests[place])) ==
            UCXX_ERR_NO_RESOURCE)
       sched_yield();
     CHECK_STATUS(status, UCXX_INPROGRESS);
@@ -223,7 +229,8 @@ static void *submit_numbers(void *arg) {
   return NULL;
 }
 
-/* Receives them with several receives posted at a time: they match in the order in which they were posted. */
+/* Receives them with several receives posted at a time: they match in the order in which they were
+ * posted. */
 static void *receive_numbers(void *arg) {
   submitter_t *receiver = arg;
   uint64_t words[WINDOW][2];
@@ -237,8 +244,9 @@ static void *receive_numbers(void *arg) {
       CHECK_EQ(words[place][1], number - WINDOW);
     }
     if (number < EACH)
-      while ((states[place] = ucxx_tag_recv(receiver->pair->right, words[place], 16, receiver->number, UINT64_MAX, NULL,
-                                            &requests[place])) == UCXX_ERR_NO_RESOURCE)
+      while ((states[place] =
+                  ucxx_tag_recv(receiver->pair->right, words[place], 16, receiver->number,
+                                UINT64_MAX, NULL, &requests[place])) == UCXX_ERR_NO_RESOURCE)
         sched_yield();
   }
   return NULL;
@@ -252,14 +260,13 @@ static void run_submitters(const threaded_t *pair, void *(*meanwhile)(void *), v
     threads[2 * at] = start(submit_numbers, &submitters[at]);
     threads[2 * at + 1] = start(receive_numbers, &submitters[at]);
   }
-  if (meanwhile != NULL)
-    meanwhile(arg);
-  for (int at = 0; at < 2 * SUBMITTERS; at++)
-    join(threads[at]);
+  if (meanwhile != NULL) meanwhile(arg);
+  for (int at = 0; at < 2 * SUBMITTERS; at++) join(threads[at]);
 }
 
 static void many_submitters(int which, int32_t delayed, uint32_t depth) {
-  STEP("%d submitting threads, %s, delayed %d, depth %u", SUBMITTERS, mode_names[which], delayed, depth);
+  STEP("%d submitting threads, %s, delayed %d, depth %u", SUBMITTERS, mode_names[which], delayed,
+       depth);
   ucxx_worker_params_t params = thread_params(modes[which]);
   params.delayed_submission = delayed;
   params.submission_queue_depth = depth;
@@ -270,8 +277,7 @@ static void many_submitters(int which, int32_t delayed, uint32_t depth) {
   CHECK_OK(ucxx_worker_query_stats(pair.left, &stats));
   CHECK_EQ(stats.completed, SUBMITTERS * EACH);
   CHECK_EQ(stats.delayed, delayed < 0 ? 0 : SUBMITTERS * EACH);
-  if (depth != 0)
-    CHECK(stats.queue_high_water <= depth);
+  if (depth != 0) CHECK(stats.queue_high_water <= depth);
   close_workers(&pair);
 }
 
@@ -280,11 +286,9 @@ static void *start_and_stop(void *arg) {
   for (int time = 0; time < 60; time++) {
     ucxx_worker_t *worker = time % 2 == 0 ? pair->left : pair->right;
     CHECK_OK(ucxx_worker_stop_progress_thread(worker));
-    for (int turn = 0; turn < 20; turn++)
-      progress(worker);
+    for (int turn = 0; turn < 20; turn++) progress(worker);
     CHECK_OK(ucxx_worker_start_progress_thread(worker, modes[time % 3]));
-    for (int turn = 0; turn < 20; turn++)
-      sched_yield();
+    for (int turn = 0; turn < 20; turn++) sched_yield();
   }
   return NULL;
 }
@@ -306,7 +310,9 @@ static void restarts_under_traffic(void) {
   op.flags = UCXX_FLAG_DELAYED;
   CHECK_STATUS(ucxx_tag_send(pair.to_right, "message", 8, 1, &op, NULL), UCXX_ERR_UNSUPPORTED);
   CHECK_OK(ucxx_worker_start_progress_thread(pair.left, UCXX_PROGRESS_THREAD_BLOCKING));
-  CHECK_OK(ucxx_tag_send(pair.to_right, "message", 8, 1, &op, NULL) == UCXX_INPROGRESS ? UCXX_OK : UCXX_ERR_IO_ERROR);
+  CHECK_OK(ucxx_tag_send(pair.to_right, "message", 8, 1, &op, NULL) == UCXX_INPROGRESS
+               ? UCXX_OK
+               : UCXX_ERR_IO_ERROR);
   transfer(&pair, 100, 2);
   close_workers(&pair);
 }
@@ -332,24 +338,20 @@ static void waiters_change_over(void) {
   for (int time = 0; time < 30; time++) {
     uint64_t word = 0;
     waited_t waited = {NULL};
-    CHECK_STATUS(ucxx_tag_recv(pair.right, &word, 8, 4, UINT64_MAX, NULL, &waited.request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(pair.right, &word, 8, 4, UINT64_MAX, NULL, &waited.request),
+                 UCXX_INPROGRESS);
     pthread_t threads[WAITERS];
-    for (int at = 0; at < WAITERS; at++)
-      threads[at] = start(wait_for, &waited);
-    for (int turn = 0; turn < time * 10; turn++)
-      sched_yield();
+    for (int at = 0; at < WAITERS; at++) threads[at] = start(wait_for, &waited);
+    for (int turn = 0; turn < time * 10; turn++) sched_yield();
     if (time % 2 == 0)
       CHECK_OK(ucxx_worker_start_progress_thread(pair.right, modes[time % 3]));
     else
       CHECK_OK(ucxx_worker_stop_progress_thread(pair.right));
-    for (int turn = 0; turn < time * 10; turn++)
-      sched_yield();
+    for (int turn = 0; turn < time * 10; turn++) sched_yield();
     ucxx_status_t sent = ucxx_tag_send(pair.to_right, "message", 8, 4, NULL, NULL);
     CHECK(sent == UCXX_OK || sent == UCXX_INPROGRESS);
-    while (atomic_load(&waited.done) < WAITERS)
-      progress(pair.left);
-    for (int at = 0; at < WAITERS; at++)
-      join(threads[at]);
+    while (atomic_load(&waited.done) < WAITERS) progress(pair.left);
+    for (int at = 0; at < WAITERS; at++) join(threads[at]);
     ucxx_request_destroy(waited.request);
   }
   close_workers(&pair);
@@ -357,8 +359,11 @@ static void waiters_change_over(void) {
 
 static void environment_decides(void) {
   STEP("UCXX_RS_DELAYED_SUBMISSION");
-  static const struct { const char *set; int32_t param; int expected; } rows[] = {
-      {"0", 0, 0}, {"1", 0, 1}, {NULL, 0, 1}, {"0", 1, 1}, {"1", -1, 0}};
+  static const struct {
+    const char *set;
+    int32_t param;
+    int expected;
+  } rows[] = {{"0", 0, 0}, {"1", 0, 1}, {NULL, 0, 1}, {"0", 1, 1}, {"1", -1, 0}};
   for (size_t at = 0; at < sizeof rows / sizeof *rows; at++) {
     if (rows[at].set != NULL)
       setenv("UCXX_RS_DELAYED_SUBMISSION", rows[at].set, 1);
@@ -381,8 +386,7 @@ int main(void) {
   test_begin("progress_thread", 120);
   for (int which = 0; which < 3; which++) {
     one_mode(which);
-    if (modes[which] != UCXX_PROGRESS_THREAD_POLLING)
-      sleeps_when_idle(which);
+    if (modes[which] != UCXX_PROGRESS_THREAD_POLLING) sleeps_when_idle(which);
   }
   many_submitters(0, 1, 0);
   many_submitters(1, 1, 16);

@@ -3,7 +3,6 @@
 
 enum { SUBMITTERS = 4 };
 
-
 /* ------------------------------------------------------------------ callbacks on the thread */
 
 typedef struct chain {
@@ -21,7 +20,8 @@ static void send_next(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   CHECK_STATUS(ucxx_worker_progress(chain->pair->left, NULL), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_worker_start_progress_thread(chain->pair->left, 1), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_worker_stop_progress_thread(chain->pair->left), UCXX_ERR_BUSY);
-  CHECK_STATUS(ucxx_worker_run_pre(chain->pair->left, count_run, &chain->done, FOR_EVER), UCXX_ERR_BUSY);
+  CHECK_STATUS(ucxx_worker_run_pre(chain->pair->left, count_run, &chain->done, FOR_EVER),
+               UCXX_ERR_BUSY);
   ucxx_recv_info_t info;
   /* Of the other worker, whose thread it would have to wait for. */
   CHECK_STATUS(ucxx_tag_probe(chain->pair->right, 1, 0, &info, NULL), UCXX_ERR_BUSY);
@@ -33,11 +33,13 @@ static void send_next(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   op.callback_arg = chain;
   if (atomic_fetch_sub(&chain->left, 1) > 1) {
     ucxx_request_t *next = NULL;
-    CHECK_STATUS(ucxx_tag_send(chain->pair->to_right, &chain->word, 8, 8, &op, &next), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send(chain->pair->to_right, &chain->word, 8, 8, &op, &next),
+                 UCXX_INPROGRESS);
     return;
   }
   CHECK_OK(ucxx_request_cancel(chain->receive));
-  CHECK_STATUS(ucxx_endpoint_close(chain->pair->to_right, UCXX_CLOSE_FLUSH, NULL, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_endpoint_close(chain->pair->to_right, UCXX_CLOSE_FLUSH, NULL, NULL),
+               UCXX_INPROGRESS);
   ucxx_endpoint_destroy(chain->pair->to_right);
   chain->pair->to_right = NULL;
   atomic_store(&chain->done, 1);
@@ -50,7 +52,8 @@ static void callbacks_do_everything(int which) {
   open_workers(&pair, &params);
   chain_t chain = {.pair = &pair};
   atomic_store(&chain.left, 1000);
-  CHECK_STATUS(ucxx_tag_recv(pair.left, &chain.word, 8, 9, UINT64_MAX, NULL, &chain.receive), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(pair.left, &chain.word, 8, 9, UINT64_MAX, NULL, &chain.receive),
+               UCXX_INPROGRESS);
   ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
   op.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   op.callback = send_next;
@@ -58,8 +61,7 @@ static void callbacks_do_everything(int which) {
   ucxx_request_t *first = NULL;
   CHECK_STATUS(ucxx_tag_send(pair.to_right, &chain.word, 8, 8, &op, &first), UCXX_INPROGRESS);
   CHECK_STATUS(finish(UCXX_INPROGRESS, &chain.receive), UCXX_ERR_CANCELED);
-  while (!atomic_load(&chain.done))
-    sched_yield();
+  while (!atomic_load(&chain.done)) sched_yield();
   for (int at = 0; at < 1000; at++) {
     uint64_t word;
     ucxx_request_t *receive = NULL;
@@ -112,8 +114,7 @@ static void destroyed_from_a_callback(int which) {
   CHECK_STATUS(ucxx_tag_send(pair.to_right, &word, 8, 1, &op, NULL), UCXX_INPROGRESS);
   /* What is in flight completes, on_close is called, and what is left answers CLOSED. */
   CHECK_STATUS(finish(UCXX_INPROGRESS, &receive), UCXX_ERR_CANCELED);
-  while (!atomic_load(&end.closed))
-    sched_yield();
+  while (!atomic_load(&end.closed)) sched_yield();
   CHECK_EQ(atomic_load(&end.destroyed), 1);
   CHECK_STATUS(ucxx_endpoint_status(pair.to_right), UCXX_ERR_CLOSED);
   CHECK_STATUS(ucxx_tag_send(pair.to_right, &word, 8, 1, NULL, NULL), UCXX_ERR_CLOSED);
@@ -135,8 +136,7 @@ static void *hammer(void *arg) {
   for (;;) {
     ucxx_request_t *request = NULL;
     ucxx_status_t status = ucxx_tag_send(hammer->endpoint, &word, 8, 1, NULL, &request);
-    if (status == UCXX_ERR_CLOSED)
-      return NULL;
+    if (status == UCXX_ERR_CLOSED) return NULL;
     if (status == UCXX_ERR_NO_RESOURCE) {
       sched_yield();
       continue;
@@ -164,18 +164,17 @@ static void destroyed_under_traffic(int which, int32_t delayed) {
       threads[at] = start(hammer, &hammers[at]);
     }
     for (int at = 0; at < SUBMITTERS; at++)
-      while (atomic_load(&hammers[at].sent) < 20 * time)
-        sched_yield();
+      while (atomic_load(&hammers[at].sent) < 20 * time) sched_yield();
     ucxx_worker_destroy(pair.left);
-    for (int at = 0; at < SUBMITTERS; at++)
-      join(threads[at]);
+    for (int at = 0; at < SUBMITTERS; at++) join(threads[at]);
     ucxx_endpoint_destroy(pair.to_right);
     ucxx_worker_destroy(pair.right);
     ucxx_context_destroy(pair.context);
   }
 }
 
-/* ------------------------------------------------------------------ waiting for several, of several workers */
+/* ------------------------------------------------------------------ waiting for several, of
+ * several workers */
 
 typedef struct group {
   ucxx_request_t **requests;
@@ -211,12 +210,12 @@ static void several_wait(int which) {
     uint64_t words[REQUESTS];
     ucxx_request_t *requests[REQUESTS] = {NULL};
     for (uint64_t at = 0; at < REQUESTS; at++)
-      CHECK_STATUS(ucxx_tag_recv(at % 2 ? pair.left : pair.right, &words[at], 8, 0x70 + at, UINT64_MAX, NULL, &requests[at]),
+      CHECK_STATUS(ucxx_tag_recv(at % 2 ? pair.left : pair.right, &words[at], 8, 0x70 + at,
+                                 UINT64_MAX, NULL, &requests[at]),
                    UCXX_INPROGRESS);
     group_t group = {.requests = requests, .count = REQUESTS};
     pthread_t threads[4];
-    for (int at = 0; at < 4; at++)
-      threads[at] = start(at % 2 ? wait_any : wait_all, &group);
+    for (int at = 0; at < 4; at++) threads[at] = start(at % 2 ? wait_any : wait_all, &group);
     size_t index = 99;
     CHECK_STATUS(ucxx_request_wait_any(requests, REQUESTS, MILLISECOND, &index), UCXX_INPROGRESS);
     CHECK_STATUS(ucxx_request_wait_any(requests, REQUESTS, 0, &index), UCXX_INPROGRESS);
@@ -224,7 +223,8 @@ static void several_wait(int which) {
     CHECK_STATUS(ucxx_request_wait_all(requests, REQUESTS, 0), UCXX_INPROGRESS);
     CHECK_EQ(atomic_load(&group.any) + atomic_load(&group.all), 0);
     for (uint64_t at = REQUESTS; at-- > 0;) {
-      ucxx_status_t sent = ucxx_tag_send(at % 2 ? to_left : pair.to_right, &words[at], 8, 0x70 + at, NULL, NULL);
+      ucxx_status_t sent =
+          ucxx_tag_send(at % 2 ? to_left : pair.to_right, &words[at], 8, 0x70 + at, NULL, NULL);
       CHECK_STATUS(sent, UCXX_INPROGRESS);
       if (at == REQUESTS - 1) {
         join(threads[1]);
@@ -234,8 +234,7 @@ static void several_wait(int which) {
     }
     join(threads[0]);
     join(threads[2]);
-    for (int at = 0; at < REQUESTS; at++)
-      ucxx_request_destroy(requests[at]);
+    for (int at = 0; at < REQUESTS; at++) ucxx_request_destroy(requests[at]);
   }
   ucxx_endpoint_destroy(to_left);
   close_workers(&pair);
@@ -269,17 +268,20 @@ static void slow_callback(void) {
     CHECK_STATUS(ucxx_request_status(first), UCXX_INPROGRESS);
     atomic_store(&slow.let_go, 1);
     CHECK_OK(finish(UCXX_INPROGRESS, &first));
-    /* Taken in, so that there is room for the next two: a send that has to wait for room does need progress. */
+    /* Taken in, so that there is room for the next two: a send that has to wait for room does need
+     * progress. */
     for (int at = 0; at < 2; at++) {
       uint64_t word = 0;
       ucxx_request_t *receive = NULL;
-      CHECK_OK(finish(ucxx_tag_recv(pair.right, &word, 8, 2, UINT64_MAX, NULL, &receive), &receive));
+      CHECK_OK(
+          finish(ucxx_tag_recv(pair.right, &word, 8, 2, UINT64_MAX, NULL, &receive), &receive));
     }
   }
   close_workers(&pair);
 }
 
-/* ------------------------------------------------------------------ cancelled before it was begun */
+/* ------------------------------------------------------------------ cancelled before it was begun
+ */
 
 typedef struct held {
   ucxx_worker_t *worker;
@@ -293,8 +295,7 @@ static void cancel_what_comes(void *arg) {
   held_t *held = arg;
   ucxx_request_t *request;
   atomic_store(&held->inside, 1);
-  while ((request = atomic_load(&held->request)) == NULL)
-    sched_yield();
+  while ((request = atomic_load(&held->request)) == NULL) sched_yield();
   CHECK_OK(ucxx_request_cancel(request));
   CHECK_EQ(seen_count(&held->seen), 0);
 }
@@ -310,27 +311,28 @@ static void canceled_before_it_began(int which) {
   static const char *const names[] = {"flush of the worker", "flush of an endpoint", "close"};
   ucxx_worker_params_t params = thread_params(modes[which]);
   for (int operation = 0; operation < OPERATIONS; operation++) {
-    STEP("a %s cancelled by a callback before the thread has begun it: %s", names[operation], mode_names[which]);
+    STEP("a %s cancelled by a callback before the thread has begun it: %s", names[operation],
+         mode_names[which]);
     threaded_t pair;
     open_workers(&pair, &params);
     transfer(&pair, 8, 1);
     held_t held = {.worker = pair.left};
     pthread_t thread = start(run_on_thread, &held);
-    while (!atomic_load(&held.inside))
-      sched_yield();
+    while (!atomic_load(&held.inside)) sched_yield();
     ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
     op.callback = see_completion;
     op.callback_arg = &held.seen;
     ucxx_request_t *request = NULL;
-    ucxx_status_t status = operation == WORKER_FLUSH     ? ucxx_worker_flush(pair.left, &op, &request)
-                           : operation == ENDPOINT_FLUSH ? ucxx_endpoint_flush(pair.to_right, &op, &request)
-                                                         : ucxx_endpoint_close(pair.to_right, UCXX_CLOSE_FLUSH, &op, &request);
+    ucxx_status_t status =
+        operation == WORKER_FLUSH ? ucxx_worker_flush(pair.left, &op, &request)
+        : operation == ENDPOINT_FLUSH
+            ? ucxx_endpoint_flush(pair.to_right, &op, &request)
+            : ucxx_endpoint_close(pair.to_right, UCXX_CLOSE_FLUSH, &op, &request);
     CHECK_STATUS(status, UCXX_INPROGRESS);
     atomic_store(&held.request, request);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     ucxx_status_t ended = finish(status, &request);
-    if (ended != UCXX_OK)
-      CHECK_STATUS(ended, UCXX_ERR_CANCELED);
+    if (ended != UCXX_OK) CHECK_STATUS(ended, UCXX_ERR_CANCELED);
     CHECK_EQ(seen_count(&held.seen), 1);
     /* What was counted for it has been taken back once. */
     if (operation != CLOSE)

@@ -1,4 +1,5 @@
-/* Progress threads in two processes: four threads on each side, in each mode; one side manual; the other side ends. */
+/* Progress threads in two processes: four threads on each side, in each mode; one side manual; the
+ * other side ends. */
 #include "test_util.h"
 
 #include <pthread.h>
@@ -12,11 +13,14 @@ typedef struct lane {
   uint64_t number;
 } lane_t;
 
-static ucxx_status_t when_there_is_room(const lane_t *lane, int sends, void *buffer, size_t length, ucxx_request_t **request) {
+static ucxx_status_t when_there_is_room(const lane_t *lane, int sends, void *buffer, size_t length,
+                                        ucxx_request_t **request) {
   ucxx_status_t status;
   do {
-    status = sends ? ucxx_tag_send(lane->pair->endpoint, buffer, length, lane->number, NULL, request)
-                   : ucxx_tag_recv(lane->pair->worker, buffer, length, lane->number, UINT64_MAX, NULL, request);
+    status = sends
+                 ? ucxx_tag_send(lane->pair->endpoint, buffer, length, lane->number, NULL, request)
+                 : ucxx_tag_recv(lane->pair->worker, buffer, length, lane->number, UINT64_MAX, NULL,
+                                 request);
   } while (status == UCXX_ERR_NO_RESOURCE && sched_yield() == 0);
   return status;
 }
@@ -56,8 +60,7 @@ static void one_setting(pair_t *pair, int32_t left, int32_t right, int32_t delay
     lanes[at] = (lane_t){pair, 0x100 + at};
     CHECK_EQ(pthread_create(&threads[at], NULL, exchange, &lanes[at]), 0);
   }
-  for (int at = 0; at < THREADS; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (int at = 0; at < THREADS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   pair_disconnect(pair);
 }
 
@@ -75,7 +78,8 @@ static void sleeping_receiver(pair_t *pair) {
       CHECK_OK(finish(ucxx_tag_send(pair->endpoint, &word, 8, 1, NULL, &request), &request));
     } else {
       word = 0;
-      CHECK_OK(finish(ucxx_tag_recv(pair->worker, &word, 8, 1, UINT64_MAX, NULL, &request), &request));
+      CHECK_OK(
+          finish(ucxx_tag_recv(pair->worker, &word, 8, 1, UINT64_MAX, NULL, &request), &request));
       CHECK_EQ(word, turn);
     }
   }
@@ -90,6 +94,4 @@ static void body(pair_t *pair) {
   sleeping_receiver(pair);
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "progress_thread_pair", 120, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "progress_thread_pair", 120, body); }

@@ -1,8 +1,9 @@
-/* The submission queue of a progress thread: full, cancelled in, timed out in; functions that run on the thread. */
+/* The submission queue of a progress thread: full, cancelled in, timed out in; functions that run
+ * on the thread. */
 #include "progress_thread.h"
 
-
-/* ------------------------------------------------------------------ a full queue, and cancelling in it */
+/* ------------------------------------------------------------------ a full queue, and cancelling
+ * in it */
 
 static void full_queue(void) {
   STEP("a full queue loses nothing, and what is in it can be cancelled");
@@ -14,7 +15,8 @@ static void full_queue(void) {
   transfer(&pair, 8, 1);
   hold_t hold;
   hold_thread(&hold, pair.left);
-  ucxx_request_t *requests[DEPTH] = {NULL}, *more = (ucxx_request_t *)&hold, *flush = NULL, *close = NULL;
+  ucxx_request_t *requests[DEPTH] = {NULL}, *more = (ucxx_request_t *)&hold, *flush = NULL,
+                 *close = NULL;
   uint64_t words[DEPTH];
   seen_t seen[DEPTH] = {{0}};
   for (uint64_t at = 0; at < DEPTH; at++) {
@@ -22,7 +24,8 @@ static void full_queue(void) {
     ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
     op.callback = see_completion;
     op.callback_arg = &seen[at];
-    CHECK_STATUS(ucxx_tag_send(pair.to_right, &words[at], 8, 6, &op, &requests[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_send(pair.to_right, &words[at], 8, 6, &op, &requests[at]),
+                 UCXX_INPROGRESS);
     CHECK_STATUS(ucxx_request_status(requests[at]), UCXX_INPROGRESS);
   }
   for (int time = 0; time < 3; time++)
@@ -84,10 +87,10 @@ static void timeouts_in_the_queue(void) {
 /* ------------------------------------------------------------------ functions on the thread */
 
 static void look_at_request(void *arg) {
-  /* What was submitted before has been dispatched by now: an unmatched receive stays, a short send is complete. */
+  /* What was submitted before has been dispatched by now: an unmatched receive stays, a short send
+   * is complete. */
   CHECK_OK(ucxx_request_status(arg));
 }
-
 
 static void functions_on_the_thread(void) {
   STEP("run_pre and run_post");

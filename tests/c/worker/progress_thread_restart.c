@@ -1,6 +1,7 @@
 /*
- * Progress threads start and stop at random under traffic. Every operation ends, and the messages of a thread keep their order, whether
- * they were handed to a thread, left behind by one, or sent directly.
+ * Progress threads start and stop at random under traffic. Every operation ends, and the messages
+ * of a thread keep their order, whether they were handed to a thread, left behind by one, or sent
+ * directly.
  *
  *   progress_thread_restart [CHANGES]
  */
@@ -47,18 +48,19 @@ static void one_window(lane_t *lane) {
   for (int turn = 0; turn < 2; turn++)
     for (size_t at = 0; at < count; at++) {
       if ((turn == 0) == sends_first)
-        sends[at] = submit_one(reporter, sent[at], NULL, lane->pair->to_right, lane->out[at], lengths[at], lane->tag);
+        sends[at] = submit_one(reporter, sent[at], NULL, lane->pair->to_right, lane->out[at],
+                               lengths[at], lane->tag);
       else
-        receives[at] = submit_one(reporter, received[at], lane->pair->right, NULL, lane->in[at], LARGE, lane->tag);
-      if (draw(&reporter->random, 4) == 0)
-        pause_randomly(&reporter->random);
+        receives[at] = submit_one(reporter, received[at], lane->pair->right, NULL, lane->in[at],
+                                  LARGE, lane->tag);
+      if (draw(&reporter->random, 4) == 0) pause_randomly(&reporter->random);
     }
-  /* A large message needs both sides: whoever waits here may be the one that progresses only its own. */
+  /* A large message needs both sides: whoever waits here may be the one that progresses only its
+   * own. */
   ucxx_request_t *own[WINDOW] = {NULL};
   size_t index, owned = 0;
   for (size_t at = 0; at < count; at++)
-    if (received[at] == BY_MYSELF)
-      own[owned++] = receives[at];
+    if (received[at] == BY_MYSELF) own[owned++] = receives[at];
   if (owned > 0 && draw(&reporter->random, 2) == 0) {
     ucxx_status_t status = ucxx_request_wait_any(own, owned, MILLISECOND, &index);
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
@@ -67,15 +69,13 @@ static void one_window(lane_t *lane) {
     finish_one(reporter, sent[at], sends[at]);
     finish_one(reporter, received[at], receives[at]);
   }
-  for (size_t at = 0; at < count; at++)
-    check_mark(lane->in[at], lengths[at], lane->number + at);
+  for (size_t at = 0; at < count; at++) check_mark(lane->in[at], lengths[at], lane->number + at);
   lane->number += count;
 }
 
 static void *submit(void *arg) {
   lane_t *lane = arg;
-  while (!atomic_load(lane->over))
-    one_window(lane);
+  while (!atomic_load(lane->over)) one_window(lane);
   return NULL;
 }
 
@@ -101,20 +101,18 @@ static void *ask(void *arg) {
     case 2:
       CHECK_STATUS(ucxx_tag_probe(worker, lane->tag, UINT64_MAX, &info, NULL), UCXX_ERR_NO_MESSAGE);
       break;
-    case 3:
-      CHECK_OK(finish(ucxx_worker_flush(worker, NULL, &request), &request));
-      break;
+    case 3: CHECK_OK(finish(ucxx_worker_flush(worker, NULL, &request), &request)); break;
     default: {
       ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
       int times_out = draw(random, 2) == 0;
       op.timeout_ns = times_out ? MILLISECOND : 0;
       ucxx_status_t status;
-      while ((status = ucxx_tag_recv(worker, &word, 8, lane->tag, UINT64_MAX, &op, &request)) == UCXX_ERR_NO_RESOURCE)
+      while ((status = ucxx_tag_recv(worker, &word, 8, lane->tag, UINT64_MAX, &op, &request)) ==
+             UCXX_ERR_NO_RESOURCE)
         sched_yield();
       CHECK_STATUS(status, UCXX_INPROGRESS);
       pause_randomly(random);
-      if (!times_out)
-        CHECK_OK(ucxx_request_cancel(request));
+      if (!times_out) CHECK_OK(ucxx_request_cancel(request));
       CHECK_STATUS(finish(status, &request), times_out ? UCXX_ERR_TIMED_OUT : UCXX_ERR_CANCELED);
       break;
     }
@@ -124,7 +122,8 @@ static void *ask(void *arg) {
   return NULL;
 }
 
-/* Changes one of the workers. Both have a thread in the end, so that everything ends; until then somebody progresses some of the time. */
+/* Changes one of the workers. Both have a thread in the end, so that everything ends; until then
+ * somebody progresses some of the time. */
 static void change(const threaded_t *pair, uint64_t random, uint64_t changes) {
   int running[2] = {1, 1};
   for (uint64_t time = 0; time < changes || !running[0] || !running[1]; time++) {
@@ -136,10 +135,8 @@ static void change(const threaded_t *pair, uint64_t random, uint64_t changes) {
       CHECK_OK(ucxx_worker_start_progress_thread(worker, modes[draw(&random, 3)]));
     running[which] = !running[which];
     for (uint64_t turn = draw(&random, 4) == 0 ? 0 : draw(&random, 200); turn > 0; turn--) {
-      if (!running[0])
-        progress(pair->left);
-      if (!running[1])
-        progress(pair->right);
+      if (!running[0]) progress(pair->left);
+      if (!running[1]) progress(pair->right);
       pause_randomly(&random);
     }
     /* A beginning for the guard: what hangs does not come here, or not to the end. */
@@ -163,8 +160,7 @@ static void one_setting(uint64_t seed, uint64_t changes, int32_t delayed) {
   atomic_int over = 0;
   static lane_t lanes[SUBMITTERS + 1];
   pthread_t threads[SUBMITTERS + 1], consumers[CONSUMERS];
-  for (int at = 0; at < CONSUMERS; at++)
-    consumers[at] = start(poll_notifier, notifier);
+  for (int at = 0; at < CONSUMERS; at++) consumers[at] = start(poll_notifier, notifier);
   for (int at = 0; at <= SUBMITTERS; at++) {
     lanes[at] = (lane_t){.pair = &pair, .tag = 0x100 + (uint64_t)at, .over = &over};
     lanes[at].out = test_alloc(WINDOW * LARGE);
@@ -184,10 +180,10 @@ static void one_setting(uint64_t seed, uint64_t changes, int32_t delayed) {
     free(lanes[at].in);
   }
   CHECK_OK(ucxx_notifier_stop(notifier));
-  for (int at = 0; at < CONSUMERS; at++)
-    join(consumers[at]);
+  for (int at = 0; at < CONSUMERS; at++) join(consumers[at]);
   ucxx_notifier_destroy(notifier);
-  printf("delayed %d: %llu changes, %llu messages\n", delayed, (unsigned long long)changes, (unsigned long long)messages);
+  printf("delayed %d: %llu changes, %llu messages\n", delayed, (unsigned long long)changes,
+         (unsigned long long)messages);
   CHECK(messages > 0);
   close_workers(&pair);
 }

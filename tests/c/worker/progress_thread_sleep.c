@@ -1,6 +1,6 @@
 /*
- * Threads with random pauses hand operations to progress threads that fall asleep in between. Every operation ends; one that a
- * thread sleeps over hangs, which the guard reports.
+ * Threads with random pauses hand operations to progress threads that fall asleep in between. Every
+ * operation ends; one that a thread sleeps over hangs, which the guard reports.
  *
  *   progress_thread_sleep [OPERATIONS]
  */
@@ -17,7 +17,8 @@ typedef struct lane {
 /* A message from left to right, its two ends reported in whatever way. */
 static void exchange(lane_t *lane) {
   reporter_t *reporter = &lane->reporter;
-  enum report sent = (enum report)draw(&reporter->random, REPORTS), received = (enum report)draw(&reporter->random, REPORTS);
+  enum report sent = (enum report)draw(&reporter->random, REPORTS),
+              received = (enum report)draw(&reporter->random, REPORTS);
   uint64_t out = test_mix(reporter->random), in = 0;
   int send_first = draw(&reporter->random, 2) == 0;
   ucxx_request_t *send = NULL, *receive = NULL;
@@ -36,7 +37,8 @@ static void exchange(lane_t *lane) {
 
 static void cancel(lane_t *lane) {
   uint64_t word;
-  ucxx_request_t *receive = submit_one(&lane->reporter, BY_MYSELF, lane->pair->right, NULL, &word, 8, ~lane->tag);
+  ucxx_request_t *receive =
+      submit_one(&lane->reporter, BY_MYSELF, lane->pair->right, NULL, &word, 8, ~lane->tag);
   pause_randomly(&lane->reporter.random);
   CHECK_OK(ucxx_request_cancel(receive));
   CHECK_STATUS(finish(UCXX_INPROGRESS, &receive), UCXX_ERR_CANCELED);
@@ -58,11 +60,10 @@ static void ask(lane_t *lane) {
     CHECK_EQ(atomic_load(&runs), 1);
     break;
   case 2:
-    CHECK_STATUS(ucxx_tag_probe(lane->pair->right, ~lane->tag, UINT64_MAX, &info, NULL), UCXX_ERR_NO_MESSAGE);
+    CHECK_STATUS(ucxx_tag_probe(lane->pair->right, ~lane->tag, UINT64_MAX, &info, NULL),
+                 UCXX_ERR_NO_MESSAGE);
     break;
-  default:
-    CHECK_OK(finish(ucxx_worker_flush(lane->pair->left, NULL, &flush), &flush));
-    break;
+  default: CHECK_OK(finish(ucxx_worker_flush(lane->pair->left, NULL, &flush), &flush)); break;
   }
   lane->operations++;
 }
@@ -71,15 +72,9 @@ static void *submit(void *arg) {
   lane_t *lane = arg;
   while (lane->operations < PER_ROUND / SUBMITTERS) {
     switch (draw(&lane->reporter.random, 16)) {
-    case 0:
-      cancel(lane);
-      break;
-    case 1:
-      ask(lane);
-      break;
-    default:
-      exchange(lane);
-      break;
+    case 0: cancel(lane); break;
+    case 1: ask(lane); break;
+    default: exchange(lane); break;
     }
     pause_randomly(&lane->reporter.random);
   }
@@ -114,8 +109,7 @@ static uint64_t one_round(uint64_t seed, uint64_t *sleeps) {
   CHECK_OK(ucxx_notifier_create(pair.context, &notifier));
   pthread_t threads[SUBMITTERS], consumers[CONSUMERS];
   static lane_t lanes[SUBMITTERS];
-  for (int at = 0; at < CONSUMERS; at++)
-    consumers[at] = start(poll_notifier, notifier);
+  for (int at = 0; at < CONSUMERS; at++) consumers[at] = start(poll_notifier, notifier);
   for (int at = 0; at < SUBMITTERS; at++) {
     lanes[at] = (lane_t){.pair = &pair, .tag = 0x100 + (uint64_t)at};
     reporter_begin(&lanes[at].reporter, notifier, test_mix(seed + (uint64_t)at));
@@ -128,8 +122,7 @@ static uint64_t one_round(uint64_t seed, uint64_t *sleeps) {
     operations += lanes[at].operations;
   }
   CHECK_OK(ucxx_notifier_stop(notifier));
-  for (int at = 0; at < CONSUMERS; at++)
-    join(consumers[at]);
+  for (int at = 0; at < CONSUMERS; at++) join(consumers[at]);
   ucxx_notifier_destroy(notifier);
   *sleeps += sleeps_of(pair.left) + sleeps_of(pair.right);
   close_workers(&pair);
@@ -138,11 +131,13 @@ static uint64_t one_round(uint64_t seed, uint64_t *sleeps) {
 
 int main(int argc, char **argv) {
   test_begin("progress_thread_sleep", 120);
-  uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, seed = test_seed(), operations = 0, sleeps = 0;
+  uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, seed = test_seed(),
+           operations = 0, sleeps = 0;
   CHECK(wanted > 0);
   for (uint64_t round = 0; operations < wanted; round++)
     operations += one_round(test_mix(seed + round), &sleeps);
-  printf("%llu operations, %llu sleeps\n", (unsigned long long)operations, (unsigned long long)sleeps);
+  printf("%llu operations, %llu sleeps\n", (unsigned long long)operations,
+         (unsigned long long)sleeps);
   /* Without sleeps this would have shown nothing. */
   CHECK(sleeps > operations / 20);
   return 0;

@@ -4,8 +4,7 @@
 #include <malloc.h>
 
 static void turns(int count) {
-  for (int turn = 0; turn < count; turn++)
-    sched_yield();
+  for (int turn = 0; turn < count; turn++) sched_yield();
 }
 
 typedef struct waiting {
@@ -19,19 +18,19 @@ static void *wait_any(void *arg) {
   size_t index = 99;
   atomic_fetch_add(&waiting->waits, 1);
   waiting->status = ucxx_request_wait_any(waiting->requests, 2, FOR_EVER, &index);
-  if (index >= 2)
-    FAIL("%s: %s", ucxx_status_name(waiting->status), ucxx_last_error_message());
+  if (index >= 2) FAIL("%s: %s", ucxx_status_name(waiting->status), ucxx_last_error_message());
   return NULL;
 }
 
 static void post_two(ucxx_worker_t *worker, waiting_t *waiting, uint64_t words[2]) {
   memset(waiting, 0, sizeof *waiting);
   for (uint64_t at = 0; at < 2; at++)
-    CHECK_STATUS(ucxx_tag_recv(worker, &words[at], 8, at, UINT64_MAX, NULL, &waiting->requests[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(worker, &words[at], 8, at, UINT64_MAX, NULL, &waiting->requests[at]),
+                 UCXX_INPROGRESS);
 }
 
-/* The thread goes, and its marks on the requests with it, but the waiter still has somebody who completes them: the one that
- * ends the worker. */
+/* The thread goes, and its marks on the requests with it, but the waiter still has somebody who
+ * completes them: the one that ends the worker. */
 static void any_of_a_worker_that_ends(int which) {
   STEP("a worker ends under a wait for any: %s", mode_names[which]);
   for (int time = 0; time < 20; time++) {
@@ -42,16 +41,14 @@ static void any_of_a_worker_that_ends(int which) {
     waiting_t waiting;
     post_two(pair.right, &waiting, words);
     pthread_t thread = start(wait_any, &waiting);
-    while (!atomic_load(&waiting.waits))
-      sched_yield();
+    while (!atomic_load(&waiting.waits)) sched_yield();
     /* So that it sleeps most of the time; the result is the same where it does not. */
     turns(time * 100);
     ucxx_worker_destroy(pair.right);
     pair.right = NULL;
     join(thread);
     CHECK_STATUS(waiting.status, UCXX_ERR_CANCELED);
-    for (int at = 0; at < 2; at++)
-      ucxx_request_destroy(waiting.requests[at]);
+    for (int at = 0; at < 2; at++) ucxx_request_destroy(waiting.requests[at]);
     close_workers(&pair);
   }
 }
@@ -67,8 +64,7 @@ static void any_across_restarts(int which) {
     waiting_t waiting;
     post_two(pair.right, &waiting, words);
     pthread_t thread = start(wait_any, &waiting);
-    while (!atomic_load(&waiting.waits))
-      sched_yield();
+    while (!atomic_load(&waiting.waits)) sched_yield();
     turns(time);
     for (int restart = 0; restart <= time % 3; restart++) {
       CHECK_OK(ucxx_worker_stop_progress_thread(pair.right));
@@ -77,9 +73,8 @@ static void any_across_restarts(int which) {
     CHECK(ucxx_tag_send(pair.to_right, "message", 8, (uint64_t)(time % 2), NULL, NULL) >= 0);
     join(thread);
     CHECK_OK(waiting.status);
-    CHECK(ucxx_tag_send(pair.to_right, "message", 8, (uint64_t)!(time % 2), NULL, NULL) >= 0);
-    for (int at = 0; at < 2; at++)
-      CHECK_OK(finish(UCXX_INPROGRESS, &waiting.requests[at]));
+    CHECK(ucxx_tag_send(pair.to_right, "message", 8, (uint64_t) !(time % 2), NULL, NULL) >= 0);
+    for (int at = 0; at < 2; at++) CHECK_OK(finish(UCXX_INPROGRESS, &waiting.requests[at]));
   }
   close_workers(&pair);
 }
@@ -99,7 +94,8 @@ static void *wait_for_one(void *arg) {
   return NULL;
 }
 
-/* The thread goes under several waiters, of which some give up soon: one without a limit has to progress, or nobody does. */
+/* The thread goes under several waiters, of which some give up soon: one without a limit has to
+ * progress, or nobody does. */
 static void the_last_waiter_progresses(void) {
   STEP("the last waiter progresses when the thread has gone");
   ucxx_worker_params_t params = thread_params(UCXX_PROGRESS_THREAD_ADAPTIVE);
@@ -109,17 +105,18 @@ static void the_last_waiter_progresses(void) {
   for (int time = 0; time < 200; time++) {
     uint64_t word = 0;
     ucxx_request_t *request = NULL;
-    CHECK_STATUS(ucxx_tag_recv(pair.right, &word, 8, 4, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(pair.right, &word, 8, 4, UINT64_MAX, NULL, &request),
+                 UCXX_INPROGRESS);
     one_t waits[WAITERS];
     pthread_t threads[WAITERS];
     for (int at = 0; at < WAITERS; at++) {
-      waits[at] = (one_t){.request = request, .limit = at == 0 ? FOR_EVER : (uint64_t)(time + 1) * 1000};
+      waits[at] =
+          (one_t){.request = request, .limit = at == 0 ? FOR_EVER : (uint64_t)(time + 1) * 1000};
       threads[at] = start(wait_for_one, &waits[at]);
     }
     turns(time % 50);
     CHECK_OK(ucxx_worker_stop_progress_thread(pair.right));
-    for (int at = 1; at < WAITERS; at++)
-      join(threads[at]);
+    for (int at = 1; at < WAITERS; at++) join(threads[at]);
     CHECK(ucxx_tag_send(pair.to_right, "message", 8, 4, NULL, NULL) >= 0);
     join(threads[0]);
     ucxx_request_destroy(request);
@@ -134,7 +131,8 @@ static void destroy_endpoint(void *arg, ucxx_request_t *request, ucxx_status_t s
   ucxx_endpoint_destroy(arg);
 }
 
-/* The callback of a worker that had a thread once gives its endpoint back: that goes, and does not keep the worker's memory. */
+/* The callback of a worker that had a thread once gives its endpoint back: that goes, and does not
+ * keep the worker's memory. */
 static void endpoints_go_without_a_thread(void) {
   STEP("an endpoint destroyed in a callback when the thread has gone");
   enum { WARM_UP = 20, CYCLES = 150, ALLOWED_KIB = 8192 };
@@ -161,8 +159,7 @@ static void endpoints_go_without_a_thread(void) {
   malloc_trim(0);
   long grown = footprint_now().resident_kib - before;
   printf("%+ld KiB resident after %d workers\n", grown, CYCLES);
-  if (grown > ALLOWED_KIB)
-    FAIL("%ld KiB more, at most %d allowed", grown, ALLOWED_KIB);
+  if (grown > ALLOWED_KIB) FAIL("%ld KiB more, at most %d allowed", grown, ALLOWED_KIB);
 }
 
 int main(void) {

@@ -1,7 +1,8 @@
 /*
- * Two workers of one thread, endpoints between them and to themselves, and a random sequence of everything that may be done with
- * operations and requests there. What holds whatever the order: each completion is told once, each message is received once, as
- * it was sent and in the order of its endpoint and tag, and the counters agree with that.
+ * Two workers of one thread, endpoints between them and to themselves, and a random sequence of
+ * everything that may be done with operations and requests there. What holds whatever the order:
+ * each completion is told once, each message is received once, as it was sent and in the order of
+ * its endpoint and tag, and the counters agree with that.
  *
  *   random_single [EPISODES [STEPS]]; UCXX_TEST_SEED repeats a run.
  */
@@ -11,7 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 2, ENDPOINTS = 4, TAGS = 3, STREAMS = ENDPOINTS * TAGS, MOST = 4096, LARGEST = 300000 };
+enum {
+  WORKERS = 2,
+  ENDPOINTS = 4,
+  TAGS = 3,
+  STREAMS = ENDPOINTS * TAGS,
+  MOST = 4096,
+  LARGEST = 300000
+};
 enum kind { SEND, RECEIVE, OTHER };
 
 typedef struct operation {
@@ -25,8 +33,8 @@ typedef struct operation {
   ucxx_recv_info_t info;
   int has_info, has_callback, has_notifier, canceled, timed;
   int returned; /* the submitting call has */
-  int told;     /* by callback or notifier */
-  int ended;    /* as far as can be known */
+  int told; /* by callback or notifier */
+  int ended; /* as far as can be known */
   ucxx_status_t status;
   int64_t received; /* number of the message in its stream; -1 for none, -2 for unknown */
 } operation_t;
@@ -46,12 +54,11 @@ static int count;
 static uint64_t sent[STREAMS], posted[STREAMS];
 static size_t lengths[STREAMS][MOST];
 static int closed[ENDPOINTS], rough, ending, depth;
-static int careful; /* UCX 1.13 has been seen to assert when its worker ends (arbiter.c, ucp_ep.c), perhaps in the midst of a rendezvous */
+static int careful; /* UCX 1.13 has been seen to assert when its worker ends (arbiter.c, ucp_ep.c),
+                       perhaps in the midst of a rendezvous */
 static uint64_t state;
 
-static uint64_t draw(uint64_t below) {
-  return test_mix(state++) % below;
-}
+static uint64_t draw(uint64_t below) { return test_mix(state++) % below; }
 
 static uint64_t content_of(int stream, uint64_t number) {
   return ((uint64_t)stream << 32) + number;
@@ -72,8 +79,7 @@ static size_t any_length(void) {
 
 static void check_received(operation_t *op, uint64_t length) {
   op->received = -2;
-  if (length < 8)
-    return;
+  if (length < 8) return;
   uint64_t number;
   memcpy(&number, op->buffer, 8);
   if (number >= sent[op->stream])
@@ -98,11 +104,9 @@ static void see_end(operation_t *op, ucxx_status_t status, uint64_t length) {
   else if (status != UCXX_OK && !rough)
     FAIL("operation %d ended with %s", (int)(op - operations), ucxx_status_name(status));
   if (op->kind == RECEIVE && status == UCXX_OK) {
-    if (op->has_info)
-      length = op->info.length;
+    if (op->has_info) length = op->info.length;
     op->received = -2;
-    if (length != UINT64_MAX)
-      check_received(op, length);
+    if (length != UINT64_MAX) check_received(op, length);
   }
 }
 
@@ -113,8 +117,7 @@ static void on_end(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   CHECK_EQ(op->told, 0);
   CHECK(op->has_callback);
   op->told = 1;
-  if (op->returned)
-    CHECK(request == op->request || request == NULL || op->request == NULL);
+  if (op->returned) CHECK(request == op->request || request == NULL || op->request == NULL);
   uint64_t length = UINT64_MAX;
   ucxx_recv_info_t info;
   if (request != NULL) {
@@ -147,23 +150,19 @@ static void poll_notifier(void) {
     CHECK(op->has_notifier);
     CHECK_EQ(op->told, 0);
     op->told = 1;
-    if (found[i].request != NULL)
-      CHECK(found[i].request == op->request);
+    if (found[i].request != NULL) CHECK(found[i].request == op->request);
     see_end(op, found[i].status, op->kind == RECEIVE ? found[i].length : UINT64_MAX);
   }
 }
 
 static void look(operation_t *op) {
-  if (op->request == NULL)
-    return;
+  if (op->request == NULL) return;
   ucxx_status_t status = ucxx_request_status(op->request);
-  if (status == UCXX_INPROGRESS)
-    return;
+  if (status == UCXX_INPROGRESS) return;
   ucxx_recv_info_t info = {0, 0, {0, 0}};
   if (op->kind == RECEIVE) {
     CHECK_OK(ucxx_request_recv_info(op->request, &info));
-    if (status == UCXX_OK)
-      CHECK_EQ(info.sender_tag, op->stream);
+    if (status == UCXX_OK) CHECK_EQ(info.sender_tag, op->stream);
   }
   CHECK_EQ(*ucxx_request_error_message(op->request) != 0, status < 0);
   see_end(op, status, op->kind == RECEIVE ? info.length : UINT64_MAX);
@@ -177,7 +176,8 @@ static void let_go(operation_t *op) {
 
 /* ------------------------------------------------------------------ beginnings */
 
-static operation_t *begin(enum kind kind, int worker, int stream, size_t length, wide_t *wide, ucxx_request_t ***out) {
+static operation_t *begin(enum kind kind, int worker, int stream, size_t length, wide_t *wide,
+                          ucxx_request_t ***out) {
   ucxx_op_params_t *params = &wide->now;
   operation_t *op = &operations[count++];
   memset(op, 0, sizeof *op);
@@ -189,12 +189,9 @@ static operation_t *begin(enum kind kind, int worker, int stream, size_t length,
   op->received = -1;
   memset(wide, 0, sizeof *wide);
   params->struct_size = draw(8) ? sizeof *params : sizeof *wide;
-  if (draw(3) == 0)
-    params->memory_type = UCXX_MEMORY_HOST;
-  if (draw(8) == 0)
-    params->flags |= UCXX_FLAG_ALWAYS_CALLBACK;
-  if (draw(6) == 0)
-    params->timeout_ns = draw(2) ? 1 : FOR_EVER;
+  if (draw(3) == 0) params->memory_type = UCXX_MEMORY_HOST;
+  if (draw(8) == 0) params->flags |= UCXX_FLAG_ALWAYS_CALLBACK;
+  if (draw(6) == 0) params->timeout_ns = draw(2) ? 1 : FOR_EVER;
   op->timed = params->timeout_ns != 0;
   if (kind == RECEIVE && draw(3) == 0) {
     params->recv_info = &op->info;
@@ -213,12 +210,14 @@ static operation_t *begin(enum kind kind, int worker, int stream, size_t length,
   return op;
 }
 
-static void submitted(operation_t *op, ucxx_status_t status, const ucxx_op_params_t *params, int out) {
+static void submitted(operation_t *op, ucxx_status_t status, const ucxx_op_params_t *params,
+                      int out) {
   op->returned = 1;
   if (status < 0) {
     /* Nothing was submitted: only where its endpoint has gone. */
     if (!rough)
-      FAIL("operation %d: %s: %s", (int)(op - operations), ucxx_status_name(status), ucxx_last_error_message());
+      FAIL("operation %d: %s: %s", (int)(op - operations), ucxx_status_name(status),
+           ucxx_last_error_message());
     CHECK(op->request == NULL);
     CHECK_EQ(op->told, 0);
     op->ended = 1;
@@ -251,13 +250,18 @@ static void send_one(void) {
     test_fill(op->buffer + 8, length - 8, content_of(stream, op->number));
   }
   lengths[stream][sent[stream]++] = length;
-  const ucxx_op_params_t *given = draw(4) == 0 && params->callback == NULL && params->notifier == NULL && params->flags == 0 && params->timeout_ns == 0 ? NULL : params;
+  const ucxx_op_params_t *given = draw(4) == 0 && params->callback == NULL &&
+                                          params->notifier == NULL && params->flags == 0 &&
+                                          params->timeout_ns == 0
+                                      ? NULL
+                                      : params;
   ucxx_status_t status;
   ucxx_buffer_t parts[2];
   memset(parts, 0, sizeof parts);
   switch (draw(8)) {
   case 0:
-    status = ucxx_tag_send_sync(endpoints[endpoint], op->buffer, length, (uint64_t)stream, given, out);
+    status =
+        ucxx_tag_send_sync(endpoints[endpoint], op->buffer, length, (uint64_t)stream, given, out);
     break;
   case 1:
     parts[0].data = op->buffer;
@@ -269,8 +273,7 @@ static void send_one(void) {
   default:
     status = ucxx_tag_send(endpoints[endpoint], op->buffer, length, (uint64_t)stream, given, out);
   }
-  if (status < 0)
-    sent[stream]--;
+  if (status < 0) sent[stream]--;
   submitted(op, status, params, out != NULL);
 }
 
@@ -280,9 +283,9 @@ static void receive_one(int stream, size_t length) {
   ucxx_request_t **out;
   operation_t *op = begin(RECEIVE, stream / TAGS % 2, stream, length, &wide, &out);
   op->number = posted[stream]++;
-  if (rough && draw(4) == 0)
-    params->source = endpoints[op->worker * 2 + (int)draw(2)];
-  ucxx_status_t status = ucxx_tag_recv(workers[op->worker], op->buffer, length, (uint64_t)stream, UINT64_MAX, params, out);
+  if (rough && draw(4) == 0) params->source = endpoints[op->worker * 2 + (int)draw(2)];
+  ucxx_status_t status = ucxx_tag_recv(workers[op->worker], op->buffer, length, (uint64_t)stream,
+                                       UINT64_MAX, params, out);
   submitted(op, status, params, out != NULL);
 }
 
@@ -302,11 +305,13 @@ static void close_one(void) {
   ucxx_op_params_t *params = &wide.now;
   ucxx_request_t **out;
   int endpoint = (int)draw(ENDPOINTS);
-  if (!rough || closed[endpoint])
-    return;
+  if (!rough || closed[endpoint]) return;
   closed[endpoint] = 1;
   operation_t *op = begin(OTHER, endpoint / 2, 0, 0, &wide, &out);
-  submitted(op, ucxx_endpoint_close(endpoints[endpoint], draw(2) ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, params, out), params, out != NULL);
+  submitted(op,
+            ucxx_endpoint_close(endpoints[endpoint], draw(2) ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH,
+                                params, out),
+            params, out != NULL);
 }
 
 /* ------------------------------------------------------------------ from elsewhere */
@@ -314,8 +319,7 @@ static void close_one(void) {
 static operation_t *any_with_request(void) {
   for (int tries = 0; tries < 20 && count > 0; tries++) {
     operation_t *op = &operations[draw((uint64_t)count)];
-    if (op->request != NULL && op->returned)
-      return op;
+    if (op->request != NULL && op->returned) return op;
   }
   return NULL;
 }
@@ -341,15 +345,13 @@ static void *wrong_thread(void *arg) {
 
 static void from_another_thread(void) {
   pthread_t thread;
-  if (draw(10) != 0)
-    return;
+  if (draw(10) != 0) return;
   CHECK_EQ(pthread_create(&thread, NULL, wrong_thread, any_with_request()), 0);
   CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 static void from_a_child(void) {
-  if (draw(100) != 0)
-    return;
+  if (draw(100) != 0) return;
   fflush(NULL);
   pid_t child = fork();
   CHECK(child >= 0);
@@ -373,9 +375,7 @@ static void from_a_child(void) {
 
 /* ------------------------------------------------------------------ a sequence */
 
-static void count_line(void *arg, const char *text) {
-  *(int *)arg += text != NULL;
-}
+static void count_line(void *arg, const char *text) { *(int *)arg += text != NULL; }
 
 static uint64_t in_flight(int worker) {
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
@@ -386,46 +386,39 @@ static uint64_t in_flight(int worker) {
 }
 
 static void cancel_one(operation_t *op) {
-  if (op == NULL)
-    return;
+  if (op == NULL) return;
   op->canceled = 1;
   CHECK_OK(ucxx_request_cancel(op->request));
 }
 
 static void anything(void) {
-  if (count > MOST - 64)
-    return;
+  if (count > MOST - 64) return;
   operation_t *op;
   int lines = 0;
   switch (draw(24)) {
-  case 0: case 1: case 2: case 3: case 4: case 5:
-    send_one();
+  case 0:
+  case 1:
+  case 2:
+  case 3:
+  case 4:
+  case 5: send_one(); break;
+  case 6:
+  case 7:
+  case 8:
+  case 9:
+  case 10:
+  case 11: receive_one((int)draw(STREAMS), draw(4) == 0 ? any_length() : LARGEST); break;
+  case 12:
+  case 13:
+    if ((op = any_with_request()) != NULL) let_go(op);
     break;
-  case 6: case 7: case 8: case 9: case 10: case 11:
-    receive_one((int)draw(STREAMS), draw(4) == 0 ? any_length() : LARGEST);
-    break;
-  case 12: case 13:
-    if ((op = any_with_request()) != NULL)
-      let_go(op);
-    break;
-  case 14:
-    cancel_one(any_with_request());
-    break;
-  case 15:
-    flush_one();
-    break;
-  case 16:
-    poll_notifier();
-    break;
-  case 17:
-    from_another_thread();
-    break;
-  case 18:
-    from_a_child();
-    break;
+  case 14: cancel_one(any_with_request()); break;
+  case 15: flush_one(); break;
+  case 16: poll_notifier(); break;
+  case 17: from_another_thread(); break;
+  case 18: from_a_child(); break;
   case 19:
-    if (draw(20) == 0)
-      close_one();
+    if (draw(20) == 0) close_one();
     break;
   case 20:
     CHECK_OK(ucxx_worker_dump(workers[draw(WORKERS)], count_line, &lines));
@@ -438,35 +431,30 @@ static void anything(void) {
     }
     break;
   default:
-    if (depth == 0)
-      CHECK_OK(ucxx_worker_progress(workers[draw(WORKERS)], NULL));
+    if (depth == 0) CHECK_OK(ucxx_worker_progress(workers[draw(WORKERS)], NULL));
   }
   in_flight((int)draw(WORKERS));
-  if ((op = any_with_request()) != NULL)
-    look(op);
+  if ((op = any_with_request()) != NULL) look(op);
 }
 
 static void progress_all(void) {
-  for (int i = 0; i < WORKERS; i++)
-    progress(workers[i]);
+  for (int i = 0; i < WORKERS; i++) progress(workers[i]);
   poll_notifier();
 }
 
 static void check_all(void) {
   int64_t last[STREAMS];
-  for (int stream = 0; stream < STREAMS; stream++)
-    last[stream] = -1;
+  for (int stream = 0; stream < STREAMS; stream++) last[stream] = -1;
   for (int i = 0; i < count; i++) {
     operation_t *op = &operations[i];
     look(op);
-    if (op->request != NULL)
-      CHECK(op->ended);
-    if (op->has_callback || op->has_notifier)
-      CHECK_EQ(op->told, 1);
+    if (op->request != NULL) CHECK(op->ended);
+    if (op->has_callback || op->has_notifier) CHECK_EQ(op->told, 1);
     /* `operations` is in the order of submission. */
     if (op->kind == RECEIVE && op->received >= 0) {
       if (op->received <= last[op->stream])
-        FAIL("stream %d: message %lld after %lld", op->stream, (long long)op->received, (long long)last[op->stream]);
+        FAIL("stream %d: message %lld after %lld", op->stream, (long long)op->received,
+             (long long)last[op->stream]);
       last[op->stream] = op->received;
     }
   }
@@ -476,7 +464,8 @@ static int all_sent(void) {
   for (int i = 0; i < count; i++) {
     operation_t *op = &operations[i];
     look(op);
-    if (op->kind != RECEIVE && !op->ended && (op->request != NULL || op->has_callback || op->has_notifier))
+    if (op->kind != RECEIVE && !op->ended &&
+        (op->request != NULL || op->has_callback || op->has_notifier))
       return 0;
   }
   return 1;
@@ -488,17 +477,13 @@ static void finish_all(void) {
   for (int stream = 0; stream < STREAMS; stream++)
     for (uint64_t left = sent[stream]; left > 0 && count < MOST; left--)
       receive_one(stream, LARGEST);
-  if (rough)
-    return;
-  do
-    progress_all();
+  if (rough) return;
+  do progress_all();
   while (!all_sent());
   /* Of fire and forget nothing tells. */
-  for (int pass = 0; pass < 1000; pass++)
-    progress_all();
+  for (int pass = 0; pass < 1000; pass++) progress_all();
   for (int i = 0; i < count; i++)
-    if (operations[i].request != NULL)
-      cancel_one(&operations[i]);
+    if (operations[i].request != NULL) cancel_one(&operations[i]);
   for (int i = 0; i < count; i++)
     while (operations[i].request != NULL && !operations[i].ended) {
       progress_all();
@@ -519,13 +504,11 @@ static void episode(int number, int steps) {
   CHECK_OK(ucxx_notifier_create(context, &notifier));
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.thread_mode = UCXX_THREAD_SINGLE;
-  for (int i = 0; i < WORKERS; i++)
-    CHECK_OK(ucxx_worker_create(context, &params, &workers[i]));
+  for (int i = 0; i < WORKERS; i++) CHECK_OK(ucxx_worker_create(context, &params, &workers[i]));
   for (int i = 0; i < ENDPOINTS; i++)
     endpoints[i] = connect_workers(workers[i / 2], workers[i % 2]);
   STEP("episode %d: %d steps%s", number, steps, rough ? ", endpoints may close" : "");
-  for (int step = 0; step < steps && count < MOST / 3; step++)
-    anything();
+  for (int step = 0; step < steps && count < MOST / 3; step++) anything();
   STEP("episode %d: its end", number);
   if (draw(4) != 0 || careful) {
     finish_all();
@@ -535,7 +518,8 @@ static void episode(int number, int steps) {
           ucxx_request_t *request = NULL;
           closed[i] = 1;
           rough = 1;
-          ucxx_status_t status = ucxx_endpoint_close(endpoints[i], UCXX_CLOSE_FORCE, NULL, &request);
+          ucxx_status_t status =
+              ucxx_endpoint_close(endpoints[i], UCXX_CLOSE_FORCE, NULL, &request);
           while (status == UCXX_INPROGRESS) {
             progress_all();
             status = ucxx_request_status(request);
@@ -547,17 +531,12 @@ static void episode(int number, int steps) {
   int first = (int)draw(2), early = (int)draw(2);
   if (early)
     for (int i = 0; i < ENDPOINTS; i++)
-      if (closed[i])
-        ucxx_endpoint_destroy(endpoints[i]), endpoints[i] = NULL;
-  for (int i = 0; i < WORKERS; i++)
-    ucxx_worker_destroy(workers[i ^ first]);
-  for (int taken = 0; taken < MOST; taken++)
-    poll_notifier();
+      if (closed[i]) ucxx_endpoint_destroy(endpoints[i]), endpoints[i] = NULL;
+  for (int i = 0; i < WORKERS; i++) ucxx_worker_destroy(workers[i ^ first]);
+  for (int taken = 0; taken < MOST; taken++) poll_notifier();
   check_all();
-  for (int i = 0; i < ENDPOINTS; i++)
-    ucxx_endpoint_destroy(endpoints[i]);
-  if (draw(2))
-    ucxx_context_destroy(context), context = NULL;
+  for (int i = 0; i < ENDPOINTS; i++) ucxx_endpoint_destroy(endpoints[i]);
+  if (draw(2)) ucxx_context_destroy(context), context = NULL;
   for (int i = 0; i < count; i++) {
     ucxx_request_destroy(operations[i].request);
     free(operations[i].buffer);
@@ -573,7 +552,6 @@ int main(int argc, char **argv) {
   CHECK_OK(ucxx_version_query(&version));
   careful = version.ucx_major == 1 && version.ucx_minor < 14;
   state = test_seed() * UINT64_C(1000000);
-  for (int number = 0; number < episodes; number++)
-    episode(number, steps);
+  for (int number = 0; number < episodes; number++) episode(number, steps);
   return 0;
 }

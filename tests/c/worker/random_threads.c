@@ -1,9 +1,10 @@
 /*
- * Several threads call everything at random on two workers, whose progress threads come and go meanwhile; callbacks submit,
- * cancel and let go as well. Each completion is told once, whatever waits is released, also by the end of the workers, and the
- * counters agree in the end.
+ * Several threads call everything at random on two workers, whose progress threads come and go
+ * meanwhile; callbacks submit, cancel and let go as well. Each completion is told once, whatever
+ * waits is released, also by the end of the workers, and the counters agree in the end.
  *
- *   random_threads [EPISODES [STEPS]]; UCXX_TEST_SEED repeats the choices, though not what meets what.
+ *   random_threads [EPISODES [STEPS]]; UCXX_TEST_SEED repeats the choices, though not what meets
+ * what.
  */
 #include "progress_thread_random.h"
 
@@ -37,8 +38,9 @@ static ucxx_worker_t *workers[WORKERS];
 static ucxx_notifier_t *notifier;
 static atomic_int over, from_callbacks;
 static int abrupt;
-/* UCX 1.13 asserts when a worker ends in the midst of a rendezvous, and over TCP when one ends, or an endpoint is closed by force, in the
-   midst of a wire-up (ucp_request.c:684) or of a flush that a peer has yet to answer (tcp_ep.c:939). There, none of it. */
+/* UCX 1.13 asserts when a worker ends in the midst of a rendezvous, and over TCP when one ends, or
+   an endpoint is closed by force, in the midst of a wire-up (ucp_request.c:684) or of a flush that
+   a peer has yet to answer (tcp_ep.c:939). There, none of it. */
 static uint64_t largest;
 static int careful;
 static ucxx_address_t *addresses[WORKERS];
@@ -47,12 +49,10 @@ static void on_end(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   operation_t *op = arg;
   CHECK_EQ(atomic_fetch_add(&op->told, 1), 0);
   CHECK(status != UCXX_INPROGRESS);
-  if (request != NULL)
-    CHECK_STATUS(ucxx_request_status(request), status);
+  if (request != NULL) CHECK_STATUS(ucxx_request_status(request), status);
   static uint64_t word;
   int turn = atomic_fetch_add(&from_callbacks, 1);
-  if (turn % 3 != 0 || atomic_load(&over))
-    return;
+  if (turn % 3 != 0 || atomic_load(&over)) return;
   /* Nobody else uses this tag, and nothing is kept. */
   ucxx_request_t *own = NULL;
   ucxx_worker_t *worker = workers[turn / 3 % WORKERS];
@@ -72,10 +72,8 @@ static void *poll_completions(void *arg) {
   for (;;) {
     ucxx_status_t status = ucxx_notifier_wait(notifier, FOR_EVER);
     size_t count = 0;
-    if (status == UCXX_OK)
-      status = ucxx_notifier_poll(notifier, found, sizeof *found, 5, &count);
-    if (status == UCXX_ERR_CLOSED)
-      return NULL;
+    if (status == UCXX_OK) status = ucxx_notifier_poll(notifier, found, sizeof *found, 5, &count);
+    if (status == UCXX_ERR_CLOSED) return NULL;
     CHECK_OK(status);
     for (size_t at = 0; at < count; at++)
       CHECK_EQ(atomic_fetch_add(&((operation_t *)found[at].user_data)->told, 1), 0);
@@ -91,13 +89,10 @@ static void drop_one(operation_t **place) {
 static operation_t **any_place(caller_t *caller, int filled) {
   for (int tries = 0; tries < HELD; tries++) {
     operation_t **place = &caller->held[draw(&caller->random, HELD)];
-    if ((*place != NULL) == filled)
-      return place;
+    if ((*place != NULL) == filled) return place;
   }
-  if (filled)
-    return NULL;
-  if (caller->held[0] != NULL)
-    drop_one(&caller->held[0]);
+  if (filled) return NULL;
+  if (caller->held[0] != NULL) drop_one(&caller->held[0]);
   return &caller->held[0];
 }
 
@@ -119,53 +114,51 @@ static void submit(caller_t *caller) {
   else if (how == 1)
     params.notifier = notifier;
   op->reported = how < 2;
-  if (draw(random, 3) == 0)
-    params.flags |= UCXX_FLAG_ALWAYS_CALLBACK;
-  if (draw(random, 16) == 0)
-    params.flags |= UCXX_FLAG_DELAYED;
-  if (draw(random, 6) == 0)
-    params.timeout_ns = 1 + draw(random, 2000000);
+  if (draw(random, 3) == 0) params.flags |= UCXX_FLAG_ALWAYS_CALLBACK;
+  if (draw(random, 16) == 0) params.flags |= UCXX_FLAG_DELAYED;
+  if (draw(random, 6) == 0) params.timeout_ns = 1 + draw(random, 2000000);
   int side = (int)draw(random, WORKERS);
   ucxx_request_t **out = draw(random, 4) == 0 ? NULL : &op->request;
   ucxx_status_t status;
   switch (draw(random, 12)) {
-  case 0:
-    status = ucxx_worker_flush(workers[side], &params, out);
-    break;
-  case 1:
-    status = ucxx_endpoint_flush(caller->endpoints[side], &params, out);
-    break;
+  case 0: status = ucxx_worker_flush(workers[side], &params, out); break;
+  case 1: status = ucxx_endpoint_flush(caller->endpoints[side], &params, out); break;
   case 2:
     if (careful) { /* its flush would wait for a receive */
-      status = ucxx_tag_send(caller->endpoints[side], op->buffer, op->length, caller->tag, &params, out);
+      status =
+          ucxx_tag_send(caller->endpoints[side], op->buffer, op->length, caller->tag, &params, out);
       break;
     }
-    status = ucxx_tag_send_sync(caller->endpoints[side], op->buffer, op->length, caller->tag, &params, out);
+    status = ucxx_tag_send_sync(caller->endpoints[side], op->buffer, op->length, caller->tag,
+                                &params, out);
     break;
-  case 3: case 4: case 5: case 6:
-    status = ucxx_tag_send(caller->endpoints[side], op->buffer, op->length, caller->tag, &params, out);
+  case 3:
+  case 4:
+  case 5:
+  case 6:
+    status =
+        ucxx_tag_send(caller->endpoints[side], op->buffer, op->length, caller->tag, &params, out);
     break;
   default:
-    status = ucxx_tag_recv(workers[side], op->buffer, op->length, caller->tag, UINT64_MAX, &params, out);
+    status =
+        ucxx_tag_recv(workers[side], op->buffer, op->length, caller->tag, UINT64_MAX, &params, out);
   }
   if (status == UCXX_INPROGRESS) {
     CHECK_EQ(op->request != NULL, out != NULL);
-    if (op->request != NULL)
-      *place = op;
+    if (op->request != NULL) *place = op;
     return;
   }
   CHECK(op->request == NULL);
   op->reported = 0;
   CHECK_EQ(atomic_load(&op->told), 0);
-  /* The queue is full; DELAYED where there is no thread; its counterpart was closed by another caller. */
+  /* The queue is full; DELAYED where there is no thread; its counterpart was closed by another
+   * caller. */
   if (status != UCXX_OK && status != UCXX_ERR_NO_RESOURCE && status != UCXX_ERR_UNSUPPORTED &&
       status != UCXX_ERR_PEER_FAILED)
     CHECK_STATUS(status, UCXX_ERR_CONNECTION_RESET);
 }
 
-static void count_up(void *arg) {
-  atomic_fetch_add((atomic_int *)arg, 1);
-}
+static void count_up(void *arg) { atomic_fetch_add((atomic_int *)arg, 1); }
 
 static void run_function(caller_t *caller) {
   uint64_t *random = &caller->random;
@@ -175,8 +168,7 @@ static void run_function(caller_t *caller) {
   uint64_t timeout = draw(random, 3) == 0 ? FOR_EVER : draw(random, 50000);
   ucxx_status_t status = draw(random, 2) ? ucxx_worker_run_pre(worker, count_up, &runs, timeout)
                                          : ucxx_worker_run_post(worker, count_up, &runs, timeout);
-  if (status != UCXX_OK)
-    CHECK_STATUS(status, UCXX_ERR_TIMED_OUT);
+  if (status != UCXX_OK) CHECK_STATUS(status, UCXX_ERR_TIMED_OUT);
   CHECK_EQ(atomic_load(&runs), status == UCXX_OK);
 }
 
@@ -213,21 +205,22 @@ static void wait_for_some(caller_t *caller) {
 static void renew_endpoint(caller_t *caller) {
   int side = (int)draw(&caller->random, WORKERS);
   if (draw(&caller->random, 2)) {
-    ucxx_status_t status = ucxx_endpoint_close(caller->endpoints[side], UCXX_CLOSE_FLUSH, NULL, NULL);
-    if (status != UCXX_INPROGRESS)
-      CHECK_OK(status);
+    ucxx_status_t status =
+        ucxx_endpoint_close(caller->endpoints[side], UCXX_CLOSE_FLUSH, NULL, NULL);
+    if (status != UCXX_INPROGRESS) CHECK_OK(status);
   }
   ucxx_endpoint_destroy(caller->endpoints[side]);
-  CHECK_OK(ucxx_endpoint_create(workers[side], addresses[1 - side], NULL, &caller->endpoints[side]));
+  CHECK_OK(
+      ucxx_endpoint_create(workers[side], addresses[1 - side], NULL, &caller->endpoints[side]));
 }
 
 static void receive_probed(caller_t *caller) {
   ucxx_recv_info_t info;
   ucxx_tag_message_t *message = NULL;
   ucxx_worker_t *worker = workers[draw(&caller->random, WORKERS)];
-  ucxx_status_t status = ucxx_tag_probe(worker, caller->tag, UINT64_MAX, &info, draw(&caller->random, 2) ? &message : NULL);
-  if (status != UCXX_OK)
-    CHECK_STATUS(status, UCXX_ERR_NO_MESSAGE);
+  ucxx_status_t status = ucxx_tag_probe(worker, caller->tag, UINT64_MAX, &info,
+                                        draw(&caller->random, 2) ? &message : NULL);
+  if (status != UCXX_OK) CHECK_STATUS(status, UCXX_ERR_NO_MESSAGE);
   ucxx_tag_message_destroy(message);
 }
 
@@ -244,64 +237,49 @@ static void look_around(caller_t *caller) {
   CHECK(stats.in_flight < 1000000);
   CHECK_OK(ucxx_worker_query(worker, &attr));
   ucxx_status_t status = ucxx_worker_progress(worker, NULL);
-  if (status != UCXX_OK)
-    CHECK_STATUS(status, UCXX_ERR_BUSY);
-  if (draw(&caller->random, 8) == 0)
-    CHECK_OK(ucxx_worker_dump(worker, see_line, NULL));
+  if (status != UCXX_OK) CHECK_STATUS(status, UCXX_ERR_BUSY);
+  if (draw(&caller->random, 8) == 0) CHECK_OK(ucxx_worker_dump(worker, see_line, NULL));
   CHECK_OK(ucxx_worker_signal(worker));
 }
 
 static void one_step(caller_t *caller) {
   operation_t **place;
   switch (draw(&caller->random, 20)) {
-  case 0: case 1:
-    if ((place = any_place(caller, 1)) != NULL)
-      drop_one(place);
+  case 0:
+  case 1:
+    if ((place = any_place(caller, 1)) != NULL) drop_one(place);
     break;
   case 2:
-    if ((place = any_place(caller, 1)) != NULL)
-      CHECK_OK(ucxx_request_cancel((*place)->request));
+    if ((place = any_place(caller, 1)) != NULL) CHECK_OK(ucxx_request_cancel((*place)->request));
     break;
-  case 3:
-    run_function(caller);
-    break;
-  case 4: case 5:
-    wait_for_some(caller);
-    break;
-  case 6:
-    look_around(caller);
-    break;
-  case 7:
-    receive_probed(caller);
-    break;
+  case 3: run_function(caller); break;
+  case 4:
+  case 5: wait_for_some(caller); break;
+  case 6: look_around(caller); break;
+  case 7: receive_probed(caller); break;
   case 8:
-    if (draw(&caller->random, 150) == 0 && !careful)
-      renew_endpoint(caller);
+    if (draw(&caller->random, 150) == 0 && !careful) renew_endpoint(caller);
     break;
-  case 9:
-    pause_randomly(&caller->random);
-    break;
-  default:
-    submit(caller);
+  case 9: pause_randomly(&caller->random); break;
+  default: submit(caller);
   }
 }
 
 static void *call(void *arg) {
   caller_t *caller = arg;
-  for (int step = 0; step < caller->steps; step++)
-    one_step(caller);
+  for (int step = 0; step < caller->steps; step++) one_step(caller);
   /* Nothing matches this one: it is cancelled, or ends with its worker. */
   ucxx_request_t *last = NULL;
   uint64_t word;
   int side = (int)draw(&caller->random, WORKERS);
   ucxx_status_t status;
-  while ((status = ucxx_tag_recv(workers[side], &word, 8, UINT64_C(2) << 60, UINT64_MAX, NULL, &last)) == UCXX_ERR_NO_RESOURCE)
+  while ((status = ucxx_tag_recv(workers[side], &word, 8, UINT64_C(2) << 60, UINT64_MAX, NULL,
+                                 &last)) == UCXX_ERR_NO_RESOURCE)
     sched_yield();
   CHECK_STATUS(status, UCXX_INPROGRESS);
   if (!abrupt) {
     for (int at = 0; at < HELD; at++)
-      if (caller->held[at] != NULL)
-        CHECK_OK(ucxx_request_cancel(caller->held[at]->request));
+      if (caller->held[at] != NULL) CHECK_OK(ucxx_request_cancel(caller->held[at]->request));
     CHECK_OK(ucxx_request_cancel(last));
   }
   atomic_store(&caller->ready, 1);
@@ -335,9 +313,9 @@ static void check_counters(ucxx_worker_t *worker) {
 static void let_answers_come(caller_t *callers) {
   ucxx_request_t *flushes[THREADS * WORKERS];
   for (int side = 0; side < WORKERS; side++) {
-    ucxx_status_t status = ucxx_worker_start_progress_thread(workers[side], UCXX_PROGRESS_THREAD_BLOCKING);
-    if (status != UCXX_OK)
-      CHECK_STATUS(status, UCXX_ERR_ALREADY_EXISTS);
+    ucxx_status_t status =
+        ucxx_worker_start_progress_thread(workers[side], UCXX_PROGRESS_THREAD_BLOCKING);
+    if (status != UCXX_OK) CHECK_STATUS(status, UCXX_ERR_ALREADY_EXISTS);
   }
   for (int at = 0; at < THREADS * WORKERS; at++) {
     flushes[at] = NULL;
@@ -359,7 +337,8 @@ static void episode(int number, int steps, uint64_t *random) {
   memset(callers, 0, sizeof callers);
   atomic_store(&over, 0);
   abrupt = (int)draw(random, 2) && !careful;
-  STEP("episode %d: %d threads, %d steps%s", number, (int)THREADS, steps, abrupt ? ", an end while they wait" : "");
+  STEP("episode %d: %d threads, %d steps%s", number, (int)THREADS, steps,
+       abrupt ? ", an end while they wait" : "");
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.submission_queue_depth = DEPTH;
   params.delayed_submission = draw(random, 3) == 0 ? -1 : 1;
@@ -372,8 +351,7 @@ static void episode(int number, int steps, uint64_t *random) {
   }
   uint64_t seed = (*random += 1000003);
   pthread_t toggler = start(start_and_stop, &seed), consumers[2];
-  for (int at = 0; at < 2; at++)
-    consumers[at] = start(poll_completions, NULL);
+  for (int at = 0; at < 2; at++) consumers[at] = start(poll_completions, NULL);
   for (int at = 0; at < THREADS; at++) {
     callers[at].number = at;
     callers[at].tag = (uint64_t)at;
@@ -385,39 +363,30 @@ static void episode(int number, int steps, uint64_t *random) {
   }
   for (int at = 0; at < THREADS; at++)
     if (abrupt)
-      while (!atomic_load(&callers[at].ready))
-        sched_yield();
+      while (!atomic_load(&callers[at].ready)) sched_yield();
     else
       join(callers[at].thread);
   atomic_store(&over, 1);
   join(toggler);
-  if (careful)
-    let_answers_come(callers);
-  for (int side = 0; side < WORKERS; side++)
-    check_counters(workers[side]);
+  if (careful) let_answers_come(callers);
+  for (int side = 0; side < WORKERS; side++) check_counters(workers[side]);
   STEP("episode %d: its end", number);
-  for (int side = 0; side < WORKERS; side++)
-    ucxx_worker_destroy(workers[side]);
-  for (int at = 0; abrupt && at < THREADS; at++)
-    join(callers[at].thread);
+  for (int side = 0; side < WORKERS; side++) ucxx_worker_destroy(workers[side]);
+  for (int at = 0; abrupt && at < THREADS; at++) join(callers[at].thread);
   CHECK_OK(ucxx_notifier_stop(notifier));
-  for (int at = 0; at < 2; at++)
-    join(consumers[at]);
+  for (int at = 0; at < 2; at++) join(consumers[at]);
   for (int at = 0; at < THREADS; at++) {
-    for (int side = 0; side < WORKERS; side++)
-      ucxx_endpoint_destroy(callers[at].endpoints[side]);
+    for (int side = 0; side < WORKERS; side++) ucxx_endpoint_destroy(callers[at].endpoints[side]);
     for (operation_t *op = callers[at].all, *next; op != NULL; op = next) {
       next = op->next;
       CHECK_EQ(atomic_load(&op->told), op->reported);
-      if (op->request != NULL)
-        CHECK(ucxx_request_status(op->request) != UCXX_INPROGRESS);
+      if (op->request != NULL) CHECK(ucxx_request_status(op->request) != UCXX_INPROGRESS);
       ucxx_request_destroy(op->request);
       free(op->buffer);
       free(op);
     }
   }
-  for (int side = 0; side < WORKERS; side++)
-    ucxx_address_destroy(addresses[side]);
+  for (int side = 0; side < WORKERS; side++) ucxx_address_destroy(addresses[side]);
   ucxx_notifier_destroy(notifier);
   ucxx_context_destroy(context);
 }
@@ -432,7 +401,6 @@ int main(int argc, char **argv) {
   largest = old ? 1024 : LARGEST;
   careful = old && transports != NULL && strstr(transports, "tcp") != NULL;
   uint64_t random = test_seed();
-  for (int number = 0; number < episodes; number++)
-    episode(number, steps, &random);
+  for (int number = 0; number < episodes; number++) episode(number, steps, &random);
   return 0;
 }

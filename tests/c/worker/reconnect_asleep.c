@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A server that sleeps, in each way there is, while its clients come, ask and go: it wakes for each of them, also when it had no endpoint any more. UCX's own
- * timer, which would wake it by chance, is off.
+ * A server that sleeps, in each way there is, while its clients come, ask and go: it wakes for each
+ * of them, also when it had no endpoint any more. UCX's own timer, which would wake it by chance,
+ * is off.
  */
 #include "test_util.h"
 
@@ -13,7 +14,8 @@
 enum { ID = 1, CLIENTS = 12 };
 
 typedef enum way { BY_THREAD, BY_SPINNING_THREAD, BY_WAIT, BY_EVENTS, WAYS } way_t;
-static const char *const names[WAYS] = {"a blocking thread", "an adaptive thread", "ucxx_worker_wait", "an event loop"};
+static const char *const names[WAYS] = {"a blocking thread", "an adaptive thread",
+                                        "ucxx_worker_wait", "an event loop"};
 
 typedef struct server {
   ucxx_worker_t *worker;
@@ -27,24 +29,23 @@ static void on_fetch(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-static int goes_on(const server_t *server) { return !__atomic_load_n(&server->stops, __ATOMIC_SEQ_CST); }
+static int goes_on(const server_t *server) {
+  return !__atomic_load_n(&server->stops, __ATOMIC_SEQ_CST);
+}
 
 static void *serve(void *arg) {
   server_t *server = arg;
   int fd = -1;
-  if (server->way == BY_EVENTS)
-    CHECK_OK(ucxx_worker_event_fd(server->worker, &fd));
+  if (server->way == BY_EVENTS) CHECK_OK(ucxx_worker_event_fd(server->worker, &fd));
   while (goes_on(server)) {
     if (server->way == BY_WAIT) {
       CHECK_OK(ucxx_worker_wait(server->worker, FOR_EVER));
       continue;
     }
     uint32_t events = 1;
-    while (events > 0)
-      CHECK_OK(ucxx_worker_progress(server->worker, &events));
+    while (events > 0) CHECK_OK(ucxx_worker_progress(server->worker, &events));
     ucxx_status_t status = ucxx_worker_arm(server->worker);
-    if (status == UCXX_ERR_BUSY)
-      continue;
+    if (status == UCXX_ERR_BUSY) continue;
     CHECK_OK(status);
     struct pollfd entry = {.fd = fd, .events = POLLIN};
     CHECK(poll(&entry, 1, -1) == 1);
@@ -75,15 +76,16 @@ static void round_of(way_t way) {
   pthread_t thread;
   context_params.config = &entry;
   context_params.config_count = 1;
-  params.progress_mode = way == BY_THREAD ? UCXX_PROGRESS_THREAD_BLOCKING : way == BY_SPINNING_THREAD ? UCXX_PROGRESS_THREAD_ADAPTIVE : UCXX_PROGRESS_MANUAL;
+  params.progress_mode = way == BY_THREAD            ? UCXX_PROGRESS_THREAD_BLOCKING
+                         : way == BY_SPINNING_THREAD ? UCXX_PROGRESS_THREAD_ADAPTIVE
+                                                     : UCXX_PROGRESS_MANUAL;
   params.thread_mode = way < BY_WAIT ? params.thread_mode : UCXX_THREAD_MULTI;
   params.spin_ns = 1;
   CHECK_OK(ucxx_context_create(&context_params, &context));
   CHECK_OK(ucxx_worker_create(context, &params, &server.worker));
   CHECK_OK(ucxx_worker_set_fetch_handler(server.worker, ID, on_fetch, NULL, NULL));
   CHECK_OK(ucxx_worker_address(server.worker, &address));
-  if (way >= BY_WAIT)
-    CHECK_EQ(pthread_create(&thread, NULL, serve, &server), 0);
+  if (way >= BY_WAIT) CHECK_EQ(pthread_create(&thread, NULL, serve, &server), 0);
   for (int client = 0; client < CLIENTS; client++) {
     STEP("%s, client %d", names[way], client);
     ask(context, address);
@@ -107,7 +109,6 @@ static void round_of(way_t way) {
 
 int main(void) {
   test_begin("reconnect_asleep", 20);
-  for (int way = 0; way < WAYS; way++)
-    round_of((way_t)way);
+  for (int way = 0; way < WAYS; way++) round_of((way_t)way);
   return 0;
 }

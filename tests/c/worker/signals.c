@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A signal handler that runs while a thread waits in the library: the waits that may return without anything do, so that the program can
- * look at what the handler has left; those for something in particular go on. A handler may call ucxx_worker_signal. A wait that does not
- * end when it should shows as a hang.
+ * A signal handler that runs while a thread waits in the library: the waits that may return without
+ * anything do, so that the program can look at what the handler has left; those for something in
+ * particular go on. A handler may call ucxx_worker_signal. A wait that does not end when it should
+ * shows as a hang.
  */
 #include "group.h"
 #include "waiting_thread.h"
@@ -34,11 +35,11 @@ static void disturb(waiter_t *waiter) {
   int before = atomic_load(&handled);
   waiter_await_sleep(waiter);
   CHECK_EQ(pthread_kill(waiter->thread, SIGUSR1), 0);
-  while (atomic_load(&handled) == before)
-    sched_yield();
+  while (atomic_load(&handled) == before) sched_yield();
 }
 
-/* ------------------------------------------------------------------ what returns, and what goes on */
+/* ------------------------------------------------------------------ what returns, and what goes on
+ */
 
 typedef struct call {
   const char *name;
@@ -70,16 +71,13 @@ static void one_call(const call_t *call, const char *mode) {
   waiter_start(&waiter, call->wait);
   if (call->returns) {
     /* A thread that was only about to sleep when the handler ran sleeps, until it runs again. */
-    while (!atomic_load(&waiter.returned))
-      disturb(&waiter);
+    while (!atomic_load(&waiter.returned)) disturb(&waiter);
   } else {
-    for (int time = 0; time < TIMES; time++)
-      disturb(&waiter);
+    for (int time = 0; time < TIMES; time++) disturb(&waiter);
     CHECK_EQ(atomic_load(&waiter.returned), 0);
     call->end();
   }
-  while (!atomic_load(&waiter.returned))
-    sched_yield();
+  while (!atomic_load(&waiter.returned)) sched_yield();
   waiter_end(&waiter);
   CHECK_OK(waiter.status);
   site_clear();
@@ -87,12 +85,12 @@ static void one_call(const call_t *call, const char *mode) {
 
 static atomic_int over;
 static ucxx_status_t in_waits(void) {
-  while (!atomic_load(&over))
-    CHECK_OK(ucxx_worker_wait(site.worker, FOR_EVER));
+  while (!atomic_load(&over)) CHECK_OK(ucxx_worker_wait(site.worker, FOR_EVER));
   return UCXX_OK;
 }
 
-/* Of two threads that wait at a worker one sleeps at its descriptor, and the other one behind it. */
+/* Of two threads that wait at a worker one sleeps at its descriptor, and the other one behind it.
+ */
 static void behind_another(void) {
   STEP("ucxx_worker_wait behind another thread");
   waiter_t first, second;
@@ -100,18 +98,17 @@ static void behind_another(void) {
   waiter_start(&first, in_waits);
   waiter_await_sleep(&first);
   waiter_start(&second, in_worker_wait);
-  while (!atomic_load(&second.returned))
-    disturb(&second);
+  while (!atomic_load(&second.returned)) disturb(&second);
   CHECK_OK(second.status);
   waiter_end(&second);
   atomic_store(&over, 1);
   CHECK_OK(ucxx_worker_signal(site.worker));
-  while (!atomic_load(&first.returned))
-    sched_yield();
+  while (!atomic_load(&first.returned)) sched_yield();
   waiter_end(&first);
 }
 
-/* ------------------------------------------------------------------ ucxx_worker_signal in a handler */
+/* ------------------------------------------------------------------ ucxx_worker_signal in a
+ * handler */
 
 /* The handler runs before the wait begins: nothing is lost. */
 static void before_the_wait(const char *mode) {
@@ -127,8 +124,7 @@ static void meanwhile(const char *mode) {
   waiter_t waiter;
   site_receive();
   waiter_start(&waiter, in_request_wait);
-  for (int time = 0; time < TIMES; time++)
-    disturb(&waiter);
+  for (int time = 0; time < TIMES; time++) disturb(&waiter);
   CHECK_EQ(atomic_load(&waiter.returned), 0);
   site_send_both();
   waiter_end(&waiter);
@@ -150,18 +146,15 @@ static void of_group(ucxx_status_t (*wait)(void)) {
   if (self->rank == 1) {
     waiter_t waiter;
     waiter_start(&waiter, wait);
-    for (int time = 0; time < TIMES; time++)
-      disturb(&waiter);
+    for (int time = 0; time < TIMES; time++) disturb(&waiter);
     CHECK_EQ(atomic_load(&waiter.returned), 0);
     __atomic_store_n(disturbed, 1, __ATOMIC_RELEASE);
     waiter_end(&waiter);
     CHECK_OK(waiter.status);
   } else {
-    while (__atomic_load_n(disturbed, __ATOMIC_ACQUIRE) == 0)
-      progress(self->worker);
+    while (__atomic_load_n(disturbed, __ATOMIC_ACQUIRE) == 0) progress(self->worker);
     __atomic_store_n(disturbed, 0, __ATOMIC_RELEASE);
-    if (wait != in_lock)
-      CHECK_OK(wait());
+    if (wait != in_lock) CHECK_OK(wait());
   }
 }
 
@@ -180,8 +173,7 @@ static void in_group(member_t *member) {
   of_group(in_fence);
   CHECK_OK(ucxx_window_fence(window, UCXX_ASSERT_NOSUCCEED));
   STEP("a lock");
-  if (member->rank == 0)
-    CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, 0, 0));
+  if (member->rank == 0) CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, 0, 0));
   CHECK_OK(ucxx_group_barrier(member->group));
   of_group(in_lock);
   CHECK_OK(ucxx_window_unlock(window, 0));
@@ -200,13 +192,11 @@ static void in_mode(const ucxx_worker_params_t *params, const char *mode) {
   for (int at = 0; is_manual && at < 2; at++) {
     handle(count, flags[at]);
     one_call(&worker_wait, mode);
-    if (params->thread_mode == UCXX_THREAD_MULTI)
-      behind_another();
+    if (params->thread_mode == UCXX_THREAD_MULTI) behind_another();
   }
   signalled = site.worker;
   handle(call_signal, 0);
-  if (is_manual)
-    before_the_wait(mode);
+  if (is_manual) before_the_wait(mode);
   site_close();
 
   site_open(params);
@@ -214,8 +204,7 @@ static void in_mode(const ucxx_worker_params_t *params, const char *mode) {
     handle(count, flags[at]);
     one_call(&notifier_wait, mode);
   }
-  for (int call = 0; call < OTHERS; call++)
-    one_call(&others[call], mode);
+  for (int call = 0; call < OTHERS; call++) one_call(&others[call], mode);
   signalled = site.worker;
   handle(call_signal, 0);
   meanwhile(mode);
@@ -225,7 +214,8 @@ static void in_mode(const ucxx_worker_params_t *params, const char *mode) {
 int main(void) {
   test_begin("signals", 60);
   run_members(2, 0, in_group);
-  ucxx_worker_params_t serialized = UCXX_WORKER_PARAMS_INIT, multi = UCXX_WORKER_PARAMS_INIT, thread = UCXX_WORKER_PARAMS_INIT;
+  ucxx_worker_params_t serialized = UCXX_WORKER_PARAMS_INIT, multi = UCXX_WORKER_PARAMS_INIT,
+                       thread = UCXX_WORKER_PARAMS_INIT;
   serialized.thread_mode = UCXX_THREAD_SERIALIZED;
   multi.thread_mode = thread.thread_mode = UCXX_THREAD_MULTI;
   thread.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A thread that pthread_cancel meets in a call that waits, makes or ends something is cancelled behind it: the process lives, and so
- * does what the thread used.
+ * A thread that pthread_cancel meets in a call that waits, makes or ends something is cancelled
+ * behind it: the process lives, and so does what the thread used.
  */
 #include "test_util.h"
 #include "waiting_thread.h"
@@ -58,8 +58,7 @@ static ucxx_status_t make_and_end(void) {
   CHECK_EQ(pthread_cancel(pthread_self()), 0);
   CHECK_EQ(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state), 0);
   ucxx_status_t status = ucxx_context_create(NULL, &context);
-  if (status == UCXX_OK)
-    status = ucxx_worker_create(context, NULL, &worker);
+  if (status == UCXX_OK) status = ucxx_worker_create(context, NULL, &worker);
   ucxx_worker_destroy(worker);
   ucxx_context_destroy(context);
   return status;
@@ -72,8 +71,7 @@ int main(void) {
   thread.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   for (int call = 0; call < CALLS; call++) {
     one_call(&calls[call], &manual, "SERIALIZED");
-    if (call > 0)
-      one_call(&calls[call], &thread, "progress thread");
+    if (call > 0) one_call(&calls[call], &thread, "progress thread");
   }
   STEP("a context and a worker");
   waiter_t waiter;

@@ -1,4 +1,5 @@
-/* Thread modes: MULTI with many threads, SERIALIZED handed on, SINGLE refused elsewhere; a worker for each thread. */
+/* Thread modes: MULTI with many threads, SERIALIZED handed on, SINGLE refused elsewhere; a worker
+ * for each thread. */
 #include "test_util.h"
 
 #include <pthread.h>
@@ -11,7 +12,8 @@ static void *start_and_join(void *(*run)(void *), void *arg) {
   return result;
 }
 
-/* ------------------------------------------------------------------ four threads on one worker, in each process */
+/* ------------------------------------------------------------------ four threads on one worker, in
+ * each process */
 
 enum { THREADS = 4, ROUNDS = 500 };
 
@@ -30,8 +32,10 @@ static void *exchange(void *arg) {
     test_fill(out, length, key + (uint64_t)lane->pair->side);
     memset(in, 0, length);
     ucxx_request_t *send = NULL, *receive = NULL;
-    ucxx_status_t received = ucxx_tag_recv(lane->pair->worker, in, length, lane->number, UINT64_MAX, NULL, &receive);
-    ucxx_status_t sent = ucxx_tag_send(lane->pair->endpoint, out, length, lane->number, NULL, &send);
+    ucxx_status_t received =
+        ucxx_tag_recv(lane->pair->worker, in, length, lane->number, UINT64_MAX, NULL, &receive);
+    ucxx_status_t sent =
+        ucxx_tag_send(lane->pair->endpoint, out, length, lane->number, NULL, &send);
     CHECK_OK(finish(sent, &send));
     CHECK_OK(finish(received, &receive));
     CHECK_CONTENT(in, length, key + (uint64_t)!lane->pair->side);
@@ -50,12 +54,12 @@ static void many_threads(const pair_t *pair) {
     lanes[at].number = 0x100 + at;
     CHECK_EQ(pthread_create(&threads[at], NULL, exchange, &lanes[at]), 0);
   }
-  for (int at = 0; at < THREADS; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (int at = 0; at < THREADS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   pair_sync(pair);
 }
 
-/* ------------------------------------------------------------------ two workers of one context, a thread for each */
+/* ------------------------------------------------------------------ two workers of one context, a
+ * thread for each */
 
 typedef struct player {
   ucxx_worker_t *worker;
@@ -71,7 +75,8 @@ static void *ping_pong(void *arg) {
     ucxx_request_t *send = NULL, *receive = NULL;
     if (player->first)
       CHECK_OK(finish(ucxx_tag_send(player->endpoint, &out, sizeof out, 1, NULL, &send), &send));
-    CHECK_OK(finish(ucxx_tag_recv(player->worker, &in, sizeof in, 1, UINT64_MAX, NULL, &receive), &receive));
+    CHECK_OK(finish(ucxx_tag_recv(player->worker, &in, sizeof in, 1, UINT64_MAX, NULL, &receive),
+                    &receive));
     CHECK_EQ(in, turn * 2 + (uint64_t)!player->first);
     if (!player->first)
       CHECK_OK(finish(ucxx_tag_send(player->endpoint, &out, sizeof out, 1, NULL, &send), &send));
@@ -87,12 +92,12 @@ static void worker_for_each_thread(void) {
   pthread_t threads[2];
   for (int at = 0; at < 2; at++)
     CHECK_EQ(pthread_create(&threads[at], NULL, ping_pong, &players[at]), 0);
-  for (int at = 0; at < 2; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (int at = 0; at < 2; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ waiting on a thread that did not post */
+/* ------------------------------------------------------------------ waiting on a thread that did
+ * not post */
 
 static void *wait_for(void *arg) {
   CHECK_OK(ucxx_request_wait(arg, FOR_EVER));
@@ -108,22 +113,22 @@ static void waiting_elsewhere(void) {
     uint64_t word = 0;
     ucxx_request_t *request = NULL;
     pthread_t threads[WAITERS];
-    CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, 2, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, 2, UINT64_MAX, NULL, &request),
+                 UCXX_INPROGRESS);
     for (int at = 0; at < WAITERS; at++)
       CHECK_EQ(pthread_create(&threads[at], NULL, wait_for, request), 0);
     CHECK_OK(ucxx_tag_send(duo.to_right, "message", 8, 2, NULL, NULL));
     /* Every other time this thread makes progress as well. */
-    while (time % 2 == 0 && ucxx_request_status(request) == UCXX_INPROGRESS)
-      progress(duo.right);
-    for (int at = 0; at < WAITERS; at++)
-      CHECK_EQ(pthread_join(threads[at], NULL), 0);
+    while (time % 2 == 0 && ucxx_request_status(request) == UCXX_INPROGRESS) progress(duo.right);
+    for (int at = 0; at < WAITERS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
     CHECK(memcmp(&word, "message", 8) == 0);
     ucxx_request_destroy(request);
   }
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ callbacks run outside the lock */
+/* ------------------------------------------------------------------ callbacks run outside the lock
+ */
 
 static void *send_from_here(void *arg) {
   const duo_t *duo = arg;
@@ -146,10 +151,12 @@ static void callbacks_outside_the_lock(void) {
   params.callback = join_inside;
   params.callback_arg = &duo;
   ucxx_request_t *request = NULL, *receive = NULL;
-  CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, 2, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo.right, &word, sizeof word, 2, UINT64_MAX, &params, &request),
+               UCXX_INPROGRESS);
   CHECK_OK(ucxx_tag_send(duo.to_right, "message", 8, 2, NULL, NULL));
   CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &request));
-  ucxx_status_t status = ucxx_tag_recv(duo.left, &answer, sizeof answer, 3, UINT64_MAX, NULL, &receive);
+  ucxx_status_t status =
+      ucxx_tag_recv(duo.left, &answer, sizeof answer, 3, UINT64_MAX, NULL, &receive);
   CHECK_OK(duo_finish(&duo, status, &receive));
   duo_close(&duo);
 }
@@ -183,7 +190,8 @@ static void *solo_transfer(void *arg) {
   const solo_t *solo = arg;
   uint64_t word = 0;
   ucxx_request_t *receive = NULL, *send = NULL;
-  ucxx_status_t received = ucxx_tag_recv(solo->worker, &word, sizeof word, 6, UINT64_MAX, NULL, &receive);
+  ucxx_status_t received =
+      ucxx_tag_recv(solo->worker, &word, sizeof word, 6, UINT64_MAX, NULL, &receive);
   CHECK(received == UCXX_OK || received == UCXX_INPROGRESS);
   CHECK_OK(finish(ucxx_tag_send(solo->endpoint, "message", 8, 6, NULL, &send), &send));
   CHECK_OK(finish(received, &receive));
@@ -198,9 +206,11 @@ static void *refused_here(void *arg) {
   ucxx_recv_info_t info;
   CHECK_STATUS(ucxx_worker_progress(solo->worker, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("thread");
-  CHECK_STATUS(ucxx_tag_send(solo->endpoint, "message", 8, 6, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_send(solo->endpoint, "message", 8, 6, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("thread");
-  CHECK_STATUS(ucxx_tag_recv(solo->worker, &word, sizeof word, 6, UINT64_MAX, NULL, &request), UCXX_ERR_INVALID_PARAM);
+  CHECK_STATUS(ucxx_tag_recv(solo->worker, &word, sizeof word, 6, UINT64_MAX, NULL, &request),
+               UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("thread");
   CHECK_STATUS(ucxx_tag_probe(solo->worker, 6, UINT64_MAX, &info, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("thread");
@@ -243,9 +253,7 @@ static void *intrude(void *arg) {
   return NULL;
 }
 
-static void intrude_from_inside(void *arg) {
-  start_and_join(intrude, arg);
-}
+static void intrude_from_inside(void *arg) { start_and_join(intrude, arg); }
 
 static void serialized_intruder(void) {
   STEP("SERIALIZED: a second thread while the first is inside");
@@ -275,8 +283,7 @@ static void workers_come_and_go(void) {
   CHECK_OK(ucxx_context_create(NULL, &context));
   for (int at = 0; at < THREADS; at++)
     CHECK_EQ(pthread_create(&threads[at], NULL, create_close, context), 0);
-  for (int at = 0; at < THREADS; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (int at = 0; at < THREADS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   ucxx_context_destroy(context);
 }
 
@@ -286,8 +293,7 @@ static void body(pair_t *pair) {
   pair_connect(pair, NULL, &params, NULL);
   many_threads(pair);
   pair_disconnect(pair);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   worker_for_each_thread();
   waiting_elsewhere();
   callbacks_outside_the_lock();
@@ -297,6 +303,4 @@ static void body(pair_t *pair) {
   workers_come_and_go();
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "threads", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "threads", 60, body); }

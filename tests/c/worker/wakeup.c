@@ -1,4 +1,5 @@
-/* Sleeping until there is something to do: event descriptor, arm, signal, wait. A lost wakeup shows as a hang. */
+/* Sleeping until there is something to do: event descriptor, arm, signal, wait. A lost wakeup shows
+ * as a hang. */
 #include "test_util.h"
 
 #include <errno.h>
@@ -12,8 +13,7 @@ enum { TAG = 0x3a };
 static int readable(int fd, int timeout_ms) {
   struct pollfd entry = {.fd = fd, .events = POLLIN};
   int count;
-  while ((count = poll(&entry, 1, timeout_ms)) < 0)
-    CHECK(errno == EINTR);
+  while ((count = poll(&entry, 1, timeout_ms)) < 0) CHECK(errno == EINTR);
   return count == 1;
 }
 
@@ -40,14 +40,11 @@ static void sleep_until(ucxx_worker_t *worker, const ucxx_request_t *request) {
   while (ucxx_request_status(request) == UCXX_INPROGRESS) {
     uint32_t events = 0;
     CHECK_OK(ucxx_worker_progress(worker, &events));
-    if (events > 0)
-      continue;
+    if (events > 0) continue;
     ucxx_status_t status = ucxx_worker_arm(worker);
-    if (status == UCXX_ERR_BUSY)
-      continue;
+    if (status == UCXX_ERR_BUSY) continue;
     CHECK_OK(status);
-    if (ucxx_request_status(request) == UCXX_INPROGRESS)
-      CHECK(readable(fd, -1));
+    if (ucxx_request_status(request) == UCXX_INPROGRESS) CHECK(readable(fd, -1));
   }
 }
 
@@ -61,17 +58,16 @@ static void message_wakes(const pair_t *pair) {
   } else {
     uint64_t word = 0;
     ucxx_request_t *request = NULL;
-    CHECK_STATUS(ucxx_tag_recv(pair->worker, &word, sizeof word, TAG, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(pair->worker, &word, sizeof word, TAG, UINT64_MAX, NULL, &request),
+                 UCXX_INPROGRESS);
     int fd = event_fd(pair->worker);
     arm(pair->worker);
     pair_tell(pair);
     /* Keepalive may wake as well, so the message need not come with the first wake. */
     while (ucxx_request_status(request) == UCXX_INPROGRESS) {
       CHECK(readable(fd, -1));
-      for (int pass = 0; pass < 10; pass++)
-        CHECK_OK(ucxx_worker_progress(pair->worker, NULL));
-      if (ucxx_request_status(request) == UCXX_INPROGRESS)
-        arm(pair->worker);
+      for (int pass = 0; pass < 10; pass++) CHECK_OK(ucxx_worker_progress(pair->worker, NULL));
+      if (ucxx_request_status(request) == UCXX_INPROGRESS) arm(pair->worker);
     }
     CHECK_OK(finish(UCXX_INPROGRESS, &request));
   }
@@ -100,8 +96,7 @@ static void ping_pong(const pair_t *pair, size_t length, int by_wait) {
         sleep_until(pair->worker, request);
       }
       CHECK_OK(finish(status, &request));
-      if (!sends)
-        CHECK_CONTENT(in, length, turn);
+      if (!sends) CHECK_CONTENT(in, length, turn);
     }
   }
   free(out);
@@ -109,7 +104,8 @@ static void ping_pong(const pair_t *pair, size_t length, int by_wait) {
   pair_sync(pair);
 }
 
-/* ------------------------------------------------------------------ one worker without connections: nothing else wakes it */
+/* ------------------------------------------------------------------ one worker without
+ * connections: nothing else wakes it */
 
 typedef struct solo {
   ucxx_context_t *context;
@@ -184,8 +180,7 @@ static void waits(void) {
   STEP("wait without anything to come");
   solo_t solo;
   solo_open(&solo);
-  while (ucxx_worker_wait(solo.worker, 0) == UCXX_OK) {
-  }
+  while (ucxx_worker_wait(solo.worker, 0) == UCXX_OK) {}
   CHECK_STATUS(ucxx_worker_wait(solo.worker, 0), UCXX_ERR_TIMED_OUT);
   CHECK_STATUS(ucxx_worker_wait(solo.worker, 5 * MILLISECOND), UCXX_ERR_TIMED_OUT);
   solo_close(&solo);
@@ -200,8 +195,7 @@ static uint64_t sleeps_after(uint64_t spin_ns) {
   params.spin_ns = spin_ns;
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, &params, &worker));
-  while (ucxx_worker_wait(worker, 10 * MILLISECOND) == UCXX_OK) {
-  }
+  while (ucxx_worker_wait(worker, 10 * MILLISECOND) == UCXX_OK) {}
   CHECK_OK(ucxx_worker_query_stats(worker, &stats));
   ucxx_worker_destroy(worker);
   ucxx_context_destroy(context);
@@ -223,7 +217,8 @@ static void timeouts_wake(void) {
   params.timeout_ns = 10 * MILLISECOND;
   for (int time = 0; time < 10; time++) {
     ucxx_request_t *request = NULL;
-    CHECK_STATUS(ucxx_tag_recv(solo.worker, &word, sizeof word, TAG, UINT64_MAX, &params, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(solo.worker, &word, sizeof word, TAG, UINT64_MAX, &params, &request),
+                 UCXX_INPROGRESS);
     if (time % 2 == 0)
       sleep_until(solo.worker, request);
     else
@@ -254,7 +249,8 @@ static void deferred_completion_is_pending(void) {
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ what one thread does while another sleeps */
+/* ------------------------------------------------------------------ what one thread does while
+ * another sleeps */
 
 typedef struct sleeper {
   ucxx_worker_t *worker;
@@ -270,7 +266,8 @@ static void *sleep_for_completion(void *arg) {
   return NULL;
 }
 
-/* What is done on the worker while another thread sleeps on it; the callback has to run there all the same. */
+/* What is done on the worker while another thread sleeps on it; the callback has to run there all
+ * the same. */
 typedef struct deed {
   const char *name;
   void (*act)(ucxx_worker_t *worker, ucxx_endpoint_t *self, const ucxx_op_params_t *callback);
@@ -278,27 +275,34 @@ typedef struct deed {
 
 static uint64_t place;
 
-static void post_with_timeout(ucxx_worker_t *worker, ucxx_endpoint_t *self, const ucxx_op_params_t *callback) {
+static void post_with_timeout(ucxx_worker_t *worker, ucxx_endpoint_t *self,
+                              const ucxx_op_params_t *callback) {
   (void)self;
   ucxx_op_params_t params = *callback;
   params.timeout_ns = MILLISECOND;
-  CHECK_STATUS(ucxx_tag_recv(worker, &place, sizeof place, TAG, UINT64_MAX, &params, NULL), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(worker, &place, sizeof place, TAG, UINT64_MAX, &params, NULL),
+               UCXX_INPROGRESS);
 }
 
-static void post_and_cancel(ucxx_worker_t *worker, ucxx_endpoint_t *self, const ucxx_op_params_t *callback) {
+static void post_and_cancel(ucxx_worker_t *worker, ucxx_endpoint_t *self,
+                            const ucxx_op_params_t *callback) {
   (void)self;
   ucxx_request_t *request = NULL;
-  CHECK_STATUS(ucxx_tag_recv(worker, &place, sizeof place, TAG, UINT64_MAX, callback, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(worker, &place, sizeof place, TAG, UINT64_MAX, callback, &request),
+               UCXX_INPROGRESS);
   CHECK_OK(ucxx_request_cancel(request));
   ucxx_request_destroy(request);
 }
 
-static void receive_and_send(ucxx_worker_t *worker, ucxx_endpoint_t *self, const ucxx_op_params_t *callback) {
-  CHECK_STATUS(ucxx_tag_recv(worker, &place, sizeof place, TAG, UINT64_MAX, callback, NULL), UCXX_INPROGRESS);
+static void receive_and_send(ucxx_worker_t *worker, ucxx_endpoint_t *self,
+                             const ucxx_op_params_t *callback) {
+  CHECK_STATUS(ucxx_tag_recv(worker, &place, sizeof place, TAG, UINT64_MAX, callback, NULL),
+               UCXX_INPROGRESS);
   CHECK(ucxx_tag_send(self, "message", 8, TAG, NULL, NULL) >= 0);
 }
 
-static void flush_with_callback(ucxx_worker_t *worker, ucxx_endpoint_t *self, const ucxx_op_params_t *callback) {
+static void flush_with_callback(ucxx_worker_t *worker, ucxx_endpoint_t *self,
+                                const ucxx_op_params_t *callback) {
   (void)self;
   ucxx_op_params_t params = *callback;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
@@ -327,9 +331,9 @@ static void acting_while_another_sleeps(void) {
       params.callback = see_completion;
       params.callback_arg = &seen;
       CHECK_EQ(pthread_create(&thread, NULL, sleep_for_completion, &sleeper), 0);
-      /* Every other time the sleeper gets a chance to be asleep: that depends on the scheduler, and either way is right. */
-      for (int pause = 0; time % 2 == 0 && pause < 1000; pause++)
-        sched_yield();
+      /* Every other time the sleeper gets a chance to be asleep: that depends on the scheduler, and
+       * either way is right. */
+      for (int pause = 0; time % 2 == 0 && pause < 1000; pause++) sched_yield();
       deeds[at].act(worker, self, &params);
       CHECK_EQ(pthread_join(thread, NULL), 0);
       CHECK_EQ(seen_count(&seen), 1);
@@ -340,7 +344,8 @@ static void acting_while_another_sleeps(void) {
   ucxx_context_destroy(context);
 }
 
-/* An endpoint without an answer ends with its worker, when UCX's part of that is gone: nobody may be woken through it then. */
+/* An endpoint without an answer ends with its worker, when UCX's part of that is gone: nobody may
+ * be woken through it then. */
 static void destroyed_while_armed(void) {
   STEP("a worker that is armed is destroyed, with an endpoint that has no answer");
   /* What has been freed does not look as if it were still there. */
@@ -351,8 +356,7 @@ static void destroyed_while_armed(void) {
   CHECK_OK(ucxx_worker_create(context, NULL, &left));
   CHECK_OK(ucxx_worker_create(context, NULL, &silent));
   ucxx_endpoint_t *endpoint = connect_workers(left, silent);
-  while (ucxx_worker_arm(left) != UCXX_OK)
-    progress(left);
+  while (ucxx_worker_arm(left) != UCXX_OK) progress(left);
   ucxx_worker_destroy(left);
   ucxx_endpoint_destroy(endpoint);
   ucxx_worker_destroy(silent);
@@ -362,16 +366,14 @@ static void destroyed_while_armed(void) {
 
 static void body(pair_t *pair) {
   pair_connect(pair, NULL, NULL, NULL);
-  for (int time = 0; time < 20; time++)
-    message_wakes(pair);
+  for (int time = 0; time < 20; time++) message_wakes(pair);
   for (int by_wait = 0; by_wait < 2; by_wait++) {
     ping_pong(pair, 8, by_wait);
     ping_pong(pair, 30000, by_wait);
     ping_pong(pair, 1 << 20, by_wait);
   }
   pair_disconnect(pair);
-  if (pair->side == 1)
-    return;
+  if (pair->side == 1) return;
   signals();
   waits();
   waits_poll_first();
@@ -381,6 +383,4 @@ static void body(pair_t *pair) {
   destroyed_while_armed();
 }
 
-int main(int argc, char **argv) {
-  return pair_main(argc, argv, "wakeup", 60, body);
-}
+int main(int argc, char **argv) { return pair_main(argc, argv, "wakeup", 60, body); }

@@ -25,12 +25,15 @@ static void run_here(void) {
   run_t run = {0, pthread_self(), UCXX_OK};
   for (int time = 0; time < 4; time++) {
     uint64_t timeout = time % 2 == 0 ? FOR_EVER : 0, word = 0;
-    CHECK_OK(time < 2 ? ucxx_worker_run_pre(duo.left, note, &run, timeout) : ucxx_worker_run_post(duo.left, note, &run, timeout));
+    CHECK_OK(time < 2 ? ucxx_worker_run_pre(duo.left, note, &run, timeout)
+                      : ucxx_worker_run_post(duo.left, note, &run, timeout));
     CHECK_EQ(run.count, time + 1);
     CHECK(pthread_equal(run.thread, pthread_self()));
     CHECK_OK(run.inside);
     ucxx_request_t *request = NULL;
-    CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, &word, sizeof word, 0x31, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(duo_finish(
+        &duo, ucxx_tag_recv(duo.right, &word, sizeof word, 0x31, UINT64_MAX, NULL, &request),
+        &request));
     CHECK(memcmp(&word, "message", 8) == 0);
   }
 }
@@ -57,7 +60,9 @@ static void stats(void) {
   uint64_t words[2];
   ucxx_request_t *requests[2] = {NULL};
   for (int at = 0; at < 2; at++)
-    CHECK_STATUS(ucxx_tag_recv(duo.right, &words[at], 8, 0x32 + (uint64_t)at, UINT64_MAX, NULL, &requests[at]), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(duo.right, &words[at], 8, 0x32 + (uint64_t)at, UINT64_MAX, NULL,
+                               &requests[at]),
+                 UCXX_INPROGRESS);
   CHECK_OK(ucxx_worker_query_stats(duo.right, &now));
   CHECK_EQ(now.in_flight - before.in_flight, 2);
   CHECK_EQ(now.submitted - before.submitted, 2);
@@ -94,7 +99,8 @@ static void dump(void) {
   uint64_t word = 0;
   ucxx_request_t *request = NULL;
   text_t text = {0, 0, 0, 0};
-  CHECK_STATUS(ucxx_tag_recv(duo.left, &word, 8, 0x33, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
+  CHECK_STATUS(ucxx_tag_recv(duo.left, &word, 8, 0x33, UINT64_MAX, NULL, &request),
+               UCXX_INPROGRESS);
   CHECK_OK(ucxx_worker_dump(duo.left, take_line, &text));
   CHECK(text.lines >= 3);
   CHECK(text.bytes > 40);
@@ -115,7 +121,8 @@ static void fence(void) {
   for (uint64_t at = 0; at < 100; at++) {
     uint64_t word = UINT64_MAX;
     ucxx_request_t *request = NULL;
-    CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, &word, 8, 0x34, UINT64_MAX, NULL, &request), &request));
+    CHECK_OK(duo_finish(&duo, ucxx_tag_recv(duo.right, &word, 8, 0x34, UINT64_MAX, NULL, &request),
+                        &request));
     CHECK_EQ(word, at);
   }
 }
@@ -164,11 +171,11 @@ static int listens_outside(void) {
   while (fgets(line, sizeof line, table) != NULL) {
     unsigned address, state;
     unsigned long inode;
-    if (sscanf(line, " %*d: %8x:%*x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu", &address, &state, &inode) != 3)
+    if (sscanf(line, " %*d: %8x:%*x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu", &address, &state,
+               &inode) != 3)
       continue;
     enum { LISTEN = 0x0a, LOOPBACK = 0x7f };
-    if (state != LISTEN || (address & 0xff) == LOOPBACK)
-      continue;
+    if (state != LISTEN || (address & 0xff) == LOOPBACK) continue;
     DIR *descriptors = opendir("/proc/self/fd");
     CHECK(descriptors != NULL);
     char wanted[64], path[300], target[64];
@@ -176,8 +183,7 @@ static int listens_outside(void) {
     for (struct dirent *entry; (entry = readdir(descriptors)) != NULL;) {
       snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
       ssize_t length = readlink(path, target, sizeof target - 1);
-      if (length < 0)
-        continue;
+      if (length < 0) continue;
       target[length] = 0;
       outside |= strcmp(wanted, target) == 0;
     }

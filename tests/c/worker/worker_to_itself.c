@@ -1,4 +1,5 @@
-/* One worker of one thread that sends to itself: what the shortest way through the library has to leave in order. */
+/* One worker of one thread that sends to itself: what the shortest way through the library has to
+ * leave in order. */
 #include "test_util.h"
 
 static ucxx_context_t *context;
@@ -25,15 +26,15 @@ static void progress_until_in_flight(uint64_t expected) {
     ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
     CHECK_OK(ucxx_worker_query_stats(worker, &stats));
     CHECK_EQ(stats.in_flight, stats.submitted - stats.completed - stats.failed - stats.canceled);
-    if (stats.in_flight == expected)
-      return;
+    if (stats.in_flight == expected) return;
     progress(worker);
   }
 }
 
 /*
- * Over the transport of that name a message to oneself arrives inside the call, and a receive of a waiting rendezvous ends the
- * send: nobody has kept that, so its memory is free again before the receive's call has returned.
+ * Over the transport of that name a message to oneself arrives inside the call, and a receive of a
+ * waiting rendezvous ends the send: nobody has kept that, so its memory is free again before the
+ * receive's call has returned.
  */
 static void ends_inside_another_call(void) {
   ucxx_config_entry_t config[] = {{"TLS", "self"}, {"RNDV_THRESH", NULL}};
@@ -74,14 +75,14 @@ static void let_go_early(void) {
   STEP("%d receives whose requests are destroyed before they are matched", (int)TURNS);
   for (int turn = 0; turn < TURNS; turn++) {
     ucxx_request_t *request = NULL;
-    CHECK_STATUS(ucxx_tag_recv(worker, &in, sizeof in, 1, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
+    CHECK_STATUS(ucxx_tag_recv(worker, &in, sizeof in, 1, UINT64_MAX, NULL, &request),
+                 UCXX_INPROGRESS);
     ucxx_request_destroy(request);
     CHECK_OK(finish(ucxx_tag_send(itself, &out, sizeof out, 1, NULL, &request), &request));
     progress_until_in_flight(0);
   }
   long grown = footprint_now().resident_kib - before.resident_kib;
-  if (grown > LARGEST_GROWTH_KIB)
-    FAIL("the process has grown by %ld KiB", grown);
+  if (grown > LARGEST_GROWTH_KIB) FAIL("the process has grown by %ld KiB", grown);
   close_worker();
 }
 

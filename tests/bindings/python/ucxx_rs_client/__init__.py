@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""asyncio over ucxx_rs: a small client, and the proof that the notifier serves a language with a global lock."""
+"""asyncio over ucxx_rs: a small client, and the proof that the notifier serves a language with a
+global lock."""
 
 from .context import Context
 from .endpoint import Endpoint
@@ -10,4 +11,14 @@ from .question import Question
 from .status import Status, UcxxError
 from .worker import Worker
 
-__all__ = ["Context", "Endpoint", "Operation", "Question", "Received", "ReceivedFrames", "Status", "UcxxError", "Worker"]
+__all__ = [
+    "Context",
+    "Endpoint",
+    "Operation",
+    "Question",
+    "Received",
+    "ReceivedFrames",
+    "Status",
+    "UcxxError",
+    "Worker",
+]

@@ -17,7 +17,8 @@ def new_struct(name):
 
 
 class Context:
-    """UCX set up once. `config` holds UCX variables without their "UCX_", such as {"TLS": "tcp,self"}.
+    """UCX set up once. `config` holds UCX variables without their "UCX_", such as {"TLS":
+    "tcp,self"}.
 
     Its workers keep it alive, in Python and in the library; it needs no closing.
     """
@@ -26,7 +27,10 @@ class Context:
         params = new_struct("context_params")
         params.network = lib.UCXX_NETWORK_LOCAL if local else lib.UCXX_NETWORK_ALL
         # Alive until the call has copied them.
-        strings = [(ffi.new("char[]", str(k).encode()), ffi.new("char[]", str(v).encode())) for k, v in (config or {}).items()]
+        strings = [
+            (ffi.new("char[]", str(k).encode()), ffi.new("char[]", str(v).encode()))
+            for k, v in (config or {}).items()
+        ]
         entries = ffi.new("ucxx_config_entry_t[]", strings)
         params.config, params.config_count = entries, len(strings)
         place = ffi.new("ucxx_context_t **")

@@ -6,12 +6,14 @@
     polling     the loop, on every turn         the notifier is polled after each pass
     blocking    the loop, when the worker's     the notifier is polled after each pass
                 descriptor is readable
-    thread      the library's progress thread   the notifier's descriptor is readable
-    notifier    the library's progress thread   a Python thread sleeps in ucxx_notifier_wait, and wakes the loop once a batch
+    thread      the library's progress thread   the notifier's descriptor is readable notifier
+    the library's progress thread   a Python thread sleeps in ucxx_notifier_wait, and wakes the loop
+    once a batch
 
-In all of them completions are taken from one notifier, and futures end on the loop's thread. No Python code runs on the library's
-progress thread, which therefore never waits for the interpreter's lock. Questions of peers, which no notifier reports, are put into a
-queue by a handler written in C (questions.c), and the loop is woken by a descriptor; in notifier mode by a second Python thread.
+In all of them completions are taken from one notifier, and futures end on the loop's thread. No
+Python code runs on the library's progress thread, which therefore never waits for the interpreter's
+lock. Questions of peers, which no notifier reports, are put into a queue by a handler written in C
+(questions.c), and the loop is woken by a descriptor; in notifier mode by a second Python thread.
 """
 
 import collections
@@ -29,7 +31,8 @@ FOREVER = 2**64 - 1
 
 
 class Delivery:
-    """What all of them share. It must not refer to the Worker: the loop refers to it, and a forgotten worker has to be collectable."""
+    """What all of them share. It must not refer to the Worker: the loop refers to it, and a
+    forgotten worker has to be collectable."""
 
     progress_mode = lib.UCXX_PROGRESS_MANUAL
 
@@ -63,7 +66,8 @@ class Delivery:
             self.loop.remove_reader(self.questions.descriptor)
 
     def finish(self):
-        """After the worker went, with all that was in flight, and the notifier was stopped: what is left is delivered."""
+        """After the worker went, with all that was in flight, and the notifier was stopped: what is
+        left is delivered."""
         if self.loop.is_closed():
             self.in_flight.abandon()
         else:
@@ -73,7 +77,10 @@ class Delivery:
 
     def drain(self):
         """Delivers what the notifier has."""
-        while lib.ucxx_notifier_poll(self.notifier, self._batch, COMPLETION_SIZE, BATCH, self._count) == OK:
+        while (
+            lib.ucxx_notifier_poll(self.notifier, self._batch, COMPLETION_SIZE, BATCH, self._count)
+            == OK
+        ):
             count = self._count[0]
             self.in_flight.settle(self._batch, count)
             if count < BATCH:
@@ -83,7 +90,8 @@ class Delivery:
 class Polling(Delivery):
     """Fastest, and keeps one core busy."""
 
-    # Between two turns of the loop: what else the loop serves waits no longer than this many empty passes.
+    # Between two turns of the loop: what else the loop serves waits no longer than this many empty
+    # passes.
     PASSES = 50
 
     def start(self):
@@ -119,7 +127,8 @@ class Blocking(Delivery):
         self.submitted()
 
     def submitted(self):
-        # UCX may need another pass for what it was given after it was armed, and does not make the descriptor readable for that.
+        # UCX may need another pass for what it was given after it was armed, and does not make the
+        # descriptor readable for that.
         if self._next is None:
             self._next = self.loop.call_soon(self._turn)
 
@@ -157,7 +166,8 @@ class NotifierDescriptor(Delivery):
         self._readable()
 
     def _readable(self):
-        # When it cannot be armed there is more to poll, and the descriptor stays readable: the loop comes back.
+        # When it cannot be armed there is more to poll, and the descriptor stays readable: the loop
+        # comes back.
         self.drain()
         lib.ucxx_notifier_arm(self.notifier)
 
@@ -167,7 +177,8 @@ class NotifierDescriptor(Delivery):
 
 
 class NotifierThread(Delivery):
-    """A progress thread, and a Python thread that sleeps in the library without the interpreter's lock; another one for questions."""
+    """A progress thread, and a Python thread that sleeps in the library without the interpreter's
+    lock; another one for questions."""
 
     progress_mode = lib.UCXX_PROGRESS_THREAD_ADAPTIVE
 
@@ -231,4 +242,9 @@ class NotifierThread(Delivery):
         super().finish()
 
 
-MODES = {"polling": Polling, "blocking": Blocking, "thread": NotifierDescriptor, "notifier": NotifierThread}
+MODES = {
+    "polling": Polling,
+    "blocking": Blocking,
+    "thread": NotifierDescriptor,
+    "notifier": NotifierThread,
+}

@@ -35,18 +35,31 @@ class Endpoint:
     def send(self, buffer, tag):
         """Sends a message: an awaitable that ends when the buffer may be used again."""
         view = ffi.from_buffer(buffer)
-        return self.worker.submit(lib.ucxx_tag_send, self, view, self.open_handle(), view, len(view), tag)
+        return self.worker.submit(
+            lib.ucxx_tag_send, self, view, self.open_handle(), view, len(view), tag
+        )
 
     def send_multi(self, buffers, tag):
-        """Sends several buffers for one Worker.recv_multi: an awaitable that ends when all of them may be used again."""
+        """Sends several buffers for one Worker.recv_multi: an awaitable that ends when all of them
+        may be used again."""
         views = [ffi.from_buffer(buffer) for buffer in buffers]
-        return self.worker.submit(lib.ucxx_tag_send_multi, self, views, self.open_handle(), described(views), len(views), tag)
+        return self.worker.submit(
+            lib.ucxx_tag_send_multi,
+            self,
+            views,
+            self.open_handle(),
+            described(views),
+            len(views),
+            tag,
+        )
 
     def fetch(self, id, header, buffer, capacity=None):
-        """Asks the peer's handler with this id for data: an awaitable of the answer's length, which ends when it is in the buffer.
+        """Asks the peer's handler with this id for data: an awaitable of the answer's length, which
+        ends when it is in the buffer.
 
-        The header, which is copied, is the question. The answer may be as long as the buffer, or as `capacity`; what it does not
-        reach of the buffer stays as it was. A longer one is MESSAGE_TRUNCATED, with its length in the error, and the buffer as it was.
+        The header, which is copied, is the question. The answer may be as long as the buffer, or as
+        `capacity`; what it does not reach of the buffer stays as it was. A longer one is
+        MESSAGE_TRUNCATED, with its length in the error, and the buffer as it was.
         """
         view, question = ffi.from_buffer(buffer, require_writable=True), ffi.from_buffer(header)
         room = len(view) if capacity is None else capacity
@@ -60,7 +73,8 @@ class Endpoint:
         return self.worker.submit(lib.ucxx_endpoint_flush, self, None, self.open_handle())
 
     async def close(self, *, force=False):
-        """Closes the endpoint: after what was sent has left, or by force, which cuts it short with CANCELED.
+        """Closes the endpoint: after what was sent has left, or by force, which cuts it short with
+        CANCELED.
 
         When the task that closes is cancelled, the close goes on by force.
         """
@@ -69,7 +83,9 @@ class Endpoint:
         try:
             if self._closing is None:
                 how = lib.UCXX_CLOSE_FORCE if force else lib.UCXX_CLOSE_FLUSH
-                self._closing = self.worker.submit(lib.ucxx_endpoint_close, self, None, self.handle, how)
+                self._closing = self.worker.submit(
+                    lib.ucxx_endpoint_close, self, None, self.handle, how
+                )
             elif force:
                 self._closing.hasten()
             await asyncio.shield(self._closing)
@@ -77,7 +93,8 @@ class Endpoint:
             self._closing.hasten()
             raise
         except UcxxError as error:
-            # CLOSED: it had ended already, by its peer's death or with its worker. CANCELED: it was closed by force meanwhile.
+            # CLOSED: it had ended already, by its peer's death or with its worker. CANCELED: it was
+            # closed by force meanwhile.
             if error.status not in (lib.UCXX_ERR_CLOSED, lib.UCXX_ERR_CANCELED):
                 raise
         finally:

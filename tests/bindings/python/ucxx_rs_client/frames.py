@@ -17,7 +17,8 @@ class ReceivedFrames(typing.NamedTuple):
 
 
 class _Memory:
-    """The library's buffers of one message. Each frame's pointer holds this until it goes itself, so they are freed with the last."""
+    """The library's buffers of one message. Each frame's pointer holds this until it goes itself,
+    so they are freed with the last."""
 
     __slots__ = ("_buffers",)
 
@@ -27,7 +28,8 @@ class _Memory:
         self._buffers = ffi.gc(place[0], lib.ucxx_buffers_destroy)
 
     def __call__(self, pointer):
-        """ffi.gc wants something to call when a pointer goes; holding it until then is all that is needed."""
+        """ffi.gc wants something to call when a pointer goes; holding it until then is all that is
+        needed."""
 
     def frames(self):
         buffer = ffi.new("ucxx_buffer_t *")
@@ -44,5 +46,6 @@ def take_frames(request, _length, tag):
 
 
 def described(views):
-    """A list for the library of what ffi.from_buffer gave, which has to stay alive as long as the library uses them."""
+    """A list for the library of what ffi.from_buffer gave, which has to stay alive as long as the
+    library uses them."""
     return ffi.new("ucxx_buffer_t[]", [(view, len(view), lib.UCXX_MEMORY_HOST) for view in views])

@@ -29,14 +29,16 @@ def received_length(_request, length, _tag):
 
 
 class Operation(asyncio.Future):
-    """The future of one operation. It exists before the operation is submitted, so no completion can come too early.
+    """The future of one operation. It exists before the operation is submitted, so no completion
+    can come too early.
 
-    `result` makes the future's result of the request, which still exists then, and the length and tag that it tells; None for an
-    operation that tells nothing.
+    `result` makes the future's result of the request, which still exists then, and the length and
+    tag that it tells; None for an operation that tells nothing.
 
-    It is done when the library is done with the buffer, never earlier. So cancelling it only asks: the future ends as cancelled when
-    the request has ended, at once for a receive that nothing has matched, and as late as it would have without for a message
-    that UCX is already moving. Until then the buffer is kept alive, and must be left alone.
+    It is done when the library is done with the buffer, never earlier. So cancelling it only asks:
+    the future ends as cancelled when the request has ended, at once for a receive that nothing has
+    matched, and as late as it would have without for a message that UCX is already moving. Until
+    then the buffer is kept alive, and must be left alone.
     """
 
     __slots__ = ("_keep", "_owner", "_result", "request", "_asked")
@@ -70,7 +72,9 @@ class Operation(asyncio.Future):
         """The operation has completed. On the loop's thread."""
         value = error = None
         if status != OK:
-            message = text(lib.ucxx_request_error_message(self.request)) if self.request != NULL else ""
+            message = (
+                text(lib.ucxx_request_error_message(self.request)) if self.request != NULL else ""
+            )
             error = UcxxError(status, message, length if status == TRUNCATED else None)
         elif self._result is not None and not self._asked:
             try:
@@ -98,14 +102,15 @@ class Operation(asyncio.Future):
 class InFlight:
     """Operations under way, by the number that travels through the library as `callback_arg`.
 
-    Only the loop's thread touches it, so it needs no lock. What is in it is alive: operations, their buffers, and whoever submitted
-    them.
+    Only the loop's thread touches it, so it needs no lock. What is in it is alive: operations,
+    their buffers, and whoever submitted them.
     """
 
     def __init__(self):
         self._operations = []
         self._free = []
-        # For each number, made once: the number as a pointer, and where a receive that completes inside its call tells its message.
+        # For each number, made once: the number as a pointer, and where a receive that completes
+        # inside its call tells its message.
         self._slots = []
 
     def add(self, operation):

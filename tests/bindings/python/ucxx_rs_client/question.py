@@ -13,7 +13,8 @@ NULL = ffi.NULL
 
 
 class Question:
-    """What a peer fetches, in its handler's hands: answered once, now or later. One that is forgotten is rejected with CANCELED."""
+    """What a peer fetches, in its handler's hands: answered once, now or later. One that is
+    forgotten is rejected with CANCELED."""
 
     __slots__ = ("__weakref__", "_answered", "_handle", "capacity", "header", "worker")
 
@@ -34,21 +35,26 @@ class Question:
     def reply(self, buffer):
         """Answers with data: an awaitable that ends when the buffer may be used again.
 
-        An answer longer than `capacity` is not sent: the other side gets MESSAGE_TRUNCATED, and its length.
+        An answer longer than `capacity` is not sent: the other side gets MESSAGE_TRUNCATED, and its
+        length.
         """
         view = ffi.from_buffer(buffer)
-        operation = self.worker.submit(lib.ucxx_fetch_reply, self, view, self._handle, view, len(view))
+        operation = self.worker.submit(
+            lib.ucxx_fetch_reply, self, view, self._handle, view, len(view)
+        )
         self._answered = True
         return operation
 
     def reject(self, status):
-        """Answers with NO_ELEM, REJECTED, BUSY, CANCELED, or a status of the application's own: UCXX_ERR_APPLICATION and below."""
+        """Answers with NO_ELEM, REJECTED, BUSY, CANCELED, or a status of the application's own:
+        UCXX_ERR_APPLICATION and below."""
         check(lib.ucxx_fetch_reject(self._handle, status))
         self._answered = True
         self.worker.progress_soon()
 
     def give_up(self, status):
-        """As reject, for when nothing can be done about a failure: it was answered already, or nobody waits any more."""
+        """As reject, for when nothing can be done about a failure: it was answered already, or
+        nobody waits any more."""
         if lib.ucxx_fetch_reject(self._handle, status) == OK:
             self._answered = True
             self.worker.progress_soon()
@@ -67,9 +73,11 @@ class Question:
 
 
 class Questions:
-    """A worker's questions on their way to the loop's thread, where `deliver` hands them to their handlers.
+    """A worker's questions on their way to the loop's thread, where `deliver` hands them to their
+    handlers.
 
-    It must not refer to the Worker: the loop refers to it, and a forgotten worker has to be collectable. The handlers are the worker's.
+    It must not refer to the Worker: the loop refers to it, and a forgotten worker has to be
+    collectable. The handlers are the worker's.
     """
 
     def __init__(self, worker):
@@ -85,7 +93,8 @@ class Questions:
         check(lib.client_questions_listen(self._queue, worker, id))
 
     def wait(self):
-        """Sleeps until there may be some; false when it has been stopped. On a thread of its own, or where the descriptor is readable."""
+        """Sleeps until there may be some; false when it has been stopped. On a thread of its own,
+        or where the descriptor is readable."""
         if not self.stopped:
             os.eventfd_read(self.descriptor)
         return not self.stopped
@@ -107,7 +116,8 @@ class Questions:
             if worker is None:
                 lib.ucxx_fetch_destroy(handle)
             else:
-                # One turn of the loop later, so that a handler which raises takes nothing along, and is reported by the loop.
+                # One turn of the loop later, so that a handler which raises takes nothing along,
+                # and is reported by the loop.
                 worker.delivery.loop.call_soon(hand_over, Question(worker, handle), id)
 
     def end(self):

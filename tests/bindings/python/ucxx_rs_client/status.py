@@ -8,7 +8,10 @@ from _ucxx_rs import ffi, lib
 
 Status = enum.IntEnum(
     "Status",
-    {name.removeprefix("UCXX_"): value for value, name in ffi.typeof("enum ucxx_status").elements.items()},
+    {
+        name.removeprefix("UCXX_"): value
+        for value, name in ffi.typeof("enum ucxx_status").elements.items()
+    },
 )
 Status.__doc__ = "The values of `enum ucxx_status`, without their prefix."
 

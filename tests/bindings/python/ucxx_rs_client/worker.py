@@ -15,7 +15,7 @@ from .endpoint import Endpoint
 from .frames import take_frames
 from .operation import Operation, Received, received
 from .question import Questions
-from .status import INPROGRESS, OK, UcxxError, check
+from .status import INPROGRESS, UcxxError, check
 
 NULL = ffi.NULL
 EVERY_BIT = 2**64 - 1
@@ -26,7 +26,8 @@ RECEIVE = lib.ucxx_tag_recv
 class Worker:
     """A worker of the running event loop. All of it is for the loop's thread.
 
-    `mode` is one of delivery.MODES. With `async with`, or by `await worker.close()`, it ends in an orderly way.
+    `mode` is one of delivery.MODES. With `async with`, or by `await worker.close()`, it ends in an
+    orderly way.
     """
 
     def __init__(self, context, mode="notifier", *, name=None):
@@ -96,10 +97,12 @@ class Worker:
         return self._submit_from(source, *arguments, result=received)
 
     def recv_multi(self, tag, mask=EVERY_BIT, *, source=None):
-        """Receives the buffers of one Endpoint.send_multi, however many and large they are: an awaitable of ReceivedFrames.
+        """Receives the buffers of one Endpoint.send_multi, however many and large they are: an
+        awaitable of ReceivedFrames.
 
-        The frames are in memory of the library's, which is freed with the last of them, and of the views that were made of them.
-        Senders that use one tag at the same time get mixed up: give each a tag, and receive with a mask.
+        The frames are in memory of the library's, which is freed with the last of them, and of the
+        views that were made of them. Senders that use one tag at the same time get mixed up: give
+        each a tag, and receive with a mask.
         """
         arguments = (lib.ucxx_tag_recv_multi, self, None, self.handle, tag, mask, NULL)
         if source is None:
@@ -107,10 +110,12 @@ class Worker:
         return self._submit_from(source, *arguments, result=take_frames)
 
     def set_fetch_handler(self, id, handler):
-        """Has `handler(question)` called on the loop for what peers fetch with this id; None removes it.
+        """Has `handler(question)` called on the loop for what peers fetch with this id; None
+        removes it.
 
-        It answers by the methods of Question, or keeps the question to be answered later. When it raises, the question is rejected
-        with REJECTED, and the loop's exception handler is told. Without a handler a fetch ends with NO_ELEM.
+        It answers by the methods of Question, or keeps the question to be answered later. When it
+        raises, the question is rejected with REJECTED, and the loop's exception handler is told.
+        Without a handler a fetch ends with NO_ELEM.
         """
         self._check_open()
         if handler is None:
@@ -136,7 +141,8 @@ class Worker:
             self._params.source = NULL
 
     def submit(self, function, owner, keep, *arguments, result=None):
-        """Calls an operation of the library: its future. `owner` and `keep` stay alive until it has completed."""
+        """Calls an operation of the library: its future. `owner` and `keep` stay alive until it has
+        completed."""
         self._check_open()
         delivery, params, request = self.delivery, self._params, self._request
         receives = function is RECEIVE
@@ -145,7 +151,8 @@ class Worker:
         params.recv_info = info if receives else NULL
         status = function(*arguments, params, request)
         while status == NO_RESOURCE and self._has_thread:
-            # The submission queue is full. The progress thread empties it without ever waiting for Python, so this ends soon.
+            # The submission queue is full. The progress thread empties it without ever waiting for
+            # Python, so this ends soon.
             os.sched_yield()
             status = function(*arguments, params, request)
         if status == INPROGRESS:
@@ -159,13 +166,17 @@ class Worker:
         return operation
 
     async def close(self):
-        """Closes the endpoints, which lets finish what was sent, and ends the worker: whatever is left fails with CANCELED."""
+        """Closes the endpoints, which lets finish what was sent, and ends the worker: whatever is
+        left fails with CANCELED."""
         if not self._end.done:
-            await asyncio.gather(*(endpoint.close() for endpoint in list(self._endpoints)), return_exceptions=True)
+            await asyncio.gather(
+                *(endpoint.close() for endpoint in list(self._endpoints)), return_exceptions=True
+            )
         self.abort()
 
     def abort(self):
-        """Ends the worker now, and its endpoints with it: whatever is in flight fails with CANCELED. It takes about a second at most."""
+        """Ends the worker now, and its endpoints with it: whatever is in flight fails with
+        CANCELED. It takes about a second at most."""
         self._end()
         for endpoint in list(self._endpoints):
             endpoint.let_go()
