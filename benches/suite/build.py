@@ -25,14 +25,21 @@ WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 C_FLAGS = ["-O2", "-g", "-std=gnu11", "-pthread", "-D_GNU_SOURCE", *WARNINGS]
 CXX_FLAGS = ["-O2", "-g", "-std=gnu++17", "-pthread", "-Wall", "-Wextra"]
 
-# The faster of the two ways to wait for a request in plain UCP differs: with one message in flight a request in the
-# program's own memory and a callback, with many the few hot requests of UCX's pool.
-RAW_FLAGS = {"stream": ["-DLINK_RAW_POLL"], "byte_stream": ["-DLINK_RAW_POLL"], "am_stream": ["-DLINK_RAW_POLL"],
-             "hub_stream": ["-DLINK_RAW_POLL"]}
+# The faster of the two ways to wait for a request in plain UCP differs: with one message in flight
+# a request in the program's own memory and a callback, with many the few hot requests of UCX's
+# pool.
+RAW_FLAGS = {
+    "stream": ["-DLINK_RAW_POLL"],
+    "byte_stream": ["-DLINK_RAW_POLL"],
+    "am_stream": ["-DLINK_RAW_POLL"],
+    "hub_stream": ["-DLINK_RAW_POLL"],
+}
 
 
 def _run(command, environment=None):
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode != 0:
         raise Unavailable(f"`{shlex.join(map(str, command))}` failed:\n{done.stdout.strip()}")
     return done.stdout
@@ -44,35 +51,74 @@ def fetch_ucxx(peers):
     if (peers / f"{name}-{UCXX_VERSION}.dist-info").is_dir():
         return
     peers.mkdir(parents=True, exist_ok=True)
-    _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(peers),
-          f"{UCXX_PACKAGE}=={UCXX_VERSION}"])
+    _run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--dest",
+            str(peers),
+            f"{UCXX_PACKAGE}=={UCXX_VERSION}",
+        ]
+    )
     for wheel in peers.glob(f"{name}-{UCXX_VERSION}-*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(peers)
 
 
 def fetch_python_ucxx(peers):
-    """An environment of its own with the peer's Python package, which brings the UCX that it wants."""
+    """An environment of its own with the peer's Python package, which brings the UCX that it
+    wants."""
     environment = peers / "python"
     if (environment / "complete").exists():
         return
     _run([sys.executable, "-m", "venv", "--clear", str(environment)])
-    _run([str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-          f"{PYTHON_PACKAGE}=={UCXX_VERSION}", CFFI])
+    _run(
+        [
+            str(environment / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            f"{PYTHON_PACKAGE}=={UCXX_VERSION}",
+            CFFI,
+        ]
+    )
     (environment / "complete").touch()
 
 
 def compile_with_ucxx(peers, sources, target):
-    """A program in C++ against the peer that was fetched: its sources, and the flags that go before them."""
+    """A program in C++ against the peer that was fetched: its sources, and the flags that go before
+    them."""
     package = peers / "libucxx"
     # pylint: disable=protected-access
     paths, libraries = Programs._ucx_flags()
-    _run([*Programs._compiler("CXX", "c++"), *CXX_FLAGS, "-DUCXX_ENABLE_CCCL", "-isystem", str(package / "include"), *paths, *sources, "-o", str(target),
-          f"-L{package / 'lib64'}", "-lucxx", *libraries, f"-Wl,-rpath,{package / 'lib64'}"])
+    _run(
+        [
+            *Programs._compiler("CXX", "c++"),
+            *CXX_FLAGS,
+            "-DUCXX_ENABLE_CCCL",
+            "-isystem",
+            str(package / "include"),
+            *paths,
+            *sources,
+            "-o",
+            str(target),
+            f"-L{package / 'lib64'}",
+            "-lucxx",
+            *libraries,
+            f"-Wl,-rpath,{package / 'lib64'}",
+        ]
+    )
 
 
 class Programs:
-    """Where the programs of each implementation lie, or why they cannot be built. Built on first use."""
+    """Where the programs of each implementation lie, or why they cannot be built. Built on first
+    use."""
 
     def __init__(self, out, prefix, peers):
         self.out = out
@@ -99,8 +145,13 @@ class Programs:
         return {}
 
     def python_ucx(self):
-        """Where the UCX lies that the peer's Python package brings and insists on: for both columns, or they would differ in it."""
-        libraries = sorted((self.peers / "python").glob("lib/python*/site-packages/libucx/lib")) if self.peers else []
+        """Where the UCX lies that the peer's Python package brings and insists on: for both
+        columns, or they would differ in it."""
+        libraries = (
+            sorted((self.peers / "python").glob("lib/python*/site-packages/libucx/lib"))
+            if self.peers
+            else []
+        )
         return libraries[0] if libraries else None
 
     def library_path(self):
@@ -114,8 +165,18 @@ class Programs:
     def counter(self):
         """The preloaded allocation counter."""
         target = self._target("count_allocs.so")
-        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-U_GNU_SOURCE", "-shared", "-fPIC",
-              str(SOURCES / "count_allocs.c"), "-o", str(target)])
+        _run(
+            [
+                *self._compiler("CC", "cc"),
+                *C_FLAGS,
+                "-U_GNU_SOURCE",
+                "-shared",
+                "-fPIC",
+                str(SOURCES / "count_allocs.c"),
+                "-o",
+                str(target),
+            ]
+        )
         return target
 
     def _target(self, name):
@@ -134,24 +195,60 @@ class Programs:
     def _library_directories(self):
         if self.prefix is None:
             return []
-        return [path for path in (self.prefix / "lib", self.prefix / "lib64", *self.prefix.glob("lib/*-linux-*")) if path.is_dir()]
+        return [
+            path
+            for path in (
+                self.prefix / "lib",
+                self.prefix / "lib64",
+                *self.prefix.glob("lib/*-linux-*"),
+            )
+            if path.is_dir()
+        ]
 
     def _build_raw(self, program):
         target = self._target(f"{program}_raw")
         paths, libraries = self._ucx_flags()
-        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-DLINK_RAW", *RAW_FLAGS.get(program, []), *paths,
-              str(SOURCES / f"{program}.c"), str(SOURCES / "harness.c"), "-o", str(target), *libraries])
+        _run(
+            [
+                *self._compiler("CC", "cc"),
+                *C_FLAGS,
+                "-DLINK_RAW",
+                *RAW_FLAGS.get(program, []),
+                *paths,
+                str(SOURCES / f"{program}.c"),
+                str(SOURCES / "harness.c"),
+                "-o",
+                str(target),
+                *libraries,
+            ]
+        )
         return target
 
     def _build_ours(self, program):
         library = self.library_path()
         if library is None:
-            where = "no --prefix was given" if self.prefix is None else f"no libucxx_rs.so under {self.prefix}"
+            where = (
+                "no --prefix was given"
+                if self.prefix is None
+                else f"no libucxx_rs.so under {self.prefix}"
+            )
             raise Unavailable(f"ucxx_rs is not installed: {where}")
         target = self._target(f"{program}_ucxx_rs")
-        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-DLINK_UCXX_RS", f"-I{self.prefix / 'include'}",
-              str(SOURCES / f"{program}.c"), str(SOURCES / "harness.c"), "-o", str(target),
-              f"-L{library.parent}", "-lucxx_rs", f"-Wl,-rpath,{library.parent}"])
+        _run(
+            [
+                *self._compiler("CC", "cc"),
+                *C_FLAGS,
+                "-DLINK_UCXX_RS",
+                f"-I{self.prefix / 'include'}",
+                str(SOURCES / f"{program}.c"),
+                str(SOURCES / "harness.c"),
+                "-o",
+                str(target),
+                f"-L{library.parent}",
+                "-lucxx_rs",
+                f"-Wl,-rpath,{library.parent}",
+            ]
+        )
         return target
 
     def _build_ucxx(self, program):
@@ -162,8 +259,21 @@ class Programs:
             raise Unavailable(f"UCXX is not in {self.peers}: run with --fetch-peers")
         target = self._target(f"{program}_ucxx")
         helper = self._target("harness.o")
-        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-c", str(SOURCES / "harness.c"), "-o", str(helper)])
-        compile_with_ucxx(self.peers, ["-DLINK_UCXX", "-x", "c++", str(SOURCES / f"{program}.c"), "-x", "none", str(helper)], target)
+        _run(
+            [
+                *self._compiler("CC", "cc"),
+                *C_FLAGS,
+                "-c",
+                str(SOURCES / "harness.c"),
+                "-o",
+                str(helper),
+            ]
+        )
+        compile_with_ucxx(
+            self.peers,
+            ["-DLINK_UCXX", "-x", "c++", str(SOURCES / f"{program}.c"), "-x", "none", str(helper)],
+            target,
+        )
         return target
 
     def _build_with_mpi(self, kind, program):
@@ -171,7 +281,17 @@ class Programs:
         if self.peers is None:
             raise NotWanted("MPI was left out")
         target = self._target(f"{program}_{kind}")
-        _run([mpi.compiler(kind), *C_FLAGS, "-DLINK_MPI", str(SOURCES / f"{program}.c"), str(SOURCES / "harness.c"), "-o", str(target)])
+        _run(
+            [
+                mpi.compiler(kind),
+                *C_FLAGS,
+                "-DLINK_MPI",
+                str(SOURCES / f"{program}.c"),
+                str(SOURCES / "harness.c"),
+                "-o",
+                str(target),
+            ]
+        )
         return target
 
     def _build_osc_sm(self, program):
@@ -187,13 +307,24 @@ class Programs:
         return self._build_with_mpi("mpich", program)
 
     def _build_engine(self, program):
-        """The program in Rust that calls both the engine and the C symbols. Built from the sources here, whatever is installed."""
+        """The program in Rust that calls both the engine and the C symbols. Built from the sources
+        here, whatever is installed."""
         target = self.out.parent / "cargo"
         environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
         if shutil.which("cargo") is None:
             raise Unavailable("cargo is not installed")
-        _run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(BENCHES / "rust" / "Cargo.toml")],
-             environment)
+        _run(
+            [
+                "cargo",
+                "build",
+                "--release",
+                "--locked",
+                "--quiet",
+                "--manifest-path",
+                str(BENCHES / "rust" / "Cargo.toml"),
+            ],
+            environment,
+        )
         return target / "release" / program
 
     def _build_python_ucxx(self, program):
@@ -201,7 +332,9 @@ class Programs:
             raise NotWanted("UCXX was left out")
         python = self.peers / "python" / "bin" / "python"
         if not (self.peers / "python" / "complete").exists():
-            raise Unavailable(f"UCXX's Python package is not in {self.peers}: run with --fetch-peers")
+            raise Unavailable(
+                f"UCXX's Python package is not in {self.peers}: run with --fetch-peers"
+            )
         return [python, BENCHES / "python" / f"{program}_ucxx.py"]
 
     def _build_python_ours(self, program):
@@ -213,6 +346,12 @@ class Programs:
         if self.peers is None:
             raise NotWanted("UCXX was left out, and with it the Python that both sides run in")
         python = self.peers / "python" / "bin" / "python"
-        _run([python, CLIENT / "ucxx_rs_build.py", self.out / "python"],
-             {**os.environ, "PKG_CONFIG_PATH": str(library.parent / "pkgconfig"), "PYTHONDONTWRITEBYTECODE": "1"})
+        _run(
+            [python, CLIENT / "ucxx_rs_build.py", self.out / "python"],
+            {
+                **os.environ,
+                "PKG_CONFIG_PATH": str(library.parent / "pkgconfig"),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+        )
         return [python, BENCHES / "python" / f"{program}_ucxx_rs.py"]

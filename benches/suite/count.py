@@ -29,20 +29,27 @@ def _command(runner, count, column, iterations=0, extra_arguments=()):
 
 def _callgrind(runner, count, column, iterations, directory, options=()):
     out = Path(directory) / f"callgrind.{column.implementation}.{iterations}"
-    command = [_tool("valgrind"), "--tool=callgrind", f"--callgrind-out-file={out}", *options,
-               *_command(runner, count, column, iterations)]
+    command = [
+        _tool("valgrind"),
+        "--tool=callgrind",
+        f"--callgrind-out-file={out}",
+        *options,
+        *_command(runner, count, column, iterations),
+    ]
     report, err = runner.run(command, runner.environment(count.transport))
     return out, report, err
 
 
 def count_instructions(runner, count, column):
-    """Instructions of one operation: the difference between a long and a short run, over the difference in length."""
+    """Instructions of one operation: the difference between a long and a short run, over the
+    difference in length."""
     collected = []
     lengths = (count.iterations // 4, count.iterations)
     with tempfile.TemporaryDirectory() as directory:
         for iterations in lengths:
-            _, report, err = _callgrind(runner, count, column, iterations, directory,
-                                        [f"--toggle-collect={count.function}"])
+            _, report, err = _callgrind(
+                runner, count, column, iterations, directory, [f"--toggle-collect={count.function}"]
+            )
             match = re.search(r"Collected\s*:\s*(\d+)", err)
             if match is None:
                 raise Unavailable("callgrind reported no count")
@@ -53,25 +60,47 @@ def count_instructions(runner, count, column):
 def profile(runner, count, column):
     """Instructions of one operation by function, most first: [(instructions, function)]."""
     with tempfile.TemporaryDirectory() as directory:
-        out, _, _ = _callgrind(runner, count, column, count.iterations, directory,
-                               [f"--toggle-collect={count.function}"])
-        done = subprocess.run([_tool("callgrind_annotate"), "--threshold=100", "--auto=no", "--show-percs=no", str(out)],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+        out, _, _ = _callgrind(
+            runner,
+            count,
+            column,
+            count.iterations,
+            directory,
+            [f"--toggle-collect={count.function}"],
+        )
+        done = subprocess.run(
+            [
+                _tool("callgrind_annotate"),
+                "--threshold=100",
+                "--auto=no",
+                "--show-percs=no",
+                str(out),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=True,
+        )
     functions = {}
     for line in done.stdout.splitlines():
         match = re.match(r"\s*([\d,]+)\s+\S*?:(\S.*?)(?:\s+\[(.*)\])?$", line)
         if match is not None:
-            # One function has a line for every file that was inlined into it, the library only on some of them.
+            # One function has a line for every file that was inlined into it, the library only on
+            # some of them.
             entry = functions.setdefault(match.group(2), [0.0, ""])
             entry[0] += int(match.group(1).replace(",", "")) / count.iterations
             entry[1] = entry[1] or Path(match.group(3) or "").name
-    named = [(instructions, f"{name} [{library}]") for name, (instructions, library) in functions.items()]
+    named = [
+        (instructions, f"{name} [{library}]") for name, (instructions, library) in functions.items()
+    ]
     return sorted((entry for entry in named if entry[0] >= 0.5), reverse=True)
 
 
 def count_allocations(runner, count, column):
     """Calls of the allocator that are not UCX's own."""
-    environment = runner.environment(count.transport, {"LD_PRELOAD": str(runner.programs.counter())})
+    environment = runner.environment(
+        count.transport, {"LD_PRELOAD": str(runner.programs.counter())}
+    )
     command = _command(runner, count, column, count.iterations, ["--markers"])
     report, _ = runner.run(command, environment)
     if int(report.get("allocations", 0)) < 1:
@@ -81,7 +110,8 @@ def count_allocations(runner, count, column):
 
 
 def _calls_between_marks(trace):
-    """What strace wrote between the two marks: the thread that set them, and [(thread, system call)]."""
+    """What strace wrote between the two marks: the thread that set them, and [(thread, system
+    call)]."""
     marker, calls = None, []
     for line in trace.read_text(errors="replace").splitlines():
         thread, _, call = line.partition(" ")
@@ -100,8 +130,13 @@ def _calls_between_marks(trace):
 def _trace(runner, count, column, iterations):
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory) / "trace"
-        command = [_tool("strace"), "-f", "-o", str(trace),
-                   *_command(runner, count, column, iterations, ["--markers"])]
+        command = [
+            _tool("strace"),
+            "-f",
+            "-o",
+            str(trace),
+            *_command(runner, count, column, iterations, ["--markers"]),
+        ]
         report, _ = runner.run(command, runner.environment(count.transport))
         return report, *_calls_between_marks(trace)
 
@@ -130,8 +165,12 @@ def count_idle_syscalls(runner, count, column):
     return len(names), report
 
 
-COUNTERS = {"instructions": count_instructions, "allocations": count_allocations, "syscalls": count_syscalls,
-            "idle_syscalls": count_idle_syscalls}
+COUNTERS = {
+    "instructions": count_instructions,
+    "allocations": count_allocations,
+    "syscalls": count_syscalls,
+    "idle_syscalls": count_idle_syscalls,
+}
 
 
 def measure_count(runner, count, progress):

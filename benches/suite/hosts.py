@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Two hosts: network namespaces of this machine, which the fault harness makes as well. The processes of either count as those of a host of its own."""
+"""Two hosts: network namespaces of this machine, which the fault harness makes as well. The
+processes of either count as those of a host of its own."""
 
 import sys
 from pathlib import Path
@@ -36,7 +37,19 @@ class Hosts:
 
     def commands(self, command):
         """Of our processes: those of the other ranks, and the first one's."""
-        settings = {"WORLD_SIZE": 2, "MASTER_ADDR": self.network.address(0), "MASTER_PORT": PORT,
-                    "UCXX_RS_GROUP_SECRET": "what keeps others out of the group"}
-        both = [[*self.inside(rank), *(f"{key}={value}" for key, value in settings.items()), f"RANK={rank}", *command] for rank in (0, 1)]
+        settings = {
+            "WORLD_SIZE": 2,
+            "MASTER_ADDR": self.network.address(0),
+            "MASTER_PORT": PORT,
+            "UCXX_RS_GROUP_SECRET": "what keeps others out of the group",
+        }
+        both = [
+            [
+                *self.inside(rank),
+                *(f"{key}={value}" for key, value in settings.items()),
+                f"RANK={rank}",
+                *command,
+            ]
+            for rank in (0, 1)
+        ]
         return both[0], both[1:]

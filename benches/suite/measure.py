@@ -9,7 +9,7 @@ import subprocess
 
 from . import NotWanted, Unavailable, mpi, perftest
 from .hosts import Hosts
-from .rows import COMMON, PERFTEST, TRANSPORTS
+from .row import COMMON, PERFTEST, TRANSPORTS
 
 TIMEOUT_S = 120
 
@@ -35,7 +35,8 @@ class Runner:
             self._hosts.close()
 
     def environment(self, transport, extra=None):
-        # UCX settings of the caller would reach only what does not override them, so none are passed on.
+        # UCX settings of the caller would reach only what does not override them, so none are
+        # passed on.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("UCX")}
         environment.update(COMMON)
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -55,9 +56,20 @@ class Runner:
         return command
 
     def run(self, command, environment, timeout_s=TIMEOUT_S, beside=()):
-        """Runs one program to its end, and those beside it, and returns its report as a dictionary."""
-        started = [subprocess.Popen(one, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                    start_new_session=True) for one in (command, *beside)]
+        """Runs one program to its end, and those beside it, and returns its report as a
+        dictionary."""
+        started = [
+            subprocess.Popen(
+                one,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            for one in (command, *beside)
+        ]
         process, others = started[0], started[1:]
         try:
             out, err = process.communicate(timeout=timeout_s)
@@ -75,7 +87,9 @@ class Runner:
         if process.returncode != 0:
             # When one side fails the other says so too; the cause is what the first one says.
             lines = [line for line in err.strip().splitlines() if "the other side" not in line]
-            raise Unavailable(f"exit status {process.returncode}: {lines[-1] if lines else 'no message'}")
+            raise Unavailable(
+                f"exit status {process.returncode}: {lines[-1] if lines else 'no message'}"
+            )
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line), err
 
     def timed(self, row, column):
@@ -112,12 +126,15 @@ def same_transports(reports):
         if transports:
             seen[column] = frozenset(transports.split(","))
     if len(set(seen.values())) > 1:
-        return "transports differ: " + "; ".join(f"{name} {','.join(sorted(value))}" for name, value in seen.items())
+        return "transports differ: " + "; ".join(
+            f"{name} {','.join(sorted(value))}" for name, value in seen.items()
+        )
     return None
 
 
 def _one_round(runner, row, missing, say):
-    """The report of each column that can still be run; two columns of one program and the same arguments share a run."""
+    """The report of each column that can still be run; two columns of one program and the same
+    arguments share a run."""
     done, reports = {}, {}
     for name, column in row.columns.items():
         if name in missing:
@@ -139,11 +156,17 @@ def _one_round(runner, row, missing, say):
 
 
 def measure_row(runner, row, rounds, progress):
-    """Interleaves the columns for `rounds` rounds. Returns the reports of each column, and what kept one out."""
+    """Interleaves the columns for `rounds` rounds. Returns the reports of each column, and what
+    kept one out."""
     reports, missing = {name: [] for name in row.columns}, {}
     rounds = min(rounds, row.most_rounds or rounds)
     for number in range(rounds):
-        one = _one_round(runner, row, missing, lambda who: progress(f"{row.name}: round {number + 1} of {rounds}, {who}"))
+        one = _one_round(
+            runner,
+            row,
+            missing,
+            lambda who: progress(f"{row.name}: round {number + 1} of {rounds}, {who}"),
+        )
         for name, report in one.items():
             reports[name].append(report)
         for name in missing:
@@ -160,8 +183,12 @@ def measure_row(runner, row, rounds, progress):
 
 def values_of(key, scale, reports):
     """For each column the figure `key` of its reports, or what that says for the column."""
-    return {name: [float(report[key[name] if isinstance(key, dict) else key]) * scale for report in those]
-            for name, those in reports.items()}
+    return {
+        name: [
+            float(report[key[name] if isinstance(key, dict) else key]) * scale for report in those
+        ]
+        for name, those in reports.items()
+    }
 
 
 def ratios(numerators, denominators):

@@ -10,7 +10,8 @@ from pathlib import Path
 from . import Unavailable
 from .hosts import DEVICE, ENTER
 
-# By implementation: which MPI, and what is added to its launcher's command. A component that cannot be had ends the program.
+# By implementation: which MPI, and what is added to its launcher's command. A component that cannot
+# be had ends the program.
 COMPONENTS = {
     "osc_sm": ("openmpi", ["--mca", "osc", "sm"]),
     "osc_ucx": ("openmpi", ["--mca", "osc", "ucx"]),
@@ -18,12 +19,21 @@ COMPONENTS = {
     "mpich": ("mpich", []),
 }
 
-# By MPI: launchers, of which Fedora's stand where only `module load` looks; a word in what `--version` says, since two may have one
-# name; what to install. The processes pin themselves.
+# By MPI: launchers, of which Fedora's stand where only `module load` looks; a word in what
+# `--version` says, since two may have one name; what to install. The processes pin themselves.
 LAUNCHERS = {
-    "openmpi": (["mpirun.openmpi", "/usr/lib64/openmpi/bin/mpirun", "mpirun"], "Open MPI", "libopenmpi-dev and openmpi-bin",
-                ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]),
-    "mpich": (["mpiexec.mpich", "/usr/lib64/mpich/bin/mpiexec", "mpiexec"], "HYDRA", "libmpich-dev and mpich", []),
+    "openmpi": (
+        ["mpirun.openmpi", "/usr/lib64/openmpi/bin/mpirun", "mpirun"],
+        "Open MPI",
+        "libopenmpi-dev and openmpi-bin",
+        ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+    ),
+    "mpich": (
+        ["mpiexec.mpich", "/usr/lib64/mpich/bin/mpiexec", "mpiexec"],
+        "HYDRA",
+        "libmpich-dev and mpich",
+        [],
+    ),
 }
 
 
@@ -31,19 +41,27 @@ LAUNCHERS = {
 def _launcher(kind):
     names, word, packages, _ = LAUNCHERS[kind]
     for path in filter(None, map(shutil.which, names)):
-        said = subprocess.run([path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = subprocess.run(
+            [path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         if word in said.stdout:
             return Path(path)
     raise Unavailable(f"{names[0]} is not installed (Debian: {packages})")
 
 
 def compiler(kind):
-    """The one that stands beside the launcher; without its headers, which Debian has in another package, it is none."""
+    """The one that stands beside the launcher; without its headers, which Debian has in another
+    package, it is none."""
     launcher, packages = _launcher(kind), LAUNCHERS[kind][2]
     path = launcher.with_name("mpicc" + launcher.suffix)
     try:
-        done = subprocess.run([path, "-x", "c", "-fsyntax-only", "-"], input="#include <mpi.h>\n", stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, text=True)
+        done = subprocess.run(
+            [path, "-x", "c", "-fsyntax-only", "-"],
+            input="#include <mpi.h>\n",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
     except OSError:
         done = None
     if done is None or done.returncode != 0:
@@ -51,13 +69,41 @@ def compiler(kind):
     return str(path)
 
 
-# By MPI: what its launcher is told besides when the processes are on other hosts. Among those whose memory is one, as that of namespaces is, an
-# MPI's own ways would be shared memory.
+# By MPI: what its launcher is told besides when the processes are on other hosts. Among those whose
+# memory is one, as that of namespaces is, an MPI's own ways would be shared memory.
 ACROSS = {
-    "openmpi": lambda enter, names, device: ["--host", ",".join(names), "--map-by", "node", "--mca", "plm_rsh_agent", enter,
-                                             "--mca", "oob_tcp_if_include", device, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", device,
-                                             "-x", "UCX_TLS", "-x", "UCX_NET_DEVICES"],
-    "mpich": lambda enter, names, device: ["-launcher", "ssh", "-launcher-exec", enter, "-hosts", ",".join(names), "-iface", device],
+    "openmpi": lambda enter, names, device: [
+        "--host",
+        ",".join(names),
+        "--map-by",
+        "node",
+        "--mca",
+        "plm_rsh_agent",
+        enter,
+        "--mca",
+        "oob_tcp_if_include",
+        device,
+        "--mca",
+        "btl",
+        "tcp,self",
+        "--mca",
+        "btl_tcp_if_include",
+        device,
+        "-x",
+        "UCX_TLS",
+        "-x",
+        "UCX_NET_DEVICES",
+    ],
+    "mpich": lambda enter, names, device: [
+        "-launcher",
+        "ssh",
+        "-launcher-exec",
+        enter,
+        "-hosts",
+        ",".join(names),
+        "-iface",
+        device,
+    ],
 }
 
 
@@ -68,4 +114,12 @@ def launch(implementation, processes, hosts=None):
     if hosts is not None:
         # The launcher itself is on the first.
         begin, across = hosts.inside(0), ACROSS[kind](str(ENTER), hosts.names(), DEVICE)
-    return [*begin, str(_launcher(kind)), *LAUNCHERS[kind][3], *component, *across, "-n", str(processes)]
+    return [
+        *begin,
+        str(_launcher(kind)),
+        *LAUNCHERS[kind][3],
+        *component,
+        *across,
+        "-n",
+        str(processes),
+    ]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""UCX's own measuring program, two processes of it, as a further reference. Its server waits for its client on a TCP port."""
+"""UCX's own measuring program, two processes of it, as a further reference. Its server waits for
+its client on a TCP port."""
 
 import os
 import shutil
@@ -10,8 +11,9 @@ import subprocess
 
 from . import Unavailable
 
-# Places in the line of comma-separated values that `-v` prints: iterations; the percentile, average and overall latency in
-# microseconds; average and overall MiB/s; average and overall messages a second.
+# Places in the line of comma-separated values that `-v` prints: iterations; the percentile, average
+# and overall latency in microseconds; average and overall MiB/s; average and overall messages a
+# second.
 COLUMNS = {"latency_us": 1, "bandwidth_mib": 5, "rate": 7}
 TIMEOUT_S = 60
 
@@ -23,7 +25,8 @@ def _free_port():
 
 
 def _wait_for(port, server):
-    """Until the server listens. The kernel's table tells; a connection of ours the server would take for its client's."""
+    """Until the server listens. The kernel's table tells; a connection of ours the server would
+    take for its client's."""
     wanted = f":{int(port):04X}"
     while server.poll() is None:
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -32,11 +35,17 @@ def _wait_for(port, server):
                     lines = [line.split() for line in file]
             except OSError:
                 continue
-            if any(fields[1].endswith(wanted) and fields[3] == "0A" for fields in lines if len(fields) > 3):
+            if any(
+                fields[1].endswith(wanted) and fields[3] == "0A"
+                for fields in lines
+                if len(fields) > 3
+            ):
                 return
         os.sched_yield()
     said = server.communicate()[1].strip().splitlines()
-    raise Unavailable(f"ucx_perftest: its server ended with status {server.returncode}: {said[-1] if said else 'no message'}")
+    raise Unavailable(
+        f"ucx_perftest: its server ended with status {server.returncode}: {said[-1] if said else 'no message'}"
+    )
 
 
 def run(runner, arguments, environment):
@@ -58,14 +67,32 @@ def run(runner, arguments, environment):
     options = ["-p", port, *(["-e"] if runner.error_handling == "peer" else [])]
 
     def start(cpu, *more):
-        return subprocess.Popen([str(program), "-c", cpu, *options, *more], env=environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, start_new_session=True)
+        return subprocess.Popen(
+            [str(program), "-c", cpu, *options, *more],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     running = [start(cpus[1])]
     try:
         _wait_for(port, running[0])
-        running.append(start(cpus[0], "localhost", "-t", arguments["test"], "-s", str(arguments["size"]), "-n",
-                             str(arguments["iterations"]), "-f", "-v"))
+        running.append(
+            start(
+                cpus[0],
+                "localhost",
+                "-t",
+                arguments["test"],
+                "-s",
+                str(arguments["size"]),
+                "-n",
+                str(arguments["iterations"]),
+                "-f",
+                "-v",
+            )
+        )
         out, err = running[1].communicate(timeout=TIMEOUT_S)
         running[0].communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -75,9 +102,13 @@ def run(runner, arguments, environment):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-    lines = [line.split(",") for line in out.splitlines() if line.count(",") >= 7 and line[:1].isdigit()]
+    lines = [
+        line.split(",") for line in out.splitlines() if line.count(",") >= 7 and line[:1].isdigit()
+    ]
     if running[1].returncode != 0 or not lines:
         said = err.strip().splitlines()
-        raise Unavailable(f"ucx_perftest: exit status {running[1].returncode}: {said[-1] if said else 'no figures'}")
+        raise Unavailable(
+            f"ucx_perftest: exit status {running[1].returncode}: {said[-1] if said else 'no figures'}"
+        )
     value = float(lines[-1][COLUMNS[arguments["column"]]]) * arguments["factor"]
     return {"value": value}

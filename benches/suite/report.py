@@ -10,7 +10,8 @@ from pathlib import Path
 from .build import UCXX_VERSION
 from .measure import median, ratios, values_of
 
-# A load average above this before the first round means that the processes did not have their cores to themselves.
+# A load average above this before the first round means that the processes did not have their cores
+# to themselves.
 BUSY = 1.0
 PEER_NAME = f"UCXX {UCXX_VERSION}"
 
@@ -53,8 +54,21 @@ def _finish(row, targets):
 
 
 def _empty(name, unit):
-    return {"name": name, "unit": unit, "ours": None, "raw": None, "peer": None, "peer_name": None, "ratio_raw": None,
-            "ratio_peer": None, "spread": None, "target": None, "met": None, "transports": None, "note": None}
+    return {
+        "name": name,
+        "unit": unit,
+        "ours": None,
+        "raw": None,
+        "peer": None,
+        "peer_name": None,
+        "ratio_raw": None,
+        "ratio_peer": None,
+        "spread": None,
+        "target": None,
+        "met": None,
+        "transports": None,
+        "note": None,
+    }
 
 
 def _note(missing, peer_name):
@@ -64,7 +78,13 @@ def _note(missing, peer_name):
         return "row cannot be run: " + next(iter(missing.values()))
     names = {"raw": "raw UCP", "ours": "ours", "peer": peer_name}
     parts = [f"{names[key]}: {reason}" for key, reason in missing.items()]
-    prefix = "row cannot be run: " if "ours" in missing else "nothing to compare with: " if "raw" in missing else ""
+    prefix = (
+        "row cannot be run: "
+        if "ours" in missing
+        else "nothing to compare with: "
+        if "raw" in missing
+        else ""
+    )
     return prefix + "; ".join(parts)
 
 
@@ -92,11 +112,26 @@ def _rows_of_peers(row, reports, missing):
     """What one peer lacks is no matter of the others."""
     results = []
     for figure, peer in row.of_peers():
-        samples = values_of(figure.key, figure.scale, {"ours": reports["ours"], "peer": reports[peer.column]})
-        lacks = {"ours" if name == "ours" else "peer": reason for name, reason in missing.items() if name in ("ours", peer.column)}
+        samples = values_of(
+            figure.key, figure.scale, {"ours": reports["ours"], "peer": reports[peer.column]}
+        )
+        lacks = {
+            "ours" if name == "ours" else "peer": reason
+            for name, reason in missing.items()
+            if name in ("ours", peer.column)
+        }
         version = next((report["version"] for report in reports[peer.column]), None)
-        results.append(_timed(f"{figure.name}_{peer.column}", figure, samples, reports, _note(lacks, peer.name),
-                              f"{peer.name}, {version}" if version else peer.name, (figure.targets or {}).get(peer.column, ())))
+        results.append(
+            _timed(
+                f"{figure.name}_{peer.column}",
+                figure,
+                samples,
+                reports,
+                _note(lacks, peer.name),
+                f"{peer.name}, {version}" if version else peer.name,
+                (figure.targets or {}).get(peer.column, ()),
+            )
+        )
     return results
 
 
@@ -108,14 +143,29 @@ def timed_rows(row, reports, missing):
     note = _note(missing, peer_name)
     results = []
     for figure in (row, *row.also):
-        results.append(_timed(figure.name, figure, values_of(figure.key, figure.scale, reports), reports, note, peer_name, figure.targets))
+        results.append(
+            _timed(
+                figure.name,
+                figure,
+                values_of(figure.key, figure.scale, reports),
+                reports,
+                note,
+                peer_name,
+                figure.targets,
+            )
+        )
     if row.overhead:
         samples = results[0]["samples"]
         extra = _empty(row.overhead, row.unit)
         ours = [a - b for a, b in zip(samples["ours"], samples["raw"])]
         peer = [a - b for a, b in zip(samples["peer"], samples["raw"])]
         share = ratios(ours, peer)
-        extra.update(ours=median(ours), peer=median(peer), peer_name=results[0]["peer_name"], ratio_peer=median(share))
+        extra.update(
+            ours=median(ours),
+            peer=median(peer),
+            peer_name=results[0]["peer_name"],
+            ratio_peer=median(share),
+        )
         extra["spread"] = [min(share), max(share)] if share else None
         extra["transports"] = results[0]["transports"]
         extra["note"] = note
@@ -137,7 +187,11 @@ def count_row(count, values, reports, missing):
 
 
 def _listed(names):
-    return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:3])} and {len(names) - 3} more, to {names[-1]}"
+    return (
+        ", ".join(names)
+        if len(names) <= 8
+        else f"{', '.join(names[:3])} and {len(names) - 3} more, to {names[-1]}"
+    )
 
 
 def _number(value):
@@ -151,16 +205,45 @@ def _number(value):
 def table(facts, rows):
     lines = [", ".join(f"{key} {value}" for key, value in facts.items())]
     if facts["load_before"] > BUSY:
-        lines.append("The machine was busy with something else when this began: times, and their ratios, are not to be trusted.")
+        lines.append(
+            "The machine was busy with something else when this began: times, and their ratios, are not to be trusted."
+        )
     lines.append("")
-    head = ["row", "unit", "raw", "ours", "peer", "ours/raw", "spread", "ours/peer", "target", "met"]
+    head = [
+        "row",
+        "unit",
+        "raw",
+        "ours",
+        "peer",
+        "ours/raw",
+        "spread",
+        "ours/peer",
+        "target",
+        "met",
+    ]
     body = []
     for row in rows:
-        spread = "-" if row["spread"] is None else f"{row['spread'][0]:.3f} .. {row['spread'][1]:.3f}"
+        spread = (
+            "-" if row["spread"] is None else f"{row['spread'][0]:.3f} .. {row['spread'][1]:.3f}"
+        )
         met = {True: "yes", False: "NO", None: "-"}[row["met"]]
-        ratio = ["-" if row[key] is None else f"{row[key]:.3f}" for key in ("ratio_raw", "ratio_peer")]
-        body.append([row["name"], row["unit"], _number(row["raw"]), _number(row["ours"]), _number(row["peer"]), ratio[0],
-                     spread, ratio[1], row["target"] or "-", met])
+        ratio = [
+            "-" if row[key] is None else f"{row[key]:.3f}" for key in ("ratio_raw", "ratio_peer")
+        ]
+        body.append(
+            [
+                row["name"],
+                row["unit"],
+                _number(row["raw"]),
+                _number(row["ours"]),
+                _number(row["peer"]),
+                ratio[0],
+                spread,
+                ratio[1],
+                row["target"] or "-",
+                met,
+            ]
+        )
     widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
     for line in [head, *body]:
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
@@ -169,7 +252,13 @@ def table(facts, rows):
         if row["note"]:
             named.setdefault(row["note"], []).append(row["name"])
     notes = [f"{_listed(names)}: {note}" for note, names in named.items()]
-    transports = sorted({f"{row['name'].rsplit('_', 1)[-1]}: {row['transports']}" for row in rows if row["transports"]})
+    transports = sorted(
+        {
+            f"{row['name'].rsplit('_', 1)[-1]}: {row['transports']}"
+            for row in rows
+            if row["transports"]
+        }
+    )
     if transports:
         lines += ["", "transports: " + "; ".join(transports)]
     peers = {}
@@ -178,7 +267,9 @@ def table(facts, rows):
             peers.setdefault(row["peer_name"], []).append(row["name"])
     for peer, names in peers.items():
         lines.append(f"peer: {peer}" + ("" if peer == PEER_NAME else f", in {_listed(names)}"))
-    lines.append("spread: of ours/raw, or of ours/peer where there is no raw; overhead_*: what ours and the peer add to raw UCP")
+    lines.append(
+        "spread: of ours/raw, or of ours/peer where there is no raw; overhead_*: what ours and the peer add to raw UCP"
+    )
     if notes:
         lines += ["", *notes]
     return "\n".join(lines)

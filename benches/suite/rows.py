@@ -2,379 +2,334 @@
 # Copyright the ucxx_rs developers
 """What is measured: one entry a row, with the target it is held to."""
 
-from dataclasses import dataclass, field
-from typing import Optional
-
-from .hosts import DEVICE
-
-KIB = 1 << 10
-MIB = 1 << 20
-
-# The same for every implementation. Without the two *_ERROR_HANDLING/_INVALIDATE settings UCX leaves shared memory as soon
-# as endpoints detect failures, and a row would compare TCP with shared memory.
-COMMON = {
-    "UCX_MM_ERROR_HANDLING": "y",
-    "UCX_CMA_MEMORY_INVALIDATE": "y",
-    "UCX_KEEPALIVE_INTERVAL": "1s",
-    "UCX_WARN_UNUSED_ENV_VARS": "n",
-}
-# What this library asks UCX for by itself. Without it in every column the rows over TCP would say four where nothing but this differs.
-PIECES = {"UCX_TCP_TX_SEG_SIZE": "64k"}
-TRANSPORTS = {
-    "shm": {"UCX_TLS": "posix,cma,self"},
-    "tcp": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo", **PIECES},
-    # As each implementation sets UCX up by itself.
-    "untuned": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"},
-    # Between two namespaces: see hosts.py.
-    "hosts": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": DEVICE, **PIECES},
-}
-
-
-@dataclass
-class Target:
-    """`what` is ours, ratio_raw, ratio_peer, over_raw or over_peer (differences); at most, or at least, `limit`."""
-
-    what: str
-    limit: float
-    at_least: bool = False
-
-    def text(self):
-        return f"{self.what} {'>=' if self.at_least else '<='} {self.limit:g}"
-
-    def met(self, value):
-        return value >= self.limit if self.at_least else value <= self.limit
-
-
-@dataclass
-class Column:
-    """What stands in one column: an implementation's program, and how its arguments differ from the row's."""
-
-    implementation: str
-    arguments: dict = field(default_factory=dict)
-
-
-def columns(raw=None, ours=None, peer=None):
-    given = {"raw": raw, "ours": ours, "peer": peer}
-    return {name: column for name, column in given.items() if column is not None}
-
-
-def _usual():
-    return columns(Column("raw"), Column("ours"), Column("ucxx"))
-
-
-@dataclass
-class Figure:
-    """A further row from the runs of another: `key` as there."""
-
-    name: str
-    unit: str
-    key: object
-    scale: float = 1.0
-    targets: tuple = ()
-    # Of the row's peers those for which there is such a row; all, unless it says.
-    peers: Optional[tuple] = None
-
-
-@dataclass
-class Peer:
-    """One of several that ours is compared with, in rows of its own: its column, which ends their names, and what it is called."""
-
-    column: str
-    name: str
-
-
-@dataclass
-class Row:
-    """A row that is timed: each column's program prints `key`, or what that, a dictionary, says for the column."""
-
-    name: str
-    unit: str
-    transport: str
-    program: str
-    key: object
-    arguments: dict = field(default_factory=dict)
-    scale: float = 1.0
-    targets: tuple = ()
-    columns: dict = field(default_factory=_usual)
-    also: tuple = ()
-    # A second row from the same runs: what the implementations add to raw UCP.
-    overhead: Optional[str] = None
-    overhead_target: Optional[Target] = None
-    peer_name: Optional[str] = None
-    # Several, each with a column of its own: then the figures are those of `also` alone, with a row for each of these and targets by column.
-    peers: tuple = ()
-    # Not the option's: endpoints to oneself detect no failures.
-    error_handling: Optional[str] = None
-    # A CPU for each process; otherwise the system places them.
-    pinned: bool = True
-    # For rows that take long, or hardly vary.
-    most_rounds: Optional[int] = None
-    # When a program that has not ended by itself is ended, and its column has no value.
-    timeout_s: int = 60
-
-    def of_peers(self):
-        """Every figure with each of its peers."""
-        return [(figure, peer) for figure in self.also for peer in self.peers if figure.peers is None or peer in figure.peers]
-
-
-@dataclass
-class Count:
-    """A row that is counted in one process: `what` is instructions, allocations, syscalls or idle_syscalls."""
-
-    name: str
-    unit: str
-    what: str
-    transport: str
-    arguments: dict
-    iterations: int
-    targets: tuple = ()
-    program: str = "pairloop"
-    columns: dict = field(default_factory=lambda: columns(Column("raw"), Column("ours")))
-    # Where callgrind counts; a pattern of callgrind's.
-    function: str = "measured_loop*"
-    peer_name: Optional[str] = None
-    error_handling: Optional[str] = None
+from .hubs import (
+    _hub_bandwidth,
+    _hub_counts,
+    _hub_cycle,
+    _hub_overlap,
+    _hub_rate,
+    _hub_rate_between,
+)
+from .multi import _multi, _multi_am
+from .rma import _rma_counts, _rma_rows
+from .row import MIB, PERFTEST, Column, Count, Figure, Row, Target, columns, without_peer
 
 
 def _latency(transport, batch, batches, warmup, **more):
-    return Row(f"latency_8B_{transport}", "ns", transport, "pingpong", "half_round_trip_ns",
-               {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup},
-               targets=(Target("ratio_raw", 1.10),), **more)
+    return Row(
+        f"latency_8B_{transport}",
+        "ns",
+        transport,
+        "pingpong",
+        "half_round_trip_ns",
+        {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup},
+        targets=(Target("ratio_raw", 1.10),),
+        **more,
+    )
 
 
 def _rate(transport, batch, batches):
-    return Row(f"rate_8B_{transport}", "M/s", transport, "stream", "messages_per_second",
-               {"size": 8, "iterations": batch, "batches": batches, "warmup": batch, "window": 32},
-               scale=1e-6, targets=(Target("ratio_raw", 0.90, at_least=True),))
+    return Row(
+        f"rate_8B_{transport}",
+        "M/s",
+        transport,
+        "stream",
+        "messages_per_second",
+        {"size": 8, "iterations": batch, "batches": batches, "warmup": batch, "window": 32},
+        scale=1e-6,
+        targets=(Target("ratio_raw", 0.90, at_least=True),),
+    )
 
 
 def _bandwidth(transport, label, size, window, batch, batches):
-    return Row(f"bandwidth_{label}_{transport}", "GB/s", transport, "stream", "bytes_per_second",
-               {"size": size, "iterations": batch, "batches": batches, "warmup": batch, "window": window},
-               scale=1e-9, targets=(Target("ratio_raw", 0.98, at_least=True),))
-
-
-def _hub_bandwidth(transport, batches):
-    return Row(f"hub_bandwidth_1MiB_{transport}", "GB/s", transport, "hub_stream", "bytes_per_second",
-               {"size": MIB, "iterations": 160, "batches": batches, "warmup": 160, "window": 8},
-               scale=1e-9, targets=(Target("ratio_raw", 0.95, at_least=True),), columns=columns(Column("raw"), Column("ours")))
-
-
-TWO_QUEUES = "two pairs of push and pop on ArrayQueue (crossbeam)"
-
-
-def _hub_cycle(label, threads, locked=0):
-    """Of one program, which does both in turn. A limit below what the envelopes hold keeps a hub at its lock: for reference."""
-    return Row(f"hub_cycle_{label}", "ns a chunk", "shm", "hub_cycle", {"ours": "hub_ns", "peer": "queues_ns"}, {"threads": threads, "locked": locked},
-               targets=() if locked else (Target("ratio_peer", 2.0),), columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=TWO_QUEUES)
-
-
-def _hub_rate(label, threads):
-    """The same in chunks a second, with 64 envelopes: together more than a core's cache holds."""
-    keys = {"ours": "hub_per_second", "peer": "queues_per_second"}
-    arguments = {"threads": threads, "size": 64 * KIB, "batches": 15}
-    return Row(f"hub_rate_64x64KiB_{label}", "M/s", "shm", "hub_cycle", keys, arguments, scale=1e-6,
-               columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=TWO_QUEUES)
-
-
-def _hub_rate_between():
-    """From a hub of so many in one process to a hub in the other."""
-    arguments = {"size": 64 * KIB, "iterations": 640, "batches": 8, "warmup": 640, "window": 64}
-    return Row("hub_rate_64x64KiB_shm", "M/s", "shm", "hub_stream", "messages_per_second",
-               arguments, scale=1e-6, columns=columns(Column("raw"), Column("ours")))
-
-
-def _hub_overlap():
-    """Three threads, which sleep: the system places them."""
-    return Row("hub_overlap_200us_sleeping", "of the longest stage", "shm", "hub_overlap", "efficiency", {"iterations": 1000, "batches": 3},
-               targets=(Target("ours", 0.95, at_least=True),), columns=columns(ours=Column("ours")), pinned=False)
+    return Row(
+        f"bandwidth_{label}_{transport}",
+        "GB/s",
+        transport,
+        "stream",
+        "bytes_per_second",
+        {"size": size, "iterations": batch, "batches": batches, "warmup": batch, "window": window},
+        scale=1e-9,
+        targets=(Target("ratio_raw", 0.98, at_least=True),),
+    )
 
 
 def _bytes(name, unit, program, key, arguments, scale=1.0):
-    """Of streams, for reference: raw gives its receives to UCP, which fills them as the bytes come but cannot give them back."""
-    return Row(f"stream_{name}_shm", unit, "shm", program, key, arguments, scale=scale,
-               columns=columns(Column("raw"), Column("ours")))
+    """Of streams, for reference: raw gives its receives to UCP, which fills them as the bytes come
+    but cannot give them back."""
+    return Row(
+        f"stream_{name}_shm",
+        unit,
+        "shm",
+        program,
+        key,
+        arguments,
+        scale=scale,
+        columns=columns(Column("raw"), Column("ours")),
+    )
 
 
 # UCXX's active messages wait in a queue until they are received: another thing.
-def _without_peer():
-    return columns(Column("raw"), Column("ours"))
-
-
 def _am(label, unit, transport, program, key, arguments, scale, target):
-    return Row(f"am_{label}_{transport}", unit, transport, program, key, arguments, scale=scale, targets=(target,),
-               columns=_without_peer())
+    return Row(
+        f"am_{label}_{transport}",
+        unit,
+        transport,
+        program,
+        key,
+        arguments,
+        scale=scale,
+        targets=(target,),
+        columns=without_peer(),
+    )
 
 
 def _am_latency(transport, batch, batches, warmup):
-    return _am("latency_8B", "ns", transport, "am_pingpong", "half_round_trip_ns",
-               {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup}, 1.0, Target("ratio_raw", 1.10))
+    return _am(
+        "latency_8B",
+        "ns",
+        transport,
+        "am_pingpong",
+        "half_round_trip_ns",
+        {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup},
+        1.0,
+        Target("ratio_raw", 1.10),
+    )
 
 
 def _am_stream(label, size, window, batch, batches, transport, bandwidth=False):
-    unit, key, scale, limit = ("GB/s", "bytes_per_second", 1e-9, 0.98) if bandwidth else ("M/s", "messages_per_second", 1e-6, 0.90)
-    arguments = {"size": size, "iterations": batch, "batches": batches, "warmup": batch, "window": window}
-    return _am(label, unit, transport, "am_stream", key, arguments, scale, Target("ratio_raw", limit, at_least=True))
+    unit, key, scale, limit = (
+        ("GB/s", "bytes_per_second", 1e-9, 0.98)
+        if bandwidth
+        else ("M/s", "messages_per_second", 1e-6, 0.90)
+    )
+    arguments = {
+        "size": size,
+        "iterations": batch,
+        "batches": batches,
+        "warmup": batch,
+        "window": window,
+    }
+    return _am(
+        label,
+        unit,
+        transport,
+        "am_stream",
+        key,
+        arguments,
+        scale,
+        Target("ratio_raw", limit, at_least=True),
+    )
 
 
 def _fetch_latency(transport, batch, batches, warmup):
-    return Row(f"fetch_latency_8B_{transport}", "ns", transport, "fetch_window", "question_ns",
-               {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup}, targets=(Target("ratio_raw", 1.05),),
-               columns=_without_peer())
+    return Row(
+        f"fetch_latency_8B_{transport}",
+        "ns",
+        transport,
+        "fetch_window",
+        "question_ns",
+        {"size": 8, "iterations": batch, "batches": batches, "warmup": warmup},
+        targets=(Target("ratio_raw", 1.05),),
+        columns=without_peer(),
+    )
 
 
 def _fetch_bandwidth(transport, batches):
-    return Row(f"fetch_bandwidth_1MiB_{transport}", "GB/s", transport, "fetch_window", "bytes_per_second",
-               {"size": MIB, "iterations": 160, "batches": batches, "warmup": 160, "window": 8}, scale=1e-9,
-               targets=(Target("ratio_raw", 0.98, at_least=True),), columns=_without_peer())
+    return Row(
+        f"fetch_bandwidth_1MiB_{transport}",
+        "GB/s",
+        transport,
+        "fetch_window",
+        "bytes_per_second",
+        {"size": MIB, "iterations": 160, "batches": batches, "warmup": 160, "window": 8},
+        scale=1e-9,
+        targets=(Target("ratio_raw", 0.98, at_least=True),),
+        columns=without_peer(),
+    )
 
 
-MEMORIES = ("allocated", "registered")
-
-
-def _rma(operation, memory, transport, batch, batches, warmup, targets=()):
-    """One at a time, a put until it has been flushed."""
-    arguments = {"operation": operation, "memory": memory, "size": 8, "iterations": batch, "batches": batches, "warmup": warmup}
-    return Row(f"rma_{operation}_8B_{memory}_{transport}", "ns", transport, "rma_window", "operation_ns", arguments, targets=targets,
-               columns=_without_peer())
-
-
-def _rma_bandwidth(operation, memory, transport, batch, batches):
-    arguments = {"operation": operation, "memory": memory, "size": MIB, "iterations": batch, "batches": batches, "warmup": batch,
-                 "window": 8}
-    return Row(f"rma_{operation}_bandwidth_1MiB_{memory}_{transport}", "GB/s", transport, "rma_window", "bytes_per_second", arguments,
-               scale=1e-9, targets=(Target("ratio_raw", 0.95, at_least=True),), columns=_without_peer())
-
-
-def _rma_rows():
-    shm, tcp = ("shm", 1000, 300, 20000), ("tcp", 200, 50, 500)
-    limit = (Target("ratio_raw", 1.05),)
-    rows = [_rma(operation, memory, *how, targets=targets) for how in (shm, tcp) for memory in MEMORIES
-            for operation, targets in (("put", limit), ("get", limit), ("add", ()))]
-    return rows + [_rma_bandwidth(operation, memory, *how) for how in (("shm", 160, 15), ("tcp", 160, 7)) for memory in MEMORIES
-                   for operation in ("put", "get")]
-
-
-def _rma_count(what, unit, name, operation, memory, size, iterations, targets=()):
-    return Count(name, unit, what, "shm", {"operation": operation, "memory": memory, "size": size}, iterations, targets,
-                 program="rma_pairloop")
-
-
-def _rma_instructions(operation, memory):
-    return _rma_count("instructions", "instructions an operation", f"rma_instructions_{operation}_8B_{memory}_shm", operation, memory, 8,
-                      4000)
-
-
-def _rma_allocations(operation, memory, label, size, iterations):
-    return _rma_count("allocations", f"calls in {iterations} operations", f"allocations_rma_{operation}_{label}_{memory}_shm", operation,
-                      memory, size, iterations, (Target("ours", 0),))
-
-
-def _rma_counts():
-    both = [(operation, memory) for memory in MEMORIES for operation in ("put", "get")]
-    return [*[_rma_instructions(*how) for how in both],
-            *[_rma_allocations(*how, "8B", 8, 10000) for how in [*both, *(("add", memory) for memory in MEMORIES)]],
-            *[_rma_allocations(*how, "1MiB", MIB, 1000) for how in both]]
-
-
-# Half of an exchange of so many frames: by tag against UCXX, and as one active message against one message of plain UCP's of the same bytes.
-def _multi(frames, size, label, transport, batch, targets=()):
-    arguments = {"window": frames, "size": size, "iterations": batch, "warmup": batch, "batches": 20}
-    return Row(f"multi_{frames}x{label}_{transport}", "us", transport, "multi_pingpong", "half_round_trip_ns", arguments, scale=1e-3,
-               targets=targets)
-
-
-def _multi_am(frames, size, label, transport, batch, targets=()):
-    arguments = {"window": frames, "size": size, "iterations": batch, "warmup": batch, "batches": 20}
-    return Row(f"multi_am_{frames}x{label}_{transport}", "us", transport, "multi_pingpong", "half_round_trip_ns", arguments, scale=1e-3,
-               targets=targets, columns=columns(Column("raw"), Column("ours", {"protocol": "eager"}), Column("ucxx")))
-
-
-# UCXX has no adaptive mode, and its requests cannot be waited for: it gets the mode that a row says, and its callbacks where
-# one thread waits for one message, which serves it best, or requests that are asked for their status where many are in flight.
 def _delayed(label, mode, peer_mode, producers=1, targets=(), rate_targets=()):
     arguments = {"iterations": 25600, "warmup": 25600, "batches": 10, "producers": producers}
     ours = Column("ours", {"progress": mode, "completion": "wait"})
     peer = Column("ucxx", {"progress": peer_mode, "completion": "poll", "batches": 3})
     rate = Figure(f"delayed_rate{label}_8B_shm", "M/s", "operations_per_second", 1e-6, rate_targets)
-    return Row(f"submission{label}_8B_shm", "ns", "shm", "delayed", "submission_ns", arguments, targets=targets,
-               columns=columns(ours=ours, peer=peer), also=(rate,), error_handling="none")
+    return Row(
+        f"submission{label}_8B_shm",
+        "ns",
+        "shm",
+        "delayed",
+        "submission_ns",
+        arguments,
+        targets=targets,
+        columns=columns(ours=ours, peer=peer),
+        also=(rate,),
+        error_handling="none",
+    )
 
 
 def _scaling():
     """Four producers in the first column, against one."""
-    arguments = {"iterations": 25600, "warmup": 25600, "batches": 10, "progress": "adaptive", "completion": "wait"}
+    arguments = {
+        "iterations": 25600,
+        "warmup": 25600,
+        "batches": 10,
+        "progress": "adaptive",
+        "completion": "wait",
+    }
     four, one = Column("ours", {"producers": 4}), Column("ours", {"producers": 1})
-    return Row("delayed_scaling_8B_shm", "M/s", "shm", "delayed", "operations_per_second", arguments, scale=1e-6,
-               targets=(Target("ratio_peer", 1.0, at_least=True),), columns=columns(ours=four, peer=one),
-               peer_name="ours with 1 producer in place of 4", error_handling="none")
+    return Row(
+        "delayed_scaling_8B_shm",
+        "M/s",
+        "shm",
+        "delayed",
+        "operations_per_second",
+        arguments,
+        scale=1e-6,
+        targets=(Target("ratio_peer", 1.0, at_least=True),),
+        columns=columns(ours=four, peer=one),
+        peer_name="ours with 1 producer in place of 4",
+        error_handling="none",
+    )
 
 
 def _thread_latency(label, ours, peer, targets=(), tail_targets=None, pinned=True):
-    tail = Figure(f"thread_latency{label}_p99_8B_shm", "us", "half_round_trip_ns_p99", 1e-3,
-                  targets if tail_targets is None else tail_targets)
-    return Row(f"thread_latency{label}_8B_shm", "us", "shm", "thread_pingpong", "half_round_trip_ns", {"seconds": 1},
-               scale=1e-3, targets=targets, columns=columns(ours=Column("ours", ours), peer=Column("ucxx", peer)),
-               also=(tail,), pinned=pinned)
+    tail = Figure(
+        f"thread_latency{label}_p99_8B_shm",
+        "us",
+        "half_round_trip_ns_p99",
+        1e-3,
+        targets if tail_targets is None else tail_targets,
+    )
+    return Row(
+        f"thread_latency{label}_8B_shm",
+        "us",
+        "shm",
+        "thread_pingpong",
+        "half_round_trip_ns",
+        {"seconds": 1},
+        scale=1e-3,
+        targets=targets,
+        columns=columns(ours=Column("ours", ours), peer=Column("ucxx", peer)),
+        also=(tail,),
+        pinned=pinned,
+    )
 
 
 def _idle(mode):
-    columns_of_row = columns(Column("raw", {"progress": "blocking"}), Column("ours", {"progress": mode}),
-                             Column("ucxx", {"progress": "blocking"}))
-    wakeups = Figure(f"idle_wakeups_{mode}_shm", "1/s", "wakeups_per_second", targets=(Target("over_raw", 0.3),))
-    return Row(f"idle_cpu_{mode}_shm", "% of a core", "shm", "idle", "cpu_percent", {"seconds": 5},
-               targets=(Target("ours", 0.2),), columns=columns_of_row, also=(wakeups,), most_rounds=2)
+    columns_of_row = columns(
+        Column("raw", {"progress": "blocking"}),
+        Column("ours", {"progress": mode}),
+        Column("ucxx", {"progress": "blocking"}),
+    )
+    wakeups = Figure(
+        f"idle_wakeups_{mode}_shm", "1/s", "wakeups_per_second", targets=(Target("over_raw", 0.3),)
+    )
+    return Row(
+        f"idle_cpu_{mode}_shm",
+        "% of a core",
+        "shm",
+        "idle",
+        "cpu_percent",
+        {"seconds": 5},
+        targets=(Target("ours", 0.2),),
+        columns=columns_of_row,
+        also=(wakeups,),
+        most_rounds=2,
+    )
 
 
 def _idle_syscalls(mode):
-    return Count(f"idle_syscalls_{mode}_shm", "calls in 5 s", "idle_syscalls", "shm", {"seconds": 5}, 0,
-                 program="idle", columns=columns(Column("raw", {"progress": "blocking"}), Column("ours", {"progress": mode})))
+    return Count(
+        f"idle_syscalls_{mode}_shm",
+        "calls in 5 s",
+        "idle_syscalls",
+        "shm",
+        {"seconds": 5},
+        0,
+        program="idle",
+        columns=columns(
+            Column("raw", {"progress": "blocking"}), Column("ours", {"progress": mode})
+        ),
+    )
 
 
 def _failure_detection():
     """With failure detection in the first column, against without."""
     arguments = {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000}
-    with_it, without = Column("ours", {"error-handling": "peer"}), Column("ours", {"error-handling": "none"})
-    return Row("failure_detection_8B_shm", "ns", "shm", "pingpong", "half_round_trip_ns", arguments,
-               targets=(Target("ratio_peer", 1.05),), columns=columns(ours=with_it, peer=without),
-               peer_name="ours without failure detection")
+    with_it, without = (
+        Column("ours", {"error-handling": "peer"}),
+        Column("ours", {"error-handling": "none"}),
+    )
+    return Row(
+        "failure_detection_8B_shm",
+        "ns",
+        "shm",
+        "pingpong",
+        "half_round_trip_ns",
+        arguments,
+        targets=(Target("ratio_peer", 1.05),),
+        columns=columns(ours=with_it, peer=without),
+        peer_name="ours without failure detection",
+    )
 
 
 def _allocations(label, size, iterations, program="pairloop"):
-    return Count(f"allocations_{label}_shm", f"calls in {iterations} operations", "allocations", "shm", {"size": size},
-                 iterations, (Target("ours", 0),), program)
+    return Count(
+        f"allocations_{label}_shm",
+        f"calls in {iterations} operations",
+        "allocations",
+        "shm",
+        {"size": size},
+        iterations,
+        (Target("ours", 0),),
+        program,
+    )
 
 
 def _syscalls(label, program="pairloop"):
-    return Count(f"syscalls_{label}_shm", "calls in 10000 operations", "syscalls", "shm", {"size": 8}, 10000, (Target("ours", 0),), program)
-
-
-def _hub_count(what, label, way, size, iterations=10000):
-    return Count(f"hub_{what}_{label}", f"calls in {iterations} chunks", what, "shm", {"only": way, "size": size}, iterations, (Target("ours", 0),),
-                 program="hub_loop", columns=columns(ours=Column("ours")))
-
-
-def _hub_counts():
-    """Of chunks of 1 MiB UCX itself makes system calls, in which it copies from process to process."""
-    hubs = [_hub_count(what, way, way, 64) for what in ("allocations", "syscalls") for way in ("plain", "locked")]
-    ways, sizes = ("stream", "message"), (("8B", 8, 10000), ("4KiB", 4096, 10000), ("1MiB", MIB, 1000))
-    return [*hubs, *[_hub_count("allocations", f"{way}_{label}_shm", way, *how) for way in ways for label, *how in sizes],
-            *[_hub_count("syscalls", f"{way}_8B_shm", way, 8) for way in ways]]
+    return Count(
+        f"syscalls_{label}_shm",
+        "calls in 10000 operations",
+        "syscalls",
+        "shm",
+        {"size": 8},
+        10000,
+        (Target("ours", 0),),
+        program,
+    )
 
 
 def _delayed_allocations(completion, mode="adaptive"):
     arguments = {"progress": mode, "completion": completion, "warmup": 102400, "batches": 2}
-    return Count(f"allocations_delayed_{completion}_shm", "calls in 25600 operations", "allocations", "shm", arguments, 25600,
-                 (Target("ours", 0),), program="delayed", columns=columns(ours=Column("ours")), error_handling="none")
-
-
-PERFTEST = "ucx_perftest"
+    return Count(
+        f"allocations_delayed_{completion}_shm",
+        "calls in 25600 operations",
+        "allocations",
+        "shm",
+        arguments,
+        25600,
+        (Target("ours", 0),),
+        program="delayed",
+        columns=columns(ours=Column("ours")),
+        error_handling="none",
+    )
 
 
 def _perftest(label, unit, program, key, arguments, peer_arguments, scale):
     keys = {"raw": key, "ours": key, "peer": "value"}
-    return Row(f"perftest_{label}_shm", unit, "shm", program, keys, arguments, scale=scale, most_rounds=3,
-               columns=columns(Column("raw"), Column("ours"), Column(PERFTEST, peer_arguments)), peer_name=PERFTEST)
+    return Row(
+        f"perftest_{label}_shm",
+        unit,
+        "shm",
+        program,
+        keys,
+        arguments,
+        scale=scale,
+        most_rounds=3,
+        columns=columns(Column("raw"), Column("ours"), Column(PERFTEST, peer_arguments)),
+        peer_name=PERFTEST,
+    )
 
 
 ENGINE = "the Rust engine, called directly"
@@ -382,9 +337,19 @@ ENGINE = "the Rust engine, called directly"
 
 def _python(mode):
     both = columns(ours=Column("python_ours"), peer=Column("python_ucxx"))
-    return Row(f"python_latency_{mode.replace('-', '_')}_shm", "us", "shm", "pingpong", "half_round_trip_ns",
-               {"mode": mode, "seconds": 2}, scale=1e-3, columns=both, most_rounds=3, timeout_s=20,
-               peer_name="ucxx-cu12 0.52.0 (Python)")
+    return Row(
+        f"python_latency_{mode.replace('-', '_')}_shm",
+        "us",
+        "shm",
+        "pingpong",
+        "half_round_trip_ns",
+        {"mode": mode, "seconds": 2},
+        scale=1e-3,
+        columns=both,
+        most_rounds=3,
+        timeout_s=20,
+        peer_name="ucxx-cu12 0.52.0 (Python)",
+    )
 
 
 _SIXTY = (Target("ours", 60), Target("ratio_peer", 0.06))
@@ -392,7 +357,14 @@ _TENFOLD = (Target("ratio_peer", 10, at_least=True),)
 _THIRD = (Target("ratio_peer", 0.35),)
 
 ROWS = [
-    _latency("shm", 1000, 300, 20000, overhead="overhead_8B_shm", overhead_target=Target("ratio_peer", 0.10)),
+    _latency(
+        "shm",
+        1000,
+        300,
+        20000,
+        overhead="overhead_8B_shm",
+        overhead_target=Target("ratio_peer", 0.10),
+    ),
     _latency("tcp", 200, 50, 500),
     _failure_detection(),
     _rate("shm", 32000, 60),
@@ -412,10 +384,21 @@ ROWS = [
     _hub_rate("2_threads", 2),
     _hub_rate_between(),
     _hub_overlap(),
-    _bytes("latency_8B", "ns", "byte_pingpong", "half_round_trip_ns",
-           {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000}),
-    _bytes("bandwidth_1MiB", "GB/s", "byte_stream", "bytes_per_second",
-           {"size": MIB, "iterations": 160, "batches": 15, "warmup": 160, "window": 8}, 1e-9),
+    _bytes(
+        "latency_8B",
+        "ns",
+        "byte_pingpong",
+        "half_round_trip_ns",
+        {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000},
+    ),
+    _bytes(
+        "bandwidth_1MiB",
+        "GB/s",
+        "byte_stream",
+        "bytes_per_second",
+        {"size": MIB, "iterations": 160, "batches": 15, "warmup": 160, "window": 8},
+        1e-9,
+    ),
     _am_latency("shm", 1000, 300, 20000),
     _am_latency("tcp", 200, 50, 500),
     _am_stream("rate_8B", 8, 32, 32000, 60, "shm"),
@@ -434,33 +417,88 @@ ROWS = [
     _delayed("_polling", "polling", "polling", targets=_SIXTY, rate_targets=_TENFOLD),
     _delayed("_4_producers", "adaptive", "blocking", producers=4, rate_targets=_TENFOLD),
     _scaling(),
-    _thread_latency("", {"progress": "adaptive", "completion": "wait"}, {"progress": "blocking", "completion": "callback"},
-                    _THIRD),
-    _thread_latency("_unpinned", {"progress": "adaptive", "completion": "wait"},
-                    {"progress": "blocking", "completion": "callback"}, _THIRD, pinned=False),
-    _thread_latency("_callback", {"progress": "adaptive", "completion": "callback"},
-                    {"progress": "blocking", "completion": "callback"}),
-    _thread_latency("_blocking", {"progress": "blocking", "completion": "wait"},
-                    {"progress": "blocking", "completion": "callback"}),
-    _thread_latency("_polling", {"progress": "polling", "completion": "wait"},
-                    {"progress": "polling", "completion": "callback"}),
+    _thread_latency(
+        "",
+        {"progress": "adaptive", "completion": "wait"},
+        {"progress": "blocking", "completion": "callback"},
+        _THIRD,
+    ),
+    _thread_latency(
+        "_unpinned",
+        {"progress": "adaptive", "completion": "wait"},
+        {"progress": "blocking", "completion": "callback"},
+        _THIRD,
+        pinned=False,
+    ),
+    _thread_latency(
+        "_callback",
+        {"progress": "adaptive", "completion": "callback"},
+        {"progress": "blocking", "completion": "callback"},
+    ),
+    _thread_latency(
+        "_blocking",
+        {"progress": "blocking", "completion": "wait"},
+        {"progress": "blocking", "completion": "callback"},
+    ),
+    _thread_latency(
+        "_polling",
+        {"progress": "polling", "completion": "wait"},
+        {"progress": "polling", "completion": "callback"},
+    ),
     _idle("adaptive"),
     _idle("blocking"),
-    Count("instructions_8B_shm", "instructions an operation", "instructions", "shm", {"size": 8}, 4000,
-          columns=columns(Column("raw"), Column("ours"), Column("ucxx"))),
-    Count("stream_instructions_8B_shm", "instructions an operation", "instructions", "shm", {"size": 8}, 4000,
-          program="byte_pairloop"),
-    Count("stream_allocations_8B_shm", "calls in 10000 operations", "allocations", "shm", {"size": 8}, 10000,
-          (Target("ours", 0),), program="byte_pairloop"),
+    Count(
+        "instructions_8B_shm",
+        "instructions an operation",
+        "instructions",
+        "shm",
+        {"size": 8},
+        4000,
+        columns=columns(Column("raw"), Column("ours"), Column("ucxx")),
+    ),
+    Count(
+        "stream_instructions_8B_shm",
+        "instructions an operation",
+        "instructions",
+        "shm",
+        {"size": 8},
+        4000,
+        program="byte_pairloop",
+    ),
+    Count(
+        "stream_allocations_8B_shm",
+        "calls in 10000 operations",
+        "allocations",
+        "shm",
+        {"size": 8},
+        10000,
+        (Target("ours", 0),),
+        program="byte_pairloop",
+    ),
     _allocations("8B", 8, 10000),
     _allocations("4KiB", 4096, 10000),
     _allocations("1MiB", MIB, 1000),
-    Count("am_instructions_8B_shm", "instructions a message", "instructions", "shm", {"size": 8}, 4000, program="am_pairloop"),
+    Count(
+        "am_instructions_8B_shm",
+        "instructions a message",
+        "instructions",
+        "shm",
+        {"size": 8},
+        4000,
+        program="am_pairloop",
+    ),
     _allocations("am_8B", 8, 10000, "am_pairloop"),
     _allocations("am_4KiB", 4096, 10000, "am_pairloop"),
     _allocations("am_1MiB", MIB, 1000, "am_pairloop"),
-    Count("fetch_instructions_8B_shm", "instructions a question", "instructions", "shm", {"size": 8}, 4000,
-          program="fetch_pairloop"),
+    Count(
+        "fetch_instructions_8B_shm",
+        "instructions a question",
+        "instructions",
+        "shm",
+        {"size": 8},
+        4000,
+        program="fetch_pairloop",
+    ),
     _allocations("fetch_8B", 8, 10000, "fetch_pairloop"),
     _allocations("fetch_4KiB", 4096, 10000, "fetch_pairloop"),
     _allocations("fetch_1MiB", MIB, 1000, "fetch_pairloop"),
@@ -474,21 +512,77 @@ ROWS = [
     _syscalls("fetch_8B", "fetch_pairloop"),
     _idle_syscalls("adaptive"),
     _idle_syscalls("blocking"),
-    Row("c_call_8B_shm", "ns a call", "shm", "engine_call", {"ours": "c_ns", "peer": "engine_ns"}, {"size": 8},
-        targets=(Target("over_peer", 3),), columns=columns(ours=Column("engine"), peer=Column("engine")), peer_name=ENGINE,
-        also=(Figure("c_progress_shm", "ns a call", {"ours": "c_idle_ns", "peer": "engine_idle_ns"},
-                     targets=(Target("over_peer", 3),)),)),
-    Count("c_call_instructions_shm", "instructions an operation", "instructions", "shm", {"size": 8}, 4000, program="engine_call",
-          columns=columns(ours=Column("engine", {"only": "c"}), peer=Column("engine", {"only": "engine"})),
-          function="*measured_loop*", peer_name=ENGINE),
-    _perftest("latency_8B", "ns", "pingpong", "half_round_trip_ns",
-              {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000},
-              {"test": "tag_lat", "size": 8, "iterations": 1000000, "column": "latency_us", "factor": 1e3}, 1.0),
-    _perftest("rate_8B", "M/s", "stream", "messages_per_second",
-              {"size": 8, "iterations": 32000, "batches": 60, "warmup": 32000, "window": 32},
-              {"test": "tag_bw", "size": 8, "iterations": 4000000, "column": "rate", "factor": 1}, 1e-6),
-    _perftest("bandwidth_1MiB", "GB/s", "stream", "bytes_per_second",
-              {"size": MIB, "iterations": 160, "batches": 15, "warmup": 160, "window": 8},
-              {"test": "tag_bw", "size": MIB, "iterations": 5000, "column": "bandwidth_mib", "factor": MIB}, 1e-9),
+    Row(
+        "c_call_8B_shm",
+        "ns a call",
+        "shm",
+        "engine_call",
+        {"ours": "c_ns", "peer": "engine_ns"},
+        {"size": 8},
+        targets=(Target("over_peer", 3),),
+        columns=columns(ours=Column("engine"), peer=Column("engine")),
+        peer_name=ENGINE,
+        also=(
+            Figure(
+                "c_progress_shm",
+                "ns a call",
+                {"ours": "c_idle_ns", "peer": "engine_idle_ns"},
+                targets=(Target("over_peer", 3),),
+            ),
+        ),
+    ),
+    Count(
+        "c_call_instructions_shm",
+        "instructions an operation",
+        "instructions",
+        "shm",
+        {"size": 8},
+        4000,
+        program="engine_call",
+        columns=columns(
+            ours=Column("engine", {"only": "c"}), peer=Column("engine", {"only": "engine"})
+        ),
+        function="*measured_loop*",
+        peer_name=ENGINE,
+    ),
+    _perftest(
+        "latency_8B",
+        "ns",
+        "pingpong",
+        "half_round_trip_ns",
+        {"size": 8, "iterations": 1000, "batches": 300, "warmup": 20000},
+        {
+            "test": "tag_lat",
+            "size": 8,
+            "iterations": 1000000,
+            "column": "latency_us",
+            "factor": 1e3,
+        },
+        1.0,
+    ),
+    _perftest(
+        "rate_8B",
+        "M/s",
+        "stream",
+        "messages_per_second",
+        {"size": 8, "iterations": 32000, "batches": 60, "warmup": 32000, "window": 32},
+        {"test": "tag_bw", "size": 8, "iterations": 4000000, "column": "rate", "factor": 1},
+        1e-6,
+    ),
+    _perftest(
+        "bandwidth_1MiB",
+        "GB/s",
+        "stream",
+        "bytes_per_second",
+        {"size": MIB, "iterations": 160, "batches": 15, "warmup": 160, "window": 8},
+        {
+            "test": "tag_bw",
+            "size": MIB,
+            "iterations": 5000,
+            "column": "bandwidth_mib",
+            "factor": MIB,
+        },
+        1e-9,
+    ),
     *[_python(mode) for mode in ("polling", "blocking", "thread", "thread-notifier")],
 ]

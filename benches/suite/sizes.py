@@ -2,10 +2,18 @@
 # Copyright the ucxx_rs developers
 """Rows by size: latency and rate of each kind of message over shared memory, against raw UCP."""
 
-from .rows import KIB, Column, Row, columns
+from .row import KIB, Column, Row, columns
 
-SIZES = {"1B": 1, "64B": 64, "105B": 105, "256B": 256,
-         "1KiB": KIB, "4KiB": 4 * KIB, "8KiB": 8 * KIB, "64KiB": 64 * KIB}
+SIZES = {
+    "1B": 1,
+    "64B": 64,
+    "105B": 105,
+    "256B": 256,
+    "1KiB": KIB,
+    "4KiB": 4 * KIB,
+    "8KiB": 8 * KIB,
+    "64KiB": 64 * KIB,
+}
 # A program of one message at a time with what it prints, and a program of a window of them.
 KINDS = {
     "tag": ("pingpong", "half_round_trip_ns", "stream"),
@@ -21,18 +29,30 @@ LONG_MANY = {"iterations": 320, "batches": 10, "warmup": 320, "window": 32}
 
 
 def _row(name, unit, program, key, arguments, scale=1.0):
-    return Row(f"{name}_shm", unit, "shm", program, key, arguments, scale=scale,
-               columns=columns(Column("raw"), Column("ours")))
+    return Row(
+        f"{name}_shm",
+        unit,
+        "shm",
+        program,
+        key,
+        arguments,
+        scale=scale,
+        columns=columns(Column("raw"), Column("ours")),
+    )
 
 
 def _of_size(kind, label, size):
     one_by_one, key, many = KINDS[kind]
     latency = LONG_ONE_BY_ONE if size >= LONG else ONE_BY_ONE
     rate = LONG_MANY if size >= LONG else MANY
-    return [_row(f"{kind}_latency_{label}", "ns", one_by_one, key, {"size": size, **latency}),
-            _row(f"{kind}_rate_{label}", "M/s", many, "messages_per_second", {"size": size, **rate},
-                 1e-6)]
+    return [
+        _row(f"{kind}_latency_{label}", "ns", one_by_one, key, {"size": size, **latency}),
+        _row(
+            f"{kind}_rate_{label}", "M/s", many, "messages_per_second", {"size": size, **rate}, 1e-6
+        ),
+    ]
 
 
-ROWS = [row for kind in KINDS for label, size in SIZES.items()
-        for row in _of_size(kind, label, size)]
+ROWS = [
+    row for kind in KINDS for label, size in SIZES.items() for row in _of_size(kind, label, size)
+]
