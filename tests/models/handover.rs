@@ -9,7 +9,7 @@ use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
 struct World {
-    presence: ThreadState,
+    state: ThreadState,
     ring: PermitQueue<u32>,
     control: Control<Vec<u32>>,
     /// The gate, and what has been submitted inside it.
@@ -19,7 +19,7 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         Arc::new(World {
-            presence: ThreadState::default(),
+            state: ThreadState::default(),
             ring: PermitQueue::new(4),
             control: Control::default(),
             gate: Mutex::new(Vec::new()),
@@ -29,7 +29,7 @@ impl World {
     /// As a thread that is not the progress thread.
     fn enter(&self) -> MutexGuard<'_, Vec<u32>> {
         let mut inside = self.gate.lock().unwrap();
-        if !self.presence.delays() {
+        if !self.state.delays() {
             self.drain(&mut inside);
         }
         inside
@@ -42,20 +42,20 @@ impl World {
     }
 
     fn submit(&self, number: u32) {
-        if !self.presence.delays() {
+        if !self.state.delays() {
             return self.enter().push(number);
         }
         assert!(self.ring.take());
         self.ring.push(number);
         // Here the thread is woken, which has the full fence.
         loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
-        if !self.presence.is_running() {
+        if !self.state.is_running() {
             drop(self.enter());
         }
     }
 
     fn post(&self, number: u32) {
-        if !(self.presence.delays() && self.control.put(|list| list.push(number))) {
+        if !(self.state.delays() && self.control.put(|list| list.push(number))) {
             self.enter().push(number);
         }
     }
@@ -63,16 +63,16 @@ impl World {
     fn start(&self) {
         {
             let _inside = self.enter();
-            self.presence.announce();
+            self.state.announce();
         }
         self.control.open();
-        self.presence.come(true);
+        self.state.come(true);
     }
 
     fn round(&self, close: bool) {
         let mut inside = self.gate.lock().unwrap();
         if close {
-            self.presence.go();
+            self.state.go();
         }
         let mut list = Vec::new();
         if close || self.control.is_pending() {

@@ -19,7 +19,7 @@ fn finish(presence: &ThreadState, done: &Done, any: &EventCount) {
 }
 
 struct World {
-    presence: ThreadState,
+    state: ThreadState,
     requests: [Done; 2],
     any: EventCount,
     gate: Mutex<()>,
@@ -28,7 +28,7 @@ struct World {
 impl World {
     fn new() -> Arc<Self> {
         let world = World {
-            presence: ThreadState::default(),
+            state: ThreadState::default(),
             requests: [Done::new(), Done::new()],
             any: EventCount::new(),
             gate: Mutex::new(()),
@@ -40,30 +40,30 @@ impl World {
     fn start(&self) {
         {
             let _inside = self.gate.lock().unwrap();
-            self.presence.announce();
+            self.state.announce();
         }
-        self.presence.come(true);
+        self.state.come(true);
     }
 
     /// The last round.
     fn stop(&self) {
         let _inside = self.gate.lock().unwrap();
-        self.presence.go();
+        self.state.go();
         self.requests.iter().for_each(Done::disturb);
         self.any.notify();
     }
 
     fn complete(&self, index: usize) {
         let _inside = self.gate.lock().unwrap();
-        finish(&self.presence, &self.requests[index], &self.any);
+        finish(&self.state, &self.requests[index], &self.any);
     }
 
     /// As `Slot::wait_until`: none when the caller has to progress.
     fn wait(&self, left: impl Fn() -> Option<Duration>) -> Option<bool> {
-        if !self.presence.is_running() {
+        if !self.state.is_running() {
             return None;
         }
-        let finished = self.requests[0].wait(|| self.presence.is_running(), left);
+        let finished = self.requests[0].wait(|| self.state.is_running(), left);
         if finished.is_none() {
             self.any.notify();
         }
@@ -72,11 +72,11 @@ impl World {
 
     /// As `wait_any`: false when the caller has to progress.
     fn wait_any(&self) -> bool {
-        if !self.presence.is_running() {
+        if !self.state.is_running() {
             return false;
         }
         let will_notify = |done: &Done| {
-            let marked = done.mark(|| self.presence.is_running());
+            let marked = done.mark(|| self.state.is_running());
             if marked == Marked::Alone {
                 self.any.notify();
             }

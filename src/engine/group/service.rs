@@ -222,7 +222,7 @@ impl Service {
             }
             let early = std::mem::take(&mut state.early);
             drop(state);
-            early.into_iter().for_each(|held| self.take_in(held, &members));
+            early.into_iter().for_each(|held| self.receive(held, &members));
         }
     }
 
@@ -484,10 +484,10 @@ impl Service {
                 return state.early.push(held);
             }
         }
-        self.take_in(held, self.members());
+        self.receive(held, self.members());
     }
 
-    fn take_in(&self, held: Held, members: &[Member]) {
+    fn receive(&self, held: Held, members: &[Member]) {
         if let Err(why) = self.sort_in(held, members) {
             dispatch::complain(why);
         }

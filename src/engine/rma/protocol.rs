@@ -44,7 +44,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     of_worker: || Box::new(Rkeys::default()),
     receives: &[Receiver {
         sort: Sort::Atomic,
-        hand_over: |worker, slot, _| {
+        dispatch: |worker, slot, _| {
             if let Some(endpoint) = worker.endpoint_by_id(slot.inbound().connection) {
                 worker.answer_atomic(slot, &endpoint);
             }

@@ -20,7 +20,7 @@ use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::messaging::fetch::request::Asked;
+use crate::engine::messaging::fetch::request::RequestType;
 use crate::engine::messaging::fetch::request::Room;
 use crate::engine::rma::atomic::Atomic;
 use crate::engine::rma::remote_key::Rkey;
@@ -132,7 +132,7 @@ impl Rkey {
         // SAFETY: as for this function.
         let submitted = unsafe {
             self.endpoint.ask_for(
-                Asked::ATOMIC,
+                RequestType::ATOMIC,
                 &atomic.encode(),
                 Room::Parts(&[part]),
                 &params,

@@ -53,7 +53,7 @@ impl WindowEnds {
         // Under the lock, as it is taken back there.
         self.any.store(true, Ordering::SeqCst);
         drop(ended);
-        user.nudge.give(user);
+        user.wake_hint.give(user);
     }
 
     /// Is a pass wanted?

@@ -453,7 +453,7 @@ impl Window {
         // Who was told of a lock that it has got, or of the update lock.
         windows.await_visitors(self);
         self.drop_what_is_aside();
-        self.let_go_for_all();
+        self.release_for_all();
         for (rank, how) in held {
             // Whoever takes this process for dead has the lock already.
             let _ = self.release(rank, how);

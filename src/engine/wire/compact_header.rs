@@ -164,11 +164,11 @@ impl<'a> Short<'a> {
     /// Of a message or an answer.
     #[inline(always)]
     pub(crate) fn taken(&self) -> Amount {
-        Amount::of_word(self.taken_word())
+        Amount::of_word(self.consumed_word())
     }
 
     #[inline(always)]
-    pub(crate) fn taken_word(&self) -> u32 {
+    pub(crate) fn consumed_word(&self) -> u32 {
         (self.second >> 32) as u32
     }
 

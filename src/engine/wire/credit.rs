@@ -11,14 +11,14 @@ pub(crate) const LEAST: u16 = 1;
 /// The same in memory: 8 MiB beside what the messages themselves take.
 pub(crate) const UNITS: u16 = 8192 + MESSAGES;
 /// The peer is told when it has got back a quarter.
-pub(crate) const TOLD_AFTER: u16 = 4;
+pub(crate) const ADVERTISE_AFTER: u16 = 4;
 
 /// What a message of so many bytes costs that may be sent eagerly: never more than there is when as
 /// much is gone as the peer need not have been told, so that each one can be sent when nothing else
 /// is under way.
 #[inline]
 pub(crate) fn charge(length: usize) -> u16 {
-    (1 + length / UNIT).min((UNITS - UNITS / TOLD_AFTER) as usize) as u16
+    (1 + length / UNIT).min((UNITS - UNITS / ADVERTISE_AFTER) as usize) as u16
 }
 
 /// More than this does not come along with a question, as its receiver would have to hold it.

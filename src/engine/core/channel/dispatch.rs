@@ -149,7 +149,7 @@ impl Worker {
                     Kind::Answer => {
                         (self.receivers.answers.otherwise)(self, &header, user_header, &arrived)
                     }
-                    _ => self.take_in(&header, question, user_header, &arrived),
+                    _ => self.receive_arrived(&header, question, user_header, &arrived),
                 }
             }
             Err(unreadable) => {
@@ -198,7 +198,7 @@ impl Endpoint {
         let header = Header {
             flags,
             connection: self.peering.theirs.get(),
-            taken: if kind == Kind::Grant { self.credits.tell() } else { Amount::default() },
+            taken: if kind == Kind::Grant { self.credits.advertise() } else { Amount::default() },
             sender: self.peering.number.get(),
             sequence: if kind == Kind::Hello { self.peering.place.get() } else { 0 },
             ..Header::of(kind)
@@ -309,16 +309,16 @@ macro_rules! on_short {
 }
 pub(crate) use on_short;
 
-on_short!(on_short_message, Worker::take_message_in_fast, on_short_message_of_another);
+on_short!(on_short_message, Worker::receive_message_fast, on_short_message_of_another);
 on_short!(
     on_short_message_of_another,
-    |worker: &Worker, short| worker.names_another(short) && worker.take_message_in_fast(short),
+    |worker: &Worker, short| worker.names_another(short) && worker.receive_message_fast(short),
     on_message_slow
 );
-on_short!(on_short_question, Worker::take_question_in_fast, on_short_question_of_another);
+on_short!(on_short_question, Worker::receive_question_fast, on_short_question_of_another);
 on_short!(
     on_short_question_of_another,
-    |worker: &Worker, short| worker.names_another(short) && worker.take_question_in_fast(short),
+    |worker: &Worker, short| worker.names_another(short) && worker.receive_question_fast(short),
     on_message_slow
 );
 
@@ -359,7 +359,7 @@ pub(crate) unsafe extern "C" fn on_message_slow(
                     &header[HEADER..],
                     &arrived,
                 ),
-                _ => worker.take_in(decoded, None, &header[HEADER..], &arrived),
+                _ => worker.receive_arrived(decoded, None, &header[HEADER..], &arrived),
             };
         }
         if arrived.waits {

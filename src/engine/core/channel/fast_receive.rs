@@ -16,22 +16,24 @@ use crate::engine::wire::credit;
 use crate::engine::wire::header::{flag, Question};
 
 impl Worker {
-    /// As `take_in`, of a message in its short form that comes as nearly all do: on a connection
-    /// that is known, in its order, and within its credit. False: nothing has happened, go the next
-    /// longer way.
+    /// As `receive_arrived`, of a message in its short form that comes as nearly all do: on a
+    /// connection that is known, in its order, and within its credit. False: nothing has happened,
+    /// go the next longer way.
     #[inline(always)]
-    pub(crate) fn take_message_in_fast(&self, short: Short<'_>) -> bool {
-        short.flags() & !flag::USER == 0 && self.take_in_fast(short, None)
+    pub(crate) fn receive_message_fast(&self, short: Short<'_>) -> bool {
+        short.flags() & !flag::USER == 0 && self.receive_short_fast(short, None)
     }
 
     /// The same of a question.
     #[inline(always)]
-    pub(crate) fn take_question_in_fast(&self, short: Short<'_>) -> bool {
-        short.asked().is_some_and(|(question, short)| self.take_in_fast(short, Some(question)))
+    pub(crate) fn receive_question_fast(&self, short: Short<'_>) -> bool {
+        short
+            .asked()
+            .is_some_and(|(question, short)| self.receive_short_fast(short, Some(question)))
     }
 
     #[inline(always)]
-    fn take_in_fast(&self, short: Short<'_>, question: Option<Question>) -> bool {
+    fn receive_short_fast(&self, short: Short<'_>, question: Option<Question>) -> bool {
         const { assert!(INLINE < credit::UNIT) };
         let (all, header_length) = (short.rest(), usize::from(short.second_byte()));
         let number = short.connection();
@@ -65,7 +67,7 @@ impl Worker {
                 inbound.sort =
                     if short.flags() & flag::HUB == 0 { Sort::Message } else { Sort::Hub };
                 slot.number.set(0);
-                endpoint.credits.note_told_word(short.taken_word())
+                endpoint.credits.note_acked_word(short.consumed_word())
             }
             Some(Question { number, capacity }) => {
                 inbound.flags = 0;

@@ -508,13 +508,13 @@ pub unsafe fn destroy(message: *const Message) {
     let alive = unsafe { &*worker };
     if alive.may_act_at_once() {
         // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
-        return alive.let_go(unsafe { &*slot });
+        return alive.release_slot(unsafe { &*slot });
     }
     // Its sender waits for it, so it does not wait for some later pass.
     if !alive.thread.is_remote() {
         if let Ok(inside) = alive.enter() {
             // SAFETY: as above.
-            return inside.let_go(unsafe { &*slot });
+            return inside.release_slot(unsafe { &*slot });
         }
     }
     let shared = alive.check_usable().is_ok().then(|| alive.shared());

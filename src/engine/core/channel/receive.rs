@@ -121,13 +121,13 @@ impl Inbox {
 pub(crate) const MESSAGES: Receiver = Receiver {
     sort: Sort::Message,
     wants: |worker, id| worker.am_handlers.has(id),
-    hand_over: |worker, slot, _| worker.hand_over_message::<false>(slot),
+    dispatch: |worker, slot, _| worker.dispatch_message::<false>(slot),
     ..Receiver::NOBODY
 };
 
 impl Worker {
     /// In UCP's handler, which it answers: takes a message or a question over, or drops it.
-    pub(crate) fn take_in(
+    pub(crate) fn receive_arrived(
         &self,
         header: &Header,
         question: Option<Question>,
@@ -215,7 +215,7 @@ impl Worker {
         let Some(endpoint) = self.last_endpoint(header.connection) else { return };
         header.sequence = endpoint.order.nearest(header.sequence as u16);
         if piece.question.is_some() {
-            header.taken = endpoint.credits.told_by_peer();
+            header.taken = endpoint.credits.acked_by_peer();
         }
     }
 
@@ -236,7 +236,7 @@ impl Worker {
         let room = slot.room(behind_data(copied) + user_header.len());
         // SAFETY: room for both, which is nobody's but ours; UCX's data is valid during its
         // handler.
-        let behind = unsafe { copy_out(room, arrived.data.cast(), copied, user_header) };
+        let behind = unsafe { copy_with_header(room, arrived.data.cast(), copied, user_header) };
         slot.length.set(arrived.length as u64);
         slot.inbound.set(Inbound {
             form,
@@ -274,23 +274,23 @@ impl Worker {
 
     /// Hands out what had come in when it began. After UCP's pass.
     pub(crate) fn deliver_messages(&self) -> u32 {
-        self.hand_out_due::<false>()
+        self.deliver_due::<false>()
     }
 
     /// The same on the thread of a SINGLE worker, in a pass of its caller's. Not in line there:
     /// passes without messages would pay for the registers.
     #[inline(never)]
     pub(crate) fn deliver_messages_alone(&self) -> u32 {
-        self.hand_out_due::<true>()
+        self.deliver_due::<true>()
     }
 
     #[inline(always)]
-    fn hand_out_due<const ALONE: bool>(&self) -> u32 {
+    fn deliver_due<const ALONE: bool>(&self) -> u32 {
         if self.inbox.state.get() != 0 && !self.may_hand_out() {
             return 0;
         }
         self.inbox.add(state::BUSY);
-        let delivered = self.inbox.due.drain_present(|slot| self.hand_over::<ALONE>(slot));
+        let delivered = self.inbox.due.drain_present(|slot| self.dispatch_arrived::<ALONE>(slot));
         self.inbox.remove(state::BUSY);
         if self.inbox.state.get() != 0 || !self.inbox.due.is_empty() {
             self.deliver_later();
@@ -345,7 +345,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn hand_over<const ALONE: bool>(&self, slot: &Slot) {
+    fn dispatch_arrived<const ALONE: bool>(&self, slot: &Slot) {
         let inbound = slot.inbound();
         match self.last_endpoint(inbound.connection).filter(|endpoint| endpoint.takes_messages()) {
             Some(endpoint) if inbound.form != Form::Gone => self.feed(endpoint),
@@ -353,9 +353,9 @@ impl Worker {
         }
         // Not by a table of jumps.
         if inbound.sort == Sort::Message {
-            self.hand_over_message::<ALONE>(slot);
+            self.dispatch_message::<ALONE>(slot);
         } else {
-            (self.receivers.of(inbound.sort).hand_over)(self, slot, ALONE);
+            (self.receivers.of(inbound.sort).dispatch)(self, slot, ALONE);
         }
     }
 
@@ -372,7 +372,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn hand_over_message<const ALONE: bool>(&self, slot: &Slot) {
+    fn dispatch_message<const ALONE: bool>(&self, slot: &Slot) {
         let inbound = slot.inbound();
         let Some(handler) = self.am_handlers.find(inbound.id) else { return self.unhandled(slot) };
         if inbound.flags & flag::REPLY != 0 {
@@ -427,7 +427,7 @@ impl Endpoint {
     /// The peer has told what it has taken in. In UCP's handler.
     #[inline(always)]
     pub(crate) fn note_credit(&self, taken: Amount) {
-        if self.credits.note_told(taken) {
+        if self.credits.note_acked(taken) {
             self.credits_came();
         }
     }
@@ -470,7 +470,12 @@ pub(crate) fn behind_data(length: usize) -> usize {
 ///
 /// # Safety
 /// Both are readable, and there is room for them.
-unsafe fn copy_out(room: *mut u8, data: *const u8, length: usize, user_header: &[u8]) -> *const u8 {
+unsafe fn copy_with_header(
+    room: *mut u8,
+    data: *const u8,
+    length: usize,
+    user_header: &[u8],
+) -> *const u8 {
     // SAFETY: as for this function.
     unsafe {
         let behind = room.add(behind_data(length));

@@ -16,7 +16,7 @@ pub(crate) struct Receiver {
     pub(crate) wants: fn(&Worker, u16) -> bool,
     /// It is due, and its sender's connection is open. `alone`: as for `outside_as`. After UCP's
     /// pass.
-    pub(crate) hand_over: fn(&Worker, &Slot, bool),
+    pub(crate) dispatch: fn(&Worker, &Slot, bool),
     /// Its user has left it without saying what it wants: see `message::LEFT`.
     pub(crate) left: fn(&Worker, &Slot),
 }
@@ -26,7 +26,7 @@ impl Receiver {
     pub(crate) const NOBODY: Receiver = Receiver {
         sort: Sort::Message,
         wants: |_, _| false,
-        hand_over: |worker, slot, _| worker.message_gone(slot),
+        dispatch: |worker, slot, _| worker.message_gone(slot),
         left: |_, _| {},
     };
 }

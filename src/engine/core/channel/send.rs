@@ -245,7 +245,7 @@ impl Endpoint {
             user_header,
             connection,
             sequence: if ordered { self.credits.sequence.get() } else { status as u32 },
-            taken: if is_told { self.credits.tell() } else { self.credits.taken() },
+            taken: if is_told { self.credits.advertise() } else { self.credits.consumed() },
             sender: if ordered { charge.into() } else { number },
         }
     }
@@ -266,7 +266,7 @@ impl Endpoint {
         (data, data_length): (*const c_void, usize),
     ) -> sys::ucs_status_ptr_t {
         const { assert!(INLINE < credit::UNIT) };
-        let header = self.header_of::<true>(outgoing, self.peering.quick.get());
+        let header = self.header_of::<true>(outgoing, self.peering.fast_number.get());
         let ordered = header.kind != header::Kind::Answer;
         let room = slot.room(INLINE);
         // SAFETY: room for all of it, which is nobody's but ours; the user's are readable.

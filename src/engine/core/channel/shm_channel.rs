@@ -188,7 +188,7 @@ impl Endpoint {
     #[cold]
     fn has_become_clear(&self) -> bool {
         // As many have been handed over, in their order, as are gone again.
-        let ahead = self.credits.told_by_peer().messages.wrapping_sub(self.fast_box.behind.get());
+        let ahead = self.credits.acked_by_peer().messages.wrapping_sub(self.fast_box.behind.get());
         self.fast_box.is_clear.set(ahead as i16 >= 0);
         self.fast_box.is_clear.get()
     }
@@ -223,7 +223,7 @@ impl Endpoint {
         let (worker, here) = (&self.worker, &self.worker.identity);
         !self.fast_box.settled.get()
             && worker.fast_boxes.count.get() < MOST_BOXES
-            && self.peering.quick.get() != 0
+            && self.peering.fast_number.get() != 0
             && self.takes_operations()
             && worker.context.shares_memory
             && self.origin().is_some_and(|origin| origin.identity.shares_host_with(here))

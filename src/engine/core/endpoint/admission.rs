@@ -1,18 +1,18 @@
-//! What a send is promised when it is handed to the progress thread: its place in the send window,
-//! or in the queue, and its credit.
+//! Admission of sends that go through the progress thread: at submission each reserves its place in
+//! the send window, or in the queue, and its credit.
 //!
-//! What stands in the ring counts as much as what has been taken over: each endpoint has accounts
-//! (see `base::split_counter`) of what stands before a next send, to which the thread that submits
-//! adds, and which it gives back when the ring refuses it after all. When the send is taken over
-//! its promise is in the worker's `Hand`: what begins then uses it up, and what is left over at the
-//! end is given back.
+//! The submission ring counts as much as what has been taken over. Each endpoint counts what a next
+//! send finds before it in two halves (see `base::split_counter`): the submitting thread adds to
+//! `Reserved`, the owner of the worker to `Released`. A reservation is given back when the ring
+//! refuses the send. When the send is taken over, its permit is in the worker's `OpenPermit`: what
+//! begins then uses it up, and the rest is given back.
 //!
-//! The limits hold for what threads hand over, together with all that is under way already. What is
-//! sent inside the gate, by callbacks of the progress thread, or as active messages get their
-//! credit, is first come, first served: it may take a place that another thread has been promised a
-//! moment ago, and this one waits then. So it is among threads: who was promised a place in the
-//! queue, and is taken over before another one that was promised the window, has that place, and
-//! its own in the queue is given to a third before the other one comes to want it.
+//! The limits hold for what threads submit, together with all that is under way already. Sends
+//! inside the gate (by callbacks of the progress thread, or of active messages that get their
+//! credit) are first come, first served. Such a send may take a place that another thread has
+//! reserved a moment ago; that one waits then. The same holds among threads: a send with a place in
+//! the queue, taken over before one that has reserved the window, takes the window's place. Its
+//! place in the queue goes to a third send before the other one comes to want it.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::split_counter::{look_again, Added, Removed, SplitCounter};
@@ -26,14 +26,13 @@ use crate::engine::wire::credit;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
-/// Of `Asked::wanted`: nobody was refused.
+/// Of `Reserved::wanted`: nobody was refused.
 const NOTHING_WANTED: u16 = u16::MAX;
 
-/// What threads outside the gate have added to the accounts of an endpoint: each by who submits,
-/// none under a lock. The other half of them is in `Accounts` and `Credits`, which whoever is
-/// inside the gate writes.
+/// What threads outside the gate have reserved of an endpoint: each submitting thread adds, without
+/// a lock. The other half is in `Released` and `Credits`, which the owner of the gate writes.
 #[repr(C)]
-pub(crate) struct Asked {
+pub(crate) struct Reserved {
     _start: CacheLine,
     /// Written before any other thread can know the endpoint. Here, as who submits needs nothing
     /// else of the endpoint that is written all the time.
@@ -52,9 +51,9 @@ pub(crate) struct Asked {
     _end: CacheLine,
 }
 
-impl Asked {
+impl Reserved {
     pub(crate) fn new(limits: WindowLimits) -> Self {
-        Asked {
+        Reserved {
             _start: CacheLine,
             limits: Cell::new(limits),
             ops: Added::default(),
@@ -71,7 +70,7 @@ impl Asked {
 
 /// The half that is written inside the gate.
 #[derive(Default)]
-pub(crate) struct Accounts {
+pub(crate) struct Released {
     /// Sends that a next one finds before it: in UCP, waiting for that, or in the ring; and bytes
     /// in them.
     ops: Removed,
@@ -121,7 +120,7 @@ impl Need {
 
 /// What stands in the ring with a send.
 #[derive(Clone, Copy)]
-pub(crate) struct Promise {
+pub(crate) struct SendPermit {
     ops: u32,
     charge: u16,
     /// It has a place in the queue, too.
@@ -129,33 +128,33 @@ pub(crate) struct Promise {
     bytes: u64,
 }
 
-impl Promise {
-    pub(crate) const NOTHING: Promise = Promise { ops: 0, charge: 0, waits: false, bytes: 0 };
+impl SendPermit {
+    pub(crate) const NOTHING: SendPermit = SendPermit { ops: 0, charge: 0, waits: false, bytes: 0 };
 
     fn is_nothing(&self) -> bool {
         self.ops == 0
     }
 }
 
-/// A promise that is given back unless it is kept.
-pub(crate) struct Promised<'a> {
+/// A permit that is given back unless it is kept.
+pub(crate) struct Reservation<'a> {
     endpoint: &'a Endpoint,
-    promise: Promise,
+    permit: SendPermit,
 }
 
-impl Promised<'_> {
+impl Reservation<'_> {
     /// For the entry in the ring, which nothing can refuse any more.
     #[inline]
-    pub(crate) fn keep(self) -> Promise {
-        let promise = self.promise;
+    pub(crate) fn keep(self) -> SendPermit {
+        let permit = self.permit;
         std::mem::forget(self);
-        promise
+        permit
     }
 }
 
-impl Drop for Promised<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        let Promise { ops, charge, waits, bytes } = self.promise;
+        let SendPermit { ops, charge, waits, bytes } = self.permit;
         let endpoint = self.endpoint;
         endpoint.ops().give_back(ops.into());
         endpoint.bytes().give_back(bytes);
@@ -173,28 +172,28 @@ impl Drop for Promised<'_> {
 /// Any thread.
 impl Endpoint {
     fn ops(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.asked.ops, gone: &self.accounts.ops }
+        SplitCounter { added: &self.reserved.ops, gone: &self.released.ops }
     }
 
     fn bytes(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.asked.bytes, gone: &self.accounts.bytes }
+        SplitCounter { added: &self.reserved.bytes, gone: &self.released.bytes }
     }
 
     fn queued_ops(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.asked.queued_ops, gone: &self.accounts.queued_ops }
+        SplitCounter { added: &self.reserved.queued_ops, gone: &self.released.queued_ops }
     }
 
     fn queued_bytes(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.asked.queued_bytes, gone: &self.accounts.queued_bytes }
+        SplitCounter { added: &self.reserved.queued_bytes, gone: &self.released.queued_bytes }
     }
 
     fn credit(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.asked.credit, gone: &self.credits.gone }
+        SplitCounter { added: &self.reserved.credit, gone: &self.credits.gone }
     }
 
     /// Promises a send that is about to be put into the ring its place, or refuses it: when it
     /// would have to wait and may not, or there is no room in the queue.
-    pub(crate) fn promise(&self, params: &OpParams, need: Need) -> Result<Promised<'_>> {
+    pub(crate) fn reserve(&self, params: &OpParams, need: Need) -> Result<Reservation<'_>> {
         let Need { ops, charge, bytes, unbounded } = need;
         let waits = !self.add_to_window(need);
         if waits {
@@ -210,7 +209,7 @@ impl Endpoint {
                 return Err(self.no_room(true, false));
             }
         }
-        Ok(Promised { endpoint: self, promise: Promise { ops, charge, waits, bytes } })
+        Ok(Reservation { endpoint: self, permit: SendPermit { ops, charge, waits, bytes } })
     }
 
     /// A place for a send that goes straight to UCP when it is taken over, if there is one.
@@ -219,7 +218,7 @@ impl Endpoint {
         if !self.is_open() && !self.has_status(Self::SILENT) {
             return false;
         }
-        let limits = self.asked.limits.get();
+        let limits = self.reserved.limits.get();
         let ops_fit = |before: u64| before < limits.ops.into();
         let bytes_fit = |before: u64| before < limits.bytes;
         // Others may wait for theirs that have been taken over already: looked at after what was
@@ -257,7 +256,7 @@ impl Endpoint {
     /// A place for one that will wait. `most`: so many may stand there, if that is more than the
     /// queue is for.
     fn add_to_queue(&self, need: Need, most: u64) -> bool {
-        let limits = self.asked.limits.get();
+        let limits = self.reserved.limits.get();
         let owed = self.queued_ops().get() < most;
         let ops_fit = |before: u64| owed || before < limits.queue_ops.into();
         let bytes_fit =
@@ -287,7 +286,7 @@ impl Endpoint {
     fn refuse_outside(&self, need: Need) -> crate::engine::base::status::Error {
         let credit = need.charge != 0 && !credits::fits(self.credit().get(), need.charge);
         if credit {
-            self.asked.wanted.fetch_min(need.charge, Ordering::Relaxed);
+            self.reserved.wanted.fetch_min(need.charge, Ordering::Relaxed);
         }
         self.no_room(false, credit)
     }
@@ -299,7 +298,7 @@ impl Endpoint {
         look_again();
         // Once is enough for all that is given back before it does: who finds the submission queue
         // full may try on and on.
-        if !self.writable.is_armed() || self.asked.looking.swap(true, Ordering::AcqRel) {
+        if !self.writable.is_armed() || self.reserved.looking.swap(true, Ordering::AcqRel) {
             return;
         }
         let endpoint = EndpointPointer(self);
@@ -309,23 +308,23 @@ impl Endpoint {
             // SAFETY: the end of an endpoint comes after what was handed over before it.
             let endpoint = unsafe { &*endpoint.0 };
             // It sees what those have given back that have found it set.
-            endpoint.asked.looking.swap(false, Ordering::AcqRel);
+            endpoint.reserved.looking.swap(false, Ordering::AcqRel);
             endpoint.tend_later();
         });
     }
 
     /// There is a place for one more send in the window, and credit for what was refused last.
     pub(crate) fn has_place(&self) -> bool {
-        let limits = self.asked.limits.get();
+        let limits = self.reserved.limits.get();
         if self.ops().get() >= limits.ops.into() || self.bytes().get() >= limits.bytes {
             return false;
         }
-        let wanted = self.asked.wanted.load(Ordering::Relaxed);
+        let wanted = self.reserved.wanted.load(Ordering::Relaxed);
         let charge = if wanted == NOTHING_WANTED { credit::LEAST } else { wanted };
         let fits = credits::fits(self.credit().get(), charge);
         if fits && wanted != NOTHING_WANTED {
             // Unless somebody has just been refused for less.
-            let _ = self.asked.wanted.compare_exchange(
+            let _ = self.reserved.wanted.compare_exchange(
                 wanted,
                 NOTHING_WANTED,
                 Ordering::Relaxed,
@@ -341,9 +340,9 @@ impl Endpoint {
     }
 }
 
-/// What the send that is being taken over from the ring has been promised, and has not used yet.
+/// What the send that is being taken over from the ring has reserved, and has not used yet.
 /// Belongs to whoever is inside the gate.
-pub(crate) struct Hand {
+pub(crate) struct OpenPermit {
     /// Null while there is none.
     endpoint: Cell<*const Endpoint>,
     ops: Cell<u32>,
@@ -353,9 +352,9 @@ pub(crate) struct Hand {
     queued_bytes: Cell<u64>,
 }
 
-impl Hand {
+impl OpenPermit {
     pub(crate) const fn new() -> Self {
-        Hand {
+        OpenPermit {
             endpoint: Cell::new(std::ptr::null()),
             ops: Cell::new(0),
             queued_ops: Cell::new(0),
@@ -389,46 +388,46 @@ impl Endpoint {
     /// A send of so many bytes stands before the next one from now on.
     #[inline]
     pub(crate) fn stands(&self, bytes: u64) {
-        let (accounts, hand) = (&self.accounts, &self.worker.hand);
-        let (ops, bytes) = if hand.is_for(self) {
-            (use_one(&hand.ops), use_up(&hand.bytes, bytes))
+        let (released, open_permit) = (&self.released, &self.worker.open_permit);
+        let (ops, bytes) = if open_permit.is_for(self) {
+            (use_one(&open_permit.ops), use_up(&open_permit.bytes, bytes))
         } else {
             (1, bytes)
         };
-        accounts.ops.subtract(ops);
-        accounts.bytes.subtract(bytes);
+        released.ops.subtract(ops);
+        released.bytes.subtract(bytes);
     }
 
     /// And not any more.
     #[inline]
     pub(crate) fn stood(&self, bytes: u64) {
-        self.accounts.ops.add(1);
-        self.accounts.bytes.add(bytes);
+        self.released.ops.add(1);
+        self.released.bytes.add(bytes);
     }
 
     /// It waits from now on.
     pub(crate) fn stands_in_queue(&self, bytes: u64) {
-        let (accounts, hand) = (&self.accounts, &self.worker.hand);
-        let (ops, bytes) = if hand.is_for(self) {
-            (use_one(&hand.queued_ops), use_up(&hand.queued_bytes, bytes))
+        let (released, open_permit) = (&self.released, &self.worker.open_permit);
+        let (ops, bytes) = if open_permit.is_for(self) {
+            (use_one(&open_permit.queued_ops), use_up(&open_permit.queued_bytes, bytes))
         } else {
             (1, bytes)
         };
-        accounts.queued_ops.subtract(ops);
-        accounts.queued_bytes.subtract(bytes);
+        released.queued_ops.subtract(ops);
+        released.queued_bytes.subtract(bytes);
     }
 
     pub(crate) fn stood_in_queue(&self, bytes: u64) {
-        self.accounts.queued_ops.add(1);
-        self.accounts.queued_bytes.add(bytes);
+        self.released.queued_ops.add(1);
+        self.released.queued_bytes.add(bytes);
     }
 
-    /// Takes credit, which the one that comes from the ring has been promised.
+    /// Takes credit, which a send from the ring has reserved.
     pub(crate) fn spend(&self, charge: u16) {
-        let hand = &self.worker.hand;
-        if hand.is_for(self) && hand.charge.get() == charge {
-            hand.charge.set(0);
-            self.credits.spend_promised(charge);
+        let open_permit = &self.worker.open_permit;
+        if open_permit.is_for(self) && open_permit.charge.get() == charge {
+            open_permit.charge.set(0);
+            self.credits.spend_reserved(charge);
         } else {
             self.credits.spend(charge);
         }
@@ -437,40 +436,41 @@ impl Endpoint {
 
 /// Inside the gate.
 impl Worker {
-    /// Takes what an entry of the ring has been promised into the hand, for `end_promise` when it
-    /// has been dealt with. False: that was nothing.
+    /// Takes what an entry of the ring has reserved into `open_permit`, until `end_permit`. False:
+    /// that was nothing.
     #[inline]
-    pub(crate) fn begin_promise(&self, endpoint: *const Endpoint, promise: Promise) -> bool {
-        if promise.is_nothing() {
+    pub(crate) fn begin_permit(&self, endpoint: *const Endpoint, permit: SendPermit) -> bool {
+        if permit.is_nothing() {
             return false;
         }
-        let hand = &self.hand;
+        let open_permit = &self.open_permit;
         debug_assert!(
-            hand.endpoint.get().is_null(),
+            open_permit.endpoint.get().is_null(),
             "nothing that is taken over lets go of the gate"
         );
-        let Promise { ops, charge, waits, bytes } = promise;
-        hand.endpoint.set(endpoint);
-        hand.ops.set(ops);
-        hand.bytes.set(bytes);
-        hand.charge.set(charge);
-        hand.queued_ops.set(if waits { ops } else { 0 });
-        hand.queued_bytes.set(if waits { bytes } else { 0 });
+        let SendPermit { ops, charge, waits, bytes } = permit;
+        open_permit.endpoint.set(endpoint);
+        open_permit.ops.set(ops);
+        open_permit.bytes.set(bytes);
+        open_permit.charge.set(charge);
+        open_permit.queued_ops.set(if waits { ops } else { 0 });
+        open_permit.queued_bytes.set(if waits { bytes } else { 0 });
         true
     }
 
     #[inline]
-    pub(crate) fn end_promise(&self) {
+    pub(crate) fn end_permit(&self) {
+        let endpoint = self.open_permit.endpoint.replace(std::ptr::null());
         // SAFETY: it was alive when this began (see `Queued`), and who ends it takes it out.
-        if let Some(endpoint) = unsafe { self.hand.endpoint.replace(std::ptr::null()).as_ref() } {
-            endpoint.give_back_rest(&self.hand);
+        if let Some(endpoint) = unsafe { endpoint.as_ref() } {
+            endpoint.give_back_rest(&self.open_permit);
         }
     }
 
     /// The endpoint is at its end.
-    pub(crate) fn drop_promises_of(&self, endpoint: &Endpoint) {
-        if self.hand.is_for(endpoint) {
-            self.hand.endpoint.set(std::ptr::null());
+    pub(crate) fn drop_permit_of(&self, endpoint: &Endpoint) {
+        if self.open_permit.is_for(endpoint) {
+            self.open_permit.endpoint.set(std::ptr::null());
         }
     }
 }
@@ -479,20 +479,21 @@ impl Endpoint {
     /// What the send has not used, as it has gone already, or waits for its credit, or has not come
     /// to anything.
     #[inline]
-    fn give_back_rest(&self, hand: &Hand) {
-        let accounts = &self.accounts;
-        let (ops, queued_ops, charge) = (hand.ops.get(), hand.queued_ops.get(), hand.charge.get());
-        if ops == 0 && queued_ops == 0 && charge == 0 && hand.bytes.get() == 0 {
+    fn give_back_rest(&self, open_permit: &OpenPermit) {
+        let released = &self.released;
+        let (ops, queued_ops, charge) =
+            (open_permit.ops.get(), open_permit.queued_ops.get(), open_permit.charge.get());
+        if ops == 0 && queued_ops == 0 && charge == 0 && open_permit.bytes.get() == 0 {
             return;
         }
-        accounts.ops.add(ops.into());
-        accounts.bytes.add(hand.bytes.get());
-        if queued_ops != 0 || hand.queued_bytes.get() != 0 {
-            accounts.queued_ops.add(queued_ops.into());
-            accounts.queued_bytes.add(hand.queued_bytes.get());
+        released.ops.add(ops.into());
+        released.bytes.add(open_permit.bytes.get());
+        if queued_ops != 0 || open_permit.queued_bytes.get() != 0 {
+            released.queued_ops.add(queued_ops.into());
+            released.queued_bytes.add(open_permit.queued_bytes.get());
         }
         if charge != 0 {
-            self.credits.drop_promised(charge);
+            self.credits.drop_reserved(charge);
         }
         if self.writable.is_armed() {
             self.tend_later();

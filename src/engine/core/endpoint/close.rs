@@ -9,7 +9,7 @@ use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
 use crate::engine::core::endpoint::life::{
-    CloseRequest, Ending, Flush, Flushing, Left, LifeEvent, Peer,
+    CloseRequest, Ending, Flush, Flushing, LifeEvent, Peer, Remains,
 };
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
@@ -211,7 +211,7 @@ impl Endpoint {
             in_ucp: false,
             deadline: clock::deadline_after(if gone { DEAD_NS } else { ENDING_NS }),
             receives_deadline: clock::deadline_after(DEAD_NS),
-            left: Left { torn, abandoned: false },
+            left: Remains { torn, abandoned: false },
         }));
         if self.sends.get() > 0 {
             let unanswered = |slot: &Slot| {
@@ -241,7 +241,7 @@ impl Endpoint {
 
     /// Has UCP let go of an attempt to connect: another one may follow.
     pub(crate) fn abandon_in_ucp(&self) {
-        self.let_go_in_ucp(
+        self.release_in_ucp(
             Part::Nothing,
             if self.peer_failure { sys::UCP_EP_CLOSE_FLAG_FORCE } else { 0 },
         );
@@ -249,13 +249,13 @@ impl Endpoint {
 
     pub(crate) fn close_in_ucp(&self, flags: u32) {
         self.answer_bye();
-        if self.let_go_in_ucp(Part::Close, flags).is_none() {
+        if self.release_in_ucp(Part::Close, flags).is_none() {
             self.on(LifeEvent::UcpCloses);
         }
     }
 
     /// UCP's close, once. Its status if it ended inside the call.
-    pub(crate) fn let_go_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
+    pub(crate) fn release_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
         self.tell_protocols(OfEndpoint::LetsGo);
         if self.ucp.get().is_null() || self.leave_untouched() {
             return Some(Status::OK);

@@ -8,7 +8,7 @@
 //! nothing.
 
 use crate::engine::base::split_counter::Removed;
-use crate::engine::wire::credit::{LEAST, MESSAGES, TOLD_AFTER, UNITS};
+use crate::engine::wire::credit::{ADVERTISE_AFTER, LEAST, MESSAGES, UNITS};
 use crate::engine::wire::header::Amount;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -37,18 +37,18 @@ fn sum(amount: Amount) -> u64 {
 #[derive(Default)]
 pub(crate) struct Credits {
     /// What was sent is an account (see `base::split_counter`): this is what is got back less what
-    /// was spent, but for what other threads were promised.
+    /// was spent, but for what other threads have reserved.
     pub(crate) gone: Removed,
-    /// What they were promised that has been spent, or has come to nothing.
-    promised: Cell<u64>,
+    /// What they have reserved that has been spent, or was given back.
+    reserved: Cell<u64>,
     /// Got back, as the peer has told.
-    back: Total,
+    acked: Total,
     /// What came in.
     received: Total,
     /// Of that, what is gone again.
-    taken: Total,
+    consumed: Total,
     /// The latest that the peer was told.
-    told: Total,
+    advertised: Total,
     /// The place in the order of the next message that goes out.
     pub(crate) sequence: Cell<u32>,
     /// What the cheapest message costs that would have to wait: `LEAST` where all would, 0 where
@@ -105,10 +105,10 @@ impl Credits {
     /// What has been spent and not got back.
     #[inline(always)]
     fn out(&self) -> u64 {
-        self.gone.left_of(self.promised.get())
+        self.gone.left_of(self.reserved.get())
     }
 
-    /// Is there enough for this message, whatever other threads have been promised?
+    /// Is there enough for this message, whatever other threads have reserved?
     #[inline(always)]
     pub(crate) fn suffice(&self, charge: u16) -> bool {
         fits(self.out(), charge)
@@ -120,15 +120,15 @@ impl Credits {
         self.note_spent();
     }
 
-    /// The same of what another thread was promised.
-    pub(crate) fn spend_promised(&self, charge: u16) {
-        self.promised.set(self.promised.get().wrapping_add(cost(charge)));
+    /// The same of what another thread has reserved.
+    pub(crate) fn spend_reserved(&self, charge: u16) {
+        self.reserved.set(self.reserved.get().wrapping_add(cost(charge)));
         self.note_spent();
     }
 
-    /// It was promised that, and has not used it.
-    pub(crate) fn drop_promised(&self, charge: u16) {
-        self.promised.set(self.promised.get().wrapping_add(cost(charge)));
+    /// It has reserved that, and has not used it.
+    pub(crate) fn drop_reserved(&self, charge: u16) {
+        self.reserved.set(self.reserved.get().wrapping_add(cost(charge)));
         self.gone.add(cost(charge));
     }
 
@@ -184,29 +184,29 @@ impl Credits {
     }
 
     /// What the peer has told last.
-    pub(crate) fn told_by_peer(&self) -> Amount {
-        self.back.get()
+    pub(crate) fn acked_by_peer(&self) -> Amount {
+        self.acked.get()
     }
 
     /// The peer has told what it has taken in. True if that is news.
     #[inline(always)]
-    pub(crate) fn note_told(&self, taken: Amount) -> bool {
-        self.note_told_word(taken.word())
+    pub(crate) fn note_acked(&self, taken: Amount) -> bool {
+        self.note_acked_word(taken.word())
     }
 
     /// The same of its word.
     #[inline(always)]
-    pub(crate) fn note_told_word(&self, taken: u32) -> bool {
-        if taken == self.back.0.get() {
+    pub(crate) fn note_acked_word(&self, taken: u32) -> bool {
+        if taken == self.acked.0.get() {
             return false;
         }
         let taken = Amount::of_word(taken);
-        let (out, news) = (self.out(), minus(taken, self.back.get()));
+        let (out, news) = (self.out(), minus(taken, self.acked.get()));
         let (messages, units) = (out >> MESSAGES_AT, out & ((1 << MESSAGES_AT) - 1));
         // What is out of date looks like far more than is out.
         let new = u64::from(news.messages) <= messages && u64::from(news.units) <= units;
         if new {
-            self.back.set(taken);
+            self.acked.set(taken);
             self.gone.add(sum(news));
         }
         new
@@ -217,7 +217,7 @@ impl Credits {
     pub(crate) fn receive(&self, charge: u16) -> bool {
         let received = self.received.with(charge);
         self.received.set(received.get());
-        let unreceived = minus(received.get(), self.taken.get());
+        let unreceived = minus(received.get(), self.consumed.get());
         unreceived.messages <= MESSAGES && unreceived.units <= UNITS
     }
 
@@ -226,7 +226,7 @@ impl Credits {
     pub(crate) fn receive_fast(&self, charge: u16) -> bool {
         const { assert!(1 << 8 <= MESSAGES && 1 << 13 <= UNITS) };
         let received = self.received.with(charge);
-        let within = received.is_near(&self.taken, 8, 13);
+        let within = received.is_near(&self.consumed, 8, 13);
         if within {
             self.received.set(received.get());
         }
@@ -236,17 +236,19 @@ impl Credits {
     /// A message is gone. True if it is time to tell the peer.
     #[inline(always)]
     pub(crate) fn give_back(&self, charge: u16) -> bool {
-        self.taken.set(self.taken.with(charge).get());
+        self.consumed.set(self.consumed.with(charge).get());
         self.has_news()
     }
 
     /// So much is gone again that the peer is to be told, whether it needs to know or not.
     #[inline(always)]
     pub(crate) fn has_news(&self) -> bool {
-        const { assert!(1 << 6 <= MESSAGES / TOLD_AFTER && 1 << 11 < UNITS / TOLD_AFTER) };
-        !self.taken.is_near(&self.told, 6, 11) && {
-            let untold = minus(self.taken.get(), self.told.get());
-            untold.messages >= MESSAGES / TOLD_AFTER || untold.units >= UNITS / TOLD_AFTER
+        const { assert!(1 << 6 <= MESSAGES / ADVERTISE_AFTER) };
+        const { assert!(1 << 11 < UNITS / ADVERTISE_AFTER) };
+        !self.consumed.is_near(&self.advertised, 6, 11) && {
+            let unadvertised = minus(self.consumed.get(), self.advertised.get());
+            unadvertised.messages >= MESSAGES / ADVERTISE_AFTER
+                || unadvertised.units >= UNITS / ADVERTISE_AFTER
         }
     }
 
@@ -256,25 +258,25 @@ impl Credits {
     /// of.
     #[inline(always)]
     pub(crate) fn may_starve(&self) -> bool {
-        const { assert!(1 << 8 <= MESSAGES && 1 << 11 <= UNITS / TOLD_AFTER) };
-        !self.received.is_near(&self.told, 8, 11) && {
-            let out = minus(self.received.get(), self.told.get());
-            (out.messages >= MESSAGES || out.units > UNITS / TOLD_AFTER)
-                && self.taken.0.get() != self.told.0.get()
+        const { assert!(1 << 8 <= MESSAGES && 1 << 11 <= UNITS / ADVERTISE_AFTER) };
+        !self.received.is_near(&self.advertised, 8, 11) && {
+            let out = minus(self.received.get(), self.advertised.get());
+            (out.messages >= MESSAGES || out.units > UNITS / ADVERTISE_AFTER)
+                && self.consumed.0.get() != self.advertised.0.get()
         }
     }
 
     /// What has been taken in, for a peer that may not get to see it.
     #[inline(always)]
-    pub(crate) fn taken(&self) -> Amount {
-        self.taken.get()
+    pub(crate) fn consumed(&self) -> Amount {
+        self.consumed.get()
     }
 
     /// What the peer is about to be told.
     #[inline(always)]
-    pub(crate) fn tell(&self) -> Amount {
-        self.told.set(self.taken.get());
-        self.taken.get()
+    pub(crate) fn advertise(&self) -> Amount {
+        self.advertised.set(self.consumed.get());
+        self.consumed.get()
     }
 }
 
@@ -294,7 +296,7 @@ mod tests {
             while !sender.suffice(cost) {
                 let gone = held.pop_front().expect("nothing is held, and still there is no credit");
                 if receiver.give_back(gone) {
-                    assert!(sender.note_told(receiver.tell()));
+                    assert!(sender.note_acked(receiver.advertise()));
                 }
             }
             sender.spend(cost);
@@ -339,17 +341,17 @@ mod tests {
     fn what_others_were_promised_is_out_when_it_is_spent() {
         let sender = Credits::default();
         (1..MESSAGES).for_each(|_| sender.spend(1));
-        sender.drop_promised(7);
+        sender.drop_reserved(7);
         assert!(sender.suffice(1) && !sender.is_short());
-        sender.spend_promised(2);
+        sender.spend_reserved(2);
         assert!(!sender.suffice(1) && sender.is_short());
         sender.unspend(2);
         assert!(sender.suffice(1));
         assert!(
-            !sender.note_told(Amount { messages: MESSAGES, units: MESSAGES }),
+            !sender.note_acked(Amount { messages: MESSAGES, units: MESSAGES }),
             "more than was sent"
         );
-        assert!(sender.note_told(Amount { messages: MESSAGES - 1, units: MESSAGES - 1 }));
+        assert!(sender.note_acked(Amount { messages: MESSAGES - 1, units: MESSAGES - 1 }));
         assert_eq!(sender.out(), 0);
     }
 
@@ -366,7 +368,7 @@ mod tests {
         sender.refused(70);
         sender.refused(64);
         assert!(sender.is_short_for(64) && !sender.is_short_for(63));
-        assert!(sender.note_told(Amount { messages: 1, units: 65 }));
+        assert!(sender.note_acked(Amount { messages: 1, units: 65 }));
         sender.look_again(false);
         assert!(!sender.is_short());
         sender.look_again(true);
@@ -391,7 +393,7 @@ mod tests {
                     kept -= 1;
                     let tell = receiver.give_back(cost);
                     if tell || receiver.may_starve() {
-                        assert!(sender.note_told(receiver.tell()));
+                        assert!(sender.note_acked(receiver.advertise()));
                     }
                 }
             }
@@ -403,10 +405,10 @@ mod tests {
         let sender = Credits::default();
         (0..10).for_each(|_| sender.spend(1));
         let five = Amount { messages: 5, units: 5 };
-        assert!(sender.note_told(five));
-        assert!(!sender.note_told(five), "the same again");
-        assert!(!sender.note_told(Amount { messages: 3, units: 3 }), "older");
-        assert!(!sender.note_told(Amount { messages: 11, units: 11 }), "more than was sent");
+        assert!(sender.note_acked(five));
+        assert!(!sender.note_acked(five), "the same again");
+        assert!(!sender.note_acked(Amount { messages: 3, units: 3 }), "older");
+        assert!(!sender.note_acked(Amount { messages: 11, units: 11 }), "more than was sent");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::engine::base::counters::Counter;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::reorder::Order;
 use crate::engine::core::channel::shm_channel::FastBox;
-use crate::engine::core::endpoint::admission::{Accounts, Asked};
+use crate::engine::core::endpoint::admission::{Released, Reserved};
 use crate::engine::core::endpoint::connect::Connection;
 use crate::engine::core::endpoint::credits::Credits;
 use crate::engine::core::endpoint::failure::Reports;
@@ -143,7 +143,7 @@ pub struct Endpoint {
     // Written by whoever is inside the gate.
     _owned: CacheLine,
     /// Read by those who hand sends over, so together with what is written as often.
-    pub(crate) accounts: Accounts,
+    pub(crate) released: Released,
     pub(crate) operations_sent: Counter,
     pub(crate) bytes_sent: Counter,
     /// What `operations_sent` was when a flush found everything done; `u64::MAX` before there was
@@ -179,7 +179,7 @@ pub struct Endpoint {
     pub(crate) connect_deadline: Cell<u64>,
     pub(crate) life: Life,
     /// Written by every thread that hands a send over.
-    pub(crate) asked: Asked,
+    pub(crate) reserved: Reserved,
 }
 
 // SAFETY: see the type: cells belong to whoever is inside the worker's gate.
@@ -239,8 +239,8 @@ impl Endpoint {
         endpoint.peering.unclaimed.set(back.is_some());
         endpoint.watch_process()?;
         let kept = match back {
-            Some(place) => origin.and_then(|origin| worker.untouched.take_this(&origin, place)),
-            None => origin.and_then(|origin| worker.untouched.take(&origin, endpoint.peer_failure)),
+            Some(place) => origin.and_then(|origin| worker.parked.take_this(&origin, place)),
+            None => origin.and_then(|origin| worker.parked.take(&origin, endpoint.peer_failure)),
         };
         match kept {
             Some(end) => endpoint.take_over(end),
@@ -305,8 +305,8 @@ impl Endpoint {
             has_read: Cell::new(false),
             flushed_at: Cell::new(u64::MAX),
             bytes_sent: Counter::default(),
-            asked: Asked::new(params.window),
-            accounts: Accounts::default(),
+            reserved: Reserved::new(params.window),
+            released: Released::default(),
         });
         endpoint.watch_for_silence(params.liveness_ns);
         endpoint
@@ -420,7 +420,7 @@ impl Endpoint {
         if self.worker.unreported.get().is_none() {
             self.worker.unreported.set(self.unreported.take());
         }
-        self.worker.drop_promises_of(self);
+        self.worker.drop_permit_of(self);
         self.unwatch_process();
         self.shut_fast_box();
         self.drop_early();

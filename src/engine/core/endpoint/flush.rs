@@ -9,7 +9,7 @@
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
-use crate::engine::core::request::completion::Left;
+use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot, Ticket};
@@ -177,7 +177,7 @@ impl Worker {
             Some(endpoint) => endpoint.begin_half(flush),
             // UCP's own of a worker would wait for ends that nobody has, of peers that may not
             // look.
-            None if self.untouched.are_some() => self.flush_each(flush),
+            None if self.parked.are_some() => self.flush_each(flush),
             None => self.flush_all(flush),
         }
     }
@@ -385,7 +385,7 @@ impl Worker {
         slot: &Slot,
         pointer: sys::ucs_status_ptr_t,
     ) -> Option<Status> {
-        let status = Left::of(slot, pointer).ended()?;
+        let status = Returned::of(slot, pointer).ended()?;
         slot.kind.set(Kind::Free);
         self.slab.push(slot);
         Some(status)

@@ -129,7 +129,7 @@ impl Endpoint {
         bye.sent == Sent::UnderWay || (bye.unanswered && self.may_cut_short())
     }
 
-    /// It was to hear of the end, and shows no sign of that.
+    /// The peer has to answer our goodbye, and has not.
     pub(crate) fn is_deaf(&self) -> bool {
         matches!(self.life().bye, Bye::Said(bye) if self.awaits_peer(bye))
             && !self.life().has_heard_bye()

@@ -37,7 +37,7 @@ pub(crate) struct Peering {
     pub(crate) theirs: Cell<u32>,
     /// The same where the quick way of messages and fetches may be open: see
     /// `Endpoint::learn_number`.
-    pub(crate) quick: Cell<u32>,
+    pub(crate) fast_number: Cell<u32>,
     /// The peer is this worker itself.
     pub(crate) own: Cell<bool>,
     /// In the order of making.
@@ -306,7 +306,7 @@ impl Endpoint {
         let quick = worker.features & feature::AM != 0
             && !self.peering.own.get()
             && worker.context.is_in_reach(None);
-        self.peering.quick.set(if quick { theirs } else { 0 });
+        self.peering.fast_number.set(if quick { theirs } else { 0 });
     }
 
     /// The peer has said who it is. After UCP's pass.

@@ -109,7 +109,7 @@ pub(crate) enum LifeEvent {
     GreetsLater,
     /// A peer of this library.
     Greets,
-    /// Whoever is behind a host and port, at this moment.
+    /// A hello was sent at this time to an unknown process behind a host and port.
     Asks(u64),
     /// UCX's connection stands. What was asked could not be heard yet: its time begins now.
     IsReached(u64),
@@ -234,9 +234,11 @@ impl Machine for Stage {
             (UcpCloses, E(now)) => E(Ending { in_ucp: true, ..now }),
             (UcpClosed, E(now)) => E(Ending { in_ucp: false, ..now }),
             (ProcessEnds(at), E(now)) => E(Ending { deadline: now.deadline.min(at), ..now }),
-            (Abandons, E(now)) => E(Ending { left: Left { abandoned: true, ..now.left }, ..now }),
+            (Abandons, E(now)) => {
+                E(Ending { left: Remains { abandoned: true, ..now.left }, ..now })
+            }
             (Ends | WorkerEnds, E(Ending { left, .. })) => Closed(left),
-            (WorkerEnds, Open | Draining { .. } | F(_)) => Closed(Left::default()),
+            (WorkerEnds, Open | Draining { .. } | F(_)) => Closed(Remains::default()),
             (Reports, Closed(left)) => Reported(left),
             (FlushEnds | UcpClosed, E(_) | Closed(_) | Reported(_)) => self,
             (Drains(_) | Closes | MovesOn(..) | FlushQueues | FlushAwaits | FlushBegins(_), _)

@@ -61,8 +61,8 @@ pub(crate) enum Stage {
     },
     Flushing(Flushing),
     Ending(Ending),
-    Closed(Left),
-    Reported(Left),
+    Closed(Remains),
+    Reported(Remains),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -103,11 +103,11 @@ pub(crate) struct Ending {
     pub(crate) deadline: u64,
     /// The same of receives.
     pub(crate) receives_deadline: u64,
-    pub(crate) left: Left,
+    pub(crate) left: Remains,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct Remains {
     /// Messages were still on their way into their buffers when it ended: the peer may have got the
     /// memory back that they come from.
     pub(crate) torn: bool,
@@ -215,12 +215,12 @@ impl State {
     }
 
     /// What the end has left behind; nothing before it.
-    pub(crate) fn left(&self) -> Left {
+    pub(crate) fn left(&self) -> Remains {
         match self.stage {
             Stage::Ending(Ending { left, .. }) | Stage::Closed(left) | Stage::Reported(left) => {
                 left
             }
-            _ => Left::default(),
+            _ => Remains::default(),
         }
     }
 

@@ -121,7 +121,7 @@ fn stages() -> Vec<Stage> {
         vec![Stage::Open, Stage::Draining { status: Status::TIMED_OUT, only_matched: false }];
     stages.extend(flushes().map(flushing));
     stages.push(Stage::Ending(Ending { deadline: AT + 1, ..Ending::default() }));
-    stages.extend([Stage::Closed(Left::default()), Stage::Reported(Left::default())]);
+    stages.extend([Stage::Closed(Remains::default()), Stage::Reported(Remains::default())]);
     stages
 }
 
@@ -174,10 +174,10 @@ fn what_a_step_keeps_of_a_state() {
     let Stage::Flushing(again) = walk(Stage::Open, &begun) else { panic!("flushing") };
     assert!(again.flush == Flush::Again && again.has_flushed() && !again.forced);
     // What was torn, or not given back, is so to the end.
-    let torn = Ending { left: Left { torn: true, abandoned: false }, ..Ending::default() };
+    let torn = Ending { left: Remains { torn: true, abandoned: false }, ..Ending::default() };
     let ends = [LifeEvent::BreaksOff(torn), LifeEvent::Abandons, LifeEvent::Ends];
     let end = walk(Stage::Open, &[&ends[..], &[LifeEvent::Reports]].concat());
-    assert_eq!(end, Stage::Reported(Left { torn: true, abandoned: true }));
+    assert_eq!(end, Stage::Reported(Remains { torn: true, abandoned: true }));
     // Of two deadlines the earlier one counts.
     let hurried = [LifeEvent::Closes, LifeEvent::MovesOn(9, 2), LifeEvent::Hurries(AT)];
     let Stage::Flushing(hurried) = walk(Stage::Open, &hurried) else { panic!("flushing") };

@@ -7,7 +7,7 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::connect::usable;
-use crate::engine::core::endpoint::listener_sockets::{self, Left, Sockets};
+use crate::engine::core::endpoint::listener_sockets::{self, Sockets, Unaccepted};
 use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::notifier_events::Target;
 use crate::engine::core::worker::deferred::{self, Event};
@@ -252,10 +252,10 @@ impl Listener {
     }
 
     /// Cuts off who has connected and asked for nothing. What there was.
-    fn cut_silent(&self) -> Left {
+    fn cut_silent(&self) -> Unaccepted {
         let asked =
             self.refused.borrow().iter().copied().chain(self.worker.accepted_peers()).collect();
-        self.sockets.get().map_or(Left::Nothing, |sockets| sockets.cut(&asked))
+        self.sockets.get().map_or(Unaccepted::Nothing, |sockets| sockets.cut(&asked))
     }
 
     /// It has been over for a while, and nobody is left who may still ask. Inside the gate.
@@ -264,11 +264,15 @@ impl Listener {
             return false;
         }
         let left = self.cut_silent();
-        self.quiet_looks.set(if left == Left::Nothing { self.quiet_looks.get() + 1 } else { 0 });
+        self.quiet_looks.set(if left == Unaccepted::Nothing {
+            self.quiet_looks.get() + 1
+        } else {
+            0
+        });
         self.looks.set(self.looks.get() + 1);
         // Who can still come in may come for ever.
         let at_most =
-            if left == Left::Unread && self.barred.get() { LOOKS_AT_UNREAD } else { LOOKS };
+            if left == Unaccepted::Unread && self.barred.get() { LOOKS_AT_UNREAD } else { LOOKS };
         if self.quiet_looks.get() == QUIET_LOOKS || self.looks.get() > at_most {
             return true;
         }

@@ -25,7 +25,7 @@ pub(crate) struct Sockets {
 
 /// What is left of connections that nobody has asked on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Left {
+pub(crate) enum Unaccepted {
     Nothing,
     /// All that came has been read.
     Silent,
@@ -69,13 +69,13 @@ impl Sockets {
 
     /// Ends the connections that have come since from somebody else than those, and tells what
     /// there was: UCX lets go of them in its own time.
-    pub(crate) fn cut(&self, asked: &HashSet<SocketAddr>) -> Left {
-        let mut left = Left::Nothing;
+    pub(crate) fn cut(&self, asked: &HashSet<SocketAddr>) -> Unaccepted {
+        let mut left = Unaccepted::Nothing;
         for (inode, socket) in at(self.address) {
             if Some(inode) == self.listening {
                 // Who waits to be accepted has no descriptor yet.
                 if is_readable(&socket) {
-                    left = Left::Unread;
+                    left = Unaccepted::Unread;
                 }
                 continue;
             }
@@ -88,7 +88,11 @@ impl Sockets {
             // Fails where it is over.
             let _ = connection.shutdown(Shutdown::Both);
             // After that: what comes now is dropped.
-            left = left.max(if has_unread(&connection) { Left::Unread } else { Left::Silent });
+            left = left.max(if has_unread(&connection) {
+                Unaccepted::Unread
+            } else {
+                Unaccepted::Silent
+            });
         }
         left
     }
@@ -156,7 +160,7 @@ mod tests {
         let (asked, (_asked_end, asked_from)) = connect();
         let (silent, _silent_end) = connect();
         let known = HashSet::from([asked_from]);
-        assert_eq!(sockets.cut(&known), Left::Silent);
+        assert_eq!(sockets.cut(&known), Unaccepted::Silent);
         for (mut stays, over) in [(&older, false), (&asked, false), (&silent, true)] {
             stays.set_nonblocking(true).unwrap();
             let read = stays.read(&mut [0]);
@@ -167,7 +171,7 @@ mod tests {
             });
         }
         drop(_silent_end);
-        assert_eq!(sockets.cut(&known), Left::Nothing);
+        assert_eq!(sockets.cut(&known), Unaccepted::Nothing);
         let elsewhere = SocketAddr::from(([127, 0, 0, 2], address.port()));
         assert_eq!(
             Sockets::new(address, HashSet::new()).older.len(),
@@ -189,16 +193,16 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let sockets = Sockets::new(listener.local_addr().unwrap(), before);
         let nobody = HashSet::new();
-        assert_eq!(sockets.cut(&nobody), Left::Nothing);
+        assert_eq!(sockets.cut(&nobody), Unaccepted::Nothing);
         let mut client = TcpStream::connect(sockets.address).unwrap();
-        assert_eq!(sockets.cut(&nobody), Left::Unread, "it is not accepted yet");
+        assert_eq!(sockets.cut(&nobody), Unaccepted::Unread, "it is not accepted yet");
         client.write_all(&[1]).unwrap();
         let (mut end, _) = listener.accept().unwrap();
-        assert_eq!(sockets.cut(&nobody), Left::Unread);
+        assert_eq!(sockets.cut(&nobody), Unaccepted::Unread);
         assert_eq!(end.read(&mut [0; 2]).unwrap(), 1);
-        assert_eq!(sockets.cut(&nobody), Left::Silent);
+        assert_eq!(sockets.cut(&nobody), Unaccepted::Silent);
         drop(end);
-        assert_eq!(sockets.cut(&nobody), Left::Nothing);
+        assert_eq!(sockets.cut(&nobody), Unaccepted::Nothing);
     }
 
     #[test]

@@ -121,13 +121,13 @@ impl Worker {
     /// Those that have failed are closed first. It comes back where there are too many.
     fn keep_untouched(&self, kept: Untouched) -> std::result::Result<(), Untouched> {
         let failed: Vec<_> = {
-            let mut ends = self.untouched.0.borrow_mut();
+            let mut ends = self.parked.0.borrow_mut();
             let (failed, left) = ends.drain(..).partition(|one| one.end.reports.has_failed());
             *ends = left;
             failed
         };
         failed.into_iter().for_each(|one| self.close_failed(one));
-        let mut ends = self.untouched.0.borrow_mut();
+        let mut ends = self.parked.0.borrow_mut();
         if ends.iter().filter(|one| one.aside == kept.aside).count() >= MOST {
             return Err(kept);
         }
@@ -155,7 +155,7 @@ impl Endpoint {
         peer: &Origin,
         hello: &Hello,
     ) -> Result<Option<Arc<Self>>> {
-        let kept = worker.untouched.peer_failure_of(peer, hello.place);
+        let kept = worker.parked.peer_failure_of(peer, hello.place);
         let (made, untold) = {
             // Not one more for each name that somebody thinks of.
             let mut places = worker.places.borrow_mut();

@@ -158,7 +158,7 @@ impl Endpoint {
     /// Before any other thread can know the endpoint.
     pub(crate) fn set_limits(&self, limits: WindowLimits) {
         self.window.limits.set(limits);
-        self.asked.limits.set(limits);
+        self.reserved.limits.set(limits);
     }
 
     /// A send is in flight from now on: UCP has it, or the queue.
@@ -240,7 +240,7 @@ impl Endpoint {
     }
 
     /// Refuses a send that would have to wait and may not, or for which the queue has no room.
-    /// Inside the gate; what goes through the ring has been promised its place (see
+    /// Inside the gate; what goes through the ring has reserved its place (see
     /// `core::endpoint::admission`).
     pub(crate) fn check_queue(&self, params: &OpParams, length: usize) -> Result<()> {
         let limits = self.window.limits.get();
@@ -290,7 +290,7 @@ impl Endpoint {
         Submitted::Pending
     }
 
-    /// The same for one that is described in its slot, and has been promised its place.
+    /// The same for one that is described in its slot, and has reserved its place.
     pub(crate) fn enqueue(&self, slot: &Slot, params: &OpParams, out: Out) {
         slot.add_mark(mark::WAITING);
         self.worker.start(slot, Some(self), params, out);
@@ -326,7 +326,7 @@ impl Endpoint {
         pays
     }
 
-    /// The same for one that has perhaps been promised it.
+    /// The same for one that has perhaps reserved it.
     pub(crate) fn pay_from_ring(&self, charge: u16) -> bool {
         let pays = self.may_pay(charge);
         if pays {

@@ -2,7 +2,8 @@
 //! `Worker::complete`.
 //!
 //! UCP may call back before the call that started the operation has returned. The callback then
-//! only sets `mark::INLINE`, and the call completes the operation: `Left` is where it finds that.
+//! only sets `mark::INLINE`, and the call completes the operation: `Returned` is where it finds
+//! that.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::{mark, Slot, UCP};
@@ -10,7 +11,7 @@ use crate::sys::{self, Posted};
 use std::ffi::c_void;
 
 /// How an operation has left UCP's call.
-pub(crate) enum Left {
+pub(crate) enum Returned {
     /// UCP has done it, and does not call back.
     Done,
     /// UCP has not taken it.
@@ -21,17 +22,17 @@ pub(crate) enum Left {
     Pending,
 }
 
-impl Left {
+impl Returned {
     /// Of a slot that was SUBMITTING during the call, which has returned this.
     #[inline(always)]
     pub(crate) fn of(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Self {
         match Posted::from_pointer(pointer) {
-            Posted::Done => Left::Done,
-            Posted::Failed(status) => Left::Refused(Status(status.into())),
+            Posted::Done => Returned::Done,
+            Posted::Failed(status) => Returned::Refused(Status(status.into())),
             Posted::Pending if slot.has_mark(mark::INLINE) => {
-                Left::Ended(Status(slot.reason.replace(0)))
+                Returned::Ended(Status(slot.reason.replace(0)))
             }
-            Posted::Pending => Left::Pending,
+            Posted::Pending => Returned::Pending,
         }
     }
 
@@ -44,9 +45,9 @@ impl Left {
     /// Its status, if it has ended in whichever way.
     pub(crate) fn ended(self) -> Option<Status> {
         match self {
-            Left::Done => Some(Status::OK),
-            Left::Refused(status) | Left::Ended(status) => Some(status),
-            Left::Pending => None,
+            Returned::Done => Some(Status::OK),
+            Returned::Refused(status) | Returned::Ended(status) => Some(status),
+            Returned::Pending => None,
         }
     }
 }

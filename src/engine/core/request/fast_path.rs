@@ -49,7 +49,7 @@ impl OpParams {
 
 /// Inside a worker that one thread has to itself, with a slot to begin an operation with. Its
 /// methods leave.
-pub struct Quick<'a> {
+pub struct FastPath<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) slot: &'a Slot,
 }
@@ -59,13 +59,13 @@ impl Worker {
     /// if this is not a forked child. To be left with `gate.leave_fast`.
     #[inline(always)]
     pub(crate) fn enter_fast(&self) -> bool {
-        self.quick.get() == this_thread() && self.gate.enter_fast()
+        self.fast_thread.get() == this_thread() && self.gate.enter_fast()
     }
 
     /// The same conditions, for what is done without entering.
     #[inline(always)]
     pub(crate) fn may_act_fast(&self) -> bool {
-        self.quick.get() == this_thread() && self.gate.is_free()
+        self.fast_thread.get() == this_thread() && self.gate.is_free()
     }
 
     /// `Worker::progress` for the one thread of a SINGLE worker, where nothing but UCP has
@@ -96,14 +96,14 @@ impl Endpoint {
     /// For a message of so many bytes, header and data, that goes out as one piece and needs no
     /// credit; None to go the long way.
     #[inline(always)]
-    pub(crate) fn fast_for_piece(&self, length: usize) -> Option<Quick<'_>> {
+    pub(crate) fn fast_for_piece(&self, length: usize) -> Option<FastPath<'_>> {
         let worker = &*self.worker;
         if !self.is_open() || length > INLINE - HEADER || !worker.enter_fast() {
             return None;
         }
         match worker.slab.first() {
             // Before the peer has told its number UCP has to name the connection.
-            Some(slot) if self.peering.quick.get() != 0 => Some(Quick { worker, slot }),
+            Some(slot) if self.peering.fast_number.get() != 0 => Some(FastPath { worker, slot }),
             _ => {
                 worker.gate.leave_fast();
                 None
@@ -112,7 +112,7 @@ impl Endpoint {
     }
 }
 
-impl Quick<'_> {
+impl FastPath<'_> {
     /// Sends what `post` gives to UCP, or puts on its way, from the slot; and leaves.
     #[inline(always)]
     pub(crate) fn send(
@@ -124,7 +124,7 @@ impl Quick<'_> {
         out: Out,
         post: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
-        let Quick { worker, slot } = self;
+        let FastPath { worker, slot } = self;
         slot.prepare(kind);
         // Kept there, and not across the call, as they are needed afterwards where the send is
         // pending, too.

@@ -6,7 +6,7 @@
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::completion::Left;
+use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::operation::{deadline_of, flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
 use crate::engine::core::worker::deferred::Event;
@@ -71,26 +71,26 @@ impl Worker {
         out: Out,
     ) -> Result<Submitted> {
         let Submission { endpoint, params, length, tag } = submission;
-        match Left::of(slot, pointer) {
-            Left::Done if params.flags & flag::ALWAYS_CALLBACK == 0 => {
+        match Returned::of(slot, pointer) {
+            Returned::Done if params.flags & flag::ALWAYS_CALLBACK == 0 => {
                 self.count_inline(slot.kind.get(), length, endpoint);
                 self.slab.push(slot);
                 out.store_null();
                 Ok(Submitted::Done)
             }
-            Left::Pending => {
+            Returned::Pending => {
                 slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
                 self.start(slot, endpoint, params, out);
                 Ok(Submitted::Pending)
             }
-            Left::Refused(status) => Err(self.refused(slot, status, endpoint)),
-            Left::Done => {
+            Returned::Refused(status) => Err(self.refused(slot, status, endpoint)),
+            Returned::Done => {
                 slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
                 self.start(slot, endpoint, params, out);
                 self.complete(slot, Status::OK);
                 Ok(Submitted::Pending)
             }
-            Left::Ended(status) => self.completed_inline(slot, status, submission, out),
+            Returned::Ended(status) => self.completed_inline(slot, status, submission, out),
         }
     }
 
@@ -395,7 +395,7 @@ impl Worker {
 
     /// The caller lets go of the slot.
     #[inline]
-    pub(crate) fn let_go(&self, slot: &Slot) {
+    pub(crate) fn release_slot(&self, slot: &Slot) {
         if slot.kind.get() == Kind::AmMessage {
             return self.message_gone(slot);
         }
@@ -490,7 +490,7 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn drain_foreign(&self) {
         // SAFETY: slots of this worker, which keeps their memory.
-        unsafe { self.foreign.drain(|slot| self.let_go(slot)) };
+        unsafe { self.foreign.drain(|slot| self.release_slot(slot)) };
     }
 
     /// May the calling thread act on the cells without entering? Only the one thread of a SINGLE

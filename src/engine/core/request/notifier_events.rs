@@ -79,7 +79,7 @@ impl Target {
     ///
     /// # Safety
     /// The caller has the slot, and does not use it again when this is true.
-    pub(crate) unsafe fn hand_over(&self, slot: *const Slot, happened: Happened) -> bool {
+    pub(crate) unsafe fn report_slot(&self, slot: *const Slot, happened: Happened) -> bool {
         // SAFETY: as for this function.
         let slot = unsafe { &*slot };
         slot.callback_arg.set(self.user_data);
@@ -99,7 +99,7 @@ unsafe extern "C" fn on_message(target: *mut c_void, message: *mut Message) {
     let target = unsafe { &*target.cast::<Target>() };
     // SAFETY: the message is the handler's.
     unsafe {
-        if !target.hand_over(message.cast(), Happened::Message(message)) {
+        if !target.report_slot(message.cast(), Happened::Message(message)) {
             message::destroy(message);
         }
     }

@@ -559,7 +559,7 @@ pub unsafe fn destroy(slot: *const Slot) {
     // SAFETY: as above.
     if unsafe { (*worker).may_act_at_once() } {
         // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
-        unsafe { (*worker).let_go(&*slot) };
+        unsafe { (*worker).release_slot(&*slot) };
     } else {
         // SAFETY: as this function's own.
         unsafe { inflight::push_foreign(slot) };

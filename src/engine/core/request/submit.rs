@@ -53,9 +53,9 @@ impl Endpoint {
         out: Out,
         describe: impl FnOnce(&Slot) -> Queued,
     ) -> Result<Submitted> {
-        let promised = self.promise(params, need)?;
+        let reservation = self.reserve(params, need)?;
         self.worker.delay(kind, need.length(), params, out, |slot| Queued {
-            promise: promised.keep(),
+            permit: reservation.keep(),
             ..describe(slot)
         })
     }

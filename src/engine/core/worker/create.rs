@@ -9,7 +9,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::Handlers;
 use crate::engine::core::channel::receive::Inbox;
 use crate::engine::core::channel::shm_channel::FastBoxes;
-use crate::engine::core::endpoint::admission::Hand;
+use crate::engine::core::endpoint::admission::OpenPermit;
 use crate::engine::core::endpoint::liveness::LivenessClock;
 use crate::engine::core::endpoint::parked_endpoints::ParkedEndpoints;
 use crate::engine::core::endpoint::process_watch::PeerWatch;
@@ -115,7 +115,7 @@ impl Worker {
             identity,
             spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
             closed: AtomicBool::new(false),
-            quick: Token::new(if params.thread_mode == ThreadMode::Single {
+            fast_thread: Token::new(if params.thread_mode == ThreadMode::Single {
                 this_thread()
             } else {
                 0
@@ -150,18 +150,18 @@ impl Worker {
             changing: RefCell::default(),
             ucp_was_busy: Cell::new(false),
             windows: RefCell::default(),
-            hand: Hand::new(),
+            open_permit: OpenPermit::new(),
             peers: PeerWatch::default(),
             listeners: RefCell::default(),
             liveness: LivenessClock::default(),
             places: RefCell::default(),
-            untouched: ParkedEndpoints::default(),
+            parked: ParkedEndpoints::default(),
             refusals: Cell::new(0),
             inbox: Inbox::default(),
             fast_boxes: FastBoxes::default(),
             am_handlers: Handlers::default(),
             frames: Arc::default(),
-            nudge: WakeHint::default(),
+            wake_hint: WakeHint::default(),
             unordered: AtomicU64::new(0),
             fenced: AtomicU64::new(0),
             endpoints_made: Cell::new(0),

@@ -168,7 +168,7 @@ impl Worker {
         let (endpoint, kind, sequence) =
             (slot.endpoint.get(), slot.kind.get(), slot.sequence.get());
         let given = slot.has_mark(mark::GIVEN);
-        let let_go = given && slot.hold.get() & USER == 0;
+        let release_slot = given && slot.hold.get() & USER == 0;
         // One that a notifier is to report as well is held for that: its callback is the library's.
         let reported = !slot.notifier.get().is_null();
         if !given && !reported {
@@ -178,7 +178,7 @@ impl Worker {
         slot.publish_status();
         let (arg, status) = (slot.callback_arg.get(), slot.outcome.get());
         let request =
-            if let_go { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
+            if release_slot { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
         // SAFETY: a callback and its argument as the caller gave them; the request is valid during
         // the call.
         self.outside(|| unsafe { callback.call_out((arg, request, status.0)) });

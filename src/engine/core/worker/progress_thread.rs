@@ -83,7 +83,7 @@ pub struct ThreadParams {
 #[repr(C)]
 pub(crate) struct ProgressThread {
     params: ThreadParams,
-    presence: ThreadState,
+    state: ThreadState,
     mode: AtomicU8,
     /// `this_thread()` on it; 0 while there is none.
     owner: AtomicUsize,
@@ -110,7 +110,7 @@ impl ProgressThread {
         ProgressThread {
             params,
             _written: CacheLine,
-            presence: ThreadState::default(),
+            state: ThreadState::default(),
             mode: AtomicU8::new(0),
             owner: AtomicUsize::new(0),
             kernel_id: AtomicU64::new(0),
@@ -128,22 +128,22 @@ impl ProgressThread {
     /// There has been a progress thread.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
-        self.presence.is_used()
+        self.state.is_used()
     }
 
     /// There is one, and it progresses.
     pub(crate) fn is_running(&self) -> bool {
-        self.presence.is_running()
+        self.state.is_running()
     }
 
     /// Do other threads leave UCP to it?
     pub(crate) fn delays(&self) -> bool {
-        self.presence.delays()
+        self.state.delays()
     }
 
     /// How many there have been.
     pub(crate) fn count(&self) -> u32 {
-        self.presence.count()
+        self.state.count()
     }
 
     pub(crate) fn is_current(&self) -> bool {
@@ -208,7 +208,7 @@ impl Worker {
             inside.wakeup()?;
             // Asked for once, so that nobody has to wait for the thread to learn it.
             inside.address_inside()?;
-            thread.presence.announce();
+            thread.state.announce();
             self.special.store(true, Ordering::SeqCst);
         }
         let depth = if thread.params.depth == 0 {
@@ -220,7 +220,7 @@ impl Worker {
         thread.stop.store(false, Ordering::SeqCst);
         thread.mode.store(mode as u8, Ordering::Relaxed);
         thread.control.open();
-        thread.presence.come(thread.wanted_delay());
+        thread.state.come(thread.wanted_delay());
         // Whoever sleeps on the descriptor is to wait for the thread from now on.
         while self.waiting.anyone_asleep() {
             self.kick();
@@ -408,7 +408,7 @@ impl Worker {
         let inside = Inside { worker: self };
         thread.mode.store(0, Ordering::Relaxed);
         thread.kernel_id.store(0, Ordering::Relaxed);
-        thread.presence.go();
+        thread.state.go();
         thread.control.take(lists, true);
         inside.drain_ring();
         inside.run_jobs(&mut lists.jobs);

@@ -48,7 +48,7 @@ impl Worker {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.quick.set(0);
+        self.fast_thread.set(0);
         self.special.store(true, Ordering::SeqCst);
         // Threads that wait see that it is closed.
         self.tell_others();
@@ -98,7 +98,7 @@ impl Worker {
         inside.tell_end(OfWorker::BeforeUcpEnds);
         // What is completed below is not to signal a worker of UCP's that is gone.
         inside.armed.set(false);
-        inside.nudge.end();
+        inside.wake_hint.end();
         if !may_end {
             deferred_destroy::leave(self.clone());
         } else if !(inside.ucp_owes_something() && self.context.late_workers.keep(self.clone())) {
@@ -121,7 +121,7 @@ impl Worker {
         inside.tell_end(OfWorker::DropsHandlers);
         inside.drop_handlers();
         inside.changing.borrow_mut().clear();
-        inside.untouched.clear();
+        inside.parked.clear();
         inside.windows.borrow_mut().clear();
         inside.named.set(std::ptr::null());
         inside.endpoints.borrow_mut().clear();
@@ -231,7 +231,7 @@ impl Worker {
         let slot = self.begin_brief_flush();
         self.progress_while(FLUSH_NS, |_| slot.is_pending());
         self.cancel_slot(slot, Status::CANCELED);
-        self.let_go(slot);
+        self.release_slot(slot);
     }
 
     /// Waits, for a while, until no connection is half made. May those that still are break off?

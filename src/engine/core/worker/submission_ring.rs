@@ -13,9 +13,9 @@ use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::Pulled;
 use crate::engine::core::channel::send::Outgoing;
-use crate::engine::core::endpoint::admission::Promise;
+use crate::engine::core::endpoint::admission::SendPermit;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
-use crate::engine::core::request::completion::Left;
+use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, SlotPointer};
@@ -57,7 +57,7 @@ pub(crate) struct Queued {
     /// By which a put or a get goes: a reference of its own, or null.
     pub(crate) rkey: *const c_void,
     /// Of a send in the ring.
-    pub(crate) promise: Promise,
+    pub(crate) permit: SendPermit,
 }
 
 impl Queued {
@@ -75,7 +75,7 @@ impl Queued {
         outgoing: Outgoing::NOTHING,
         pulled: Pulled::NOTHING,
         rkey: std::ptr::null(),
-        promise: Promise::NOTHING,
+        permit: SendPermit::NOTHING,
     };
 }
 
@@ -259,12 +259,12 @@ impl Worker {
         let queued = slot.queued.get();
         self.stats.delayed.add(1);
         // The endpoint may be gone once the worker has been closed.
-        let promise =
-            if self.closed.load(Ordering::Relaxed) { Promise::NOTHING } else { queued.promise };
-        let promised = self.begin_promise(queued.endpoint, promise);
+        let permit =
+            if self.closed.load(Ordering::Relaxed) { SendPermit::NOTHING } else { queued.permit };
+        let reservation = self.begin_permit(queued.endpoint, permit);
         self.take_over(slot, &queued);
-        if promised {
-            self.end_promise();
+        if reservation {
+            self.end_permit();
         }
     }
 
@@ -322,7 +322,7 @@ impl Worker {
             return take_over(self, slot, queued, endpoint, &left);
         }
         let posted = self.post_queued(slot, queued, endpoint);
-        if let (Left::Done, true) = (&posted, slot.kind.get().is_send()) {
+        if let (Returned::Done, true) = (&posted, slot.kind.get().is_send()) {
             return self.sent_at_once(slot, endpoint);
         }
         self.start(slot, endpoint, &left, Out::NOWHERE);
@@ -333,11 +333,11 @@ impl Worker {
 
     /// Gives UCP what was queued, by its kind's table.
     #[inline(always)]
-    fn post_queued(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> Left {
+    fn post_queued(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> Returned {
         slot.add_mark(mark::SUBMITTING);
         let pointer = (self.operation(slot).post)(self, slot, queued, endpoint);
         slot.clear_mark(mark::SUBMITTING);
-        Left::of(slot, pointer)
+        Returned::of(slot, pointer)
     }
 
     /// Gives UCP a send that has waited in its endpoint's queue.

@@ -1,9 +1,9 @@
-//! Wakes whoever sleeps on a worker, for what other threads leave there without coming inside its
+//! Wakes a thread that sleeps on a worker, for what other threads leave there without entering its
 //! gate.
 //!
-//! Who leaves something sets a mark of its own, and gives a nudge. Who is about to sleep says so,
-//! and looks at the marks then: either it sees the mark, or the nudge sees the sleeper. Nobody is
-//! woken without need, as that takes system calls.
+//! A thread that leaves something sets a mark of its own and calls `give`. A thread that is about
+//! to sleep announces it, and then reads the marks. So it either sees the mark, or `give` sees the
+//! sleeper. `give` wakes nobody without need, as that takes system calls.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::core::worker::worker::Worker;

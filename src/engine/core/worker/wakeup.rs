@@ -305,7 +305,7 @@ impl Worker {
     pub(crate) fn arm_inside(&self) -> Result<Armed> {
         let wakeup = self.wakeup()?;
         self.drain_foreign();
-        self.nudge.about_to_sleep();
+        self.wake_hint.about_to_sleep();
         let due = attention::READY | attention::EVENTS | attention::WINDOWS | attention::INBOX;
         if self.attention.get() & due != 0 || self.can_advance() || self.is_protocol_due() {
             return Ok(Armed::Busy);

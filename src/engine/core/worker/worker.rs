@@ -11,7 +11,7 @@ use crate::engine::core::channel::message::MessageHandler;
 use crate::engine::core::channel::receive::Inbox;
 use crate::engine::core::channel::receivers::Receivers;
 use crate::engine::core::channel::shm_channel::FastBoxes;
-use crate::engine::core::endpoint::admission::Hand;
+use crate::engine::core::endpoint::admission::OpenPermit;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::endpoint::listener::Listener;
 use crate::engine::core::endpoint::liveness::LivenessClock;
@@ -73,7 +73,7 @@ pub struct Worker {
     pub(crate) closed: AtomicBool,
     /// Who may go the quick way: the one thread of a SINGLE worker until that is closed, and nobody
     /// in a forked child.
-    pub(crate) quick: Token,
+    pub(crate) fast_thread: Token,
     /// Features of the context.
     pub(crate) features: u64,
     /// The worker has been closed, or has had a progress thread: the one look that every call
@@ -139,13 +139,13 @@ pub struct Worker {
     pub(crate) ucp_was_busy: Cell<bool>,
     /// Endpoints whose send windows have changed, each once.
     pub(crate) windows: RefCell<VecDeque<Arc<Endpoint>>>,
-    pub(crate) hand: Hand,
+    pub(crate) open_permit: OpenPermit,
     pub(crate) peers: PeerWatch,
     pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
     pub(crate) liveness: LivenessClock,
     /// Of UCP's ends for each peer: it counts them so, too, and forgets none.
     pub(crate) places: RefCell<HashMap<Origin, Places>>,
-    pub(crate) untouched: ParkedEndpoints,
+    pub(crate) parked: ParkedEndpoints,
     /// Refusals for peers of other versions that UCP has.
     pub(crate) refusals: Cell<u32>,
     /// Active messages whose handlers are due.
@@ -154,7 +154,7 @@ pub struct Worker {
     pub(crate) am_handlers: Handlers<MessageHandler>,
     /// For buffers of what is received. These keep it, too.
     pub(crate) frames: Arc<FrameStore>,
-    pub(crate) nudge: WakeHint,
+    pub(crate) wake_hint: WakeHint,
     /// Operations that may overtake each other, counted when they have been submitted, and how many
     /// of them a fence has waited for. Any thread.
     pub(crate) unordered: AtomicU64,

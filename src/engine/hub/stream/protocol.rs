@@ -12,8 +12,8 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     receives: &[Receiver {
         sort: Sort::Hub,
         wants: |_, _| true,
-        hand_over: |worker, slot, _| match worker.endpoint_by_id(slot.inbound().connection) {
-            Some(endpoint) => worker.hand_over_to_hub(slot, endpoint),
+        dispatch: |worker, slot, _| match worker.endpoint_by_id(slot.inbound().connection) {
+            Some(endpoint) => worker.dispatch_to_hub(slot, endpoint),
             None => worker.message_gone(slot),
         },
         ..Receiver::NOBODY

@@ -70,7 +70,7 @@ impl HubStreams {
     /// One of the streams wants its turn.
     pub(crate) fn stir(&self, worker: &Worker) {
         self.stirred.store(true, Ordering::SeqCst);
-        worker.nudge.give(worker);
+        worker.wake_hint.give(worker);
     }
 
     /// What a peer has told of the other end.
@@ -204,19 +204,19 @@ impl Worker {
     }
 
     /// A message of the other end of a stream. Inside the gate.
-    pub(crate) fn hand_over_to_hub(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
+    pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
         let mail = Mail::new(Message::of(slot));
         self.outside(|| {
-            if let Err(why) = self.take_in_for_hub(mail, endpoint) {
+            if let Err(why) = self.receive_for_hub(mail, endpoint) {
                 complain(why);
             }
         });
         self.drain_foreign();
     }
 
-    fn take_in_for_hub(
+    fn receive_for_hub(
         &self,
         mail: Mail,
         endpoint: Arc<Endpoint>,

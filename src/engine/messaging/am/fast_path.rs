@@ -3,7 +3,7 @@
 use crate::engine::base::status::Result;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::fast_path::Quick;
+use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
@@ -15,7 +15,7 @@ impl Endpoint {
     /// For plain active messages of so many bytes, header and data, which go out as one piece; None
     /// to go the long way.
     #[inline(always)]
-    pub fn fast_for_message(&self, length: usize) -> Option<Quick<'_>> {
+    pub fn fast_for_message(&self, length: usize) -> Option<FastPath<'_>> {
         if self.credits.is_short_for(credit::LEAST) {
             return None;
         }
@@ -23,7 +23,7 @@ impl Endpoint {
     }
 }
 
-impl Quick<'_> {
+impl FastPath<'_> {
     /// `Endpoint::am_send` for plain parameters and one buffer.
     ///
     /// # Safety

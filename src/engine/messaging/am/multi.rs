@@ -201,7 +201,7 @@ impl Worker {
     }
 
     /// A message of this kind is due. After UCP's pass.
-    pub(crate) fn hand_over_multi(&self, slot: &Slot, endpoint: &Arc<Endpoint>) {
+    pub(crate) fn dispatch_multi(&self, slot: &Slot, endpoint: &Arc<Endpoint>) {
         let inbound = slot.inbound();
         let Some(handler) = self.multi_handlers().find(inbound.id) else {
             self.stats.am_unhandled.add(1);

@@ -90,8 +90,8 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     receives: &[Receiver {
         sort: Sort::Multi,
         wants: |worker, id| worker.multi_handlers().has(id),
-        hand_over: |worker, slot, _| match worker.endpoint_by_id(slot.inbound().connection) {
-            Some(endpoint) => worker.hand_over_multi(slot, &endpoint),
+        dispatch: |worker, slot, _| match worker.endpoint_by_id(slot.inbound().connection) {
+            Some(endpoint) => worker.dispatch_multi(slot, &endpoint),
             None => worker.message_gone(slot),
         },
         ..Receiver::NOBODY

@@ -6,7 +6,7 @@ use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::{Form, Inbound};
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::completion::{ended, Left};
+use crate::engine::core::request::completion::{ended, Returned};
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::request::{
     mark, Kind, Part as Of, Slot, SlotPointer, Ticket, UCP,
@@ -66,8 +66,8 @@ impl Slot {
 }
 
 impl Endpoint {
-    /// Does what says so, or came on this end of UCP's, come from the peer that was asked on this
-    /// endpoint?
+    /// Was this sent by the peer that was asked on this endpoint? The peer names the connection, or
+    /// else UCP's endpoint tells which it is.
     #[inline(always)]
     pub(crate) fn has_asked_on(&self, connection: u32, from: sys::ucp_ep_h) -> bool {
         match connection {
@@ -201,7 +201,7 @@ impl Worker {
         slot.add_mark(mark::SUBMITTING);
         let posted = self.post_pull(slot, data, to, on_pulled);
         slot.clear_mark(mark::SUBMITTING);
-        if let Some(status) = Left::of(slot, posted).ended() {
+        if let Some(status) = Returned::of(slot, posted).ended() {
             self.answered(slot, status);
         }
     }

@@ -7,7 +7,7 @@ use crate::engine::core::channel::dispatch::{on_message_slow, on_short};
 use crate::engine::core::channel::message::Form;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::fast_path::Quick;
+use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
@@ -28,7 +28,7 @@ const NOTHING: (*const c_void, usize) = (std::ptr::null(), 0);
 impl Endpoint {
     /// For plain questions with so long a header and room for an answer; None to go the long way.
     #[inline(always)]
-    pub fn fast_for_question(&self, header: usize, capacity: usize) -> Option<Quick<'_>> {
+    pub fn fast_for_question(&self, header: usize, capacity: usize) -> Option<FastPath<'_>> {
         if capacity > usize::from(u16::MAX) {
             return None;
         }
@@ -45,7 +45,7 @@ impl Endpoint {
 impl Fetch {
     /// For a plain answer of so many bytes; None to go the long way.
     #[inline(always)]
-    pub fn quick(&self, length: usize) -> Option<Quick<'_>> {
+    pub fn quick(&self, length: usize) -> Option<FastPath<'_>> {
         let inbound = self.slot().inbound();
         let simple = self.slot().outside.load(Ordering::Relaxed) == 0
             && length as u64 <= inbound.capacity
@@ -78,7 +78,7 @@ impl Fetch {
     }
 }
 
-impl Quick<'_> {
+impl FastPath<'_> {
     /// `Endpoint::fetch` for plain parameters and one buffer.
     ///
     /// # Safety
@@ -93,7 +93,7 @@ impl Quick<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let Quick { worker, slot } = self;
+        let FastPath { worker, slot } = self;
         // SAFETY: the one behind it in the free list, as `fast_for_question` has seen.
         let ask = unsafe { &*slot.next.get() };
         let number = match worker.fetches().add(slot) {
@@ -195,7 +195,7 @@ impl Worker {
         let Some(slot) = self.fetches().find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
-        // One that has gone out in `Quick::fetch` and waits for nothing else, as it has that
+        // One that has gone out in `FastPath::fetch` and waits for nothing else, as it has that
         // number: that says all that has to be asked of others.
         let plain = slot.is_plain() && slot.kind.get() == Kind::Fetch;
         let usual = plain
@@ -213,7 +213,7 @@ impl Worker {
             return false;
         }
         endpoint.heard();
-        if endpoint.credits.note_told_word(short.taken_word()) && !PLAIN {
+        if endpoint.credits.note_acked_word(short.consumed_word()) && !PLAIN {
             endpoint.credits_came();
         }
         self.fetches().remove(number);

@@ -104,11 +104,11 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     of_endpoint: || Box::new(Cell::new(false)),
     receives: &[Receiver {
         sort: Sort::Question,
-        hand_over: |worker, slot, alone| {
+        dispatch: |worker, slot, alone| {
             if alone {
-                worker.hand_over_question::<true>(slot);
+                worker.dispatch_question::<true>(slot);
             } else {
-                worker.hand_over_question::<false>(slot);
+                worker.dispatch_question::<false>(slot);
             }
         },
         left: Worker::answer_what_was_left,

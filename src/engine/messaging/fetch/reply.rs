@@ -190,7 +190,7 @@ impl Told {
 impl Worker {
     /// Gives a question to its handler.
     #[inline(always)]
-    pub(crate) fn hand_over_question<const ALONE: bool>(&self, slot: &Slot) {
+    pub(crate) fn dispatch_question<const ALONE: bool>(&self, slot: &Slot) {
         let Some(handler) = self.fetch_handlers().find(slot.inbound().id) else {
             return self.answer_unhandled(slot);
         };
@@ -393,7 +393,8 @@ unsafe extern "C" fn on_question(target: *mut c_void, question: *mut Fetch) {
     let target = unsafe { &*target.cast::<Target>() };
     // SAFETY: the question is the handler's.
     unsafe {
-        if !target.hand_over(question.cast(), Happened::Question(question.cast(), drop_question)) {
+        if !target.report_slot(question.cast(), Happened::Question(question.cast(), drop_question))
+        {
             // It may have ended already.
             let _ = (*question).reject(Status::NO_ELEM);
             destroy(question);

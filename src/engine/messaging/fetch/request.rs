@@ -53,7 +53,7 @@ impl Room<'_> {
 
 /// What is asked.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct RequestType {
     pub(crate) kind: Kind,
     feature: u64,
     /// Of the handler that the user means.
@@ -62,11 +62,15 @@ pub(crate) struct Asked {
     flags: u16,
 }
 
-impl Asked {
-    pub(crate) const FETCH: Asked =
-        Asked { kind: Kind::Fetch, feature: feature::AM, id: 0, flags: 0 };
-    pub(crate) const ATOMIC: Asked =
-        Asked { kind: Kind::Atomic, feature: feature::ATOMIC, id: 0, flags: header::flag::ATOMIC };
+impl RequestType {
+    pub(crate) const FETCH: RequestType =
+        RequestType { kind: Kind::Fetch, feature: feature::AM, id: 0, flags: 0 };
+    pub(crate) const ATOMIC: RequestType = RequestType {
+        kind: Kind::Atomic,
+        feature: feature::ATOMIC,
+        id: 0,
+        flags: header::flag::ATOMIC,
+    };
 }
 
 impl Endpoint {
@@ -85,7 +89,7 @@ impl Endpoint {
     ) -> Result<Submitted> {
         params.check(&self.worker.context, "fetch", flag::NO_WAIT)?;
         // SAFETY: as for this function.
-        unsafe { self.ask_for(Asked { id, ..Asked::FETCH }, header, room, params, out) }
+        unsafe { self.ask_for(RequestType { id, ..RequestType::FETCH }, header, room, params, out) }
     }
 
     /// The same for any question, with parameters that are checked.
@@ -94,7 +98,7 @@ impl Endpoint {
     /// As for `fetch`.
     pub(crate) unsafe fn ask_for(
         &self,
-        asked: Asked,
+        asked: RequestType,
         header: &[u8],
         room: Room<'_>,
         params: &OpParams,
@@ -135,7 +139,7 @@ impl Endpoint {
     #[inline(never)]
     fn fetch_later(
         &self,
-        asked: Asked,
+        asked: RequestType,
         header: &[u8],
         room: Room<'_>,
         params: &OpParams,
@@ -147,14 +151,14 @@ impl Endpoint {
             self.check_length_of_header(header)?;
         }
         let queued = self.describe_fetch(asked, header, room)?;
-        let promised =
-            self.promise(params, Need::of_message(room.data_length(), queued.outgoing.charge))?;
+        let reservation =
+            self.reserve(params, Need::of_message(room.data_length(), queued.outgoing.charge))?;
         self.worker.delay(asked.kind, room.capacity(), params, out, |slot| {
             let place = slot.room(header.len());
             // SAFETY: room for as much, which is nobody's but ours.
             unsafe { place.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
             self.put_room(slot, room, queued);
-            Queued { promise: promised.keep(), ..slot.queued.get() }
+            Queued { permit: reservation.keep(), ..slot.queued.get() }
         })
     }
 
@@ -170,7 +174,7 @@ impl Endpoint {
         }
     }
 
-    fn describe_fetch(&self, asked: Asked, header: &[u8], room: Room<'_>) -> Result<Queued> {
+    fn describe_fetch(&self, asked: RequestType, header: &[u8], room: Room<'_>) -> Result<Queued> {
         let plain = OpParams::default();
         let (memory_type, flags) = match room {
             Room::Parts(parts) => {
@@ -198,7 +202,7 @@ impl Endpoint {
         slot.queued.set(Queued { buffer, count, scattered, ..queued });
     }
 
-    /// Sends the question of a fetch. None: it has been promised its place in the queue.
+    /// Sends the question of a fetch. None: it has been reservation its place in the queue.
     fn ask(&self, slot: &Slot, header: &[u8], params: Option<&OpParams>) -> Result<()> {
         let worker = &self.worker;
         let queued = slot.queued.get();

@@ -2,8 +2,8 @@
 
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::completion::Left;
-use crate::engine::core::request::fast_path::Quick;
+use crate::engine::core::request::completion::Returned;
+use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
@@ -15,7 +15,7 @@ use std::ffi::c_void;
 impl Worker {
     /// For plain tag operations; None to go the long way.
     #[inline(always)]
-    pub fn fast_for_tag(&self) -> Option<Quick<'_>> {
+    pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
         if self.features & feature::TAG == 0 || !self.enter_fast() {
             return None;
         }
@@ -23,14 +23,14 @@ impl Worker {
             self.gate.leave_fast();
             return None;
         };
-        Some(Quick { worker: self, slot })
+        Some(FastPath { worker: self, slot })
     }
 }
 
 impl Endpoint {
     /// As `Worker::fast_for_tag`, for an endpoint that takes operations.
     #[inline(always)]
-    pub fn fast_for_tag(&self) -> Option<Quick<'_>> {
+    pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
         if !self.is_open() {
             return None;
         }
@@ -45,7 +45,7 @@ impl Endpoint {
     }
 }
 
-impl Quick<'_> {
+impl FastPath<'_> {
     /// `Endpoint::tag_send` for plain parameters. `to` is the endpoint that this was made for.
     ///
     /// # Safety
@@ -82,12 +82,12 @@ impl Quick<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let Quick { worker, slot } = self;
+        let FastPath { worker, slot } = self;
         slot.prepare(Kind::TagRecv);
         let param = worker.templates.receive(slot, params.plain_index());
         // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
         let posted = unsafe { receive_by_ucp(worker, buffer, length, pattern, param) };
-        if !Left::is_pending(slot, posted) {
+        if !Returned::is_pending(slot, posted) {
             return worker.submitted_slow(slot, posted, None, params, out);
         }
         worker.slab.take(slot);

@@ -104,13 +104,13 @@ impl Endpoint {
     ) -> Result<Submitted> {
         self.check_open_outside()?;
         self.worker.need(feature::TAG)?;
-        let promised = self.promise(params, Need::of_many(count_parts(parts.len()), length))?;
+        let reservation = self.reserve(params, Need::of_many(count_parts(parts.len()), length))?;
         self.worker.delay(Kind::TagSendMulti, length as u64, params, out, |slot| {
             let mut multi = self.worker.multis().take();
             multi.describe(parts);
             slot.state.set(Some(multi));
             slot.tag.set(tag);
-            Queued { tag, endpoint: self, promise: promised.keep(), ..Queued::NOTHING }
+            Queued { tag, endpoint: self, permit: reservation.keep(), ..Queued::NOTHING }
         })
     }
 

@@ -245,7 +245,7 @@ impl Window {
             (Place::There(process, at), Some(bytes)) => {
                 let bytes = bytes as usize;
                 // SAFETY: as for this function.
-                if !unsafe { self.hand_over_copy(rank, way, (origin.place, at), bytes) }? {
+                if !unsafe { self.delegate_copy(rank, way, (origin.place, at), bytes) }? {
                     process.copy(way, &[(origin.place, at, bytes)])?;
                 }
             }
@@ -339,7 +339,7 @@ impl Window {
         if let (Place::There(_, at), Some(bytes)) = (place, piece) {
             // SAFETY: as for this function.
             done = unsafe {
-                self.hand_over_update(rank, at, &update(0, std::ptr::null_mut(), 0, bytes))
+                self.delegate_update(rank, at, &update(0, std::ptr::null_mut(), 0, bytes))
             }?;
             if done as u64 == bytes {
                 return Ok(());

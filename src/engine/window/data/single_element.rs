@@ -51,7 +51,7 @@ impl Window {
             (Place::There(process, at), _) => {
                 let update = update(std::ptr::null_mut());
                 // SAFETY: as for this function.
-                if unsafe { self.hand_over_update(rank, at, &update) }? == 0 {
+                if unsafe { self.delegate_update(rank, at, &update) }? == 0 {
                     // SAFETY: as above, with the lock held.
                     self.under_lock(target, || unsafe {
                         self.combine_there(process, at, &update)
@@ -111,7 +111,7 @@ impl Window {
             }
             Place::There(_, at)
                 // SAFETY: as for this function.
-                if unsafe { self.hand_over_swap(rank, kind, at, (operand, compare, result)) }? => {}
+                if unsafe { self.delegate_swap(rank, kind, at, (operand, compare, result)) }? => {}
             Place::There(process, at) => self.under_lock(target, || {
                 // SAFETY: as for this function, with the lock held.
                 unsafe { swap_there(process, at, kind.size(), (operand, compare, result)) }

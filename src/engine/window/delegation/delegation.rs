@@ -116,7 +116,7 @@ impl Window {
     ///
     /// # Safety
     /// Here are as many bytes as are meant, to be read or written.
-    pub(crate) unsafe fn hand_over_copy(
+    pub(crate) unsafe fn delegate_copy(
         &self,
         rank: u32,
         way: Way,
@@ -133,7 +133,7 @@ impl Window {
             second: false,
         };
         // SAFETY: as for this function.
-        unsafe { self.hand_over(rank, errand, [(here.cast_const(), errand.sent()), NOTHING], here) }
+        unsafe { self.delegate(rank, errand, [(here.cast_const(), errand.sent()), NOTHING], here) }
     }
 
     /// An accumulate of elements that lie one behind the other, on both sides: the bytes of which
@@ -141,7 +141,7 @@ impl Window {
     ///
     /// # Safety
     /// As for `Update::execute_locked`; its target is not looked at.
-    pub(crate) unsafe fn hand_over_update(
+    pub(crate) unsafe fn delegate_update(
         &self,
         rank: u32,
         there: u64,
@@ -195,7 +195,7 @@ impl Window {
     ///
     /// # Safety
     /// Each is valid for one element.
-    pub(crate) unsafe fn hand_over_swap(
+    pub(crate) unsafe fn delegate_swap(
         &self,
         rank: u32,
         kind: ElementType,
@@ -206,14 +206,14 @@ impl Window {
         let errand =
             RemoteOp { what: What::Swap, op: Reduce::NoOp, kind, at: there, bytes, second: false };
         // SAFETY: as for this function.
-        unsafe { self.hand_over(rank, errand, [(operand, bytes), (compare, bytes)], result) }
+        unsafe { self.delegate(rank, errand, [(operand, bytes), (compare, bytes)], result) }
     }
 
     /// `errand.at` is an address of the target's here.
     ///
     /// # Safety
     /// What is sent is readable; the result is writable for what is fetched.
-    unsafe fn hand_over(
+    unsafe fn delegate(
         &self,
         rank: u32,
         errand: RemoteOp,

@@ -91,7 +91,7 @@ impl Window {
     }
 
     /// Takes in a message of this member, now or later.
-    pub(crate) fn take_in_or_put_aside(
+    pub(crate) fn receive_or_block(
         &self,
         from: u32,
         header: &WindowHeader,
@@ -102,7 +102,7 @@ impl Window {
             state.running == Some(from) || state.waiting.iter().any(|(other, _)| *other == from)
         };
         if !is_behind
-            && self.take_in(from, header, held.data().unwrap_or_default(), false)? == Taken::Done
+            && self.receive(from, header, held.data().unwrap_or_default(), false)? == Taken::Done
         {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl Window {
             };
             let header = WindowHeader::decode(held.message().header());
             let data = held.data().ok_or("a window's message whose worker has gone");
-            let taken = header.and_then(|header| self.take_in(from, &header, data?, true));
+            let taken = header.and_then(|header| self.receive(from, &header, data?, true));
             let mut state = self.aside.0.lock();
             state.running = None;
             match taken {

@@ -104,13 +104,13 @@ impl Question {
 }
 
 /// A question that is known to the service until this is dropped.
-pub(crate) struct Asked<'a> {
+pub(crate) struct LockQuestion<'a> {
     service: &'a Service,
     pub(crate) question: Arc<Question>,
     kept: bool,
 }
 
-impl Asked<'_> {
+impl LockQuestion<'_> {
     /// For who looks later, and forgets it then.
     pub(crate) fn keep(mut self) -> Arc<Question> {
         self.kept = true;
@@ -118,7 +118,7 @@ impl Asked<'_> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for LockQuestion<'_> {
     fn drop(&mut self) {
         if !self.kept {
             self.service.windows().forget(self.question.token);
@@ -181,14 +181,14 @@ impl Window {
     }
 
     /// Asks for the lock of a target on another host. What is returned tells when it is there.
-    pub(crate) fn ask_for_lock(&self, rank: u32, how: LockType) -> Result<Asked<'_>> {
+    pub(crate) fn ask_for_lock(&self, rank: u32, how: LockType) -> Result<LockQuestion<'_>> {
         let service = &*self.group.service;
         let (token, asked) = (service.windows().next_token(), self.remote(rank).job_rank);
         let (is_answered, status, number) =
             (AtomicBool::new(false), AtomicI32::new(0), AtomicU32::new(0));
         let question = Arc::new(Question { token, asked, is_answered, status, number });
         service.windows().remember(token, question.clone());
-        let asked = Asked { service, question, kept: false };
+        let asked = LockQuestion { service, question, kept: false };
         self.tell(rank, &WindowHeader { how, token, ..self.header(What::Lock) })?;
         Ok(asked)
     }

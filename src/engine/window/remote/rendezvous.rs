@@ -231,7 +231,7 @@ impl Window {
 
 impl Service {
     /// A message for a window whose data waits at its sender.
-    pub(crate) fn take_in_long(
+    pub(crate) fn receive_long(
         &self,
         header: &WindowHeader,
         held: &Held,

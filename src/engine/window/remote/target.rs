@@ -215,7 +215,7 @@ unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mut Message) 
     // SAFETY: the service of this worker, which it outlives.
     let service = unsafe { &*arg.cast::<Service>() };
     let held = Held::new(message);
-    if let Err(why) = service.take_in_for_window(held) {
+    if let Err(why) = service.receive_for_window(held) {
         dispatch::complain(why);
     }
 }
@@ -245,10 +245,10 @@ impl Service {
         }
     }
 
-    fn take_in_for_window(&self, held: Held) -> std::result::Result<(), &'static str> {
+    fn receive_for_window(&self, held: Held) -> std::result::Result<(), &'static str> {
         let header = WindowHeader::decode(held.message().header())?;
         self.check_sender(header.from, &held)?;
-        let Some(data) = held.data() else { return self.take_in_long(&header, &held) };
+        let Some(data) = held.data() else { return self.receive_long(&header, &held) };
         if header.what == What::Answer {
             if Awaited::knows(header.token) {
                 self.windows()
@@ -266,7 +266,7 @@ impl Service {
         };
         let from = window.rank_of(header.from);
         let from = from.ok_or("a window's message of somebody who is no member")?;
-        window.take_in_or_put_aside(from, &header, held)
+        window.receive_or_block(from, &header, held)
     }
 
     /// Nothing that was asked of this member is answered any more.
@@ -349,7 +349,7 @@ unsafe extern "C" fn on_answered(
 
 impl Window {
     /// `granted`: as for `perform`.
-    pub(crate) fn take_in(
+    pub(crate) fn receive(
         &self,
         from: u32,
         header: &WindowHeader,
@@ -470,13 +470,13 @@ impl Window {
 
     /// Locks that members on other hosts hold of this one are nobody's any more: those of this
     /// host, which may still lock its memory, would wait for ever.
-    pub(crate) fn let_go_for_all(&self) {
+    pub(crate) fn release_for_all(&self) {
         for (from, hold) in std::mem::take(&mut *self.far_holds.lock()) {
-            self.let_go_for(from, &hold);
+            self.release_for(from, &hold);
         }
     }
 
-    fn let_go_for(&self, from: u32, hold: &FarHold) {
+    fn release_for(&self, from: u32, hold: &FarHold) {
         let lock = self.own().control().lock();
         if hold.taken {
             // Whoever takes that member for dead has the lock already.
@@ -504,7 +504,7 @@ impl Window {
         let hold = holds.remove(&from);
         drop(holds);
         if let Some(hold) = hold {
-            self.let_go_for(from, &hold);
+            self.release_for(from, &hold);
         }
     }
 }
