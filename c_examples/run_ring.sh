@@ -32,7 +32,7 @@ ended() {
   local status=0
   wait "${members[$1]}" || status=$?
   if ((status == 134)) && [[ -n $dying && ${UCX_TLS:-} == tcp* ]] && grep -qE '(ucp_request|tcp_ep)\.c:[0-9]+ .*Assertion' "$scratch/$1"; then
-    echo "rank $1 was ended by UCX 1.13 itself: see docs/groups.md"
+    echo "rank $1 was ended by UCX 1.13 itself: see docs/known-issues.md"
     return
   fi
   ((status == $2)) || bad "rank $1 ended with status $status, and not $2: $(cat "$scratch/$1")"

@@ -207,7 +207,7 @@ def close_unserved(r):
     if idle:
         peer.call("drive", how="spin")
     # A longer message comes in pieces. A receive that has matched one of which the rest will never
-    # come is UCX's for good, unless it names its endpoint: see docs/connections.md.
+    # come is UCX's for good, unless it names its endpoint: see docs/known-issues.md.
     if r.choose("receives_late", (True, False)) and size <= 4096:
         for _, _, there, group in places:
             peer.call("recv", group=group, count=count, size=size, tag=8)

@@ -148,7 +148,7 @@ static void tell_where(void) {
 static void on_crash(int number, siginfo_t *info, void *context) {
   (void)info;
 #ifdef __x86_64__
-  /* What is known of UCX itself ends the test as left out: CHANGELOG.md has it among the limits. */
+  /* What is known of UCX itself ends the test as left out: docs/known-issues.md. */
   Dl_info where;
   const ucontext_t *machine = context;
   if (number == SIGSEGV &&

@@ -162,7 +162,7 @@ ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to,
 
 /*
  * Kills a child, but not while it fills a place in another one's queue of UCX's shared memory: that
- * queue stops for good (CHANGELOG.md, Known limits). So it is stopped, let go on, and stopped
+ * queue stops for good (docs/known-issues.md). So it is stopped, let go on, and stopped
  * again, until all its threads are inside system calls, of which copying memory to another process
  * is one. The fault harness kills anywhere.
  */

@@ -124,8 +124,8 @@ int main(void) {
   if (!has_tcp()) test_skip("UCX connects by host and port over TCP");
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
-  /* UCX asserts on what is not its own, 1.13 on all but a short line: known limits,
-   * docs/connections.md. */
+  /* UCX asserts on what is not its own, 1.13 on all but a short line:
+   * docs/known-issues.md. */
   int asserts_on_zeros = version.ucx_major == 1 && version.ucx_minor < 14, status = 0;
   pid_t child = fork();
   CHECK(child >= 0);

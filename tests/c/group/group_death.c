@@ -292,7 +292,7 @@ static void other_subset(member_t *member) {
 }
 
 /* UCX 1.13 over TCP can end a process itself when another dies while they connect, or with large
- * data under way: see docs/groups.md. */
+ * data under way: see docs/known-issues.md. */
 static int ucx_copes_with_deaths(void) {
   const char *transports = getenv("UCX_TLS");
   ucxx_version_t version = UCXX_VERSION_INIT;

@@ -56,8 +56,8 @@ static void live(pair_t pair, char role) {
 
 /*
  * With a word there and back: UCX attaches to the other side's memory in the middle of its first
- * writes to its queue, and who is killed there stops that queue for good (CHANGELOG.md, Known
- * limits).
+ * writes to its queue, and who is killed there stops that queue for good
+ * (docs/known-issues.md).
  */
 static void start(victim_t *peer, char role) {
   char roles[] = {role, 0};

@@ -141,7 +141,7 @@ static void count(void *arg, ucxx_am_message_t *message) {
 /*
  * After workers have connected: what has a receive waiting for it comes, and no access to memory
  * that is not there ends the process. Not so messages that nobody waits for, and further workers of
- * the context: CHANGELOG.md, Known limits.
+ * the context: docs/known-issues.md.
  */
 static void shared_memory_full(void) {
   enum { MESSAGES = 2000, LENGTH = 4000 };

@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
   CHECK_OK(ucxx_version_query(&version));
   if (version.ucx_minor < 16 && transports != NULL && strncmp(transports, "tcp", 3) == 0)
     test_skip("UCX 1.13 can end the process when a peer's socket closes with megabytes left to "
-              "write: see docs/connections.md");
+              "write: see docs/known-issues.md");
   for (threaded = 0; threaded < 2; threaded++) {
     ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
     params.progress_mode = threaded ? UCXX_PROGRESS_THREAD_ADAPTIVE : UCXX_PROGRESS_MANUAL;
