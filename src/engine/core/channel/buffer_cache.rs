@@ -2,7 +2,7 @@
 //!
 //! The C library gives its pages back to the system whenever enough of them are free at once, as
 //! after each message of many frames, and the next message pays for having them made anew: several
-//! times what moving its data takes (docs/multi-buffer.md has the figures). What is kept here is
+//! times what moving its data takes (docs/performance.md has the figures). What is kept here is
 //! malloc's all the same, so that a caller can free what it has taken.
 //!
 //! Lengths are rounded up to one of eight steps between powers of two, and there is a list for

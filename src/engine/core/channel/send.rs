@@ -23,7 +23,7 @@ pub(crate) const LONGEST_UNASKED: usize = 1 << 20;
 
 /// Up to here an answer that goes over a network comes along with its message, whatever UCX would
 /// choose: its buffer waits, and a round trip costs more than a copy. Measured over TCP, see
-/// docs/fetch.md.
+/// docs/performance.md.
 const LONGEST_AT_ONCE: usize = 1 << 17;
 
 /// A message on its way out, beside its data and its header, which lies in the slot.
