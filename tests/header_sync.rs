@@ -48,6 +48,7 @@ fn the_committed_header_is_the_generated_one() {
     let groups = groups.iter().chain(&[
         "request",
         "endpoint",
+        "endpoint_query",
         "listener",
         "tag",
         "stream",

@@ -13,6 +13,7 @@ pub mod buffers;
 pub mod constants;
 pub mod context;
 pub mod endpoint;
+pub mod endpoint_query;
 pub mod fetch;
 pub mod group;
 mod guard;
