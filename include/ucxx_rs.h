@@ -1,123 +1,202 @@
 /*
  * ucxx_rs.h: communication over UCX for C and C++.
  *
- * Generated from the library's sources; not edited by hand.
+ * This file is generated from the library's sources. Do not edit it.
  *
- * Where to begin
- *   set up       ucxx_context_create, ucxx_worker_create
- *   connect      ucxx_listener_create, ucxx_endpoint_accept; ucxx_endpoint_connect
- *                or by address: ucxx_worker_address, ucxx_address_from_bytes, ucxx_endpoint_create
- *   tags         ucxx_tag_send, ucxx_tag_recv, ucxx_tag_probe
- *   messages     ucxx_worker_set_am_handler, ucxx_am_send, ucxx_am_message_recv
- *   questions    ucxx_worker_set_fetch_handler, ucxx_am_fetch, ucxx_fetch_reply
- *   streams      ucxx_stream_send, ucxx_stream_recv
- *   progress     ucxx_worker_progress, ucxx_worker_wait; ucxx_worker_start_progress_thread
- *   event loops  ucxx_worker_event_fd, ucxx_worker_arm; ucxx_notifier_event_fd
- *   completion   UCXX_FLAG_WAIT, ucxx_request_wait, ucxx_request_callback_t, ucxx_notifier_poll
- *   to the end   ucxx_endpoint_flush, ucxx_endpoint_close, ucxx_endpoint_destroy
- *   errors       ucxx_error_text, ucxx_request_error_message
- *   and          ucxx_memory_*, ucxx_group_*, ucxx_window_*, ucxx_hub_*, ucxx_link_*
+ * CONTENTS, in the order in which a program meets the groups
  *
- * Rules for every function
- *  - Handles are opaque. An out-pointer is written only on success. Every *_destroy takes NULL.
- *    A child keeps the memory of its parent alive, so handles may be destroyed in any order without
- *    harm to memory. A call on a child of something that was shut down returns UCXX_ERR_CLOSED, and
- *    a worker that goes before its endpoints cuts short what they had under way.
- *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error. A
- *    negative status is explained to the thread that got it: ucxx_error_text(status) is what a
- *    program prints. That holds for an answer such as TIMED_OUT, BUSY or NO_MESSAGE, too, and for
- *    the status of an operation or an endpoint that a thread asks for, or waits for.
- *  - Parameter structs start with struct_size. All zero apart from that means default, NULL means
- *    all defaults. Set them up with UCXX_<NAME>_INIT or ucxx_<name>_init(&value, sizeof value). A
- *    larger struct than this library knows is taken when what it does not know is zero.
- *  - A bad argument returns UCXX_ERR_INVALID_PARAM with a message that names it; then nothing was
- *    submitted and no callback will run. A pointer may be NULL where its length or count is 0 (but
- *    no bytes are no address for ucxx_address_from_bytes), or where it is called optional.
- *  - An operation, a function that ends in (params, request), never blocks, unless UCXX_FLAG_WAIT
- *    is given; but calls of windows may wait where they go by messages: see ucxx_window_rput. It
- *    returns
- *      UCXX_OK          complete inside the call: *request = NULL, no callback runs;
- *      UCXX_INPROGRESS  it completes later: *request is set if a place for it was given, and must
- *                       be destroyed; without a place the library frees it;
- *      negative         nothing was submitted. With UCXX_FLAG_WAIT: how it has ended.
- *  - Time is in nanoseconds. Where timeout_ns is an argument 0 looks once and does not wait, and
- *    UINT64_MAX waits without end. In a parameter struct 0 is no limit, or the field's default.
- *  - When the time has run out
- *      ucxx_request_wait, _wait_all and _wait_any return UCXX_INPROGRESS, which is positive:
- *      nothing has failed, and the operation goes on;
- *      an operation's own timeout_ns ends it with UCXX_ERR_TIMED_OUT, also with UCXX_FLAG_WAIT;
- *      every other wait returns UCXX_ERR_TIMED_OUT. Leases of hubs with 0 give NO_RESOURCE.
- *  - Where progress is manual, everything that waits also progresses, but for ucxx_notifier_wait
- *    and ucxx_group_create; what waits for a hub, where it may: see ucxx_link_lease.
- *  - Kept by the caller until the operation completes: payload buffers and recv_info; an
- *    allocator's arg until its last buffer is gone. Copied: strings, lists of buffers, headers of
- *    messages and questions, params. ucxx_request_destroy does not give a buffer back: it is in use
- *    until the operation has completed, or ucxx_worker_destroy has returned. To give up an
- *    operation whose buffer has to go: ucxx_request_cancel, ucxx_request_wait without a limit, then
- *    ucxx_request_destroy.
- *  - What a callback gets as `arg` has to live as long as the callback may run:
- *      an operation's       until it has run, also where the request was destroyed before;
- *      an endpoint's        until on_close, its last, has run: ucxx_endpoint_destroy waits for it;
- *      a listener's         until ucxx_listener_destroy has returned (from a callback: until the
- *                           pass is over);
- *      a handler's          until its destroy_arg runs;
- *      thread_start's       as long as the worker.
- *    After ucxx_worker_destroy has returned none of them runs.
- *  - A callback runs exactly once, outside every lock, on the thread that drives progress: the
- *    progress thread, or the thread inside a call that progresses. Status and recv_info are stored,
- *    then the callback runs, then waiters are released. With a progress thread it may run before
- *    the call that submitted returns; *request is written before. From a callback every function
- *    may be called; those that wait return UCXX_ERR_BUSY, and destroying the worker or endpoint at
- *    hand takes effect at the end of the pass. These are BUSY as well where the worker has a
- *    progress thread that takes operations by its queue (see delayed_submission) and the callback
- *    runs on another thread, as one of another worker does: ucxx_endpoint_create, _connect, _accept
- *    and _query, ucxx_group_endpoint where it makes one, ucxx_listener_create, ucxx_tag_probe,
- *    ucxx_rkey_unpack, ucxx_link_connect, ucxx_worker_set_*_handler and _set_*_notifier,
- *    ucxx_worker_dump, and calls of windows that make a request.
- *  - Without callbacks: a notifier (ucxx_notifier_create) takes the place of those of operations,
- *    of on_connect and on_close, and of the handlers of active messages and questions. Each event
- *    is reported once, and what it hands out belongs to whoever polled it. On a thread that
- *    progresses: ucxx_notifier_poll until it gives none, then ucxx_worker_wait, and again. Beside a
- *    progress thread: ucxx_notifier_wait, then ucxx_notifier_poll.
- *  - A callback that waits for a thread must not be waited for by that thread: for one that holds
- *    an interpreter's lock which the callback takes, or runs the event loop which it asks. These
- *    wait for a callback that runs: the destroys of workers, endpoints, listeners, groups, windows,
- *    hubs and links, ucxx_worker_stop_progress_thread, ucxx_worker_run_pre and _run_post, and,
- *    where a progress thread takes operations by its queue, the calls of the list above. Give up
- *    the lock for them, or use what waits for nobody: ucxx_worker_destroy_nb; ucxx_endpoint_close,
- *    and the destroy in `on_close` or after it; any destroy in a callback; and a notifier instead
- *    of callbacks (ucxx_notifier_poll), which nothing waits for.
- *  - Messages of one thread on one endpoint match in the order they were submitted.
- *  - In a forked child calls return UCXX_ERR_FORKED, destroys do nothing, and a new context may be
- *    made.
- *  - A callback returns. One that an exception leaves, or that calls pthread_exit, ends the process
- *    there and then: std::terminate in the throw, or SIGABRT, with the callback on the stack, after
- *    a line in the log. longjmp out of one is not noticed, and not allowed.
- *  - C++: a handle fits std::unique_ptr with a deleter that calls its *_destroy. A lambda without
- *    captures is a callback: mark it noexcept, and hand over the object as `arg`. Members are
- *    destroyed in reverse order: declare the context first, then buffers, recv_info and what
- *    callbacks use, then the worker, then its endpoints and requests.
- *  - pthread_cancel: calls that wait, make or end something are no cancellation points; the thread
- *    is cancelled at the first one after them, so a wait without a timeout has to be ended first
- *    (ucxx_worker_signal, ucxx_notifier_stop, ucxx_hub_close). Calls that post an operation or make
- *    one pass are not guarded, for speed: a thread that may be cancelled disables that around them
- *    (pthread_setcancelstate). Otherwise a cancellation that meets UCX in a system call ends the
- *    process.
- *  - Signals: a handler that runs on a thread while it sleeps in ucxx_worker_wait or
- *    ucxx_notifier_wait makes that return OK, whatever the handler's flags (SA_RESTART). One that
- *    runs just before the sleep does not: where that matters the handler calls ucxx_worker_signal,
- *    the one function that a handler may call. Every other wait goes on, UCXX_FLAG_WAIT and
- *    ucxx_request_wait among them, until it has what it is for or its time is up.
- *  - Interpreters such as Python run their handlers when the C call has returned: those cannot call
- *    ucxx_worker_signal in time. So look at ucxx_request_status and call ucxx_worker_wait with a
- *    limit, in a loop. Or sleep in the interpreter's own poll, on ucxx_worker_event_fd and on the
- *    socket given to signal.set_wakeup_fd, which ucxx_worker_event_fd itself cannot be.
- *  - The library's threads block the signals that the kernel gives to any thread which takes them,
- *    such as SIGINT, SIGTERM, SIGCHLD and SIGUSR1. They take those that are sent to a thread, by
- *    which garbage collectors stop it (real-time ones, SIGPWR, SIGXCPU, SIGURG), and those of
- *    faults.
- *  - The library installs no signal handler (and takes back those that loading UCX installs),
- *    writes nothing to stdout or stderr, and changes no environment variable.
+ *   Set up           ucxx_context_create, ucxx_worker_create
+ *   Connect          by host and port: ucxx_listener_create, ucxx_endpoint_accept,
+ *                      ucxx_endpoint_connect
+ *                    by address: ucxx_worker_address, ucxx_address_from_bytes,
+ *                      ucxx_endpoint_create
+ *   Tag messages     ucxx_tag_send, ucxx_tag_recv, ucxx_tag_probe
+ *   Active messages  ucxx_worker_set_am_handler, ucxx_am_send, ucxx_am_message_recv
+ *                    in queues: ucxx_am_queue_send, ucxx_am_queue_recv
+ *   Fetch and reply  ucxx_worker_set_fetch_handler, ucxx_am_fetch, ucxx_fetch_reply
+ *   Streams          ucxx_stream_send, ucxx_stream_recv
+ *   Many buffers     ucxx_tag_send_multi, ucxx_tag_recv_multi, ucxx_am_send_multi
+ *   Progress         ucxx_worker_progress, ucxx_worker_wait, ucxx_worker_start_progress_thread
+ *   Completion       UCXX_FLAG_WAIT, ucxx_request_wait, ucxx_request_callback_t,
+ *                      ucxx_notifier_poll
+ *   Event loops      ucxx_worker_event_fd, ucxx_worker_arm, ucxx_notifier_event_fd
+ *   Flow control     UCXX_FLAG_NO_WAIT, ucxx_endpoint_on_writable, ucxx_endpoint_query_load
+ *   Shut down        ucxx_endpoint_flush, ucxx_endpoint_close, ucxx_endpoint_destroy,
+ *                      ucxx_worker_destroy
+ *   Errors           enum ucxx_status, ucxx_error_text, ucxx_request_error_message
+ *   Diagnosis        ucxx_log_set_callback, ucxx_worker_dump, ucxx_worker_query_stats,
+ *                      ucxx_version_query
+ *   Remote memory    ucxx_memory_register, ucxx_rkey_unpack, ucxx_rma_put, ucxx_rma_get,
+ *                      ucxx_rma_atomic
+ *   Groups           ucxx_group_create, ucxx_group_endpoint, ucxx_group_barrier
+ *   Windows          ucxx_window_create, ucxx_window_lock, ucxx_window_put, ucxx_window_flush
+ *   Hubs             ucxx_hub_create, ucxx_link_create, ucxx_link_lease, ucxx_envelope_commit
+ *
+ * RULES FOR EVERY FUNCTION
+ *
+ * Handles
+ *  - Handles are opaque. A function sets an out-pointer only on success.
+ *  - Every *_destroy accepts NULL.
+ *  - A child keeps the memory of its parent alive. So no order of destroys corrupts memory.
+ *  - If the parent was shut down, a call on its child returns UCXX_ERR_CLOSED.
+ *  - Destroy endpoints before their worker: it cancels what they have in flight.
+ *
+ * Errors
+ *  - A function that can fail returns ucxx_status_t: 0 done, 1 in progress, negative an error.
+ *    `enum ucxx_status` has the meaning of each value, and what to do.
+ *  - ucxx_error_text(status) is the text for a program to print. It explains the negative status
+ *    that this thread's last call returned. This includes answers such as TIMED_OUT, BUSY and
+ *    NO_MESSAGE. It also includes the status of an operation or endpoint that the thread
+ *    queried or waited for.
+ *  - Every function may return these. The lists under "Returns" do not repeat them:
+ *     - UCXX_ERR_INVALID_PARAM: an argument is invalid. The message names it. Nothing was
+ *       submitted, and no callback will run. Also: the wrong thread, under UCXX_THREAD_SINGLE.
+ *     - UCXX_ERR_CLOSED: the parent was shut down.
+ *     - UCXX_ERR_BUSY: calls overlap that must not (see `enum ucxx_thread_mode`), or the call is in
+ *       a log callback.
+ *     - UCXX_ERR_FORKED: the handle was created before fork().
+ *     - UCXX_ERR_PANIC: a bug of this library.
+ *  - A pointer may be NULL if its length or count is 0, or if it is called optional.
+ *    ucxx_address_from_bytes is an exception: no bytes are not an address.
+ *
+ * Parameter structs
+ *  - They start with `struct_size`. All other fields zero means: all defaults.
+ *  - Initialise them with UCXX_<NAME>_INIT, or with ucxx_<name>_init(&value, sizeof value).
+ *  - NULL for the struct means: all defaults.
+ *  - A struct that is larger than this library knows is accepted, if the unknown part is zero.
+ *
+ * Operations
+ *  - An operation is a function with (params, request) as its last arguments.
+ *  - It never blocks without UCXX_FLAG_WAIT. Calls of windows that use messages are an exception:
+ *    see ucxx_window_rput.
+ *  - The call returns one of these:
+ *     - UCXX_OK: it completed inside the call. *request is NULL, and no callback runs.
+ *     - UCXX_INPROGRESS: it completes later. *request is set, and the caller has to destroy it. If
+ *       `request` is NULL, the library frees the request itself.
+ *     - An error: nothing was submitted. With UCXX_FLAG_WAIT it is the final status.
+ *  - Every operation may return these, or complete with them:
+ *     - UCXX_ERR_CANCELED: cancelled by ucxx_request_cancel, by a close with FORCE, or by the end
+ *       of the worker.
+ *     - UCXX_ERR_TIMED_OUT: its `timeout_ns` expired.
+ *     - UCXX_ERR_UNSUPPORTED: the context lacks the feature, the loaded UCX does not support
+ *       `memory_type` here, or UCXX_FLAG_DELAYED has no progress thread.
+ *     - UCXX_ERR_NO_RESOURCE: the submission queue is full (see `submission_queue_depth`). Sends:
+ *       the send queue is full, or UCXX_FLAG_NO_WAIT is set and the send would have to wait. See
+ *       ucxx_endpoint_on_writable.
+ *     - UCXX_ERR_BUSY: UCXX_FLAG_WAIT is set, and the call is in a callback.
+ *     - UCXX_ERR_CLOSED: the notifier was stopped, or the endpoint is closed.
+ *     - Any error of ucxx_endpoint_status: the endpoint has ended.
+ *     - Another status of UCX, such as UCXX_ERR_NO_MEMORY. The message has the reason.
+ *  - Messages that one thread sends on one endpoint match in the order of their submission.
+ *
+ * Time
+ *  - Times are in nanoseconds.
+ *  - As an argument, `timeout_ns` 0 checks once without waiting. UINT64_MAX waits without a limit.
+ *  - In a parameter struct, 0 means no limit, or the default of the field.
+ *  - When the time expires:
+ *     - ucxx_request_wait, _wait_all and _wait_any return UCXX_INPROGRESS. It is positive: nothing
+ *       failed, and the operation continues.
+ *     - An operation's own `timeout_ns` ends it with UCXX_ERR_TIMED_OUT, also with UCXX_FLAG_WAIT.
+ *     - Leases of hubs with 0 return UCXX_ERR_NO_RESOURCE.
+ *     - Every other wait returns UCXX_ERR_TIMED_OUT.
+ *  - Under manual progress, every call that waits makes progress. Exceptions: ucxx_notifier_wait,
+ *    ucxx_group_create, and, in part, waits for a hub (see ucxx_link_lease).
+ *
+ * Buffers
+ *  - The caller keeps until the operation completes: payload buffers and `recv_info`.
+ *  - The caller keeps until the last buffer of an allocator is freed: the allocator's `arg`.
+ *  - The call copies: strings, lists of buffers, headers of messages and fetches, and `params`.
+ *  - ucxx_request_destroy does not return a buffer. The buffer is in use until the operation has
+ *    completed, or ucxx_worker_destroy has returned.
+ *  - To get the buffer back early: ucxx_request_cancel, then ucxx_request_wait without a limit,
+ *    then ucxx_request_destroy.
+ *
+ * Callbacks
+ *  - A callback runs exactly once, with no lock held, on the thread that makes progress. That is
+ *    the progress thread, or the thread inside a call that makes progress.
+ *  - Order: status and `recv_info` are stored, the callback runs, then waiting threads are
+ *    released.
+ *  - With a progress thread, the callback may run before the submitting call returns. *request is
+ *    set before.
+ *  - A callback may call every function. Calls that wait return UCXX_ERR_BUSY. If it destroys its
+ *    own worker or endpoint, that takes effect at the end of the pass.
+ *  - A callback "on another thread" gets UCXX_ERR_BUSY from some more functions. This means: the
+ *    worker that it calls has a progress thread that takes operations by its queue (see
+ *    `delayed_submission`), and the callback does not run on that thread. A callback of another
+ *    worker is an example. The functions are:
+ *     - ucxx_endpoint_create, _connect, _accept and _query
+ *     - ucxx_group_endpoint, if it creates one
+ *     - ucxx_listener_create, ucxx_tag_probe, ucxx_rkey_unpack, ucxx_link_connect
+ *     - ucxx_worker_set_*_handler, ucxx_worker_set_*_notifier, ucxx_worker_dump
+ *     - calls of windows that create a request
+ *  - `arg` has to live as long as the callback may run:
+ *     - of an operation: until it has run, also if the request was destroyed before
+ *     - of an endpoint: until on_close, its last callback, has run. ucxx_endpoint_destroy waits for
+ *       it.
+ *     - of a listener: until ucxx_listener_destroy has returned. If that was called in a callback:
+ *       until the end of the pass.
+ *     - of a handler: until its destroy_arg runs
+ *     - of thread_start: as long as the worker
+ *  - No callback runs after ucxx_worker_destroy has returned.
+ *  - A callback has to return. If an exception leaves it, or it calls pthread_exit, the process
+ *    ends at once: by std::terminate in the throw, or by SIGABRT with the callback on the stack.
+ *    The log gets a line before. longjmp out of a callback is not allowed, and is not detected.
+ *
+ * Without callbacks
+ *  - A notifier (ucxx_notifier_create) can replace the callbacks of operations, on_connect,
+ *    on_close, and the handlers of active messages and fetches.
+ *  - It reports each event once. The polling caller owns what the event contains.
+ *  - On a thread that makes progress: call ucxx_notifier_poll until it returns nothing, then
+ *    ucxx_worker_wait, in a loop.
+ *  - With a progress thread: call ucxx_notifier_wait, then ucxx_notifier_poll.
+ *
+ * Threads
+ *  - "Threads: any" in this file depends on the worker's mode: see `enum ucxx_thread_mode`.
+ *  - Avoid this deadlock: a thread waits for a callback that waits for the same thread. Examples:
+ *    the thread holds an interpreter's lock that the callback needs, or it runs the event loop
+ *    that the callback calls.
+ *  - These calls wait for running callbacks:
+ *     - the destroys of workers, endpoints, listeners, groups, windows, hubs and links
+ *     - ucxx_worker_stop_progress_thread, ucxx_worker_run_pre and _run_post
+ *     - with a progress thread that takes operations by its queue: the list under "Callbacks"
+ *  - Release the lock for these calls, or use a call that does not wait:
+ *     - ucxx_worker_destroy_nb
+ *     - ucxx_endpoint_close, with the destroy in `on_close` or after it
+ *     - any destroy in a callback
+ *     - a notifier in place of callbacks (ucxx_notifier_poll): no call waits for it
+ *  - pthread_cancel: calls that wait, create or end something are not cancellation points. The
+ *    thread is cancelled at the first one after them. To end a wait without a timeout, call
+ *    ucxx_worker_signal, ucxx_notifier_stop or ucxx_hub_close.
+ *  - Calls that post an operation, or make one pass, are not protected, for speed. A thread that
+ *    may be cancelled disables cancellation around them (pthread_setcancelstate). Otherwise a
+ *    cancellation during a system call of UCX ends the process.
+ *  - The library's threads block the signals that the kernel may deliver to any thread, such as
+ *    SIGINT, SIGTERM, SIGCHLD and SIGUSR1. They accept those with which garbage collectors stop a
+ *    thread (real-time signals, SIGPWR, SIGXCPU, SIGURG), and those of faults.
+ *
+ * Signals
+ *  - If a signal handler runs on a thread that sleeps in ucxx_worker_wait or ucxx_notifier_wait,
+ *    that call returns UCXX_OK. This does not depend on the handler's flags (SA_RESTART).
+ *  - A handler that runs just before the sleep does not end it. If that matters, call
+ *    ucxx_worker_signal in the handler. It is the only function that a handler may call.
+ *  - Every other wait continues until its condition holds or its time expires, UCXX_FLAG_WAIT and
+ *    ucxx_request_wait included.
+ *  - Interpreters such as Python run their handlers after the C call has returned, too late for
+ *    ucxx_worker_signal. Check ucxx_request_status and call ucxx_worker_wait with a limit, in a
+ *    loop. Or sleep in the interpreter's own poll, on ucxx_worker_event_fd and on the socket given
+ *    to signal.set_wakeup_fd. ucxx_worker_event_fd itself cannot be that socket.
+ *  - The library installs no signal handler. It removes those that loading UCX installs.
+ *
+ * Process
+ *  - In a forked child, calls return UCXX_ERR_FORKED, and destroys do nothing. The child may create
+ *    a new context.
+ *  - The library writes nothing to stdout or stderr, and changes no environment variable.
+ *
+ * C++
+ *  - A handle fits std::unique_ptr, with a deleter that calls its *_destroy.
+ *  - A lambda without captures can be a callback. Mark it noexcept, and pass the object as `arg`.
+ *  - Members are destroyed in reverse order. Declare the context first, then buffers, recv_info and
+ *    the objects that callbacks use, then the worker, then its endpoints and requests.
  */
 
 #ifndef UCXX_RS_H
@@ -130,7 +209,7 @@
 #else
 #define UCXX_INIT_(type) { .struct_size = sizeof(type) }
 #endif
-/* A status that has to be looked at. Define it, as nothing or otherwise, to choose for yourself. */
+/* Makes compilers warn about an ignored status. Define it before this header to change that. */
 #ifndef UCXX_NODISCARD
 #if (defined __cplusplus && __cplusplus >= 201703L) || (defined __STDC_VERSION__ && __STDC_VERSION__ >= 202311L)
 #define UCXX_NODISCARD [[nodiscard]]
@@ -162,168 +241,321 @@
 
 
 /**
- * Major version that this header belongs to.
+ * Major version of this header.
  */
 #define UCXX_RS_VERSION_MAJOR 0
 
 /**
- * Minor version. While the major version is 0, each is a different ABI, and a different SONAME.
+ * Minor version of this header. While the major version is 0, each minor version has its own ABI
+ * and its own SONAME.
  */
 #define UCXX_RS_VERSION_MINOR 1
 
 /**
- * Patch level.
+ * Patch level of this header.
  */
 #define UCXX_RS_VERSION_PATCH 0
 
 /**
- * Values of `ucxx_status_t`. -1 to -99 are UCS's own numbers with their meaning; the library's own
- * lie below -200 and are never renumbered; -1000 and below belong to the application.
+ * Values of `ucxx_status_t`: 0 done, 1 in progress, negative an error.
+ *
+ * - -1 to -99: the numbers of UCS, with their meaning. UCX may return one that is not listed here.
+ * - -201 to -999: this library's own numbers. They are never renumbered.
+ * - -1000 and below: reserved for the application.
+ *
+ * The text of ucxx_error_text names the argument, the peer or the limit. Here each value has its
+ * general meaning, and what to do.
  */
 enum ucxx_status {
+  /**
+   * Done.
+   */
   UCXX_OK = 0,
   /**
-   * Positive, so no error: also what ucxx_request_wait returns when its time has run out.
+   * The operation is in progress. This is not an error. Wait for the completion.
+   *
+   * ucxx_request_wait, _wait_all and _wait_any also return it when their timeout expires.
    */
   UCXX_INPROGRESS = 1,
+  /**
+   * No matching message has arrived. Probe again later, or post a receive.
+   */
   UCXX_ERR_NO_MESSAGE = -1,
   /**
-   * Would block: send window or queue full; try again when writable.
+   * There is no room now: a queue, a window or the credit is used up. Nothing was submitted.
+   * Retry from ucxx_endpoint_on_writable (sends), or after some completions (submission queue).
+   *
+   * Also: the system grants no thread or descriptor. Raise the limit that the message names.
    */
   UCXX_ERR_NO_RESOURCE = -2,
+  /**
+   * Input or output failed, or the peer violated this library's protocol. Read the message and
+   * the log. Close the endpoint if it has ended.
+   */
   UCXX_ERR_IO_ERROR = -3,
+  /**
+   * There is not enough memory, on the host or on the device. Free some, or ask for less.
+   */
   UCXX_ERR_NO_MEMORY = -4,
+  /**
+   * An argument is invalid. The message names it. Nothing was submitted. Correct the call.
+   */
   UCXX_ERR_INVALID_PARAM = -5,
+  /**
+   * No peer listens there, the name is unknown, or no transport connects the two. Check the
+   * address and UCX_TLS, and start the peer. Then connect again.
+   */
   UCXX_ERR_UNREACHABLE = -6,
+  /**
+   * The address is damaged, or another program made it. Transfer the bytes again, unchanged.
+   */
   UCXX_ERR_INVALID_ADDR = -7,
+  /**
+   * The UCX transport does not implement the call. Choose another transport (UCX_TLS).
+   */
   UCXX_ERR_NOT_IMPLEMENTED = -8,
+  /**
+   * The message, or the reply, is longer than the buffer. The length is in `recv_info`. The
+   * message is consumed: provide a larger buffer next time.
+   */
   UCXX_ERR_MESSAGE_TRUNCATED = -9,
   /**
-   * ucxx_memory_pack writes the length that is needed; otherwise the message has it.
+   * The output buffer is too small. ucxx_memory_pack writes the needed length. In all other
+   * cases the message has it. Call again with that much room.
    */
   UCXX_ERR_BUFFER_TOO_SMALL = -11,
+  /**
+   * There is no such element: no request in the list, no progress thread, no buffers, no handler
+   * for the id, or no memory for the key any more. Correct the order of the calls.
+   */
   UCXX_ERR_NO_ELEM = -12,
+  /**
+   * The device or its driver does not exist. Check the device number and the driver.
+   */
   UCXX_ERR_NO_DEVICE = -14,
+  /**
+   * The call is not possible now: it would wait in a callback, it overlaps another call, or the
+   * port is in use. Return from the callback, or retry later.
+   *
+   * ucxx_worker_arm and ucxx_notifier_arm: there is something to do first. Progress, or poll,
+   * and arm again.
+   */
   UCXX_ERR_BUSY = -15,
+  /**
+   * The operation was cancelled: by ucxx_request_cancel, by a close with FORCE, or by the end of
+   * its worker. The buffer is the caller's again. The peer may have received the message all the
+   * same.
+   */
   UCXX_ERR_CANCELED = -16,
+  /**
+   * It exists already: a progress thread, an armed callback, or a reply. Nothing has changed.
+   */
   UCXX_ERR_ALREADY_EXISTS = -18,
+  /**
+   * The index or offset is outside the object. Correct the call.
+   */
   UCXX_ERR_OUT_OF_RANGE = -19,
   /**
-   * A wait's or an operation's time has run out; ucxx_request_wait tells that by INPROGRESS.
+   * The time of a wait, an operation, or an endpoint expired. Retry, or give the peer up.
+   *
+   * ucxx_request_wait does not return it when its own time expires: it returns UCXX_INPROGRESS.
    */
   UCXX_ERR_TIMED_OUT = -20,
+  /**
+   * Something is larger than a limit of yours or of the library. Raise the limit that the
+   * message names, or send less.
+   */
   UCXX_ERR_EXCEEDS_LIMIT = -21,
+  /**
+   * The context lacks the feature, or the loaded UCX, the memory type or the peer does not
+   * support the call. Read the message. Request the feature in ucxx_context_params_t, or use
+   * another call.
+   */
   UCXX_ERR_UNSUPPORTED = -22,
+  /**
+   * The peer refused the connection, the fetch, or the secret of the group. Retrying helps only
+   * if the peer changes its mind.
+   */
   UCXX_ERR_REJECTED = -23,
+  /**
+   * The endpoint is not connected. Wait for its on_open, or create a new endpoint.
+   */
   UCXX_ERR_NOT_CONNECTED = -24,
   /**
-   * The peer has closed its end: the normal end of a connection, for the side that closes
-   * second.
+   * The peer closed its endpoint. For the side that closes second, this is the normal end of a
+   * connection. Destroy the endpoint.
    */
   UCXX_ERR_CONNECTION_RESET = -25,
+  /**
+   * UCX received no answer from the peer in time. Operations and endpoints report
+   * UCXX_ERR_PEER_FAILED instead. Handle it in the same way.
+   */
   UCXX_ERR_ENDPOINT_TIMEOUT = -80,
   /**
-   * Call not legal in the window's present epoch.
+   * The window's present epoch does not allow the call. Begin or end an epoch first: see
+   * ucxx_window_sync_type.
    */
   UCXX_ERR_RMA_SYNC = -201,
   /**
-   * Target range outside the window.
+   * The target range is outside the window. Correct the offset, count or layout.
    */
   UCXX_ERR_RMA_RANGE = -202,
   /**
-   * Target range not attached, or attach overlaps.
+   * The target range is not attached, or the range to attach overlaps an attached one. Call
+   * ucxx_window_attach or ucxx_window_detach first.
    */
   UCXX_ERR_RMA_ATTACH = -203,
   /**
-   * Call not offered by this window flavour.
+   * This flavour of window does not offer the call. See `enum ucxx_window_flavor`.
    */
   UCXX_ERR_RMA_FLAVOR = -204,
   /**
-   * Operation and type do not go together.
+   * The operation does not work on this element type. Choose another one: see `enum
+   * ucxx_reduce`.
    */
   UCXX_ERR_RMA_OP = -205,
   /**
-   * A peer died holding an exclusive lock: contents unknown.
+   * A peer died while it held an exclusive lock, so the contents of the target are unknown.
+   * Destroy the window, and create a new one among the members that live.
    */
   UCXX_ERR_RMA_POISONED = -206,
+  /**
+   * The group has no such rank. Correct the call.
+   */
   UCXX_ERR_RMA_RANK = -207,
+  /**
+   * There is no such element type. Use a UCXX_TYPE_* value.
+   */
   UCXX_ERR_RMA_TYPE = -208,
+  /**
+   * There is no such lock type. Use a UCXX_LOCK_* value.
+   */
   UCXX_ERR_RMA_LOCK_TYPE = -209,
+  /**
+   * The peer's process ended, or the peer is no longer reachable. Other endpoints are not
+   * affected. Destroy this endpoint, and connect again if the peer restarts.
+   */
   UCXX_ERR_PEER_FAILED = -210,
+  /**
+   * The call does not accept this UCXX_ASSERT_* value. Correct the call.
+   */
   UCXX_ERR_RMA_ASSERT = -211,
   /**
-   * Object closed: end of stream for hubs.
+   * The object, or its parent, was closed, stopped or destroyed. Stop using it. For a hub this
+   * is the end of the stream.
    */
   UCXX_ERR_CLOSED = -220,
   /**
-   * A hub link can never be served with the envelopes it has.
+   * The hub link can never succeed: it has too few envelopes. The message has the number that is
+   * missing. Add envelopes on the link's device.
    */
   UCXX_ERR_STARVED = -221,
   /**
-   * Handle used in a forked child.
+   * The handle was created before fork(), and this is the child. Create a new context in the
+   * child.
    */
   UCXX_ERR_FORKED = -230,
   /**
-   * A bug in the library was caught at the boundary.
+   * The library caught a bug of its own. Please report it, with the message.
    */
   UCXX_ERR_PANIC = -299,
   /**
-   * This and below: never used by the library, free for the application.
+   * This number and all numbers below it belong to the application. The library never originates
+   * them. It passes on those that a callback or ucxx_fetch_reject gives.
    */
   UCXX_ERR_APPLICATION = -1000,
 };
 
 /**
- * What a notifier hands out: `kind` and `handle` of `ucxx_completion_t`.
+ * What a notifier reports: the `kind` of `ucxx_completion_t`, and the type of its `handle`.
  */
 enum ucxx_event {
   /**
-   * An operation has completed. `handle` is NULL.
+   * An operation completed. `handle` is NULL.
    */
   UCXX_EVENT_COMPLETION = 0,
   /**
-   * Somebody asks a listener for a connection. `handle` is a `ucxx_conn_request_t *`, to be
-   * accepted or rejected, and destroyed.
+   * A client requests a connection from a listener. `handle` is a `ucxx_conn_request_t *`:
+   * accept or reject it, and destroy it.
    */
   UCXX_EVENT_CONN_REQUEST = 1,
   /**
-   * An endpoint has ended, as for `on_close`; `status` says how, `user_data` which. `handle` is
-   * NULL.
+   * An endpoint has ended, as reported to `on_close`. `user_data` names the endpoint, and
+   * `status` has the reason. `handle` is NULL.
    */
   UCXX_EVENT_ENDPOINT_CLOSED = 2,
   /**
-   * An active message has come in. `handle` is a `ucxx_am_message_t *`, as for its handler.
+   * An active message arrived. `handle` is a `ucxx_am_message_t *`, with the same rules as in a
+   * handler.
    */
   UCXX_EVENT_AM_MESSAGE = 3,
   /**
-   * A question has come in. `handle` is a `ucxx_fetch_t *`, as for its handler.
+   * A fetch arrived: a peer expects a reply. `handle` is a `ucxx_fetch_t *`, with the same rules
+   * as in a handler.
    */
   UCXX_EVENT_FETCH = 4,
 };
 
 /**
- * How much is logged.
+ * How much is logged. Each level includes those above it in this list.
  */
 enum ucxx_log_level {
+  /**
+   * Nothing.
+   */
   UCXX_LOG_OFF = 0,
+  /**
+   * Errors.
+   */
   UCXX_LOG_ERROR = 1,
+  /**
+   * Warnings.
+   */
   UCXX_LOG_WARN = 2,
+  /**
+   * Events of interest, such as a failed attempt to connect.
+   */
   UCXX_LOG_INFO = 3,
+  /**
+   * Details for debugging.
+   */
   UCXX_LOG_DEBUG = 4,
+  /**
+   * All details.
+   */
   UCXX_LOG_TRACE = 5,
 };
 
 /**
- * What a context is for. RMA lets peers read and write any memory of this process, as UCX checks
- * nothing over TCP; ATOMIC lets them do atomic operations on memory of which a key has been made.
- * Ask for them only if you mean it.
+ * What a context is used for: bits of ucxx_context_params_t.features.
+ *
+ * RMA and ATOMIC open memory of this process to its peers. Request them only if you need them.
  */
 enum ucxx_feature {
+  /**
+   * Tag messages.
+   */
   UCXX_FEATURE_TAG = 1,
+  /**
+   * Streams.
+   */
   UCXX_FEATURE_STREAM = 2,
+  /**
+   * Active messages, fetches, groups, and hubs between processes.
+   */
   UCXX_FEATURE_AM = 4,
+  /**
+   * Put and get. Peers can read and write *any* memory of this process, because UCX checks
+   * nothing over TCP.
+   */
   UCXX_FEATURE_RMA = 8,
+  /**
+   * Atomic operations. Peers can perform them on memory for which ucxx_memory_pack made a key.
+   */
   UCXX_FEATURE_ATOMIC = 16,
+  /**
+   * Descriptors, and waits that sleep. Progress threads need it.
+   */
   UCXX_FEATURE_WAKEUP = 32,
 };
 
@@ -331,80 +563,100 @@ enum ucxx_feature {
  * Which networks a context uses.
  */
 enum ucxx_network {
+  /**
+   * All that UCX finds.
+   */
   UCXX_NETWORK_ALL = 0,
   /**
-   * Loopback and shared memory only: no listening socket on any other interface. Listeners and
-   * ucxx_endpoint_connect work as ever, on 127.0.0.1, between processes of this host.
+   * Loopback and shared memory only. UCX opens no listening socket on another interface.
+   * Listeners and ucxx_endpoint_connect work between processes of this host, on 127.0.0.1.
    */
   UCXX_NETWORK_LOCAL = 1,
 };
 
 /**
- * Who may call a worker while its progress is manual. With a progress thread, and once there has
- * been one, any thread may call at any time, whatever the mode (SINGLE excludes one). Calls that
- * overlap under SINGLE or SERIALIZED are BUSY where that is noticed.
+ * Which threads may call a worker while its progress is manual.
  *
- * "Any thread", of calls that act on a worker, means any that this lets in: under SINGLE the
- * worker's own. Requests may be destroyed by any thread in every mode; so may messages and
- * questions, except that under SERIALIZED it counts as a call on the worker.
+ * With a progress thread, any thread may call at any time, whatever the mode. This stays so after
+ * the thread was stopped. SINGLE does not allow a progress thread. Calls that overlap under SINGLE
+ * or SERIALIZED return UCXX_ERR_BUSY where the library notices it.
+ *
+ * "Threads: any" at a function of a worker means any thread that this mode allows. Under SINGLE
+ * that is the worker's own thread. Exceptions:
+ *
+ * - Any thread may destroy requests, in every mode.
+ * - Any thread may destroy messages and fetches. Under SERIALIZED this counts as a call on the
+ *   worker.
  */
 enum ucxx_thread_mode {
   /**
-   * Any thread, several at a time.
+   * Any thread, several at a time. The library locks.
    */
   UCXX_THREAD_MULTI = 0,
   /**
-   * Any thread, one at a time: the program sees to that.
+   * Any thread, one at a time. The program ensures this.
    */
   UCXX_THREAD_SERIALIZED = 1,
   /**
-   * The thread that has made it. INVALID_PARAM on another one.
+   * Only the thread that created the worker. Other threads get UCXX_ERR_INVALID_PARAM.
    */
   UCXX_THREAD_SINGLE = 2,
 };
 
 /**
- * What drives a worker.
+ * What makes progress on a worker.
  */
 enum ucxx_progress_mode {
   /**
-   * The application calls ucxx_worker_progress, or something that waits.
+   * The application: it calls ucxx_worker_progress, or a function that waits.
    */
   UCXX_PROGRESS_MANUAL = 0,
   /**
-   * A thread polls, and sleeps after `spin_ns` without work. What comes later than that, as an
-   * answer whose round trip takes longer, has to wake it first.
+   * A thread that polls, and sleeps after `spin_ns` without work. A later event, such as a reply
+   * after a longer round trip, has to wake the thread first.
    */
   UCXX_PROGRESS_THREAD_ADAPTIVE = 1,
   /**
-   * A thread polls without end: it never has to be woken, and takes a CPU.
+   * A thread that polls all the time. It needs no wake-up, and occupies a CPU.
    */
   UCXX_PROGRESS_THREAD_POLLING = 2,
   /**
-   * A thread sleeps whenever there is nothing to do: the least CPU time, and a wake-up each
-   * time.
+   * A thread that sleeps whenever it has nothing to do. It uses the least CPU time, and each
+   * event costs a wake-up.
    */
   UCXX_PROGRESS_THREAD_BLOCKING = 3,
 };
 
 /**
- * Where a buffer lives. Not UCX's numbers.
+ * Where a buffer is located. These are not UCX's numbers.
  */
 enum ucxx_memory_type {
   /**
-   * Found out from the pointer. What peers are told of a buffer is HOST then.
+   * UCX detects the type from the pointer. Buffers of this type are announced to peers as HOST.
    */
   UCXX_MEMORY_AUTO = 0,
+  /**
+   * Ordinary host memory.
+   */
   UCXX_MEMORY_HOST = 1,
+  /**
+   * Memory of a CUDA device.
+   */
   UCXX_MEMORY_CUDA = 2,
+  /**
+   * CUDA managed memory.
+   */
   UCXX_MEMORY_CUDA_MANAGED = 3,
+  /**
+   * Memory of a ROCm device.
+   */
   UCXX_MEMORY_ROCM = 4,
   /**
-   * Host memory pinned for CUDA.
+   * Host memory that is pinned for CUDA.
    */
   UCXX_MEMORY_CUDA_PINNED = 16,
   /**
-   * Host memory posing as a device, for tests without a GPU.
+   * Host memory that plays the part of a device, for tests without a GPU.
    */
   UCXX_MEMORY_DUMMY = 127,
 };
@@ -414,50 +666,57 @@ enum ucxx_memory_type {
  */
 enum ucxx_flag {
   /**
-   * Never complete inside the call: it returns INPROGRESS, or an error, and the callback runs,
-   * or the notifier reports, in any case. With neither of them the request is there in any case.
+   * Never complete inside the call. The call returns UCXX_INPROGRESS or an error. The callback
+   * runs, or the notifier reports, in every case. If the operation has neither, it always has a
+   * request.
    */
   UCXX_FLAG_ALWAYS_CALLBACK = 1,
   /**
-   * Sends, fetches and answers: UCXX_ERR_NO_RESOURCE instead of waiting, whatever for: the send
-   * window, credit, the peer's first answer, a full submission queue. What other threads have
-   * handed to a progress thread counts.
+   * Sends, fetches and replies: return UCXX_ERR_NO_RESOURCE instead of waiting. Reasons to wait
+   * are the send window, the credit, the peer's first answer, and a full submission queue. Sends
+   * that other threads have handed to a progress thread count too.
    */
   UCXX_FLAG_NO_WAIT = 2,
   /**
-   * ucxx_am_send*, ucxx_am_queue_send*, ucxx_fetch_reply*: the data travels with the message at
-   * any length. It is copied on the way, and takes memory at the receiver, and credit here,
-   * until the message is destroyed. Not with RNDV.
+   * ucxx_am_send*, ucxx_am_queue_send*, ucxx_fetch_reply*: the data travels with the message,
+   * whatever its length. The data is copied. It occupies memory at the receiver, and credit
+   * here, until the receiver destroys the message. Excludes RNDV.
    */
   UCXX_FLAG_EAGER = 4,
   /**
-   * Of the same functions: the data waits at the sender until the receiver pulls it, straight
-   * into its buffer, also where it is short.
+   * The same functions: the data waits at the sender until the receiver pulls it directly into
+   * its buffer. This holds for short data too.
    */
   UCXX_FLAG_RNDV = 8,
   /**
-   * Submit through the queue even when it could go directly.
+   * Submit through the queue of the progress thread, also where the call could submit directly.
+   * Without a progress thread: UCXX_ERR_UNSUPPORTED.
    */
   UCXX_FLAG_DELAYED = 16,
   /**
-   * Stream receive: complete with what has arrived.
+   * Stream receive: complete with the bytes that have arrived.
    */
   UCXX_FLAG_STREAM_PARTIAL = 32,
   /**
-   * Blocking form: the call returns the operation's final status, never INPROGRESS, and makes no
-   * request. Where progress is manual it progresses meanwhile. The buffer is the caller's again,
-   * whatever the status. It waits without a limit, or with `timeout_ns`, after which the
-   * operation is cancelled: TIMED_OUT. What UCX has taken it cannot cancel, and the call waits
-   * for that, see UCXX_FLAG_TIMEOUT_CLOSES. Neither a signal handler nor ucxx_worker_signal ends
-   * it. BUSY from a callback.
+   * Blocking form: the call returns the final status of the operation, never UCXX_INPROGRESS. It
+   * creates no request. When it returns, the buffer is the caller's again, whatever the status.
+   *
+   * - Under manual progress the call makes progress.
+   * - It waits without a limit, or for `timeout_ns`. Then it cancels the operation and returns
+   *   UCXX_ERR_TIMED_OUT.
+   * - UCX may already own the operation, so that it cannot be cancelled. The call then waits
+   *   until UCX completes it: see UCXX_FLAG_TIMEOUT_CLOSES.
+   * - Signal handlers and ucxx_worker_signal do not end the wait.
+   * - In a callback the call returns UCXX_ERR_BUSY.
    */
   UCXX_FLAG_WAIT = 64,
   /**
-   * Active message: give the handler, or who polls the notifier, an endpoint to answer on.
+   * Active message: give the receiver an endpoint to reply on. See ucxx_am_message_reply.
    */
   UCXX_FLAG_AM_REPLY = 128,
   /**
-   * At the deadline the endpoint is force-closed if that is what it takes to end the operation.
+   * When `timeout_ns` expires, close the endpoint by force if the operation cannot end
+   * otherwise.
    */
   UCXX_FLAG_TIMEOUT_CLOSES = 256,
 };
@@ -467,45 +726,79 @@ enum ucxx_flag {
  */
 enum ucxx_error_handling {
   /**
-   * Default: peer death is detected, shared memory stays in use.
+   * The default. The endpoint detects the death of its peer, and still uses shared memory.
    */
   UCXX_ENDPOINT_ERROR_HANDLING_PEER = 0,
+  /**
+   * No detection. A close by force is not possible: see ucxx_endpoint_params_t.
+   */
   UCXX_ENDPOINT_ERROR_HANDLING_NONE = 1,
 };
 
 /**
- * How an endpoint is closed.
+ * How ucxx_endpoint_close closes.
  */
 enum ucxx_close {
   /**
-   * What was sent before goes out first.
+   * Complete what was submitted before.
    */
   UCXX_CLOSE_FLUSH = 0,
   /**
-   * What is under way is cut short.
+   * Cancel the operations in flight.
    */
   UCXX_CLOSE_FORCE = 1,
 };
 
 /**
- * Atomic operations on registered memory.
+ * Operations of ucxx_rma_atomic on a number in registered memory.
  */
 enum ucxx_atomic_op {
+  /**
+   * Add, with wrap-around.
+   */
   UCXX_ATOMIC_ADD = 0,
+  /**
+   * Bitwise AND.
+   */
   UCXX_ATOMIC_AND = 1,
+  /**
+   * Bitwise OR.
+   */
   UCXX_ATOMIC_OR = 2,
+  /**
+   * Bitwise XOR.
+   */
   UCXX_ATOMIC_XOR = 3,
+  /**
+   * Store `operand`.
+   */
   UCXX_ATOMIC_SWAP = 4,
+  /**
+   * Store `operand` if the number equals `compare`.
+   */
   UCXX_ATOMIC_CSWAP = 5,
 };
 
 /**
- * How the members of a group find each other.
+ * How the members of a group find each other. See ucxx_group_create.
  */
 enum ucxx_bootstrap {
+  /**
+   * By the caller's `allgather`, for example over MPI or a file system.
+   */
   UCXX_BOOTSTRAP_CALLBACKS = 0,
+  /**
+   * Over TCP: rank 0 listens at `root`.
+   */
   UCXX_BOOTSTRAP_TCP = 1,
+  /**
+   * By the PMIx server of the launcher.
+   */
   UCXX_BOOTSTRAP_PMIX = 2,
+  /**
+   * Over TCP, with rank and size from the environment of the launcher: torchrun, mpirun, mpiexec
+   * or srun.
+   */
   UCXX_BOOTSTRAP_ENV = 3,
 };
 
@@ -513,9 +806,21 @@ enum ucxx_bootstrap {
  * Kinds of windows.
  */
 enum ucxx_window_flavor {
+  /**
+   * Memory of the caller: ucxx_window_create.
+   */
   UCXX_WINDOW_FLAVOR_CREATE = 0,
+  /**
+   * Memory of the library: ucxx_window_allocate.
+   */
   UCXX_WINDOW_FLAVOR_ALLOCATE = 1,
+  /**
+   * Memory of the library that all members map: ucxx_window_allocate_shared.
+   */
   UCXX_WINDOW_FLAVOR_SHARED = 2,
+  /**
+   * Memory that members attach and detach: ucxx_window_create_dynamic.
+   */
   UCXX_WINDOW_FLAVOR_DYNAMIC = 3,
 };
 
@@ -523,38 +828,86 @@ enum ucxx_window_flavor {
  * Kinds of window locks.
  */
 enum ucxx_lock_type {
+  /**
+   * Several members hold it at a time.
+   */
   UCXX_LOCK_SHARED = 1,
+  /**
+   * One member holds it.
+   */
   UCXX_LOCK_EXCLUSIVE = 2,
 };
 
 /**
- * Assertions of window synchronisation calls.
+ * Assertions: promises of the caller at a call that synchronises a window. The meaning is that of
+ * MPI's MPI_MODE_* constants. A call returns UCXX_ERR_RMA_ASSERT for one that it does not accept.
  */
 enum ucxx_assert {
+  /**
+   * lock, lock_all: no other member holds or requests a conflicting lock. start: all targets
+   * have posted already. post: the matching start gives NOCHECK too.
+   */
   UCXX_ASSERT_NOCHECK = 1,
+  /**
+   * post, fence: the local window was not written by local stores since the last
+   * synchronisation.
+   */
   UCXX_ASSERT_NOSTORE = 2,
+  /**
+   * post, fence: no put or accumulate will update the local window in the epoch that begins.
+   */
   UCXX_ASSERT_NOPUT = 4,
+  /**
+   * fence: this fence completes no operations that this member issued.
+   */
   UCXX_ASSERT_NOPRECEDE = 8,
+  /**
+   * fence: this fence begins no epoch.
+   */
   UCXX_ASSERT_NOSUCCEED = 16,
 };
 
 /**
- * A window's synchronisation state.
+ * The kind of epoch a window is in: result of ucxx_window_sync_type.
  */
 enum ucxx_sync_type {
+  /**
+   * No epoch.
+   */
   UCXX_SYNC_NONE = 0,
+  /**
+   * After ucxx_window_lock.
+   */
   UCXX_SYNC_LOCK = 1,
+  /**
+   * After ucxx_window_lock with NOCHECK.
+   */
   UCXX_SYNC_LOCK_NO_CHECK = 2,
+  /**
+   * After ucxx_window_lock_all.
+   */
   UCXX_SYNC_LOCK_ALL = 3,
+  /**
+   * After ucxx_window_lock_all with NOCHECK.
+   */
   UCXX_SYNC_LOCK_ALL_NO_CHECK = 4,
+  /**
+   * After ucxx_window_start or ucxx_window_post (post, start, complete, wait).
+   */
   UCXX_SYNC_PSCW = 5,
+  /**
+   * After ucxx_window_fence, before the first access.
+   */
   UCXX_SYNC_FENCE = 6,
+  /**
+   * After ucxx_window_fence, with accesses.
+   */
   UCXX_SYNC_FENCE_EPOCH = 7,
 };
 
 /**
- * Element types of windows: a C type each. Those whose names end in _INT are pairs of a value and
- * an index. docs/windows.md names MPI's types for them.
+ * Element types of windows: one C type each. The types with a name in _INT are pairs of a value
+ * and an index. docs/windows.md names the corresponding MPI types.
  */
 enum ucxx_type {
   UCXX_TYPE_BYTE = 0,
@@ -577,8 +930,8 @@ enum ucxx_type {
   UCXX_TYPE_INT32_INT = 17,
   UCXX_TYPE_INT64_INT = 18,
   /**
-   * `long double`, 16 bytes. It is added, multiplied and compared on x86-64 alone: elsewhere
-   * such accumulates are UNSUPPORTED.
+   * `long double`, 16 bytes. Sums, products and comparisons work on x86-64 only. Elsewhere such
+   * accumulates return UCXX_ERR_UNSUPPORTED.
    */
   UCXX_TYPE_LONG_DOUBLE = 19,
   UCXX_TYPE_COMPLEX_LONG_DOUBLE = 20,
@@ -589,84 +942,163 @@ enum ucxx_type {
  * Operations of accumulates.
  */
 enum ucxx_reduce {
+  /**
+   * Sum.
+   */
   UCXX_REDUCE_SUM = 0,
+  /**
+   * Product.
+   */
   UCXX_REDUCE_PROD = 1,
+  /**
+   * Minimum.
+   */
   UCXX_REDUCE_MIN = 2,
+  /**
+   * Maximum.
+   */
   UCXX_REDUCE_MAX = 3,
+  /**
+   * Logical AND.
+   */
   UCXX_REDUCE_LAND = 4,
+  /**
+   * Logical OR.
+   */
   UCXX_REDUCE_LOR = 5,
+  /**
+   * Logical XOR.
+   */
   UCXX_REDUCE_LXOR = 6,
+  /**
+   * Bitwise AND.
+   */
   UCXX_REDUCE_BAND = 7,
+  /**
+   * Bitwise OR.
+   */
   UCXX_REDUCE_BOR = 8,
+  /**
+   * Bitwise XOR.
+   */
   UCXX_REDUCE_BXOR = 9,
+  /**
+   * Replace.
+   */
   UCXX_REDUCE_REPLACE = 10,
+  /**
+   * Change nothing. With a fetch: an atomic read.
+   */
   UCXX_REDUCE_NO_OP = 11,
+  /**
+   * Minimum, with its index. For pair types.
+   */
   UCXX_REDUCE_MINLOC = 12,
+  /**
+   * Maximum, with its index. For pair types.
+   */
   UCXX_REDUCE_MAXLOC = 13,
 };
 
 /**
- * The order among accumulates.
+ * The order among accumulates of one process at one target.
  */
 enum ucxx_accumulate_order {
   /**
-   * Rar, raw, war, waw.
+   * MPI's default: read after read, read after write, write after read, write after write.
    */
   UCXX_ORDER_ALL = 0,
+  /**
+   * No order is required.
+   */
   UCXX_ORDER_NONE = 1,
 };
 
 /**
- * How a window reaches a target.
+ * How a window reaches a target: result of ucxx_window_path.
  */
 enum ucxx_path {
+  /**
+   * The target is the calling process.
+   */
   UCXX_WINDOW_PATH_SELF = 0,
+  /**
+   * The target is on this host, and its memory is accessed directly.
+   */
   UCXX_WINDOW_PATH_LOCAL = 1,
+  /**
+   * By messages, which a thread of the group executes at the target.
+   */
   UCXX_WINDOW_PATH_MESSAGE = 2,
+  /**
+   * Reserved. This release does not return it.
+   */
   UCXX_WINDOW_PATH_RMA = 3,
 };
 
 /**
- * Kinds of links of a hub.
+ * Kinds of links of a hub. See ucxx_link_lease.
  */
 enum ucxx_link_type {
+  /**
+   * Leases empty envelopes, and commits them as chunks.
+   */
   UCXX_LINK_PRODUCE = 1,
+  /**
+   * Leases chunks, and takes them out of the queue.
+   */
   UCXX_LINK_CONSUME = 2,
+  /**
+   * Leases the oldest chunk to read it.
+   */
   UCXX_LINK_PEEK = 3,
+  /**
+   * Leases the oldest chunk to change it.
+   */
   UCXX_LINK_MODIFY = 4,
 };
 
 /**
- * Whether a hub keeps the source of a transfer.
+ * Whether a hub keeps the source envelope of a transfer between devices. See ucxx_hub_params_t.
  */
 enum ucxx_hub_retain {
+  /**
+   * Until the hub needs the envelope for another chunk, and no link that is served has to read
+   * the chunk there.
+   */
   UCXX_HUB_RETAIN_AUTO = 0,
+  /**
+   * Until the chunk is consumed.
+   */
   UCXX_HUB_RETAIN_ALWAYS = 1,
+  /**
+   * Only while a link that is served has to read the chunk there.
+   */
   UCXX_HUB_RETAIN_UNTIL_COPIED = 2,
 };
 
 /**
- * A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
+ * The address of a worker. Peers need it to connect. Any thread may read it.
  */
 struct ucxx_address;
 
 /**
- * An active message that has come in: its handler's, or that of who polled its notifier.
+ * An active message that arrived. Its handler, or the thread that polled it, owns it.
  */
 struct ucxx_am_message;
 
 /**
- * Buffers that were made for what has come.
+ * Buffers that were made for received data.
  */
 struct ucxx_buffers;
 
 /**
- * Somebody who wants a connection, to be accepted or rejected.
+ * A connection request of a client. Accept or reject it.
  */
 struct ucxx_conn_request;
 
 /**
- * UCX set up once; what its workers share. Any thread may use it.
+ * An initialised UCX, shared by its workers. Any thread may use it.
  */
 struct ucxx_context;
 
@@ -676,78 +1108,79 @@ struct ucxx_context;
 struct ucxx_endpoint;
 
 /**
- * An envelope on lease. Any thread may use it, one at a time.
+ * A leased envelope of a hub. Any thread may use it, one at a time.
  */
 struct ucxx_envelope;
 
 /**
- * A question that has come in: its handler's, or that of who polled its notifier.
+ * A fetch that arrived: a peer expects a reply. Its handler, or the thread that polled it, owns
+ * it.
  */
 struct ucxx_fetch;
 
 /**
- * Processes that know each other by rank. Any thread may use it.
+ * A set of processes that know each other by rank. Any thread may use it.
  */
 struct ucxx_group;
 
 /**
- * A queue of chunks, and the envelopes that they lie in. Any thread may use it.
+ * A queue of chunks, with the envelopes that contain them. Any thread may use it.
  */
 struct ucxx_hub;
 
 /**
- * A way into a hub, or out of it. Any thread may use it, several at a time too.
+ * A producer, consumer or reader of a hub. Any thread may use it, several at a time.
  */
 struct ucxx_link;
 
 /**
- * An address and port on which a worker takes connections.
+ * A listening address and port of a worker.
  */
 struct ucxx_listener;
 
 /**
- * Registered memory, which peers that are given a key can read and write. Any thread may use it.
+ * Registered memory. Peers with a key can read and write it. Any thread may use it.
  */
 struct ucxx_memory;
 
 /**
- * A completion queue for operations of any worker of one context. Any thread may use it.
+ * A completion queue for operations of all workers of one context. Any thread may use it.
  */
 struct ucxx_notifier;
 
 /**
- * One operation under way, or complete and not destroyed yet.
+ * An operation that is in progress, or that has completed and was not destroyed.
  */
 struct ucxx_request;
 
 /**
- * A key to a peer's registered memory, for one endpoint.
+ * A key to registered memory of a peer, for one endpoint.
  */
 struct ucxx_rkey;
 
 /**
- * A message that a probe took out of matching.
+ * A message that a probe removed from matching.
  */
 struct ucxx_tag_message;
 
 /**
- * Memory that each member of a group offers to the others. Data calls may come from any thread.
+ * Memory that each member of a group offers to the others. Any thread may make data calls.
  */
 struct ucxx_window;
 
 /**
- * Progress, and everything that happens on one UCP worker.
+ * A UCP worker: makes progress, and runs the operations of its endpoints.
  */
 struct ucxx_worker;
 
 /**
- * 0 done, 1 in progress, negative an error: one of `enum ucxx_status`, or another of UCS's
- * numbers.
+ * 0 done, 1 in progress, negative an error: a value of `enum ucxx_status`, or another number of
+ * UCS.
  */
 typedef int32_t ucxx_status_t;
 
 /**
- * What `ucxx_version_query` tells. The strings are static.
+ * Result of `ucxx_version_query`. The strings are static.
  */
 struct ucxx_version {
   /**
@@ -755,77 +1188,82 @@ struct ucxx_version {
    */
   size_t struct_size;
   /**
-   * Of this library.
+   * Major version of the library.
    */
   uint32_t major;
   /**
-   * Of this library.
+   * Minor version of the library.
    */
   uint32_t minor;
   /**
-   * Of this library.
+   * Patch level of the library.
    */
   uint32_t patch;
   /**
-   * Of the UCX that is loaded, which need not be the one that the program was built with.
+   * Major version of the loaded UCX. It may differ from the UCX that the program was built with.
    */
   uint32_t ucx_major;
   /**
-   * Of the UCX that is loaded.
+   * Minor version of the loaded UCX.
    */
   uint32_t ucx_minor;
   /**
-   * Of the UCX that is loaded.
+   * Patch level of the loaded UCX.
    */
   uint32_t ucx_patch;
   /**
-   * Of this library, such as "0.1.0".
+   * Version of the library, such as "0.1.0".
    */
   const char *version_string;
   /**
-   * The file that the loaded libucp came from; empty where the loader does not tell.
+   * Path of the loaded libucp. Empty if the loader does not provide it.
    */
   const char *ucx_library_path;
   /**
-   * Images of libucp mapped into this process: more than one is trouble.
+   * Number of copies of libucp that this process has mapped. More than one causes trouble.
    */
   uint32_t ucx_copies;
 };
 
 /**
- * What `ucxx_version_query` tells. The strings are static.
+ * Result of `ucxx_version_query`. The strings are static.
  */
 typedef struct ucxx_version ucxx_version_t;
 
 /**
- * Receives one line of the log: `component` is "ucx" for what UCX logged. Both strings are valid
- * during the call. It may run on any thread, UCX's own among them, several at once, and in the
- * middle of another call: it must not call back into the library, nor throw.
+ * Receives one line of the log.
+ *
+ * - `component` is "ucx" for lines of UCX.
+ * - `component` and `message` are valid during the call.
+ * - It must not call this library, and must not throw.
+ *
+ * Threads: any thread, UCX's own included, several at once, and also in the middle of another
+ * call.
  */
 typedef void (*ucxx_log_callback_t)(void *arg, int32_t level, const char *component, const char *message);
 
 /**
- * One UCX variable.
+ * One UCX configuration variable.
  */
 struct ucxx_config_entry {
   /**
-   * Without "UCX_"; transport variables with their prefix (POSIX_, CMA_, TCP_), whatever the
-   * loaded UCX calls them.
+   * Name without "UCX_". Variables of a transport keep their prefix (POSIX_, CMA_, TCP_),
+   * whatever the loaded UCX calls them.
    */
   const char *key;
   /**
-   * As it would stand in the environment.
+   * Value, written as in the environment.
    */
   const char *value;
 };
 
 /**
- * One UCX variable.
+ * One UCX configuration variable.
  */
 typedef struct ucxx_config_entry ucxx_config_entry_t;
 
 /**
- * What a context is made from.
+ * Parameters of `ucxx_context_create`.
  */
 struct ucxx_context_params {
   /**
@@ -833,18 +1271,18 @@ struct ucxx_context_params {
    */
   size_t struct_size;
   /**
-   * UCXX_FEATURE_*; 0 means TAG, STREAM, AM and WAKEUP. RMA and ATOMIC let peers touch memory:
-   * ask for them. WAKEUP is what descriptors and sleeping need.
+   * UCXX_FEATURE_*. 0 means TAG, STREAM, AM and WAKEUP. RMA and ATOMIC open memory to peers, so
+   * they have to be requested. Descriptors and sleeping need WAKEUP.
    */
   uint64_t features;
   /**
-   * Overrides the environment and the library's own defaults; one that cannot be applied is an
-   * error, here or in ucxx_worker_create. Numbers have a decimal point, whatever the locale. May
-   * be NULL when `config_count` is 0.
+   * Variables that override the environment and the library's own defaults. A variable that UCX
+   * cannot apply is an error of ucxx_context_create or ucxx_worker_create. Numbers have a
+   * decimal point, whatever the locale. May be NULL if `config_count` is 0.
    */
   const ucxx_config_entry_t *config;
   /**
-   * Number of entries.
+   * Number of entries in `config`.
    */
   size_t config_count;
   /**
@@ -852,28 +1290,28 @@ struct ucxx_context_params {
    */
   int32_t network;
   /**
-   * Shown in UCX's own output; optional.
+   * A name that UCX shows in its own output. Optional.
    */
   const char *name;
 };
 
 /**
- * What a context is made from.
+ * Parameters of `ucxx_context_create`.
  */
 typedef struct ucxx_context_params ucxx_context_params_t;
 
 /**
- * UCX set up once; what its workers share. Any thread may use it.
+ * An initialised UCX, shared by its workers. Any thread may use it.
  */
 typedef struct ucxx_context ucxx_context_t;
 
 /**
- * Receives one variable; both strings are valid during the call.
+ * Receives one variable. Both strings are valid during the call.
  */
 typedef void (*ucxx_config_visitor_t)(void *arg, const char *key, const char *value);
 
 /**
- * What a worker is made with.
+ * Parameters of `ucxx_worker_create`.
  */
 struct ucxx_worker_params {
   /**
@@ -881,68 +1319,72 @@ struct ucxx_worker_params {
    */
   size_t struct_size;
   /**
-   * UCXX_THREAD_*: who may call while progress is manual. SINGLE is the creating thread.
+   * UCXX_THREAD_*: which threads may call while progress is manual. The thread of SINGLE is the
+   * one that creates the worker.
    */
   int32_t thread_mode;
   /**
-   * UCXX_PROGRESS_*. A progress thread needs UCXX_FEATURE_WAKEUP and a thread mode other than
+   * UCXX_PROGRESS_*. A progress thread needs UCXX_FEATURE_WAKEUP, and a thread mode other than
    * SINGLE.
    */
   int32_t progress_mode;
   /**
-   * While there is a progress thread: 1 others hand operations to it by a queue, -1 they take a
-   * lock and call UCX themselves, 0 as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment
-   * says, on if that is not set.
+   * How other threads submit operations while there is a progress thread:
+   *
+   * - 1: through a queue to the progress thread.
+   * - -1: they take a lock and call UCX themselves.
+   * - 0: as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment. If it is not set: 1.
    */
   int32_t delayed_submission;
   /**
-   * Operations that the queue holds, at most 1,048,576; 0 for 4096. When it is full they get
-   * NO_RESOURCE; flush, close and cancel never do.
+   * Capacity of that queue in operations, at most 1,048,576. 0 means 4096. When the queue is
+   * full, operations return UCXX_ERR_NO_RESOURCE. Flush, close and cancel never do.
    */
   uint32_t submission_queue_depth;
   /**
-   * Nanoseconds without work that an adaptive progress thread, or a call which waits under
-   * manual progress, polls before it sleeps; 0 for the default, 50 microseconds. What takes
-   * longer than that, such as a round trip, has a wake-up added to it.
+   * Polling time in nanoseconds. 0 means the default, 50 microseconds. An adaptive progress
+   * thread, or a call that waits under manual progress, polls for this long without work before
+   * it sleeps. An event after that, such as the end of a longer round trip, also costs a
+   * wake-up.
    */
   uint64_t spin_ns;
   /**
-   * -1, 0 or 1: may a thread that waits progress in a progress thread's place? Without effect in
-   * this release.
+   * -1, 0 or 1: whether a thread that waits may progress in place of the progress thread. It has
+   * no effect in this release.
    */
   int32_t wait_takeover;
   /**
-   * Pin the progress thread to this CPU + 1; 0 = do not. One that cannot be used is
-   * INVALID_PARAM.
+   * CPU of the progress thread, plus 1. 0 means no pinning. A CPU that cannot be used is
+   * UCXX_ERR_INVALID_PARAM.
    */
   int32_t cpu;
   /**
-   * Runs first on the progress thread, on each that is started. It counts as a callback.
+   * Runs first on each progress thread that is started. It counts as a callback. Optional.
    */
   void (*thread_start)(void *arg);
   /**
-   * Passed to `thread_start`. Has to live as long as the worker.
+   * Passed to `thread_start`. It must live as long as the worker.
    */
   void *thread_start_arg;
   /**
-   * Name of the thread (of which the system keeps 15 bytes), and of the worker in dumps;
-   * optional.
+   * Name of the progress thread, of which the system keeps 15 bytes, and of the worker in dumps.
+   * Optional.
    */
   const char *name;
 };
 
 /**
- * What a worker is made with.
+ * Parameters of `ucxx_worker_create`.
  */
 typedef struct ucxx_worker_params ucxx_worker_params_t;
 
 /**
- * Progress, and everything that happens on one UCP worker.
+ * A UCP worker: makes progress, and runs the operations of its endpoints.
  */
 typedef struct ucxx_worker ucxx_worker_t;
 
 /**
- * What `ucxx_worker_query` tells.
+ * Result of `ucxx_worker_query`.
  */
 struct ucxx_worker_attr {
   /**
@@ -950,39 +1392,39 @@ struct ucxx_worker_attr {
    */
   size_t struct_size;
   /**
-   * UCXX_THREAD_*.
+   * UCXX_THREAD_*, as given at creation.
    */
   int32_t thread_mode;
   /**
-   * UCXX_PROGRESS_*.
+   * UCXX_PROGRESS_*, at present.
    */
   int32_t progress_mode;
   /**
-   * Are operations submitted by a queue?
+   * 1 if other threads submit operations through the queue of the progress thread.
    */
   uint8_t delayed_submission;
   /**
-   * Is there a progress thread?
+   * 1 if there is a progress thread.
    */
   uint8_t progress_thread_running;
   /**
-   * Bytes; 0 without UCXX_FEATURE_AM.
+   * Longest header of an active message, in bytes. 0 without UCXX_FEATURE_AM.
    */
   size_t max_am_header;
   /**
-   * The kernel's number for it (gettid); 0 without one.
+   * Kernel thread id (gettid) of the progress thread. 0 without one.
    */
   uint64_t progress_thread_id;
 };
 
 /**
- * What `ucxx_worker_query` tells.
+ * Result of `ucxx_worker_query`.
  */
 typedef struct ucxx_worker_attr ucxx_worker_attr_t;
 
 /**
- * Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there
- * now.
+ * Result of `ucxx_worker_query_stats`: counters since the creation of the worker. `in_flight` and
+ * `endpoints` are present numbers.
  */
 struct ucxx_worker_stats {
   /**
@@ -990,67 +1432,106 @@ struct ucxx_worker_stats {
    */
   size_t struct_size;
   /**
-   * Operations taken; those that completed well; badly; cancelled; under way.
+   * Operations that were submitted.
    */
   uint64_t submitted;
+  /**
+   * Operations that completed with UCXX_OK.
+   */
   uint64_t completed;
+  /**
+   * Operations that completed with an error other than UCXX_ERR_CANCELED.
+   */
   uint64_t failed;
+  /**
+   * Operations that completed with UCXX_ERR_CANCELED.
+   */
   uint64_t canceled;
+  /**
+   * Operations in flight now.
+   */
   uint64_t in_flight;
   /**
-   * Bytes in operations taken.
+   * Bytes in operations that send.
    */
   uint64_t bytes_sent;
+  /**
+   * Bytes in operations that receive.
+   */
   uint64_t bytes_received;
   /**
-   * The submission queue: operations that went through it, its greatest length seen, refusals
-   * because it was full.
+   * Operations that passed through the submission queue.
    */
   uint64_t delayed;
+  /**
+   * Greatest length of the submission queue.
+   */
   uint64_t queue_high_water;
+  /**
+   * Operations that were refused because the submission queue was full.
+   */
   uint64_t queue_full;
+  /**
+   * Progress passes.
+   */
   uint64_t progress_calls;
+  /**
+   * Ends of sleeps inside the library.
+   */
   uint64_t wakeups;
+  /**
+   * Sleeps inside the library.
+   */
   uint64_t sleeps;
+  /**
+   * Endpoints that exist now.
+   */
   uint64_t endpoints;
+  /**
+   * Endpoints that failed.
+   */
   uint64_t endpoint_failures;
   /**
-   * Active messages that came with their data and found no handler.
+   * Active messages that arrived with their data and found no handler.
    */
   uint64_t am_unhandled;
 };
 
 /**
- * Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there
- * now.
+ * Result of `ucxx_worker_query_stats`.
  */
 typedef struct ucxx_worker_stats ucxx_worker_stats_t;
 
 /**
- * One operation under way, or complete and not destroyed yet.
+ * An operation that is in progress, or that has completed and was not destroyed.
  */
 typedef struct ucxx_request ucxx_request_t;
 
 /**
- * Runs once when an operation has completed after its call returned INPROGRESS: outside every
- * lock, on the thread that drives progress. `request` is valid during the call even when the
- * caller kept none, and NULL after an early destroy. It may call every function; those that wait
- * return BUSY. It must not throw.
+ * Runs once when an operation completes after its call returned UCXX_INPROGRESS.
+ *
+ * - `request` is valid during the call, also if the caller kept none. It is NULL if the caller
+ *   destroyed it before.
+ * - `status` is UCXX_OK or an error.
+ * - It may call every function. Those that wait return UCXX_ERR_BUSY. It must not throw.
+ *
+ * Threads: the thread that makes progress. No lock is held.
+ * See also: "Callbacks" at the top of this file.
  */
 typedef void (*ucxx_request_callback_t)(void *arg, ucxx_request_t *request, ucxx_status_t status);
 
 /**
- * A completion queue for operations of any worker of one context. Any thread may use it.
+ * A completion queue for operations of all workers of one context. Any thread may use it.
  */
 typedef struct ucxx_notifier ucxx_notifier_t;
 
 /**
- * Registered memory, which peers that are given a key can read and write. Any thread may use it.
+ * Registered memory. Peers with a key can read and write it. Any thread may use it.
  */
 typedef struct ucxx_memory ucxx_memory_t;
 
 /**
- * What a receive tells of its message.
+ * Information on a received message.
  */
 struct ucxx_recv_info {
   /**
@@ -1058,7 +1539,7 @@ struct ucxx_recv_info {
    */
   uint64_t length;
   /**
-   * The tag it was sent with.
+   * The tag with which the message was sent.
    */
   uint64_t sender_tag;
   /**
@@ -1068,7 +1549,7 @@ struct ucxx_recv_info {
 };
 
 /**
- * What a receive tells of its message.
+ * Information on a received message.
  */
 typedef struct ucxx_recv_info ucxx_recv_info_t;
 
@@ -1078,12 +1559,14 @@ typedef struct ucxx_recv_info ucxx_recv_info_t;
 typedef struct ucxx_endpoint ucxx_endpoint_t;
 
 /**
- * What every operation takes beside its own arguments; NULL means all defaults.
+ * Parameters that all operations have in common. NULL means all defaults.
  *
- * `flags`, `timeout_ns`, and `callback` or `notifier` are for all operations. The others are
- * checked by all, and used by those that have a use for them:
- * - `memory_type`, `memory`: operations on one buffer; an entry of a list has its own memory type;
- * - `recv_info`: receives and fetches. Others may write to it: leave it NULL;
+ * Every operation uses `flags`, `timeout_ns`, and `callback` or `notifier`. Every operation checks
+ * the other fields, and some use them:
+ *
+ * - `memory_type`, `memory`: operations on one buffer. In a list, each entry has its own memory
+ *   type.
+ * - `recv_info`: receives and fetches. Other operations may write to it, so leave it NULL.
  * - `source`: tag receives.
  */
 struct ucxx_op_params {
@@ -1092,13 +1575,13 @@ struct ucxx_op_params {
    */
   size_t struct_size;
   /**
-   * UCXX_FLAG_*. WAIT excludes a callback, a notifier and ALWAYS_CALLBACK, EAGER excludes RNDV.
-   * A flag that is not for the operation is INVALID_PARAM. DELAYED, through the queue even from
-   * where it could go directly, needs a progress thread: UNSUPPORTED without one.
+   * UCXX_FLAG_*. A flag that the operation does not have is UCXX_ERR_INVALID_PARAM. WAIT
+   * excludes a callback, a notifier and ALWAYS_CALLBACK. EAGER excludes RNDV. DELAYED needs a
+   * progress thread: UCXX_ERR_UNSUPPORTED without one.
    */
   uint64_t flags;
   /**
-   * UCXX_MEMORY_* of the caller's buffer; saying HOST saves the detection.
+   * UCXX_MEMORY_* of the caller's buffer. HOST saves the detection.
    */
   int32_t memory_type;
   /**
@@ -1106,82 +1589,85 @@ struct ucxx_op_params {
    */
   uint32_t reserved;
   /**
-   * Nanoseconds; 0 for none. At the end of it the operation is cancelled as by
-   * ucxx_request_cancel, with TIMED_OUT, also under UCXX_FLAG_WAIT: so what UCX has taken, as a
-   * large send that nobody receives, goes on beyond it. With UCXX_FLAG_TIMEOUT_CLOSES its
-   * endpoint is closed by force if that is what it takes.
+   * Time limit of the operation in nanoseconds. 0 means none. When it expires, the operation is
+   * cancelled as by ucxx_request_cancel, and its status is UCXX_ERR_TIMED_OUT. This also holds
+   * with UCXX_FLAG_WAIT.
+   *
+   * An operation that UCX already owns, such as a large send that no peer receives, continues
+   * beyond the limit. With UCXX_FLAG_TIMEOUT_CLOSES the endpoint is then closed by force.
    */
   uint64_t timeout_ns;
   /**
-   * Runs when the operation completes, unless it did so inside the call (but see
-   * UCXX_FLAG_ALWAYS_CALLBACK).
+   * Runs when the operation completes. It does not run if the operation completes inside the
+   * call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. Optional.
    */
   ucxx_request_callback_t callback;
   /**
-   * Passed to the callback, or with the notifier's report. Has to live until that.
+   * Passed to the callback, or returned as `user_data` by the notifier. It must live until then.
    */
   void *callback_arg;
   /**
-   * Instead of a callback: reports when the operation completes, unless it did so inside the
-   * call (but see UCXX_FLAG_ALWAYS_CALLBACK). Of the same context, and not stopped. Optional.
+   * Reports the completion, in place of a callback and under the same condition. It must be of
+   * the same context, and not stopped. Optional.
    */
   ucxx_notifier_t *notifier;
   /**
-   * Registered memory of the same context that covers the buffer. A hint: UCX finds what it has
-   * registered by itself. Optional.
+   * Registered memory of the same context that covers the buffer. This is a hint: UCX finds
+   * registered memory by itself. Optional.
    */
   ucxx_memory_t *memory;
   /**
-   * Filled when a receive or a fetch completes, also inside the call, and for a stream receive
-   * also when it fails; kept valid by the caller until then. Optional.
+   * Filled when a receive or a fetch completes, also inside the call. A stream receive fills it
+   * also when it fails. The caller keeps it valid until the completion. Optional.
    */
   ucxx_recv_info_t *recv_info;
   /**
-   * Tag receives: end with this endpoint's failure or close, too, and at once if it has ended
-   * already, also where the message has arrived; has no effect on matching. Optional.
+   * Tag receives: the receive also ends when this endpoint fails or closes. If the endpoint has
+   * ended before, the receive ends at once, even if its message has arrived. Matching does not
+   * change. Optional.
    */
   ucxx_endpoint_t *source;
 };
 
 /**
- * What every operation takes beside its own arguments; NULL means all defaults.
+ * Parameters that all operations have in common. NULL means all defaults.
  */
 typedef struct ucxx_op_params ucxx_op_params_t;
 
 /**
- * One operation that has completed, or one event, as its notifier hands it out.
+ * One completion or event, as ucxx_notifier_poll returns it.
  */
 struct ucxx_completion {
   /**
-   * `callback_arg` of the operation's parameters; what the notifier was given with for events.
+   * Operations: `callback_arg` of the parameters. Events: the argument that was registered with
+   * the notifier.
    */
   void *user_data;
   /**
-   * The request, until it is destroyed; NULL if none was asked for, or if it has been destroyed
-   * already.
+   * The request, valid until the caller destroys it. NULL if the caller did not ask for one, or
+   * has destroyed it already.
    */
   ucxx_request_t *request;
   /**
-   * Bytes of the message, for a receive also when it did not fit, or of the question's data; 0
-   * for what carries none.
+   * Bytes of the message, or of the fetch's data. For a receive this is the full length, also
+   * when the message did not fit. 0 for operations without data.
    */
   uint64_t length;
   /**
-   * The tag the message was sent with.
+   * The tag with which the message was sent.
    */
   uint64_t sender_tag;
   /**
-   * UCXX_OK or an error, never INPROGRESS.
+   * UCXX_OK or an error, never UCXX_INPROGRESS.
    */
   ucxx_status_t status;
   /**
-   * UCXX_EVENT_*: what it tells of. UCXX_EVENT_COMPLETION, 0, where only operations name the
-   * notifier.
+   * UCXX_EVENT_*. If only operations name the notifier, it is always UCXX_EVENT_COMPLETION (0).
    */
   int32_t kind;
   /**
-   * What came in, see UCXX_EVENT_*. It belongs to whoever polls, and is to be destroyed; NULL
-   * where nothing did.
+   * The object that arrived: see UCXX_EVENT_*. The polling caller owns it and destroys it. NULL
+   * if there is none.
    */
   void *handle;
   /**
@@ -1191,23 +1677,26 @@ struct ucxx_completion {
 };
 
 /**
- * One operation that has completed, or one event, as its notifier hands it out.
+ * One completion or event, as ucxx_notifier_poll returns it.
  */
 typedef struct ucxx_completion ucxx_completion_t;
 
 /**
- * A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
+ * The address of a worker. Peers need it to connect. Any thread may read it.
  */
 typedef struct ucxx_address ucxx_address_t;
 
 /**
- * Runs once for the event it was registered for, on the thread that drives progress, outside every
- * lock. It may call every function; those that wait return BUSY. It must not throw.
+ * Runs once for the event it is registered for.
+ *
+ * It may call every function. Those that wait return UCXX_ERR_BUSY. It must not throw.
+ *
+ * Threads: the thread that makes progress. No lock is held.
  */
 typedef void (*ucxx_endpoint_callback_t)(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status);
 
 /**
- * What an endpoint is made with.
+ * Parameters of an endpoint. All zero means all defaults.
  */
 struct ucxx_endpoint_params {
   /**
@@ -1215,59 +1704,72 @@ struct ucxx_endpoint_params {
    */
   size_t struct_size;
   /**
-   * UCXX_ENDPOINT_ERROR_HANDLING_*. PEER, the default, notices a dead peer and keeps shared
-   * memory in use; NONE does not notice, and cannot be closed by force: what does not end by
-   * itself stays with UCX until the worker goes. Endpoints of a worker to itself are always
-   * NONE.
+   * UCXX_ENDPOINT_ERROR_HANDLING_*. Both sides need the same value.
+   *
+   * - PEER, the default: detects the death of the peer, and still uses shared memory.
+   * - NONE: detects nothing, and cannot be closed by force. Operations that do not end by
+   *   themselves stay with UCX until the worker is destroyed.
+   *
+   * Endpoints of a worker to itself are always NONE.
    */
   int32_t error_handling;
   /**
-   * The send window: while UCX has so many sends of the endpoint that it has not completed,
-   * further ones wait in the endpoint's send queue. 0 for 256.
+   * Send window in operations. While UCX has this many uncompleted sends of the endpoint,
+   * further sends wait in the send queue. 0 means 256.
    */
   uint32_t send_window_ops;
   /**
-   * The same in bytes: sends wait from when so many are under way. The send that reaches the
-   * limit goes out, too, so one always does that finds nothing under way. 0 for 256 MiB.
+   * Send window in bytes. Sends wait while this many bytes are in flight. The send that reaches
+   * the limit is still submitted, so a send that finds nothing in flight never waits. 0 means
+   * 256 MiB.
    */
   uint64_t send_window_bytes;
   /**
-   * The send queue: how many sends may wait behind the window, or for the peer's first answer,
-   * before further ones are refused with NO_RESOURCE. What other threads have handed to a
-   * progress thread counts. Threads that submit to it at the same moment may get in one more
-   * each than these, but for the first. 0 for 16384.
+   * Capacity of the send queue in sends. Sends wait there for the send window, or for the peer's
+   * first answer. When it is full, sends return UCXX_ERR_NO_RESOURCE. Sends that other threads
+   * have handed to a progress thread count. 0 means 16384.
+   *
+   * When several threads submit at the same moment, each of them but the first may exceed these
+   * limits by one send.
    */
   uint32_t send_queue_ops;
   /**
-   * The same in bytes; 0 for no limit.
+   * Capacity of the send queue in bytes. 0 means no limit.
    */
   uint64_t send_queue_bytes;
   /**
-   * Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit.
-   * Nanoseconds. Where a host has several addresses, each that is left gets an equal share of
-   * the time that is left.
+   * Time in nanoseconds for the peer's first answer. When it expires, the endpoint ends with
+   * UCXX_ERR_TIMED_OUT. 0 means no limit. If a host has several addresses, each one gets an
+   * equal share of the time that is left.
    */
   uint64_t connect_timeout_ns;
   /**
-   * Give the peer up, with TIMED_OUT, when it stays silent this long while something of the
-   * endpoint's is under way: a send, a flush, or a receive that names it in `source`; 0 for
-   * never. For stopped processes and cut links; a process that has ended is noticed without it.
-   * Noticed within one and a half times it, and up to five seconds later while the connection is
-   * still being made. Peers answer when they make progress: choose it longer than they may go
-   * without. Time in which this side makes no progress is not counted, but for half of it. Only
-   * workers of this library can be asked. A peer that was only stopped may go on reading the
-   * buffer of a large send after the send has ended here.
+   * Time in nanoseconds that the peer may be silent. The endpoint then ends with
+   * UCXX_ERR_TIMED_OUT. 0 means no limit. Use it for stopped processes and broken links. The end
+   * of a process is detected without it.
+   *
+   * - The time counts only while the endpoint has something in flight. That is a send, a flush,
+   *   or a receive that names the endpoint in `source`.
+   * - The endpoint ends after at most one and a half times this value. While the connection is
+   *   still being made, it may take five seconds longer.
+   * - Peers answer when they make progress. Choose a longer time than they may spend without
+   *   progress.
+   * - Time in which this side makes no progress counts by half at most.
+   * - It works only with workers of this library.
+   * - A peer that was only stopped may continue to read the buffer of a large send after the
+   *   send has ended here.
    */
   uint64_t liveness_ns;
   /**
    * ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or
-   * "192.0.2.1:4711", or NULL for the system's choice. NULL elsewhere: UNSUPPORTED from
-   * ucxx_endpoint_create, INVALID_PARAM from ucxx_endpoint_accept.
+   * "192.0.2.1:4711". NULL means the system's choice. Elsewhere it must be NULL:
+   * ucxx_endpoint_create returns UCXX_ERR_UNSUPPORTED, and ucxx_endpoint_accept
+   * UCXX_ERR_INVALID_PARAM.
    */
   const char *local_address;
   /**
-   * Once, when the peer has answered; not if the endpoint ended before. Operations need not wait
-   * for it.
+   * Runs once, when the peer has answered. It does not run if the endpoint ends before.
+   * Operations need not wait for it. Optional.
    */
   ucxx_endpoint_callback_t on_open;
   /**
@@ -1275,36 +1777,43 @@ struct ucxx_endpoint_params {
    */
   void *on_open_arg;
   /**
-   * Once, when the endpoint has ended: OK after a close; CONNECTION_RESET when the peer closed
-   * its end, which is no failure (see ucxx_endpoint_close); PEER_FAILED when it died; TIMED_OUT
-   * when a time ran out; REJECTED or UNREACHABLE when ucxx_endpoint_connect led to nothing;
-   * CANCELED when the request of a close was cancelled; IO_ERROR when the peer broke the rules
-   * of the library's messages; UNSUPPORTED when it speaks another version of them.
+   * Runs once, when the endpoint has ended. Optional. Its status:
+   *
+   * - UCXX_OK: closed by this side.
+   * - UCXX_ERR_CONNECTION_RESET: the peer closed its end. This is not a failure: see
+   *   ucxx_endpoint_close.
+   * - UCXX_ERR_PEER_FAILED: the peer died.
+   * - UCXX_ERR_TIMED_OUT: a time limit expired.
+   * - UCXX_ERR_REJECTED, UCXX_ERR_UNREACHABLE: ucxx_endpoint_connect made no connection.
+   * - UCXX_ERR_CANCELED: the request of the close was cancelled.
+   * - UCXX_ERR_IO_ERROR: the peer violated this library's protocol.
+   * - UCXX_ERR_UNSUPPORTED: the peer uses another version of this library's protocol.
    */
   ucxx_endpoint_callback_t on_close;
   /**
-   * Passed to `on_close`, or the `user_data` of the notifier's report.
+   * Passed to `on_close`, or returned as `user_data` by the notifier.
    */
   void *on_close_arg;
   /**
-   * Reports the end instead of `on_close`, which is NULL then: UCXX_EVENT_ENDPOINT_CLOSED, with
-   * the same status. Of the worker's context; it may be destroyed before the endpoint.
+   * Reports the end as UCXX_EVENT_ENDPOINT_CLOSED, with the same status. It replaces `on_close`,
+   * which is then NULL. It must be of the worker's context. It may be destroyed before the
+   * endpoint. Optional.
    */
   ucxx_notifier_t *notifier;
 };
 
 /**
- * What an endpoint is made with.
+ * Parameters of an endpoint. All zero means all defaults.
  */
 typedef struct ucxx_endpoint_params ucxx_endpoint_params_t;
 
 /**
- * Somebody who wants a connection, to be accepted or rejected.
+ * A connection request of a client. Accept or reject it.
  */
 typedef struct ucxx_conn_request ucxx_conn_request_t;
 
 /**
- * What `ucxx_endpoint_query` tells.
+ * Result of `ucxx_endpoint_query`.
  */
 struct ucxx_endpoint_attr {
   /**
@@ -1312,47 +1821,51 @@ struct ucxx_endpoint_attr {
    */
   size_t struct_size;
   /**
-   * "ip:port" of an endpoint that was connected by address, else "".
+   * Local "ip:port" if the endpoint was connected by host and port. Otherwise "".
    */
   char local_address[64];
   /**
-   * Likewise.
+   * Remote "ip:port", under the same condition.
    */
   char remote_address[64];
   /**
-   * Transports in use, such as "posix/memory,cma/memory" or "sysv/memory,cma/memory"; "" before
-   * the endpoint is connected.
+   * Transports in use, such as "posix/memory,cma/memory" or "sysv/memory,cma/memory". It is ""
+   * before the endpoint is connected.
    */
   char transports[256];
   /**
-   * A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
+   * Number of the peer's worker, the same on every endpoint to it and in every process. 0 for a
+   * peer that does not use this library.
    */
   uint64_t peer_id;
   /**
-   * Operations sent so far.
+   * Operations that were sent so far.
    */
   uint64_t operations_sent;
   /**
-   * Bytes in them.
+   * Bytes in these operations.
    */
   uint64_t bytes_sent;
   /**
-   * Sends and flushes under way, sends in the queue included.
+   * Sends and flushes in flight, including sends in the send queue.
    */
   uint64_t in_flight;
   /**
-   * Is the peer known to be on this host?
+   * 1 if the peer is known to be on this host.
    */
   uint8_t same_host;
 };
 
 /**
- * What `ucxx_endpoint_query` tells.
+ * Result of `ucxx_endpoint_query`.
  */
 typedef struct ucxx_endpoint_attr ucxx_endpoint_attr_t;
 
 /**
- * What `ucxx_endpoint_query_load` tells.
+ * Result of `ucxx_endpoint_query_load`.
+ *
+ * Sends that other threads have handed to a progress thread count only after that thread has taken
+ * them over.
  */
 struct ucxx_endpoint_load {
   /**
@@ -1360,12 +1873,11 @@ struct ucxx_endpoint_load {
    */
   size_t struct_size;
   /**
-   * Sends that UCX has and has not completed: at most send_window_ops. What other threads have
-   * handed to a progress thread is here and below when it has been taken over.
+   * Uncompleted sends that UCX has: at most `send_window_ops`.
    */
   uint64_t window_operations;
   /**
-   * Bytes in them.
+   * Bytes in these sends.
    */
   uint64_t window_bytes;
   /**
@@ -1373,26 +1885,30 @@ struct ucxx_endpoint_load {
    */
   uint64_t queued_operations;
   /**
-   * Bytes in them.
+   * Bytes in these sends.
    */
   uint64_t queued_bytes;
 };
 
 /**
- * What `ucxx_endpoint_query_load` tells.
+ * Result of `ucxx_endpoint_query_load`.
  */
 typedef struct ucxx_endpoint_load ucxx_endpoint_load_t;
 
 /**
- * Runs for each request for a connection, on the thread that drives progress, outside every lock.
- * The request belongs to the caller from then on: to be accepted or rejected, in the callback or
- * later, from any thread, and destroyed in any case. It may call every function; those that wait
- * return BUSY. It must not throw.
+ * Runs for each connection request.
+ *
+ * - The receiver owns `conn_request`. It accepts or rejects the request, in the callback or later,
+ *   on any thread. It destroys the request in every case.
+ * - It may call every function. Those that wait return UCXX_ERR_BUSY. It must not throw.
+ *
+ * Threads: the thread that makes progress. No lock is held.
+ * See also: ucxx_endpoint_accept, ucxx_conn_request_reject.
  */
 typedef void (*ucxx_listener_callback_t)(void *arg, ucxx_conn_request_t *conn_request);
 
 /**
- * What a listener is made with.
+ * Parameters of `ucxx_listener_create`.
  */
 struct ucxx_listener_params {
   /**
@@ -1400,61 +1916,62 @@ struct ucxx_listener_params {
    */
   size_t struct_size;
   /**
-   * Name or numeric address to listen on, IPv4 or IPv6; NULL for 127.0.0.1. "0.0.0.0" or "::"
-   * for every interface has to be asked for. Of several addresses the first that can be had.
+   * Name or numeric address to listen on, IPv4 or IPv6. NULL means 127.0.0.1. Request every
+   * interface explicitly with "0.0.0.0" or "::". If a name has several addresses, the first
+   * usable one is taken.
    */
   const char *host;
   /**
-   * 0 for any free port: see ucxx_listener_port.
+   * Port. 0 means any free port: see ucxx_listener_port.
    */
   uint16_t port;
   /**
-   * For each request for a connection. Not NULL, unless there is a `notifier`.
+   * Runs for each connection request. It is required, unless there is a `notifier`.
    */
   ucxx_listener_callback_t on_connect;
   /**
-   * Passed to `on_connect`, or the `user_data` of the notifier's reports. Has to live until
+   * Passed to `on_connect`, or returned as `user_data` by the notifier. It must live until
    * ucxx_listener_destroy, or ucxx_worker_destroy, has returned.
    */
   void *on_connect_arg;
   /**
-   * Hands requests out instead of `on_connect`, which is NULL then: UCXX_EVENT_CONN_REQUEST.
-   * When 512 requests have not been answered further ones are rejected. Of the worker's context;
-   * it may be destroyed before the listener, which rejects from then on.
+   * Reports requests as UCXX_EVENT_CONN_REQUEST, in place of `on_connect`, which is then NULL.
+   * While 512 requests have no answer, further ones are rejected. It must be of the worker's
+   * context. It may be destroyed before the listener, which then rejects all requests.
    */
   ucxx_notifier_t *notifier;
 };
 
 /**
- * What a listener is made with.
+ * Parameters of `ucxx_listener_create`.
  */
 typedef struct ucxx_listener_params ucxx_listener_params_t;
 
 /**
- * An address and port on which a worker takes connections.
+ * A listening address and port of a worker.
  */
 typedef struct ucxx_listener ucxx_listener_t;
 
 /**
- * One of several buffers that make up a message.
+ * One of several buffers that form a message.
  */
 struct ucxx_buffer {
   /**
-   * May be NULL when `length` is 0.
+   * Address. May be NULL if `length` is 0.
    */
   void *data;
   /**
-   * Bytes.
+   * Length in bytes.
    */
   uint64_t length;
   /**
-   * UCXX_MEMORY_*. Buffers of one message that are not empty must be of one type in this
-   * release, but for ucxx_tag_send_multi: else UNSUPPORTED. UCXX_MEMORY_AUTO and _HOST count as
-   * two types.
+   * UCXX_MEMORY_*. In this release all non-empty buffers of a message must have the same type,
+   * or the call returns UCXX_ERR_UNSUPPORTED. ucxx_tag_send_multi has no such limit.
+   * UCXX_MEMORY_AUTO and UCXX_MEMORY_HOST are two types.
    */
   int32_t memory_type;
   /**
-   * Device of the buffer, for memory types that have several.
+   * Device of the buffer, for memory types with several devices.
    */
   int32_t device_id;
   /**
@@ -1464,17 +1981,17 @@ struct ucxx_buffer {
 };
 
 /**
- * One of several buffers that make up a message.
+ * One of several buffers that form a message.
  */
 typedef struct ucxx_buffer ucxx_buffer_t;
 
 /**
- * A message that a probe took out of matching.
+ * A message that a probe removed from matching.
  */
 typedef struct ucxx_tag_message ucxx_tag_message_t;
 
 /**
- * An active message that has come in: its handler's, or that of who polled its notifier.
+ * An active message that arrived. Its handler, or the thread that polled it, owns it.
  */
 typedef struct ucxx_am_message ucxx_am_message_t;
 
@@ -1494,20 +2011,25 @@ typedef void (*ucxx_am_handler_t)(void *arg, ucxx_am_message_t *message);
 typedef void (*ucxx_destroy_arg_t)(void *arg);
 
 /**
- * Makes a buffer of `length` bytes, never 0, in `*data`; a negative status, which the operation
- * then ends with, if it cannot. Outside every lock, on the thread that drives progress. It must
- * not throw, and may not wait.
+ * Allocates a buffer of `length` bytes, never 0, and stores its address in `*data`.
+ *
+ * - `memory_type` is UCXX_MEMORY_*, and `device_id` the device.
+ * - A negative status means that it cannot. The operation then fails with this status.
+ * - It must not wait, and must not throw.
+ *
+ * Threads: the thread that makes progress. No lock is held.
  */
 typedef ucxx_status_t (*ucxx_allocate_t)(void *arg, size_t length, int32_t memory_type, int32_t device_id, void **data);
 
 /**
- * Frees what the other one made, on any thread.
+ * Frees a buffer of the matching `ucxx_allocate_t`.
+ *
+ * Threads: any.
  */
 typedef void (*ucxx_deallocate_t)(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id);
 
 /**
- * Who makes the buffers of an operation that learns their sizes from its peer, and how many and
- * how large they may be.
+ * Source and limits of the buffers of an operation that learns their sizes from its peer.
  */
 struct ucxx_allocator {
   /**
@@ -1515,40 +2037,45 @@ struct ucxx_allocator {
    */
   size_t struct_size;
   /**
-   * NULL for malloc, whose memory the worker keeps when buffers are destroyed, up to 64 MiB of
-   * it, for what it receives next; and for frames that their sender has announced as CUDA memory
-   * cuMemAlloc, on the device whose context is current on the thread that drives progress, or
-   * device 0 where none is (the sender does not say which), in its primary context, which is
-   * held from then on. Such frames are UNSUPPORTED where UCX cannot receive into CUDA memory
-   * (ucxx_context_has_cuda), NO_DEVICE without a driver.
+   * Allocates a buffer. NULL means the library's own memory:
+   *
+   * - Host memory is from malloc. When buffers are destroyed, the worker keeps up to 64 MiB of
+   *   it for later receives.
+   * - Frames that their sender announces as CUDA memory are from cuMemAlloc. The device is that
+   *   of the CUDA context that is current on the thread that makes progress, or device 0 if
+   *   there is none. The sender does not announce a device. The memory is in the device's
+   *   primary context, which the library holds from then on.
+   * - Such frames fail with UCXX_ERR_UNSUPPORTED if UCX cannot receive into CUDA memory (see
+   *   ucxx_context_has_cuda), and with UCXX_ERR_NO_DEVICE without a driver.
    */
   ucxx_allocate_t allocate;
   /**
-   * Has to be there if `allocate` is.
+   * Frees a buffer. Required if `allocate` is set.
    */
   ucxx_deallocate_t deallocate;
   /**
-   * Passed to both; kept by the caller until the last of their buffers is gone.
+   * Passed to both functions. The caller keeps it until the last of their buffers is freed.
    */
   void *arg;
   /**
-   * A peer that announces more buffers is refused; 0 = 65536.
+   * Most buffers that a peer may announce. More are refused with UCXX_ERR_EXCEEDS_LIMIT. 0 means
+   * 65536.
    */
   size_t max_frames;
   /**
-   * A peer that announces more bytes is refused: EXCEEDS_LIMIT; 0 = half of physical memory.
+   * Most bytes that a peer may announce, for all buffers together. More are refused with
+   * UCXX_ERR_EXCEEDS_LIMIT. 0 means half of the physical memory.
    */
   size_t max_total_bytes;
 };
 
 /**
- * Who makes the buffers of an operation that learns their sizes from its peer, and how many and
- * how large they may be.
+ * Source and limits of the buffers of an operation that learns their sizes from its peer.
  */
 typedef struct ucxx_allocator ucxx_allocator_t;
 
 /**
- * Buffers that were made for what has come.
+ * Buffers that were made for received data.
  */
 typedef struct ucxx_buffers ucxx_buffers_t;
 
@@ -1599,7 +2126,8 @@ struct ucxx_am_queue_cover {
 typedef struct ucxx_am_queue_cover ucxx_am_queue_cover_t;
 
 /**
- * A question that has come in: its handler's, or that of who polled its notifier.
+ * A fetch that arrived: a peer expects a reply. Its handler, or the thread that polled it, owns
+ * it.
  */
 typedef struct ucxx_fetch ucxx_fetch_t;
 
@@ -1610,7 +2138,7 @@ typedef struct ucxx_fetch ucxx_fetch_t;
 typedef void (*ucxx_fetch_handler_t)(void *arg, ucxx_fetch_t *fetch);
 
 /**
- * A key to a peer's registered memory, for one endpoint.
+ * A key to registered memory of a peer, for one endpoint.
  */
 typedef struct ucxx_rkey ucxx_rkey_t;
 
@@ -1678,7 +2206,7 @@ struct ucxx_group_params {
 typedef struct ucxx_group_params ucxx_group_params_t;
 
 /**
- * Processes that know each other by rank. Any thread may use it.
+ * A set of processes that know each other by rank. Any thread may use it.
  */
 typedef struct ucxx_group ucxx_group_t;
 
@@ -1840,7 +2368,7 @@ struct ucxx_window_attr {
 typedef struct ucxx_window_attr ucxx_window_attr_t;
 
 /**
- * Memory that each member of a group offers to the others. Data calls may come from any thread.
+ * Memory that each member of a group offers to the others. Any thread may make data calls.
  */
 typedef struct ucxx_window ucxx_window_t;
 
@@ -1948,7 +2476,7 @@ struct ucxx_hub_stats {
 typedef struct ucxx_hub_stats ucxx_hub_stats_t;
 
 /**
- * A queue of chunks, and the envelopes that they lie in. Any thread may use it.
+ * A queue of chunks, with the envelopes that contain them. Any thread may use it.
  */
 typedef struct ucxx_hub ucxx_hub_t;
 
@@ -1973,12 +2501,12 @@ struct ucxx_memory_kind {
 typedef struct ucxx_memory_kind ucxx_memory_kind_t;
 
 /**
- * A way into a hub, or out of it. Any thread may use it, several at a time too.
+ * A producer, consumer or reader of a hub. Any thread may use it, several at a time.
  */
 typedef struct ucxx_link ucxx_link_t;
 
 /**
- * An envelope on lease. Any thread may use it, one at a time.
+ * A leased envelope of a hub. Any thread may use it, one at a time.
  */
 typedef struct ucxx_envelope ucxx_envelope_t;
 
@@ -2088,315 +2616,552 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The name of a status, such as "UCXX_ERR_CANCELED". The application's own statuses, -1000 and
- * below, are all called "UCXX_ERR_APPLICATION", and numbers without a meaning "UCXX_ERR_UNKNOWN".
- * Never NULL; static. Any thread.
+ * Returns the name of a status, such as "UCXX_ERR_CANCELED".
+ *
+ * All of the application's own statuses, -1000 and below, have the name "UCXX_ERR_APPLICATION".
+ * Unknown numbers have the name "UCXX_ERR_UNKNOWN".
+ *
+ * Returns: a static string, never NULL.
+ *
+ * Threads: any.
+ * See also: ucxx_status_string, ucxx_error_text.
  */
 const char *ucxx_status_name(ucxx_status_t status);
 
 /**
- * A sentence on what a status means. Never NULL; static. Any thread.
+ * Returns a sentence that explains a status in general.
+ *
+ * Returns: a static string, never NULL.
+ *
+ * Threads: any.
+ * See also: ucxx_error_text.
  */
 const char *ucxx_status_string(ucxx_status_t status);
 
 /**
- * What a program prints for a status: its name and an explanation, such as
- * "UCXX_ERR_INVALID_PARAM: port: is 0". The explanation is ucxx_last_error_message where the
- * calling thread's last negative status was this one, and ucxx_status_string otherwise. So it is
- * right for the status that a call has just returned, and for one that a callback was given.
+ * Returns the text that a program prints for a status: its name and an explanation.
  *
- * Never NULL; valid until the thread's next call of this function.
+ * Example: "UCXX_ERR_INVALID_PARAM: port: is 0". The explanation comes from
+ * ucxx_last_error_message if the calling thread's last negative status was this one. Otherwise it
+ * comes from ucxx_status_string. So the text is right for the status that a call has just
+ * returned, and for a status that a callback received.
+ *
+ * Returns: a string, never NULL. It is valid until the thread's next call of this function.
+ *
+ * Threads: any.
+ * See also: ucxx_request_error_message.
  */
 const char *ucxx_error_text(ucxx_status_t status);
 
 /**
- * The explanation of the calling thread's last call that returned a negative status: which
- * argument, which peer, which limit, what to do. For an operation whose failure a call has
- * reported, what ucxx_request_error_message says. Empty before the first such call. A call that
- * returns a status of 0 or above leaves it as it is.
+ * Returns the explanation of the calling thread's last negative status: which argument, peer or
+ * limit, and what to do.
  *
- * It belongs to the thread. Languages that may go on with another thread between two calls keep to
- * one thread from the call until they have copied the text: docs/errors.md has what that is in
- * each.
+ * - If that call reported the failure of an operation, this is the text of
+ *   ucxx_request_error_message.
+ * - Before the first negative status the text is empty.
+ * - A call that returns 0 or more does not change it.
  *
- * Never NULL; at most 1023 bytes, what is longer is cut; valid until the next call on this thread
- * that returns a negative status.
+ * The text belongs to the thread. Some languages may change the thread between two calls. They
+ * have to stay on one thread until the text is copied: see docs/errors.md.
+ *
+ * Returns: a string of at most 1023 bytes, never NULL. Longer texts are cut. It is valid until the
+ * next call on this thread that returns a negative status.
+ *
+ * Threads: any.
+ * See also: ucxx_error_text.
  */
 const char *ucxx_last_error_message(void);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_version_t)`. A NULL `value` is ignored.
  */
 void ucxx_version_init(ucxx_version_t *value, size_t struct_size);
 
 /**
- * Versions of this library and of the UCX that is loaded. Any thread.
+ * Queries the versions of this library and of the loaded UCX.
+ *
+ * Returns:
+ * - UCXX_OK: `*version` is filled.
+ *
+ * Threads: any.
+ * See also: UCXX_VERSION_INIT.
  */
 ucxx_status_t ucxx_version_query(ucxx_version_t *version);
 
 /**
- * Sends the log, UCX's own included, to `callback`, up to `level` (UCXX_LOG_*); NULL silences it,
- * which is how it begins. The environment variable UCXX_RS_LOG_LEVEL (off, error, warn, info,
- * debug, trace) overrules `level`; how much UCX logs is decided by its own UCX_LOG_LEVEL. A call
- * on another thread that has begun may still be running when this returns. Any thread.
+ * Sends the log, UCX's lines included, to `callback`.
+ *
+ * - `level` (UCXX_LOG_*) is the highest level to log. The environment variable UCXX_RS_LOG_LEVEL
+ *   overrides it: off, error, warn, info, debug or trace.
+ * - UCX's own variable UCX_LOG_LEVEL determines how much UCX logs.
+ * - NULL for `callback` turns the log off, which is the default.
+ *
+ * When this function returns, a call of the previous callback may still be running on another
+ * thread.
+ *
+ * Returns:
+ * - UCXX_OK: the callback is set.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_log_set_callback(ucxx_log_callback_t callback, void *arg, int32_t level);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_context_params_t)`. A NULL `value` is ignored.
  */
 void ucxx_context_params_init(ucxx_context_params_t *value, size_t struct_size);
 
 /**
- * Sets UCX up. `params` may be NULL. The caller owns the context and destroys it. Any thread.
+ * Initialises UCX and creates a context.
  *
- * Errors: INVALID_PARAM (an argument, or a variable that UCX does not take); NO_RESOURCE where the
- * system gives no thread, of which UCX needs one; and what UCX answers, with its log telling why.
+ * `params` may be NULL.
+ *
+ * Returns:
+ * - UCXX_OK: `*context` is set.
+ * - UCXX_ERR_INVALID_PARAM: an argument is invalid, or UCX does not accept a variable of `config`.
+ * - UCXX_ERR_UNSUPPORTED: this UCX cannot keep to UCXX_NETWORK_LOCAL. Also: a library that was
+ *   built with its own UCX finds another libucp in the process.
+ * - UCXX_ERR_NO_RESOURCE: the system grants no thread, and UCX needs one.
+ * - Any status of UCX: the message and the log have its reason.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the context.
+ * See also: ucxx_worker_create, ucxx_context_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_context_create(const ucxx_context_params_t *params, ucxx_context_t **context);
 
 /**
- * Lets go of the context. Workers made from it go on until they are destroyed themselves; UCX is
- * shut down with the last of them. NULL is ignored. Any thread.
+ * Releases the context.
  *
- * A process may end with workers that live. But exit() runs UCX's destructors while a thread of
- * UCX's still works for them, and UCX has been seen to abort such a process when a peer failed at
- * that very moment, so that it ended with SIGABRT and not with its status: destroy workers before
- * exit(), or leave by _exit().
+ * Workers of the context keep working until they are destroyed. UCX is shut down with the last of
+ * them. NULL is ignored.
+ *
+ * A process may end while workers still exist, but exit() is then not always safe. It runs UCX's
+ * destructors while a thread of UCX is still working. UCX has aborted such a process (SIGABRT)
+ * when a peer failed at that moment. Destroy the workers before exit(), or leave with _exit().
+ *
+ * Threads: any.
+ * See also: ucxx_worker_destroy.
  */
 void ucxx_context_destroy(ucxx_context_t *context);
 
 /**
- * Calls `visit` with each configuration variable (without its "UCX_") and the value in force for
- * this context; transport variables, which UCX keeps elsewhere, are not among them. It may call
- * any function. Any thread.
+ * Calls `visit` for each configuration variable, with the value in force for this context.
+ *
+ * The names have no "UCX_". Variables of transports are not included, because UCX stores them
+ * elsewhere. `visit` may call any function.
+ *
+ * Returns:
+ * - UCXX_OK: all variables were visited.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_context_visit_config(const ucxx_context_t *context, ucxx_config_visitor_t visit, void *arg);
 
 /**
- * Can the UCX that is loaded send from and receive into CUDA memory here? 1 or 0; 0 for NULL. Any
- * thread.
+ * Checks whether the loaded UCX can send from CUDA memory and receive into it here.
+ *
+ * Returns: 1 or 0. 0 for NULL.
+ *
+ * Threads: any.
  */
 int32_t ucxx_context_has_cuda(const ucxx_context_t *context);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_worker_params_t)`. A NULL `value` is ignored.
  */
 void ucxx_worker_params_init(ucxx_worker_params_t *value, size_t struct_size);
 
 /**
- * Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive.
- * Any thread.
+ * Creates a worker.
  *
- * Errors: INVALID_PARAM, also when a configuration variable of the context found no taker, or for
- * a progress thread with UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one
- * without UCXX_FEATURE_WAKEUP; NO_RESOURCE where the system gives no thread.
+ * `params` may be NULL.
+ *
+ * Returns:
+ * - UCXX_OK: `*worker` is set.
+ * - UCXX_ERR_INVALID_PARAM: an argument is invalid, or no transport takes a configuration variable
+ *   of the context. Also: a progress thread with UCXX_THREAD_SINGLE, or on a CPU that cannot be
+ *   used.
+ * - UCXX_ERR_UNSUPPORTED: a progress thread needs UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_NO_RESOURCE: the system grants no thread.
+ * - UCXX_ERR_IO_ERROR: a progress thread needs descriptors, and the system grants none.
+ * - Any status of UCX: the message and the log have its reason.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the worker. It keeps the context's memory alive.
+ * See also: ucxx_worker_destroy, ucxx_worker_wait, ucxx_worker_address.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const ucxx_worker_params_t *params, ucxx_worker_t **worker);
 
 /**
- * Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED
- * (with its callbacks, in this call), endpoints are closed by force, UCX's worker goes. Bounded:
- * about a second, and the callback that runs. Endpoints and requests of it stay valid, and answer
- * CLOSED. From a callback it takes effect when the call that made the callback returns, with a
- * progress thread on a thread of the library's own. No other thread may be in a call on the
- * worker; calls on its endpoints and requests may be under way where there is a progress thread.
- * Afterwards no callback of it runs, and its buffers are the caller's. NULL is ignored. Destroy
- * (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a
- * large one that is cut short may still reach a peer that had its announcement, with what the
- * buffer holds by then. With UCX 1.13 over TCP alone, UCX's half of a worker that still connects
- * stays until the process ends where its peers do not progress, as UCX would abort the process
- * (docs/connections.md).
+ * Shuts the worker down now, and waits until this is done.
  *
- * It waits for a callback of the worker's that runs on another thread. A callback that waits for
- * the caller (for an interpreter's lock that the caller holds, for the event loop that the caller
- * is) makes that wait without end: give up the lock for the call, or call ucxx_worker_destroy_nb.
+ * - The progress thread ends.
+ * - Operations in flight complete with UCXX_ERR_CANCELED. Their callbacks run in this call.
+ * - Endpoints are closed by force, and UCX's worker is destroyed.
+ * - Endpoints and requests of the worker stay valid handles. Calls on them return UCXX_ERR_CLOSED.
+ *
+ * The call takes about a second at most, plus the time of the callback that is running. Afterwards
+ * no callback of the worker runs, and its buffers are the caller's again. NULL is ignored.
+ *
+ * Flush or destroy the endpoints first. This call gives messages in flight only 0.2 s. A large
+ * message that is interrupted may still reach a peer that has its announcement. That peer then
+ * receives what the buffer contains at that time.
+ *
+ * With UCX 1.13 over TCP alone, a worker that is still connecting may leave UCX's part behind.
+ * This happens where its peers make no progress, because UCX would abort the process. UCX's part
+ * then exists until the process ends: see docs/connections.md.
+ *
+ * Threads: any, but no other thread may be in a call on the worker. If there is a progress thread,
+ * calls on its endpoints and requests may be in progress.
+ * Callbacks: in a callback, the worker is destroyed when the call that runs the callback returns.
+ * With a progress thread, a thread of the library destroys it. The call waits for a callback that
+ * runs on another thread. If that callback waits for the calling thread, the call never returns.
+ * Examples: the callback needs the interpreter lock that the caller holds, or the event loop that
+ * the caller runs. Release the lock first, or call ucxx_worker_destroy_nb.
+ * See also: ucxx_endpoint_flush, ucxx_worker_destroy_nb.
  */
 void ucxx_worker_destroy(ucxx_worker_t *worker);
 
 /**
- * ucxx_worker_destroy without waiting: the worker ends on a thread that the library makes for it,
- * where the callbacks of what is cut short run, too. `done(arg)` runs last, once, on that thread,
- * when the worker has ended, no callback of it runs, and its context may be destroyed. It may call
- * every function, also those that wait. `done` is optional.
+ * Destroys the worker on a thread that the library creates, without waiting.
  *
- * The handle is the library's as soon as this returns UCXX_OK. Until `done` runs the library's
- * thread is in a call on the worker: where there is no progress thread, calls on its endpoints,
- * listeners and requests wait until then. From a callback where progress is manual it begins when
- * the call that made the callback returns. A process that leaves by exit() waits for `done` first
- * (see ucxx_context_destroy).
+ * Callbacks of cancelled operations run on that thread too. `done(arg)` runs on it once, as the
+ * last one. When `done` runs, the worker no longer exists, no callback of it runs, and its context
+ * may be destroyed. `done` may call every function, also functions that wait. It is optional.
  *
- * Errors: INVALID_PARAM for NULL; NO_RESOURCE where the system gives no thread, and FORKED. Then
- * nothing has happened, and the worker stays the caller's.
+ * - While the library's thread shuts the worker down, it is in a call on the worker. Without a
+ *   progress thread, calls on the worker's endpoints, listeners and requests wait until `done`
+ *   runs.
+ * - In a callback under manual progress, the shutdown begins when the call that runs the callback
+ *   returns.
+ * - Before exit(), wait for `done`: see ucxx_context_destroy.
+ *
+ * Returns:
+ * - UCXX_OK: the handle is no longer the caller's.
+ * - UCXX_ERR_NO_RESOURCE: the system grants no thread.
+ *
+ * After an error nothing has happened, and the worker is still the caller's. A NULL worker is
+ * UCXX_ERR_INVALID_PARAM.
+ *
+ * Threads: as ucxx_worker_destroy.
+ * See also: ucxx_worker_destroy.
  */
 ucxx_status_t ucxx_worker_destroy_nb(ucxx_worker_t *worker, void (*done)(void *arg), void *arg);
 
 /**
- * One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of
- * events handled, 0 when there was nothing to do; optional. BUSY from a callback, and with a
- * progress thread. Never sleeps.
+ * Makes one progress pass: UCX's progress, then the callbacks that are due. It never sleeps.
+ *
+ * `*events` is the number of events that the pass handled. 0 means that there was nothing to do.
+ * `events` is optional.
+ *
+ * Returns:
+ * - UCXX_OK: the pass is done.
+ * - UCXX_ERR_BUSY: called in a callback, or the worker has a progress thread.
+ *
+ * Threads: any.
+ * Callbacks: they run inside this call.
+ * See also: ucxx_worker_wait, ucxx_worker_start_progress_thread.
  */
 ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
 
 /**
- * Waits until there is an event, and handles it: OK. Callbacks and handlers run inside it. Polls
- * for `spin_ns` of ucxx_worker_params_t, and sleeps then. It may return OK without anything that
- * the caller would notice: after ucxx_worker_signal, and when a signal handler has run on this
- * thread while it slept. So it stands in a loop, with a flag that a callback sets:
- * `while (!done) if (ucxx_worker_wait(worker, UINT64_MAX) < 0) break;`
+ * Waits until there is an event, and handles it.
  *
- * Where other threads progress the worker, too, and set the flag, give it a limit: what they do
- * between the look at the flag and the sleep does not end it.
+ * The call polls for `spin_ns` of ucxx_worker_params_t, and then sleeps. `timeout_ns` is in
+ * nanoseconds: 0 polls once, and UINT64_MAX waits without a limit.
  *
- * Errors: TIMED_OUT when `timeout_ns` ran out first (0 looks once, UINT64_MAX waits without end);
- * BUSY from a callback, and with a progress thread; UNSUPPORTED without UCXX_FEATURE_WAKEUP.
+ * It may return UCXX_OK without an event that the caller notices. This happens after
+ * ucxx_worker_signal, and when a signal handler has run on this thread during the sleep. So call
+ * it in a loop, with a flag that a callback sets:
+ *
+ * ```c
+ * while (!done) if (ucxx_worker_wait(worker, UINT64_MAX) < 0) break;
+ * ```
+ *
+ * Use a limit if other threads also progress the worker and set the flag. What they do between the
+ * check of the flag and the sleep does not end the sleep.
+ *
+ * Returns:
+ * - UCXX_OK: an event was handled, or the wait was interrupted.
+ * - UCXX_ERR_TIMED_OUT: `timeout_ns` expired first.
+ * - UCXX_ERR_BUSY: called in a callback, or the worker has a progress thread.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_IO_ERROR: the system grants no descriptor to sleep on.
+ *
+ * Threads: any.
+ * Callbacks: they run inside this call, and so do handlers.
+ * See also: ucxx_request_wait, ucxx_worker_signal, ucxx_worker_arm.
  */
 ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
 
 /**
- * A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when
- * the worker, armed before, has something to progress, deadlines included. The library keeps and
- * closes it. Needs UCXX_FEATURE_WAKEUP. With a progress thread it is of no use to others:
- * ucxx_worker_arm is BUSY, and completions come by callbacks or a notifier.
+ * Returns a descriptor for the caller's own event loop: epoll, poll, libuv, asyncio or glib.
  *
- * One thread at a time sleeps on it: the one that has armed it. Other threads may use the worker
- * meanwhile, as its thread mode allows. What completes by their calls (a pass, a wait, a cancel, a
- * close) makes the descriptor readable as well. What completes in a pass of the thread that has
- * armed does not: that thread looks by itself.
+ * Arm it with ucxx_worker_arm before each sleep. It then becomes readable when the worker has
+ * something to progress, deadlines included.
  *
- * Where UCX's own descriptor stays readable without anything to do, as over TCP while a peer has
- * not answered, this one does not: it becomes readable by what is new, and some ten times a
- * second.
+ * - One thread at a time sleeps on it: the thread that armed it. Meanwhile other threads may use
+ *   the worker, as its thread mode allows.
+ * - Calls of other threads (a pass, a wait, a cancel, a close) may complete operations. This makes
+ *   the descriptor readable too.
+ * - Completions in a pass of the thread that armed it do not make it readable. That thread checks
+ *   for them itself.
+ * - UCX's own descriptor may stay readable without work, for example over TCP while a peer has not
+ *   answered. This one does not. It becomes readable for new events, and about ten times a second.
+ * - With a progress thread the descriptor is of no use: ucxx_worker_arm returns UCXX_ERR_BUSY. Use
+ *   callbacks or a notifier.
+ *
+ * Returns:
+ * - UCXX_OK: `*fd` is set.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+ *
+ * Threads: any.
+ * Ownership: the library owns the descriptor and closes it.
+ * See also: ucxx_worker_arm, ucxx_notifier_event_fd.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd);
 
 /**
- * Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when
- * there is something to progress first, or when something has completed by a call of another
- * thread since this one has armed last. So: progress until there are no events, look at what is
- * awaited, arm, and only when that is OK sleep; on BUSY look at what is awaited, and begin again.
- * Every sleep needs its own arm. BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else
- * UNSUPPORTED).
+ * Arms the worker's descriptor before a sleep on it.
+ *
+ * Every sleep needs its own arm. The event loop:
+ *
+ * 1. Call ucxx_worker_progress until there are no events.
+ * 2. Check the conditions that the program waits for.
+ * 3. Call ucxx_worker_arm. On UCXX_OK, sleep. On UCXX_ERR_BUSY, begin again at 1.
+ *
+ * Returns:
+ * - UCXX_OK: the next event makes the descriptor readable.
+ * - UCXX_ERR_BUSY: there is something to progress first, or a call of another thread has completed
+ *   an operation since this thread armed last. Also: the worker has a progress thread.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+ *
+ * Threads: any.
+ * See also: ucxx_worker_event_fd.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
 
 /**
- * Makes the descriptor readable, and ends the present ucxx_worker_wait, or the next one if there
- * is none: OK. Waits for something in particular, such as ucxx_request_wait and UCXX_FLAG_WAIT,
- * look around and go on. Any thread, in every thread mode. Needs UCXX_FEATURE_WAKEUP.
+ * Makes the worker's descriptor readable, and ends the present ucxx_worker_wait. If no thread
+ * waits, the next ucxx_worker_wait ends at once.
  *
- * Async-signal-safe: a signal handler may call it, on any thread, for a worker that lives as long
- * as the handler is installed. It writes to two descriptors; only a call that fails does more.
+ * Waits for a particular completion check for it and continue: ucxx_request_wait and
+ * UCXX_FLAG_WAIT are examples.
+ *
+ * Returns:
+ * - UCXX_OK: the signal is set.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ *
+ * Threads: any, in every thread mode, and in signal handlers (async-signal-safe). The worker must
+ * exist for as long as the handler is installed. The call writes to two descriptors. Only a call
+ * that fails does more.
  */
 ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
 
 /**
- * Starts a progress thread (UCXX_PROGRESS_THREAD_*), on a worker made without one or after it was
- * stopped. From then on it is the one that progresses; other threads that wait, wait for it.
- * Operations may be submitted meanwhile.
+ * Starts a progress thread on a worker that has none.
  *
- * Errors: ALREADY_EXISTS when there is one; INVALID_PARAM for UCXX_PROGRESS_MANUAL, with
- * UCXX_THREAD_SINGLE, and for a `cpu` that cannot be used; UNSUPPORTED without
- * UCXX_FEATURE_WAKEUP; BUSY from a callback. Under SERIALIZED it counts as a call on the worker;
- * afterwards any thread may call at any time, also once the thread has been stopped.
+ * `progress_mode` is one of UCXX_PROGRESS_THREAD_*. From then on only this thread makes progress,
+ * and other threads that wait depend on it. Operations may be submitted meanwhile.
+ *
+ * Returns:
+ * - UCXX_OK: the thread runs.
+ * - UCXX_ERR_ALREADY_EXISTS: there is one already.
+ * - UCXX_ERR_INVALID_PARAM: the mode is UCXX_PROGRESS_MANUAL, the worker is UCXX_THREAD_SINGLE, or
+ *   its `cpu` cannot be used.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_NO_RESOURCE: the system grants no thread.
+ * - UCXX_ERR_IO_ERROR: the system grants no descriptor to sleep on.
+ * - UCXX_ERR_BUSY: called in a callback.
+ *
+ * Threads: any. Under SERIALIZED this counts as a call on the worker. Afterwards any thread may
+ * call at any time, also after the thread was stopped.
+ * See also: ucxx_worker_stop_progress_thread.
  */
 ucxx_status_t ucxx_worker_start_progress_thread(ucxx_worker_t *worker, int32_t progress_mode);
 
 /**
- * Stops the progress thread after a last pass, and waits for its end; progress is manual then.
- * Nothing that was submitted is lost: it goes on with whoever progresses, and threads that wait do
- * so themselves. NO_ELEM when there is none; BUSY from a callback. It waits for the callback that
- * the thread is in: not for a caller whom that waits for, see ucxx_worker_destroy.
+ * Stops the progress thread after a last pass, and waits for its end.
+ *
+ * Progress is manual afterwards. No submitted operation is lost: it continues when a thread makes
+ * progress. Threads that wait now make progress themselves.
+ *
+ * Returns:
+ * - UCXX_OK: the thread has ended.
+ * - UCXX_ERR_NO_ELEM: there is no progress thread.
+ * - UCXX_ERR_BUSY: called in a callback.
+ *
+ * Threads: any.
+ * Callbacks: the call waits for a callback that the thread is running. That callback must not wait
+ * for the calling thread: see ucxx_worker_destroy.
  */
 ucxx_status_t ucxx_worker_stop_progress_thread(ucxx_worker_t *worker);
 
 /**
- * Runs `function` where progress happens: on the progress thread, after what had been submitted
- * and before its next pass, and waits for it; at once on the calling thread where progress is
- * manual. It counts as a callback: what waits returns BUSY in it. TIMED_OUT when `timeout_ns` ran
- * out before it could start: it has not run and never will. BUSY from a callback with a progress
- * thread.
+ * Runs `function(arg)` where progress happens, before the next pass.
+ *
+ * - With a progress thread: it runs on that thread, after the operations that were submitted
+ *   before this call. The call waits until it has returned.
+ * - Under manual progress: it runs in the call, on the calling thread.
+ *
+ * `function` counts as a callback: calls that wait return UCXX_ERR_BUSY in it. `timeout_ns` is in
+ * nanoseconds, and limits the time until `function` starts.
+ *
+ * Returns:
+ * - UCXX_OK: `function` has returned.
+ * - UCXX_ERR_TIMED_OUT: `timeout_ns` expired before it started. It will not run.
+ * - UCXX_ERR_BUSY: called in a callback, and the worker has a progress thread.
+ *
+ * Threads: any.
+ * See also: ucxx_worker_run_post.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_worker_run_pre(ucxx_worker_t *worker, void (*function)(void *arg), void *arg, uint64_t timeout_ns);
 
 /**
- * As `ucxx_worker_run_pre`, after the next pass instead of before it.
+ * Runs `function(arg)` where progress happens, after the next pass. In all other respects it is
+ * ucxx_worker_run_pre.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_worker_run_post(ucxx_worker_t *worker, void (*function)(void *arg), void *arg, uint64_t timeout_ns);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_worker_attr_t)`. A NULL `value` is ignored.
  */
 void ucxx_worker_attr_init(ucxx_worker_attr_t *value, size_t struct_size);
 
 /**
- * What the worker is like.
+ * Queries the properties of the worker.
+ *
+ * Returns:
+ * - UCXX_OK: `*attr` is filled.
+ *
+ * Threads: any.
+ * See also: ucxx_worker_query_stats.
  */
 ucxx_status_t ucxx_worker_query(const ucxx_worker_t *worker, ucxx_worker_attr_t *attr);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_worker_stats_t)`. A NULL `value` is ignored.
  */
 void ucxx_worker_stats_init(ucxx_worker_stats_t *value, size_t struct_size);
 
 /**
- * The worker's counters, without a lock: two of them may be off by what is going on at the moment,
- * but what was submitted is what has ended and what is in flight, in the queue or out of it. Any
- * thread.
+ * Reads the counters of the worker, without a lock.
+ *
+ * Two counters may differ by the operations of the moment. But `submitted` is always the sum of
+ * `completed`, `failed`, `canceled` and `in_flight`. Operations in the submission queue are in
+ * flight.
+ *
+ * Returns:
+ * - UCXX_OK: `*stats` is filled.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_worker_query_stats(const ucxx_worker_t *worker, ucxx_worker_stats_t *stats);
 
 /**
- * A readable account of a worker that seems to hang, one call of `line` for each line: the worker,
- * its endpoints with their transports, and what is in flight with its age. `line` may call any
- * function.
+ * Describes the worker in readable lines, for example when it seems to hang.
+ *
+ * Calls `line(arg, text)` once for each line. The lines show the worker, its endpoints with their
+ * transports, and the operations in flight with their age. `line` may call any function. `text` is
+ * valid during the call.
+ *
+ * Returns:
+ * - UCXX_OK: all lines were passed on.
+ * - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+ *   file.
+ *
+ * Threads: any.
+ * See also: ucxx_worker_query_stats.
  */
 ucxx_status_t ucxx_worker_dump(ucxx_worker_t *worker, void (*line)(void *arg, const char *text), void *arg);
 
 /**
- * An operation that completes after every send submitted to the worker before it, rendezvous sends
- * included, with the first error of those that kept neither request nor callback. Posted receives
- * are not waited for.
+ * Flushes the worker: completes after every send that was submitted to the worker before it. This
+ * is an operation.
+ *
+ * - Rendezvous sends are included. Posted receives are not.
+ * - Its status is the first error of those sends that have neither request nor callback.
+ *
+ * Returns:
+ * - Any status of an operation: see "Operations" at the top of this file.
+ * - The first error of such sends.
+ *
+ * Threads: any.
+ * See also: ucxx_endpoint_flush, ucxx_worker_fence.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_worker_flush(ucxx_worker_t *worker, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Orders the puts, gets and atomic operations that come after behind those that came before, and
- * before messages that come after. Messages of one endpoint are in order by themselves. Where such
- * operations are under way it waits as a flush of the worker does, which waits for sends as well,
- * and reports what that would: so BUSY in a callback; where they are done in the call, or there
- * are none, it waits for nothing.
+ * Orders puts, gets and atomic operations: those before the fence complete before those after it
+ * start.
+ *
+ * Messages after the fence are ordered in the same way. Messages of one endpoint are in order
+ * without a fence.
+ *
+ * - If such operations are in flight, the call waits like a flush of the worker. So it waits for
+ *   sends too, and returns the status of the flush.
+ * - If they completed inside their calls, or if there are none, it does not wait.
+ *
+ * Returns:
+ * - UCXX_OK: the order is established.
+ * - UCXX_ERR_BUSY: called in a callback, and it would have to wait.
+ * - Any status of ucxx_worker_flush.
+ *
+ * Threads: any.
+ * See also: ucxx_worker_flush.
  */
 ucxx_status_t ucxx_worker_fence(ucxx_worker_t *worker);
 
 /**
- * Creates a completion queue for operations of any worker of the context. An operation that names
- * it in `ucxx_op_params_t.notifier` is reported there once, when it completes, instead of through
- * a callback; not when it completed inside its call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. The
- * queue never overflows, and reporting allocates nothing. Status and recv_info are stored, then
- * the operation is reported, then waiters are released. The caller owns the notifier and destroys
- * it. Any thread.
+ * Creates a notifier: a completion queue for operations of all workers of the context.
  *
- * It takes the place of other callbacks as well, so that a program needs none: of a listener's
- * `on_connect` and an endpoint's `on_close` (`notifier` of their parameters), and of the handlers
- * of active messages and questions (ucxx_worker_set_am_notifier, ucxx_worker_set_fetch_notifier).
- * What it hands out so belongs to whoever polls. What nobody polls is bounded: peers wait, or are
- * rejected. docs/connections.md has the loop, see ucxx_notifier_wait.
+ * An operation that names the notifier in `ucxx_op_params_t.notifier` is reported there once, when
+ * it completes, instead of by a callback. It is not reported if it completes inside its call,
+ * unless UCXX_FLAG_ALWAYS_CALLBACK is set.
+ *
+ * - The queue never overflows, and a report allocates nothing.
+ * - Order: the status and recv_info are stored, the operation is reported, and then waiting
+ *   threads are released.
+ *
+ * The notifier can replace all other callbacks too, so that a program needs none:
+ *
+ * - `on_connect` of a listener and `on_close` of an endpoint: `notifier` in their parameters.
+ * - Handlers: ucxx_worker_set_am_notifier, ucxx_worker_set_fetch_notifier.
+ *
+ * The polling caller owns what the notifier returns. Events that are not polled are bounded: peers
+ * wait, or their connections are rejected. docs/connections.md has the loop.
+ *
+ * Returns:
+ * - UCXX_OK: `*notifier` is set.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the notifier.
+ * See also: ucxx_notifier_poll, ucxx_notifier_wait, ucxx_notifier_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_notifier_create(ucxx_context_t *context, ucxx_notifier_t **notifier);
 
 /**
- * Sleeps until there is something to poll: OK. OK also when a signal handler has run on this
- * thread while it slept. With several threads waiting, another one may have polled what this one
- * was woken for.
+ * Sleeps until there is something to poll.
  *
- * It progresses nothing: that is left to a progress thread, or to whoever drives the workers. A
- * thread that drives its worker itself does not call it, but loops:
+ * `timeout_ns` is in nanoseconds. It may return UCXX_OK with nothing to poll: a signal handler has
+ * run on this thread during the sleep, or another thread was faster.
+ *
+ * The call makes no progress. A progress thread, or another thread, has to drive the workers. A
+ * thread that drives its own worker does not call it. It uses this loop:
  *
  * ```c
  * while (ucxx_notifier_poll(notifier, &got, sizeof got, 1, &count) == UCXX_OK) {
@@ -2405,471 +3170,858 @@ UCXX_NODISCARD ucxx_status_t ucxx_notifier_create(ucxx_context_t *context, ucxx_
  * }
  * ```
  *
- * Errors: TIMED_OUT when the time ran out first (at once for 0); CLOSED when the notifier has been
- * stopped and nothing is left to poll; BUSY from a callback. Any thread.
+ * Returns:
+ * - UCXX_OK: poll now.
+ * - UCXX_ERR_TIMED_OUT: `timeout_ns` expired first. With 0: at once.
+ * - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
+ * - UCXX_ERR_BUSY: called in a callback.
+ *
+ * Threads: any, several at once.
+ * See also: ucxx_notifier_poll, ucxx_notifier_event_fd.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_notifier_wait(ucxx_notifier_t *notifier, uint64_t timeout_ns);
 
 /**
- * Takes up to `max` completions, in the order in which they were reported, into an array of
- * structs of `completion_size` bytes, which is the caller's `sizeof(ucxx_completion_t)`; `*count`
- * says how many. OK with count 0 when there are none, CLOSED when there are none and the notifier
- * has been stopped. Never blocks. Any thread, also several at once: each completion goes to one of
- * them.
+ * Takes up to `max` completions, in the order in which they were reported.
+ *
+ * - `completions` is an array of `max` structs. It may be NULL if `max` is 0.
+ * - `completion_size` is the caller's `sizeof(ucxx_completion_t)`, in bytes.
+ * - `*count` is the number of structs that were filled.
+ *
+ * It never blocks and makes no progress.
+ *
+ * Returns:
+ * - UCXX_OK: `*count` is set. It is 0 if there is nothing to poll.
+ * - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
+ *
+ * Threads: any, several at once. Each completion is returned once.
+ * Ownership: the caller owns each `handle`.
+ * See also: ucxx_notifier_wait.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_notifier_poll(ucxx_notifier_t *notifier, ucxx_completion_t *completions, size_t completion_size, size_t max, size_t *count);
 
 /**
- * A descriptor that is readable when there is something to poll, for poll(2), epoll and event
- * loops; `ucxx_notifier_arm` first. It stays the library's, and needs no reading. UNSUPPORTED
- * without UCXX_FEATURE_WAKEUP. Any thread.
+ * Returns a descriptor for poll(2), epoll and event loops. It is readable when there is something
+ * to poll.
+ *
+ * Call ucxx_notifier_arm before each sleep on it. The descriptor need not be read.
+ *
+ * Returns:
+ * - UCXX_OK: `*fd` is set.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+ *
+ * Threads: any.
+ * Ownership: the library owns the descriptor and closes it.
+ * See also: ucxx_notifier_arm.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_notifier_event_fd(ucxx_notifier_t *notifier, int *fd);
 
 /**
- * Asks that the descriptor become readable with the next completion, and stay so until it is armed
- * again. BUSY when there is something to poll first, CLOSED when the notifier has been stopped and
- * nothing is left; the descriptor is readable then as well. UNSUPPORTED without
- * UCXX_FEATURE_WAKEUP. Any thread.
+ * Arms the notifier's descriptor before a sleep on it.
+ *
+ * With the next completion the descriptor becomes readable, and stays so until it is armed again.
+ * After UCXX_ERR_BUSY and UCXX_ERR_CLOSED it is readable as well.
+ *
+ * Returns:
+ * - UCXX_OK: there is nothing to poll. Sleep on the descriptor.
+ * - UCXX_ERR_BUSY: poll first.
+ * - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+ *
+ * Threads: any.
+ * See also: ucxx_notifier_event_fd.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_notifier_arm(ucxx_notifier_t *notifier);
 
 /**
- * Operations that name the notifier are refused with CLOSED from now on. What has been reported
- * and what is in flight can still be polled; whenever nothing has been reported that is left to
- * poll, waiting and polling give CLOSED, and whoever sleeps is woken. So CLOSED does not say that
- * nothing is in flight: what is comes after it. A program that has to know counts what it has
- * submitted. Any thread, also twice.
+ * Stops the notifier: new operations that name it are refused with UCXX_ERR_CLOSED.
+ *
+ * Completions that were reported can still be polled, and so can those of operations in flight.
+ * Whenever there is nothing left to poll, ucxx_notifier_wait and ucxx_notifier_poll return
+ * UCXX_ERR_CLOSED, and sleeping threads wake up.
+ *
+ * UCXX_ERR_CLOSED does not mean that nothing is in flight. Later completions can be polled after
+ * it. A program that needs to know counts its submissions.
+ *
+ * Returns:
+ * - UCXX_OK: the notifier is stopped, also if it was before.
+ *
+ * Threads: any.
+ * See also: ucxx_notifier_destroy.
  */
 ucxx_status_t ucxx_notifier_stop(ucxx_notifier_t *notifier);
 
 /**
- * Stops the notifier and lets go of it; its descriptor is not the caller's to use any more.
- * Completions that were not polled are dropped, and so are those of operations in flight, which go
- * on; requests that the caller kept stay the caller's. Of events that were not polled, and that
- * still come, connection requests are rejected, messages destroyed, and questions rejected. A
- * thread that sleeps in `ucxx_notifier_wait` gets CLOSED. Before or after the workers and the
- * context. NULL is ignored. Any thread.
+ * Stops the notifier and releases it. Its descriptor must not be used any more.
+ *
+ * - Completions that were not polled are dropped. Operations in flight continue, and are not
+ *   reported. Requests that the caller kept stay the caller's.
+ * - Events that were not polled, and later ones, are disposed of. Connection requests and fetches
+ *   are rejected. Messages are destroyed.
+ * - Threads in ucxx_notifier_wait get UCXX_ERR_CLOSED.
+ *
+ * It may be called before or after the workers and the context are destroyed. NULL is ignored.
+ *
+ * Threads: any.
+ * See also: ucxx_notifier_stop.
  */
 void ucxx_notifier_destroy(ucxx_notifier_t *notifier);
 
 /**
- * The worker's address, to be sent to whoever wants to connect to it by any means. The caller owns
- * it. Under SINGLE, on the worker's own thread.
+ * Returns the address of the worker.
+ *
+ * Send its bytes (ucxx_address_data) to the peers that shall connect, by any means.
+ *
+ * Returns:
+ * - UCXX_OK: `*address` is set.
+ *
+ * Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+ * Ownership: the caller owns the address.
+ * See also: ucxx_address_from_bytes, ucxx_endpoint_create.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_worker_address(ucxx_worker_t *worker, ucxx_address_t **address);
 
 /**
- * An address from the bytes of `ucxx_address_data` as they arrived. They end in a checked trailer
- * (versions, host, process, checksum): damaged or foreign ones give UCXX_ERR_INVALID_ADDR and are
- * never shown to UCX, which would not survive them. The bytes are copied; the caller owns the
- * address. Any thread.
+ * Creates an address from the bytes of `ucxx_address_data`.
+ *
+ * The bytes end with a checked trailer: versions, host, process and checksum. Damaged or foreign
+ * bytes are refused, because UCX does not survive them. The bytes are copied. `length` is in
+ * bytes. NULL for `data` is invalid, also with length 0.
+ *
+ * Returns:
+ * - UCXX_OK: `*address` is set.
+ * - UCXX_ERR_INVALID_ADDR: the bytes are damaged, incomplete, or not from this library.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the address.
+ * See also: ucxx_worker_address, ucxx_endpoint_create.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_address_from_bytes(const void *data, size_t length, ucxx_address_t **address);
 
 /**
- * As `ucxx_address_from_bytes`, for the bytes of another UCX program's worker
- * (`ucp_worker_get_address`). They cannot be checked: UCX aborts the process on bytes that are not
- * an address, so take them only from where you trust.
+ * Creates an address from the bytes of another UCX program (`ucp_worker_get_address`).
+ *
+ * Such bytes cannot be checked. UCX aborts the process on bytes that are not an address, so accept
+ * them only from a source that you trust. The bytes are copied. `length` is in bytes.
+ *
+ * Returns:
+ * - UCXX_OK: `*address` is set.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the address.
+ * See also: ucxx_address_from_bytes.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_address_from_ucp_bytes(const void *data, size_t length, ucxx_address_t **address);
 
 /**
- * The address's bytes, valid until it is destroyed; NULL for NULL. Any thread.
+ * Returns the bytes of the address, to be sent to peers.
+ *
+ * Returns: a pointer that is valid until the address is destroyed. NULL for NULL.
+ *
+ * Threads: any.
+ * See also: ucxx_address_length.
  */
 const void *ucxx_address_data(const ucxx_address_t *address);
 
 /**
- * The number of the address's bytes; 0 for NULL. Any thread.
+ * Returns the number of bytes of the address.
+ *
+ * Returns: bytes. 0 for NULL.
+ *
+ * Threads: any.
  */
 size_t ucxx_address_length(const ucxx_address_t *address);
 
 /**
- * Frees the address. Endpoints made with it do not need it any more. NULL is ignored. Any thread.
+ * Frees the address.
+ *
+ * Endpoints that were created with it do not need it any more. NULL is ignored.
+ *
+ * Threads: any.
  */
 void ucxx_address_destroy(ucxx_address_t *address);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_op_params_t)`. A NULL `value` is ignored.
  */
 void ucxx_op_params_init(ucxx_op_params_t *value, size_t struct_size);
 
 /**
- * INPROGRESS until the operation has completed, then its status. Any thread. In a callback of the
- * request it is the final one already.
+ * Returns the status of the operation, without waiting and without progress.
+ *
+ * Returns:
+ * - UCXX_INPROGRESS: the operation is in progress, or its callback has not returned.
+ * - Any other value: the final status. The request's own callback already gets this one.
+ *
+ * Threads: any.
+ * See also: ucxx_request_wait, ucxx_request_error_message.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_request_status(const ucxx_request_t *request);
 
 /**
- * Waits until the operation has completed and its callback has returned: its status. Progresses
- * the worker meanwhile. The request stays the caller's.
+ * Waits until the operation has completed and its callback has returned.
  *
- * INPROGRESS when `timeout_ns` ran out first (0 polls once, UINT64_MAX waits without end): the
- * operation goes on, and its buffer is in use. INPROGRESS is positive, so `status < 0` does not
- * notice it. Neither a signal handler nor ucxx_worker_signal ends a wait: a program that looks at
- * its signals waits with a timeout, again and again. BUSY from a callback, unless the operation is
- * over already.
+ * `timeout_ns` is in nanoseconds: 0 polls once, and UINT64_MAX waits without a limit. Under manual
+ * progress the call makes progress. Signal handlers and ucxx_worker_signal do not end the wait. A
+ * program that has to react to signals waits with a timeout, in a loop.
+ *
+ * Returns:
+ * - UCXX_INPROGRESS: `timeout_ns` expired first. The operation continues, and its buffer is in
+ *   use. This value is positive, so `status < 0` does not detect it.
+ * - UCXX_ERR_BUSY: called in a callback, and the operation has not completed.
+ * - Any other value: the final status of the operation.
+ *
+ * Threads: any.
+ * Ownership: the request stays the caller's.
+ * See also: ucxx_request_wait_all, ucxx_request_wait_any, ucxx_request_cancel.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_request_wait(ucxx_request_t *request, uint64_t timeout_ns);
 
 /**
- * Waits for all of them: the first error in the order of the list, after all have completed, or
- * OK; INPROGRESS when the time ran out first. NULL entries are skipped; NO_ELEM when there are no
- * others, as for a `count` of 0. The requests stay the caller's.
+ * Waits until all requests of the list have completed.
+ *
+ * NULL entries are skipped. `timeout_ns` is as for ucxx_request_wait.
+ *
+ * Returns:
+ * - UCXX_OK: all have completed with UCXX_OK.
+ * - UCXX_INPROGRESS: `timeout_ns` expired first.
+ * - UCXX_ERR_NO_ELEM: `count` is 0, or all entries are NULL.
+ * - UCXX_ERR_BUSY: called in a callback, and one has not completed.
+ * - Any other value: all have completed, and this is the first error in the order of the list.
+ *
+ * Threads: any.
+ * Ownership: the requests stay the caller's.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_request_wait_all(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns);
 
 /**
- * Waits for one of them: its status, with its position in `*index`; INPROGRESS when the time ran
- * out first. NULL entries are skipped; NO_ELEM when there are no others. Requests of workers in
+ * Waits until one request of the list has completed, and stores its position in `*index`.
+ *
+ * NULL entries are skipped. `timeout_ns` is as for ucxx_request_wait. Requests of workers with
  * manual progress must be of one worker.
+ *
+ * Returns:
+ * - UCXX_INPROGRESS: `timeout_ns` expired first. `*index` is not set.
+ * - UCXX_ERR_NO_ELEM: `count` is 0, or all entries are NULL.
+ * - UCXX_ERR_INVALID_PARAM: the requests are of several workers, and one of them has manual
+ *   progress.
+ * - UCXX_ERR_BUSY: called in a callback, and none has completed.
+ * - Any other value: the status of the request at `*index`.
+ *
+ * Threads: any.
+ * Ownership: the requests stay the caller's.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_request_wait_any(ucxx_request_t *const *requests, size_t count, uint64_t timeout_ns, size_t *index);
 
 /**
- * Asks for the operation to end. At once that does so for what is still in the library's hands:
- * operations in the submission or send queue, tag receives that nothing has matched, stream
- * receives, fetches whose answer has not begun to arrive, flushes. A close goes on by force. What
- * UCX has taken, the pull of an active message included, ends as it will: a large send when the
- * peer has received it, or its endpoint is closed by force. The completion tells what became of
- * it, and that the buffer is free: CANCELED if this did it. OK also when it has completed already.
- * Under SINGLE, on the worker's own thread.
+ * Requests the end of the operation. Its completion reports the result, and that the buffer is
+ * free.
+ *
+ * - These end at once with UCXX_ERR_CANCELED: operations in the submission queue or send queue,
+ *   tag receives without a matching message, stream receives, flushes, and fetches whose reply has
+ *   not begun to arrive.
+ * - A close continues by force.
+ * - An operation that UCX already owns ends in its own time, and so does the pull of an active
+ *   message. A large send, for example, ends when the peer has received it, or when the endpoint
+ *   is closed by force.
+ *
+ * Returns:
+ * - UCXX_OK: the end is requested, or the operation has completed already.
+ *
+ * Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+ * See also: ucxx_request_wait, ucxx_request_destroy.
  */
 ucxx_status_t ucxx_request_cancel(ucxx_request_t *request);
 
 /**
- * What a receive that has completed tells of its message; INPROGRESS before. INVALID_PARAM for a
- * request that receives nothing. Any thread.
+ * Returns the information on the message of a completed receive.
+ *
+ * Returns:
+ * - UCXX_OK: `*info` is filled.
+ * - UCXX_INPROGRESS: the operation has not completed.
+ * - UCXX_ERR_INVALID_PARAM: the request is not a receive.
+ *
+ * Threads: any.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_request_recv_info(const ucxx_request_t *request, ucxx_recv_info_t *info);
 
 /**
- * Operation, peer and cause of a failure; empty for anything but a failure. Never NULL; valid
- * until the request is destroyed. Any thread.
+ * Returns the explanation of a failed operation: operation, peer and cause.
+ *
+ * Returns: a string, never NULL, valid until the request is destroyed. It is empty if the
+ * operation has not failed.
+ *
+ * Threads: any.
+ * See also: ucxx_error_text.
  */
 const char *ucxx_request_error_message(const ucxx_request_t *request);
 
 /**
- * Lets go of the request. One that is in progress is detached, not cancelled: its buffer stays in
- * use, and its callback still runs, with request NULL. To have the buffer back:
- * ucxx_request_cancel, ucxx_request_wait, and then this. In the request's own callback it is
- * allowed. NULL is ignored. Any thread.
+ * Releases the request.
+ *
+ * If the operation is in progress, it is detached, not cancelled: its buffer stays in use, and its
+ * callback runs later, with a NULL request. To get the buffer back, call ucxx_request_cancel, then
+ * ucxx_request_wait, and then this function. NULL is ignored.
+ *
+ * Threads: any.
+ * Callbacks: allowed in the request's own callback.
+ * See also: ucxx_request_cancel.
  */
 void ucxx_request_destroy(ucxx_request_t *request);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_endpoint_params_t)`. A NULL `value` is ignored.
  */
 void ucxx_endpoint_params_init(ucxx_endpoint_params_t *value, size_t struct_size);
 
 /**
- * An endpoint to the worker that `address` names. The connection is made in the background;
- * operations may be submitted at once. `params` may be NULL. The caller owns the endpoint; it
- * keeps the worker's memory alive.
+ * Creates an endpoint to the worker with this address.
  *
- * Errors: UNREACHABLE when the peer is gone or no transport leads to it; UNSUPPORTED when the
- * releases of UCX here and there are known not to work together.
+ * The connection is made in the background. Operations may be submitted at once. `params` may be
+ * NULL.
+ *
+ * Returns:
+ * - UCXX_OK: `*endpoint` is set.
+ * - UCXX_ERR_UNREACHABLE: the peer has ended, or no transport connects the two.
+ * - UCXX_ERR_UNSUPPORTED: the two releases of UCX are known not to work together. Also:
+ *   `local_address` is set.
+ * - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+ *   file.
+ * - UCXX_ERR_CLOSED: the notifier was stopped.
+ * - Any status of UCX: the message has its reason.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the endpoint. It keeps the worker's memory alive.
+ * See also: ucxx_worker_address, ucxx_address_from_bytes, ucxx_endpoint_close.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_endpoint_create(ucxx_worker_t *worker, const ucxx_address_t *address, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
 /**
- * An endpoint to whoever listens on that host and port: a listener of this library, of UCXX or of
- * UCP. The host is a name, which is looked up in the call, or a numeric address, IPv4 or IPv6. A
- * name may stand for several addresses: they are tried in the resolver's order until one answers.
- * Operations may be submitted at once; they wait until then, when `on_open` runs. `params` may be
- * NULL. The caller owns the endpoint.
+ * Creates an endpoint to a listener of this library, of UCXX or of UCP, by host and port.
  *
- * When nobody answers, the endpoint and what was submitted to it end with UNREACHABLE (nobody
- * listens, or the listener has gone), REJECTED, or TIMED_OUT (connect_timeout_ns; without it the
- * system's own limit for an address that keeps silent, which may be minutes). Of several addresses
- * the last one decides. Where nothing could even be begun, such as for an unknown name, the call
- * returns UNREACHABLE. Under UCXX_NETWORK_LOCAL a host of another interface is an INVALID_PARAM.
+ * - `host` is a name, which the call resolves, or a numeric IPv4 or IPv6 address.
+ * - If a name has several addresses, they are tried in the resolver's order until one answers.
+ * - Operations may be submitted at once. They wait until the listener's side answers, when
+ *   `on_open` runs.
+ * - `params` may be NULL.
  *
- * A context connects over IPv4, or, with TCP_AF_PRIO=inet6 in its config, over IPv6: UCX needs
- * addresses of the family of its TCP devices. Those of the other family are passed over;
- * UNSUPPORTED where none is left.
+ * If no connection is made, the endpoint and its operations end with one of these. If there are
+ * several addresses, the last one decides.
  *
- * UCX makes such connections over TCP or RDMA and goes on over what is fastest: shared memory
- * between processes of one host, if TCP is among its transports (UCX_TLS), without which there is
- * no connection. Both sides need the same error_handling.
+ * - UCXX_ERR_UNREACHABLE: no listener is there, or it was destroyed.
+ * - UCXX_ERR_REJECTED: the listener's side rejected the connection.
+ * - UCXX_ERR_TIMED_OUT: `connect_timeout_ns` expired. Without it, the system's own limit applies
+ *   to an address that does not answer. That may be minutes.
+ *
+ * A context connects over one address family, because UCX needs addresses of the family of its TCP
+ * devices. The default is IPv4. TCP_AF_PRIO=inet6 in the context's `config` selects IPv6.
+ * Addresses of the other family are skipped.
+ *
+ * UCX makes such connections over TCP or RDMA, and then changes to the fastest transport. Between
+ * processes of one host that is shared memory. TCP has to be in UCX_TLS for this: without it,
+ * there is no connection. Both sides need the same `error_handling`.
+ *
+ * Returns:
+ * - UCXX_OK: `*endpoint` is set.
+ * - UCXX_ERR_INVALID_PARAM: an argument is invalid, or the host is on another interface under
+ *   UCXX_NETWORK_LOCAL.
+ * - UCXX_ERR_UNREACHABLE: no attempt could be started, for example for an unknown name. Also:
+ *   `local_address` is of another family than the host.
+ * - UCXX_ERR_UNSUPPORTED: no address is of the context's family.
+ * - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+ *   file.
+ * - UCXX_ERR_CLOSED: the notifier was stopped.
+ * - Any status of UCX: the message has its reason.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the endpoint.
+ * See also: ucxx_listener_create, ucxx_endpoint_create, ucxx_endpoint_close.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_endpoint_connect(ucxx_worker_t *worker, const char *host, uint16_t port, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
 /**
- * Accepts a connection: an endpoint to whoever asked for it, on the listener's worker. Once, from
- * any thread, in `on_connect` or later; the request is used up and stays to be destroyed. `params`
- * may be NULL. The caller owns the endpoint, and may use it at once: what is sent before `on_open`
- * goes out when the connection stands.
+ * Accepts a connection: creates an endpoint to the requesting peer, on the listener's worker.
  *
- * Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has
- * been destroyed meanwhile; else what UCX says, such as for a peer that has the other
- * error_handling.
+ * Call it once for a request, in `on_connect` or later. The endpoint may be used at once: sends
+ * before `on_open` wait until the connection is made. `params` may be NULL.
+ *
+ * Returns:
+ * - UCXX_OK: `*endpoint` is set.
+ * - UCXX_ERR_INVALID_PARAM: the request was answered before, or `local_address` is set.
+ * - UCXX_ERR_CLOSED: the listener was destroyed before, or the notifier was stopped.
+ * - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+ *   file. The request can still be answered elsewhere.
+ * - Any status of UCX, for example if the peer has another `error_handling`. The message has its
+ *   reason.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the endpoint, and still destroys the request.
+ * See also: ucxx_conn_request_reject, ucxx_conn_request_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_endpoint_accept(ucxx_conn_request_t *conn_request, const ucxx_endpoint_params_t *params, ucxx_endpoint_t **endpoint);
 
 /**
- * OK while the endpoint takes operations, else why not: CLOSED, CONNECTION_RESET, PEER_FAILED,
- * TIMED_OUT, REJECTED, UNREACHABLE, UNSUPPORTED (the peer speaks another version), IO_ERROR (it
- * broke the rules of the library's messages). Any thread.
+ * Returns whether the endpoint accepts operations, or why not.
+ *
+ * Returns:
+ * - UCXX_OK: it accepts operations.
+ * - UCXX_ERR_CLOSED: this side closed it, or destroyed its worker.
+ * - UCXX_ERR_CONNECTION_RESET: the peer closed its end.
+ * - UCXX_ERR_PEER_FAILED: the peer died, or is no longer reachable.
+ * - UCXX_ERR_TIMED_OUT: `connect_timeout_ns` or `liveness_ns` expired, or an operation with
+ *   UCXX_FLAG_TIMEOUT_CLOSES.
+ * - UCXX_ERR_REJECTED: the listener's side rejected the connection.
+ * - UCXX_ERR_UNREACHABLE: no listener is there, or no transport connects the two.
+ * - UCXX_ERR_UNSUPPORTED: the peer uses another version of this library's protocol.
+ * - UCXX_ERR_IO_ERROR: the peer violated this library's protocol.
+ *
+ * Threads: any.
+ * See also: ucxx_endpoint_params_t (on_close).
  */
 UCXX_NODISCARD ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoint);
 
 /**
- * An operation that completes after every operation submitted to the endpoint before it,
- * rendezvous sends included, with the first error of those that kept neither request nor callback.
+ * Flushes the endpoint: completes after every operation that was submitted to it before. This is
+ * an operation.
  *
- * CONNECTION_RESET, also as the call's own status, when the peer has closed its end before. That
- * tells nothing of what was sent before: see ucxx_endpoint_close.
+ * - Rendezvous sends are included.
+ * - Its status is the first error of those sends that have neither request nor callback.
+ *
+ * Returns:
+ * - UCXX_ERR_CONNECTION_RESET: the peer closed its end before. This does not show whether earlier
+ *   sends arrived: see ucxx_endpoint_close.
+ * - Any status of an operation: see "Operations" at the top of this file.
+ *
+ * Threads: any.
+ * See also: ucxx_worker_flush, ucxx_endpoint_close.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Closes the endpoint: it takes nothing more. Complete when all of the endpoint's requests are;
- * `on_close` follows. The handle stays to be destroyed.
+ * Closes the endpoint: it accepts no more operations. This is an operation.
  *
- * UCXX_CLOSE_FLUSH lets finish what came before: sends, and those receives with this endpoint in
- * `source` that have matched a message (the others end with CLOSED). It waits for as long as
- * something does finish every three seconds, or as the timeout allows, and then goes on by force,
- * with TIMED_OUT. UCXX_CLOSE_FORCE cuts short: requests complete with CANCELED. That does not say
- * that the peer got nothing: one that had the announcement of a large message may still read the
- * buffer, and receive what it holds by then. Flush, or agree on the end with the peer, before.
+ * It completes when all requests of the endpoint have completed. `on_close` follows. `how` is one
+ * of:
  *
- * How two peers part: one closes, and the other goes on progressing until its `on_close`, or
- * UCXX_EVENT_ENDPOINT_CLOSED, tells CONNECTION_RESET. Then that one destroys its endpoint. This is
- * the normal end. Both may close at the same time, too.
- * - What a peer has sent before a close by FLUSH that is OK there arrives before the end is told
- *   here, and can be received after it, but not by a receive that names this endpoint in `source`:
- *   that has to be posted before.
- * - A send that the peer has received in full before it closed ends with OK. One that it has not
- *   received ends with CONNECTION_RESET, or, where it was complete before, is lost.
- * - A close, also of an endpoint that the peer has closed, is OK; any other operation, a flush
- *   too, is CONNECTION_RESET from then on.
- * - Over TCP, and on a connection by host and port, a close needs the peer to progress.
+ * - UCXX_CLOSE_FLUSH completes what was submitted before: sends, and receives with this endpoint
+ *   in `source` that have matched a message. Other receives with `source` end with
+ *   UCXX_ERR_CLOSED. It waits as long as something completes every three seconds, or as
+ *   `timeout_ns` allows. Then it continues by force, with UCXX_ERR_TIMED_OUT.
+ * - UCXX_CLOSE_FORCE cancels: requests complete with UCXX_ERR_CANCELED. The peer may still receive
+ *   data. If it has the announcement of a large message, it may read the buffer later, and receive
+ *   what the buffer contains then. Flush before, or agree on the end with the peer.
  *
- * Errors: CLOSED when it was closed here before. Where nothing was sent, UCX's connection stands,
- * and the peer has not answered yet, a close by FLUSH waits until that has heard of it, for a
- * second or as the timeout allows, and is OK either way.
+ * How two peers part: one side closes. The other side continues to make progress until its
+ * `on_close`, or UCXX_EVENT_ENDPOINT_CLOSED, reports UCXX_ERR_CONNECTION_RESET. Then it destroys
+ * its endpoint. This is the normal end. Both sides may also close at the same time.
+ *
+ * - If a peer closes by FLUSH with UCXX_OK, all its sends arrive here before the end is reported
+ *   here. They can still be received afterwards, but not by a receive with this endpoint in
+ *   `source`. Post that one before.
+ * - A send that the peer received in full before it closed completes with UCXX_OK. A send that it
+ *   did not receive completes with UCXX_ERR_CONNECTION_RESET, or is lost if it had completed
+ *   before.
+ * - After the peer has closed, a close returns UCXX_OK. Any other operation, a flush too, ends
+ *   with UCXX_ERR_CONNECTION_RESET.
+ * - Over TCP, and on connections by host and port, a close needs progress at the peer.
+ *
+ * A close by FLUSH may also wait for the peer's first answer. This happens if the endpoint sent
+ * nothing, UCX's connection exists, and the peer has not answered. The close waits one second, or
+ * as `timeout_ns` allows, and then completes with UCXX_OK.
+ *
+ * Returns:
+ * - UCXX_OK: the endpoint is closed. This includes a peer that failed, or was never found.
+ * - UCXX_ERR_TIMED_OUT: FLUSH made no progress for three seconds, or `timeout_ns` expired. The
+ *   close continued by force.
+ * - UCXX_ERR_CANCELED: its request was cancelled. The close continued by force.
+ * - UCXX_ERR_CLOSED: this side closed it before.
+ * - Any status of an operation: see "Operations" at the top of this file.
+ *
+ * Threads: any.
+ * Ownership: the caller still destroys the endpoint.
+ * See also: ucxx_endpoint_destroy, ucxx_endpoint_flush, docs/connections.md.
  */
 ucxx_status_t ucxx_endpoint_close(ucxx_endpoint_t *endpoint, int32_t how, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Would a send go straight out now: to UCX, or from a thread that hands its operations to a
- * progress thread, as soon as that one takes it over? 1 or 0: 0 while sends have to wait in the
- * send queue, or active messages for credit (tags and streams may go out all the same), and when
- * the endpoint takes none. The answer may have changed before the next call where other threads
- * send, too. Any thread.
+ * Checks whether a send would be submitted at once: to UCX, or to a progress thread that takes it
+ * over.
+ *
+ * Other threads may send in between, so the next send may still have to wait.
+ *
+ * Returns:
+ * - 1: a send would not wait.
+ * - 0: sends have to wait in the send queue, or active messages for credit, or the endpoint
+ *   accepts none. Without credit, tag messages and streams may still not wait. Also 0 for NULL.
+ *
+ * Threads: any.
+ * See also: ucxx_endpoint_on_writable, UCXX_FLAG_NO_WAIT.
  */
 int32_t ucxx_endpoint_writable(const ucxx_endpoint_t *endpoint);
 
 /**
- * Has `callback` called when the endpoint is writable (see ucxx_endpoint_writable), once: what to
- * do after NO_RESOURCE, whatever it was refused for. It runs where progress happens, as every
- * callback; in the next pass when the endpoint is writable already. It may send until it gets
- * NO_RESOURCE again and arm anew: each pass calls each endpoint's once at most, so no endpoint
- * keeps others waiting. With the endpoint's error when it ends first, before `on_close`; CLOSED
- * after a close.
+ * Registers a callback for the time when the endpoint is writable (see ucxx_endpoint_writable).
+ * Use it after UCXX_ERR_NO_RESOURCE, whatever the reason was.
  *
- * NULL for `callback` takes back what was armed; one that is running on another thread may still
- * be. Any thread.
+ * - The callback runs once, with UCXX_OK. If the endpoint is writable already, it runs in the next
+ *   pass.
+ * - If the endpoint ends first, the callback runs with the endpoint's error, before `on_close`.
+ *   After a close that is UCXX_ERR_CLOSED.
+ * - In the callback, send until UCXX_ERR_NO_RESOURCE, and register again. A pass runs each
+ *   endpoint's callback at most once, so no endpoint delays the others.
+ * - NULL for `callback` removes the registration. A callback that is running on another thread may
+ *   still be running.
  *
- * Errors: ALREADY_EXISTS while one is armed; the endpoint's error when it takes no operations any
- * more.
+ * Returns:
+ * - UCXX_OK: the callback is registered, or removed.
+ * - UCXX_ERR_ALREADY_EXISTS: one is registered.
+ * - The status of ucxx_endpoint_status: the endpoint accepts no operations any more.
+ *
+ * Threads: any.
+ * Callbacks: on the thread that makes progress, as all callbacks.
  */
 ucxx_status_t ucxx_endpoint_on_writable(ucxx_endpoint_t *endpoint, ucxx_endpoint_callback_t callback, void *arg);
 
 /**
- * Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a
- * callback was given, which is valid during the call, into one to keep. The endpoint ends with the
- * last of its handles. Any thread.
+ * Creates another handle for the same endpoint.
+ *
+ * A callback gets an endpoint that is valid only during the call. With this function it can keep
+ * the endpoint. The endpoint ends when its last handle is destroyed.
+ *
+ * Returns:
+ * - UCXX_OK: `*own` is set.
+ *
+ * Threads: any.
+ * Ownership: the caller owns `*own`, and destroys it with ucxx_endpoint_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_endpoint_retain(ucxx_endpoint_t *endpoint, ucxx_endpoint_t **own);
 
 /**
- * Frees the handle. With the last handle of the endpoint (see ucxx_endpoint_retain) it closes the
- * endpoint as by UCXX_CLOSE_FLUSH if it is open, and waits until it has ended and `on_close` has
- * returned. It waits as long as sends go on completing, at most three seconds without any (one
- * when none is under way); what is left then is CANCELED: flush first to learn the outcome. From a
- * callback it does not wait: the end comes after the pass. For how two peers part see
- * ucxx_endpoint_close. NULL is ignored.
+ * Releases the handle. With the last handle, it closes the endpoint and waits for its end.
  *
- * A callback of the worker's that waits for the caller makes that wait without end. To wait for
- * nobody: ucxx_endpoint_close, and the destroy in `on_close`, or when that, or a notifier's report
- * of the close, has told of the end.
+ * - An open endpoint is closed as by UCXX_CLOSE_FLUSH.
+ * - The call waits until the endpoint has ended and `on_close` has returned. It waits as long as
+ *   sends complete. It continues by force after three seconds without a completion, or after one
+ *   second if no send is in flight. What is left then completes with UCXX_ERR_CANCELED.
+ * - It does not report the outcome: flush first to learn it.
+ *
+ * NULL is ignored. For the order in which two peers close, see ucxx_endpoint_close.
+ *
+ * Threads: any.
+ * Callbacks: in a callback it does not wait, and the endpoint ends after the pass. Otherwise, a
+ * callback of the worker must not wait for the calling thread, or the call never returns. To avoid
+ * the wait: call ucxx_endpoint_close, and destroy the endpoint in `on_close`, or after `on_close`
+ * or the notifier has reported the end.
+ * See also: ucxx_endpoint_close, ucxx_endpoint_retain.
  */
 void ucxx_endpoint_destroy(ucxx_endpoint_t *endpoint);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_endpoint_attr_t)`. A NULL `value` is ignored.
  */
 void ucxx_endpoint_attr_init(ucxx_endpoint_attr_t *value, size_t struct_size);
 
 /**
- * What the endpoint is like. Under SINGLE, on the worker's own thread.
+ * Queries the properties of the endpoint.
+ *
+ * Returns:
+ * - UCXX_OK: `*attr` is filled.
+ * - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+ *   file.
+ *
+ * Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+ * See also: ucxx_endpoint_query_load.
  */
 ucxx_status_t ucxx_endpoint_query(const ucxx_endpoint_t *endpoint, ucxx_endpoint_attr_t *attr);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_endpoint_load_t)`. A NULL `value` is ignored.
  */
 void ucxx_endpoint_load_init(ucxx_endpoint_load_t *value, size_t struct_size);
 
 /**
- * How much of its send window and queue the endpoint uses. Under SINGLE, on the worker's own
- * thread.
+ * Queries how much of its send window and send queue the endpoint uses.
+ *
+ * Returns:
+ * - UCXX_OK: `*load` is filled.
+ *
+ * Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+ * See also: ucxx_endpoint_params_t, docs/flow-control.md.
  */
 ucxx_status_t ucxx_endpoint_query_load(const ucxx_endpoint_t *endpoint, ucxx_endpoint_load_t *load);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_listener_params_t)`. A NULL `value` is ignored.
  */
 void ucxx_listener_params_init(ucxx_listener_params_t *value, size_t struct_size);
 
 /**
- * Takes connections on an address and port, from ucxx_endpoint_connect, UCXX or UCP. A name is
- * looked up in the call. The caller owns the listener; it keeps the worker's memory alive, and
- * ends with the worker.
+ * Listens on an address and port for connections of ucxx_endpoint_connect, UCXX or UCP.
  *
- * Errors: UNREACHABLE for an unknown name; UNSUPPORTED for an address of the family that the
- * context does not connect over, see ucxx_endpoint_connect; BUSY where the port is taken, by
- * another listener, or for a minute by the connections of one that had been made with
- * TCP_CM_REUSEADDR=n (the library's default is y); what else UCX says; INVALID_PARAM for a host of
- * another interface under UCXX_NETWORK_LOCAL.
+ * The call resolves a name, and may block for that.
+ *
+ * After the connections of a listener have ended, its port may stay in use for a minute. This
+ * happens only if that listener or the new one has TCP_CM_REUSEADDR=n. The default is y.
+ *
+ * Returns:
+ * - UCXX_OK: `*listener` is set.
+ * - UCXX_ERR_INVALID_PARAM: an argument is invalid, or the host is on another interface under
+ *   UCXX_NETWORK_LOCAL.
+ * - UCXX_ERR_UNREACHABLE: the name is unknown.
+ * - UCXX_ERR_UNSUPPORTED: the address is of a family over which the context does not connect: see
+ *   ucxx_endpoint_connect.
+ * - UCXX_ERR_BUSY: the port is in use. Also: called in a callback on another thread, see
+ *   "Callbacks" at the top of this file.
+ * - UCXX_ERR_CLOSED: the notifier was stopped.
+ * - Any status of UCX: the message has its reason.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the listener. It keeps the worker's memory alive, and ends with the
+ * worker.
+ * See also: ucxx_endpoint_accept, ucxx_listener_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_listener_create(ucxx_worker_t *worker, const ucxx_listener_params_t *params, ucxx_listener_t **listener);
 
 /**
- * The port that the listener listens on; 0 for NULL. Any thread.
+ * Returns the port of the listener.
+ *
+ * Returns: the port. 0 for NULL.
+ *
+ * Threads: any.
  */
 uint16_t ucxx_listener_port(const ucxx_listener_t *listener);
 
 /**
- * Stops listening, rejects the requests that nobody has answered, waits until `on_connect` does
- * not run any more, and frees the handle. Endpoints that were accepted stay. NULL is ignored.
+ * Stops listening, and releases the listener.
  *
- * It progresses where progress is manual, and takes about 0.11 s: UCX calls back through a
- * listener that has gone when a connection is still coming in. Where UCX keeps such a connection
- * it takes half a second more, and five where something has come on it that UCX has not read. From
- * a callback it does not wait. An `on_connect`, or another callback of a progress thread, that
- * waits for the caller makes that wait without end.
+ * - Requests without an answer are rejected. Accepted endpoints continue.
+ * - The call waits until `on_connect` no longer runs. NULL is ignored.
+ * - It takes about 0.11 s, because UCX would otherwise call a destroyed listener for a connection
+ *   that is just arriving. If UCX holds such a connection, the call takes 0.5 s more, or 5 s if
+ *   the connection has data that UCX has not read.
+ * - Under manual progress it makes progress.
+ *
+ * Threads: any.
+ * Callbacks: in a callback it does not wait. Otherwise it waits for a running `on_connect`, or
+ * another running callback of a progress thread. That callback must not wait for the calling
+ * thread: see ucxx_worker_destroy.
  */
 void ucxx_listener_destroy(ucxx_listener_t *listener);
 
 /**
- * Who asks: "ip:port", an IPv6 address in brackets, as a terminated string; "" where UCX cannot
- * tell. BUFFER_TOO_SMALL, with nothing written and the needed capacity in the message, where it
- * does not fit; 64 are always enough. Any thread.
+ * Writes the address of the requesting peer into `text`: "ip:port", with an IPv6 address in
+ * brackets.
+ *
+ * The text is terminated. It is empty if UCX does not know the address. `capacity` is in bytes,
+ * and 64 are always sufficient.
+ *
+ * Returns:
+ * - UCXX_OK: `text` is written.
+ * - UCXX_ERR_BUFFER_TOO_SMALL: nothing is written. The message has the needed capacity.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_conn_request_address(const ucxx_conn_request_t *conn_request, char *text, size_t capacity);
 
 /**
- * Refuses the connection: the peer's endpoint ends with REJECTED. Once, from any thread; the
- * request stays to be destroyed.
+ * Rejects the connection: the peer's endpoint ends with UCXX_ERR_REJECTED.
  *
- * Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has
- * been destroyed meanwhile.
+ * Returns:
+ * - UCXX_OK: the request is answered.
+ * - UCXX_ERR_INVALID_PARAM: it was answered before.
+ * - UCXX_ERR_CLOSED: its listener was destroyed before.
+ *
+ * Threads: any.
+ * Ownership: the caller still destroys the request.
+ * See also: ucxx_endpoint_accept, ucxx_conn_request_destroy.
  */
 ucxx_status_t ucxx_conn_request_reject(ucxx_conn_request_t *conn_request);
 
 /**
- * Frees the handle, and rejects the request if it was not answered. NULL is ignored.
+ * Releases the request, and rejects it if it was not answered. NULL is ignored.
+ *
+ * Threads: any.
+ * See also: ucxx_conn_request_reject.
  */
 void ucxx_conn_request_destroy(ucxx_conn_request_t *conn_request);
 
 /**
- * Sends a message with this tag.
+ * Sends a message with a tag. This is an operation.
  *
- * Completion is local: the buffer may be reused. A short or buffered send completes inside the
- * call (OK, no request, no callback) where that gives it to UCX itself: beside a progress thread
- * it goes through its queue (see delayed_submission), and completes later. A zero-copy or
- * rendezvous send completes when UCX is done with the buffer. With neither request nor callback
- * only a later flush tells. Messages of one thread on one endpoint match in the order they were
- * sent.
+ * It completes locally: when the buffer may be reused.
  *
- * Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint
- * that has ended.
+ * - A short or buffered send completes inside the call: UCXX_OK, no request, no callback. This
+ *   holds if the call submits to UCX itself. With a progress thread the send passes through its
+ *   queue (see `delayed_submission`), and completes later.
+ * - A zero-copy or rendezvous send completes when UCX no longer needs the buffer.
+ * - A send with neither request nor callback reports its error only to a later flush.
+ * - Messages that one thread sends on one endpoint match in the order of the sends.
+ *
+ * `length` is in bytes.
+ *
+ * Returns:
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_TAG.
+ *
+ * Threads: any.
+ * See also: ucxx_tag_send_sync, ucxx_tag_send_iov, ucxx_tag_recv, ucxx_endpoint_flush.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As `ucxx_tag_send`, but complete only when a receive has matched the message, too.
+ * As ucxx_tag_send, but completes only after a receive has matched the message.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_send_sync(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied,
- * the buffers are not. This and every other list of buffers has at most 1,048,576 (else
- * INVALID_PARAM).
+ * As ucxx_tag_send, from several buffers that form one message. Every tag receive can receive it.
+ *
+ * The call copies the list, not the buffers. This and every other list of buffers has at most
+ * 1,048,576 entries. A longer one is UCXX_ERR_INVALID_PARAM.
+ *
+ * Returns:
+ * - UCXX_ERR_UNSUPPORTED: the memory types differ: see ucxx_buffer_t.
+ * - Any status of ucxx_tag_send.
+ *
+ * Threads: any.
+ * See also: ucxx_tag_recv_iov, ucxx_tag_send_multi.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_send_iov(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the
- * worker.
+ * Receives one message from any endpoint of the worker. This is an operation.
  *
- * It belongs to no endpoint: name one in `source`, or give a timeout, if the sender's death shall
- * end it.
+ * It matches a message whose tag equals `tag` in the bits of `tag_mask`. `length` is in bytes. The
+ * length and tag of the message are stored in `recv_info`.
  *
- * A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer
- * undefined. Messages that nobody receives wait at the receiver without bound.
+ * - A receive belongs to no endpoint. Name an endpoint in `source`, or set a timeout, if the death
+ *   of the sender shall end it.
+ * - Messages that no receive matches wait at the receiver, without a limit.
+ *
+ * Returns:
+ * - UCXX_ERR_MESSAGE_TRUNCATED: the message is longer than `length`. `recv_info` has its full
+ *   length. The contents of the buffer are undefined.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_TAG.
+ *
+ * Threads: any.
+ * See also: ucxx_tag_probe, ucxx_tag_recv_iov, ucxx_request_cancel.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_recv(ucxx_worker_t *worker, void *buffer, size_t length, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As `ucxx_tag_recv`, into scattered buffers, which are filled one after the other. The list is
- * copied.
+ * As ucxx_tag_recv, into several buffers, which are filled one after the other.
+ *
+ * The call copies the list, not the buffers.
+ *
+ * Returns:
+ * - UCXX_ERR_UNSUPPORTED: the memory types differ: see ucxx_buffer_t.
+ * - Any status of ucxx_tag_recv.
+ *
+ * Threads: any.
+ * See also: ucxx_tag_send_iov.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_recv_iov(ucxx_worker_t *worker, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`,
- * or NO_MESSAGE. With `message` it is taken out of matching, and stays with the handle, which the
- * caller owns. `message` is optional. Progresses nothing.
+ * Checks for a message that has arrived and was not received. It makes no progress.
+ *
+ * The tag matches as in ucxx_tag_recv. If `message` is not NULL, the message is removed from
+ * matching. Receive it with ucxx_tag_message_recv. `message` is optional.
+ *
+ * Returns:
+ * - UCXX_OK: `*info` is filled, and `*message` is set.
+ * - UCXX_ERR_NO_MESSAGE: there is no matching message.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_TAG.
+ * - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+ *   file.
+ *
+ * Threads: any.
+ * Ownership: the caller owns `*message`.
+ * See also: ucxx_tag_message_recv, ucxx_tag_message_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_probe(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, ucxx_recv_info_t *info, ucxx_tag_message_t **message);
 
 /**
- * Receives a message that a probe took out of matching; once. The handle stays to be destroyed.
+ * Receives a message that a probe removed from matching. This is an operation.
+ *
+ * Call it once for a message. In all other respects it is ucxx_tag_recv.
+ *
+ * Returns:
+ * - UCXX_ERR_INVALID_PARAM: it was received before.
+ * - Any status of ucxx_tag_recv.
+ *
+ * Threads: any.
+ * Ownership: the caller still destroys the message.
+ * See also: ucxx_tag_probe.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_message_recv(ucxx_tag_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Frees the handle. A message that was not received is dropped: its sender completes as if it had
- * been. NULL is ignored. Under SINGLE, on the worker's own thread.
+ * Releases the message.
+ *
+ * If it was not received, it is dropped, and its sender completes as if it had been received. NULL
+ * is ignored.
+ *
+ * Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
  */
 void ucxx_tag_message_destroy(ucxx_tag_message_t *message);
 
 /**
- * Sends bytes behind those that this endpoint has sent before. The peer receives them from its end
- * of the connection, in whatever pieces it likes.
+ * Sends bytes after those that this endpoint has sent before. This is an operation.
  *
- * Completion is local, as of `ucxx_tag_send`. One that fails may have sent a part: what follows it
- * would not be in its place, and there is nothing left to do with the endpoint but to close it. No
- * bytes: nothing is sent; complete inside the call, but where it goes through the queue of a
- * progress thread.
+ * The peer receives them from its endpoint, in pieces of any size. `length` is in bytes.
  *
- * What the peer has not received waits there without bound.
+ * - It completes locally, as ucxx_tag_send does.
+ * - A send that fails may have sent a part of its bytes. Later bytes would be out of place, so
+ *   close the endpoint.
+ * - With length 0 nothing is sent. The operation completes inside the call, unless it passes
+ *   through the queue of a progress thread.
+ * - Bytes that the peer has not received wait there, without a limit.
  *
- * Errors: UNSUPPORTED without UCXX_FEATURE_STREAM, which both sides need; CLOSED, PEER_FAILED and
- * the like on an endpoint that has ended.
+ * Returns:
+ * - Any status of an operation: see "Operations" at the top of this file. Both sides need
+ *   UCXX_FEATURE_STREAM.
+ *
+ * Threads: any.
+ * See also: ucxx_stream_recv.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_stream_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Receives the next `length` bytes of what the peer sends on its end; with
- * UCXX_FLAG_STREAM_PARTIAL as many of them as have arrived, at least one, but for a `length` of 0.
- * `recv_info.length` tells how many, also where it did not end well.
+ * Receives the next `length` bytes that the peer sends on its endpoint. This is an operation.
  *
- * Receives of one endpoint are filled in the order in which they were posted, and end with it.
- * Cancelled or timed out, one ends at once, and what it has taken already is gone from the stream:
- * `recv_info.length` bytes, in its buffer. What was sent before the peer closed can be received
- * after that; then it is CONNECTION_RESET. What was not received when the peer failed is lost.
+ * With UCXX_FLAG_STREAM_PARTIAL it receives the bytes that have arrived: at least one, unless
+ * `length` is 0. `recv_info.length` has the number of bytes, also after an error.
  *
- * The library copies: `buffer` is memory of the host (AUTO is taken for that), else UNSUPPORTED.
+ * - Receives of one endpoint are filled in the order in which they were posted. They end with the
+ *   endpoint.
+ * - A receive that is cancelled or times out ends at once. The bytes that it has taken are no
+ *   longer in the stream: they are the first `recv_info.length` bytes of its buffer.
+ * - Bytes that were sent before the peer closed can be received after the close. Then receives
+ *   return UCXX_ERR_CONNECTION_RESET.
+ * - If the peer fails, bytes that were not received are lost.
+ * - The library copies, so `buffer` must be host memory. UCXX_MEMORY_AUTO is taken as host memory.
+ *
+ * Returns:
+ * - UCXX_ERR_UNSUPPORTED: `buffer` is memory of a device.
+ * - Any status of an operation: see "Operations" at the top of this file. Both sides need
+ *   UCXX_FEATURE_STREAM.
+ *
+ * Threads: any.
+ * See also: ucxx_stream_send.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_stream_recv(ucxx_endpoint_t *endpoint, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
@@ -2996,79 +4148,132 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_message_recv_iov(ucxx_am_message_t *message
 void ucxx_am_message_destroy(ucxx_am_message_t *message);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field of `value` to its default, and `struct_size` to the argument.
+ *
+ * `struct_size` is the caller's `sizeof(ucxx_allocator_t)`. A NULL `value` is ignored.
  */
 void ucxx_allocator_init(ucxx_allocator_t *value, size_t struct_size);
 
 /**
- * Takes the buffers out of a request that has completed with OK: they belong to the caller from
- * here on. Once; what is not taken goes with the request. NO_ELEM if it has none or they were
- * taken, INPROGRESS before its end, its own error if it failed.
+ * Takes the buffers out of a request that has completed with UCXX_OK.
+ *
+ * Call it once. Buffers that are not taken are freed with the request.
+ *
+ * Returns:
+ * - UCXX_OK: `*buffers` is set.
+ * - UCXX_INPROGRESS: the operation has not completed.
+ * - UCXX_ERR_NO_ELEM: the request has no buffers, or they were taken.
+ * - Any other value: the error of the operation.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the buffers.
+ * See also: ucxx_buffers_get, ucxx_buffers_take, ucxx_buffers_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_request_take_buffers(ucxx_request_t *request, ucxx_buffers_t **buffers);
 
 /**
- * How many buffers there are; 0 for NULL.
+ * Returns the number of buffers.
+ *
+ * Returns: the number. 0 for NULL.
+ *
+ * Threads: any.
  */
 size_t ucxx_buffers_count(const ucxx_buffers_t *buffers);
 
 /**
- * One of the buffers, which stays with the others. Data is NULL where the length is 0, and where
- * it was taken. OUT_OF_RANGE for an index that is not below ucxx_buffers_count.
+ * Returns one of the buffers.
+ *
+ * `data` is NULL if the length is 0, or if the buffer was taken.
+ *
+ * Returns:
+ * - UCXX_OK: `*buffer` is filled.
+ * - UCXX_ERR_OUT_OF_RANGE: `index` is not below ucxx_buffers_count.
+ *
+ * Threads: any.
+ * Ownership: the buffer stays with the others.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_buffers_get(const ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 
 /**
- * As `ucxx_buffers_get`, and from here on the caller frees this one: by its own `deallocate`, or
- * without one by free(), UCXX_MEMORY_CUDA by cuMemFree in the primary context of the device that
- * `device_id` tells.
+ * Takes one of the buffers out of the others.
+ *
+ * Returns:
+ * - UCXX_OK: `*buffer` is filled.
+ * - UCXX_ERR_OUT_OF_RANGE: `index` is not below ucxx_buffers_count.
+ *
+ * Threads: any, while no other thread uses the buffers.
+ * Ownership: the caller frees the buffer: with its own `deallocate` if it gave one, otherwise with
+ * free(). UCXX_MEMORY_CUDA is freed with cuMemFree, in the primary context of the device
+ * `device_id`.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_buffers_take(ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 
 /**
- * Frees the buffers that were not taken, with their allocator. NULL is ignored. Any thread.
+ * Frees the buffers that were not taken, with their allocator. NULL is ignored.
+ *
+ * Threads: any.
  */
 void ucxx_buffers_destroy(ucxx_buffers_t *buffers);
 
 /**
- * Sends buffers one by one under one tag, behind headers that announce them: what
- * `ucxx_tag_recv_multi` receives as one, and so does UCXX 0.52's tagMultiRecv, as the bytes on the
- * wire are UCXX's. The list is copied, the buffers are not. No buffers at all are sent, too: one
- * header (UCXX does not complete such a receive). Device memory has to say so in `memory_type`:
- * AUTO is announced as the host's.
+ * Sends several buffers (frames) as one transfer under one tag. This is an operation.
  *
- * Completion is local: all buffers may be reused. A failing frame fails the whole, when all others
- * have ended. Nothing else of this endpoint comes in between; but messages of other endpoints
- * under the same tag can not be told from frames by their receiver: see ucxx_tag_recv_multi. A
- * cancelled send, or one out of time, goes on once its first header has left.
+ * ucxx_tag_recv_multi receives them as one, and so does tagMultiRecv of UCXX 0.52: the bytes on
+ * the wire are UCXX's. Headers announce the frames, which follow one by one. The call copies the
+ * list, not the buffers.
  *
- * Errors: UNSUPPORTED without UCXX_FEATURE_TAG, NO_RESOURCE where the send queue has no room (for
- * its first message, and the bytes of all).
+ * - It completes locally: when all buffers may be reused. If a frame fails, the operation fails
+ *   when all others have ended.
+ * - A send of no buffers is one header. UCXX does not complete such a receive.
+ * - Device memory needs its `memory_type`: UCXX_MEMORY_AUTO is announced as host memory.
+ * - The endpoint sends nothing in between. But a receiver cannot distinguish the frames from
+ *   messages of other endpoints under the same tag: see ucxx_tag_recv_multi.
+ * - A send that is cancelled or times out continues if its first header has left.
+ *
+ * Returns:
+ * - UCXX_ERR_NO_RESOURCE: the send queue has no room for the first message and the bytes of all.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_TAG.
+ *
+ * Threads: any.
+ * See also: ucxx_tag_recv_multi, ucxx_am_send_multi.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_send_multi(ucxx_endpoint_t *endpoint, const ucxx_buffer_t *buffers, size_t count, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Receives what `ucxx_tag_send_multi`, or UCXX 0.52's tagMultiSend, sends: as many buffers as were
- * sent, made by `allocator` (NULL: malloc, and its limits) when their header has come, and taken
- * by ucxx_request_take_buffers. `recv_info` tells the bytes of all, and the tag. Never OK inside
- * the call.
+ * Receives what ucxx_tag_send_multi, or tagMultiSend of UCXX 0.52, sends. This is an operation.
  *
- * The wire format does not say which frame belongs to which header. So of receives of one worker
- * that could match the same messages the later one waits until the earlier one has posted its
- * frames; after its header a receive takes only messages with exactly that header's tag. Senders
- * that use the same tag at the same time on different endpoints, and other messages under it, get
- * mixed up: give each sender a tag, and receive with a mask. Lengths that do not fit fail the
- * receive with IO_ERROR, and so does a message that is no header; ucxx_am_send_multi has no such
- * limits.
+ * It receives as many buffers as were sent. `allocator` makes them when the header arrives. NULL
+ * means malloc and its limits. Take them with ucxx_request_take_buffers. `recv_info` has the bytes
+ * of all buffers and the tag. The call never completes inside.
  *
- * More frames or bytes than the allocator's limits, and buffers that cannot be made:
- * EXCEEDS_LIMIT, or the allocator's status. The frames are received and dropped, so that the
- * sender completes and the tag stays usable. A cancelled receive, or one out of time, whose header
- * has come leaves its frames unreceived: they are messages of their own then.
+ * The wire format does not connect a frame with its header. Consequences:
  *
- * Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback, as there would
- * be no handle to take the buffers from; UNSUPPORTED without UCXX_FEATURE_TAG.
+ * - If two receives of a worker could match the same messages, the later one waits until the
+ *   earlier one has posted its frames.
+ * - After its header, a receive accepts only messages with exactly the tag of that header.
+ * - Senders on different endpoints that use the same tag at the same time mix up their frames. So
+ *   do other messages under the tag. Give each sender its own tag, and receive with a mask.
+ *
+ * ucxx_am_send_multi has no such limits.
+ *
+ * If the receive is refused (EXCEEDS_LIMIT, or the status of the allocator), the frames are
+ * received and dropped. So the sender completes, and the tag stays usable. If a receive is
+ * cancelled or times out after its header arrived, its frames stay as separate messages.
+ *
+ * Returns:
+ * - UCXX_ERR_INVALID_PARAM: UCXX_FLAG_WAIT is set, or there is neither request nor callback. No
+ *   handle would exist to take the buffers from.
+ * - UCXX_ERR_IO_ERROR: a length does not fit its announcement, or a message is not a header.
+ * - UCXX_ERR_EXCEEDS_LIMIT: more frames or bytes than the allocator allows.
+ * - The status of `allocate`: a buffer could not be made. UCXX_ERR_NO_MEMORY if the library makes
+ *   them.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_TAG.
+ *
+ * Threads: any.
+ * Ownership: the caller keeps `arg` of the allocator until the last buffer is freed.
+ * See also: ucxx_request_take_buffers, ucxx_tag_send_multi.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_recv_multi(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
 

@@ -7,8 +7,16 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::wire::address::Address;
 use std::ffi::c_void;
 
-/// The worker's address, to be sent to whoever wants to connect to it by any means. The caller owns
-/// it. Under SINGLE, on the worker's own thread.
+/// Returns the address of the worker.
+///
+/// Send its bytes (ucxx_address_data) to the peers that shall connect, by any means.
+///
+/// Returns:
+/// - UCXX_OK: `*address` is set.
+///
+/// Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+/// Ownership: the caller owns the address.
+/// See also: ucxx_address_from_bytes, ucxx_endpoint_create.
 ///
 /// # Safety
 /// A worker of this library; `address` is valid for a write.
@@ -26,10 +34,19 @@ pub unsafe extern "C" fn ucxx_worker_address(
     })
 }
 
-/// An address from the bytes of `ucxx_address_data` as they arrived. They end in a checked trailer
-/// (versions, host, process, checksum): damaged or foreign ones give UCXX_ERR_INVALID_ADDR and are
-/// never shown to UCX, which would not survive them. The bytes are copied; the caller owns the
-/// address. Any thread.
+/// Creates an address from the bytes of `ucxx_address_data`.
+///
+/// The bytes end with a checked trailer: versions, host, process and checksum. Damaged or foreign
+/// bytes are refused, because UCX does not survive them. The bytes are copied. `length` is in
+/// bytes. NULL for `data` is invalid, also with length 0.
+///
+/// Returns:
+/// - UCXX_OK: `*address` is set.
+/// - UCXX_ERR_INVALID_ADDR: the bytes are damaged, incomplete, or not from this library.
+///
+/// Threads: any.
+/// Ownership: the caller owns the address.
+/// See also: ucxx_worker_address, ucxx_endpoint_create.
 ///
 /// # Safety
 /// `data` is readable for `length` bytes; `address` is valid for a write.
@@ -44,9 +61,17 @@ pub unsafe extern "C" fn ucxx_address_from_bytes(
     guard::status(|| unsafe { from(data, length, address, Address::from_bytes) })
 }
 
-/// As `ucxx_address_from_bytes`, for the bytes of another UCX program's worker
-/// (`ucp_worker_get_address`). They cannot be checked: UCX aborts the process on bytes that are not
-/// an address, so take them only from where you trust.
+/// Creates an address from the bytes of another UCX program (`ucp_worker_get_address`).
+///
+/// Such bytes cannot be checked. UCX aborts the process on bytes that are not an address, so accept
+/// them only from a source that you trust. The bytes are copied. `length` is in bytes.
+///
+/// Returns:
+/// - UCXX_OK: `*address` is set.
+///
+/// Threads: any.
+/// Ownership: the caller owns the address.
+/// See also: ucxx_address_from_bytes.
 ///
 /// # Safety
 /// As for `ucxx_address_from_bytes`; the bytes are a UCP worker address.
@@ -81,7 +106,12 @@ unsafe fn from(
     Ok(Status::OK)
 }
 
-/// The address's bytes, valid until it is destroyed; NULL for NULL. Any thread.
+/// Returns the bytes of the address, to be sent to peers.
+///
+/// Returns: a pointer that is valid until the address is destroyed. NULL for NULL.
+///
+/// Threads: any.
+/// See also: ucxx_address_length.
 ///
 /// # Safety
 /// NULL or an address of this library.
@@ -95,7 +125,11 @@ pub unsafe extern "C" fn ucxx_address_data(address: *const ucxx_address_t) -> *c
     guard::quietly(std::ptr::null(), data)
 }
 
-/// The number of the address's bytes; 0 for NULL. Any thread.
+/// Returns the number of bytes of the address.
+///
+/// Returns: bytes. 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or an address of this library.
@@ -105,7 +139,11 @@ pub unsafe extern "C" fn ucxx_address_length(address: *const ucxx_address_t) -> 
     guard::quietly(0, || unsafe { handle::get(address) }.map_or(0, |address| address.bytes().len()))
 }
 
-/// Frees the address. Endpoints made with it do not need it any more. NULL is ignored. Any thread.
+/// Frees the address.
+///
+/// Endpoints that were created with it do not need it any more. NULL is ignored.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or an address of this library, not used afterwards.

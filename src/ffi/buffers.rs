@@ -1,4 +1,4 @@
-//! Buffers that are made for what comes, by the caller's allocator or by the library.
+//! Buffers that the caller's allocator, or the library, makes for received data.
 
 use super::guard;
 use super::handle::{self, give_box, place, ucxx_buffers_t, ucxx_request_t};
@@ -10,9 +10,13 @@ use crate::engine::core::channel::receive_buffers::{Allocator, Frame};
 use crate::engine::core::request::operation::{OpParams, WAITS};
 use std::ffi::c_void;
 
-/// Makes a buffer of `length` bytes, never 0, in `*data`; a negative status, which the operation
-/// then ends with, if it cannot. Outside every lock, on the thread that drives progress. It must
-/// not throw, and may not wait.
+/// Allocates a buffer of `length` bytes, never 0, and stores its address in `*data`.
+///
+/// - `memory_type` is UCXX_MEMORY_*, and `device_id` the device.
+/// - A negative status means that it cannot. The operation then fails with this status.
+/// - It must not wait, and must not throw.
+///
+/// Threads: the thread that makes progress. No lock is held.
 pub type ucxx_allocate_t = Option<
     unsafe extern "C" fn(
         arg: *mut c_void,
@@ -22,7 +26,9 @@ pub type ucxx_allocate_t = Option<
         data: *mut *mut c_void,
     ) -> ucxx_status_t,
 >;
-/// Frees what the other one made, on any thread.
+/// Frees a buffer of the matching `ucxx_allocate_t`.
+///
+/// Threads: any.
 pub type ucxx_deallocate_t = Option<
     unsafe extern "C" fn(
         arg: *mut c_void,
@@ -33,37 +39,42 @@ pub type ucxx_deallocate_t = Option<
     ),
 >;
 
-/// Who makes the buffers of an operation that learns their sizes from its peer, and how many and
-/// how large they may be.
+/// Source and limits of the buffers of an operation that learns their sizes from its peer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_allocator {
     /// Set by UCXX_ALLOCATOR_INIT.
     pub struct_size: usize,
-    /// NULL for malloc, whose memory the worker keeps when buffers are destroyed, up to 64 MiB of
-    /// it, for what it receives next; and for frames that their sender has announced as CUDA memory
-    /// cuMemAlloc, on the device whose context is current on the thread that drives progress, or
-    /// device 0 where none is (the sender does not say which), in its primary context, which is
-    /// held from then on. Such frames are UNSUPPORTED where UCX cannot receive into CUDA memory
-    /// (ucxx_context_has_cuda), NO_DEVICE without a driver.
+    /// Allocates a buffer. NULL means the library's own memory:
+    ///
+    /// - Host memory is from malloc. When buffers are destroyed, the worker keeps up to 64 MiB of
+    ///   it for later receives.
+    /// - Frames that their sender announces as CUDA memory are from cuMemAlloc. The device is that
+    ///   of the CUDA context that is current on the thread that makes progress, or device 0 if
+    ///   there is none. The sender does not announce a device. The memory is in the device's
+    ///   primary context, which the library holds from then on.
+    /// - Such frames fail with UCXX_ERR_UNSUPPORTED if UCX cannot receive into CUDA memory (see
+    ///   ucxx_context_has_cuda), and with UCXX_ERR_NO_DEVICE without a driver.
     pub allocate: ucxx_allocate_t,
-    /// Has to be there if `allocate` is.
+    /// Frees a buffer. Required if `allocate` is set.
     pub deallocate: ucxx_deallocate_t,
-    /// Passed to both; kept by the caller until the last of their buffers is gone.
+    /// Passed to both functions. The caller keeps it until the last of their buffers is freed.
     pub arg: *mut c_void,
-    /// A peer that announces more buffers is refused; 0 = 65536.
+    /// Most buffers that a peer may announce. More are refused with UCXX_ERR_EXCEEDS_LIMIT. 0 means
+    /// 65536.
     pub max_frames: usize,
-    /// A peer that announces more bytes is refused: EXCEEDS_LIMIT; 0 = half of physical memory.
+    /// Most bytes that a peer may announce, for all buffers together. More are refused with
+    /// UCXX_ERR_EXCEEDS_LIMIT. 0 means half of the physical memory.
     pub max_total_bytes: usize,
 }
-/// Who makes the buffers of an operation that learns their sizes from its peer, and how many and
-/// how large they may be.
+/// Source and limits of the buffers of an operation that learns their sizes from its peer.
 pub type ucxx_allocator_t = ucxx_allocator;
 
 sized! { ucxx_allocator, 48; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_allocator_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -82,7 +93,7 @@ pub(crate) unsafe fn allocator(allocator: *const ucxx_allocator_t) -> Result<All
     unsafe { params::with(allocator, "allocator", convert) }
 }
 
-/// Refuses an operation whose buffers nobody could take.
+/// Refuses an operation that has no handle to take its buffers from.
 pub(crate) fn check_taker(params: &OpParams, request: *mut *mut ucxx_request_t) -> Result<()> {
     if params.flags & WAITS != 0 {
         return Err(Error::invalid(
@@ -125,9 +136,19 @@ fn describe(frame: Frame) -> ucxx_buffer_t {
     ucxx_buffer_t { data, length: length as u64, memory_type, device_id, reserved: [0; 2] }
 }
 
-/// Takes the buffers out of a request that has completed with OK: they belong to the caller from
-/// here on. Once; what is not taken goes with the request. NO_ELEM if it has none or they were
-/// taken, INPROGRESS before its end, its own error if it failed.
+/// Takes the buffers out of a request that has completed with UCXX_OK.
+///
+/// Call it once. Buffers that are not taken are freed with the request.
+///
+/// Returns:
+/// - UCXX_OK: `*buffers` is set.
+/// - UCXX_INPROGRESS: the operation has not completed.
+/// - UCXX_ERR_NO_ELEM: the request has no buffers, or they were taken.
+/// - Any other value: the error of the operation.
+///
+/// Threads: any.
+/// Ownership: the caller owns the buffers.
+/// See also: ucxx_buffers_get, ucxx_buffers_take, ucxx_buffers_destroy.
 ///
 /// # Safety
 /// A request of this library; `buffers` is valid for a write.
@@ -145,7 +166,11 @@ pub unsafe extern "C" fn ucxx_request_take_buffers(
     })
 }
 
-/// How many buffers there are; 0 for NULL.
+/// Returns the number of buffers.
+///
+/// Returns: the number. 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or buffers of this library that were not destroyed.
@@ -155,8 +180,16 @@ pub unsafe extern "C" fn ucxx_buffers_count(buffers: *const ucxx_buffers_t) -> u
     guard::quietly(0, || unsafe { handle::get(buffers) }.map_or(0, |buffers| buffers.count()))
 }
 
-/// One of the buffers, which stays with the others. Data is NULL where the length is 0, and where
-/// it was taken. OUT_OF_RANGE for an index that is not below ucxx_buffers_count.
+/// Returns one of the buffers.
+///
+/// `data` is NULL if the length is 0, or if the buffer was taken.
+///
+/// Returns:
+/// - UCXX_OK: `*buffer` is filled.
+/// - UCXX_ERR_OUT_OF_RANGE: `index` is not below ucxx_buffers_count.
+///
+/// Threads: any.
+/// Ownership: the buffer stays with the others.
 ///
 /// # Safety
 /// Buffers of this library; `buffer` is valid for a write.
@@ -175,9 +208,16 @@ pub unsafe extern "C" fn ucxx_buffers_get(
     })
 }
 
-/// As `ucxx_buffers_get`, and from here on the caller frees this one: by its own `deallocate`, or
-/// without one by free(), UCXX_MEMORY_CUDA by cuMemFree in the primary context of the device that
-/// `device_id` tells.
+/// Takes one of the buffers out of the others.
+///
+/// Returns:
+/// - UCXX_OK: `*buffer` is filled.
+/// - UCXX_ERR_OUT_OF_RANGE: `index` is not below ucxx_buffers_count.
+///
+/// Threads: any, while no other thread uses the buffers.
+/// Ownership: the caller frees the buffer: with its own `deallocate` if it gave one, otherwise with
+/// free(). UCXX_MEMORY_CUDA is freed with cuMemFree, in the primary context of the device
+/// `device_id`.
 ///
 /// # Safety
 /// Buffers of this library, which no other thread uses; `buffer` is valid for a write.
@@ -196,7 +236,9 @@ pub unsafe extern "C" fn ucxx_buffers_take(
     })
 }
 
-/// Frees the buffers that were not taken, with their allocator. NULL is ignored. Any thread.
+/// Frees the buffers that were not taken, with their allocator. NULL is ignored.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or buffers of this library, not used afterwards.

@@ -10,53 +10,54 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::ucx::context::{Context, ContextParams};
 use std::ffi::{c_char, c_void, CStr};
 
-/// One UCX variable.
+/// One UCX configuration variable.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_config_entry {
-    /// Without "UCX_"; transport variables with their prefix (POSIX_, CMA_, TCP_), whatever the
-    /// loaded UCX calls them.
+    /// Name without "UCX_". Variables of a transport keep their prefix (POSIX_, CMA_, TCP_),
+    /// whatever the loaded UCX calls them.
     pub key: *const c_char,
-    /// As it would stand in the environment.
+    /// Value, written as in the environment.
     pub value: *const c_char,
 }
-/// One UCX variable.
+/// One UCX configuration variable.
 pub type ucxx_config_entry_t = ucxx_config_entry;
 
-/// What a context is made from.
+/// Parameters of `ucxx_context_create`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_context_params {
     /// Set by UCXX_CONTEXT_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_FEATURE_*; 0 means TAG, STREAM, AM and WAKEUP. RMA and ATOMIC let peers touch memory:
-    /// ask for them. WAKEUP is what descriptors and sleeping need.
+    /// UCXX_FEATURE_*. 0 means TAG, STREAM, AM and WAKEUP. RMA and ATOMIC open memory to peers, so
+    /// they have to be requested. Descriptors and sleeping need WAKEUP.
     pub features: u64,
-    /// Overrides the environment and the library's own defaults; one that cannot be applied is an
-    /// error, here or in ucxx_worker_create. Numbers have a decimal point, whatever the locale. May
-    /// be NULL when `config_count` is 0.
+    /// Variables that override the environment and the library's own defaults. A variable that UCX
+    /// cannot apply is an error of ucxx_context_create or ucxx_worker_create. Numbers have a
+    /// decimal point, whatever the locale. May be NULL if `config_count` is 0.
     pub config: *const ucxx_config_entry_t,
-    /// Number of entries.
+    /// Number of entries in `config`.
     pub config_count: usize,
     /// UCXX_NETWORK_*.
     pub network: i32,
-    /// Shown in UCX's own output; optional.
+    /// A name that UCX shows in its own output. Optional.
     pub name: *const c_char,
 }
-/// What a context is made from.
+/// Parameters of `ucxx_context_create`.
 pub type ucxx_context_params_t = ucxx_context_params;
 
 sized! { ucxx_context_params, 48; }
 
-/// Receives one variable; both strings are valid during the call.
+/// Receives one variable. Both strings are valid during the call.
 pub type ucxx_config_visitor_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, key: *const c_char, value: *const c_char)>;
 
-/// More entries than there are variables in UCX: a count above this is not one.
+/// UCX has fewer variables than this. A larger count is refused.
 const MOST_ENTRIES: usize = 10_000;
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_context_params_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -69,10 +70,21 @@ pub unsafe extern "C" fn ucxx_context_params_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// Sets UCX up. `params` may be NULL. The caller owns the context and destroys it. Any thread.
+/// Initialises UCX and creates a context.
 ///
-/// Errors: INVALID_PARAM (an argument, or a variable that UCX does not take); NO_RESOURCE where the
-/// system gives no thread, of which UCX needs one; and what UCX answers, with its log telling why.
+/// `params` may be NULL.
+///
+/// Returns:
+/// - UCXX_OK: `*context` is set.
+/// - UCXX_ERR_INVALID_PARAM: an argument is invalid, or UCX does not accept a variable of `config`.
+/// - UCXX_ERR_UNSUPPORTED: this UCX cannot keep to UCXX_NETWORK_LOCAL. Also: a library that was
+///   built with its own UCX finds another libucp in the process.
+/// - UCXX_ERR_NO_RESOURCE: the system grants no thread, and UCX needs one.
+/// - Any status of UCX: the message and the log have its reason.
+///
+/// Threads: any.
+/// Ownership: the caller owns the context.
+/// See also: ucxx_worker_create, ucxx_context_destroy.
 ///
 /// # Safety
 /// `params` is NULL or a struct whose `struct_size` is set; `context` is valid for a write.
@@ -142,13 +154,17 @@ unsafe fn text(string: *const c_char, argument: &str) -> Result<String> {
         .map_err(|_| Error::invalid(format!("{argument}: is not UTF-8")))
 }
 
-/// Lets go of the context. Workers made from it go on until they are destroyed themselves; UCX is
-/// shut down with the last of them. NULL is ignored. Any thread.
+/// Releases the context.
 ///
-/// A process may end with workers that live. But exit() runs UCX's destructors while a thread of
-/// UCX's still works for them, and UCX has been seen to abort such a process when a peer failed at
-/// that very moment, so that it ended with SIGABRT and not with its status: destroy workers before
-/// exit(), or leave by _exit().
+/// Workers of the context keep working until they are destroyed. UCX is shut down with the last of
+/// them. NULL is ignored.
+///
+/// A process may end while workers still exist, but exit() is then not always safe. It runs UCX's
+/// destructors while a thread of UCX is still working. UCX has aborted such a process (SIGABRT)
+/// when a peer failed at that moment. Destroy the workers before exit(), or leave with _exit().
+///
+/// Threads: any.
+/// See also: ucxx_worker_destroy.
 ///
 /// # Safety
 /// NULL or a context of this library, not used afterwards.
@@ -158,9 +174,15 @@ pub unsafe extern "C" fn ucxx_context_destroy(context: *mut ucxx_context_t) {
     guard::ending(|| drop(unsafe { handle::take_arc(context) }));
 }
 
-/// Calls `visit` with each configuration variable (without its "UCX_") and the value in force for
-/// this context; transport variables, which UCX keeps elsewhere, are not among them. It may call
-/// any function. Any thread.
+/// Calls `visit` for each configuration variable, with the value in force for this context.
+///
+/// The names have no "UCX_". Variables of transports are not included, because UCX stores them
+/// elsewhere. `visit` may call any function.
+///
+/// Returns:
+/// - UCXX_OK: all variables were visited.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// A context of this library; `visit` may be called with `arg`.
@@ -182,8 +204,11 @@ pub unsafe extern "C" fn ucxx_context_visit_config(
     })
 }
 
-/// Can the UCX that is loaded send from and receive into CUDA memory here? 1 or 0; 0 for NULL. Any
-/// thread.
+/// Checks whether the loaded UCX can send from CUDA memory and receive into it here.
+///
+/// Returns: 1 or 0. 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a context of this library.

@@ -1,4 +1,4 @@
-//! Endpoints.
+//! Endpoints: connecting, closing and flow control.
 
 use super::constants::{ucxx_close, ucxx_error_handling};
 use super::guard::{self, Explained};
@@ -15,77 +15,101 @@ use crate::engine::core::endpoint::send_window::WindowLimits;
 use crate::engine::os::socket_address;
 use std::ffi::{c_char, c_void};
 
-/// Runs once for the event it was registered for, on the thread that drives progress, outside every
-/// lock. It may call every function; those that wait return BUSY. It must not throw.
+/// Runs once for the event it is registered for.
+///
+/// It may call every function. Those that wait return UCXX_ERR_BUSY. It must not throw.
+///
+/// Threads: the thread that makes progress. No lock is held.
 pub type ucxx_endpoint_callback_t = Option<
     unsafe extern "C" fn(arg: *mut c_void, endpoint: *mut ucxx_endpoint_t, status: ucxx_status_t),
 >;
 
-/// What an endpoint is made with.
+/// Parameters of an endpoint. All zero means all defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_endpoint_params {
     /// Set by UCXX_ENDPOINT_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_ENDPOINT_ERROR_HANDLING_*. PEER, the default, notices a dead peer and keeps shared
-    /// memory in use; NONE does not notice, and cannot be closed by force: what does not end by
-    /// itself stays with UCX until the worker goes. Endpoints of a worker to itself are always
-    /// NONE.
+    /// UCXX_ENDPOINT_ERROR_HANDLING_*. Both sides need the same value.
+    ///
+    /// - PEER, the default: detects the death of the peer, and still uses shared memory.
+    /// - NONE: detects nothing, and cannot be closed by force. Operations that do not end by
+    ///   themselves stay with UCX until the worker is destroyed.
+    ///
+    /// Endpoints of a worker to itself are always NONE.
     pub error_handling: i32,
-    /// The send window: while UCX has so many sends of the endpoint that it has not completed,
-    /// further ones wait in the endpoint's send queue. 0 for 256.
+    /// Send window in operations. While UCX has this many uncompleted sends of the endpoint,
+    /// further sends wait in the send queue. 0 means 256.
     pub send_window_ops: u32,
-    /// The same in bytes: sends wait from when so many are under way. The send that reaches the
-    /// limit goes out, too, so one always does that finds nothing under way. 0 for 256 MiB.
+    /// Send window in bytes. Sends wait while this many bytes are in flight. The send that reaches
+    /// the limit is still submitted, so a send that finds nothing in flight never waits. 0 means
+    /// 256 MiB.
     pub send_window_bytes: u64,
-    /// The send queue: how many sends may wait behind the window, or for the peer's first answer,
-    /// before further ones are refused with NO_RESOURCE. What other threads have handed to a
-    /// progress thread counts. Threads that submit to it at the same moment may get in one more
-    /// each than these, but for the first. 0 for 16384.
+    /// Capacity of the send queue in sends. Sends wait there for the send window, or for the peer's
+    /// first answer. When it is full, sends return UCXX_ERR_NO_RESOURCE. Sends that other threads
+    /// have handed to a progress thread count. 0 means 16384.
+    ///
+    /// When several threads submit at the same moment, each of them but the first may exceed these
+    /// limits by one send.
     pub send_queue_ops: u32,
-    /// The same in bytes; 0 for no limit.
+    /// Capacity of the send queue in bytes. 0 means no limit.
     pub send_queue_bytes: u64,
-    /// Give the endpoint up, with TIMED_OUT, if the peer has not answered by then; 0 for no limit.
-    /// Nanoseconds. Where a host has several addresses, each that is left gets an equal share of
-    /// the time that is left.
+    /// Time in nanoseconds for the peer's first answer. When it expires, the endpoint ends with
+    /// UCXX_ERR_TIMED_OUT. 0 means no limit. If a host has several addresses, each one gets an
+    /// equal share of the time that is left.
     pub connect_timeout_ns: u64,
-    /// Give the peer up, with TIMED_OUT, when it stays silent this long while something of the
-    /// endpoint's is under way: a send, a flush, or a receive that names it in `source`; 0 for
-    /// never. For stopped processes and cut links; a process that has ended is noticed without it.
-    /// Noticed within one and a half times it, and up to five seconds later while the connection is
-    /// still being made. Peers answer when they make progress: choose it longer than they may go
-    /// without. Time in which this side makes no progress is not counted, but for half of it. Only
-    /// workers of this library can be asked. A peer that was only stopped may go on reading the
-    /// buffer of a large send after the send has ended here.
+    /// Time in nanoseconds that the peer may be silent. The endpoint then ends with
+    /// UCXX_ERR_TIMED_OUT. 0 means no limit. Use it for stopped processes and broken links. The end
+    /// of a process is detected without it.
+    ///
+    /// - The time counts only while the endpoint has something in flight. That is a send, a flush,
+    ///   or a receive that names the endpoint in `source`.
+    /// - The endpoint ends after at most one and a half times this value. While the connection is
+    ///   still being made, it may take five seconds longer.
+    /// - Peers answer when they make progress. Choose a longer time than they may spend without
+    ///   progress.
+    /// - Time in which this side makes no progress counts by half at most.
+    /// - It works only with workers of this library.
+    /// - A peer that was only stopped may continue to read the buffer of a large send after the
+    ///   send has ended here.
     pub liveness_ns: u64,
     /// ucxx_endpoint_connect: the numeric address to connect from, such as "192.0.2.1" or
-    /// "192.0.2.1:4711", or NULL for the system's choice. NULL elsewhere: UNSUPPORTED from
-    /// ucxx_endpoint_create, INVALID_PARAM from ucxx_endpoint_accept.
+    /// "192.0.2.1:4711". NULL means the system's choice. Elsewhere it must be NULL:
+    /// ucxx_endpoint_create returns UCXX_ERR_UNSUPPORTED, and ucxx_endpoint_accept
+    /// UCXX_ERR_INVALID_PARAM.
     pub local_address: *const c_char,
-    /// Once, when the peer has answered; not if the endpoint ended before. Operations need not wait
-    /// for it.
+    /// Runs once, when the peer has answered. It does not run if the endpoint ends before.
+    /// Operations need not wait for it. Optional.
     pub on_open: ucxx_endpoint_callback_t,
     /// Passed to `on_open`.
     pub on_open_arg: *mut c_void,
-    /// Once, when the endpoint has ended: OK after a close; CONNECTION_RESET when the peer closed
-    /// its end, which is no failure (see ucxx_endpoint_close); PEER_FAILED when it died; TIMED_OUT
-    /// when a time ran out; REJECTED or UNREACHABLE when ucxx_endpoint_connect led to nothing;
-    /// CANCELED when the request of a close was cancelled; IO_ERROR when the peer broke the rules
-    /// of the library's messages; UNSUPPORTED when it speaks another version of them.
+    /// Runs once, when the endpoint has ended. Optional. Its status:
+    ///
+    /// - UCXX_OK: closed by this side.
+    /// - UCXX_ERR_CONNECTION_RESET: the peer closed its end. This is not a failure: see
+    ///   ucxx_endpoint_close.
+    /// - UCXX_ERR_PEER_FAILED: the peer died.
+    /// - UCXX_ERR_TIMED_OUT: a time limit expired.
+    /// - UCXX_ERR_REJECTED, UCXX_ERR_UNREACHABLE: ucxx_endpoint_connect made no connection.
+    /// - UCXX_ERR_CANCELED: the request of the close was cancelled.
+    /// - UCXX_ERR_IO_ERROR: the peer violated this library's protocol.
+    /// - UCXX_ERR_UNSUPPORTED: the peer uses another version of this library's protocol.
     pub on_close: ucxx_endpoint_callback_t,
-    /// Passed to `on_close`, or the `user_data` of the notifier's report.
+    /// Passed to `on_close`, or returned as `user_data` by the notifier.
     pub on_close_arg: *mut c_void,
-    /// Reports the end instead of `on_close`, which is NULL then: UCXX_EVENT_ENDPOINT_CLOSED, with
-    /// the same status. Of the worker's context; it may be destroyed before the endpoint.
+    /// Reports the end as UCXX_EVENT_ENDPOINT_CLOSED, with the same status. It replaces `on_close`,
+    /// which is then NULL. It must be of the worker's context. It may be destroyed before the
+    /// endpoint. Optional.
     pub notifier: *mut ucxx_notifier_t,
 }
-/// What an endpoint is made with.
+/// Parameters of an endpoint. All zero means all defaults.
 pub type ucxx_endpoint_params_t = ucxx_endpoint_params;
 
 sized! { ucxx_endpoint_params, 104; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_endpoint_params_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -98,12 +122,24 @@ pub unsafe extern "C" fn ucxx_endpoint_params_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// An endpoint to the worker that `address` names. The connection is made in the background;
-/// operations may be submitted at once. `params` may be NULL. The caller owns the endpoint; it
-/// keeps the worker's memory alive.
+/// Creates an endpoint to the worker with this address.
 ///
-/// Errors: UNREACHABLE when the peer is gone or no transport leads to it; UNSUPPORTED when the
-/// releases of UCX here and there are known not to work together.
+/// The connection is made in the background. Operations may be submitted at once. `params` may be
+/// NULL.
+///
+/// Returns:
+/// - UCXX_OK: `*endpoint` is set.
+/// - UCXX_ERR_UNREACHABLE: the peer has ended, or no transport connects the two.
+/// - UCXX_ERR_UNSUPPORTED: the two releases of UCX are known not to work together. Also:
+///   `local_address` is set.
+/// - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+///   file.
+/// - UCXX_ERR_CLOSED: the notifier was stopped.
+/// - Any status of UCX: the message has its reason.
+///
+/// Threads: any.
+/// Ownership: the caller owns the endpoint. It keeps the worker's memory alive.
+/// See also: ucxx_worker_address, ucxx_address_from_bytes, ucxx_endpoint_close.
 ///
 /// # Safety
 /// Worker and address of this library; `params` is NULL or a struct whose `struct_size` is set;
@@ -134,9 +170,9 @@ pub unsafe extern "C" fn ucxx_endpoint_create(
     })
 }
 
-/// The same function, whose second argument is the endpoint behind an opaque type.
+/// Converts a callback from the type of the header to the type of the engine.
 fn callback(callback: ucxx_endpoint_callback_t) -> Option<Callback> {
-    // SAFETY: see above.
+    // SAFETY: both types have the same arguments; the opaque endpoint is the engine's endpoint.
     unsafe { std::mem::transmute::<ucxx_endpoint_callback_t, Option<Callback>>(callback) }
 }
 
@@ -192,25 +228,45 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
     })
 }
 
-/// An endpoint to whoever listens on that host and port: a listener of this library, of UCXX or of
-/// UCP. The host is a name, which is looked up in the call, or a numeric address, IPv4 or IPv6. A
-/// name may stand for several addresses: they are tried in the resolver's order until one answers.
-/// Operations may be submitted at once; they wait until then, when `on_open` runs. `params` may be
-/// NULL. The caller owns the endpoint.
+/// Creates an endpoint to a listener of this library, of UCXX or of UCP, by host and port.
 ///
-/// When nobody answers, the endpoint and what was submitted to it end with UNREACHABLE (nobody
-/// listens, or the listener has gone), REJECTED, or TIMED_OUT (connect_timeout_ns; without it the
-/// system's own limit for an address that keeps silent, which may be minutes). Of several addresses
-/// the last one decides. Where nothing could even be begun, such as for an unknown name, the call
-/// returns UNREACHABLE. Under UCXX_NETWORK_LOCAL a host of another interface is an INVALID_PARAM.
+/// - `host` is a name, which the call resolves, or a numeric IPv4 or IPv6 address.
+/// - If a name has several addresses, they are tried in the resolver's order until one answers.
+/// - Operations may be submitted at once. They wait until the listener's side answers, when
+///   `on_open` runs.
+/// - `params` may be NULL.
 ///
-/// A context connects over IPv4, or, with TCP_AF_PRIO=inet6 in its config, over IPv6: UCX needs
-/// addresses of the family of its TCP devices. Those of the other family are passed over;
-/// UNSUPPORTED where none is left.
+/// If no connection is made, the endpoint and its operations end with one of these. If there are
+/// several addresses, the last one decides.
 ///
-/// UCX makes such connections over TCP or RDMA and goes on over what is fastest: shared memory
-/// between processes of one host, if TCP is among its transports (UCX_TLS), without which there is
-/// no connection. Both sides need the same error_handling.
+/// - UCXX_ERR_UNREACHABLE: no listener is there, or it was destroyed.
+/// - UCXX_ERR_REJECTED: the listener's side rejected the connection.
+/// - UCXX_ERR_TIMED_OUT: `connect_timeout_ns` expired. Without it, the system's own limit applies
+///   to an address that does not answer. That may be minutes.
+///
+/// A context connects over one address family, because UCX needs addresses of the family of its TCP
+/// devices. The default is IPv4. TCP_AF_PRIO=inet6 in the context's `config` selects IPv6.
+/// Addresses of the other family are skipped.
+///
+/// UCX makes such connections over TCP or RDMA, and then changes to the fastest transport. Between
+/// processes of one host that is shared memory. TCP has to be in UCX_TLS for this: without it,
+/// there is no connection. Both sides need the same `error_handling`.
+///
+/// Returns:
+/// - UCXX_OK: `*endpoint` is set.
+/// - UCXX_ERR_INVALID_PARAM: an argument is invalid, or the host is on another interface under
+///   UCXX_NETWORK_LOCAL.
+/// - UCXX_ERR_UNREACHABLE: no attempt could be started, for example for an unknown name. Also:
+///   `local_address` is of another family than the host.
+/// - UCXX_ERR_UNSUPPORTED: no address is of the context's family.
+/// - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+///   file.
+/// - UCXX_ERR_CLOSED: the notifier was stopped.
+/// - Any status of UCX: the message has its reason.
+///
+/// Threads: any.
+/// Ownership: the caller owns the endpoint.
+/// See also: ucxx_listener_create, ucxx_endpoint_create, ucxx_endpoint_close.
 ///
 /// # Safety
 /// A worker of this library; `host` is a terminated string; `params` is NULL or a struct whose
@@ -236,14 +292,23 @@ pub unsafe extern "C" fn ucxx_endpoint_connect(
     })
 }
 
-/// Accepts a connection: an endpoint to whoever asked for it, on the listener's worker. Once, from
-/// any thread, in `on_connect` or later; the request is used up and stays to be destroyed. `params`
-/// may be NULL. The caller owns the endpoint, and may use it at once: what is sent before `on_open`
-/// goes out when the connection stands.
+/// Accepts a connection: creates an endpoint to the requesting peer, on the listener's worker.
 ///
-/// Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has
-/// been destroyed meanwhile; else what UCX says, such as for a peer that has the other
-/// error_handling.
+/// Call it once for a request, in `on_connect` or later. The endpoint may be used at once: sends
+/// before `on_open` wait until the connection is made. `params` may be NULL.
+///
+/// Returns:
+/// - UCXX_OK: `*endpoint` is set.
+/// - UCXX_ERR_INVALID_PARAM: the request was answered before, or `local_address` is set.
+/// - UCXX_ERR_CLOSED: the listener was destroyed before, or the notifier was stopped.
+/// - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+///   file. The request can still be answered elsewhere.
+/// - Any status of UCX, for example if the peer has another `error_handling`. The message has its
+///   reason.
+///
+/// Threads: any.
+/// Ownership: the caller owns the endpoint, and still destroys the request.
+/// See also: ucxx_conn_request_reject, ucxx_conn_request_destroy.
 ///
 /// # Safety
 /// A connection request of this library; `params` is NULL or a struct whose `struct_size` is set;
@@ -266,9 +331,22 @@ pub unsafe extern "C" fn ucxx_endpoint_accept(
     })
 }
 
-/// OK while the endpoint takes operations, else why not: CLOSED, CONNECTION_RESET, PEER_FAILED,
-/// TIMED_OUT, REJECTED, UNREACHABLE, UNSUPPORTED (the peer speaks another version), IO_ERROR (it
-/// broke the rules of the library's messages). Any thread.
+/// Returns whether the endpoint accepts operations, or why not.
+///
+/// Returns:
+/// - UCXX_OK: it accepts operations.
+/// - UCXX_ERR_CLOSED: this side closed it, or destroyed its worker.
+/// - UCXX_ERR_CONNECTION_RESET: the peer closed its end.
+/// - UCXX_ERR_PEER_FAILED: the peer died, or is no longer reachable.
+/// - UCXX_ERR_TIMED_OUT: `connect_timeout_ns` or `liveness_ns` expired, or an operation with
+///   UCXX_FLAG_TIMEOUT_CLOSES.
+/// - UCXX_ERR_REJECTED: the listener's side rejected the connection.
+/// - UCXX_ERR_UNREACHABLE: no listener is there, or no transport connects the two.
+/// - UCXX_ERR_UNSUPPORTED: the peer uses another version of this library's protocol.
+/// - UCXX_ERR_IO_ERROR: the peer violated this library's protocol.
+///
+/// Threads: any.
+/// See also: ucxx_endpoint_params_t (on_close).
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or an endpoint of this library.
@@ -287,11 +365,19 @@ pub unsafe extern "C" fn ucxx_endpoint_status(endpoint: *const ucxx_endpoint_t) 
     })
 }
 
-/// An operation that completes after every operation submitted to the endpoint before it,
-/// rendezvous sends included, with the first error of those that kept neither request nor callback.
+/// Flushes the endpoint: completes after every operation that was submitted to it before. This is
+/// an operation.
 ///
-/// CONNECTION_RESET, also as the call's own status, when the peer has closed its end before. That
-/// tells nothing of what was sent before: see ucxx_endpoint_close.
+/// - Rendezvous sends are included.
+/// - Its status is the first error of those sends that have neither request nor callback.
+///
+/// Returns:
+/// - UCXX_ERR_CONNECTION_RESET: the peer closed its end before. This does not show whether earlier
+///   sends arrived: see ucxx_endpoint_close.
+/// - Any status of an operation: see "Operations" at the top of this file.
+///
+/// Threads: any.
+/// See also: ucxx_worker_flush, ucxx_endpoint_close.
 ///
 /// # Safety
 /// An endpoint of this library; see `ucxx_op_params_t` for the rest.
@@ -306,31 +392,48 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
     unsafe { submit(params, request, |params, out| handle::get(endpoint)?.flush(params, out)) }
 }
 
-/// Closes the endpoint: it takes nothing more. Complete when all of the endpoint's requests are;
-/// `on_close` follows. The handle stays to be destroyed.
+/// Closes the endpoint: it accepts no more operations. This is an operation.
 ///
-/// UCXX_CLOSE_FLUSH lets finish what came before: sends, and those receives with this endpoint in
-/// `source` that have matched a message (the others end with CLOSED). It waits for as long as
-/// something does finish every three seconds, or as the timeout allows, and then goes on by force,
-/// with TIMED_OUT. UCXX_CLOSE_FORCE cuts short: requests complete with CANCELED. That does not say
-/// that the peer got nothing: one that had the announcement of a large message may still read the
-/// buffer, and receive what it holds by then. Flush, or agree on the end with the peer, before.
+/// It completes when all requests of the endpoint have completed. `on_close` follows. `how` is one
+/// of:
 ///
-/// How two peers part: one closes, and the other goes on progressing until its `on_close`, or
-/// UCXX_EVENT_ENDPOINT_CLOSED, tells CONNECTION_RESET. Then that one destroys its endpoint. This is
-/// the normal end. Both may close at the same time, too.
-/// - What a peer has sent before a close by FLUSH that is OK there arrives before the end is told
-///   here, and can be received after it, but not by a receive that names this endpoint in `source`:
-///   that has to be posted before.
-/// - A send that the peer has received in full before it closed ends with OK. One that it has not
-///   received ends with CONNECTION_RESET, or, where it was complete before, is lost.
-/// - A close, also of an endpoint that the peer has closed, is OK; any other operation, a flush
-///   too, is CONNECTION_RESET from then on.
-/// - Over TCP, and on a connection by host and port, a close needs the peer to progress.
+/// - UCXX_CLOSE_FLUSH completes what was submitted before: sends, and receives with this endpoint
+///   in `source` that have matched a message. Other receives with `source` end with
+///   UCXX_ERR_CLOSED. It waits as long as something completes every three seconds, or as
+///   `timeout_ns` allows. Then it continues by force, with UCXX_ERR_TIMED_OUT.
+/// - UCXX_CLOSE_FORCE cancels: requests complete with UCXX_ERR_CANCELED. The peer may still receive
+///   data. If it has the announcement of a large message, it may read the buffer later, and receive
+///   what the buffer contains then. Flush before, or agree on the end with the peer.
 ///
-/// Errors: CLOSED when it was closed here before. Where nothing was sent, UCX's connection stands,
-/// and the peer has not answered yet, a close by FLUSH waits until that has heard of it, for a
-/// second or as the timeout allows, and is OK either way.
+/// How two peers part: one side closes. The other side continues to make progress until its
+/// `on_close`, or UCXX_EVENT_ENDPOINT_CLOSED, reports UCXX_ERR_CONNECTION_RESET. Then it destroys
+/// its endpoint. This is the normal end. Both sides may also close at the same time.
+///
+/// - If a peer closes by FLUSH with UCXX_OK, all its sends arrive here before the end is reported
+///   here. They can still be received afterwards, but not by a receive with this endpoint in
+///   `source`. Post that one before.
+/// - A send that the peer received in full before it closed completes with UCXX_OK. A send that it
+///   did not receive completes with UCXX_ERR_CONNECTION_RESET, or is lost if it had completed
+///   before.
+/// - After the peer has closed, a close returns UCXX_OK. Any other operation, a flush too, ends
+///   with UCXX_ERR_CONNECTION_RESET.
+/// - Over TCP, and on connections by host and port, a close needs progress at the peer.
+///
+/// A close by FLUSH may also wait for the peer's first answer. This happens if the endpoint sent
+/// nothing, UCX's connection exists, and the peer has not answered. The close waits one second, or
+/// as `timeout_ns` allows, and then completes with UCXX_OK.
+///
+/// Returns:
+/// - UCXX_OK: the endpoint is closed. This includes a peer that failed, or was never found.
+/// - UCXX_ERR_TIMED_OUT: FLUSH made no progress for three seconds, or `timeout_ns` expired. The
+///   close continued by force.
+/// - UCXX_ERR_CANCELED: its request was cancelled. The close continued by force.
+/// - UCXX_ERR_CLOSED: this side closed it before.
+/// - Any status of an operation: see "Operations" at the top of this file.
+///
+/// Threads: any.
+/// Ownership: the caller still destroys the endpoint.
+/// See also: ucxx_endpoint_destroy, ucxx_endpoint_flush, docs/connections.md.
 ///
 /// # Safety
 /// An endpoint of this library; see `ucxx_op_params_t` for the rest.
@@ -355,11 +458,18 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
     }
 }
 
-/// Would a send go straight out now: to UCX, or from a thread that hands its operations to a
-/// progress thread, as soon as that one takes it over? 1 or 0: 0 while sends have to wait in the
-/// send queue, or active messages for credit (tags and streams may go out all the same), and when
-/// the endpoint takes none. The answer may have changed before the next call where other threads
-/// send, too. Any thread.
+/// Checks whether a send would be submitted at once: to UCX, or to a progress thread that takes it
+/// over.
+///
+/// Other threads may send in between, so the next send may still have to wait.
+///
+/// Returns:
+/// - 1: a send would not wait.
+/// - 0: sends have to wait in the send queue, or active messages for credit, or the endpoint
+///   accepts none. Without credit, tag messages and streams may still not wait. Also 0 for NULL.
+///
+/// Threads: any.
+/// See also: ucxx_endpoint_on_writable, UCXX_FLAG_NO_WAIT.
 ///
 /// # Safety
 /// NULL (0) or an endpoint of this library.
@@ -369,18 +479,25 @@ pub unsafe extern "C" fn ucxx_endpoint_writable(endpoint: *const ucxx_endpoint_t
     unsafe { handle::get(endpoint) }.is_ok_and(Endpoint::is_writable).into()
 }
 
-/// Has `callback` called when the endpoint is writable (see ucxx_endpoint_writable), once: what to
-/// do after NO_RESOURCE, whatever it was refused for. It runs where progress happens, as every
-/// callback; in the next pass when the endpoint is writable already. It may send until it gets
-/// NO_RESOURCE again and arm anew: each pass calls each endpoint's once at most, so no endpoint
-/// keeps others waiting. With the endpoint's error when it ends first, before `on_close`; CLOSED
-/// after a close.
+/// Registers a callback for the time when the endpoint is writable (see ucxx_endpoint_writable).
+/// Use it after UCXX_ERR_NO_RESOURCE, whatever the reason was.
 ///
-/// NULL for `callback` takes back what was armed; one that is running on another thread may still
-/// be. Any thread.
+/// - The callback runs once, with UCXX_OK. If the endpoint is writable already, it runs in the next
+///   pass.
+/// - If the endpoint ends first, the callback runs with the endpoint's error, before `on_close`.
+///   After a close that is UCXX_ERR_CLOSED.
+/// - In the callback, send until UCXX_ERR_NO_RESOURCE, and register again. A pass runs each
+///   endpoint's callback at most once, so no endpoint delays the others.
+/// - NULL for `callback` removes the registration. A callback that is running on another thread may
+///   still be running.
 ///
-/// Errors: ALREADY_EXISTS while one is armed; the endpoint's error when it takes no operations any
-/// more.
+/// Returns:
+/// - UCXX_OK: the callback is registered, or removed.
+/// - UCXX_ERR_ALREADY_EXISTS: one is registered.
+/// - The status of ucxx_endpoint_status: the endpoint accepts no operations any more.
+///
+/// Threads: any.
+/// Callbacks: on the thread that makes progress, as all callbacks.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or an endpoint of this library; `callback` may be called with `arg`.
@@ -397,9 +514,16 @@ pub unsafe extern "C" fn ucxx_endpoint_on_writable(
     })
 }
 
-/// Another handle for the same endpoint, to be destroyed by itself: what turns an endpoint that a
-/// callback was given, which is valid during the call, into one to keep. The endpoint ends with the
-/// last of its handles. Any thread.
+/// Creates another handle for the same endpoint.
+///
+/// A callback gets an endpoint that is valid only during the call. With this function it can keep
+/// the endpoint. The endpoint ends when its last handle is destroyed.
+///
+/// Returns:
+/// - UCXX_OK: `*own` is set.
+///
+/// Threads: any.
+/// Ownership: the caller owns `*own`, and destroys it with ucxx_endpoint_destroy.
 ///
 /// # Safety
 /// An endpoint of this library; `own` is valid for a write.
@@ -418,16 +542,22 @@ pub unsafe extern "C" fn ucxx_endpoint_retain(
     })
 }
 
-/// Frees the handle. With the last handle of the endpoint (see ucxx_endpoint_retain) it closes the
-/// endpoint as by UCXX_CLOSE_FLUSH if it is open, and waits until it has ended and `on_close` has
-/// returned. It waits as long as sends go on completing, at most three seconds without any (one
-/// when none is under way); what is left then is CANCELED: flush first to learn the outcome. From a
-/// callback it does not wait: the end comes after the pass. For how two peers part see
-/// ucxx_endpoint_close. NULL is ignored.
+/// Releases the handle. With the last handle, it closes the endpoint and waits for its end.
 ///
-/// A callback of the worker's that waits for the caller makes that wait without end. To wait for
-/// nobody: ucxx_endpoint_close, and the destroy in `on_close`, or when that, or a notifier's report
-/// of the close, has told of the end.
+/// - An open endpoint is closed as by UCXX_CLOSE_FLUSH.
+/// - The call waits until the endpoint has ended and `on_close` has returned. It waits as long as
+///   sends complete. It continues by force after three seconds without a completion, or after one
+///   second if no send is in flight. What is left then completes with UCXX_ERR_CANCELED.
+/// - It does not report the outcome: flush first to learn it.
+///
+/// NULL is ignored. For the order in which two peers close, see ucxx_endpoint_close.
+///
+/// Threads: any.
+/// Callbacks: in a callback it does not wait, and the endpoint ends after the pass. Otherwise, a
+/// callback of the worker must not wait for the calling thread, or the call never returns. To avoid
+/// the wait: call ucxx_endpoint_close, and destroy the endpoint in `on_close`, or after `on_close`
+/// or the notifier has reported the end.
+/// See also: ucxx_endpoint_close, ucxx_endpoint_retain.
 ///
 /// # Safety
 /// NULL or an endpoint of this library, not used afterwards.

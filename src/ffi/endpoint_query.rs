@@ -1,4 +1,4 @@
-//! What endpoints are like: properties, and how full their send windows and queues are.
+//! Queries on endpoints: properties, and the load of send window and send queue.
 
 use super::guard;
 use super::handle::{self, ucxx_endpoint_t};
@@ -7,56 +7,60 @@ use super::status::ucxx_status_t;
 use crate::engine::base::status::Status;
 use std::ffi::c_char;
 
-/// What `ucxx_endpoint_query` tells.
+/// Result of `ucxx_endpoint_query`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_endpoint_attr {
     /// Set by UCXX_ENDPOINT_ATTR_INIT.
     pub struct_size: usize,
-    /// "ip:port" of an endpoint that was connected by address, else "".
+    /// Local "ip:port" if the endpoint was connected by host and port. Otherwise "".
     pub local_address: [c_char; 64],
-    /// Likewise.
+    /// Remote "ip:port", under the same condition.
     pub remote_address: [c_char; 64],
-    /// Transports in use, such as "posix/memory,cma/memory" or "sysv/memory,cma/memory"; "" before
-    /// the endpoint is connected.
+    /// Transports in use, such as "posix/memory,cma/memory" or "sysv/memory,cma/memory". It is ""
+    /// before the endpoint is connected.
     pub transports: [c_char; 256],
-    /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
+    /// Number of the peer's worker, the same on every endpoint to it and in every process. 0 for a
+    /// peer that does not use this library.
     pub peer_id: u64,
-    /// Operations sent so far.
+    /// Operations that were sent so far.
     pub operations_sent: u64,
-    /// Bytes in them.
+    /// Bytes in these operations.
     pub bytes_sent: u64,
-    /// Sends and flushes under way, sends in the queue included.
+    /// Sends and flushes in flight, including sends in the send queue.
     pub in_flight: u64,
-    /// Is the peer known to be on this host?
+    /// 1 if the peer is known to be on this host.
     pub same_host: u8,
 }
-/// What `ucxx_endpoint_query` tells.
+/// Result of `ucxx_endpoint_query`.
 pub type ucxx_endpoint_attr_t = ucxx_endpoint_attr;
 
-/// What `ucxx_endpoint_query_load` tells.
+/// Result of `ucxx_endpoint_query_load`.
+///
+/// Sends that other threads have handed to a progress thread count only after that thread has taken
+/// them over.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_endpoint_load {
     /// Set by UCXX_ENDPOINT_LOAD_INIT.
     pub struct_size: usize,
-    /// Sends that UCX has and has not completed: at most send_window_ops. What other threads have
-    /// handed to a progress thread is here and below when it has been taken over.
+    /// Uncompleted sends that UCX has: at most `send_window_ops`.
     pub window_operations: u64,
-    /// Bytes in them.
+    /// Bytes in these sends.
     pub window_bytes: u64,
     /// Sends in the send queue.
     pub queued_operations: u64,
-    /// Bytes in them.
+    /// Bytes in these sends.
     pub queued_bytes: u64,
 }
-/// What `ucxx_endpoint_query_load` tells.
+/// Result of `ucxx_endpoint_query_load`.
 pub type ucxx_endpoint_load_t = ucxx_endpoint_load;
 
 sized! { ucxx_endpoint_attr, 432; ucxx_endpoint_load, 40; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_endpoint_attr_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -69,7 +73,15 @@ pub unsafe extern "C" fn ucxx_endpoint_attr_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// What the endpoint is like. Under SINGLE, on the worker's own thread.
+/// Queries the properties of the endpoint.
+///
+/// Returns:
+/// - UCXX_OK: `*attr` is filled.
+/// - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+///   file.
+///
+/// Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+/// See also: ucxx_endpoint_query_load.
 ///
 /// # Safety
 /// An endpoint of this library; `attr` is a struct whose `struct_size` is set.
@@ -84,7 +96,7 @@ pub unsafe extern "C" fn ucxx_endpoint_query(
         // SAFETY: as above.
         unsafe { params::out_size(attr, "attr") }?;
         let traffic = endpoint.traffic()?;
-        // Longer than there is room for is cut at a comma, so that no name is half there.
+        // A text that is too long is cut at a comma, so that no name is incomplete.
         let mut text = endpoint.transports()?;
         while text.len() >= 256 {
             text.truncate(text.rfind(',').unwrap_or(0));
@@ -106,8 +118,9 @@ pub unsafe extern "C" fn ucxx_endpoint_query(
     })
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_endpoint_load_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -120,8 +133,13 @@ pub unsafe extern "C" fn ucxx_endpoint_load_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// How much of its send window and queue the endpoint uses. Under SINGLE, on the worker's own
-/// thread.
+/// Queries how much of its send window and send queue the endpoint uses.
+///
+/// Returns:
+/// - UCXX_OK: `*load` is filled.
+///
+/// Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+/// See also: ucxx_endpoint_params_t, docs/flow-control.md.
 ///
 /// # Safety
 /// An endpoint of this library; `load` is a struct whose `struct_size` is set.
@@ -148,7 +166,7 @@ pub unsafe extern "C" fn ucxx_endpoint_query_load(
     })
 }
 
-/// A text that is shorter than its place.
+/// Copies a text into a terminated array, and cuts it if it is too long.
 fn characters<const N: usize>(text: &str) -> [c_char; N] {
     let mut place = [0; N];
     for (place, byte) in place.iter_mut().take(N - 1).zip(text.bytes()) {

@@ -1,9 +1,10 @@
-//! Opaque handles, and how they relate to what is behind them.
+//! Opaque handles, and the engine's objects that they represent.
 //!
-//! Contexts, workers, endpoints, listeners, connection requests, keys, groups, windows and hubs are
-//! reference-counted: the handle is one reference. Addresses, notifiers, tag messages and links are
-//! owned. Requests and active messages are slots of their worker, and go back to it; so are
-//! envelopes on lease of their hub.
+//! - Reference-counted (the handle is one reference): contexts, workers, endpoints, listeners,
+//!   connection requests, keys, groups, windows and hubs.
+//! - Owned: addresses, notifiers, tag messages and links.
+//! - Slots of their worker, to which they return: requests and active messages.
+//! - Slots of their hub: leased envelopes.
 
 use super::guard;
 use crate::engine;
@@ -11,25 +12,25 @@ use crate::engine::base::status::{Error, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// UCX set up once; what its workers share. Any thread may use it.
+/// An initialised UCX, shared by its workers. Any thread may use it.
 pub struct ucxx_context {
     _private: [u8; 0],
 }
-/// UCX set up once; what its workers share. Any thread may use it.
+/// An initialised UCX, shared by its workers. Any thread may use it.
 pub type ucxx_context_t = ucxx_context;
 
-/// Progress, and everything that happens on one UCP worker.
+/// A UCP worker: makes progress, and runs the operations of its endpoints.
 pub struct ucxx_worker {
     _private: [u8; 0],
 }
-/// Progress, and everything that happens on one UCP worker.
+/// A UCP worker: makes progress, and runs the operations of its endpoints.
 pub type ucxx_worker_t = ucxx_worker;
 
-/// A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
+/// The address of a worker. Peers need it to connect. Any thread may read it.
 pub struct ucxx_address {
     _private: [u8; 0],
 }
-/// A worker's address, to be sent to whoever wants to connect to it. Any thread may read it.
+/// The address of a worker. Peers need it to connect. Any thread may read it.
 pub type ucxx_address_t = ucxx_address;
 
 /// A connection from a worker to one peer.
@@ -39,112 +40,114 @@ pub struct ucxx_endpoint {
 /// A connection from a worker to one peer.
 pub type ucxx_endpoint_t = ucxx_endpoint;
 
-/// An address and port on which a worker takes connections.
+/// A listening address and port of a worker.
 pub struct ucxx_listener {
     _private: [u8; 0],
 }
-/// An address and port on which a worker takes connections.
+/// A listening address and port of a worker.
 pub type ucxx_listener_t = ucxx_listener;
 
-/// Somebody who wants a connection, to be accepted or rejected.
+/// A connection request of a client. Accept or reject it.
 pub struct ucxx_conn_request {
     _private: [u8; 0],
 }
-/// Somebody who wants a connection, to be accepted or rejected.
+/// A connection request of a client. Accept or reject it.
 pub type ucxx_conn_request_t = ucxx_conn_request;
 
-/// One operation under way, or complete and not destroyed yet.
+/// An operation that is in progress, or that has completed and was not destroyed.
 pub struct ucxx_request {
     _private: [u8; 0],
 }
-/// One operation under way, or complete and not destroyed yet.
+/// An operation that is in progress, or that has completed and was not destroyed.
 pub type ucxx_request_t = ucxx_request;
 
-/// A completion queue for operations of any worker of one context. Any thread may use it.
+/// A completion queue for operations of all workers of one context. Any thread may use it.
 pub struct ucxx_notifier {
     _private: [u8; 0],
 }
-/// A completion queue for operations of any worker of one context. Any thread may use it.
+/// A completion queue for operations of all workers of one context. Any thread may use it.
 pub type ucxx_notifier_t = ucxx_notifier;
 
-/// Registered memory, which peers that are given a key can read and write. Any thread may use it.
+/// Registered memory. Peers with a key can read and write it. Any thread may use it.
 pub struct ucxx_memory {
     _private: [u8; 0],
 }
-/// Registered memory, which peers that are given a key can read and write. Any thread may use it.
+/// Registered memory. Peers with a key can read and write it. Any thread may use it.
 pub type ucxx_memory_t = ucxx_memory;
 
-/// A key to a peer's registered memory, for one endpoint.
+/// A key to registered memory of a peer, for one endpoint.
 pub struct ucxx_rkey {
     _private: [u8; 0],
 }
-/// A key to a peer's registered memory, for one endpoint.
+/// A key to registered memory of a peer, for one endpoint.
 pub type ucxx_rkey_t = ucxx_rkey;
 
-/// Processes that know each other by rank. Any thread may use it.
+/// A set of processes that know each other by rank. Any thread may use it.
 pub struct ucxx_group {
     _private: [u8; 0],
 }
-/// Processes that know each other by rank. Any thread may use it.
+/// A set of processes that know each other by rank. Any thread may use it.
 pub type ucxx_group_t = ucxx_group;
 
-/// Memory that each member of a group offers to the others. Data calls may come from any thread.
+/// Memory that each member of a group offers to the others. Any thread may make data calls.
 pub struct ucxx_window {
     _private: [u8; 0],
 }
-/// Memory that each member of a group offers to the others. Data calls may come from any thread.
+/// Memory that each member of a group offers to the others. Any thread may make data calls.
 pub type ucxx_window_t = ucxx_window;
 
-/// A queue of chunks, and the envelopes that they lie in. Any thread may use it.
+/// A queue of chunks, with the envelopes that contain them. Any thread may use it.
 pub struct ucxx_hub {
     _private: [u8; 0],
 }
-/// A queue of chunks, and the envelopes that they lie in. Any thread may use it.
+/// A queue of chunks, with the envelopes that contain them. Any thread may use it.
 pub type ucxx_hub_t = ucxx_hub;
 
-/// A way into a hub, or out of it. Any thread may use it, several at a time too.
+/// A producer, consumer or reader of a hub. Any thread may use it, several at a time.
 pub struct ucxx_link {
     _private: [u8; 0],
 }
-/// A way into a hub, or out of it. Any thread may use it, several at a time too.
+/// A producer, consumer or reader of a hub. Any thread may use it, several at a time.
 pub type ucxx_link_t = ucxx_link;
 
-/// An envelope on lease. Any thread may use it, one at a time.
+/// A leased envelope of a hub. Any thread may use it, one at a time.
 pub struct ucxx_envelope {
     _private: [u8; 0],
 }
-/// An envelope on lease. Any thread may use it, one at a time.
+/// A leased envelope of a hub. Any thread may use it, one at a time.
 pub type ucxx_envelope_t = ucxx_envelope;
 
-/// A message that a probe took out of matching.
+/// A message that a probe removed from matching.
 pub struct ucxx_tag_message {
     _private: [u8; 0],
 }
-/// A message that a probe took out of matching.
+/// A message that a probe removed from matching.
 pub type ucxx_tag_message_t = ucxx_tag_message;
 
-/// An active message that has come in: its handler's, or that of who polled its notifier.
+/// An active message that arrived. Its handler, or the thread that polled it, owns it.
 pub struct ucxx_am_message {
     _private: [u8; 0],
 }
-/// An active message that has come in: its handler's, or that of who polled its notifier.
+/// An active message that arrived. Its handler, or the thread that polled it, owns it.
 pub type ucxx_am_message_t = ucxx_am_message;
 
-/// A question that has come in: its handler's, or that of who polled its notifier.
+/// A fetch that arrived: a peer expects a reply. Its handler, or the thread that polled it, owns
+/// it.
 pub struct ucxx_fetch {
     _private: [u8; 0],
 }
-/// A question that has come in: its handler's, or that of who polled its notifier.
+/// A fetch that arrived: a peer expects a reply. Its handler, or the thread that polled it, owns
+/// it.
 pub type ucxx_fetch_t = ucxx_fetch;
 
-/// Buffers that were made for what has come.
+/// Buffers that were made for received data.
 pub struct ucxx_buffers {
     _private: [u8; 0],
 }
-/// Buffers that were made for what has come.
+/// Buffers that were made for received data.
 pub type ucxx_buffers_t = ucxx_buffers;
 
-/// A handle and the engine's object that it stands for.
+/// A handle type, and the type of the engine's object.
 pub(crate) trait Handle: Sized {
     type Object;
     const NAME: &'static str;
@@ -186,7 +189,7 @@ pub(crate) fn null(argument: &str) -> Error {
     Error::invalid(format!("{argument}: is NULL"))
 }
 
-/// What has most likely happened where a handle is NULL.
+/// The error for a NULL handle, with the most likely cause.
 #[cold]
 fn no_handle(name: &str) -> Error {
     if name == ucxx_request::NAME {
@@ -200,23 +203,23 @@ fn no_handle(name: &str) -> Error {
 /// The object behind a handle.
 ///
 /// # Safety
-/// The handle is NULL, or one that this library gave out and that was not destroyed.
+/// The handle is NULL, or this library returned it and it was not destroyed.
 #[inline]
 pub(crate) unsafe fn get<'a, H: Handle>(handle: *const H) -> Result<&'a H::Object> {
     // SAFETY: as for this function.
     unsafe { handle.cast::<H::Object>().as_ref() }.ok_or_else(|| no_handle(H::NAME))
 }
 
-/// The same, to be changed.
+/// The same, with mutable access.
 ///
 /// # Safety
-/// As for `get`, and nobody else uses it during the call.
+/// As for `get`, and no other thread uses the handle during the call.
 pub(crate) unsafe fn get_mut<'a, H: Handle>(handle: *mut H) -> Result<&'a mut H::Object> {
     // SAFETY: as for this function.
     unsafe { handle.cast::<H::Object>().as_mut() }.ok_or_else(|| no_handle(H::NAME))
 }
 
-/// What is told of the object behind a handle, or what is told of a NULL.
+/// The result of `look` on the object behind a handle, or `otherwise` for NULL.
 ///
 /// # Safety
 /// As for `get`.
@@ -230,8 +233,8 @@ pub(crate) unsafe fn look<H: Handle, R>(
         .unwrap_or(otherwise)
 }
 
-/// Memory of the library's that a caller may read: where it is, and how much in `length`, which is
-/// optional. NULL for nothing.
+/// Returns memory of the library that a caller may read, and stores its length in `length`. NULL if
+/// there is none. `length` is optional.
 ///
 /// # Safety
 /// `length` is NULL or valid for a write.
@@ -252,7 +255,7 @@ pub(crate) unsafe fn tell(
 /// Another reference to the object behind a reference-counted handle.
 ///
 /// # Safety
-/// As for `get`; the handle came from `give_arc`.
+/// As for `get`; `give_arc` made the handle.
 pub(crate) unsafe fn share<H: Handle>(handle: *const H) -> Result<Arc<H::Object>> {
     let object = handle.cast::<H::Object>();
     if object.is_null() {
@@ -265,7 +268,7 @@ pub(crate) unsafe fn share<H: Handle>(handle: *const H) -> Result<Arc<H::Object>
     }
 }
 
-/// Takes the handle's own reference back; None for NULL.
+/// Takes the handle's reference back. None for NULL.
 ///
 /// # Safety
 /// As for `share`; the handle is not used afterwards.
@@ -275,20 +278,20 @@ pub(crate) unsafe fn take_arc<H: Handle>(handle: *mut H) -> Option<Arc<H::Object
     (!object.is_null()).then(|| unsafe { Arc::from_raw(object) })
 }
 
-/// The handle that stands for the object from now on.
+/// Turns a reference into a handle.
 pub(crate) fn give_arc<H: Handle>(object: Arc<H::Object>) -> *mut H {
     Arc::into_raw(object).cast_mut().cast()
 }
 
-/// As `give_arc`, for an object that nobody shares.
+/// As `give_arc`, for an object that is not shared.
 pub(crate) fn give_box<H: Handle>(object: H::Object) -> *mut H {
     Box::into_raw(Box::new(object)).cast()
 }
 
-/// Frees the object behind an owned handle; NULL is nothing.
+/// Frees the object behind an owned handle. NULL is ignored.
 ///
 /// # Safety
-/// The handle is NULL or came from `give_box`; it is not used afterwards.
+/// The handle is NULL or `give_box` made it; it is not used afterwards.
 pub(crate) unsafe fn drop_box<H: Handle>(handle: *mut H) {
     if !handle.is_null() {
         // SAFETY: as for this function.
@@ -296,7 +299,7 @@ pub(crate) unsafe fn drop_box<H: Handle>(handle: *mut H) {
     }
 }
 
-/// Takes the object behind an owned handle back; None for NULL.
+/// Takes the object behind an owned handle back. None for NULL.
 ///
 /// # Safety
 /// As for `drop_box`.
@@ -305,7 +308,7 @@ pub(crate) unsafe fn take_box<H: Handle>(handle: *mut H) -> Option<H::Object> {
     (!handle.is_null()).then(|| *unsafe { Box::from_raw(handle.cast::<H::Object>()) })
 }
 
-/// A place for a result, which must not be NULL.
+/// A place for a result. NULL is an error.
 ///
 /// # Safety
 /// NULL or valid for a write during the call.
@@ -317,7 +320,7 @@ pub(crate) unsafe fn place<'a, T>(pointer: *mut T, argument: &str) -> Result<Pla
     Ok(Place { pointer, call: std::marker::PhantomData })
 }
 
-/// See `place`. Written only on success, and never read: it may be uninitialised.
+/// See `place`. It is written only on success and never read, so it may be uninitialised.
 pub(crate) struct Place<'a, T> {
     pointer: *mut T,
     call: std::marker::PhantomData<&'a mut T>,

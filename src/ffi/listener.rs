@@ -1,4 +1,4 @@
-//! Listeners, and the requests for connections that come in on them.
+//! Listeners and connection requests.
 
 use super::guard;
 use super::handle::{
@@ -11,41 +11,47 @@ use crate::engine::core::endpoint::listener::{Callback, ConnRequest, Listener, O
 use crate::engine::core::request::notifier::Notifier;
 use std::ffi::{c_char, c_void};
 
-/// Runs for each request for a connection, on the thread that drives progress, outside every lock.
-/// The request belongs to the caller from then on: to be accepted or rejected, in the callback or
-/// later, from any thread, and destroyed in any case. It may call every function; those that wait
-/// return BUSY. It must not throw.
+/// Runs for each connection request.
+///
+/// - The receiver owns `conn_request`. It accepts or rejects the request, in the callback or later,
+///   on any thread. It destroys the request in every case.
+/// - It may call every function. Those that wait return UCXX_ERR_BUSY. It must not throw.
+///
+/// Threads: the thread that makes progress. No lock is held.
+/// See also: ucxx_endpoint_accept, ucxx_conn_request_reject.
 pub type ucxx_listener_callback_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, conn_request: *mut ucxx_conn_request_t)>;
 
-/// What a listener is made with.
+/// Parameters of `ucxx_listener_create`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_listener_params {
     /// Set by UCXX_LISTENER_PARAMS_INIT.
     pub struct_size: usize,
-    /// Name or numeric address to listen on, IPv4 or IPv6; NULL for 127.0.0.1. "0.0.0.0" or "::"
-    /// for every interface has to be asked for. Of several addresses the first that can be had.
+    /// Name or numeric address to listen on, IPv4 or IPv6. NULL means 127.0.0.1. Request every
+    /// interface explicitly with "0.0.0.0" or "::". If a name has several addresses, the first
+    /// usable one is taken.
     pub host: *const c_char,
-    /// 0 for any free port: see ucxx_listener_port.
+    /// Port. 0 means any free port: see ucxx_listener_port.
     pub port: u16,
-    /// For each request for a connection. Not NULL, unless there is a `notifier`.
+    /// Runs for each connection request. It is required, unless there is a `notifier`.
     pub on_connect: ucxx_listener_callback_t,
-    /// Passed to `on_connect`, or the `user_data` of the notifier's reports. Has to live until
+    /// Passed to `on_connect`, or returned as `user_data` by the notifier. It must live until
     /// ucxx_listener_destroy, or ucxx_worker_destroy, has returned.
     pub on_connect_arg: *mut c_void,
-    /// Hands requests out instead of `on_connect`, which is NULL then: UCXX_EVENT_CONN_REQUEST.
-    /// When 512 requests have not been answered further ones are rejected. Of the worker's context;
-    /// it may be destroyed before the listener, which rejects from then on.
+    /// Reports requests as UCXX_EVENT_CONN_REQUEST, in place of `on_connect`, which is then NULL.
+    /// While 512 requests have no answer, further ones are rejected. It must be of the worker's
+    /// context. It may be destroyed before the listener, which then rejects all requests.
     pub notifier: *mut ucxx_notifier_t,
 }
-/// What a listener is made with.
+/// Parameters of `ucxx_listener_create`.
 pub type ucxx_listener_params_t = ucxx_listener_params;
 
 sized! { ucxx_listener_params, 48; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_listener_params_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -58,15 +64,29 @@ pub unsafe extern "C" fn ucxx_listener_params_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// Takes connections on an address and port, from ucxx_endpoint_connect, UCXX or UCP. A name is
-/// looked up in the call. The caller owns the listener; it keeps the worker's memory alive, and
-/// ends with the worker.
+/// Listens on an address and port for connections of ucxx_endpoint_connect, UCXX or UCP.
 ///
-/// Errors: UNREACHABLE for an unknown name; UNSUPPORTED for an address of the family that the
-/// context does not connect over, see ucxx_endpoint_connect; BUSY where the port is taken, by
-/// another listener, or for a minute by the connections of one that had been made with
-/// TCP_CM_REUSEADDR=n (the library's default is y); what else UCX says; INVALID_PARAM for a host of
-/// another interface under UCXX_NETWORK_LOCAL.
+/// The call resolves a name, and may block for that.
+///
+/// After the connections of a listener have ended, its port may stay in use for a minute. This
+/// happens only if that listener or the new one has TCP_CM_REUSEADDR=n. The default is y.
+///
+/// Returns:
+/// - UCXX_OK: `*listener` is set.
+/// - UCXX_ERR_INVALID_PARAM: an argument is invalid, or the host is on another interface under
+///   UCXX_NETWORK_LOCAL.
+/// - UCXX_ERR_UNREACHABLE: the name is unknown.
+/// - UCXX_ERR_UNSUPPORTED: the address is of a family over which the context does not connect: see
+///   ucxx_endpoint_connect.
+/// - UCXX_ERR_BUSY: the port is in use. Also: called in a callback on another thread, see
+///   "Callbacks" at the top of this file.
+/// - UCXX_ERR_CLOSED: the notifier was stopped.
+/// - Any status of UCX: the message has its reason.
+///
+/// Threads: any.
+/// Ownership: the caller owns the listener. It keeps the worker's memory alive, and ends with the
+/// worker.
+/// See also: ucxx_endpoint_accept, ucxx_listener_destroy.
 ///
 /// # Safety
 /// A worker of this library; `params` is a struct whose `struct_size` is set, its host NULL or a
@@ -112,7 +132,11 @@ fn callback(callback: ucxx_listener_callback_t) -> Option<Callback> {
     unsafe { std::mem::transmute::<ucxx_listener_callback_t, Option<Callback>>(callback) }
 }
 
-/// The port that the listener listens on; 0 for NULL. Any thread.
+/// Returns the port of the listener.
+///
+/// Returns: the port. 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a listener of this library.
@@ -122,14 +146,19 @@ pub unsafe extern "C" fn ucxx_listener_port(listener: *const ucxx_listener_t) ->
     guard::quietly(0, || unsafe { handle::get(listener) }.map_or(0, Listener::port))
 }
 
-/// Stops listening, rejects the requests that nobody has answered, waits until `on_connect` does
-/// not run any more, and frees the handle. Endpoints that were accepted stay. NULL is ignored.
+/// Stops listening, and releases the listener.
 ///
-/// It progresses where progress is manual, and takes about 0.11 s: UCX calls back through a
-/// listener that has gone when a connection is still coming in. Where UCX keeps such a connection
-/// it takes half a second more, and five where something has come on it that UCX has not read. From
-/// a callback it does not wait. An `on_connect`, or another callback of a progress thread, that
-/// waits for the caller makes that wait without end.
+/// - Requests without an answer are rejected. Accepted endpoints continue.
+/// - The call waits until `on_connect` no longer runs. NULL is ignored.
+/// - It takes about 0.11 s, because UCX would otherwise call a destroyed listener for a connection
+///   that is just arriving. If UCX holds such a connection, the call takes 0.5 s more, or 5 s if
+///   the connection has data that UCX has not read.
+/// - Under manual progress it makes progress.
+///
+/// Threads: any.
+/// Callbacks: in a callback it does not wait. Otherwise it waits for a running `on_connect`, or
+/// another running callback of a progress thread. That callback must not wait for the calling
+/// thread: see ucxx_worker_destroy.
 ///
 /// # Safety
 /// NULL or a listener of this library, not used afterwards.
@@ -142,9 +171,17 @@ pub unsafe extern "C" fn ucxx_listener_destroy(listener: *mut ucxx_listener_t) {
     });
 }
 
-/// Who asks: "ip:port", an IPv6 address in brackets, as a terminated string; "" where UCX cannot
-/// tell. BUFFER_TOO_SMALL, with nothing written and the needed capacity in the message, where it
-/// does not fit; 64 are always enough. Any thread.
+/// Writes the address of the requesting peer into `text`: "ip:port", with an IPv6 address in
+/// brackets.
+///
+/// The text is terminated. It is empty if UCX does not know the address. `capacity` is in bytes,
+/// and 64 are always sufficient.
+///
+/// Returns:
+/// - UCXX_OK: `text` is written.
+/// - UCXX_ERR_BUFFER_TOO_SMALL: nothing is written. The message has the needed capacity.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// A connection request of this library; `text` is writable for `capacity` bytes.
@@ -177,11 +214,16 @@ pub unsafe extern "C" fn ucxx_conn_request_address(
     })
 }
 
-/// Refuses the connection: the peer's endpoint ends with REJECTED. Once, from any thread; the
-/// request stays to be destroyed.
+/// Rejects the connection: the peer's endpoint ends with UCXX_ERR_REJECTED.
 ///
-/// Errors: INVALID_PARAM when the request has been answered already; CLOSED when its listener has
-/// been destroyed meanwhile.
+/// Returns:
+/// - UCXX_OK: the request is answered.
+/// - UCXX_ERR_INVALID_PARAM: it was answered before.
+/// - UCXX_ERR_CLOSED: its listener was destroyed before.
+///
+/// Threads: any.
+/// Ownership: the caller still destroys the request.
+/// See also: ucxx_endpoint_accept, ucxx_conn_request_destroy.
 ///
 /// # Safety
 /// A connection request of this library.
@@ -196,7 +238,10 @@ pub unsafe extern "C" fn ucxx_conn_request_reject(
     })
 }
 
-/// Frees the handle, and rejects the request if it was not answered. NULL is ignored.
+/// Releases the request, and rejects it if it was not answered. NULL is ignored.
+///
+/// Threads: any.
+/// See also: ucxx_conn_request_reject.
 ///
 /// # Safety
 /// NULL or a connection request of this library, not used afterwards.

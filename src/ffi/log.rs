@@ -1,4 +1,4 @@
-//! The log.
+//! The log callback.
 
 use super::guard;
 use super::status::ucxx_status_t;
@@ -6,9 +6,14 @@ use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use std::ffi::{c_char, c_void};
 
-/// Receives one line of the log: `component` is "ucx" for what UCX logged. Both strings are valid
-/// during the call. It may run on any thread, UCX's own among them, several at once, and in the
-/// middle of another call: it must not call back into the library, nor throw.
+/// Receives one line of the log.
+///
+/// - `component` is "ucx" for lines of UCX.
+/// - `component` and `message` are valid during the call.
+/// - It must not call this library, and must not throw.
+///
+/// Threads: any thread, UCX's own included, several at once, and also in the middle of another
+/// call.
 pub type ucxx_log_callback_t = Option<
     unsafe extern "C" fn(
         arg: *mut c_void,
@@ -18,10 +23,20 @@ pub type ucxx_log_callback_t = Option<
     ),
 >;
 
-/// Sends the log, UCX's own included, to `callback`, up to `level` (UCXX_LOG_*); NULL silences it,
-/// which is how it begins. The environment variable UCXX_RS_LOG_LEVEL (off, error, warn, info,
-/// debug, trace) overrules `level`; how much UCX logs is decided by its own UCX_LOG_LEVEL. A call
-/// on another thread that has begun may still be running when this returns. Any thread.
+/// Sends the log, UCX's lines included, to `callback`.
+///
+/// - `level` (UCXX_LOG_*) is the highest level to log. The environment variable UCXX_RS_LOG_LEVEL
+///   overrides it: off, error, warn, info, debug or trace.
+/// - UCX's own variable UCX_LOG_LEVEL determines how much UCX logs.
+/// - NULL for `callback` turns the log off, which is the default.
+///
+/// When this function returns, a call of the previous callback may still be running on another
+/// thread.
+///
+/// Returns:
+/// - UCXX_OK: the callback is set.
+///
+/// Threads: any.
 #[no_mangle]
 pub extern "C" fn ucxx_log_set_callback(
     callback: ucxx_log_callback_t,

@@ -6,19 +6,27 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{parts, ucxx_buffer_t};
 
-/// Sends buffers one by one under one tag, behind headers that announce them: what
-/// `ucxx_tag_recv_multi` receives as one, and so does UCXX 0.52's tagMultiRecv, as the bytes on the
-/// wire are UCXX's. The list is copied, the buffers are not. No buffers at all are sent, too: one
-/// header (UCXX does not complete such a receive). Device memory has to say so in `memory_type`:
-/// AUTO is announced as the host's.
+/// Sends several buffers (frames) as one transfer under one tag. This is an operation.
 ///
-/// Completion is local: all buffers may be reused. A failing frame fails the whole, when all others
-/// have ended. Nothing else of this endpoint comes in between; but messages of other endpoints
-/// under the same tag can not be told from frames by their receiver: see ucxx_tag_recv_multi. A
-/// cancelled send, or one out of time, goes on once its first header has left.
+/// ucxx_tag_recv_multi receives them as one, and so does tagMultiRecv of UCXX 0.52: the bytes on
+/// the wire are UCXX's. Headers announce the frames, which follow one by one. The call copies the
+/// list, not the buffers.
 ///
-/// Errors: UNSUPPORTED without UCXX_FEATURE_TAG, NO_RESOURCE where the send queue has no room (for
-/// its first message, and the bytes of all).
+/// - It completes locally: when all buffers may be reused. If a frame fails, the operation fails
+///   when all others have ended.
+/// - A send of no buffers is one header. UCXX does not complete such a receive.
+/// - Device memory needs its `memory_type`: UCXX_MEMORY_AUTO is announced as host memory.
+/// - The endpoint sends nothing in between. But a receiver cannot distinguish the frames from
+///   messages of other endpoints under the same tag: see ucxx_tag_recv_multi.
+/// - A send that is cancelled or times out continues if its first header has left.
+///
+/// Returns:
+/// - UCXX_ERR_NO_RESOURCE: the send queue has no room for the first message and the bytes of all.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_TAG.
+///
+/// Threads: any.
+/// See also: ucxx_tag_recv_multi, ucxx_am_send_multi.
 ///
 /// # Safety
 /// `buffers` is readable for `count` entries during the call, and what they name until the
@@ -42,29 +50,42 @@ pub unsafe extern "C" fn ucxx_tag_send_multi(
     }
 }
 
-/// Receives what `ucxx_tag_send_multi`, or UCXX 0.52's tagMultiSend, sends: as many buffers as were
-/// sent, made by `allocator` (NULL: malloc, and its limits) when their header has come, and taken
-/// by ucxx_request_take_buffers. `recv_info` tells the bytes of all, and the tag. Never OK inside
-/// the call.
+/// Receives what ucxx_tag_send_multi, or tagMultiSend of UCXX 0.52, sends. This is an operation.
 ///
-/// The wire format does not say which frame belongs to which header. So of receives of one worker
-/// that could match the same messages the later one waits until the earlier one has posted its
-/// frames; after its header a receive takes only messages with exactly that header's tag. Senders
-/// that use the same tag at the same time on different endpoints, and other messages under it, get
-/// mixed up: give each sender a tag, and receive with a mask. Lengths that do not fit fail the
-/// receive with IO_ERROR, and so does a message that is no header; ucxx_am_send_multi has no such
-/// limits.
+/// It receives as many buffers as were sent. `allocator` makes them when the header arrives. NULL
+/// means malloc and its limits. Take them with ucxx_request_take_buffers. `recv_info` has the bytes
+/// of all buffers and the tag. The call never completes inside.
 ///
-/// More frames or bytes than the allocator's limits, and buffers that cannot be made:
-/// EXCEEDS_LIMIT, or the allocator's status. The frames are received and dropped, so that the
-/// sender completes and the tag stays usable. A cancelled receive, or one out of time, whose header
-/// has come leaves its frames unreceived: they are messages of their own then.
+/// The wire format does not connect a frame with its header. Consequences:
 ///
-/// Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback, as there would
-/// be no handle to take the buffers from; UNSUPPORTED without UCXX_FEATURE_TAG.
+/// - If two receives of a worker could match the same messages, the later one waits until the
+///   earlier one has posted its frames.
+/// - After its header, a receive accepts only messages with exactly the tag of that header.
+/// - Senders on different endpoints that use the same tag at the same time mix up their frames. So
+///   do other messages under the tag. Give each sender its own tag, and receive with a mask.
+///
+/// ucxx_am_send_multi has no such limits.
+///
+/// If the receive is refused (EXCEEDS_LIMIT, or the status of the allocator), the frames are
+/// received and dropped. So the sender completes, and the tag stays usable. If a receive is
+/// cancelled or times out after its header arrived, its frames stay as separate messages.
+///
+/// Returns:
+/// - UCXX_ERR_INVALID_PARAM: UCXX_FLAG_WAIT is set, or there is neither request nor callback. No
+///   handle would exist to take the buffers from.
+/// - UCXX_ERR_IO_ERROR: a length does not fit its announcement, or a message is not a header.
+/// - UCXX_ERR_EXCEEDS_LIMIT: more frames or bytes than the allocator allows.
+/// - The status of `allocate`: a buffer could not be made. UCXX_ERR_NO_MEMORY if the library makes
+///   them.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_TAG.
+///
+/// Threads: any.
+/// Ownership: the caller keeps `arg` of the allocator until the last buffer is freed.
+/// See also: ucxx_request_take_buffers, ucxx_tag_send_multi.
 ///
 /// # Safety
-/// See `ucxx_op_params_t`; `allocator` is NULL or as it says.
+/// See `ucxx_op_params_t`; `allocator` is NULL or a struct whose `struct_size` is set.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_tag_recv_multi(

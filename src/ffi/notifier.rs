@@ -1,4 +1,4 @@
-//! Notifiers: completions, and what else comes, in batches instead of through callbacks.
+//! Notifiers: completions and events in batches, in place of callbacks.
 
 use super::constants::ucxx_event;
 use super::guard::{self, Answer};
@@ -13,8 +13,7 @@ use crate::engine::core::request::notifier_events::Happened;
 use crate::engine::core::worker::worker::Worker;
 use std::ffi::{c_int, c_void};
 
-/// Has a notifier hand out what comes to a worker, or, where it is NULL, nobody: as `set` registers
-/// it.
+/// Registers a notifier with a worker by `set`. NULL removes the registration.
 ///
 /// # Safety
 /// A worker of this library; `notifier` is NULL or one of this library.
@@ -31,50 +30,62 @@ pub(super) unsafe fn hand_out(
     })
 }
 
-/// One operation that has completed, or one event, as its notifier hands it out.
+/// One completion or event, as ucxx_notifier_poll returns it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_completion {
-    /// `callback_arg` of the operation's parameters; what the notifier was given with for events.
+    /// Operations: `callback_arg` of the parameters. Events: the argument that was registered with
+    /// the notifier.
     pub user_data: *mut c_void,
-    /// The request, until it is destroyed; NULL if none was asked for, or if it has been destroyed
-    /// already.
+    /// The request, valid until the caller destroys it. NULL if the caller did not ask for one, or
+    /// has destroyed it already.
     pub request: *mut ucxx_request_t,
-    /// Bytes of the message, for a receive also when it did not fit, or of the question's data; 0
-    /// for what carries none.
+    /// Bytes of the message, or of the fetch's data. For a receive this is the full length, also
+    /// when the message did not fit. 0 for operations without data.
     pub length: u64,
-    /// The tag the message was sent with.
+    /// The tag with which the message was sent.
     pub sender_tag: u64,
-    /// UCXX_OK or an error, never INPROGRESS.
+    /// UCXX_OK or an error, never UCXX_INPROGRESS.
     pub status: ucxx_status_t,
-    /// UCXX_EVENT_*: what it tells of. UCXX_EVENT_COMPLETION, 0, where only operations name the
-    /// notifier.
+    /// UCXX_EVENT_*. If only operations name the notifier, it is always UCXX_EVENT_COMPLETION (0).
     pub kind: i32,
-    /// What came in, see UCXX_EVENT_*. It belongs to whoever polls, and is to be destroyed; NULL
-    /// where nothing did.
+    /// The object that arrived: see UCXX_EVENT_*. The polling caller owns it and destroys it. NULL
+    /// if there is none.
     pub handle: *mut c_void,
     /// Zero.
     pub reserved: [u32; 4],
 }
-/// One operation that has completed, or one event, as its notifier hands it out.
+/// One completion or event, as ucxx_notifier_poll returns it.
 pub type ucxx_completion_t = ucxx_completion;
 
 /// Its size in the first release: no caller has a smaller one.
 const FIRST_SIZE: usize = 64;
 const _: () = assert!(size_of::<ucxx_completion>() >= FIRST_SIZE);
 
-/// Creates a completion queue for operations of any worker of the context. An operation that names
-/// it in `ucxx_op_params_t.notifier` is reported there once, when it completes, instead of through
-/// a callback; not when it completed inside its call, unless UCXX_FLAG_ALWAYS_CALLBACK is set. The
-/// queue never overflows, and reporting allocates nothing. Status and recv_info are stored, then
-/// the operation is reported, then waiters are released. The caller owns the notifier and destroys
-/// it. Any thread.
+/// Creates a notifier: a completion queue for operations of all workers of the context.
 ///
-/// It takes the place of other callbacks as well, so that a program needs none: of a listener's
-/// `on_connect` and an endpoint's `on_close` (`notifier` of their parameters), and of the handlers
-/// of active messages and questions (ucxx_worker_set_am_notifier, ucxx_worker_set_fetch_notifier).
-/// What it hands out so belongs to whoever polls. What nobody polls is bounded: peers wait, or are
-/// rejected. docs/connections.md has the loop, see ucxx_notifier_wait.
+/// An operation that names the notifier in `ucxx_op_params_t.notifier` is reported there once, when
+/// it completes, instead of by a callback. It is not reported if it completes inside its call,
+/// unless UCXX_FLAG_ALWAYS_CALLBACK is set.
+///
+/// - The queue never overflows, and a report allocates nothing.
+/// - Order: the status and recv_info are stored, the operation is reported, and then waiting
+///   threads are released.
+///
+/// The notifier can replace all other callbacks too, so that a program needs none:
+///
+/// - `on_connect` of a listener and `on_close` of an endpoint: `notifier` in their parameters.
+/// - Handlers: ucxx_worker_set_am_notifier, ucxx_worker_set_fetch_notifier.
+///
+/// The polling caller owns what the notifier returns. Events that are not polled are bounded: peers
+/// wait, or their connections are rejected. docs/connections.md has the loop.
+///
+/// Returns:
+/// - UCXX_OK: `*notifier` is set.
+///
+/// Threads: any.
+/// Ownership: the caller owns the notifier.
+/// See also: ucxx_notifier_poll, ucxx_notifier_wait, ucxx_notifier_destroy.
 ///
 /// # Safety
 /// A context of this library; `notifier` is valid for a write.
@@ -92,12 +103,13 @@ pub unsafe extern "C" fn ucxx_notifier_create(
     })
 }
 
-/// Sleeps until there is something to poll: OK. OK also when a signal handler has run on this
-/// thread while it slept. With several threads waiting, another one may have polled what this one
-/// was woken for.
+/// Sleeps until there is something to poll.
 ///
-/// It progresses nothing: that is left to a progress thread, or to whoever drives the workers. A
-/// thread that drives its worker itself does not call it, but loops:
+/// `timeout_ns` is in nanoseconds. It may return UCXX_OK with nothing to poll: a signal handler has
+/// run on this thread during the sleep, or another thread was faster.
+///
+/// The call makes no progress. A progress thread, or another thread, has to drive the workers. A
+/// thread that drives its own worker does not call it. It uses this loop:
 ///
 /// ```c
 /// while (ucxx_notifier_poll(notifier, &got, sizeof got, 1, &count) == UCXX_OK) {
@@ -106,8 +118,14 @@ pub unsafe extern "C" fn ucxx_notifier_create(
 /// }
 /// ```
 ///
-/// Errors: TIMED_OUT when the time ran out first (at once for 0); CLOSED when the notifier has been
-/// stopped and nothing is left to poll; BUSY from a callback. Any thread.
+/// Returns:
+/// - UCXX_OK: poll now.
+/// - UCXX_ERR_TIMED_OUT: `timeout_ns` expired first. With 0: at once.
+/// - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
+/// - UCXX_ERR_BUSY: called in a callback.
+///
+/// Threads: any, several at once.
+/// See also: ucxx_notifier_poll, ucxx_notifier_event_fd.
 ///
 /// # Safety
 /// NULL (refused) or a notifier of this library.
@@ -126,11 +144,21 @@ pub unsafe extern "C" fn ucxx_notifier_wait(
     })
 }
 
-/// Takes up to `max` completions, in the order in which they were reported, into an array of
-/// structs of `completion_size` bytes, which is the caller's `sizeof(ucxx_completion_t)`; `*count`
-/// says how many. OK with count 0 when there are none, CLOSED when there are none and the notifier
-/// has been stopped. Never blocks. Any thread, also several at once: each completion goes to one of
-/// them.
+/// Takes up to `max` completions, in the order in which they were reported.
+///
+/// - `completions` is an array of `max` structs. It may be NULL if `max` is 0.
+/// - `completion_size` is the caller's `sizeof(ucxx_completion_t)`, in bytes.
+/// - `*count` is the number of structs that were filled.
+///
+/// It never blocks and makes no progress.
+///
+/// Returns:
+/// - UCXX_OK: `*count` is set. It is 0 if there is nothing to poll.
+/// - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
+///
+/// Threads: any, several at once. Each completion is returned once.
+/// Ownership: the caller owns each `handle`.
+/// See also: ucxx_notifier_wait.
 ///
 /// # Safety
 /// A notifier of this library; `completions` is writable for `max` times `completion_size` bytes,
@@ -161,7 +189,7 @@ pub unsafe extern "C" fn ucxx_notifier_poll(
     })
 }
 
-/// Before anything is taken: what is taken is gone.
+/// Checks the array before any completion is taken: one that is taken cannot be put back.
 fn check_array(completions: *const ucxx_completion_t, size: usize, max: usize) -> Result<()> {
     if completions.is_null() && max > 0 {
         return Err(null("completions"));
@@ -179,7 +207,7 @@ fn check_array(completions: *const ucxx_completion_t, size: usize, max: usize) -
     Ok(())
 }
 
-/// Fills what the caller has room for, and zeroes what it has beyond.
+/// Fills the caller's entry as far as it fits. Fields that this library does not have become zero.
 ///
 /// # Safety
 /// `entry` is writable for `size` bytes.
@@ -213,9 +241,19 @@ unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
     }
 }
 
-/// A descriptor that is readable when there is something to poll, for poll(2), epoll and event
-/// loops; `ucxx_notifier_arm` first. It stays the library's, and needs no reading. UNSUPPORTED
-/// without UCXX_FEATURE_WAKEUP. Any thread.
+/// Returns a descriptor for poll(2), epoll and event loops. It is readable when there is something
+/// to poll.
+///
+/// Call ucxx_notifier_arm before each sleep on it. The descriptor need not be read.
+///
+/// Returns:
+/// - UCXX_OK: `*fd` is set.
+/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+///
+/// Threads: any.
+/// Ownership: the library owns the descriptor and closes it.
+/// See also: ucxx_notifier_arm.
 ///
 /// # Safety
 /// A notifier of this library; `fd` is valid for a write.
@@ -233,10 +271,20 @@ pub unsafe extern "C" fn ucxx_notifier_event_fd(
     })
 }
 
-/// Asks that the descriptor become readable with the next completion, and stay so until it is armed
-/// again. BUSY when there is something to poll first, CLOSED when the notifier has been stopped and
-/// nothing is left; the descriptor is readable then as well. UNSUPPORTED without
-/// UCXX_FEATURE_WAKEUP. Any thread.
+/// Arms the notifier's descriptor before a sleep on it.
+///
+/// With the next completion the descriptor becomes readable, and stays so until it is armed again.
+/// After UCXX_ERR_BUSY and UCXX_ERR_CLOSED it is readable as well.
+///
+/// Returns:
+/// - UCXX_OK: there is nothing to poll. Sleep on the descriptor.
+/// - UCXX_ERR_BUSY: poll first.
+/// - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
+/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+///
+/// Threads: any.
+/// See also: ucxx_notifier_event_fd.
 ///
 /// # Safety
 /// NULL (refused) or a notifier of this library.
@@ -254,11 +302,20 @@ pub unsafe extern "C" fn ucxx_notifier_arm(notifier: *mut ucxx_notifier_t) -> uc
     })
 }
 
-/// Operations that name the notifier are refused with CLOSED from now on. What has been reported
-/// and what is in flight can still be polled; whenever nothing has been reported that is left to
-/// poll, waiting and polling give CLOSED, and whoever sleeps is woken. So CLOSED does not say that
-/// nothing is in flight: what is comes after it. A program that has to know counts what it has
-/// submitted. Any thread, also twice.
+/// Stops the notifier: new operations that name it are refused with UCXX_ERR_CLOSED.
+///
+/// Completions that were reported can still be polled, and so can those of operations in flight.
+/// Whenever there is nothing left to poll, ucxx_notifier_wait and ucxx_notifier_poll return
+/// UCXX_ERR_CLOSED, and sleeping threads wake up.
+///
+/// UCXX_ERR_CLOSED does not mean that nothing is in flight. Later completions can be polled after
+/// it. A program that needs to know counts its submissions.
+///
+/// Returns:
+/// - UCXX_OK: the notifier is stopped, also if it was before.
+///
+/// Threads: any.
+/// See also: ucxx_notifier_destroy.
 ///
 /// # Safety
 /// NULL (refused) or a notifier of this library.
@@ -268,12 +325,18 @@ pub unsafe extern "C" fn ucxx_notifier_stop(notifier: *mut ucxx_notifier_t) -> u
     guard::status(|| unsafe { handle::get(notifier) }?.stop().map(|()| Status::OK))
 }
 
-/// Stops the notifier and lets go of it; its descriptor is not the caller's to use any more.
-/// Completions that were not polled are dropped, and so are those of operations in flight, which go
-/// on; requests that the caller kept stay the caller's. Of events that were not polled, and that
-/// still come, connection requests are rejected, messages destroyed, and questions rejected. A
-/// thread that sleeps in `ucxx_notifier_wait` gets CLOSED. Before or after the workers and the
-/// context. NULL is ignored. Any thread.
+/// Stops the notifier and releases it. Its descriptor must not be used any more.
+///
+/// - Completions that were not polled are dropped. Operations in flight continue, and are not
+///   reported. Requests that the caller kept stay the caller's.
+/// - Events that were not polled, and later ones, are disposed of. Connection requests and fetches
+///   are rejected. Messages are destroyed.
+/// - Threads in ucxx_notifier_wait get UCXX_ERR_CLOSED.
+///
+/// It may be called before or after the workers and the context are destroyed. NULL is ignored.
+///
+/// Threads: any.
+/// See also: ucxx_notifier_stop.
 ///
 /// # Safety
 /// NULL or a notifier of this library, not used afterwards.

@@ -4,15 +4,15 @@ use super::handle::null;
 use crate::engine::base::status::{Error, Result};
 use std::ffi::{c_char, CStr};
 
-/// A caller's size above this is garbage, not a newer header: nothing is read by it.
+/// A larger `struct_size` is garbage, not a newer header. Nothing is read with it.
 pub(super) const LARGEST: usize = 4096;
 
-/// A struct of the C interface whose first field is `struct_size`. All-zero apart from that means
-/// default.
+/// A struct of the C interface whose first field is `struct_size`. If all other fields are zero, it
+/// has all defaults.
 ///
 /// # Safety
-/// `repr(C)`, valid when all-zero, first field `struct_size: usize`, and no padding that a zero
-/// check would trip over.
+/// `repr(C)`, valid when all-zero, first field `struct_size: usize`, and no padding that would make
+/// a check for zeros fail.
 pub(crate) unsafe trait Sized: Copy {
     /// Its size in the first release: no caller has a smaller one.
     const FIRST_SIZE: usize;
@@ -30,7 +30,7 @@ macro_rules! sized {
 }
 pub(crate) use sized;
 
-/// A value with every field but the size at its default.
+/// A value with all defaults, and its size.
 fn zeroed<T: Sized>() -> T {
     // SAFETY: the trait promises that all-zero is valid.
     let mut value: T = unsafe { std::mem::zeroed() };
@@ -39,12 +39,12 @@ fn zeroed<T: Sized>() -> T {
     value
 }
 
-/// Calls `f` with the caller's struct, completed with zeros where the caller knows fewer fields;
-/// NULL means all defaults.
+/// Calls `f` with the caller's struct. Fields that the caller's header does not have are zero. NULL
+/// means all defaults.
 ///
 /// # Safety
-/// `pointer` is NULL, or its `struct_size` is readable and so are as many bytes as that says (up to
-/// a sane limit).
+/// `pointer` is NULL, or its `struct_size` is readable, and so are `struct_size` bytes (up to
+/// `LARGEST`).
 #[inline(always)]
 pub(crate) unsafe fn with<T: Sized, R>(
     pointer: *const T,
@@ -55,14 +55,14 @@ pub(crate) unsafe fn with<T: Sized, R>(
     // SAFETY: the first field, as promised.
     let params =
         if !pointer.is_null() && unsafe { pointer.cast::<usize>().read() } == size_of::<T>() {
-            // SAFETY: readable in full, as the size says.
+            // SAFETY: `struct_size` bytes are readable, which is the whole struct.
             unsafe { &*pointer }
         } else {
             // SAFETY: as for this function.
             completed = unsafe { converted(pointer, argument) }?;
             &completed
         };
-    // Called in one place only, so that the whole of an operation becomes one function.
+    // The only call of `f`, so that the compiler inlines a whole operation into one function.
     f(params)
 }
 
@@ -88,7 +88,7 @@ unsafe fn converted<T: Sized>(pointer: *const T, argument: &str) -> Result<T> {
     let size = unsafe { pointer.cast::<usize>().read() };
     check_size::<T>(size, argument)?;
     let known = size.min(size_of::<T>());
-    // SAFETY: readable as the caller's size says.
+    // SAFETY: `struct_size` bytes are readable, as promised to `with`.
     let tail = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
     if tail.iter().any(|byte| *byte != 0) {
         return Err(Error::invalid(format!(
@@ -98,8 +98,7 @@ unsafe fn converted<T: Sized>(pointer: *const T, argument: &str) -> Result<T> {
         )));
     }
     let mut value = zeroed::<T>();
-    // SAFETY: both hold `known` bytes; every bit pattern of the caller's integers and pointers is
-    // valid.
+    // SAFETY: both have `known` bytes. Every bit pattern of integers and pointers is valid.
     unsafe {
         std::ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut value).cast::<u8>(), known)
     };
@@ -117,16 +116,16 @@ fn check_size<T: Sized>(size: usize, argument: &str) -> Result<()> {
     )))
 }
 
-/// Stores `value` in the caller's struct: as much as fits, and zeros where the caller knows more
-/// fields.
+/// Stores `value` in the caller's struct, as far as it fits. Fields that this library does not have
+/// become zero.
 ///
 /// # Safety
-/// `pointer` is NULL, or its `struct_size` is readable and as many bytes as that says are writable.
+/// `pointer` is NULL, or its `struct_size` is readable, and `struct_size` bytes are writable.
 pub(crate) unsafe fn store<T: Sized>(pointer: *mut T, argument: &str, value: &T) -> Result<()> {
     // SAFETY: as for this function.
     let size = unsafe { out_size(pointer, argument) }?;
     let known = size.min(size_of::<T>());
-    // SAFETY: writable as the caller's size says; the size itself stays the caller's.
+    // SAFETY: `struct_size` bytes are writable. The size keeps the caller's value.
     unsafe {
         std::ptr::copy_nonoverlapping(
             std::ptr::from_ref(value).cast::<u8>(),
@@ -139,7 +138,7 @@ pub(crate) unsafe fn store<T: Sized>(pointer: *mut T, argument: &str, value: &T)
     Ok(())
 }
 
-/// The size of the caller's struct for results, checked: before anything is done that has an
+/// The checked size of the caller's struct for results. Call it before anything that has an
 /// effect.
 ///
 /// # Safety
@@ -154,7 +153,7 @@ pub(crate) unsafe fn out_size<T: Sized>(pointer: *mut T, argument: &str) -> Resu
     Ok(size)
 }
 
-/// The exported twin of the initialiser macros: zeros, and the size.
+/// What the exported *_init functions do: zeros, and the size.
 ///
 /// # Safety
 /// `pointer` is NULL or writable for `size` bytes.

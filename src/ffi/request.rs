@@ -1,4 +1,4 @@
-//! Requests: looking, waiting, cancelling, letting go.
+//! Requests: status, wait, cancel, destroy.
 
 use super::guard::{self, Explained};
 use super::handle::{self, null, place, ucxx_request_t};
@@ -8,25 +8,31 @@ use crate::engine::core::request::request::{self, Slot};
 use crate::engine::core::worker::request_wait;
 use std::ffi::c_char;
 
-/// What a receive tells of its message.
+/// Information on a received message.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_recv_info {
     /// Bytes of the message, also when it did not fit.
     pub length: u64,
-    /// The tag it was sent with.
+    /// The tag with which the message was sent.
     pub sender_tag: u64,
     /// Zero.
     pub reserved: [u64; 2],
 }
-/// What a receive tells of its message.
+/// Information on a received message.
 pub type ucxx_recv_info_t = ucxx_recv_info;
 
-/// A list of requests longer than this is not one.
+/// A longer list of requests is refused.
 const MOST_REQUESTS: usize = 1 << 28;
 
-/// INPROGRESS until the operation has completed, then its status. Any thread. In a callback of the
-/// request it is the final one already.
+/// Returns the status of the operation, without waiting and without progress.
+///
+/// Returns:
+/// - UCXX_INPROGRESS: the operation is in progress, or its callback has not returned.
+/// - Any other value: the final status. The request's own callback already gets this one.
+///
+/// Threads: any.
+/// See also: ucxx_request_wait, ucxx_request_error_message.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or a request of this library.
@@ -53,7 +59,7 @@ unsafe extern "C" fn status(request: *const ucxx_request_t) -> ucxx_status_t {
     })
 }
 
-/// A failure that a request reports is the calling thread's last error from then on.
+/// Makes the failure of a request the calling thread's last error.
 #[inline]
 fn explained(slot: Option<&Slot>, status: Status) -> Explained {
     if !status.is_error() {
@@ -62,14 +68,21 @@ fn explained(slot: Option<&Slot>, status: Status) -> Explained {
     guard::explain(status, &slot.map_or(c"", Slot::error_message).to_string_lossy())
 }
 
-/// Waits until the operation has completed and its callback has returned: its status. Progresses
-/// the worker meanwhile. The request stays the caller's.
+/// Waits until the operation has completed and its callback has returned.
 ///
-/// INPROGRESS when `timeout_ns` ran out first (0 polls once, UINT64_MAX waits without end): the
-/// operation goes on, and its buffer is in use. INPROGRESS is positive, so `status < 0` does not
-/// notice it. Neither a signal handler nor ucxx_worker_signal ends a wait: a program that looks at
-/// its signals waits with a timeout, again and again. BUSY from a callback, unless the operation is
-/// over already.
+/// `timeout_ns` is in nanoseconds: 0 polls once, and UINT64_MAX waits without a limit. Under manual
+/// progress the call makes progress. Signal handlers and ucxx_worker_signal do not end the wait. A
+/// program that has to react to signals waits with a timeout, in a loop.
+///
+/// Returns:
+/// - UCXX_INPROGRESS: `timeout_ns` expired first. The operation continues, and its buffer is in
+///   use. This value is positive, so `status < 0` does not detect it.
+/// - UCXX_ERR_BUSY: called in a callback, and the operation has not completed.
+/// - Any other value: the final status of the operation.
+///
+/// Threads: any.
+/// Ownership: the request stays the caller's.
+/// See also: ucxx_request_wait_all, ucxx_request_wait_any, ucxx_request_cancel.
 ///
 /// # Safety
 /// NULL (refused) or a request of this library.
@@ -86,9 +99,19 @@ pub unsafe extern "C" fn ucxx_request_wait(
     })
 }
 
-/// Waits for all of them: the first error in the order of the list, after all have completed, or
-/// OK; INPROGRESS when the time ran out first. NULL entries are skipped; NO_ELEM when there are no
-/// others, as for a `count` of 0. The requests stay the caller's.
+/// Waits until all requests of the list have completed.
+///
+/// NULL entries are skipped. `timeout_ns` is as for ucxx_request_wait.
+///
+/// Returns:
+/// - UCXX_OK: all have completed with UCXX_OK.
+/// - UCXX_INPROGRESS: `timeout_ns` expired first.
+/// - UCXX_ERR_NO_ELEM: `count` is 0, or all entries are NULL.
+/// - UCXX_ERR_BUSY: called in a callback, and one has not completed.
+/// - Any other value: all have completed, and this is the first error in the order of the list.
+///
+/// Threads: any.
+/// Ownership: the requests stay the caller's.
 ///
 /// # Safety
 /// `requests` is readable for `count` entries, each NULL or a request of this library.
@@ -109,9 +132,21 @@ pub unsafe extern "C" fn ucxx_request_wait_all(
     })
 }
 
-/// Waits for one of them: its status, with its position in `*index`; INPROGRESS when the time ran
-/// out first. NULL entries are skipped; NO_ELEM when there are no others. Requests of workers in
+/// Waits until one request of the list has completed, and stores its position in `*index`.
+///
+/// NULL entries are skipped. `timeout_ns` is as for ucxx_request_wait. Requests of workers with
 /// manual progress must be of one worker.
+///
+/// Returns:
+/// - UCXX_INPROGRESS: `timeout_ns` expired first. `*index` is not set.
+/// - UCXX_ERR_NO_ELEM: `count` is 0, or all entries are NULL.
+/// - UCXX_ERR_INVALID_PARAM: the requests are of several workers, and one of them has manual
+///   progress.
+/// - UCXX_ERR_BUSY: called in a callback, and none has completed.
+/// - Any other value: the status of the request at `*index`.
+///
+/// Threads: any.
+/// Ownership: the requests stay the caller's.
 ///
 /// # Safety
 /// As for `ucxx_request_wait_all`; `index` is valid for a write.
@@ -149,18 +184,27 @@ unsafe fn list<'a>(
     if count > MOST_REQUESTS {
         return Err(Error::invalid(format!("count: {count} requests cannot be")));
     }
-    // SAFETY: pointers that are NULL or valid, which is what Option<&Slot> is; the caller keeps the
-    // list during the call.
+    // SAFETY: each entry is NULL or valid, as Option<&Slot> requires. The caller keeps the list
+    // during the call.
     Ok(unsafe { std::slice::from_raw_parts(requests.cast(), count) })
 }
 
-/// Asks for the operation to end. At once that does so for what is still in the library's hands:
-/// operations in the submission or send queue, tag receives that nothing has matched, stream
-/// receives, fetches whose answer has not begun to arrive, flushes. A close goes on by force. What
-/// UCX has taken, the pull of an active message included, ends as it will: a large send when the
-/// peer has received it, or its endpoint is closed by force. The completion tells what became of
-/// it, and that the buffer is free: CANCELED if this did it. OK also when it has completed already.
-/// Under SINGLE, on the worker's own thread.
+/// Requests the end of the operation. Its completion reports the result, and that the buffer is
+/// free.
+///
+/// - These end at once with UCXX_ERR_CANCELED: operations in the submission queue or send queue,
+///   tag receives without a matching message, stream receives, flushes, and fetches whose reply has
+///   not begun to arrive.
+/// - A close continues by force.
+/// - An operation that UCX already owns ends in its own time, and so does the pull of an active
+///   message. A large send, for example, ends when the peer has received it, or when the endpoint
+///   is closed by force.
+///
+/// Returns:
+/// - UCXX_OK: the end is requested, or the operation has completed already.
+///
+/// Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+/// See also: ucxx_request_wait, ucxx_request_destroy.
 ///
 /// # Safety
 /// NULL (refused) or a request of this library.
@@ -170,8 +214,14 @@ pub unsafe extern "C" fn ucxx_request_cancel(request: *mut ucxx_request_t) -> uc
     guard::status(|| unsafe { handle::get(request) }?.cancel().map(|()| Status::OK))
 }
 
-/// What a receive that has completed tells of its message; INPROGRESS before. INVALID_PARAM for a
-/// request that receives nothing. Any thread.
+/// Returns the information on the message of a completed receive.
+///
+/// Returns:
+/// - UCXX_OK: `*info` is filled.
+/// - UCXX_INPROGRESS: the operation has not completed.
+/// - UCXX_ERR_INVALID_PARAM: the request is not a receive.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL (refused) or a request of this library; `info` is valid for a write.
@@ -194,8 +244,13 @@ pub unsafe extern "C" fn ucxx_request_recv_info(
     })
 }
 
-/// Operation, peer and cause of a failure; empty for anything but a failure. Never NULL; valid
-/// until the request is destroyed. Any thread.
+/// Returns the explanation of a failed operation: operation, peer and cause.
+///
+/// Returns: a string, never NULL, valid until the request is destroyed. It is empty if the
+/// operation has not failed.
+///
+/// Threads: any.
+/// See also: ucxx_error_text.
 ///
 /// # Safety
 /// NULL or a request of this library.
@@ -209,10 +264,15 @@ pub unsafe extern "C" fn ucxx_request_error_message(
     })
 }
 
-/// Lets go of the request. One that is in progress is detached, not cancelled: its buffer stays in
-/// use, and its callback still runs, with request NULL. To have the buffer back:
-/// ucxx_request_cancel, ucxx_request_wait, and then this. In the request's own callback it is
-/// allowed. NULL is ignored. Any thread.
+/// Releases the request.
+///
+/// If the operation is in progress, it is detached, not cancelled: its buffer stays in use, and its
+/// callback runs later, with a NULL request. To get the buffer back, call ucxx_request_cancel, then
+/// ucxx_request_wait, and then this function. NULL is ignored.
+///
+/// Threads: any.
+/// Callbacks: allowed in the request's own callback.
+/// See also: ucxx_request_cancel.
 ///
 /// # Safety
 /// NULL or a request of this library, not used afterwards.

@@ -6,18 +6,23 @@ use super::status::ucxx_status_t;
 use super::tag::check_buffer;
 use std::ffi::c_void;
 
-/// Sends bytes behind those that this endpoint has sent before. The peer receives them from its end
-/// of the connection, in whatever pieces it likes.
+/// Sends bytes after those that this endpoint has sent before. This is an operation.
 ///
-/// Completion is local, as of `ucxx_tag_send`. One that fails may have sent a part: what follows it
-/// would not be in its place, and there is nothing left to do with the endpoint but to close it. No
-/// bytes: nothing is sent; complete inside the call, but where it goes through the queue of a
-/// progress thread.
+/// The peer receives them from its endpoint, in pieces of any size. `length` is in bytes.
 ///
-/// What the peer has not received waits there without bound.
+/// - It completes locally, as ucxx_tag_send does.
+/// - A send that fails may have sent a part of its bytes. Later bytes would be out of place, so
+///   close the endpoint.
+/// - With length 0 nothing is sent. The operation completes inside the call, unless it passes
+///   through the queue of a progress thread.
+/// - Bytes that the peer has not received wait there, without a limit.
 ///
-/// Errors: UNSUPPORTED without UCXX_FEATURE_STREAM, which both sides need; CLOSED, PEER_FAILED and
-/// the like on an endpoint that has ended.
+/// Returns:
+/// - Any status of an operation: see "Operations" at the top of this file. Both sides need
+///   UCXX_FEATURE_STREAM.
+///
+/// Threads: any.
+/// See also: ucxx_stream_recv.
 ///
 /// # Safety
 /// `buffer` is readable for `length` bytes until the operation has completed; see
@@ -41,16 +46,27 @@ pub unsafe extern "C" fn ucxx_stream_send(
     }
 }
 
-/// Receives the next `length` bytes of what the peer sends on its end; with
-/// UCXX_FLAG_STREAM_PARTIAL as many of them as have arrived, at least one, but for a `length` of 0.
-/// `recv_info.length` tells how many, also where it did not end well.
+/// Receives the next `length` bytes that the peer sends on its endpoint. This is an operation.
 ///
-/// Receives of one endpoint are filled in the order in which they were posted, and end with it.
-/// Cancelled or timed out, one ends at once, and what it has taken already is gone from the stream:
-/// `recv_info.length` bytes, in its buffer. What was sent before the peer closed can be received
-/// after that; then it is CONNECTION_RESET. What was not received when the peer failed is lost.
+/// With UCXX_FLAG_STREAM_PARTIAL it receives the bytes that have arrived: at least one, unless
+/// `length` is 0. `recv_info.length` has the number of bytes, also after an error.
 ///
-/// The library copies: `buffer` is memory of the host (AUTO is taken for that), else UNSUPPORTED.
+/// - Receives of one endpoint are filled in the order in which they were posted. They end with the
+///   endpoint.
+/// - A receive that is cancelled or times out ends at once. The bytes that it has taken are no
+///   longer in the stream: they are the first `recv_info.length` bytes of its buffer.
+/// - Bytes that were sent before the peer closed can be received after the close. Then receives
+///   return UCXX_ERR_CONNECTION_RESET.
+/// - If the peer fails, bytes that were not received are lost.
+/// - The library copies, so `buffer` must be host memory. UCXX_MEMORY_AUTO is taken as host memory.
+///
+/// Returns:
+/// - UCXX_ERR_UNSUPPORTED: `buffer` is memory of a device.
+/// - Any status of an operation: see "Operations" at the top of this file. Both sides need
+///   UCXX_FEATURE_STREAM.
+///
+/// Threads: any.
+/// See also: ucxx_stream_send.
 ///
 /// # Safety
 /// `buffer` is writable for `length` bytes until the operation has completed; see

@@ -16,31 +16,31 @@ use crate::engine::messaging::tag::tag::Mode;
 use smallvec::SmallVec;
 use std::ffi::c_void;
 
-/// One of several buffers that make up a message.
+/// One of several buffers that form a message.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_buffer {
-    /// May be NULL when `length` is 0.
+    /// Address. May be NULL if `length` is 0.
     pub data: *mut c_void,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// UCXX_MEMORY_*. Buffers of one message that are not empty must be of one type in this
-    /// release, but for ucxx_tag_send_multi: else UNSUPPORTED. UCXX_MEMORY_AUTO and _HOST count as
-    /// two types.
+    /// UCXX_MEMORY_*. In this release all non-empty buffers of a message must have the same type,
+    /// or the call returns UCXX_ERR_UNSUPPORTED. ucxx_tag_send_multi has no such limit.
+    /// UCXX_MEMORY_AUTO and UCXX_MEMORY_HOST are two types.
     pub memory_type: i32,
-    /// Device of the buffer, for memory types that have several.
+    /// Device of the buffer, for memory types with several devices.
     pub device_id: i32,
     /// Zero.
     pub reserved: [u64; 2],
 }
-/// One of several buffers that make up a message.
+/// One of several buffers that form a message.
 pub type ucxx_buffer_t = ucxx_buffer;
 
-/// More than any address space holds.
+/// No address space has more bytes.
 const LONGEST: u64 = 1 << 47;
-/// UCP takes lists of buffers; a count above this is not one.
+/// A longer list of buffers is refused.
 const MOST_BUFFERS: usize = 1 << 20;
-/// Lists that are longer than that are allocated.
+/// Longer lists need an allocation.
 const FEW_BUFFERS: usize = 16;
 
 /// A list of buffers, checked.
@@ -57,17 +57,25 @@ pub(crate) fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -
     Ok(())
 }
 
-/// Sends a message with this tag.
+/// Sends a message with a tag. This is an operation.
 ///
-/// Completion is local: the buffer may be reused. A short or buffered send completes inside the
-/// call (OK, no request, no callback) where that gives it to UCX itself: beside a progress thread
-/// it goes through its queue (see delayed_submission), and completes later. A zero-copy or
-/// rendezvous send completes when UCX is done with the buffer. With neither request nor callback
-/// only a later flush tells. Messages of one thread on one endpoint match in the order they were
-/// sent.
+/// It completes locally: when the buffer may be reused.
 ///
-/// Errors: UNSUPPORTED without UCXX_FEATURE_TAG; CLOSED, PEER_FAILED and the like on an endpoint
-/// that has ended.
+/// - A short or buffered send completes inside the call: UCXX_OK, no request, no callback. This
+///   holds if the call submits to UCX itself. With a progress thread the send passes through its
+///   queue (see `delayed_submission`), and completes later.
+/// - A zero-copy or rendezvous send completes when UCX no longer needs the buffer.
+/// - A send with neither request nor callback reports its error only to a later flush.
+/// - Messages that one thread sends on one endpoint match in the order of the sends.
+///
+/// `length` is in bytes.
+///
+/// Returns:
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_TAG.
+///
+/// Threads: any.
+/// See also: ucxx_tag_send_sync, ucxx_tag_send_iov, ucxx_tag_recv, ucxx_endpoint_flush.
 ///
 /// # Safety
 /// `buffer` is readable for `length` bytes until the operation has completed; see
@@ -104,7 +112,7 @@ pub unsafe extern "C" fn ucxx_tag_send(
     }
 }
 
-/// As `ucxx_tag_send`, but complete only when a receive has matched the message, too.
+/// As ucxx_tag_send, but completes only after a receive has matched the message.
 ///
 /// # Safety
 /// As for `ucxx_tag_send`.
@@ -142,9 +150,17 @@ unsafe extern "C" fn send(
     }
 }
 
-/// Sends scattered buffers as one message, which any kind of tag receive takes. The list is copied,
-/// the buffers are not. This and every other list of buffers has at most 1,048,576 (else
-/// INVALID_PARAM).
+/// As ucxx_tag_send, from several buffers that form one message. Every tag receive can receive it.
+///
+/// The call copies the list, not the buffers. This and every other list of buffers has at most
+/// 1,048,576 entries. A longer one is UCXX_ERR_INVALID_PARAM.
+///
+/// Returns:
+/// - UCXX_ERR_UNSUPPORTED: the memory types differ: see ucxx_buffer_t.
+/// - Any status of ucxx_tag_send.
+///
+/// Threads: any.
+/// See also: ucxx_tag_recv_iov, ucxx_tag_send_multi.
 ///
 /// # Safety
 /// `buffers` is readable for `count` entries during the call, and what they name until the
@@ -168,14 +184,23 @@ pub unsafe extern "C" fn ucxx_tag_send_iov(
     }
 }
 
-/// Receives one message whose tag equals `tag` in the bits of `tag_mask`, from any endpoint of the
-/// worker.
+/// Receives one message from any endpoint of the worker. This is an operation.
 ///
-/// It belongs to no endpoint: name one in `source`, or give a timeout, if the sender's death shall
-/// end it.
+/// It matches a message whose tag equals `tag` in the bits of `tag_mask`. `length` is in bytes. The
+/// length and tag of the message are stored in `recv_info`.
 ///
-/// A longer message gives MESSAGE_TRUNCATED, with its full length in recv_info and the buffer
-/// undefined. Messages that nobody receives wait at the receiver without bound.
+/// - A receive belongs to no endpoint. Name an endpoint in `source`, or set a timeout, if the death
+///   of the sender shall end it.
+/// - Messages that no receive matches wait at the receiver, without a limit.
+///
+/// Returns:
+/// - UCXX_ERR_MESSAGE_TRUNCATED: the message is longer than `length`. `recv_info` has its full
+///   length. The contents of the buffer are undefined.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_TAG.
+///
+/// Threads: any.
+/// See also: ucxx_tag_probe, ucxx_tag_recv_iov, ucxx_request_cancel.
 ///
 /// # Safety
 /// `buffer` is writable for `length` bytes until the operation has completed; see
@@ -227,8 +252,16 @@ unsafe extern "C" fn receive(
     }
 }
 
-/// As `ucxx_tag_recv`, into scattered buffers, which are filled one after the other. The list is
-/// copied.
+/// As ucxx_tag_recv, into several buffers, which are filled one after the other.
+///
+/// The call copies the list, not the buffers.
+///
+/// Returns:
+/// - UCXX_ERR_UNSUPPORTED: the memory types differ: see ucxx_buffer_t.
+/// - Any status of ucxx_tag_recv.
+///
+/// Threads: any.
+/// See also: ucxx_tag_send_iov.
 ///
 /// # Safety
 /// `buffers` is readable for `count` entries during the call, and what they name writable until the
@@ -285,9 +318,21 @@ pub(crate) unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Resul
     Ok(parts)
 }
 
-/// Looks for a message that has arrived, was not received, and whose tag matches: OK and `*info`,
-/// or NO_MESSAGE. With `message` it is taken out of matching, and stays with the handle, which the
-/// caller owns. `message` is optional. Progresses nothing.
+/// Checks for a message that has arrived and was not received. It makes no progress.
+///
+/// The tag matches as in ucxx_tag_recv. If `message` is not NULL, the message is removed from
+/// matching. Receive it with ucxx_tag_message_recv. `message` is optional.
+///
+/// Returns:
+/// - UCXX_OK: `*info` is filled, and `*message` is set.
+/// - UCXX_ERR_NO_MESSAGE: there is no matching message.
+/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_TAG.
+/// - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+///   file.
+///
+/// Threads: any.
+/// Ownership: the caller owns `*message`.
+/// See also: ucxx_tag_message_recv, ucxx_tag_message_destroy.
 ///
 /// # Safety
 /// A worker of this library; `info` is valid for a write, `message` is NULL or so.
@@ -319,7 +364,17 @@ pub unsafe extern "C" fn ucxx_tag_probe(
     })
 }
 
-/// Receives a message that a probe took out of matching; once. The handle stays to be destroyed.
+/// Receives a message that a probe removed from matching. This is an operation.
+///
+/// Call it once for a message. In all other respects it is ucxx_tag_recv.
+///
+/// Returns:
+/// - UCXX_ERR_INVALID_PARAM: it was received before.
+/// - Any status of ucxx_tag_recv.
+///
+/// Threads: any.
+/// Ownership: the caller still destroys the message.
+/// See also: ucxx_tag_probe.
 ///
 /// # Safety
 /// A message of this library; the rest as for `ucxx_tag_recv`.
@@ -342,8 +397,12 @@ pub unsafe extern "C" fn ucxx_tag_message_recv(
     }
 }
 
-/// Frees the handle. A message that was not received is dropped: its sender completes as if it had
-/// been. NULL is ignored. Under SINGLE, on the worker's own thread.
+/// Releases the message.
+///
+/// If it was not received, it is dropped, and its sender completes as if it had been received. NULL
+/// is ignored.
+///
+/// Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
 ///
 /// # Safety
 /// NULL or a message of this library, not used afterwards.

@@ -1,4 +1,4 @@
-//! Versions, of the library and of the UCX under it.
+//! Versions of the library and of the loaded UCX.
 
 use super::guard;
 use super::params::{self, sized};
@@ -7,45 +7,47 @@ use crate::engine::base::status::Status;
 use crate::engine::ucx::runtime;
 use std::ffi::c_char;
 
-/// Major version that this header belongs to.
+/// Major version of this header.
 pub const UCXX_RS_VERSION_MAJOR: u32 = 0;
-/// Minor version. While the major version is 0, each is a different ABI, and a different SONAME.
+/// Minor version of this header. While the major version is 0, each minor version has its own ABI
+/// and its own SONAME.
 pub const UCXX_RS_VERSION_MINOR: u32 = 1;
-/// Patch level.
+/// Patch level of this header.
 pub const UCXX_RS_VERSION_PATCH: u32 = 0;
 
-/// What `ucxx_version_query` tells. The strings are static.
+/// Result of `ucxx_version_query`. The strings are static.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_version {
     /// Set by UCXX_VERSION_INIT.
     pub struct_size: usize,
-    /// Of this library.
+    /// Major version of the library.
     pub major: u32,
-    /// Of this library.
+    /// Minor version of the library.
     pub minor: u32,
-    /// Of this library.
+    /// Patch level of the library.
     pub patch: u32,
-    /// Of the UCX that is loaded, which need not be the one that the program was built with.
+    /// Major version of the loaded UCX. It may differ from the UCX that the program was built with.
     pub ucx_major: u32,
-    /// Of the UCX that is loaded.
+    /// Minor version of the loaded UCX.
     pub ucx_minor: u32,
-    /// Of the UCX that is loaded.
+    /// Patch level of the loaded UCX.
     pub ucx_patch: u32,
-    /// Of this library, such as "0.1.0".
+    /// Version of the library, such as "0.1.0".
     pub version_string: *const c_char,
-    /// The file that the loaded libucp came from; empty where the loader does not tell.
+    /// Path of the loaded libucp. Empty if the loader does not provide it.
     pub ucx_library_path: *const c_char,
-    /// Images of libucp mapped into this process: more than one is trouble.
+    /// Number of copies of libucp that this process has mapped. More than one causes trouble.
     pub ucx_copies: u32,
 }
-/// What `ucxx_version_query` tells. The strings are static.
+/// Result of `ucxx_version_query`. The strings are static.
 pub type ucxx_version_t = ucxx_version;
 
 sized! { ucxx_version, 56; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_version_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -55,7 +57,13 @@ pub unsafe extern "C" fn ucxx_version_init(value: *mut ucxx_version_t, struct_si
     unsafe { params::init(value, struct_size) };
 }
 
-/// Versions of this library and of the UCX that is loaded. Any thread.
+/// Queries the versions of this library and of the loaded UCX.
+///
+/// Returns:
+/// - UCXX_OK: `*version` is filled.
+///
+/// Threads: any.
+/// See also: UCXX_VERSION_INIT.
 ///
 /// # Safety
 /// NULL (refused) or a struct whose `struct_size` is set.

@@ -1,4 +1,4 @@
-//! Workers: how they are made, and how they end.
+//! Creating and destroying workers.
 
 use super::constants::{ucxx_progress_mode, ucxx_thread_mode};
 use super::guard;
@@ -14,49 +14,54 @@ use crate::engine::core::worker::submission_ring::LARGEST_DEPTH;
 use crate::engine::core::worker::worker::Worker;
 use std::ffi::{c_char, c_void, CStr};
 
-/// What a worker is made with.
+/// Parameters of `ucxx_worker_create`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_worker_params {
     /// Set by UCXX_WORKER_PARAMS_INIT.
     pub struct_size: usize,
-    /// UCXX_THREAD_*: who may call while progress is manual. SINGLE is the creating thread.
+    /// UCXX_THREAD_*: which threads may call while progress is manual. The thread of SINGLE is the
+    /// one that creates the worker.
     pub thread_mode: i32,
-    /// UCXX_PROGRESS_*. A progress thread needs UCXX_FEATURE_WAKEUP and a thread mode other than
+    /// UCXX_PROGRESS_*. A progress thread needs UCXX_FEATURE_WAKEUP, and a thread mode other than
     /// SINGLE.
     pub progress_mode: i32,
-    /// While there is a progress thread: 1 others hand operations to it by a queue, -1 they take a
-    /// lock and call UCX themselves, 0 as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment
-    /// says, on if that is not set.
+    /// How other threads submit operations while there is a progress thread:
+    ///
+    /// - 1: through a queue to the progress thread.
+    /// - -1: they take a lock and call UCX themselves.
+    /// - 0: as UCXX_RS_DELAYED_SUBMISSION (0 or 1) in the environment. If it is not set: 1.
     pub delayed_submission: i32,
-    /// Operations that the queue holds, at most 1,048,576; 0 for 4096. When it is full they get
-    /// NO_RESOURCE; flush, close and cancel never do.
+    /// Capacity of that queue in operations, at most 1,048,576. 0 means 4096. When the queue is
+    /// full, operations return UCXX_ERR_NO_RESOURCE. Flush, close and cancel never do.
     pub submission_queue_depth: u32,
-    /// Nanoseconds without work that an adaptive progress thread, or a call which waits under
-    /// manual progress, polls before it sleeps; 0 for the default, 50 microseconds. What takes
-    /// longer than that, such as a round trip, has a wake-up added to it.
+    /// Polling time in nanoseconds. 0 means the default, 50 microseconds. An adaptive progress
+    /// thread, or a call that waits under manual progress, polls for this long without work before
+    /// it sleeps. An event after that, such as the end of a longer round trip, also costs a
+    /// wake-up.
     pub spin_ns: u64,
-    /// -1, 0 or 1: may a thread that waits progress in a progress thread's place? Without effect in
-    /// this release.
+    /// -1, 0 or 1: whether a thread that waits may progress in place of the progress thread. It has
+    /// no effect in this release.
     pub wait_takeover: i32,
-    /// Pin the progress thread to this CPU + 1; 0 = do not. One that cannot be used is
-    /// INVALID_PARAM.
+    /// CPU of the progress thread, plus 1. 0 means no pinning. A CPU that cannot be used is
+    /// UCXX_ERR_INVALID_PARAM.
     pub cpu: i32,
-    /// Runs first on the progress thread, on each that is started. It counts as a callback.
+    /// Runs first on each progress thread that is started. It counts as a callback. Optional.
     pub thread_start: Option<unsafe extern "C" fn(arg: *mut c_void)>,
-    /// Passed to `thread_start`. Has to live as long as the worker.
+    /// Passed to `thread_start`. It must live as long as the worker.
     pub thread_start_arg: *mut c_void,
-    /// Name of the thread (of which the system keeps 15 bytes), and of the worker in dumps;
-    /// optional.
+    /// Name of the progress thread, of which the system keeps 15 bytes, and of the worker in dumps.
+    /// Optional.
     pub name: *const c_char,
 }
-/// What a worker is made with.
+/// Parameters of `ucxx_worker_create`.
 pub type ucxx_worker_params_t = ucxx_worker_params;
 
 sized! { ucxx_worker_params, 64; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_worker_params_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -69,12 +74,23 @@ pub unsafe extern "C" fn ucxx_worker_params_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// Creates a worker. `params` may be NULL. The caller owns it; it keeps the context's memory alive.
-/// Any thread.
+/// Creates a worker.
 ///
-/// Errors: INVALID_PARAM, also when a configuration variable of the context found no taker, or for
-/// a progress thread with UCXX_THREAD_SINGLE or on a CPU that cannot be used; UNSUPPORTED for one
-/// without UCXX_FEATURE_WAKEUP; NO_RESOURCE where the system gives no thread.
+/// `params` may be NULL.
+///
+/// Returns:
+/// - UCXX_OK: `*worker` is set.
+/// - UCXX_ERR_INVALID_PARAM: an argument is invalid, or no transport takes a configuration variable
+///   of the context. Also: a progress thread with UCXX_THREAD_SINGLE, or on a CPU that cannot be
+///   used.
+/// - UCXX_ERR_UNSUPPORTED: a progress thread needs UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_NO_RESOURCE: the system grants no thread.
+/// - UCXX_ERR_IO_ERROR: a progress thread needs descriptors, and the system grants none.
+/// - Any status of UCX: the message and the log have its reason.
+///
+/// Threads: any.
+/// Ownership: the caller owns the worker. It keeps the context's memory alive.
+/// See also: ucxx_worker_destroy, ucxx_worker_wait, ucxx_worker_address.
 ///
 /// # Safety
 /// A context of this library; `params` is NULL or a struct whose `struct_size` is set; `worker` is
@@ -165,22 +181,32 @@ pub(super) fn progress_mode(number: i32) -> Result<ProgressMode> {
     }
 }
 
-/// Shuts the worker down now: its progress thread ends, what is in flight completes with CANCELED
-/// (with its callbacks, in this call), endpoints are closed by force, UCX's worker goes. Bounded:
-/// about a second, and the callback that runs. Endpoints and requests of it stay valid, and answer
-/// CLOSED. From a callback it takes effect when the call that made the callback returns, with a
-/// progress thread on a thread of the library's own. No other thread may be in a call on the
-/// worker; calls on its endpoints and requests may be under way where there is a progress thread.
-/// Afterwards no callback of it runs, and its buffers are the caller's. NULL is ignored. Destroy
-/// (or flush) endpoints before it: messages on their way are given a fifth of a second here, and a
-/// large one that is cut short may still reach a peer that had its announcement, with what the
-/// buffer holds by then. With UCX 1.13 over TCP alone, UCX's half of a worker that still connects
-/// stays until the process ends where its peers do not progress, as UCX would abort the process
-/// (docs/connections.md).
+/// Shuts the worker down now, and waits until this is done.
 ///
-/// It waits for a callback of the worker's that runs on another thread. A callback that waits for
-/// the caller (for an interpreter's lock that the caller holds, for the event loop that the caller
-/// is) makes that wait without end: give up the lock for the call, or call ucxx_worker_destroy_nb.
+/// - The progress thread ends.
+/// - Operations in flight complete with UCXX_ERR_CANCELED. Their callbacks run in this call.
+/// - Endpoints are closed by force, and UCX's worker is destroyed.
+/// - Endpoints and requests of the worker stay valid handles. Calls on them return UCXX_ERR_CLOSED.
+///
+/// The call takes about a second at most, plus the time of the callback that is running. Afterwards
+/// no callback of the worker runs, and its buffers are the caller's again. NULL is ignored.
+///
+/// Flush or destroy the endpoints first. This call gives messages in flight only 0.2 s. A large
+/// message that is interrupted may still reach a peer that has its announcement. That peer then
+/// receives what the buffer contains at that time.
+///
+/// With UCX 1.13 over TCP alone, a worker that is still connecting may leave UCX's part behind.
+/// This happens where its peers make no progress, because UCX would abort the process. UCX's part
+/// then exists until the process ends: see docs/connections.md.
+///
+/// Threads: any, but no other thread may be in a call on the worker. If there is a progress thread,
+/// calls on its endpoints and requests may be in progress.
+/// Callbacks: in a callback, the worker is destroyed when the call that runs the callback returns.
+/// With a progress thread, a thread of the library destroys it. The call waits for a callback that
+/// runs on another thread. If that callback waits for the calling thread, the call never returns.
+/// Examples: the callback needs the interpreter lock that the caller holds, or the event loop that
+/// the caller runs. Release the lock first, or call ucxx_worker_destroy_nb.
+/// See also: ucxx_endpoint_flush, ucxx_worker_destroy_nb.
 ///
 /// # Safety
 /// NULL or a worker of this library, not used afterwards.
@@ -193,19 +219,28 @@ pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
     });
 }
 
-/// ucxx_worker_destroy without waiting: the worker ends on a thread that the library makes for it,
-/// where the callbacks of what is cut short run, too. `done(arg)` runs last, once, on that thread,
-/// when the worker has ended, no callback of it runs, and its context may be destroyed. It may call
-/// every function, also those that wait. `done` is optional.
+/// Destroys the worker on a thread that the library creates, without waiting.
 ///
-/// The handle is the library's as soon as this returns UCXX_OK. Until `done` runs the library's
-/// thread is in a call on the worker: where there is no progress thread, calls on its endpoints,
-/// listeners and requests wait until then. From a callback where progress is manual it begins when
-/// the call that made the callback returns. A process that leaves by exit() waits for `done` first
-/// (see ucxx_context_destroy).
+/// Callbacks of cancelled operations run on that thread too. `done(arg)` runs on it once, as the
+/// last one. When `done` runs, the worker no longer exists, no callback of it runs, and its context
+/// may be destroyed. `done` may call every function, also functions that wait. It is optional.
 ///
-/// Errors: INVALID_PARAM for NULL; NO_RESOURCE where the system gives no thread, and FORKED. Then
-/// nothing has happened, and the worker stays the caller's.
+/// - While the library's thread shuts the worker down, it is in a call on the worker. Without a
+///   progress thread, calls on the worker's endpoints, listeners and requests wait until `done`
+///   runs.
+/// - In a callback under manual progress, the shutdown begins when the call that runs the callback
+///   returns.
+/// - Before exit(), wait for `done`: see ucxx_context_destroy.
+///
+/// Returns:
+/// - UCXX_OK: the handle is no longer the caller's.
+/// - UCXX_ERR_NO_RESOURCE: the system grants no thread.
+///
+/// After an error nothing has happened, and the worker is still the caller's. A NULL worker is
+/// UCXX_ERR_INVALID_PARAM.
+///
+/// Threads: as ucxx_worker_destroy.
+/// See also: ucxx_worker_destroy.
 ///
 /// # Safety
 /// A worker of this library, not used after UCXX_OK; `done` may be called with `arg`.

@@ -1,4 +1,4 @@
-//! The order of a worker's operations: flush and fence.
+//! Flush and fence of a worker.
 
 use super::guard;
 use super::handle::{self, ucxx_request_t, ucxx_worker_t};
@@ -6,9 +6,18 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use crate::engine::base::status::Status;
 
-/// An operation that completes after every send submitted to the worker before it, rendezvous sends
-/// included, with the first error of those that kept neither request nor callback. Posted receives
-/// are not waited for.
+/// Flushes the worker: completes after every send that was submitted to the worker before it. This
+/// is an operation.
+///
+/// - Rendezvous sends are included. Posted receives are not.
+/// - Its status is the first error of those sends that have neither request nor callback.
+///
+/// Returns:
+/// - Any status of an operation: see "Operations" at the top of this file.
+/// - The first error of such sends.
+///
+/// Threads: any.
+/// See also: ucxx_endpoint_flush, ucxx_worker_fence.
 ///
 /// # Safety
 /// A worker of this library; see `ucxx_op_params_t` for the rest.
@@ -23,11 +32,23 @@ pub unsafe extern "C" fn ucxx_worker_flush(
     unsafe { submit(params, request, |params, out| handle::get(worker)?.flush(params, out)) }
 }
 
-/// Orders the puts, gets and atomic operations that come after behind those that came before, and
-/// before messages that come after. Messages of one endpoint are in order by themselves. Where such
-/// operations are under way it waits as a flush of the worker does, which waits for sends as well,
-/// and reports what that would: so BUSY in a callback; where they are done in the call, or there
-/// are none, it waits for nothing.
+/// Orders puts, gets and atomic operations: those before the fence complete before those after it
+/// start.
+///
+/// Messages after the fence are ordered in the same way. Messages of one endpoint are in order
+/// without a fence.
+///
+/// - If such operations are in flight, the call waits like a flush of the worker. So it waits for
+///   sends too, and returns the status of the flush.
+/// - If they completed inside their calls, or if there are none, it does not wait.
+///
+/// Returns:
+/// - UCXX_OK: the order is established.
+/// - UCXX_ERR_BUSY: called in a callback, and it would have to wait.
+/// - Any status of ucxx_worker_flush.
+///
+/// Threads: any.
+/// See also: ucxx_worker_flush.
 ///
 /// # Safety
 /// A worker of this library.

@@ -1,5 +1,5 @@
-//! The progress of workers: passes, waits and wake-ups, the progress thread, and functions that run
-//! where progress happens.
+//! Progress of workers: passes, waits, wake-ups, the progress thread, and functions that run where
+//! progress happens.
 
 use super::guard::{self, Answer};
 use super::handle::{self, null, place, ucxx_worker_t};
@@ -11,9 +11,18 @@ use crate::engine::core::worker::wakeup::Armed;
 use crate::engine::core::worker::worker::Worker;
 use std::ffi::{c_int, c_void};
 
-/// One progress pass: UCX's progress, then the callbacks that are due. `*events` is the number of
-/// events handled, 0 when there was nothing to do; optional. BUSY from a callback, and with a
-/// progress thread. Never sleeps.
+/// Makes one progress pass: UCX's progress, then the callbacks that are due. It never sleeps.
+///
+/// `*events` is the number of events that the pass handled. 0 means that there was nothing to do.
+/// `events` is optional.
+///
+/// Returns:
+/// - UCXX_OK: the pass is done.
+/// - UCXX_ERR_BUSY: called in a callback, or the worker has a progress thread.
+///
+/// Threads: any.
+/// Callbacks: they run inside this call.
+/// See also: ucxx_worker_wait, ucxx_worker_start_progress_thread.
 ///
 /// # Safety
 /// A worker of this library; `events` is NULL or valid for a write.
@@ -55,17 +64,32 @@ unsafe extern "C" fn progress(
     })
 }
 
-/// Waits until there is an event, and handles it: OK. Callbacks and handlers run inside it. Polls
-/// for `spin_ns` of ucxx_worker_params_t, and sleeps then. It may return OK without anything that
-/// the caller would notice: after ucxx_worker_signal, and when a signal handler has run on this
-/// thread while it slept. So it stands in a loop, with a flag that a callback sets:
-/// `while (!done) if (ucxx_worker_wait(worker, UINT64_MAX) < 0) break;`
+/// Waits until there is an event, and handles it.
 ///
-/// Where other threads progress the worker, too, and set the flag, give it a limit: what they do
-/// between the look at the flag and the sleep does not end it.
+/// The call polls for `spin_ns` of ucxx_worker_params_t, and then sleeps. `timeout_ns` is in
+/// nanoseconds: 0 polls once, and UINT64_MAX waits without a limit.
 ///
-/// Errors: TIMED_OUT when `timeout_ns` ran out first (0 looks once, UINT64_MAX waits without end);
-/// BUSY from a callback, and with a progress thread; UNSUPPORTED without UCXX_FEATURE_WAKEUP.
+/// It may return UCXX_OK without an event that the caller notices. This happens after
+/// ucxx_worker_signal, and when a signal handler has run on this thread during the sleep. So call
+/// it in a loop, with a flag that a callback sets:
+///
+/// ```c
+/// while (!done) if (ucxx_worker_wait(worker, UINT64_MAX) < 0) break;
+/// ```
+///
+/// Use a limit if other threads also progress the worker and set the flag. What they do between the
+/// check of the flag and the sleep does not end the sleep.
+///
+/// Returns:
+/// - UCXX_OK: an event was handled, or the wait was interrupted.
+/// - UCXX_ERR_TIMED_OUT: `timeout_ns` expired first.
+/// - UCXX_ERR_BUSY: called in a callback, or the worker has a progress thread.
+/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_IO_ERROR: the system grants no descriptor to sleep on.
+///
+/// Threads: any.
+/// Callbacks: they run inside this call, and so do handlers.
+/// See also: ucxx_request_wait, ucxx_worker_signal, ucxx_worker_arm.
 ///
 /// # Safety
 /// A worker of this library.
@@ -85,19 +109,30 @@ pub unsafe extern "C" fn ucxx_worker_wait(
     })
 }
 
-/// A descriptor for the caller's own event loop (epoll, poll, libuv, asyncio, glib): readable when
-/// the worker, armed before, has something to progress, deadlines included. The library keeps and
-/// closes it. Needs UCXX_FEATURE_WAKEUP. With a progress thread it is of no use to others:
-/// ucxx_worker_arm is BUSY, and completions come by callbacks or a notifier.
+/// Returns a descriptor for the caller's own event loop: epoll, poll, libuv, asyncio or glib.
 ///
-/// One thread at a time sleeps on it: the one that has armed it. Other threads may use the worker
-/// meanwhile, as its thread mode allows. What completes by their calls (a pass, a wait, a cancel, a
-/// close) makes the descriptor readable as well. What completes in a pass of the thread that has
-/// armed does not: that thread looks by itself.
+/// Arm it with ucxx_worker_arm before each sleep. It then becomes readable when the worker has
+/// something to progress, deadlines included.
 ///
-/// Where UCX's own descriptor stays readable without anything to do, as over TCP while a peer has
-/// not answered, this one does not: it becomes readable by what is new, and some ten times a
-/// second.
+/// - One thread at a time sleeps on it: the thread that armed it. Meanwhile other threads may use
+///   the worker, as its thread mode allows.
+/// - Calls of other threads (a pass, a wait, a cancel, a close) may complete operations. This makes
+///   the descriptor readable too.
+/// - Completions in a pass of the thread that armed it do not make it readable. That thread checks
+///   for them itself.
+/// - UCX's own descriptor may stay readable without work, for example over TCP while a peer has not
+///   answered. This one does not. It becomes readable for new events, and about ten times a second.
+/// - With a progress thread the descriptor is of no use: ucxx_worker_arm returns UCXX_ERR_BUSY. Use
+///   callbacks or a notifier.
+///
+/// Returns:
+/// - UCXX_OK: `*fd` is set.
+/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+///
+/// Threads: any.
+/// Ownership: the library owns the descriptor and closes it.
+/// See also: ucxx_worker_arm, ucxx_notifier_event_fd.
 ///
 /// # Safety
 /// A worker of this library; `fd` is valid for a write.
@@ -115,12 +150,23 @@ pub unsafe extern "C" fn ucxx_worker_event_fd(
     })
 }
 
-/// Before going to sleep on the descriptor: OK when the next event will make it readable, BUSY when
-/// there is something to progress first, or when something has completed by a call of another
-/// thread since this one has armed last. So: progress until there are no events, look at what is
-/// awaited, arm, and only when that is OK sleep; on BUSY look at what is awaited, and begin again.
-/// Every sleep needs its own arm. BUSY with a progress thread. Needs UCXX_FEATURE_WAKEUP (else
-/// UNSUPPORTED).
+/// Arms the worker's descriptor before a sleep on it.
+///
+/// Every sleep needs its own arm. The event loop:
+///
+/// 1. Call ucxx_worker_progress until there are no events.
+/// 2. Check the conditions that the program waits for.
+/// 3. Call ucxx_worker_arm. On UCXX_OK, sleep. On UCXX_ERR_BUSY, begin again at 1.
+///
+/// Returns:
+/// - UCXX_OK: the next event makes the descriptor readable.
+/// - UCXX_ERR_BUSY: there is something to progress first, or a call of another thread has completed
+///   an operation since this thread armed last. Also: the worker has a progress thread.
+/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+///
+/// Threads: any.
+/// See also: ucxx_worker_event_fd.
 ///
 /// # Safety
 /// A worker of this library.
@@ -140,12 +186,19 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
     })
 }
 
-/// Makes the descriptor readable, and ends the present ucxx_worker_wait, or the next one if there
-/// is none: OK. Waits for something in particular, such as ucxx_request_wait and UCXX_FLAG_WAIT,
-/// look around and go on. Any thread, in every thread mode. Needs UCXX_FEATURE_WAKEUP.
+/// Makes the worker's descriptor readable, and ends the present ucxx_worker_wait. If no thread
+/// waits, the next ucxx_worker_wait ends at once.
 ///
-/// Async-signal-safe: a signal handler may call it, on any thread, for a worker that lives as long
-/// as the handler is installed. It writes to two descriptors; only a call that fails does more.
+/// Waits for a particular completion check for it and continue: ucxx_request_wait and
+/// UCXX_FLAG_WAIT are examples.
+///
+/// Returns:
+/// - UCXX_OK: the signal is set.
+/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+///
+/// Threads: any, in every thread mode, and in signal handlers (async-signal-safe). The worker must
+/// exist for as long as the handler is installed. The call writes to two descriptors. Only a call
+/// that fails does more.
 ///
 /// # Safety
 /// A worker of this library.
@@ -155,14 +208,24 @@ pub unsafe extern "C" fn ucxx_worker_signal(worker: *mut ucxx_worker_t) -> ucxx_
     guard::status(|| unsafe { handle::get(worker) }?.signal().map(|()| Status::OK))
 }
 
-/// Starts a progress thread (UCXX_PROGRESS_THREAD_*), on a worker made without one or after it was
-/// stopped. From then on it is the one that progresses; other threads that wait, wait for it.
-/// Operations may be submitted meanwhile.
+/// Starts a progress thread on a worker that has none.
 ///
-/// Errors: ALREADY_EXISTS when there is one; INVALID_PARAM for UCXX_PROGRESS_MANUAL, with
-/// UCXX_THREAD_SINGLE, and for a `cpu` that cannot be used; UNSUPPORTED without
-/// UCXX_FEATURE_WAKEUP; BUSY from a callback. Under SERIALIZED it counts as a call on the worker;
-/// afterwards any thread may call at any time, also once the thread has been stopped.
+/// `progress_mode` is one of UCXX_PROGRESS_THREAD_*. From then on only this thread makes progress,
+/// and other threads that wait depend on it. Operations may be submitted meanwhile.
+///
+/// Returns:
+/// - UCXX_OK: the thread runs.
+/// - UCXX_ERR_ALREADY_EXISTS: there is one already.
+/// - UCXX_ERR_INVALID_PARAM: the mode is UCXX_PROGRESS_MANUAL, the worker is UCXX_THREAD_SINGLE, or
+///   its `cpu` cannot be used.
+/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_NO_RESOURCE: the system grants no thread.
+/// - UCXX_ERR_IO_ERROR: the system grants no descriptor to sleep on.
+/// - UCXX_ERR_BUSY: called in a callback.
+///
+/// Threads: any. Under SERIALIZED this counts as a call on the worker. Afterwards any thread may
+/// call at any time, also after the thread was stopped.
+/// See also: ucxx_worker_stop_progress_thread.
 ///
 /// # Safety
 /// A worker of this library.
@@ -179,10 +242,19 @@ pub unsafe extern "C" fn ucxx_worker_start_progress_thread(
     })
 }
 
-/// Stops the progress thread after a last pass, and waits for its end; progress is manual then.
-/// Nothing that was submitted is lost: it goes on with whoever progresses, and threads that wait do
-/// so themselves. NO_ELEM when there is none; BUSY from a callback. It waits for the callback that
-/// the thread is in: not for a caller whom that waits for, see ucxx_worker_destroy.
+/// Stops the progress thread after a last pass, and waits for its end.
+///
+/// Progress is manual afterwards. No submitted operation is lost: it continues when a thread makes
+/// progress. Threads that wait now make progress themselves.
+///
+/// Returns:
+/// - UCXX_OK: the thread has ended.
+/// - UCXX_ERR_NO_ELEM: there is no progress thread.
+/// - UCXX_ERR_BUSY: called in a callback.
+///
+/// Threads: any.
+/// Callbacks: the call waits for a callback that the thread is running. That callback must not wait
+/// for the calling thread: see ucxx_worker_destroy.
 ///
 /// # Safety
 /// A worker of this library.
@@ -194,11 +266,22 @@ pub unsafe extern "C" fn ucxx_worker_stop_progress_thread(
     guard::whole(|| unsafe { handle::get(worker) }?.stop_progress_thread().map(|()| Status::OK))
 }
 
-/// Runs `function` where progress happens: on the progress thread, after what had been submitted
-/// and before its next pass, and waits for it; at once on the calling thread where progress is
-/// manual. It counts as a callback: what waits returns BUSY in it. TIMED_OUT when `timeout_ns` ran
-/// out before it could start: it has not run and never will. BUSY from a callback with a progress
-/// thread.
+/// Runs `function(arg)` where progress happens, before the next pass.
+///
+/// - With a progress thread: it runs on that thread, after the operations that were submitted
+///   before this call. The call waits until it has returned.
+/// - Under manual progress: it runs in the call, on the calling thread.
+///
+/// `function` counts as a callback: calls that wait return UCXX_ERR_BUSY in it. `timeout_ns` is in
+/// nanoseconds, and limits the time until `function` starts.
+///
+/// Returns:
+/// - UCXX_OK: `function` has returned.
+/// - UCXX_ERR_TIMED_OUT: `timeout_ns` expired before it started. It will not run.
+/// - UCXX_ERR_BUSY: called in a callback, and the worker has a progress thread.
+///
+/// Threads: any.
+/// See also: ucxx_worker_run_post.
 ///
 /// # Safety
 /// A worker of this library; `function` may be called with `arg`.
@@ -214,7 +297,8 @@ pub unsafe extern "C" fn ucxx_worker_run_pre(
     unsafe { run(worker, function, arg, When::BeforePass, timeout_ns) }
 }
 
-/// As `ucxx_worker_run_pre`, after the next pass instead of before it.
+/// Runs `function(arg)` where progress happens, after the next pass. In all other respects it is
+/// ucxx_worker_run_pre.
 ///
 /// # Safety
 /// As for `ucxx_worker_run_pre`.

@@ -1,4 +1,4 @@
-//! What workers tell of themselves: how they are made, their counters, and a readable account.
+//! Queries on workers: properties, counters, and a readable dump.
 
 use super::guard;
 use super::handle::{self, null, ucxx_worker_t};
@@ -8,66 +8,77 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::Status;
 use std::ffi::{c_char, c_void, CString};
 
-/// What `ucxx_worker_query` tells.
+/// Result of `ucxx_worker_query`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_worker_attr {
     /// Set by UCXX_WORKER_ATTR_INIT.
     pub struct_size: usize,
-    /// UCXX_THREAD_*.
+    /// UCXX_THREAD_*, as given at creation.
     pub thread_mode: i32,
-    /// UCXX_PROGRESS_*.
+    /// UCXX_PROGRESS_*, at present.
     pub progress_mode: i32,
-    /// Are operations submitted by a queue?
+    /// 1 if other threads submit operations through the queue of the progress thread.
     pub delayed_submission: u8,
-    /// Is there a progress thread?
+    /// 1 if there is a progress thread.
     pub progress_thread_running: u8,
-    /// Bytes; 0 without UCXX_FEATURE_AM.
+    /// Longest header of an active message, in bytes. 0 without UCXX_FEATURE_AM.
     pub max_am_header: usize,
-    /// The kernel's number for it (gettid); 0 without one.
+    /// Kernel thread id (gettid) of the progress thread. 0 without one.
     pub progress_thread_id: u64,
 }
-/// What `ucxx_worker_query` tells.
+/// Result of `ucxx_worker_query`.
 pub type ucxx_worker_attr_t = ucxx_worker_attr;
 
-/// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there
-/// now.
+/// Result of `ucxx_worker_query_stats`: counters since the creation of the worker. `in_flight` and
+/// `endpoints` are present numbers.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
 pub struct ucxx_worker_stats {
     /// Set by UCXX_WORKER_STATS_INIT.
     pub struct_size: usize,
-    /// Operations taken; those that completed well; badly; cancelled; under way.
+    /// Operations that were submitted.
     pub submitted: u64,
+    /// Operations that completed with UCXX_OK.
     pub completed: u64,
+    /// Operations that completed with an error other than UCXX_ERR_CANCELED.
     pub failed: u64,
+    /// Operations that completed with UCXX_ERR_CANCELED.
     pub canceled: u64,
+    /// Operations in flight now.
     pub in_flight: u64,
-    /// Bytes in operations taken.
+    /// Bytes in operations that send.
     pub bytes_sent: u64,
+    /// Bytes in operations that receive.
     pub bytes_received: u64,
-    /// The submission queue: operations that went through it, its greatest length seen, refusals
-    /// because it was full.
+    /// Operations that passed through the submission queue.
     pub delayed: u64,
+    /// Greatest length of the submission queue.
     pub queue_high_water: u64,
+    /// Operations that were refused because the submission queue was full.
     pub queue_full: u64,
+    /// Progress passes.
     pub progress_calls: u64,
+    /// Ends of sleeps inside the library.
     pub wakeups: u64,
+    /// Sleeps inside the library.
     pub sleeps: u64,
+    /// Endpoints that exist now.
     pub endpoints: u64,
+    /// Endpoints that failed.
     pub endpoint_failures: u64,
-    /// Active messages that came with their data and found no handler.
+    /// Active messages that arrived with their data and found no handler.
     pub am_unhandled: u64,
 }
-/// Monotonic counters of a worker, but for `in_flight` and `endpoints`, which are what is there
-/// now.
+/// Result of `ucxx_worker_query_stats`.
 pub type ucxx_worker_stats_t = ucxx_worker_stats;
 
 sized! { ucxx_worker_attr, 40; ucxx_worker_stats, 136; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_worker_attr_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -77,7 +88,13 @@ pub unsafe extern "C" fn ucxx_worker_attr_init(value: *mut ucxx_worker_attr_t, s
     unsafe { params::init(value, struct_size) };
 }
 
-/// What the worker is like.
+/// Queries the properties of the worker.
+///
+/// Returns:
+/// - UCXX_OK: `*attr` is filled.
+///
+/// Threads: any.
+/// See also: ucxx_worker_query_stats.
 ///
 /// # Safety
 /// A worker of this library; `attr` is a struct whose `struct_size` is set.
@@ -105,8 +122,9 @@ pub unsafe extern "C" fn ucxx_worker_query(
     })
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field of `value` to its default, and `struct_size` to the argument.
+///
+/// `struct_size` is the caller's `sizeof(ucxx_worker_stats_t)`. A NULL `value` is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -119,9 +137,16 @@ pub unsafe extern "C" fn ucxx_worker_stats_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// The worker's counters, without a lock: two of them may be off by what is going on at the moment,
-/// but what was submitted is what has ended and what is in flight, in the queue or out of it. Any
-/// thread.
+/// Reads the counters of the worker, without a lock.
+///
+/// Two counters may differ by the operations of the moment. But `submitted` is always the sum of
+/// `completed`, `failed`, `canceled` and `in_flight`. Operations in the submission queue are in
+/// flight.
+///
+/// Returns:
+/// - UCXX_OK: `*stats` is filled.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// A worker of this library; `stats` is a struct whose `struct_size` is set.
@@ -161,9 +186,19 @@ pub unsafe extern "C" fn ucxx_worker_query_stats(
     })
 }
 
-/// A readable account of a worker that seems to hang, one call of `line` for each line: the worker,
-/// its endpoints with their transports, and what is in flight with its age. `line` may call any
-/// function.
+/// Describes the worker in readable lines, for example when it seems to hang.
+///
+/// Calls `line(arg, text)` once for each line. The lines show the worker, its endpoints with their
+/// transports, and the operations in flight with their age. `line` may call any function. `text` is
+/// valid during the call.
+///
+/// Returns:
+/// - UCXX_OK: all lines were passed on.
+/// - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
+///   file.
+///
+/// Threads: any.
+/// See also: ucxx_worker_query_stats.
 ///
 /// # Safety
 /// A worker of this library; `line` may be called with `arg`.
