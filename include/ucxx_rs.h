@@ -285,7 +285,8 @@ enum ucxx_status {
    * There is no room now: a queue, a window or the credit is used up. Nothing was submitted.
    * Retry from ucxx_endpoint_on_writable (sends), or after some completions (submission queue).
    *
-   * Also: the system grants no thread or descriptor. Raise the limit that the message names.
+   * Also: the system cannot create a thread or descriptor. Raise the limit that the message
+   * names.
    */
   UCXX_ERR_NO_RESOURCE = -2,
   /**
@@ -2726,7 +2727,7 @@ void ucxx_context_params_init(ucxx_context_params_t *value, size_t struct_size);
  * - UCXX_ERR_INVALID_PARAM: an argument is invalid, or UCX does not accept a variable of `config`.
  * - UCXX_ERR_UNSUPPORTED: this UCX cannot keep to UCXX_NETWORK_LOCAL. Also: a library that was
  *   built with its own UCX finds another libucp in the process.
- * - UCXX_ERR_NO_RESOURCE: the system grants no thread, and UCX needs one.
+ * - UCXX_ERR_NO_RESOURCE: the system cannot create a thread, and UCX needs one.
  * - Any status of UCX: the message and the log have its reason.
  *
  * Threads: any.
@@ -2790,8 +2791,8 @@ void ucxx_worker_params_init(ucxx_worker_params_t *value, size_t struct_size);
  *   of the context. Also: a progress thread with UCXX_THREAD_SINGLE, or on a CPU that cannot be
  *   used.
  * - UCXX_ERR_UNSUPPORTED: a progress thread needs UCXX_FEATURE_WAKEUP.
- * - UCXX_ERR_NO_RESOURCE: the system grants no thread.
- * - UCXX_ERR_IO_ERROR: a progress thread needs descriptors, and the system grants none.
+ * - UCXX_ERR_NO_RESOURCE: the system cannot create a thread.
+ * - UCXX_ERR_IO_ERROR: the system cannot create the descriptors of a progress thread.
  * - Any status of UCX: the message and the log have its reason.
  *
  * Threads: any.
@@ -2846,7 +2847,7 @@ void ucxx_worker_destroy(ucxx_worker_t *worker);
  *
  * Returns:
  * - UCXX_OK: the handle is no longer the caller's.
- * - UCXX_ERR_NO_RESOURCE: the system grants no thread.
+ * - UCXX_ERR_NO_RESOURCE: the system cannot create a thread.
  *
  * After an error nothing has happened, and the worker is still the caller's. A NULL worker is
  * UCXX_ERR_INVALID_PARAM.
@@ -2894,7 +2895,7 @@ ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
  * - UCXX_ERR_TIMED_OUT: `timeout_ns` expired first.
  * - UCXX_ERR_BUSY: called in a callback, or the worker has a progress thread.
  * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
- * - UCXX_ERR_IO_ERROR: the system grants no descriptor to sleep on.
+ * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
  * Callbacks: they run inside this call, and so do handlers.
@@ -2922,7 +2923,7 @@ ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
  * Returns:
  * - UCXX_OK: `*fd` is set.
  * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
- * - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+ * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
  * Ownership: the library owns the descriptor and closes it.
@@ -2944,7 +2945,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd
  * - UCXX_ERR_BUSY: there is something to progress first, or a call of another thread has completed
  *   an operation since this thread armed last. Also: the worker has a progress thread.
  * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
- * - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+ * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
  * See also: ucxx_worker_event_fd.
@@ -2955,8 +2956,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
  * Makes the worker's descriptor readable, and ends the present ucxx_worker_wait. If no thread
  * waits, the next ucxx_worker_wait ends at once.
  *
- * Waits for a particular completion check for it and continue: ucxx_request_wait and
- * UCXX_FLAG_WAIT are examples.
+ * It does not end a call that waits for a particular completion, such as ucxx_request_wait or an
+ * operation with UCXX_FLAG_WAIT. Such a call checks for the completion, and continues to wait.
  *
  * Returns:
  * - UCXX_OK: the signal is set.
@@ -2965,6 +2966,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
  * Threads: any, in every thread mode, and in signal handlers (async-signal-safe). The worker must
  * exist for as long as the handler is installed. The call writes to two descriptors. Only a call
  * that fails does more.
+ * See also: ucxx_worker_wait, ucxx_worker_event_fd.
  */
 ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
 
@@ -2972,7 +2974,7 @@ ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
  * Starts a progress thread on a worker that has none.
  *
  * `progress_mode` is one of UCXX_PROGRESS_THREAD_*. From then on only this thread makes progress,
- * and other threads that wait depend on it. Operations may be submitted meanwhile.
+ * and other threads that wait depend on it. Other threads may submit operations during this call.
  *
  * Returns:
  * - UCXX_OK: the thread runs.
@@ -2980,8 +2982,8 @@ ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
  * - UCXX_ERR_INVALID_PARAM: the mode is UCXX_PROGRESS_MANUAL, the worker is UCXX_THREAD_SINGLE, or
  *   its `cpu` cannot be used.
  * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
- * - UCXX_ERR_NO_RESOURCE: the system grants no thread.
- * - UCXX_ERR_IO_ERROR: the system grants no descriptor to sleep on.
+ * - UCXX_ERR_NO_RESOURCE: the system cannot create a thread.
+ * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  * - UCXX_ERR_BUSY: called in a callback.
  *
  * Threads: any. Under SERIALIZED this counts as a call on the worker. Afterwards any thread may
@@ -3109,8 +3111,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_flush(ucxx_worker_t *worker, const ucxx
  * Orders puts, gets and atomic operations: those before the fence complete before those after it
  * start.
  *
- * Messages after the fence are ordered in the same way. Messages of one endpoint are in order
- * without a fence.
+ * They also complete before messages that are sent after the fence. Messages of one endpoint are
+ * in order without a fence.
  *
  * - If such operations are in flight, the call waits like a flush of the worker. So it waits for
  *   sends too, and returns the status of the flush.
@@ -3209,7 +3211,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_notifier_poll(ucxx_notifier_t *notifier, ucxx_
  * Returns:
  * - UCXX_OK: `*fd` is set.
  * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
- * - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+ * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
  * Ownership: the library owns the descriptor and closes it.
@@ -3228,7 +3230,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_notifier_event_fd(ucxx_notifier_t *notifier, i
  * - UCXX_ERR_BUSY: poll first.
  * - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
  * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
- * - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+ * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
  * See also: ucxx_notifier_event_fd.
@@ -3882,6 +3884,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_tag_send(ucxx_endpoint_t *endpoint, const void
 
 /**
  * As ucxx_tag_send, but completes only after a receive has matched the message.
+ *
+ * See also: ucxx_tag_send.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_tag_send_sync(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
@@ -4013,10 +4017,12 @@ UCXX_NODISCARD ucxx_status_t ucxx_stream_send(ucxx_endpoint_t *endpoint, const v
  * - Bytes that were sent before the peer closed can be received after the close. Then receives
  *   return UCXX_ERR_CONNECTION_RESET.
  * - If the peer fails, bytes that were not received are lost.
- * - The library copies, so `buffer` must be host memory. UCXX_MEMORY_AUTO is taken as host memory.
+ * - The library copies, so the CPU must be able to write to `buffer`: HOST, CUDA_PINNED or
+ *   CUDA_MANAGED. With UCXX_MEMORY_AUTO, memory of a CUDA device is detected and refused. All
+ *   other memory is taken as host memory.
  *
  * Returns:
- * - UCXX_ERR_UNSUPPORTED: `buffer` is memory of a device.
+ * - UCXX_ERR_UNSUPPORTED: the CPU cannot write to `buffer`.
  * - Any status of an operation: see "Operations" at the top of this file. Both sides need
  *   UCXX_FEATURE_STREAM.
  *

@@ -25,7 +25,8 @@ pub enum ucxx_status {
     /// There is no room now: a queue, a window or the credit is used up. Nothing was submitted.
     /// Retry from ucxx_endpoint_on_writable (sends), or after some completions (submission queue).
     ///
-    /// Also: the system grants no thread or descriptor. Raise the limit that the message names.
+    /// Also: the system cannot create a thread or descriptor. Raise the limit that the message
+    /// names.
     UCXX_ERR_NO_RESOURCE = -2,
     /// Input or output failed, or the peer violated this library's protocol. Read the message and
     /// the log. Close the endpoint if it has ended.

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ucxx_context_params_init(
 /// - UCXX_ERR_INVALID_PARAM: an argument is invalid, or UCX does not accept a variable of `config`.
 /// - UCXX_ERR_UNSUPPORTED: this UCX cannot keep to UCXX_NETWORK_LOCAL. Also: a library that was
 ///   built with its own UCX finds another libucp in the process.
-/// - UCXX_ERR_NO_RESOURCE: the system grants no thread, and UCX needs one.
+/// - UCXX_ERR_NO_RESOURCE: the system cannot create a thread, and UCX needs one.
 /// - Any status of UCX: the message and the log have its reason.
 ///
 /// Threads: any.

@@ -58,10 +58,12 @@ pub unsafe extern "C" fn ucxx_stream_send(
 /// - Bytes that were sent before the peer closed can be received after the close. Then receives
 ///   return UCXX_ERR_CONNECTION_RESET.
 /// - If the peer fails, bytes that were not received are lost.
-/// - The library copies, so `buffer` must be host memory. UCXX_MEMORY_AUTO is taken as host memory.
+/// - The library copies, so the CPU must be able to write to `buffer`: HOST, CUDA_PINNED or
+///   CUDA_MANAGED. With UCXX_MEMORY_AUTO, memory of a CUDA device is detected and refused. All
+///   other memory is taken as host memory.
 ///
 /// Returns:
-/// - UCXX_ERR_UNSUPPORTED: `buffer` is memory of a device.
+/// - UCXX_ERR_UNSUPPORTED: the CPU cannot write to `buffer`.
 /// - Any status of an operation: see "Operations" at the top of this file. Both sides need
 ///   UCXX_FEATURE_STREAM.
 ///

@@ -114,6 +114,8 @@ pub unsafe extern "C" fn ucxx_tag_send(
 
 /// As ucxx_tag_send, but completes only after a receive has matched the message.
 ///
+/// See also: ucxx_tag_send.
+///
 /// # Safety
 /// As for `ucxx_tag_send`.
 #[no_mangle]

@@ -84,8 +84,8 @@ pub unsafe extern "C" fn ucxx_worker_params_init(
 ///   of the context. Also: a progress thread with UCXX_THREAD_SINGLE, or on a CPU that cannot be
 ///   used.
 /// - UCXX_ERR_UNSUPPORTED: a progress thread needs UCXX_FEATURE_WAKEUP.
-/// - UCXX_ERR_NO_RESOURCE: the system grants no thread.
-/// - UCXX_ERR_IO_ERROR: a progress thread needs descriptors, and the system grants none.
+/// - UCXX_ERR_NO_RESOURCE: the system cannot create a thread.
+/// - UCXX_ERR_IO_ERROR: the system cannot create the descriptors of a progress thread.
 /// - Any status of UCX: the message and the log have its reason.
 ///
 /// Threads: any.
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
 ///
 /// Returns:
 /// - UCXX_OK: the handle is no longer the caller's.
-/// - UCXX_ERR_NO_RESOURCE: the system grants no thread.
+/// - UCXX_ERR_NO_RESOURCE: the system cannot create a thread.
 ///
 /// After an error nothing has happened, and the worker is still the caller's. A NULL worker is
 /// UCXX_ERR_INVALID_PARAM.

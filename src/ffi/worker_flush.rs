@@ -35,8 +35,8 @@ pub unsafe extern "C" fn ucxx_worker_flush(
 /// Orders puts, gets and atomic operations: those before the fence complete before those after it
 /// start.
 ///
-/// Messages after the fence are ordered in the same way. Messages of one endpoint are in order
-/// without a fence.
+/// They also complete before messages that are sent after the fence. Messages of one endpoint are
+/// in order without a fence.
 ///
 /// - If such operations are in flight, the call waits like a flush of the worker. So it waits for
 ///   sends too, and returns the status of the flush.

@@ -85,7 +85,7 @@ unsafe extern "C" fn progress(
 /// - UCXX_ERR_TIMED_OUT: `timeout_ns` expired first.
 /// - UCXX_ERR_BUSY: called in a callback, or the worker has a progress thread.
 /// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
-/// - UCXX_ERR_IO_ERROR: the system grants no descriptor to sleep on.
+/// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 ///
 /// Threads: any.
 /// Callbacks: they run inside this call, and so do handlers.
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ucxx_worker_wait(
 /// Returns:
 /// - UCXX_OK: `*fd` is set.
 /// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
-/// - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+/// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 ///
 /// Threads: any.
 /// Ownership: the library owns the descriptor and closes it.
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn ucxx_worker_event_fd(
 /// - UCXX_ERR_BUSY: there is something to progress first, or a call of another thread has completed
 ///   an operation since this thread armed last. Also: the worker has a progress thread.
 /// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
-/// - UCXX_ERR_IO_ERROR: the system grants no descriptor.
+/// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 ///
 /// Threads: any.
 /// See also: ucxx_worker_event_fd.
@@ -189,8 +189,8 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
 /// Makes the worker's descriptor readable, and ends the present ucxx_worker_wait. If no thread
 /// waits, the next ucxx_worker_wait ends at once.
 ///
-/// Waits for a particular completion check for it and continue: ucxx_request_wait and
-/// UCXX_FLAG_WAIT are examples.
+/// It does not end a call that waits for a particular completion, such as ucxx_request_wait or an
+/// operation with UCXX_FLAG_WAIT. Such a call checks for the completion, and continues to wait.
 ///
 /// Returns:
 /// - UCXX_OK: the signal is set.
@@ -199,6 +199,7 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
 /// Threads: any, in every thread mode, and in signal handlers (async-signal-safe). The worker must
 /// exist for as long as the handler is installed. The call writes to two descriptors. Only a call
 /// that fails does more.
+/// See also: ucxx_worker_wait, ucxx_worker_event_fd.
 ///
 /// # Safety
 /// A worker of this library.
@@ -211,7 +212,7 @@ pub unsafe extern "C" fn ucxx_worker_signal(worker: *mut ucxx_worker_t) -> ucxx_
 /// Starts a progress thread on a worker that has none.
 ///
 /// `progress_mode` is one of UCXX_PROGRESS_THREAD_*. From then on only this thread makes progress,
-/// and other threads that wait depend on it. Operations may be submitted meanwhile.
+/// and other threads that wait depend on it. Other threads may submit operations during this call.
 ///
 /// Returns:
 /// - UCXX_OK: the thread runs.
@@ -219,8 +220,8 @@ pub unsafe extern "C" fn ucxx_worker_signal(worker: *mut ucxx_worker_t) -> ucxx_
 /// - UCXX_ERR_INVALID_PARAM: the mode is UCXX_PROGRESS_MANUAL, the worker is UCXX_THREAD_SINGLE, or
 ///   its `cpu` cannot be used.
 /// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
-/// - UCXX_ERR_NO_RESOURCE: the system grants no thread.
-/// - UCXX_ERR_IO_ERROR: the system grants no descriptor to sleep on.
+/// - UCXX_ERR_NO_RESOURCE: the system cannot create a thread.
+/// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 /// - UCXX_ERR_BUSY: called in a callback.
 ///
 /// Threads: any. Under SERIALIZED this counts as a call on the worker. Afterwards any thread may
