@@ -14,9 +14,9 @@ use super::tag::{parts, ucxx_buffer_t};
 ///
 /// - It completes locally: when all buffers may be reused. If a frame fails, the operation fails
 ///   when all others have ended.
-/// - A send of no buffers is one header. UCXX does not complete such a receive.
+/// - With `count` 0 it sends one header. UCXX does not complete the receive of it.
 /// - Device memory needs its `memory_type`: UCXX_MEMORY_AUTO is announced as host memory.
-/// - The endpoint sends nothing in between. But a receiver cannot distinguish the frames from
+/// - The endpoint sends nothing else in between. But a receiver cannot distinguish the frames from
 ///   messages of other endpoints under the same tag: see ucxx_tag_recv_multi.
 /// - A send that is cancelled or times out continues if its first header has left.
 ///
@@ -52,9 +52,10 @@ pub unsafe extern "C" fn ucxx_tag_send_multi(
 
 /// Receives what ucxx_tag_send_multi, or tagMultiSend of UCXX 0.52, sends. This is an operation.
 ///
-/// It receives as many buffers as were sent. `allocator` makes them when the header arrives. NULL
-/// means malloc and its limits. Take them with ucxx_request_take_buffers. `recv_info` has the bytes
-/// of all buffers and the tag. The call never completes inside.
+/// It receives as many buffers as were sent, and never completes inside the call. When the header
+/// arrives, `allocator` makes the buffers. A NULL `allocator` means the library's own memory and
+/// the default limits. Take the buffers with ucxx_request_take_buffers. `recv_info` has the bytes
+/// of all buffers and the tag.
 ///
 /// The wire format does not connect a frame with its header. Consequences:
 ///
@@ -75,8 +76,8 @@ pub unsafe extern "C" fn ucxx_tag_send_multi(
 ///   handle would exist to take the buffers from.
 /// - UCXX_ERR_IO_ERROR: a length does not fit its announcement, or a message is not a header.
 /// - UCXX_ERR_EXCEEDS_LIMIT: more frames or bytes than the allocator allows.
-/// - The status of `allocate`: a buffer could not be made. UCXX_ERR_NO_MEMORY if the library makes
-///   them.
+/// - The status of `allocate`: a buffer could not be made. If the library makes the buffers:
+///   UCXX_ERR_NO_MEMORY, or for CUDA memory see ucxx_allocator_t.
 /// - Any status of an operation: see "Operations" at the top of this file. It needs
 ///   UCXX_FEATURE_TAG.
 ///
