@@ -78,7 +78,7 @@
  *     - UCXX_ERR_CANCELED: cancelled by ucxx_request_cancel, by a close with FORCE, or by the end
  *       of the worker.
  *     - UCXX_ERR_TIMED_OUT: its `timeout_ns` expired.
- *     - UCXX_ERR_UNSUPPORTED: the context lacks the feature, the loaded UCX does not support
+ *     - UCXX_ERR_UNSUPPORTED: the context has no such feature, the loaded UCX does not support
  *       `memory_type` here, or UCXX_FLAG_DELAYED has no progress thread.
  *     - UCXX_ERR_NO_RESOURCE: the submission queue is full (see `submission_queue_depth`). Sends:
  *       the send queue is full, or UCXX_FLAG_NO_WAIT is set and the send would have to wait. See
@@ -368,7 +368,7 @@ enum ucxx_status {
    */
   UCXX_ERR_EXCEEDS_LIMIT = -21,
   /**
-   * The context lacks the feature, or the loaded UCX, the memory type or the peer does not
+   * The context has no such feature, or the loaded UCX, the memory type or the peer does not
    * support the call. Read the message. Request the feature in ucxx_context_params_t, or use
    * another call.
    */
@@ -2212,29 +2212,33 @@ typedef struct ucxx_group_params ucxx_group_params_t;
 typedef struct ucxx_group ucxx_group_t;
 
 /**
- * A block of an explicit list.
+ * One block of an explicit list.
  */
 struct ucxx_block {
   /**
-   * Elements from the address that the call names; may be negative.
+   * Distance in elements from the address that the call names. It may be negative.
    */
   int64_t offset;
   /**
-   * Elements that follow each other.
+   * Number of consecutive elements.
    */
   uint64_t length;
 };
 
 /**
- * A block of an explicit list.
+ * One block of an explicit list.
  */
 typedef struct ucxx_block ucxx_block_t;
 
 /**
- * Which elements of a buffer a call is about, on either side: `count` blocks of `block_length`
- * elements, whose beginnings are `stride` elements apart; or, with `blocks`, an explicit list. The
- * two sides may differ as long as they have the same number of bytes (put, get) or elements
- * (accumulates).
+ * The elements of a buffer that a window call accesses, on either side.
+ *
+ * - Without `blocks`: `count` blocks of `block_length` elements, with `stride` elements from the
+ *   start of one block to the start of the next.
+ * - With `blocks`: an explicit list.
+ *
+ * The layouts of the two sides may differ. They need the same number of bytes (put, get) or of
+ * elements (accumulates).
  */
 struct ucxx_layout {
   /**
@@ -2246,25 +2250,25 @@ struct ucxx_layout {
    */
   int32_t element_type;
   /**
-   * Blocks.
+   * Number of blocks.
    */
   uint64_t count;
   /**
-   * Elements of each.
+   * Elements in each block.
    */
   uint64_t block_length;
   /**
-   * From beginning to beginning, in elements; may be negative, or shorter than a block: an
-   * element that is named twice is read or written twice.
+   * Elements from the start of one block to the start of the next. It may be negative, or
+   * shorter than a block. An element that occurs twice is read or written twice.
    */
   int64_t stride;
   /**
-   * In place of the three above: blocks in the order of the list, which need not be sorted. Read
-   * during the call.
+   * An explicit list, in place of the three fields above. It need not be sorted. The call
+   * accesses the blocks in the order of the list, and reads the list during the call.
    */
   const ucxx_block_t *blocks;
   /**
-   * How many of them.
+   * Number of entries in `blocks`.
    */
   size_t block_count;
   /**
@@ -2274,7 +2278,7 @@ struct ucxx_layout {
 };
 
 /**
- * Which elements of a buffer a call is about.
+ * The elements of a buffer that a window call accesses, on either side.
  */
 typedef struct ucxx_layout ucxx_layout_t;
 
@@ -2675,9 +2679,9 @@ const char *ucxx_error_text(ucxx_status_t status);
 const char *ucxx_last_error_message(void);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_version_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_version_init(ucxx_version_t *value, size_t struct_size);
 
@@ -2711,9 +2715,9 @@ ucxx_status_t ucxx_version_query(ucxx_version_t *version);
 ucxx_status_t ucxx_log_set_callback(ucxx_log_callback_t callback, void *arg, int32_t level);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_context_params_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_context_params_init(ucxx_context_params_t *value, size_t struct_size);
 
@@ -2774,9 +2778,9 @@ ucxx_status_t ucxx_context_visit_config(const ucxx_context_t *context, ucxx_conf
 int32_t ucxx_context_has_cuda(const ucxx_context_t *context);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_worker_params_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_worker_params_init(ucxx_worker_params_t *value, size_t struct_size);
 
@@ -2894,7 +2898,7 @@ ucxx_status_t ucxx_worker_progress(ucxx_worker_t *worker, uint32_t *events);
  * - UCXX_OK: an event was handled, or the wait was interrupted.
  * - UCXX_ERR_TIMED_OUT: `timeout_ns` expired first.
  * - UCXX_ERR_BUSY: called in a callback, or the worker has a progress thread.
- * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
  * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
@@ -2922,7 +2926,7 @@ ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
  *
  * Returns:
  * - UCXX_OK: `*fd` is set.
- * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
  * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
@@ -2944,7 +2948,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_event_fd(ucxx_worker_t *worker, int *fd
  * - UCXX_OK: the next event makes the descriptor readable.
  * - UCXX_ERR_BUSY: there is something to progress first, or a call of another thread has completed
  *   an operation since this thread armed last. Also: the worker has a progress thread.
- * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
  * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
@@ -2961,7 +2965,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_arm(ucxx_worker_t *worker);
  *
  * Returns:
  * - UCXX_OK: the signal is set.
- * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
  *
  * Threads: any, in every thread mode, and in signal handlers (async-signal-safe). The worker must
  * exist for as long as the handler is installed. The call writes to two descriptors. Only a call
@@ -2981,7 +2985,7 @@ ucxx_status_t ucxx_worker_signal(ucxx_worker_t *worker);
  * - UCXX_ERR_ALREADY_EXISTS: there is one already.
  * - UCXX_ERR_INVALID_PARAM: the mode is UCXX_PROGRESS_MANUAL, the worker is UCXX_THREAD_SINGLE, or
  *   its `cpu` cannot be used.
- * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
  * - UCXX_ERR_NO_RESOURCE: the system cannot create a thread.
  * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  * - UCXX_ERR_BUSY: called in a callback.
@@ -3036,9 +3040,9 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_run_pre(ucxx_worker_t *worker, void (*f
 UCXX_NODISCARD ucxx_status_t ucxx_worker_run_post(ucxx_worker_t *worker, void (*function)(void *arg), void *arg, uint64_t timeout_ns);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_worker_attr_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_worker_attr_init(ucxx_worker_attr_t *value, size_t struct_size);
 
@@ -3054,9 +3058,9 @@ void ucxx_worker_attr_init(ucxx_worker_attr_t *value, size_t struct_size);
 ucxx_status_t ucxx_worker_query(const ucxx_worker_t *worker, ucxx_worker_attr_t *attr);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_worker_stats_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_worker_stats_init(ucxx_worker_stats_t *value, size_t struct_size);
 
@@ -3210,7 +3214,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_notifier_poll(ucxx_notifier_t *notifier, ucxx_
  *
  * Returns:
  * - UCXX_OK: `*fd` is set.
- * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
  * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
@@ -3229,7 +3233,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_notifier_event_fd(ucxx_notifier_t *notifier, i
  * - UCXX_OK: there is nothing to poll. Sleep on the descriptor.
  * - UCXX_ERR_BUSY: poll first.
  * - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
- * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
  * - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
  *
  * Threads: any.
@@ -3346,9 +3350,9 @@ size_t ucxx_address_length(const ucxx_address_t *address);
 void ucxx_address_destroy(ucxx_address_t *address);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_op_params_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_op_params_init(ucxx_op_params_t *value, size_t struct_size);
 
@@ -3476,9 +3480,9 @@ const char *ucxx_request_error_message(const ucxx_request_t *request);
 void ucxx_request_destroy(ucxx_request_t *request);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_endpoint_params_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_endpoint_params_init(ucxx_endpoint_params_t *value, size_t struct_size);
 
@@ -3725,9 +3729,9 @@ UCXX_NODISCARD ucxx_status_t ucxx_endpoint_retain(ucxx_endpoint_t *endpoint, ucx
 void ucxx_endpoint_destroy(ucxx_endpoint_t *endpoint);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_endpoint_attr_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_endpoint_attr_init(ucxx_endpoint_attr_t *value, size_t struct_size);
 
@@ -3745,9 +3749,9 @@ void ucxx_endpoint_attr_init(ucxx_endpoint_attr_t *value, size_t struct_size);
 ucxx_status_t ucxx_endpoint_query(const ucxx_endpoint_t *endpoint, ucxx_endpoint_attr_t *attr);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_endpoint_load_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_endpoint_load_init(ucxx_endpoint_load_t *value, size_t struct_size);
 
@@ -3763,9 +3767,9 @@ void ucxx_endpoint_load_init(ucxx_endpoint_load_t *value, size_t struct_size);
 ucxx_status_t ucxx_endpoint_query_load(const ucxx_endpoint_t *endpoint, ucxx_endpoint_load_t *load);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_listener_params_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_listener_params_init(ucxx_listener_params_t *value, size_t struct_size);
 
@@ -3948,7 +3952,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_tag_recv_iov(ucxx_worker_t *worker, const ucxx
  * Returns:
  * - UCXX_OK: `*info` is filled, and `*message` is set.
  * - UCXX_ERR_NO_MESSAGE: there is no matching message.
- * - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_TAG.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_TAG.
  * - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
  *   file.
  *
@@ -4154,9 +4158,9 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_message_recv_iov(ucxx_am_message_t *message
 void ucxx_am_message_destroy(ucxx_am_message_t *message);
 
 /**
- * Sets every field of `value` to its default, and `struct_size` to the argument.
+ * Sets every field to its default, and `struct_size` to the given size.
  *
- * `struct_size` is the caller's `sizeof(ucxx_allocator_t)`. A NULL `value` is ignored.
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_allocator_init(ucxx_allocator_t *value, size_t struct_size);
 
@@ -4758,26 +4762,43 @@ UCXX_NODISCARD ucxx_status_t ucxx_group_broadcast(ucxx_group_t *group, void *dat
 void ucxx_group_destroy(ucxx_group_t *group);
 
 /**
- * Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value;
- * int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
+ * Returns the size of an element type (UCXX_TYPE_*) in bytes.
+ *
+ * A pair is a C struct { value; int32_t index; }. Its padding may be overwritten.
+ *
+ * Returns: the size. 0 if there is no such type.
+ *
+ * Threads: any.
  */
 size_t ucxx_type_size(int32_t element_type);
 
 /**
- * `count` elements that follow each other. Nothing is checked before the layout is used. NULL is
- * ignored. Any thread.
+ * Initialises a layout of `count` consecutive elements.
+ *
+ * Nothing is checked before a call uses the layout. NULL is ignored.
+ *
+ * Threads: any.
+ * See also: ucxx_layout_init_vector, ucxx_layout_init_blocks.
  */
 void ucxx_layout_init_contiguous(ucxx_layout_t *layout, int32_t element_type, uint64_t count);
 
 /**
- * `count` blocks of `block_length` elements, `stride` elements from beginning to beginning. The
- * rest as ucxx_layout_init_contiguous.
+ * Initialises a layout of `count` blocks of `block_length` elements, with `stride` elements from
+ * start to start.
+ *
+ * Nothing is checked before a call uses the layout. NULL is ignored.
+ *
+ * Threads: any.
  */
 void ucxx_layout_init_vector(ucxx_layout_t *layout, int32_t element_type, uint64_t count, uint64_t block_length, int64_t stride);
 
 /**
- * The blocks of a list, which stays the caller's, and is read whenever the layout is used. The
- * rest as ucxx_layout_init_contiguous.
+ * Initialises a layout from a list of blocks.
+ *
+ * Nothing is checked before a call uses the layout. NULL is ignored.
+ *
+ * Threads: any.
+ * Ownership: the caller keeps the list. Every call that uses the layout reads it.
  */
 void ucxx_layout_init_blocks(ucxx_layout_t *layout, int32_t element_type, const ucxx_block_t *blocks, size_t block_count);
 

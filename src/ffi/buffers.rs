@@ -72,9 +72,9 @@ pub type ucxx_allocator_t = ucxx_allocator;
 
 sized! { ucxx_allocator, 48; }
 
-/// Sets every field of `value` to its default, and `struct_size` to the argument.
+/// Sets every field to its default, and `struct_size` to the given size.
 ///
-/// `struct_size` is the caller's `sizeof(ucxx_allocator_t)`. A NULL `value` is ignored.
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.

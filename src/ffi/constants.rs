@@ -74,7 +74,7 @@ pub enum ucxx_status {
     /// Something is larger than a limit of yours or of the library. Raise the limit that the
     /// message names, or send less.
     UCXX_ERR_EXCEEDS_LIMIT = -21,
-    /// The context lacks the feature, or the loaded UCX, the memory type or the peer does not
+    /// The context has no such feature, or the loaded UCX, the memory type or the peer does not
     /// support the call. Read the message. Request the feature in ucxx_context_params_t, or use
     /// another call.
     UCXX_ERR_UNSUPPORTED = -22,

@@ -55,9 +55,9 @@ pub type ucxx_config_visitor_t =
 /// UCX has fewer variables than this. A larger count is refused.
 const MOST_ENTRIES: usize = 10_000;
 
-/// Sets every field of `value` to its default, and `struct_size` to the argument.
+/// Sets every field to its default, and `struct_size` to the given size.
 ///
-/// `struct_size` is the caller's `sizeof(ucxx_context_params_t)`. A NULL `value` is ignored.
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.

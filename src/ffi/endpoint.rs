@@ -107,9 +107,9 @@ pub type ucxx_endpoint_params_t = ucxx_endpoint_params;
 
 sized! { ucxx_endpoint_params, 104; }
 
-/// Sets every field of `value` to its default, and `struct_size` to the argument.
+/// Sets every field to its default, and `struct_size` to the given size.
 ///
-/// `struct_size` is the caller's `sizeof(ucxx_endpoint_params_t)`. A NULL `value` is ignored.
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.

@@ -58,9 +58,9 @@ pub type ucxx_endpoint_load_t = ucxx_endpoint_load;
 
 sized! { ucxx_endpoint_attr, 432; ucxx_endpoint_load, 40; }
 
-/// Sets every field of `value` to its default, and `struct_size` to the argument.
+/// Sets every field to its default, and `struct_size` to the given size.
 ///
-/// `struct_size` is the caller's `sizeof(ucxx_endpoint_attr_t)`. A NULL `value` is ignored.
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -118,9 +118,9 @@ pub unsafe extern "C" fn ucxx_endpoint_query(
     })
 }
 
-/// Sets every field of `value` to its default, and `struct_size` to the argument.
+/// Sets every field to its default, and `struct_size` to the given size.
 ///
-/// `struct_size` is the caller's `sizeof(ucxx_endpoint_load_t)`. A NULL `value` is ignored.
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.

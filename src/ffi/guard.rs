@@ -1,5 +1,5 @@
-//! What every exported function runs inside: no panic gets out, and an error leaves its explanation
-//! behind.
+//! The guard around every exported function: no panic leaves it, and an error stores its
+//! explanation for the thread.
 
 use super::status::ucxx_status_t;
 use crate::engine::base::lasting::lasting;
@@ -10,13 +10,13 @@ use std::cell::Cell;
 use std::ffi::{c_char, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Room for an explanation with its end.
+/// Capacity for an explanation, with its terminator.
 const LONGEST: usize = 1024;
 
-/// Room for the name of a status and an explanation.
+/// Capacity for the name of a status and an explanation.
 const LONGEST_TEXT: usize = LONGEST + 64;
 
-/// The thread's last negative status, and what explains it: a sentence of the program's, or `own`.
+/// The thread's last negative status and its explanation: a static sentence, or `own`.
 struct Last {
     status: Cell<Status>,
     message: Cell<*const c_char>,
@@ -35,8 +35,8 @@ lasting! {
     };
 }
 
-/// What a call returns. One that is negative leaves its explanation with the thread, without an
-/// allocation: calls that poll give such answers all the time.
+/// The result of a call. A negative one stores its explanation for the thread. This allocates
+/// nothing, because calls that poll often have such results.
 pub(crate) trait Outcome {
     fn tell(self) -> ucxx_status_t;
 }
@@ -52,7 +52,7 @@ impl Outcome for Status {
     }
 }
 
-/// OK, or a status with the sentence that explains it.
+/// OK, or a status with a sentence that explains it.
 pub(crate) struct Answer(pub(crate) Status, pub(crate) &'static CStr);
 
 impl Answer {
@@ -69,7 +69,7 @@ impl Outcome for Answer {
     }
 }
 
-/// A status that is no error, or whose explanation is the thread's already: see `explain`.
+/// A status that is no error, or whose explanation `explain` has stored.
 pub(crate) struct Explained(pub(crate) Status);
 
 impl Outcome for Explained {
@@ -79,31 +79,30 @@ impl Outcome for Explained {
     }
 }
 
-/// Runs `f`; its error becomes a status, and its explanation the thread's last error.
+/// Runs `f`. Its error becomes a status, and its explanation the thread's last error.
 #[inline(always)]
 pub(crate) fn status<O: Outcome>(f: impl FnOnce() -> Result<O>) -> ucxx_status_t {
-    // One plain number comes out of the closure: a larger result would travel through memory in
-    // pieces.
+    // The closure returns one plain number. A larger result would be passed in memory.
     let guarded = || match f() {
         Ok(outcome) => outcome.tell(),
         Err(error) => failed(error),
     };
-    // Handles are shared references with interior state that a panic leaves consistent enough to
-    // answer errors.
+    // Handles are shared references. After a panic their interior state is consistent enough to
+    // return errors.
     match catch_unwind(AssertUnwindSafe(guarded)) {
         Ok(status) => status,
         Err(panic) => panicked(&*panic),
     }
 }
 
-/// The same for a call that makes or ends something, or waits for others: `pthread_cancel` does not
-/// end its thread meanwhile.
+/// The same for a call that creates or ends something, or waits. `pthread_cancel` does not end the
+/// thread during the call.
 pub(crate) fn whole(f: impl FnOnce() -> Result<Status>) -> ucxx_status_t {
     let _whole = Uncancelled::new();
     progressing(f)
 }
 
-/// The same for a call that may have run callbacks, one of which may have destroyed a worker.
+/// The same for a call that may run callbacks. If one of them destroyed a worker, that ends here.
 #[inline(always)]
 pub(crate) fn progressing<O: Outcome>(f: impl FnOnce() -> Result<O>) -> ucxx_status_t {
     let status = status(f);
@@ -111,7 +110,7 @@ pub(crate) fn progressing<O: Outcome>(f: impl FnOnce() -> Result<O>) -> ucxx_sta
     status
 }
 
-/// The same as `whole` where there is no status to return.
+/// The same as `whole`, for functions that return no status.
 pub(crate) fn ending(f: impl FnOnce()) {
     let _whole = Uncancelled::new();
     quietly((), f);
@@ -125,8 +124,8 @@ fn end_doomed() {
     }
 }
 
-/// Runs `f`, which may call callbacks: what calls of theirs explain does not take the place of what
-/// explains the status that is about to be returned.
+/// Runs `f`, which may run callbacks. The explanations of their calls do not replace that of the
+/// status that is about to be returned.
 #[cold]
 fn undisturbed(f: impl FnOnce()) {
     let (status, message, own) = LAST.with(|last| {
@@ -141,7 +140,7 @@ fn undisturbed(f: impl FnOnce()) {
     });
 }
 
-/// Runs `f` where there is no status to return; `otherwise` is the value after a panic.
+/// Runs `f` in a function that returns no status. After a panic the result is `otherwise`.
 pub(crate) fn quietly<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         panicked(&*panic);
@@ -165,7 +164,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> ucxx_status_t {
     explain(Status::PANIC, &message).tell()
 }
 
-/// Makes an answer the thread's last error. Not `cold`: a thread that polls comes here each time.
+/// Makes an answer the thread's last error. Not `cold`: threads that poll call it often.
 #[inline(never)]
 fn answered(status: Status, sentence: &'static CStr) {
     LAST.with(|last| {
@@ -174,7 +173,7 @@ fn answered(status: Status, sentence: &'static CStr) {
     });
 }
 
-/// Makes a failure the thread's last error. A failure without a message has its status' sentence.
+/// Makes a failure the thread's last error. Without a message, the status' sentence explains it.
 #[cold]
 pub(crate) fn explain(status: Status, message: &str) -> Explained {
     if message.is_empty() {
@@ -189,7 +188,7 @@ pub(crate) fn explain(status: Status, message: &str) -> Explained {
     Explained(status)
 }
 
-/// The parts one after the other, cut between characters where they are too long, with an end.
+/// Writes the parts one after the other, cut between characters if too long, with a terminator.
 fn write(place: &[Cell<u8>], parts: &[&str]) {
     let (end, room) = place.split_last().expect("not empty");
     end.set(0);
@@ -208,16 +207,16 @@ fn write(place: &[Cell<u8>], parts: &[&str]) {
     }
 }
 
-/// The calling thread's last explanation; empty if there was none.
+/// The calling thread's last explanation. Empty if there was none.
 pub(crate) fn last_error() -> *const c_char {
     LAST.with(|last| last.message.get())
 }
 
-/// The name of a status, and its explanation: the thread's last one where that is of this status.
+/// The name of a status and its explanation: the thread's last one, if it belongs to this status.
 pub(crate) fn text(status: Status) -> *const c_char {
     LAST.with(|last| {
         let message = if status.is_error() && status == last.status.get() {
-            // SAFETY: a sentence of the program's, or `own`, which ends; nothing writes it
+            // SAFETY: a static sentence, or `own`, which is terminated. Nothing writes to it
             // meanwhile.
             unsafe { CStr::from_ptr(last.message.get()) }
         } else {

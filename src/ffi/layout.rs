@@ -1,4 +1,4 @@
-//! Layouts: which elements of a buffer a window's call is about.
+//! Layouts: the elements of a buffer that a window call accesses.
 
 use super::handle::null;
 use super::params::{self, sized};
@@ -6,24 +6,28 @@ use crate::engine::base::status::{Error, Result};
 use crate::engine::window::data::datatype_layout::{Block, Layout};
 use crate::engine::wire::element_type::{self, ElementType};
 
-/// A block of an explicit list.
+/// One block of an explicit list.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_block {
-    /// Elements from the address that the call names; may be negative.
+    /// Distance in elements from the address that the call names. It may be negative.
     pub offset: i64,
-    /// Elements that follow each other.
+    /// Number of consecutive elements.
     pub length: u64,
 }
-/// A block of an explicit list.
+/// One block of an explicit list.
 pub type ucxx_block_t = ucxx_block;
 
 const _: () = assert!(size_of::<ucxx_block>() == size_of::<Block>());
 
-/// Which elements of a buffer a call is about, on either side: `count` blocks of `block_length`
-/// elements, whose beginnings are `stride` elements apart; or, with `blocks`, an explicit list. The
-/// two sides may differ as long as they have the same number of bytes (put, get) or elements
-/// (accumulates).
+/// The elements of a buffer that a window call accesses, on either side.
+///
+/// - Without `blocks`: `count` blocks of `block_length` elements, with `stride` elements from the
+///   start of one block to the start of the next.
+/// - With `blocks`: an explicit list.
+///
+/// The layouts of the two sides may differ. They need the same number of bytes (put, get) or of
+/// elements (accumulates).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_layout {
@@ -31,22 +35,22 @@ pub struct ucxx_layout {
     pub struct_size: usize,
     /// UCXX_TYPE_*.
     pub element_type: i32,
-    /// Blocks.
+    /// Number of blocks.
     pub count: u64,
-    /// Elements of each.
+    /// Elements in each block.
     pub block_length: u64,
-    /// From beginning to beginning, in elements; may be negative, or shorter than a block: an
-    /// element that is named twice is read or written twice.
+    /// Elements from the start of one block to the start of the next. It may be negative, or
+    /// shorter than a block. An element that occurs twice is read or written twice.
     pub stride: i64,
-    /// In place of the three above: blocks in the order of the list, which need not be sorted. Read
-    /// during the call.
+    /// An explicit list, in place of the three fields above. It need not be sorted. The call
+    /// accesses the blocks in the order of the list, and reads the list during the call.
     pub blocks: *const ucxx_block_t,
-    /// How many of them.
+    /// Number of entries in `blocks`.
     pub block_count: usize,
     /// Zero.
     pub reserved: [u64; 2],
 }
-/// Which elements of a buffer a call is about.
+/// The elements of a buffer that a window call accesses, on either side.
 pub type ucxx_layout_t = ucxx_layout;
 
 sized! { ucxx_layout, 72; }
@@ -68,8 +72,8 @@ pub(crate) unsafe fn layout<'a>(
     unsafe { params::with(pointer, argument, |layout| convert(layout, argument)) }
 }
 
-/// Type and bytes of a layout that is elements in one piece, and says so in the simplest way. None
-/// for all others, for those without elements, and for whatever `layout` has an error for.
+/// The fast path: type and bytes of a contiguous layout in its simplest form. None for all other
+/// layouts, for those without elements, and for those that `layout` refuses.
 ///
 /// # Safety
 /// As for `layout`.
@@ -79,7 +83,7 @@ pub(crate) unsafe fn plain(pointer: *const ucxx_layout_t) -> Option<(ElementType
     if pointer.is_null() || unsafe { pointer.cast::<usize>().read() } != size_of::<ucxx_layout>() {
         return None;
     }
-    // SAFETY: readable in full, as the size says.
+    // SAFETY: `struct_size` bytes are readable, which is the whole struct.
     let layout = unsafe { &*pointer };
     let listed = !layout.blocks.is_null() || layout.block_count != 0;
     if layout.count != 1 || listed || layout.reserved != [0, 0] {
@@ -118,8 +122,13 @@ unsafe fn convert<'a>(layout: &ucxx_layout, argument: &str) -> Result<Layout<'a>
     Layout::vector(kind, layout.count, layout.block_length, layout.stride)
 }
 
-/// Bytes of an element of that type (UCXX_TYPE_*); 0 if there is none. A pair is a struct { value;
-/// int32_t index; } as C lays it out, whose padding may be overwritten. Any thread.
+/// Returns the size of an element type (UCXX_TYPE_*) in bytes.
+///
+/// A pair is a C struct { value; int32_t index; }. Its padding may be overwritten.
+///
+/// Returns: the size. 0 if there is no such type.
+///
+/// Threads: any.
 #[no_mangle]
 pub extern "C" fn ucxx_type_size(element_type: i32) -> usize {
     element_type::type_size(element_type)
@@ -138,8 +147,12 @@ fn initial(element_type: i32) -> ucxx_layout {
     }
 }
 
-/// `count` elements that follow each other. Nothing is checked before the layout is used. NULL is
-/// ignored. Any thread.
+/// Initialises a layout of `count` consecutive elements.
+///
+/// Nothing is checked before a call uses the layout. NULL is ignored.
+///
+/// Threads: any.
+/// See also: ucxx_layout_init_vector, ucxx_layout_init_blocks.
 ///
 /// # Safety
 /// NULL or writable.
@@ -157,8 +170,12 @@ pub unsafe extern "C" fn ucxx_layout_init_contiguous(
     }
 }
 
-/// `count` blocks of `block_length` elements, `stride` elements from beginning to beginning. The
-/// rest as ucxx_layout_init_contiguous.
+/// Initialises a layout of `count` blocks of `block_length` elements, with `stride` elements from
+/// start to start.
+///
+/// Nothing is checked before a call uses the layout. NULL is ignored.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or writable.
@@ -178,8 +195,12 @@ pub unsafe extern "C" fn ucxx_layout_init_vector(
     }
 }
 
-/// The blocks of a list, which stays the caller's, and is read whenever the layout is used. The
-/// rest as ucxx_layout_init_contiguous.
+/// Initialises a layout from a list of blocks.
+///
+/// Nothing is checked before a call uses the layout. NULL is ignored.
+///
+/// Threads: any.
+/// Ownership: the caller keeps the list. Every call that uses the layout reads it.
 ///
 /// # Safety
 /// NULL or writable.
@@ -200,8 +221,7 @@ pub unsafe extern "C" fn ucxx_layout_init_blocks(
 mod tests {
     use super::*;
 
-    /// Of whatever says the same in a way that is not the simplest, and of all errors, nothing is
-    /// known here.
+    /// `plain` agrees with `layout` on simple layouts, and has None for all others and all errors.
     #[test]
     fn what_is_plain_is_what_the_layout_says() {
         let plain_of = |raw: &ucxx_layout| {

@@ -1,8 +1,8 @@
 //! The C interface: checks arguments, converts, calls the engine, converts back, and lets no panic
 //! out.
 //!
-//! One file for each group of the header. What stands in the doc comments here is the header's
-//! text.
+//! One file for each group of the header. The doc comments of the public items are the header's
+//! text. tests/header_sync.rs has the order of the groups.
 #![allow(non_camel_case_types)]
 
 pub mod address;

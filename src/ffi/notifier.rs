@@ -248,7 +248,7 @@ unsafe fn store(entry: *mut u8, size: usize, completion: &Completion) {
 ///
 /// Returns:
 /// - UCXX_OK: `*fd` is set.
-/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
 /// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 ///
 /// Threads: any.
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn ucxx_notifier_event_fd(
 /// - UCXX_OK: there is nothing to poll. Sleep on the descriptor.
 /// - UCXX_ERR_BUSY: poll first.
 /// - UCXX_ERR_CLOSED: the notifier was stopped, and there is nothing left to poll.
-/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
 /// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 ///
 /// Threads: any.

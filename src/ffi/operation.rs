@@ -78,9 +78,9 @@ sized! { ucxx_op_params, 80; }
 
 const _: () = assert!(size_of::<RecvInfo>() == size_of::<super::request::ucxx_recv_info>());
 
-/// Sets every field of `value` to its default, and `struct_size` to the argument.
+/// Sets every field to its default, and `struct_size` to the given size.
 ///
-/// `struct_size` is the caller's `sizeof(ucxx_op_params_t)`. A NULL `value` is ignored.
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.

@@ -328,7 +328,7 @@ pub(crate) unsafe fn parts(buffers: *const ucxx_buffer_t, count: usize) -> Resul
 /// Returns:
 /// - UCXX_OK: `*info` is filled, and `*message` is set.
 /// - UCXX_ERR_NO_MESSAGE: there is no matching message.
-/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_TAG.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_TAG.
 /// - UCXX_ERR_BUSY: called in a callback on another thread: see "Callbacks" at the top of this
 ///   file.
 ///

@@ -45,9 +45,9 @@ pub type ucxx_version_t = ucxx_version;
 
 sized! { ucxx_version, 56; }
 
-/// Sets every field of `value` to its default, and `struct_size` to the argument.
+/// Sets every field to its default, and `struct_size` to the given size.
 ///
-/// `struct_size` is the caller's `sizeof(ucxx_version_t)`. A NULL `value` is ignored.
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.

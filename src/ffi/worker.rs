@@ -59,9 +59,9 @@ pub type ucxx_worker_params_t = ucxx_worker_params;
 
 sized! { ucxx_worker_params, 64; }
 
-/// Sets every field of `value` to its default, and `struct_size` to the argument.
+/// Sets every field to its default, and `struct_size` to the given size.
 ///
-/// `struct_size` is the caller's `sizeof(ucxx_worker_params_t)`. A NULL `value` is ignored.
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.

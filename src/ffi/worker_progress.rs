@@ -84,7 +84,7 @@ unsafe extern "C" fn progress(
 /// - UCXX_OK: an event was handled, or the wait was interrupted.
 /// - UCXX_ERR_TIMED_OUT: `timeout_ns` expired first.
 /// - UCXX_ERR_BUSY: called in a callback, or the worker has a progress thread.
-/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
 /// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 ///
 /// Threads: any.
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn ucxx_worker_wait(
 ///
 /// Returns:
 /// - UCXX_OK: `*fd` is set.
-/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
 /// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 ///
 /// Threads: any.
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn ucxx_worker_event_fd(
 /// - UCXX_OK: the next event makes the descriptor readable.
 /// - UCXX_ERR_BUSY: there is something to progress first, or a call of another thread has completed
 ///   an operation since this thread armed last. Also: the worker has a progress thread.
-/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
 /// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 ///
 /// Threads: any.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn ucxx_worker_arm(worker: *mut ucxx_worker_t) -> ucxx_sta
 ///
 /// Returns:
 /// - UCXX_OK: the signal is set.
-/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
 ///
 /// Threads: any, in every thread mode, and in signal handlers (async-signal-safe). The worker must
 /// exist for as long as the handler is installed. The call writes to two descriptors. Only a call
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn ucxx_worker_signal(worker: *mut ucxx_worker_t) -> ucxx_
 /// - UCXX_ERR_ALREADY_EXISTS: there is one already.
 /// - UCXX_ERR_INVALID_PARAM: the mode is UCXX_PROGRESS_MANUAL, the worker is UCXX_THREAD_SINGLE, or
 ///   its `cpu` cannot be used.
-/// - UCXX_ERR_UNSUPPORTED: the context lacks UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
 /// - UCXX_ERR_NO_RESOURCE: the system cannot create a thread.
 /// - UCXX_ERR_IO_ERROR: the system cannot create a descriptor.
 /// - UCXX_ERR_BUSY: called in a callback.
