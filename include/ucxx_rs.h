@@ -2822,7 +2822,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_worker_create(ucxx_context_t *context, const u
  *
  * With UCX 1.13 over TCP alone, a worker that is still connecting may leave UCX's part behind.
  * This happens where its peers make no progress, because UCX would abort the process. UCX's part
- * then exists until the process ends: see docs/connections.md.
+ * then exists until the process ends: see docs/known-issues.md.
  *
  * Threads: any, but no other thread may be in a call on the worker. If there is a progress thread,
  * calls on its endpoints and requests may be in progress.
