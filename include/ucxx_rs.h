@@ -1997,17 +1997,30 @@ typedef struct ucxx_tag_message ucxx_tag_message_t;
 typedef struct ucxx_am_message ucxx_am_message_t;
 
 /**
- * Runs for each message of its id, after a progress pass, outside every lock, on the thread that
- * drives progress. The handler owns `message`: it destroys it, receives it and destroys it, or
- * keeps it for either, now or later, on any thread. It may call every function; those that wait
- * return BUSY. It must not throw.
+ * Called for each active message of its id.
+ *
+ * The handler owns `message`. It may:
+ * - destroy the message;
+ * - receive its data and then destroy it;
+ * - keep it and do either later, on any thread.
+ *
+ * Threads: the thread that drives progress, after a progress pass, with no lock held.
+ * Callbacks: the handler may call every function. Functions that wait return UCXX_ERR_BUSY. The
+ * handler must not throw.
+ * Ownership: the handler owns `message`; see ucxx_am_message_destroy.
+ * See also: ucxx_worker_set_am_handler.
  */
 typedef void (*ucxx_am_handler_t)(void *arg, ucxx_am_message_t *message);
 
 /**
- * Frees what a handler was registered with; optional. Once: inside the call that replaces or
- * removes the handler or ends its worker, or, if the handler is running then, when it has
- * returned, on its thread. Also when the same `arg` is given again.
+ * Frees the `arg` that a handler was registered with. Optional.
+ *
+ * It runs exactly once for each registration, also when the same `arg` is registered again:
+ * - inside the call that replaces or removes the handler, or that destroys its worker;
+ * - if the handler is running at that moment: after the handler has returned, on the handler's
+ *   thread.
+ *
+ * See also: ucxx_worker_set_am_handler.
  */
 typedef void (*ucxx_destroy_arg_t)(void *arg);
 
@@ -2081,21 +2094,32 @@ typedef struct ucxx_allocator ucxx_allocator_t;
 typedef struct ucxx_buffers ucxx_buffers_t;
 
 /**
- * Runs for each multi-buffer message of its id, when its buffers are full; for the messages of one
- * endpoint in the order they were sent. Outside every lock, on the thread that drives progress; it
- * must not throw, and what waits returns BUSY in it.
+ * Called for each multi-buffer message of its id, when all its buffers are filled.
  *
- * `reply` is the endpoint to answer on if the sender set UCXX_FLAG_AM_REPLY, else NULL; it and
- * `header` are valid during the call (ucxx_endpoint_retain makes an endpoint one's own). `buffers`
- * belongs to the handler, now or later: ucxx_buffers_destroy. It is NULL, and `status` says why,
- * for a message that could not be received: EXCEEDS_LIMIT for more frames or bytes than the
- * allocator's limits, the allocator's own status, or that of the connection where it was lost
- * meanwhile.
+ * - `reply`: the endpoint to reply on if the sender set UCXX_FLAG_AM_REPLY, else NULL.
+ * - `header`, `header_length`: the sender's header, in bytes.
+ * - `buffers`: the received buffers; NULL if the message could not be received.
+ * - `status`: UCXX_OK, or the reason why the message could not be received.
+ *
+ * `status` can be:
+ * - UCXX_OK: the buffers are filled.
+ * - UCXX_ERR_EXCEEDS_LIMIT: the message has more frames or bytes than the allocator's limits.
+ * - the status that the allocator returned.
+ * - the status of the connection, if it was lost before the data arrived.
+ *
+ * Order: the messages of one endpoint are delivered in the order in which they were sent.
+ *
+ * Threads: the thread that drives progress, with no lock held.
+ * Callbacks: the handler may call every function. Functions that wait return UCXX_ERR_BUSY. The
+ * handler must not throw.
+ * Ownership: the handler owns `buffers`, and releases it by ucxx_buffers_destroy, now or later.
+ * `reply` and `header` are valid during the call. ucxx_endpoint_retain keeps the endpoint longer.
+ * See also: ucxx_worker_set_multi_handler, ucxx_worker_set_am_queue_handler.
  */
 typedef void (*ucxx_multi_handler_t)(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length, ucxx_buffers_t *buffers, ucxx_status_t status);
 
 /**
- * What ucxx_am_queue_send_to sends besides the data.
+ * What ucxx_am_queue_send_to sends in addition to the data.
  */
 struct ucxx_am_queue_cover {
   /**
@@ -2103,26 +2127,26 @@ struct ucxx_am_queue_cover {
    */
   size_t struct_size;
   /**
-   * Owner of the handler that the message is for, up to 63 bytes and a terminating zero; NULL
-   * for the peer's queue.
+   * Owner name of the handler that gets the message: up to 63 bytes and a terminating zero. NULL
+   * sends the message to the peer's queue.
    */
   const char *owner;
   /**
-   * The handler's number; 0 without an owner.
+   * Number of the handler; 0 without an owner.
    */
   uint64_t id;
   /**
-   * A header of the caller's, of which a copy is made during the call.
+   * A header of the caller's. It is copied during the call.
    */
   const void *header;
   /**
-   * Its bytes: up to `max_am_header`, 62 less with an owner.
+   * Length of the header in bytes: at most `max_am_header`, and 62 less with an owner.
    */
   size_t header_length;
 };
 
 /**
- * What ucxx_am_queue_send_to sends besides the data.
+ * What ucxx_am_queue_send_to sends in addition to the data.
  */
 typedef struct ucxx_am_queue_cover ucxx_am_queue_cover_t;
 
@@ -2133,8 +2157,15 @@ typedef struct ucxx_am_queue_cover ucxx_am_queue_cover_t;
 typedef struct ucxx_fetch ucxx_fetch_t;
 
 /**
- * Runs for each question of its id, as ucxx_am_handler_t does for messages. The handler owns
- * `fetch`: it is answered once, now or later, from any thread, and then destroyed.
+ * Called for each fetch of its id that arrives from a peer.
+ *
+ * The peer (the requester) has sent it by ucxx_am_fetch. The handler owns `fetch`. It replies once
+ * by ucxx_fetch_reply or ucxx_fetch_reject, then or later, from any thread. Then it destroys
+ * `fetch`.
+ *
+ * Threads and callbacks: as for ucxx_am_handler_t.
+ * Ownership: the handler owns `fetch`; see ucxx_fetch_destroy.
+ * See also: ucxx_worker_set_fetch_handler.
  */
 typedef void (*ucxx_fetch_handler_t)(void *arg, ucxx_fetch_t *fetch);
 
@@ -4036,124 +4067,235 @@ UCXX_NODISCARD ucxx_status_t ucxx_stream_send(ucxx_endpoint_t *endpoint, const v
 UCXX_NODISCARD ucxx_status_t ucxx_stream_recv(ucxx_endpoint_t *endpoint, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Has `handler` called for active messages with this id from now on. NULL removes it. Ids of
- * active messages, multi-buffer messages and fetches are separate spaces of 65,536 each.
+ * Registers `handler` for the active messages that arrive with this `id` from now on.
  *
- * Without a handler a message whose data waits at its sender ends there with NO_ELEM; one that
- * came with its data is dropped, and counted in `am_unhandled` of ucxx_worker_query_stats.
+ * - `id`: active messages, multi-buffer messages and fetches have separate id spaces of 65,536 ids
+ *   each.
+ * - `handler`: NULL removes the handler.
+ * - `destroy_arg`: optional. It is not called if this function returns an error.
  *
- * When this returns, the handler that was there before may still be running on another thread:
- * `destroy_arg` tells when its `arg` is free. On an error `destroy_arg` is not called. Errors:
- * UNSUPPORTED without UCXX_FEATURE_AM; BUSY from a callback of another worker where this one has a
- * progress thread that takes operations by its queue.
+ * Messages that arrive without a handler:
+ * - Data that waits at the sender: the send completes with UCXX_ERR_NO_ELEM.
+ * - Data that arrived with its message: the message is dropped. It is counted in `am_unhandled` of
+ *   ucxx_worker_query_stats.
+ *
+ * When this function returns, the previous handler may still be running on another thread.
+ * `destroy_arg` reports when its `arg` is free.
+ *
+ * Returns:
+ * - UCXX_OK: the handler is registered or removed.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM.
+ * - UCXX_ERR_BUSY: called from a callback of another worker, and this worker has a progress thread
+ *   that takes operations by its queue.
+ *
+ * Threads: any.
+ * Ownership: `arg` must stay valid until `destroy_arg` has run.
+ * See also: ucxx_am_handler_t, ucxx_worker_set_am_notifier, ucxx_am_send.
  */
 ucxx_status_t ucxx_worker_set_am_handler(ucxx_worker_t *worker, uint16_t id, ucxx_am_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg);
 
 /**
- * Has `notifier` hand out active messages with this id from now on (UCXX_EVENT_AM_MESSAGE), in the
- * place of a handler; NULL removes what is there. `user_data` is that of its reports. What is
- * handed out belongs to whoever polls, as it would to a handler, and what was in the notifier's
- * queue before stays there. The notifier may be destroyed first: messages that come later are
- * dropped.
+ * Has `notifier` report the active messages that arrive with this `id` from now on.
  *
- * Errors: as ucxx_worker_set_am_handler; INVALID_PARAM for a notifier of another context; CLOSED
- * for one that was stopped.
+ * The notifier takes the place of a handler. Each message is reported as UCXX_EVENT_AM_MESSAGE.
+ *
+ * - `notifier`: NULL removes what is registered for the id.
+ * - `user_data`: the `user_data` of each report.
+ *
+ * Messages that are already in the queue of a notifier stay there when the registration changes.
+ * The notifier may be destroyed before the worker: messages that arrive later are dropped.
+ *
+ * Returns:
+ * - UCXX_OK: the notifier is registered or removed.
+ * - UCXX_ERR_INVALID_PARAM: the notifier belongs to another context.
+ * - UCXX_ERR_CLOSED: the notifier was stopped.
+ * - UCXX_ERR_UNSUPPORTED, UCXX_ERR_BUSY: as for ucxx_worker_set_am_handler.
+ *
+ * Threads: any.
+ * Ownership: the thread that polls a message owns it, as a handler would.
+ * See also: ucxx_worker_set_am_handler, ucxx_notifier_poll.
  */
 ucxx_status_t ucxx_worker_set_am_notifier(ucxx_worker_t *worker, uint16_t id, ucxx_notifier_t *notifier, void *user_data);
 
 /**
- * Sends an active message: a header, which is copied, and data, for the handler or notifier that
- * the peer has under this id.
+ * Sends an active message, that is a header and data, to the peer's handler or notifier for `id`.
  *
- * Either may be empty. A short message is easiest as the header alone: it needs no buffer that is
- * kept, and arrives at once. The header is at most `max_am_header` of ucxx_worker_query bytes.
- * Messages of one thread on one endpoint reach their handlers in the order they were sent,
- * whatever their sizes.
+ * - `header`: copied during the call. At most `max_am_header` bytes (see ucxx_worker_query). May
+ *   be empty.
+ * - `buffer`, `length`: the data, in bytes. May be empty. The buffer is not copied.
+ * - `params->memory_type`: where the buffer is. The receiver gets this value, too.
  *
- * A short message travels with its data; a longer one leaves it here until the receiver pulls it.
- * UCX draws the line: at 5 to 8 KiB over shared memory and 0.1 to 0.3 MiB over TCP in the releases
- * that this was tried with, or at UCX_RNDV_THRESH; one of more than 1 MiB always waits. So
- * receivers expect both. UCXX_FLAG_EAGER sends the data along at any length, which copies it and
- * takes memory there; UCXX_FLAG_RNDV leaves it here. UCXX_FLAG_AM_REPLY gives the receiver an
- * endpoint to answer on. `memory_type` is told to the receiver, too.
+ * A short message is easiest as a header alone: it needs no buffer that is kept, and it arrives at
+ * once.
  *
- * Completion is local, as of ucxx_tag_send: of data that waits here, when the receiver has pulled
- * it, or has destroyed the message without. A receiver that does not destroy its messages makes
- * senders wait: not more than 256 messages of an endpoint, and 8 MiB of data that came along, are
- * on their way or unreceived. What is sent beyond that waits in the endpoint's queue, or with
- * UCXX_FLAG_NO_WAIT is NO_RESOURCE.
+ * The data of a short message travels with it (eager). The data of a longer message stays at the
+ * sender until the receiver pulls it (rendezvous). Receivers must expect both.
+ * - UCX chooses the limit. In the UCX releases that were tried it is 5 to 8 KiB over shared memory
+ *   and 0.1 to 0.3 MiB over TCP. UCX_RNDV_THRESH sets it.
+ * - Data of more than 1 MiB always stays at the sender.
+ * - UCXX_FLAG_EAGER sends the data along at any length. This copies it and takes memory at the
+ *   receiver.
+ * - UCXX_FLAG_RNDV keeps the data here at any length.
  *
- * Errors: UNSUPPORTED without UCXX_FEATURE_AM, or to a peer that is not of this library; NO_ELEM
- * if the peer has no handler for a message whose data waited here; CLOSED, PEER_FAILED and the
- * like on an endpoint that has ended.
+ * UCXX_FLAG_AM_REPLY gives the receiver an endpoint to reply on.
+ *
+ * Order: messages of one thread on one endpoint reach their handlers in the order in which they
+ * were sent, whatever their sizes.
+ *
+ * Completion is local, as for ucxx_tag_send. Rendezvous data completes when the receiver has
+ * pulled it, or has destroyed the message without receiving it.
+ *
+ * Credit: an endpoint has at most 256 messages and 8 MiB of eager data that are in transit or that
+ * the receiver has not destroyed. Further messages wait in the endpoint's send queue. So a
+ * receiver that does not destroy its messages stops its senders.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the send completes later.
+ * - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
+ *   the message would have to wait.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, the peer does not use this library,
+ *   or UCX has no support for this memory type.
+ * - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
+ *   endpoint: the endpoint has ended.
+ *
+ * The operation can also complete with:
+ * - UCXX_ERR_NO_ELEM: the peer has no handler, and the data waited here.
+ * - the status of the endpoint, if it ends first.
+ *
+ * Threads: any.
+ * Ownership: `buffer` must stay valid and unchanged until the operation has completed.
+ * See also: ucxx_worker_set_am_handler, ucxx_am_send_iov, ucxx_am_send_multi,
+ * ucxx_endpoint_on_writable.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_send(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As `ucxx_am_send`, of scattered buffers. The list is copied, the buffers are not.
+ * Sends an active message whose data is in scattered buffers.
+ *
+ * The list is copied during the call; the buffers are not. At most 1,048,576 buffers, all of one
+ * memory type.
+ *
+ * Returns:
+ * - as ucxx_am_send;
+ * - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+ *
+ * Threads: any.
+ * Ownership: the buffers must stay valid and unchanged until the operation has completed.
+ * See also: ucxx_am_send.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_send_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * The sender's header and its length; NULL and 0 if there is none. Valid until the message is
- * destroyed. `length` is optional.
+ * Returns the header that the sender gave, and its length in bytes.
+ *
+ * Returns NULL and length 0 if there is no header. `length` is optional.
+ *
+ * Threads: any.
+ * Ownership: the header is valid until the message is destroyed.
  */
 const void *ucxx_am_message_header(const ucxx_am_message_t *message, size_t *length);
 
 /**
- * Bytes of data.
+ * Returns the length of the message's data in bytes; 0 for NULL.
+ *
+ * Threads: any.
  */
 size_t ucxx_am_message_length(const ucxx_am_message_t *message);
 
 /**
- * The data of a message that came with it, aligned to 8 bytes where UCX has it so; to be read
- * until the message is destroyed, or its worker. Until then it may be the buffer of a send, too:
- * destroy the message when that is complete.
+ * Returns the data that arrived with the message.
  *
- * NULL while the data waits at its sender: ucxx_am_message_length is not 0 then, and
- * ucxx_am_message_recv fetches it. NULL also where there is no data: the length is 0, and there is
- * nothing to receive.
+ * It returns NULL in two cases:
+ * - The data waits at the sender. ucxx_am_message_length is not 0. Receive it by
+ *   ucxx_am_message_recv.
+ * - The message has no data. ucxx_am_message_length is 0, and there is nothing to receive.
+ *
+ * The data is aligned to 8 bytes if UCX delivered it so.
+ *
+ * Threads: any.
+ * Ownership: valid until the message or its worker is destroyed. Until then a send may use it as
+ * its buffer: destroy the message after that send has completed.
+ * See also: ucxx_am_message_recv.
  */
 const void *ucxx_am_message_data(const ucxx_am_message_t *message);
 
 /**
- * UCXX_MEMORY_*: the `memory_type` that the sender gave, HOST if it gave none. Data that came with
- * its message is in the host's memory in any case.
+ * Returns the UCXX_MEMORY_* value that the sender gave, or UCXX_MEMORY_HOST if it gave none.
+ *
+ * Data that arrived with the message is in host memory in any case.
+ *
+ * Threads: any.
  */
 int32_t ucxx_am_message_memory_type(const ucxx_am_message_t *message);
 
 /**
- * The endpoint to the sender, to answer on; NULL unless the sender set UCXX_FLAG_AM_REPLY.
- * Borrowed: valid until the message is destroyed, or for as long as one's own that
- * ucxx_endpoint_retain makes of it. An answer that is under way goes on when the message is
- * destroyed. It is the user's own endpoint to that peer where there is one.
+ * Returns the endpoint to the sender, to reply on.
+ *
+ * Returns NULL unless the sender set UCXX_FLAG_AM_REPLY. If the user has an endpoint to that peer,
+ * it is that one.
+ *
+ * Threads: any.
+ * Ownership: borrowed, and valid until the message is destroyed. ucxx_endpoint_retain makes a
+ * handle of the caller's own. A reply that was sent continues when the message is destroyed.
+ * See also: ucxx_endpoint_retain.
  */
 ucxx_endpoint_t *ucxx_am_message_reply(const ucxx_am_message_t *message);
 
 /**
- * Puts the data of a message into `buffer`: copies it if it came along, else pulls it from its
- * sender, straight into the buffer; once. In the handler or later, also of a message that a
- * notifier handed out, on any thread. The message is destroyed by the caller afterwards, or
- * meanwhile.
+ * Receives the data of a message into `buffer`, once.
  *
- * A buffer that is too short is MESSAGE_TRUNCATED at once, and the message stays as it was. A
- * second receive is INVALID_PARAM, also after one that failed on its way; CONNECTION_RESET where
- * the sender's connection has ended. A pull that UCX has begun is neither cancelled nor ended by
- * its timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is copied into CUDA memory
- * by the driver, and waited for; into ROCm memory it is not: UNSUPPORTED.
+ * Data that arrived with the message is copied. Data that waits at the sender is pulled directly
+ * into `buffer`. The call is allowed in the handler or later, also for a message that a notifier
+ * reported.
+ *
+ * - `length`: the size of `buffer` in bytes; at least ucxx_am_message_length.
+ * - Data that arrived with the message is copied into CUDA memory by the driver, and the call
+ *   waits for that copy.
+ *
+ * A pull that UCX has started cannot be cancelled. Its timeout does not end it either, except with
+ * UCXX_FLAG_TIMEOUT_CLOSES.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the receive completes later.
+ * - UCXX_ERR_MESSAGE_TRUNCATED: `buffer` is too short. The message is unchanged and can be
+ *   received again.
+ * - UCXX_ERR_INVALID_PARAM: the message was received before, even if that receive failed later.
+ * - UCXX_ERR_CONNECTION_RESET: the data waits at the sender, and the sender's connection has
+ *   ended.
+ * - UCXX_ERR_UNSUPPORTED: the data arrived with the message and `memory_type` is ROCm, or UCX has
+ *   no support for this memory type.
+ *
+ * Threads: any.
+ * Ownership: the caller destroys the message afterwards, or while the receive is in progress.
+ * `buffer` must stay valid until the operation has completed.
+ * See also: ucxx_am_message_data, ucxx_am_message_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_message_recv(ucxx_am_message_t *message, void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As `ucxx_am_message_recv`, into scattered buffers, which are filled one after the other. The
- * list is copied.
+ * Receives the data of a message into scattered buffers, which are filled one after the other.
+ *
+ * The list is copied during the call. At most 1,048,576 buffers, all of one memory type.
+ *
+ * Returns:
+ * - as ucxx_am_message_recv;
+ * - UCXX_ERR_UNSUPPORTED: also if the data is pulled and the memory types of the buffers differ.
+ *
+ * Threads: any.
+ * Ownership: the buffers must stay valid until the operation has completed.
+ * See also: ucxx_am_message_recv.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_message_recv_iov(ucxx_am_message_t *message, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Ends a message. Data that was not received is dropped, and its sender completes as if it had
- * been; what a receive, or an answer on ucxx_am_message_reply, has begun goes on. Any thread. NULL
- * is ignored.
+ * Releases a message. NULL is ignored.
+ *
+ * Data that was not received is dropped, and its send completes as if it had been received. A
+ * receive that was started continues, and so does a reply on ucxx_am_message_reply.
+ *
+ * Threads: any.
  */
 void ucxx_am_message_destroy(ucxx_am_message_t *message);
 
@@ -4289,340 +4431,699 @@ UCXX_NODISCARD ucxx_status_t ucxx_tag_send_multi(ucxx_endpoint_t *endpoint, cons
 UCXX_NODISCARD ucxx_status_t ucxx_tag_recv_multi(ucxx_worker_t *worker, uint64_t tag, uint64_t tag_mask, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Has `handler` called for multi-buffer messages with this id from now on, and `allocator` (NULL:
- * malloc, and its limits) make their buffers; a NULL handler removes it. As
- * ucxx_worker_set_am_handler; ids of multi-buffer messages are a space of their own. The
- * allocator's functions may be called for as long as the handler runs, or buffers of its are left.
+ * Registers `handler` for the multi-buffer messages that arrive with this `id` from now on.
+ *
+ * - `id`: multi-buffer messages have an id space of their own.
+ * - `handler`: NULL removes the handler.
+ * - `destroy_arg`: as for ucxx_worker_set_am_handler.
+ * - `allocator`: makes the buffers of the messages. NULL means malloc, with its limits.
+ *
+ * Returns:
+ * - as ucxx_worker_set_am_handler.
+ *
+ * Threads: any.
+ * Ownership: the allocator's functions may be called as long as the handler runs or one of its
+ * buffers exists.
+ * See also: ucxx_worker_set_am_handler, ucxx_am_send_multi.
  */
 ucxx_status_t ucxx_worker_set_multi_handler(ucxx_worker_t *worker, uint16_t id, ucxx_multi_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg, const ucxx_allocator_t *allocator);
 
 /**
- * Sends buffers, and a header, as one active message, whose handler gets each in a buffer of its
- * own: whatever their number, with any number of senders and receivers at once. Both lists are
- * copied, the buffers are not.
+ * Sends several buffers and a header as one active message. The handler gets each buffer
+ * separately.
  *
- * As ucxx_am_send in everything else: local completion, order, credit, UCXX_FLAG_EAGER, RNDV,
- * AM_REPLY and NO_WAIT. A table of the buffers, of 8 bytes each, travels in front of the header as
- * far as there is room in what the transports carry (some hundred buffers), and else with the
- * data: then large ones take a detour through the receiver's memory, and cannot be device memory.
- * Buffers of one message must be of one memory type in this release.
+ * The number of buffers is free, and any number of senders and receivers may be active at once.
+ * Both lists are copied during the call; the buffers are not. All buffers of one message must have
+ * the same memory type.
  *
- * Errors: as ucxx_am_send; UNSUPPORTED for too many buffers of device memory.
+ * Local completion, order, credit, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV, UCXX_FLAG_AM_REPLY and
+ * UCXX_FLAG_NO_WAIT are as for ucxx_am_send.
+ *
+ * The message carries a table with 8 bytes a buffer. The table precedes the header if the
+ * transports have room for both, which is the case for some hundred buffers. A larger table
+ * travels with the data. Then large buffers pass through an intermediate copy at the receiver, and
+ * they cannot be device memory.
+ *
+ * Returns:
+ * - as ucxx_am_send;
+ * - UCXX_ERR_UNSUPPORTED: also for too many buffers of device memory, or if the memory types of
+ *   the buffers differ.
+ *
+ * Threads: any.
+ * Ownership: the buffers must stay valid and unchanged until the operation has completed.
+ * See also: ucxx_worker_set_multi_handler, ucxx_am_send.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_send_multi(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Sends a message that waits in a queue of the peer's endpoint until it is received there: by
- * ucxx_am_queue_recv, or by UCXX 0.52's amRecv, whose format it has. Completion is local, as of
- * ucxx_am_send; UCXX_FLAG_EAGER and UCXX_FLAG_RNDV as there. There is no credit: as with UCXX,
- * what nobody receives waits at the receiver without bound. Messages of one thread on one endpoint
- * stay in order as long as all go eagerly or all by rendezvous.
+ * Sends a message into a queue of the peer's endpoint, where it waits until the peer receives it.
  *
- * Errors: UNSUPPORTED without UCXX_FEATURE_AM.
+ * The peer receives it by ucxx_am_queue_recv, or by amRecv of UCXX 0.52, whose wire format it has.
+ *
+ * - Completion is local, as for ucxx_am_send. UCXX_FLAG_EAGER and UCXX_FLAG_RNDV work as there.
+ * - There is no credit, as with UCXX: messages that are not received accumulate at the receiver
+ *   without bound.
+ * - Order: messages of one thread on one endpoint stay in order if all are eager or all are
+ *   rendezvous.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the send completes later.
+ * - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
+ *   the message would have to wait.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, or UCX has no support for this
+ *   memory type.
+ * - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
+ *   endpoint: the endpoint has ended.
+ *
+ * Threads: any.
+ * Ownership: `buffer` must stay valid and unchanged until the operation has completed.
+ * See also: ucxx_am_queue_send_to, ucxx_am_queue_recv, ucxx_am_send.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_queue_send(ucxx_endpoint_t *endpoint, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field to its default, and `struct_size` to the given size.
+ *
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_am_queue_cover_init(ucxx_am_queue_cover_t *value, size_t struct_size);
 
 /**
- * As ucxx_am_queue_send, with a header, and to the peer's handler of that owner and number instead
- * of its queue, if the cover names one: one set by ucxx_worker_set_am_queue_handler, or a receiver
- * callback of UCXX 0.52's. A peer that has none drops the message; where the data waits at this
- * side, the send ends with NO_ELEM. Nothing bounds what such messages take at the receiver, as
- * with the queue. NULL for `cover` is ucxx_am_queue_send.
+ * Sends a message with a header to the peer's queue, or to the peer's handler that `cover` names.
  *
- * Errors: INVALID_PARAM for an owner of over 63 bytes, an id without an owner, a header that is
- * too long; UNSUPPORTED without UCXX_FEATURE_AM.
+ * Such a handler is one of ucxx_worker_set_am_queue_handler, or a receiver callback of UCXX 0.52.
+ * NULL for `cover` is ucxx_am_queue_send.
+ *
+ * A peer without that handler drops the message. If the data waits at this side, the send then
+ * completes with UCXX_ERR_NO_ELEM. There is no credit, as for the queue: such messages take memory
+ * at the receiver without bound.
+ *
+ * Returns:
+ * - as ucxx_am_queue_send;
+ * - UCXX_ERR_INVALID_PARAM: also for an owner of more than 63 bytes, an id without an owner, or a
+ *   header that is too long.
+ *
+ * The operation can also complete with:
+ * - UCXX_ERR_NO_ELEM: the peer has no such handler, and the data waited here.
+ *
+ * Threads: any.
+ * Ownership: `buffer` must stay valid and unchanged until the operation has completed. Owner name
+ * and header are copied.
+ * See also: ucxx_am_queue_send, ucxx_worker_set_am_queue_handler.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_queue_send_to(ucxx_endpoint_t *endpoint, const ucxx_am_queue_cover_t *cover, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Has `handler` called for messages that name this owner and id, sent by ucxx_am_queue_send_to or
- * by UCXX 0.52 (`AmReceiverCallbackInfo`), and `allocator` (NULL: malloc, and its limits) make
- * their buffer; a NULL handler removes it. As ucxx_worker_set_multi_handler: the handler is the
- * same, gets one buffer a message, and always the endpoint to answer on. The messages for such
- * handlers of one endpoint come in the order in which they arrived.
+ * Registers `handler` for messages that name this `owner` and `id`.
  *
- * Errors: INVALID_PARAM for an owner of over 63 bytes, or "ucxx", which is UCXX's own.
+ * They are sent by ucxx_am_queue_send_to, or by UCXX 0.52 (`AmReceiverCallbackInfo`). The handler
+ * has the same type as for ucxx_worker_set_multi_handler. It gets one buffer a message, and always
+ * an endpoint to reply on.
+ *
+ * - `owner`: at most 63 bytes and a terminating zero.
+ * - `handler`: NULL removes the handler.
+ * - `destroy_arg`: as for ucxx_worker_set_am_handler.
+ * - `allocator`: makes the buffers. NULL means malloc, with its limits.
+ *
+ * Order: the messages of one endpoint for such handlers are delivered in the order in which they
+ * arrived.
+ *
+ * Returns:
+ * - as ucxx_worker_set_am_handler;
+ * - UCXX_ERR_INVALID_PARAM: also for an owner of more than 63 bytes, or "ucxx", which UCXX
+ *   reserves.
+ *
+ * Threads: any.
+ * Ownership: the allocator's functions may be called as long as the handler runs or one of its
+ * buffers exists.
+ * See also: ucxx_am_queue_send_to, ucxx_worker_set_multi_handler.
  */
 ucxx_status_t ucxx_worker_set_am_queue_handler(ucxx_worker_t *worker, const char *owner, uint64_t id, ucxx_multi_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg, const ucxx_allocator_t *allocator);
 
 /**
- * Receives the oldest message in the endpoint's queue, or the next one that comes, into one buffer
- * that `allocator` makes (NULL: malloc, and its limits): taken by ucxx_request_take_buffers.
- * Receives get messages in the order in which they were posted. Never OK inside the call.
- * `recv_info.length` is the message's length.
+ * Receives the oldest message of the endpoint's queue, or the next one that arrives, into a new
+ * buffer.
  *
- * The peer is one that uses ucxx_am_queue_send, or UCXX; its header, if it sent one, is had by
- * ucxx_request_am_header. A cancelled receive, or one out of time, takes no message; one whose
- * data has begun to be pulled goes on. It ends with its endpoint, and so does what waits in the
- * queue. Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback. As its
- * status: EXCEEDS_LIMIT for a message beyond `max_total_bytes`, or the allocator's; the message is
- * dropped then.
+ * - `allocator`: makes the buffer. NULL means malloc, with its limits. Take the buffer by
+ *   ucxx_request_take_buffers.
+ * - The peer uses ucxx_am_queue_send, ucxx_am_queue_send_to, or UCXX. ucxx_request_am_header
+ *   returns its header.
+ * - `recv_info.length` is the length of the message in bytes.
+ * - Order: receives get messages in the order in which they were posted.
+ *
+ * Cancel and timeout:
+ * - A receive that is cancelled or times out takes no message.
+ * - A receive whose data is already being pulled continues.
+ * - The receive ends with its endpoint. Messages that wait in the queue are dropped then.
+ *
+ * Returns:
+ * - UCXX_INPROGRESS: the receive completes later. It never completes inside the call.
+ * - UCXX_ERR_INVALID_PARAM: UCXX_FLAG_WAIT is set, or there is neither a request nor a callback to
+ *   take the buffer from.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM.
+ * - UCXX_ERR_NO_RESOURCE: the submission queue is full.
+ * - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
+ *   endpoint: the endpoint has ended.
+ *
+ * The operation can also complete with:
+ * - UCXX_ERR_EXCEEDS_LIMIT: the message is longer than `max_total_bytes`. It is dropped.
+ * - the status that the allocator returned. The message is dropped.
+ *
+ * Threads: any.
+ * Ownership: the caller owns the buffer that ucxx_request_take_buffers returns.
+ * See also: ucxx_request_take_buffers, ucxx_request_am_header, ucxx_am_queue_probe.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_queue_recv(ucxx_endpoint_t *endpoint, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * The header that came with what ucxx_am_queue_recv has received, of ucxx_am_queue_send_to or
- * UCXX's: `*header` is NULL where `*length` is 0, and else valid until the request is destroyed.
+ * Returns the header of the message that ucxx_am_queue_recv has received.
  *
- * Errors: INPROGRESS before the end; the request's own, if it has failed; NO_ELEM for a request of
- * anything else.
+ * `*header` is NULL if `*length` is 0. The sender is ucxx_am_queue_send_to or UCXX.
+ *
+ * Returns:
+ * - UCXX_OK: `*header` and `*length` are set.
+ * - UCXX_INPROGRESS: the receive has not completed.
+ * - UCXX_ERR_NO_ELEM: the request is of another operation.
+ * - the status of the request, if the receive has failed.
+ *
+ * Threads: any.
+ * Ownership: the header is valid until the request is destroyed.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_request_am_header(const ucxx_request_t *request, const void **header, size_t *length);
 
 /**
- * Is a message waiting in the endpoint's queue that nobody has received? OK and its length, or
- * NO_MESSAGE. It makes no progress. Any thread; `length` is optional.
+ * Checks whether a message that has not been received waits in the endpoint's queue.
+ *
+ * It does not progress the worker. `length` is optional, and gets the length of the oldest message
+ * in bytes.
+ *
+ * Returns:
+ * - UCXX_OK: a message waits, and `*length` is set.
+ * - UCXX_ERR_NO_MESSAGE: no message waits.
+ *
+ * Threads: any.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_queue_probe(const ucxx_endpoint_t *endpoint, size_t *length);
 
 /**
- * Has `handler` called for questions with this id from now on; NULL removes it. As
- * ucxx_worker_set_am_handler. Without a handler the fetch ends with NO_ELEM.
+ * Registers `handler` for the fetches that arrive with this `id` from now on.
+ *
+ * - `handler`: NULL removes the handler. A fetch that arrives without a handler completes with
+ *   UCXX_ERR_NO_ELEM at its requester.
+ * - `destroy_arg`: as for ucxx_worker_set_am_handler.
+ *
+ * Returns:
+ * - as ucxx_worker_set_am_handler.
+ *
+ * Threads: any.
+ * Ownership: `arg` must stay valid until `destroy_arg` has run.
+ * See also: ucxx_worker_set_am_handler, ucxx_worker_set_fetch_notifier, ucxx_am_fetch.
  */
 ucxx_status_t ucxx_worker_set_fetch_handler(ucxx_worker_t *worker, uint16_t id, ucxx_fetch_handler_t handler, void *arg, ucxx_destroy_arg_t destroy_arg);
 
 /**
- * Has `notifier` hand out questions with this id from now on (UCXX_EVENT_FETCH), as
- * ucxx_worker_set_am_notifier does messages. Such a question holds its credit until it is
- * destroyed, as a message does: whoever asks waits when 256 have not been. Questions that come
- * when the notifier has been destroyed end with NO_ELEM, those that it had not handed out with
- * CANCELED.
+ * Has `notifier` report the fetches that arrive with this `id` from now on.
+ *
+ * The notifier takes the place of a handler. Each fetch is reported as UCXX_EVENT_FETCH. NULL,
+ * `user_data` and a change of the registration work as for ucxx_worker_set_am_notifier.
+ *
+ * Credit: a fetch that a notifier reports holds its credit until it is destroyed, as a message
+ * does. A requester waits while 256 of its fetches have not been destroyed.
+ *
+ * If the notifier is destroyed:
+ * - Fetches that it had not reported complete with UCXX_ERR_CANCELED at their requester.
+ * - Fetches that arrive later complete with UCXX_ERR_NO_ELEM.
+ *
+ * Returns:
+ * - as ucxx_worker_set_am_notifier.
+ *
+ * Threads: any.
+ * Ownership: the thread that polls a fetch owns it, as a handler would.
+ * See also: ucxx_worker_set_fetch_handler, ucxx_notifier_poll.
  */
 ucxx_status_t ucxx_worker_set_fetch_notifier(ucxx_worker_t *worker, uint16_t id, ucxx_notifier_t *notifier, void *user_data);
 
 /**
- * Asks the peer's handler, or who polls its notifier, for data, and has it delivered into
- * `reply_buffer`.
+ * Asks the peer's handler or notifier for data, and receives the reply into `reply_buffer`.
  *
- * The header, which is copied, is the question; it is limited as an active message's. The answer
- * may be as long as `reply_capacity`, which the handler is told; a shorter one leaves the rest of
- * the buffer as it was. A small answer takes one round trip; a large one is pulled straight into
- * the buffer. `memory_type` is that of the buffer.
+ * - `header`: the request for the handler. It is copied, and limited in length as for
+ *   ucxx_am_send.
+ * - `reply_capacity`: the size of `reply_buffer` in bytes. The handler can read it. A shorter
+ *   reply leaves the rest of the buffer unchanged.
+ * - `params->memory_type`: where `reply_buffer` is.
+ * - `recv_info.length`: the length of the reply in bytes, also if it did not fit.
  *
- * Never complete inside the call. The request ends with OK, and the answer's length in recv_info;
- * with the status that the handler rejected it with, CANCELED if the question was destroyed
- * unanswered; NO_ELEM without a handler; MESSAGE_TRUNCATED for an answer that is longer than there
- * is room for, recv_info.length its full length, the buffer as it was. Cancel and timeout end it
- * at once as long as its answer has not begun to arrive: the buffer is the caller's again,
- * whatever the peer sends later.
+ * A small reply takes one round trip. A large reply is pulled directly into the buffer.
  *
- * Questions use credit as active messages do, and give it back when they are handed to their
- * handler: one that is not answered holds none. Questions and active messages of one thread on one
- * endpoint are handed over in the order they were sent; answers come in any.
+ * Order: fetches and active messages of one thread on one endpoint are delivered in the order in
+ * which they were sent. Replies arrive in any order.
+ *
+ * Credit: fetches use credit as active messages do. A fetch returns its credit when it is
+ * delivered to its handler, so a fetch without a reply holds none.
+ *
+ * Cancel and timeout complete the fetch at once if its reply has not begun to arrive. The buffer
+ * then belongs to the caller again, whatever the peer sends later.
+ *
+ * Returns:
+ * - UCXX_INPROGRESS: the fetch completes later. It never completes inside the call.
+ * - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
+ *   the fetch would have to wait.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, the peer does not use this library,
+ *   or UCX has no support for this memory type.
+ * - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
+ *   endpoint: the endpoint has ended.
+ *
+ * The operation completes with:
+ * - UCXX_OK: the reply is in the buffer.
+ * - UCXX_ERR_MESSAGE_TRUNCATED: the reply is longer than `reply_capacity`. The buffer is
+ *   unchanged.
+ * - UCXX_ERR_NO_ELEM: the peer has no handler for `id`, or rejected the fetch with this status.
+ * - UCXX_ERR_CANCELED: the peer destroyed the fetch without a reply, or the fetch was cancelled.
+ * - the status that the peer gave to ucxx_fetch_reject.
+ * - the status of the endpoint, if it ends first.
+ *
+ * Threads: any.
+ * Ownership: `reply_buffer` must stay valid until the operation has completed.
+ * See also: ucxx_worker_set_fetch_handler, ucxx_fetch_reply, ucxx_am_fetch_iov,
+ * ucxx_am_fetch_alloc.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_fetch(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, void *reply_buffer, size_t reply_capacity, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As `ucxx_am_fetch`, into scattered buffers, which are filled one after the other. The list is
- * copied.
+ * Fetches into scattered buffers, which are filled one after the other.
+ *
+ * The list is copied during the call. At most 1,048,576 buffers, all of one memory type.
+ *
+ * Returns:
+ * - as ucxx_am_fetch;
+ * - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+ *
+ * Threads: any.
+ * Ownership: the buffers must stay valid until the operation has completed.
+ * See also: ucxx_am_fetch.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_fetch_iov(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const ucxx_buffer_t *reply_buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As `ucxx_am_fetch`, with data that goes along with the question, of up to 8 MiB (8388608 bytes),
- * and a buffer that is made when the answer has come: one buffer, to be had by
- * ucxx_request_take_buffers. `params.memory_type` is that of `data`; of an answer that is pulled
- * the buffer is asked for in the memory type that the other side gave, of one that came along in
- * the host's. `allocator` may be NULL: malloc, and its limits.
+ * Fetches with data in the request, and receives the reply into one new buffer of the reply's
+ * length.
  *
- * Errors: EXCEEDS_LIMIT for more data than goes along, and as the request's status for an answer
- * beyond `max_total_bytes`; INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor
- * callback, as there would be no handle to take the buffer from.
+ * - `data`, `data_length`: sent along with the request; up to 8 MiB (8388608 bytes).
+ * - `params->memory_type`: where `data` is.
+ * - `allocator`: makes the buffer for the reply. NULL means malloc, with its limits. Take the
+ *   buffer by ucxx_request_take_buffers.
+ *
+ * The memory type that the allocator is asked for:
+ * - for a reply that is pulled: the memory type that the peer gave;
+ * - for a reply that arrives with its data: host memory.
+ *
+ * Returns:
+ * - as ucxx_am_fetch;
+ * - UCXX_ERR_EXCEEDS_LIMIT: `data_length` is more than 8 MiB.
+ * - UCXX_ERR_INVALID_PARAM: also if UCXX_FLAG_WAIT is set, or there is neither a request nor a
+ *   callback to take the buffer from.
+ *
+ * The operation can also complete with:
+ * - UCXX_ERR_EXCEEDS_LIMIT: the reply is longer than `max_total_bytes`.
+ * - the status that the allocator returned.
+ *
+ * Threads: any.
+ * Ownership: `data` must stay valid and unchanged until the operation has completed. The caller
+ * owns the buffer that ucxx_request_take_buffers returns.
+ * See also: ucxx_am_fetch, ucxx_fetch_data, ucxx_request_take_buffers.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_am_fetch_alloc(ucxx_endpoint_t *endpoint, uint16_t id, const void *header, size_t header_length, const void *data, size_t data_length, const ucxx_allocator_t *allocator, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * The question's header and its length; NULL and 0 if there is none. Valid until the question is
- * destroyed. `length` is optional.
+ * Returns the header of a received fetch, and its length in bytes.
+ *
+ * Returns NULL and length 0 if there is no header. `length` is optional.
+ *
+ * Threads: any.
+ * Ownership: the header is valid until the fetch is destroyed.
  */
 const void *ucxx_fetch_header(const ucxx_fetch_t *fetch, size_t *length);
 
 /**
- * The data that came with the question and its length; NULL and 0 if there is none. Valid until
- * the question is destroyed, or its worker. `length` is optional.
+ * Returns the data that arrived with a fetch, and its length in bytes.
+ *
+ * Returns NULL and length 0 if there is no data. `length` is optional.
+ *
+ * Threads: any.
+ * Ownership: the data is valid until the fetch or its worker is destroyed.
+ * See also: ucxx_am_fetch_alloc.
  */
 const void *ucxx_fetch_data(const ucxx_fetch_t *fetch, size_t *length);
 
 /**
- * Bytes that there is room for at the side that asks; SIZE_MAX if room is made for what comes.
+ * Returns how many bytes of reply the requester has room for.
+ *
+ * SIZE_MAX means that the requester allocates a buffer for the reply (ucxx_am_fetch_alloc).
+ *
+ * Threads: any.
  */
 size_t ucxx_fetch_capacity(const ucxx_fetch_t *fetch);
 
 /**
- * The endpoint to the side that asks: the user's own of that connection where there is one, else
- * one that the library has made for it. Borrowed: valid until the question is destroyed, or for as
- * long as one's own that ucxx_endpoint_retain makes of it.
+ * Returns the endpoint to the requester.
+ *
+ * If the user has an endpoint of that connection, it is that one. Otherwise the library has made
+ * one.
+ *
+ * Threads: any.
+ * Ownership: borrowed, and valid until the fetch is destroyed. ucxx_endpoint_retain makes a handle
+ * of the caller's own.
+ * See also: ucxx_endpoint_retain.
  */
 ucxx_endpoint_t *ucxx_fetch_endpoint(const ucxx_fetch_t *fetch);
 
 /**
- * Answers a question: once; a second answer is ALREADY_EXISTS. The request is a send's: complete
- * when the buffer may be reused. An answer that is longer than ucxx_fetch_capacity is not sent:
- * the other side is told its length, and the request here ends with OK. UCXX_FLAG_EAGER and
- * UCXX_FLAG_RNDV as for ucxx_am_send. Answers need no credit, and wait, but for UCXX_FLAG_NO_WAIT,
- * whatever the send queue's bound; but with a progress thread that takes operations by its queue
- * they are NO_RESOURCE, with or without that flag, while the queue is full. An answer that this
- * call did not take leaves the question unanswered, so that it may be answered again. An answer
- * that waits and is cancelled, or out of time, tells the other side CANCELED.
+ * Sends the reply to a fetch, once.
+ *
+ * The request is that of a send: it completes when `buffer` may be reused.
+ *
+ * - A reply longer than ucxx_fetch_capacity is not sent. The requester gets its length and
+ *   UCXX_ERR_MESSAGE_TRUNCATED. The reply completes with UCXX_OK here.
+ * - UCXX_FLAG_EAGER and UCXX_FLAG_RNDV work as for ucxx_am_send.
+ * - Replies need no credit. They may wait whatever the limit of the send queue, except with
+ *   UCXX_FLAG_NO_WAIT.
+ * - If this call returns an error, the fetch has no reply yet, and the caller may reply again.
+ * - A waiting reply that is cancelled or times out completes the fetch with UCXX_ERR_CANCELED at
+ *   the requester.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the reply completes later.
+ * - UCXX_ERR_ALREADY_EXISTS: the fetch already has a reply or was rejected.
+ * - UCXX_ERR_NO_RESOURCE: the reply would have to wait, with UCXX_FLAG_NO_WAIT. With a progress
+ *   thread that takes operations by its queue: that queue is full, with or without the flag.
+ * - UCXX_ERR_UNSUPPORTED: UCX has no support for this memory type.
+ * - the status of the endpoint, if it has ended.
+ *
+ * Threads: any.
+ * Ownership: `buffer` must stay valid and unchanged until the operation has completed. The caller
+ * still destroys `fetch`.
+ * See also: ucxx_fetch_reject, ucxx_fetch_destroy, ucxx_am_fetch.
  */
 ucxx_status_t ucxx_fetch_reply(ucxx_fetch_t *fetch, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As `ucxx_fetch_reply`, of scattered buffers. The list is copied, the buffers are not.
+ * Sends the reply to a fetch from scattered buffers.
+ *
+ * The list is copied during the call; the buffers are not. At most 1,048,576 buffers, all of one
+ * memory type.
+ *
+ * Returns:
+ * - as ucxx_fetch_reply;
+ * - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+ *
+ * Threads: any.
+ * Ownership: the buffers must stay valid and unchanged until the operation has completed.
+ * See also: ucxx_fetch_reply.
  */
 ucxx_status_t ucxx_fetch_reply_iov(ucxx_fetch_t *fetch, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Answers a question with a status: NO_ELEM, REJECTED, BUSY, CANCELED, or UCXX_ERR_APPLICATION and
- * below. Once, instead of a reply. Waits for nothing, and never fails for want of room.
+ * Replies to a fetch with a status instead of data, once.
+ *
+ * The call does not wait, and never fails for lack of queue space.
+ *
+ * `status` is one of:
+ * - UCXX_ERR_NO_ELEM, UCXX_ERR_REJECTED, UCXX_ERR_BUSY, UCXX_ERR_CANCELED;
+ * - UCXX_ERR_APPLICATION and any lower number.
+ *
+ * Returns:
+ * - UCXX_OK: the status is sent to the requester.
+ * - UCXX_ERR_ALREADY_EXISTS: the fetch already has a reply or was rejected.
+ * - UCXX_ERR_INVALID_PARAM: `status` is none of these.
+ * - the status of the endpoint, if it has ended.
+ *
+ * Threads: any.
+ * See also: ucxx_fetch_reply.
  */
 ucxx_status_t ucxx_fetch_reject(ucxx_fetch_t *fetch, ucxx_status_t status);
 
 /**
- * Ends a question; one that was not answered is rejected with CANCELED. What a reply has begun
- * goes on. Any thread. NULL is ignored.
+ * Releases a fetch. NULL is ignored.
+ *
+ * A fetch without a reply is rejected with UCXX_ERR_CANCELED. A reply that was started continues.
+ *
+ * Threads: any.
  */
 void ucxx_fetch_destroy(ucxx_fetch_t *fetch);
 
 /**
- * Registers memory of the caller's, which stays the caller's: it may be freed, or unmapped, after
- * ucxx_memory_destroy. `length` in bytes, not 0. `memory_type` is UCXX_MEMORY_*, AUTO to find it
- * out. Needs no feature; keys for peers do (see ucxx_memory_pack).
+ * Registers memory of the caller's with UCX.
  *
- * Errors: UNSUPPORTED for memory that the UCX that is loaded does not know; NO_MEMORY and the like
- * as UCX says. Any thread.
+ * - `length`: in bytes, not 0.
+ * - `memory_type`: UCXX_MEMORY_*. UCXX_MEMORY_AUTO detects it.
+ *
+ * The call needs no feature of the context. A key for peers does: see ucxx_memory_pack.
+ *
+ * Returns:
+ * - UCXX_OK: `*memory` is set.
+ * - UCXX_ERR_UNSUPPORTED: the loaded UCX has no support for this memory type.
+ * - UCXX_ERR_NO_MEMORY or another status of UCX: UCX could not register the memory.
+ *
+ * Threads: any.
+ * Ownership: the memory stays the caller's. It may be freed or unmapped after ucxx_memory_destroy.
+ * See also: ucxx_memory_allocate, ucxx_memory_pack, ucxx_memory_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_memory_register(ucxx_context_t *context, void *base, size_t length, int32_t memory_type, ucxx_memory_t **memory);
 
 /**
- * Allocates memory that is registered; `memory_type` AUTO is HOST. Other processes of this host
- * can be given it for loads and stores (ucxx_rkey_pointer), where UCX's shared memory is in use,
- * and put, get and atomic operations on it then need nothing of the process that has it. Zeroed,
- * but that of a device. Freed by ucxx_memory_destroy. The rest as ucxx_memory_register.
+ * Allocates memory that is registered with UCX.
+ *
+ * - `length`: in bytes, not 0.
+ * - `memory_type`: UCXX_MEMORY_*. UCXX_MEMORY_AUTO means HOST.
+ *
+ * The memory is zeroed, except device memory.
+ *
+ * If UCX uses shared memory, other processes of this host can map it for loads and stores
+ * (ucxx_rkey_pointer). Put, get and atomic operations on it then need no progress of the owner.
+ *
+ * Returns:
+ * - UCXX_OK: `*memory` is set.
+ * - UCXX_ERR_NO_MEMORY: `length` is more than the physical memory of this machine, or UCX has no
+ *   memory.
+ * - UCXX_ERR_UNSUPPORTED: the loaded UCX has no support for this memory type.
+ * - another status of UCX: UCX could not allocate the memory.
+ *
+ * Threads: any.
+ * Ownership: ucxx_memory_destroy frees the memory.
+ * See also: ucxx_memory_register, ucxx_memory_base.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_memory_allocate(ucxx_context_t *context, size_t length, int32_t memory_type, ucxx_memory_t **memory);
 
 /**
- * Its first byte; NULL for NULL. Any thread.
+ * Returns the address of the first byte; NULL for NULL.
+ *
+ * Threads: any.
  */
 void *ucxx_memory_base(const ucxx_memory_t *memory);
 
 /**
- * Its bytes, as many as were asked for; 0 for NULL. Any thread.
+ * Returns the length in bytes that was asked for; 0 for NULL.
+ *
+ * Threads: any.
  */
 size_t ucxx_memory_length(const ucxx_memory_t *memory);
 
 /**
- * Writes a key to the memory to `bytes`, to be sent to peers by any means, and its length to
- * `length`, which holds the room there is before. With NULL for `bytes` the length alone. The key
- * says what memory of which process it is to, and ends in a checksum. A hundred bytes or so; the
- * same each time.
+ * Writes a key to the memory, which peers use to access it. Send the key to them by any means.
  *
- * Who has the key, and a connection to a worker of this context, can read and write the memory
- * from then on, until ucxx_memory_destroy. UCX does not check what peers put and get over a
- * network against the keys that there are: a context with UCXX_FEATURE_RMA trusts its peers.
- * Memory of which a part may only be read, when this is first called, can only be read by its key.
- * Made so afterwards, a put ends this process by SIGSEGV.
+ * - `bytes`: where the key is written. With NULL only the length is returned.
+ * - `length`: in: the size of `bytes`. Out: the length of the key in bytes, about a hundred.
  *
- * Errors: UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC;
- * BUFFER_TOO_SMALL, with the length that is needed. Any thread.
+ * The key is the same each time. It names the process and the memory, and ends with a checksum.
+ *
+ * Security: a peer with the key and a connection to a worker of this context can read and write
+ * the memory until ucxx_memory_destroy. UCX does not check puts and gets over a network against
+ * the existing keys. A context with UCXX_FEATURE_RMA trusts its peers.
+ *
+ * Read-only memory:
+ * - If a part is read-only when this is first called, peers can only read by the key.
+ * - If a part becomes read-only later, a put ends this process by SIGSEGV.
+ *
+ * Returns:
+ * - UCXX_OK: the key and its length are written, or the length alone.
+ * - UCXX_ERR_UNSUPPORTED: the context has neither UCXX_FEATURE_RMA nor UCXX_FEATURE_ATOMIC.
+ * - UCXX_ERR_BUFFER_TOO_SMALL: `bytes` is too small. `*length` is the length that is needed.
+ * - another status of UCX: UCX could not make a key.
+ *
+ * Threads: any.
+ * See also: ucxx_rkey_unpack.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_memory_pack(const ucxx_memory_t *memory, void *bytes, size_t *length);
 
 /**
- * Ends the registration; what was allocated is freed. Nothing may be done by a key to it from then
- * on, and what is under way must have ended: agree with the peers first, as UCX has no way to
- * know. (An atomic operation that comes as a message is refused with NO_ELEM; where a peer sees
- * the memory, or UCX writes it for one, nobody looks.) NULL is ignored. Any thread.
+ * Ends the registration. Memory of ucxx_memory_allocate is freed. NULL is ignored.
+ *
+ * Before this call, all operations by keys to this memory must have completed, and no more may
+ * start. UCX cannot check it: agree with the peers first. Only an atomic operation that arrives as
+ * a message is checked, and completes with UCXX_ERR_NO_ELEM.
+ *
+ * Threads: any.
  */
 void ucxx_memory_destroy(ucxx_memory_t *memory);
 
 /**
- * A key of the bytes of ucxx_memory_pack as they arrived, to be used on this endpoint, which leads
- * to the process that made it. The bytes are copied. The handle stays to be destroyed, and may
- * outlive the endpoint, its worker and the peer: it answers their status then.
+ * Makes a key of received bytes, to be used on this endpoint.
  *
- * Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of
- * another process; UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC, and for
- * a peer that is not of this library; NO_ELEM for the worker's own memory that has gone;
- * NOT_CONNECTED before an endpoint that was made by host and port is open; UNREACHABLE where UCX
- * has no way to such memory; PEER_FAILED where the process that made it has ended, whether the
- * endpoint knows of that or not. It may wait for the progress thread, so in a callback on another
- * thread: BUSY.
+ * - `endpoint`: leads to the process that made the key.
+ * - `bytes`, `length`: what ucxx_memory_pack wrote. The bytes are copied.
+ *
+ * Returns:
+ * - UCXX_OK: `*rkey` is set.
+ * - UCXX_ERR_INVALID_PARAM: the bytes are damaged, cut off or no key, or the key is of another
+ *   process.
+ * - UCXX_ERR_UNSUPPORTED: the context has neither UCXX_FEATURE_RMA nor UCXX_FEATURE_ATOMIC, or the
+ *   peer does not use this library.
+ * - UCXX_ERR_NO_ELEM: the memory is this worker's own and was destroyed.
+ * - UCXX_ERR_NOT_CONNECTED: the endpoint was made by host and port, and is not open yet.
+ * - UCXX_ERR_UNREACHABLE: UCX has no transport to such memory.
+ * - UCXX_ERR_PEER_FAILED: the process that made the key has ended. This is checked even if the
+ *   endpoint has not failed yet.
+ * - UCXX_ERR_BUSY: called from a callback on another thread than the worker's progress thread, for
+ *   which the call would have to wait.
+ * - the status of the endpoint, if it has ended.
+ *
+ * Threads: any.
+ * Ownership: the caller destroys the key. The key may outlive the endpoint, its worker and the
+ * peer; operations then return their status.
+ * See also: ucxx_rkey_destroy, ucxx_rma_put, ucxx_rma_get, ucxx_rma_atomic.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_rkey_unpack(ucxx_endpoint_t *endpoint, const void *bytes, size_t length, ucxx_rkey_t **rkey);
 
 /**
- * The address of the first byte of the memory at the peer; 0 for NULL. Any thread.
+ * Returns the address of the first byte of the memory at the peer; 0 for NULL.
+ *
+ * Threads: any.
  */
 uint64_t ucxx_rkey_base(const ucxx_rkey_t *rkey);
 
 /**
- * The bytes of the memory; 0 for NULL. Any thread.
+ * Returns the length of the memory in bytes; 0 for NULL.
+ *
+ * Threads: any.
  */
 size_t ucxx_rkey_length(const ucxx_rkey_t *rkey);
 
 /**
- * Where this process sees the memory: loads and stores from there go straight to it, and are
- * ordered as the processor orders those of threads. Valid until the key is destroyed or the
- * endpoint's worker is.
+ * Returns the address at which this process can load and store the peer's memory directly.
  *
- * Errors: UNREACHABLE where it cannot be seen: memory that was registered rather than allocated,
- * of another host, or without shared memory among the transports. Any thread.
+ * Loads and stores are ordered as the processor orders those of threads.
+ *
+ * Returns:
+ * - UCXX_OK: `*local` is set.
+ * - UCXX_ERR_UNREACHABLE: the memory is not mapped here. It was registered instead of allocated,
+ *   it is on another host, or the transports have no shared memory.
+ *
+ * Threads: any.
+ * Ownership: the address is valid until the key or the endpoint's worker is destroyed.
+ * See also: ucxx_memory_allocate.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_rkey_pointer(const ucxx_rkey_t *rkey, void **local);
 
 /**
- * Lets go of the key. Operations under way go on. What is done by a key in the call, and through
- * its pointer, must have returned before the endpoint's worker is destroyed. NULL is ignored. Any
- * thread, but as destroying an endpoint under SINGLE.
+ * Releases a key. NULL is ignored.
+ *
+ * Operations in progress continue. Calls that use the key, and accesses through its pointer, must
+ * have ended before the endpoint's worker is destroyed.
+ *
+ * Threads: any. Under UCXX_THREAD_SINGLE the same threads as for ucxx_endpoint_destroy.
  */
 void ucxx_rkey_destroy(ucxx_rkey_t *rkey);
 
 /**
- * Writes `length` bytes from `buffer` to the peer's memory, `offset` bytes from its beginning. The
- * peer is told nothing.
+ * Writes `length` bytes from `buffer` to the peer's memory.
  *
- * Where this process sees the memory (see ucxx_rkey_pointer) it is done inside the call, whoever
- * progresses; an aligned value of 1, 2, 4 or 8 bytes is written at once, so that nobody sees half
- * of it. Elsewhere completion is local, the buffer may be reused: that the bytes are there tells a
- * later flush of the endpoint. Over TCP, and to memory that was registered rather than allocated,
- * the peer has to progress for that. Puts, gets and atomic operations are not ordered among each
- * other, nor with messages, but by a flush or ucxx_worker_fence.
+ * - `offset`: in bytes from the beginning of the memory.
+ * - The peer is not notified.
  *
- * Errors, with nothing sent: OUT_OF_RANGE beyond the memory; INVALID_ADDR where the peer may not
- * write all of it, see ucxx_memory_pack; UNSUPPORTED without UCXX_FEATURE_RMA; NO_RESOURCE with
- * UCXX_FLAG_NO_WAIT, as a send; the endpoint's status when it has ended.
+ * If this process maps the memory (see ucxx_rkey_pointer), the put is done inside the call,
+ * without progress. An aligned value of 1, 2, 4 or 8 bytes is then written at once, so that no
+ * reader sees half of it.
+ *
+ * Otherwise completion is local: the buffer may be reused. A later flush of the endpoint completes
+ * when the bytes are in the peer's memory. The peer has to progress for that over TCP, and if the
+ * memory was registered instead of allocated.
+ *
+ * Order: puts, gets and atomic operations are not ordered, neither among each other nor with
+ * messages. A flush or ucxx_worker_fence orders them.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the put completes later.
+ * - UCXX_ERR_OUT_OF_RANGE: the range ends beyond the memory.
+ * - UCXX_ERR_INVALID_ADDR: the peer may not write all of the memory; see ucxx_memory_pack.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_RMA, or UCX has no support for this
+ *   memory type.
+ * - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
+ *   the put would have to wait.
+ * - the status of the endpoint, if it has ended.
+ *
+ * Threads: any.
+ * Ownership: `buffer` must stay valid and unchanged until the operation has completed.
+ * See also: ucxx_rma_get, ucxx_endpoint_flush, ucxx_worker_fence.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_rma_put(ucxx_rkey_t *rkey, const void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Reads `length` bytes into `buffer` from the peer's memory, `offset` bytes from its beginning.
- * Complete when they are there. The rest as ucxx_rma_put.
+ * Reads `length` bytes from the peer's memory into `buffer`.
+ *
+ * `offset` is in bytes from the beginning of the memory. The operation completes when the bytes
+ * are in `buffer`. Mapped memory and order are as for ucxx_rma_put.
+ *
+ * Returns:
+ * - as ucxx_rma_put, without UCXX_ERR_INVALID_ADDR.
+ *
+ * Threads: any.
+ * Ownership: `buffer` must stay valid until the operation has completed.
+ * See also: ucxx_rma_put.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * An atomic operation (UCXX_ATOMIC_*) on a number of `size` bytes, 4 or 8, of the peer's memory:
- * the address at the peer, ucxx_rkey_base plus `offset`, is a multiple of that. `operand` is
- * copied, and so is `compare`, which CSWAP alone reads: it puts `operand` there if `compare` is
- * there. What was there before goes to `result`, unless that is NULL. Numbers wrap around.
+ * Performs an atomic operation on an integer of the peer's memory.
  *
- * Atomic to every other operation of this kind on the same number, from wherever, and to the
- * processor's own of the process that has the memory. Where this process sees the memory it is
- * done inside the call; elsewhere the peer's library does it when it progresses, and the operation
- * completes when it has been done: a failure there is its status, NO_ELEM for memory that has
- * gone. One that was cancelled, or ran out of time, may have been done.
+ * - `op`: UCXX_ATOMIC_*.
+ * - `size`: of the integer in bytes, 4 or 8. Integers wrap around.
+ * - `operand`: copied during the call.
+ * - `compare`: only for UCXX_ATOMIC_CSWAP, which stores `operand` if the integer equals `compare`.
+ *   It is copied.
+ * - `result`: gets the previous value. NULL if it is not needed.
+ * - `offset`: in bytes from the beginning of the memory. ucxx_rkey_base plus `offset` must be a
+ *   multiple of `size`.
  *
- * Errors, with nothing sent: INVALID_PARAM for another operation or size, or what is not aligned;
- * OUT_OF_RANGE; UNSUPPORTED without UCXX_FEATURE_ATOMIC and for memory of a device; else as
- * ucxx_rma_put. It uses credit as a fetch does.
+ * The operation is atomic with respect to all operations of this function on the same integer,
+ * from any process. It is also atomic with respect to the atomic instructions of the process that
+ * owns the memory.
+ *
+ * If this process maps the memory (see ucxx_rkey_pointer), the operation is done inside the call.
+ * Otherwise the peer's library performs it when it progresses, and then the operation completes.
+ * Such an operation uses credit as a fetch does. If it was cancelled or timed out, it may have
+ * been performed.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the operation completes later.
+ * - UCXX_ERR_INVALID_PARAM: `op` or `size` is unknown, or the address is not aligned.
+ * - UCXX_ERR_OUT_OF_RANGE: the integer ends beyond the memory.
+ * - UCXX_ERR_INVALID_ADDR: the peer may not write all of the memory; see ucxx_memory_pack.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_ATOMIC, or `result` or the peer's memory
+ *   is device memory.
+ * - UCXX_ERR_NO_RESOURCE: as for ucxx_rma_put.
+ * - the status of the endpoint, if it has ended.
+ *
+ * The operation can also complete with:
+ * - UCXX_ERR_NO_ELEM: the peer has destroyed the memory.
+ * - another status with which the peer has refused the operation.
+ *
+ * Threads: any.
+ * Ownership: `result` must stay valid until the operation has completed.
+ * See also: ucxx_rma_put, ucxx_am_fetch.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_rma_atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, const void *operand, const void *compare, void *result, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 

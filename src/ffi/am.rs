@@ -17,28 +17,55 @@ use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use std::ffi::c_void;
 
-/// Runs for each message of its id, after a progress pass, outside every lock, on the thread that
-/// drives progress. The handler owns `message`: it destroys it, receives it and destroys it, or
-/// keeps it for either, now or later, on any thread. It may call every function; those that wait
-/// return BUSY. It must not throw.
+/// Called for each active message of its id.
+///
+/// The handler owns `message`. It may:
+/// - destroy the message;
+/// - receive its data and then destroy it;
+/// - keep it and do either later, on any thread.
+///
+/// Threads: the thread that drives progress, after a progress pass, with no lock held.
+/// Callbacks: the handler may call every function. Functions that wait return UCXX_ERR_BUSY. The
+/// handler must not throw.
+/// Ownership: the handler owns `message`; see ucxx_am_message_destroy.
+/// See also: ucxx_worker_set_am_handler.
 pub type ucxx_am_handler_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, message: *mut ucxx_am_message_t)>;
 
-/// Frees what a handler was registered with; optional. Once: inside the call that replaces or
-/// removes the handler or ends its worker, or, if the handler is running then, when it has
-/// returned, on its thread. Also when the same `arg` is given again.
+/// Frees the `arg` that a handler was registered with. Optional.
+///
+/// It runs exactly once for each registration, also when the same `arg` is registered again:
+/// - inside the call that replaces or removes the handler, or that destroys its worker;
+/// - if the handler is running at that moment: after the handler has returned, on the handler's
+///   thread.
+///
+/// See also: ucxx_worker_set_am_handler.
 pub type ucxx_destroy_arg_t = Option<unsafe extern "C" fn(arg: *mut c_void)>;
 
-/// Has `handler` called for active messages with this id from now on. NULL removes it. Ids of
-/// active messages, multi-buffer messages and fetches are separate spaces of 65,536 each.
+/// Registers `handler` for the active messages that arrive with this `id` from now on.
 ///
-/// Without a handler a message whose data waits at its sender ends there with NO_ELEM; one that
-/// came with its data is dropped, and counted in `am_unhandled` of ucxx_worker_query_stats.
+/// - `id`: active messages, multi-buffer messages and fetches have separate id spaces of 65,536 ids
+///   each.
+/// - `handler`: NULL removes the handler.
+/// - `destroy_arg`: optional. It is not called if this function returns an error.
 ///
-/// When this returns, the handler that was there before may still be running on another thread:
-/// `destroy_arg` tells when its `arg` is free. On an error `destroy_arg` is not called. Errors:
-/// UNSUPPORTED without UCXX_FEATURE_AM; BUSY from a callback of another worker where this one has a
-/// progress thread that takes operations by its queue.
+/// Messages that arrive without a handler:
+/// - Data that waits at the sender: the send completes with UCXX_ERR_NO_ELEM.
+/// - Data that arrived with its message: the message is dropped. It is counted in `am_unhandled` of
+///   ucxx_worker_query_stats.
+///
+/// When this function returns, the previous handler may still be running on another thread.
+/// `destroy_arg` reports when its `arg` is free.
+///
+/// Returns:
+/// - UCXX_OK: the handler is registered or removed.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM.
+/// - UCXX_ERR_BUSY: called from a callback of another worker, and this worker has a progress thread
+///   that takes operations by its queue.
+///
+/// Threads: any.
+/// Ownership: `arg` must stay valid until `destroy_arg` has run.
+/// See also: ucxx_am_handler_t, ucxx_worker_set_am_notifier, ucxx_am_send.
 ///
 /// # Safety
 /// A worker of this library; `handler` and `destroy_arg` may be called with `arg`.
@@ -66,14 +93,25 @@ pub unsafe extern "C" fn ucxx_worker_set_am_handler(
     })
 }
 
-/// Has `notifier` hand out active messages with this id from now on (UCXX_EVENT_AM_MESSAGE), in the
-/// place of a handler; NULL removes what is there. `user_data` is that of its reports. What is
-/// handed out belongs to whoever polls, as it would to a handler, and what was in the notifier's
-/// queue before stays there. The notifier may be destroyed first: messages that come later are
-/// dropped.
+/// Has `notifier` report the active messages that arrive with this `id` from now on.
 ///
-/// Errors: as ucxx_worker_set_am_handler; INVALID_PARAM for a notifier of another context; CLOSED
-/// for one that was stopped.
+/// The notifier takes the place of a handler. Each message is reported as UCXX_EVENT_AM_MESSAGE.
+///
+/// - `notifier`: NULL removes what is registered for the id.
+/// - `user_data`: the `user_data` of each report.
+///
+/// Messages that are already in the queue of a notifier stay there when the registration changes.
+/// The notifier may be destroyed before the worker: messages that arrive later are dropped.
+///
+/// Returns:
+/// - UCXX_OK: the notifier is registered or removed.
+/// - UCXX_ERR_INVALID_PARAM: the notifier belongs to another context.
+/// - UCXX_ERR_CLOSED: the notifier was stopped.
+/// - UCXX_ERR_UNSUPPORTED, UCXX_ERR_BUSY: as for ucxx_worker_set_am_handler.
+///
+/// Threads: any.
+/// Ownership: the thread that polls a message owns it, as a handler would.
+/// See also: ucxx_worker_set_am_handler, ucxx_notifier_poll.
 ///
 /// # Safety
 /// A worker of this library; `notifier` is NULL or one of this library.
@@ -92,30 +130,55 @@ pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
     }
 }
 
-/// Sends an active message: a header, which is copied, and data, for the handler or notifier that
-/// the peer has under this id.
+/// Sends an active message, that is a header and data, to the peer's handler or notifier for `id`.
 ///
-/// Either may be empty. A short message is easiest as the header alone: it needs no buffer that is
-/// kept, and arrives at once. The header is at most `max_am_header` of ucxx_worker_query bytes.
-/// Messages of one thread on one endpoint reach their handlers in the order they were sent,
-/// whatever their sizes.
+/// - `header`: copied during the call. At most `max_am_header` bytes (see ucxx_worker_query). May
+///   be empty.
+/// - `buffer`, `length`: the data, in bytes. May be empty. The buffer is not copied.
+/// - `params->memory_type`: where the buffer is. The receiver gets this value, too.
 ///
-/// A short message travels with its data; a longer one leaves it here until the receiver pulls it.
-/// UCX draws the line: at 5 to 8 KiB over shared memory and 0.1 to 0.3 MiB over TCP in the releases
-/// that this was tried with, or at UCX_RNDV_THRESH; one of more than 1 MiB always waits. So
-/// receivers expect both. UCXX_FLAG_EAGER sends the data along at any length, which copies it and
-/// takes memory there; UCXX_FLAG_RNDV leaves it here. UCXX_FLAG_AM_REPLY gives the receiver an
-/// endpoint to answer on. `memory_type` is told to the receiver, too.
+/// A short message is easiest as a header alone: it needs no buffer that is kept, and it arrives at
+/// once.
 ///
-/// Completion is local, as of ucxx_tag_send: of data that waits here, when the receiver has pulled
-/// it, or has destroyed the message without. A receiver that does not destroy its messages makes
-/// senders wait: not more than 256 messages of an endpoint, and 8 MiB of data that came along, are
-/// on their way or unreceived. What is sent beyond that waits in the endpoint's queue, or with
-/// UCXX_FLAG_NO_WAIT is NO_RESOURCE.
+/// The data of a short message travels with it (eager). The data of a longer message stays at the
+/// sender until the receiver pulls it (rendezvous). Receivers must expect both.
+/// - UCX chooses the limit. In the UCX releases that were tried it is 5 to 8 KiB over shared memory
+///   and 0.1 to 0.3 MiB over TCP. UCX_RNDV_THRESH sets it.
+/// - Data of more than 1 MiB always stays at the sender.
+/// - UCXX_FLAG_EAGER sends the data along at any length. This copies it and takes memory at the
+///   receiver.
+/// - UCXX_FLAG_RNDV keeps the data here at any length.
 ///
-/// Errors: UNSUPPORTED without UCXX_FEATURE_AM, or to a peer that is not of this library; NO_ELEM
-/// if the peer has no handler for a message whose data waited here; CLOSED, PEER_FAILED and the
-/// like on an endpoint that has ended.
+/// UCXX_FLAG_AM_REPLY gives the receiver an endpoint to reply on.
+///
+/// Order: messages of one thread on one endpoint reach their handlers in the order in which they
+/// were sent, whatever their sizes.
+///
+/// Completion is local, as for ucxx_tag_send. Rendezvous data completes when the receiver has
+/// pulled it, or has destroyed the message without receiving it.
+///
+/// Credit: an endpoint has at most 256 messages and 8 MiB of eager data that are in transit or that
+/// the receiver has not destroyed. Further messages wait in the endpoint's send queue. So a
+/// receiver that does not destroy its messages stops its senders.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the send completes later.
+/// - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
+///   the message would have to wait.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, the peer does not use this library,
+///   or UCX has no support for this memory type.
+/// - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
+///   endpoint: the endpoint has ended.
+///
+/// The operation can also complete with:
+/// - UCXX_ERR_NO_ELEM: the peer has no handler, and the data waited here.
+/// - the status of the endpoint, if it ends first.
+///
+/// Threads: any.
+/// Ownership: `buffer` must stay valid and unchanged until the operation has completed.
+/// See also: ucxx_worker_set_am_handler, ucxx_am_send_iov, ucxx_am_send_multi,
+/// ucxx_endpoint_on_writable.
 ///
 /// # Safety
 /// `header` is readable for `header_length` bytes during the call, `buffer` for `length` bytes
@@ -182,7 +245,18 @@ unsafe extern "C" fn send(
     }
 }
 
-/// As `ucxx_am_send`, of scattered buffers. The list is copied, the buffers are not.
+/// Sends an active message whose data is in scattered buffers.
+///
+/// The list is copied during the call; the buffers are not. At most 1,048,576 buffers, all of one
+/// memory type.
+///
+/// Returns:
+/// - as ucxx_am_send;
+/// - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+///
+/// Threads: any.
+/// Ownership: the buffers must stay valid and unchanged until the operation has completed.
+/// See also: ucxx_am_send.
 ///
 /// # Safety
 /// As for `ucxx_am_send`; `buffers` is readable for `count` entries during the call, and what they
@@ -233,8 +307,12 @@ pub(crate) unsafe fn bytes<'a>(header: *const c_void, length: usize) -> Result<&
     Ok(unsafe { std::slice::from_raw_parts(header.cast(), length) })
 }
 
-/// The sender's header and its length; NULL and 0 if there is none. Valid until the message is
-/// destroyed. `length` is optional.
+/// Returns the header that the sender gave, and its length in bytes.
+///
+/// Returns NULL and length 0 if there is no header. `length` is optional.
+///
+/// Threads: any.
+/// Ownership: the header is valid until the message is destroyed.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed; `length` is NULL or valid for a write.
@@ -248,7 +326,9 @@ pub unsafe extern "C" fn ucxx_am_message_header(
     unsafe { tell(look(message, (std::ptr::null(), 0), header), length) }
 }
 
-/// Bytes of data.
+/// Returns the length of the message's data in bytes; 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed.
@@ -258,13 +338,19 @@ pub unsafe extern "C" fn ucxx_am_message_length(message: *const ucxx_am_message_
     unsafe { look(message, 0, |message| message.length() as usize) }
 }
 
-/// The data of a message that came with it, aligned to 8 bytes where UCX has it so; to be read
-/// until the message is destroyed, or its worker. Until then it may be the buffer of a send, too:
-/// destroy the message when that is complete.
+/// Returns the data that arrived with the message.
 ///
-/// NULL while the data waits at its sender: ucxx_am_message_length is not 0 then, and
-/// ucxx_am_message_recv fetches it. NULL also where there is no data: the length is 0, and there is
-/// nothing to receive.
+/// It returns NULL in two cases:
+/// - The data waits at the sender. ucxx_am_message_length is not 0. Receive it by
+///   ucxx_am_message_recv.
+/// - The message has no data. ucxx_am_message_length is 0, and there is nothing to receive.
+///
+/// The data is aligned to 8 bytes if UCX delivered it so.
+///
+/// Threads: any.
+/// Ownership: valid until the message or its worker is destroyed. Until then a send may use it as
+/// its buffer: destroy the message after that send has completed.
+/// See also: ucxx_am_message_recv.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed.
@@ -274,8 +360,11 @@ pub unsafe extern "C" fn ucxx_am_message_data(message: *const ucxx_am_message_t)
     unsafe { look(message, std::ptr::null(), Message::data) }
 }
 
-/// UCXX_MEMORY_*: the `memory_type` that the sender gave, HOST if it gave none. Data that came with
-/// its message is in the host's memory in any case.
+/// Returns the UCXX_MEMORY_* value that the sender gave, or UCXX_MEMORY_HOST if it gave none.
+///
+/// Data that arrived with the message is in host memory in any case.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed.
@@ -285,10 +374,15 @@ pub unsafe extern "C" fn ucxx_am_message_memory_type(message: *const ucxx_am_mes
     unsafe { look(message, 0, Message::memory_type) }
 }
 
-/// The endpoint to the sender, to answer on; NULL unless the sender set UCXX_FLAG_AM_REPLY.
-/// Borrowed: valid until the message is destroyed, or for as long as one's own that
-/// ucxx_endpoint_retain makes of it. An answer that is under way goes on when the message is
-/// destroyed. It is the user's own endpoint to that peer where there is one.
+/// Returns the endpoint to the sender, to reply on.
+///
+/// Returns NULL unless the sender set UCXX_FLAG_AM_REPLY. If the user has an endpoint to that peer,
+/// it is that one.
+///
+/// Threads: any.
+/// Ownership: borrowed, and valid until the message is destroyed. ucxx_endpoint_retain makes a
+/// handle of the caller's own. A reply that was sent continues when the message is destroyed.
+/// See also: ucxx_endpoint_retain.
 ///
 /// # Safety
 /// NULL or a message of this library that was not destroyed.
@@ -300,16 +394,34 @@ pub unsafe extern "C" fn ucxx_am_message_reply(
     unsafe { look(message, std::ptr::null_mut(), |message| message.reply().cast_mut().cast()) }
 }
 
-/// Puts the data of a message into `buffer`: copies it if it came along, else pulls it from its
-/// sender, straight into the buffer; once. In the handler or later, also of a message that a
-/// notifier handed out, on any thread. The message is destroyed by the caller afterwards, or
-/// meanwhile.
+/// Receives the data of a message into `buffer`, once.
 ///
-/// A buffer that is too short is MESSAGE_TRUNCATED at once, and the message stays as it was. A
-/// second receive is INVALID_PARAM, also after one that failed on its way; CONNECTION_RESET where
-/// the sender's connection has ended. A pull that UCX has begun is neither cancelled nor ended by
-/// its timeout, but for UCXX_FLAG_TIMEOUT_CLOSES. Data that came along is copied into CUDA memory
-/// by the driver, and waited for; into ROCm memory it is not: UNSUPPORTED.
+/// Data that arrived with the message is copied. Data that waits at the sender is pulled directly
+/// into `buffer`. The call is allowed in the handler or later, also for a message that a notifier
+/// reported.
+///
+/// - `length`: the size of `buffer` in bytes; at least ucxx_am_message_length.
+/// - Data that arrived with the message is copied into CUDA memory by the driver, and the call
+///   waits for that copy.
+///
+/// A pull that UCX has started cannot be cancelled. Its timeout does not end it either, except with
+/// UCXX_FLAG_TIMEOUT_CLOSES.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the receive completes later.
+/// - UCXX_ERR_MESSAGE_TRUNCATED: `buffer` is too short. The message is unchanged and can be
+///   received again.
+/// - UCXX_ERR_INVALID_PARAM: the message was received before, even if that receive failed later.
+/// - UCXX_ERR_CONNECTION_RESET: the data waits at the sender, and the sender's connection has
+///   ended.
+/// - UCXX_ERR_UNSUPPORTED: the data arrived with the message and `memory_type` is ROCm, or UCX has
+///   no support for this memory type.
+///
+/// Threads: any.
+/// Ownership: the caller destroys the message afterwards, or while the receive is in progress.
+/// `buffer` must stay valid until the operation has completed.
+/// See also: ucxx_am_message_data, ucxx_am_message_destroy.
 ///
 /// # Safety
 /// A message of this library; `buffer` is writable for `length` bytes until the operation has
@@ -334,8 +446,17 @@ pub unsafe extern "C" fn ucxx_am_message_recv(
     }
 }
 
-/// As `ucxx_am_message_recv`, into scattered buffers, which are filled one after the other. The
-/// list is copied.
+/// Receives the data of a message into scattered buffers, which are filled one after the other.
+///
+/// The list is copied during the call. At most 1,048,576 buffers, all of one memory type.
+///
+/// Returns:
+/// - as ucxx_am_message_recv;
+/// - UCXX_ERR_UNSUPPORTED: also if the data is pulled and the memory types of the buffers differ.
+///
+/// Threads: any.
+/// Ownership: the buffers must stay valid until the operation has completed.
+/// See also: ucxx_am_message_recv.
 ///
 /// # Safety
 /// As for `ucxx_am_message_recv`; `buffers` is readable for `count` entries during the call.
@@ -357,9 +478,12 @@ pub unsafe extern "C" fn ucxx_am_message_recv_iov(
     }
 }
 
-/// Ends a message. Data that was not received is dropped, and its sender completes as if it had
-/// been; what a receive, or an answer on ucxx_am_message_reply, has begun goes on. Any thread. NULL
-/// is ignored.
+/// Releases a message. NULL is ignored.
+///
+/// Data that was not received is dropped, and its send completes as if it had been received. A
+/// receive that was started continues, and so does a reply on ucxx_am_message_reply.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a message of this library, not used afterwards.

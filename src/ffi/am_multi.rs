@@ -12,16 +12,27 @@ use crate::engine::core::channel::receive_buffers::Allocator;
 use crate::engine::messaging::am::multi::{MultiFunction, MultiHandler};
 use std::ffi::c_void;
 
-/// Runs for each multi-buffer message of its id, when its buffers are full; for the messages of one
-/// endpoint in the order they were sent. Outside every lock, on the thread that drives progress; it
-/// must not throw, and what waits returns BUSY in it.
+/// Called for each multi-buffer message of its id, when all its buffers are filled.
 ///
-/// `reply` is the endpoint to answer on if the sender set UCXX_FLAG_AM_REPLY, else NULL; it and
-/// `header` are valid during the call (ucxx_endpoint_retain makes an endpoint one's own). `buffers`
-/// belongs to the handler, now or later: ucxx_buffers_destroy. It is NULL, and `status` says why,
-/// for a message that could not be received: EXCEEDS_LIMIT for more frames or bytes than the
-/// allocator's limits, the allocator's own status, or that of the connection where it was lost
-/// meanwhile.
+/// - `reply`: the endpoint to reply on if the sender set UCXX_FLAG_AM_REPLY, else NULL.
+/// - `header`, `header_length`: the sender's header, in bytes.
+/// - `buffers`: the received buffers; NULL if the message could not be received.
+/// - `status`: UCXX_OK, or the reason why the message could not be received.
+///
+/// `status` can be:
+/// - UCXX_OK: the buffers are filled.
+/// - UCXX_ERR_EXCEEDS_LIMIT: the message has more frames or bytes than the allocator's limits.
+/// - the status that the allocator returned.
+/// - the status of the connection, if it was lost before the data arrived.
+///
+/// Order: the messages of one endpoint are delivered in the order in which they were sent.
+///
+/// Threads: the thread that drives progress, with no lock held.
+/// Callbacks: the handler may call every function. Functions that wait return UCXX_ERR_BUSY. The
+/// handler must not throw.
+/// Ownership: the handler owns `buffers`, and releases it by ucxx_buffers_destroy, now or later.
+/// `reply` and `header` are valid during the call. ucxx_endpoint_retain keeps the endpoint longer.
+/// See also: ucxx_worker_set_multi_handler, ucxx_worker_set_am_queue_handler.
 pub type ucxx_multi_handler_t = Option<
     unsafe extern "C" fn(
         arg: *mut c_void,
@@ -33,10 +44,20 @@ pub type ucxx_multi_handler_t = Option<
     ),
 >;
 
-/// Has `handler` called for multi-buffer messages with this id from now on, and `allocator` (NULL:
-/// malloc, and its limits) make their buffers; a NULL handler removes it. As
-/// ucxx_worker_set_am_handler; ids of multi-buffer messages are a space of their own. The
-/// allocator's functions may be called for as long as the handler runs, or buffers of its are left.
+/// Registers `handler` for the multi-buffer messages that arrive with this `id` from now on.
+///
+/// - `id`: multi-buffer messages have an id space of their own.
+/// - `handler`: NULL removes the handler.
+/// - `destroy_arg`: as for ucxx_worker_set_am_handler.
+/// - `allocator`: makes the buffers of the messages. NULL means malloc, with its limits.
+///
+/// Returns:
+/// - as ucxx_worker_set_am_handler.
+///
+/// Threads: any.
+/// Ownership: the allocator's functions may be called as long as the handler runs or one of its
+/// buffers exists.
+/// See also: ucxx_worker_set_am_handler, ucxx_am_send_multi.
 ///
 /// # Safety
 /// A worker of this library; `handler` and `destroy_arg` may be called with `arg`; `allocator` is
@@ -60,7 +81,7 @@ pub unsafe extern "C" fn ucxx_worker_set_multi_handler(
     })
 }
 
-/// What the engine calls.
+/// The form in which the engine calls the handler.
 ///
 /// # Safety
 /// The handler may be called with the argument that it is registered with.
@@ -87,17 +108,29 @@ pub(super) unsafe fn multi_handler(
     })
 }
 
-/// Sends buffers, and a header, as one active message, whose handler gets each in a buffer of its
-/// own: whatever their number, with any number of senders and receivers at once. Both lists are
-/// copied, the buffers are not.
+/// Sends several buffers and a header as one active message. The handler gets each buffer
+/// separately.
 ///
-/// As ucxx_am_send in everything else: local completion, order, credit, UCXX_FLAG_EAGER, RNDV,
-/// AM_REPLY and NO_WAIT. A table of the buffers, of 8 bytes each, travels in front of the header as
-/// far as there is room in what the transports carry (some hundred buffers), and else with the
-/// data: then large ones take a detour through the receiver's memory, and cannot be device memory.
-/// Buffers of one message must be of one memory type in this release.
+/// The number of buffers is free, and any number of senders and receivers may be active at once.
+/// Both lists are copied during the call; the buffers are not. All buffers of one message must have
+/// the same memory type.
 ///
-/// Errors: as ucxx_am_send; UNSUPPORTED for too many buffers of device memory.
+/// Local completion, order, credit, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV, UCXX_FLAG_AM_REPLY and
+/// UCXX_FLAG_NO_WAIT are as for ucxx_am_send.
+///
+/// The message carries a table with 8 bytes a buffer. The table precedes the header if the
+/// transports have room for both, which is the case for some hundred buffers. A larger table
+/// travels with the data. Then large buffers pass through an intermediate copy at the receiver, and
+/// they cannot be device memory.
+///
+/// Returns:
+/// - as ucxx_am_send;
+/// - UCXX_ERR_UNSUPPORTED: also for too many buffers of device memory, or if the memory types of
+///   the buffers differ.
+///
+/// Threads: any.
+/// Ownership: the buffers must stay valid and unchanged until the operation has completed.
+/// See also: ucxx_worker_set_multi_handler, ucxx_am_send.
 ///
 /// # Safety
 /// `header` is readable for `header_length` bytes and `buffers` for `count` entries during the

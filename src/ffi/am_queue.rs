@@ -14,13 +14,29 @@ use crate::engine::messaging::am::queue::Cover;
 use crate::engine::wire::ucxx_am::CallbackName;
 use std::ffi::{c_char, c_void, CStr};
 
-/// Sends a message that waits in a queue of the peer's endpoint until it is received there: by
-/// ucxx_am_queue_recv, or by UCXX 0.52's amRecv, whose format it has. Completion is local, as of
-/// ucxx_am_send; UCXX_FLAG_EAGER and UCXX_FLAG_RNDV as there. There is no credit: as with UCXX,
-/// what nobody receives waits at the receiver without bound. Messages of one thread on one endpoint
-/// stay in order as long as all go eagerly or all by rendezvous.
+/// Sends a message into a queue of the peer's endpoint, where it waits until the peer receives it.
 ///
-/// Errors: UNSUPPORTED without UCXX_FEATURE_AM.
+/// The peer receives it by ucxx_am_queue_recv, or by amRecv of UCXX 0.52, whose wire format it has.
+///
+/// - Completion is local, as for ucxx_am_send. UCXX_FLAG_EAGER and UCXX_FLAG_RNDV work as there.
+/// - There is no credit, as with UCXX: messages that are not received accumulate at the receiver
+///   without bound.
+/// - Order: messages of one thread on one endpoint stay in order if all are eager or all are
+///   rendezvous.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the send completes later.
+/// - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
+///   the message would have to wait.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, or UCX has no support for this
+///   memory type.
+/// - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
+///   endpoint: the endpoint has ended.
+///
+/// Threads: any.
+/// Ownership: `buffer` must stay valid and unchanged until the operation has completed.
+/// See also: ucxx_am_queue_send_to, ucxx_am_queue_recv, ucxx_am_send.
 ///
 /// # Safety
 /// `buffer` is readable for `length` bytes until the operation has completed; see
@@ -50,29 +66,30 @@ pub unsafe extern "C" fn ucxx_am_queue_send(
     }
 }
 
-/// What ucxx_am_queue_send_to sends besides the data.
+/// What ucxx_am_queue_send_to sends in addition to the data.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_am_queue_cover {
     /// Set by UCXX_AM_QUEUE_COVER_INIT.
     pub struct_size: usize,
-    /// Owner of the handler that the message is for, up to 63 bytes and a terminating zero; NULL
-    /// for the peer's queue.
+    /// Owner name of the handler that gets the message: up to 63 bytes and a terminating zero. NULL
+    /// sends the message to the peer's queue.
     pub owner: *const c_char,
-    /// The handler's number; 0 without an owner.
+    /// Number of the handler; 0 without an owner.
     pub id: u64,
-    /// A header of the caller's, of which a copy is made during the call.
+    /// A header of the caller's. It is copied during the call.
     pub header: *const c_void,
-    /// Its bytes: up to `max_am_header`, 62 less with an owner.
+    /// Length of the header in bytes: at most `max_am_header`, and 62 less with an owner.
     pub header_length: usize,
 }
-/// What ucxx_am_queue_send_to sends besides the data.
+/// What ucxx_am_queue_send_to sends in addition to the data.
 pub type ucxx_am_queue_cover_t = ucxx_am_queue_cover;
 
 sized! { ucxx_am_queue_cover, 40; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size.
+///
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -85,14 +102,27 @@ pub unsafe extern "C" fn ucxx_am_queue_cover_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// As ucxx_am_queue_send, with a header, and to the peer's handler of that owner and number instead
-/// of its queue, if the cover names one: one set by ucxx_worker_set_am_queue_handler, or a receiver
-/// callback of UCXX 0.52's. A peer that has none drops the message; where the data waits at this
-/// side, the send ends with NO_ELEM. Nothing bounds what such messages take at the receiver, as
-/// with the queue. NULL for `cover` is ucxx_am_queue_send.
+/// Sends a message with a header to the peer's queue, or to the peer's handler that `cover` names.
 ///
-/// Errors: INVALID_PARAM for an owner of over 63 bytes, an id without an owner, a header that is
-/// too long; UNSUPPORTED without UCXX_FEATURE_AM.
+/// Such a handler is one of ucxx_worker_set_am_queue_handler, or a receiver callback of UCXX 0.52.
+/// NULL for `cover` is ucxx_am_queue_send.
+///
+/// A peer without that handler drops the message. If the data waits at this side, the send then
+/// completes with UCXX_ERR_NO_ELEM. There is no credit, as for the queue: such messages take memory
+/// at the receiver without bound.
+///
+/// Returns:
+/// - as ucxx_am_queue_send;
+/// - UCXX_ERR_INVALID_PARAM: also for an owner of more than 63 bytes, an id without an owner, or a
+///   header that is too long.
+///
+/// The operation can also complete with:
+/// - UCXX_ERR_NO_ELEM: the peer has no such handler, and the data waited here.
+///
+/// Threads: any.
+/// Ownership: `buffer` must stay valid and unchanged until the operation has completed. Owner name
+/// and header are copied.
+/// See also: ucxx_am_queue_send, ucxx_worker_set_am_queue_handler.
 ///
 /// # Safety
 /// As for `ucxx_am_queue_send`; `cover` is NULL or as it says.
@@ -133,13 +163,29 @@ unsafe fn name(owner: *const c_char, id: u64) -> Result<CallbackName> {
         .ok_or_else(|| Error::invalid(format!("owner: has {} bytes, more than 63", owner.len())))
 }
 
-/// Has `handler` called for messages that name this owner and id, sent by ucxx_am_queue_send_to or
-/// by UCXX 0.52 (`AmReceiverCallbackInfo`), and `allocator` (NULL: malloc, and its limits) make
-/// their buffer; a NULL handler removes it. As ucxx_worker_set_multi_handler: the handler is the
-/// same, gets one buffer a message, and always the endpoint to answer on. The messages for such
-/// handlers of one endpoint come in the order in which they arrived.
+/// Registers `handler` for messages that name this `owner` and `id`.
 ///
-/// Errors: INVALID_PARAM for an owner of over 63 bytes, or "ucxx", which is UCXX's own.
+/// They are sent by ucxx_am_queue_send_to, or by UCXX 0.52 (`AmReceiverCallbackInfo`). The handler
+/// has the same type as for ucxx_worker_set_multi_handler. It gets one buffer a message, and always
+/// an endpoint to reply on.
+///
+/// - `owner`: at most 63 bytes and a terminating zero.
+/// - `handler`: NULL removes the handler.
+/// - `destroy_arg`: as for ucxx_worker_set_am_handler.
+/// - `allocator`: makes the buffers. NULL means malloc, with its limits.
+///
+/// Order: the messages of one endpoint for such handlers are delivered in the order in which they
+/// arrived.
+///
+/// Returns:
+/// - as ucxx_worker_set_am_handler;
+/// - UCXX_ERR_INVALID_PARAM: also for an owner of more than 63 bytes, or "ucxx", which UCXX
+///   reserves.
+///
+/// Threads: any.
+/// Ownership: the allocator's functions may be called as long as the handler runs or one of its
+/// buffers exists.
+/// See also: ucxx_am_queue_send_to, ucxx_worker_set_multi_handler.
 ///
 /// # Safety
 /// A worker of this library; `owner` is terminated; `handler` and `destroy_arg` may be called with
@@ -173,17 +219,37 @@ pub unsafe extern "C" fn ucxx_worker_set_am_queue_handler(
     })
 }
 
-/// Receives the oldest message in the endpoint's queue, or the next one that comes, into one buffer
-/// that `allocator` makes (NULL: malloc, and its limits): taken by ucxx_request_take_buffers.
-/// Receives get messages in the order in which they were posted. Never OK inside the call.
-/// `recv_info.length` is the message's length.
+/// Receives the oldest message of the endpoint's queue, or the next one that arrives, into a new
+/// buffer.
 ///
-/// The peer is one that uses ucxx_am_queue_send, or UCXX; its header, if it sent one, is had by
-/// ucxx_request_am_header. A cancelled receive, or one out of time, takes no message; one whose
-/// data has begun to be pulled goes on. It ends with its endpoint, and so does what waits in the
-/// queue. Errors: INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor callback. As its
-/// status: EXCEEDS_LIMIT for a message beyond `max_total_bytes`, or the allocator's; the message is
-/// dropped then.
+/// - `allocator`: makes the buffer. NULL means malloc, with its limits. Take the buffer by
+///   ucxx_request_take_buffers.
+/// - The peer uses ucxx_am_queue_send, ucxx_am_queue_send_to, or UCXX. ucxx_request_am_header
+///   returns its header.
+/// - `recv_info.length` is the length of the message in bytes.
+/// - Order: receives get messages in the order in which they were posted.
+///
+/// Cancel and timeout:
+/// - A receive that is cancelled or times out takes no message.
+/// - A receive whose data is already being pulled continues.
+/// - The receive ends with its endpoint. Messages that wait in the queue are dropped then.
+///
+/// Returns:
+/// - UCXX_INPROGRESS: the receive completes later. It never completes inside the call.
+/// - UCXX_ERR_INVALID_PARAM: UCXX_FLAG_WAIT is set, or there is neither a request nor a callback to
+///   take the buffer from.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM.
+/// - UCXX_ERR_NO_RESOURCE: the submission queue is full.
+/// - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
+///   endpoint: the endpoint has ended.
+///
+/// The operation can also complete with:
+/// - UCXX_ERR_EXCEEDS_LIMIT: the message is longer than `max_total_bytes`. It is dropped.
+/// - the status that the allocator returned. The message is dropped.
+///
+/// Threads: any.
+/// Ownership: the caller owns the buffer that ucxx_request_take_buffers returns.
+/// See also: ucxx_request_take_buffers, ucxx_request_am_header, ucxx_am_queue_probe.
 ///
 /// # Safety
 /// See `ucxx_op_params_t`; `allocator` is NULL or as it says.
@@ -205,11 +271,18 @@ pub unsafe extern "C" fn ucxx_am_queue_recv(
     }
 }
 
-/// The header that came with what ucxx_am_queue_recv has received, of ucxx_am_queue_send_to or
-/// UCXX's: `*header` is NULL where `*length` is 0, and else valid until the request is destroyed.
+/// Returns the header of the message that ucxx_am_queue_recv has received.
 ///
-/// Errors: INPROGRESS before the end; the request's own, if it has failed; NO_ELEM for a request of
-/// anything else.
+/// `*header` is NULL if `*length` is 0. The sender is ucxx_am_queue_send_to or UCXX.
+///
+/// Returns:
+/// - UCXX_OK: `*header` and `*length` are set.
+/// - UCXX_INPROGRESS: the receive has not completed.
+/// - UCXX_ERR_NO_ELEM: the request is of another operation.
+/// - the status of the request, if the receive has failed.
+///
+/// Threads: any.
+/// Ownership: the header is valid until the request is destroyed.
 ///
 /// # Safety
 /// A request of this library; `header` and `length` are valid for a write.
@@ -232,8 +305,16 @@ pub unsafe extern "C" fn ucxx_request_am_header(
     })
 }
 
-/// Is a message waiting in the endpoint's queue that nobody has received? OK and its length, or
-/// NO_MESSAGE. It makes no progress. Any thread; `length` is optional.
+/// Checks whether a message that has not been received waits in the endpoint's queue.
+///
+/// It does not progress the worker. `length` is optional, and gets the length of the oldest message
+/// in bytes.
+///
+/// Returns:
+/// - UCXX_OK: a message waits, and `*length` is set.
+/// - UCXX_ERR_NO_MESSAGE: no message waits.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// An endpoint of this library; `length` is NULL or valid for a write.

@@ -18,13 +18,30 @@ use crate::engine::messaging::fetch::reply::{self, Fetch, FetchHandler, FetchTo}
 use crate::engine::messaging::fetch::request::Room;
 use std::ffi::c_void;
 
-/// Runs for each question of its id, as ucxx_am_handler_t does for messages. The handler owns
-/// `fetch`: it is answered once, now or later, from any thread, and then destroyed.
+/// Called for each fetch of its id that arrives from a peer.
+///
+/// The peer (the requester) has sent it by ucxx_am_fetch. The handler owns `fetch`. It replies once
+/// by ucxx_fetch_reply or ucxx_fetch_reject, then or later, from any thread. Then it destroys
+/// `fetch`.
+///
+/// Threads and callbacks: as for ucxx_am_handler_t.
+/// Ownership: the handler owns `fetch`; see ucxx_fetch_destroy.
+/// See also: ucxx_worker_set_fetch_handler.
 pub type ucxx_fetch_handler_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, fetch: *mut ucxx_fetch_t)>;
 
-/// Has `handler` called for questions with this id from now on; NULL removes it. As
-/// ucxx_worker_set_am_handler. Without a handler the fetch ends with NO_ELEM.
+/// Registers `handler` for the fetches that arrive with this `id` from now on.
+///
+/// - `handler`: NULL removes the handler. A fetch that arrives without a handler completes with
+///   UCXX_ERR_NO_ELEM at its requester.
+/// - `destroy_arg`: as for ucxx_worker_set_am_handler.
+///
+/// Returns:
+/// - as ucxx_worker_set_am_handler.
+///
+/// Threads: any.
+/// Ownership: `arg` must stay valid until `destroy_arg` has run.
+/// See also: ucxx_worker_set_am_handler, ucxx_worker_set_fetch_notifier, ucxx_am_fetch.
 ///
 /// # Safety
 /// A worker of this library; `handler` and `destroy_arg` may be called with `arg`.
@@ -53,11 +70,24 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_handler(
     })
 }
 
-/// Has `notifier` hand out questions with this id from now on (UCXX_EVENT_FETCH), as
-/// ucxx_worker_set_am_notifier does messages. Such a question holds its credit until it is
-/// destroyed, as a message does: whoever asks waits when 256 have not been. Questions that come
-/// when the notifier has been destroyed end with NO_ELEM, those that it had not handed out with
-/// CANCELED.
+/// Has `notifier` report the fetches that arrive with this `id` from now on.
+///
+/// The notifier takes the place of a handler. Each fetch is reported as UCXX_EVENT_FETCH. NULL,
+/// `user_data` and a change of the registration work as for ucxx_worker_set_am_notifier.
+///
+/// Credit: a fetch that a notifier reports holds its credit until it is destroyed, as a message
+/// does. A requester waits while 256 of its fetches have not been destroyed.
+///
+/// If the notifier is destroyed:
+/// - Fetches that it had not reported complete with UCXX_ERR_CANCELED at their requester.
+/// - Fetches that arrive later complete with UCXX_ERR_NO_ELEM.
+///
+/// Returns:
+/// - as ucxx_worker_set_am_notifier.
+///
+/// Threads: any.
+/// Ownership: the thread that polls a fetch owns it, as a handler would.
+/// See also: ucxx_worker_set_fetch_handler, ucxx_notifier_poll.
 ///
 /// # Safety
 /// A worker of this library; `notifier` is NULL or one of this library.
@@ -76,24 +106,48 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_notifier(
     }
 }
 
-/// Asks the peer's handler, or who polls its notifier, for data, and has it delivered into
-/// `reply_buffer`.
+/// Asks the peer's handler or notifier for data, and receives the reply into `reply_buffer`.
 ///
-/// The header, which is copied, is the question; it is limited as an active message's. The answer
-/// may be as long as `reply_capacity`, which the handler is told; a shorter one leaves the rest of
-/// the buffer as it was. A small answer takes one round trip; a large one is pulled straight into
-/// the buffer. `memory_type` is that of the buffer.
+/// - `header`: the request for the handler. It is copied, and limited in length as for
+///   ucxx_am_send.
+/// - `reply_capacity`: the size of `reply_buffer` in bytes. The handler can read it. A shorter
+///   reply leaves the rest of the buffer unchanged.
+/// - `params->memory_type`: where `reply_buffer` is.
+/// - `recv_info.length`: the length of the reply in bytes, also if it did not fit.
 ///
-/// Never complete inside the call. The request ends with OK, and the answer's length in recv_info;
-/// with the status that the handler rejected it with, CANCELED if the question was destroyed
-/// unanswered; NO_ELEM without a handler; MESSAGE_TRUNCATED for an answer that is longer than there
-/// is room for, recv_info.length its full length, the buffer as it was. Cancel and timeout end it
-/// at once as long as its answer has not begun to arrive: the buffer is the caller's again,
-/// whatever the peer sends later.
+/// A small reply takes one round trip. A large reply is pulled directly into the buffer.
 ///
-/// Questions use credit as active messages do, and give it back when they are handed to their
-/// handler: one that is not answered holds none. Questions and active messages of one thread on one
-/// endpoint are handed over in the order they were sent; answers come in any.
+/// Order: fetches and active messages of one thread on one endpoint are delivered in the order in
+/// which they were sent. Replies arrive in any order.
+///
+/// Credit: fetches use credit as active messages do. A fetch returns its credit when it is
+/// delivered to its handler, so a fetch without a reply holds none.
+///
+/// Cancel and timeout complete the fetch at once if its reply has not begun to arrive. The buffer
+/// then belongs to the caller again, whatever the peer sends later.
+///
+/// Returns:
+/// - UCXX_INPROGRESS: the fetch completes later. It never completes inside the call.
+/// - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
+///   the fetch would have to wait.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, the peer does not use this library,
+///   or UCX has no support for this memory type.
+/// - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
+///   endpoint: the endpoint has ended.
+///
+/// The operation completes with:
+/// - UCXX_OK: the reply is in the buffer.
+/// - UCXX_ERR_MESSAGE_TRUNCATED: the reply is longer than `reply_capacity`. The buffer is
+///   unchanged.
+/// - UCXX_ERR_NO_ELEM: the peer has no handler for `id`, or rejected the fetch with this status.
+/// - UCXX_ERR_CANCELED: the peer destroyed the fetch without a reply, or the fetch was cancelled.
+/// - the status that the peer gave to ucxx_fetch_reject.
+/// - the status of the endpoint, if it ends first.
+///
+/// Threads: any.
+/// Ownership: `reply_buffer` must stay valid until the operation has completed.
+/// See also: ucxx_worker_set_fetch_handler, ucxx_fetch_reply, ucxx_am_fetch_iov,
+/// ucxx_am_fetch_alloc.
 ///
 /// # Safety
 /// `header` is readable during the call; `reply_buffer` is writable for `reply_capacity` bytes
@@ -163,8 +217,17 @@ unsafe fn fetch(
     }
 }
 
-/// As `ucxx_am_fetch`, into scattered buffers, which are filled one after the other. The list is
-/// copied.
+/// Fetches into scattered buffers, which are filled one after the other.
+///
+/// The list is copied during the call. At most 1,048,576 buffers, all of one memory type.
+///
+/// Returns:
+/// - as ucxx_am_fetch;
+/// - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+///
+/// Threads: any.
+/// Ownership: the buffers must stay valid until the operation has completed.
+/// See also: ucxx_am_fetch.
 ///
 /// # Safety
 /// As for `ucxx_am_fetch`; `reply_buffers` is readable for `count` entries during the call.
@@ -190,15 +253,32 @@ pub unsafe extern "C" fn ucxx_am_fetch_iov(
     }
 }
 
-/// As `ucxx_am_fetch`, with data that goes along with the question, of up to 8 MiB (8388608 bytes),
-/// and a buffer that is made when the answer has come: one buffer, to be had by
-/// ucxx_request_take_buffers. `params.memory_type` is that of `data`; of an answer that is pulled
-/// the buffer is asked for in the memory type that the other side gave, of one that came along in
-/// the host's. `allocator` may be NULL: malloc, and its limits.
+/// Fetches with data in the request, and receives the reply into one new buffer of the reply's
+/// length.
 ///
-/// Errors: EXCEEDS_LIMIT for more data than goes along, and as the request's status for an answer
-/// beyond `max_total_bytes`; INVALID_PARAM with UCXX_FLAG_WAIT, or with neither request nor
-/// callback, as there would be no handle to take the buffer from.
+/// - `data`, `data_length`: sent along with the request; up to 8 MiB (8388608 bytes).
+/// - `params->memory_type`: where `data` is.
+/// - `allocator`: makes the buffer for the reply. NULL means malloc, with its limits. Take the
+///   buffer by ucxx_request_take_buffers.
+///
+/// The memory type that the allocator is asked for:
+/// - for a reply that is pulled: the memory type that the peer gave;
+/// - for a reply that arrives with its data: host memory.
+///
+/// Returns:
+/// - as ucxx_am_fetch;
+/// - UCXX_ERR_EXCEEDS_LIMIT: `data_length` is more than 8 MiB.
+/// - UCXX_ERR_INVALID_PARAM: also if UCXX_FLAG_WAIT is set, or there is neither a request nor a
+///   callback to take the buffer from.
+///
+/// The operation can also complete with:
+/// - UCXX_ERR_EXCEEDS_LIMIT: the reply is longer than `max_total_bytes`.
+/// - the status that the allocator returned.
+///
+/// Threads: any.
+/// Ownership: `data` must stay valid and unchanged until the operation has completed. The caller
+/// owns the buffer that ucxx_request_take_buffers returns.
+/// See also: ucxx_am_fetch, ucxx_fetch_data, ucxx_request_take_buffers.
 ///
 /// # Safety
 /// As for `ucxx_am_fetch`; `data` is readable until the operation has completed; `allocator` is
@@ -233,8 +313,12 @@ pub unsafe extern "C" fn ucxx_am_fetch_alloc(
     }
 }
 
-/// The question's header and its length; NULL and 0 if there is none. Valid until the question is
-/// destroyed. `length` is optional.
+/// Returns the header of a received fetch, and its length in bytes.
+///
+/// Returns NULL and length 0 if there is no header. `length` is optional.
+///
+/// Threads: any.
+/// Ownership: the header is valid until the fetch is destroyed.
 ///
 /// # Safety
 /// NULL or a question of this library that was not destroyed; `length` is NULL or valid for a
@@ -250,8 +334,13 @@ pub unsafe extern "C" fn ucxx_fetch_header(
     unsafe { tell(look(fetch, (std::ptr::null(), 0), header), length) }
 }
 
-/// The data that came with the question and its length; NULL and 0 if there is none. Valid until
-/// the question is destroyed, or its worker. `length` is optional.
+/// Returns the data that arrived with a fetch, and its length in bytes.
+///
+/// Returns NULL and length 0 if there is no data. `length` is optional.
+///
+/// Threads: any.
+/// Ownership: the data is valid until the fetch or its worker is destroyed.
+/// See also: ucxx_am_fetch_alloc.
 ///
 /// # Safety
 /// As for `ucxx_fetch_header`.
@@ -268,7 +357,11 @@ pub unsafe extern "C" fn ucxx_fetch_data(
     unsafe { tell(look(fetch, (std::ptr::null(), 0), data), length) }
 }
 
-/// Bytes that there is room for at the side that asks; SIZE_MAX if room is made for what comes.
+/// Returns how many bytes of reply the requester has room for.
+///
+/// SIZE_MAX means that the requester allocates a buffer for the reply (ucxx_am_fetch_alloc).
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a question of this library that was not destroyed.
@@ -278,9 +371,15 @@ pub unsafe extern "C" fn ucxx_fetch_capacity(fetch: *const ucxx_fetch_t) -> usiz
     unsafe { look(fetch, 0, |fetch| usize::try_from(fetch.capacity()).unwrap_or(usize::MAX)) }
 }
 
-/// The endpoint to the side that asks: the user's own of that connection where there is one, else
-/// one that the library has made for it. Borrowed: valid until the question is destroyed, or for as
-/// long as one's own that ucxx_endpoint_retain makes of it.
+/// Returns the endpoint to the requester.
+///
+/// If the user has an endpoint of that connection, it is that one. Otherwise the library has made
+/// one.
+///
+/// Threads: any.
+/// Ownership: borrowed, and valid until the fetch is destroyed. ucxx_endpoint_retain makes a handle
+/// of the caller's own.
+/// See also: ucxx_endpoint_retain.
 ///
 /// # Safety
 /// NULL or a question of this library that was not destroyed.
@@ -294,14 +393,32 @@ pub unsafe extern "C" fn ucxx_fetch_endpoint(fetch: *const ucxx_fetch_t) -> *mut
     }
 }
 
-/// Answers a question: once; a second answer is ALREADY_EXISTS. The request is a send's: complete
-/// when the buffer may be reused. An answer that is longer than ucxx_fetch_capacity is not sent:
-/// the other side is told its length, and the request here ends with OK. UCXX_FLAG_EAGER and
-/// UCXX_FLAG_RNDV as for ucxx_am_send. Answers need no credit, and wait, but for UCXX_FLAG_NO_WAIT,
-/// whatever the send queue's bound; but with a progress thread that takes operations by its queue
-/// they are NO_RESOURCE, with or without that flag, while the queue is full. An answer that this
-/// call did not take leaves the question unanswered, so that it may be answered again. An answer
-/// that waits and is cancelled, or out of time, tells the other side CANCELED.
+/// Sends the reply to a fetch, once.
+///
+/// The request is that of a send: it completes when `buffer` may be reused.
+///
+/// - A reply longer than ucxx_fetch_capacity is not sent. The requester gets its length and
+///   UCXX_ERR_MESSAGE_TRUNCATED. The reply completes with UCXX_OK here.
+/// - UCXX_FLAG_EAGER and UCXX_FLAG_RNDV work as for ucxx_am_send.
+/// - Replies need no credit. They may wait whatever the limit of the send queue, except with
+///   UCXX_FLAG_NO_WAIT.
+/// - If this call returns an error, the fetch has no reply yet, and the caller may reply again.
+/// - A waiting reply that is cancelled or times out completes the fetch with UCXX_ERR_CANCELED at
+///   the requester.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the reply completes later.
+/// - UCXX_ERR_ALREADY_EXISTS: the fetch already has a reply or was rejected.
+/// - UCXX_ERR_NO_RESOURCE: the reply would have to wait, with UCXX_FLAG_NO_WAIT. With a progress
+///   thread that takes operations by its queue: that queue is full, with or without the flag.
+/// - UCXX_ERR_UNSUPPORTED: UCX has no support for this memory type.
+/// - the status of the endpoint, if it has ended.
+///
+/// Threads: any.
+/// Ownership: `buffer` must stay valid and unchanged until the operation has completed. The caller
+/// still destroys `fetch`.
+/// See also: ucxx_fetch_reject, ucxx_fetch_destroy, ucxx_am_fetch.
 ///
 /// # Safety
 /// A question of this library; `buffer` is readable for `length` bytes until the operation has
@@ -355,7 +472,18 @@ unsafe fn reply(
     }
 }
 
-/// As `ucxx_fetch_reply`, of scattered buffers. The list is copied, the buffers are not.
+/// Sends the reply to a fetch from scattered buffers.
+///
+/// The list is copied during the call; the buffers are not. At most 1,048,576 buffers, all of one
+/// memory type.
+///
+/// Returns:
+/// - as ucxx_fetch_reply;
+/// - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+///
+/// Threads: any.
+/// Ownership: the buffers must stay valid and unchanged until the operation has completed.
+/// See also: ucxx_fetch_reply.
 ///
 /// # Safety
 /// As for `ucxx_fetch_reply`; `buffers` is readable for `count` entries during the call.
@@ -376,8 +504,22 @@ pub unsafe extern "C" fn ucxx_fetch_reply_iov(
     }
 }
 
-/// Answers a question with a status: NO_ELEM, REJECTED, BUSY, CANCELED, or UCXX_ERR_APPLICATION and
-/// below. Once, instead of a reply. Waits for nothing, and never fails for want of room.
+/// Replies to a fetch with a status instead of data, once.
+///
+/// The call does not wait, and never fails for lack of queue space.
+///
+/// `status` is one of:
+/// - UCXX_ERR_NO_ELEM, UCXX_ERR_REJECTED, UCXX_ERR_BUSY, UCXX_ERR_CANCELED;
+/// - UCXX_ERR_APPLICATION and any lower number.
+///
+/// Returns:
+/// - UCXX_OK: the status is sent to the requester.
+/// - UCXX_ERR_ALREADY_EXISTS: the fetch already has a reply or was rejected.
+/// - UCXX_ERR_INVALID_PARAM: `status` is none of these.
+/// - the status of the endpoint, if it has ended.
+///
+/// Threads: any.
+/// See also: ucxx_fetch_reply.
 ///
 /// # Safety
 /// A question of this library.
@@ -393,8 +535,11 @@ pub unsafe extern "C" fn ucxx_fetch_reject(
     })
 }
 
-/// Ends a question; one that was not answered is rejected with CANCELED. What a reply has begun
-/// goes on. Any thread. NULL is ignored.
+/// Releases a fetch. NULL is ignored.
+///
+/// A fetch without a reply is rejected with UCXX_ERR_CANCELED. A reply that was started continues.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a question of this library, not used afterwards.

@@ -1,4 +1,4 @@
-//! Registered memory, and keys to a peer's.
+//! Registered memory, and keys to a peer's memory.
 
 use super::guard;
 use super::handle::{
@@ -11,12 +11,21 @@ use crate::engine::ucx::registered_memory::Memory;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Registers memory of the caller's, which stays the caller's: it may be freed, or unmapped, after
-/// ucxx_memory_destroy. `length` in bytes, not 0. `memory_type` is UCXX_MEMORY_*, AUTO to find it
-/// out. Needs no feature; keys for peers do (see ucxx_memory_pack).
+/// Registers memory of the caller's with UCX.
 ///
-/// Errors: UNSUPPORTED for memory that the UCX that is loaded does not know; NO_MEMORY and the like
-/// as UCX says. Any thread.
+/// - `length`: in bytes, not 0.
+/// - `memory_type`: UCXX_MEMORY_*. UCXX_MEMORY_AUTO detects it.
+///
+/// The call needs no feature of the context. A key for peers does: see ucxx_memory_pack.
+///
+/// Returns:
+/// - UCXX_OK: `*memory` is set.
+/// - UCXX_ERR_UNSUPPORTED: the loaded UCX has no support for this memory type.
+/// - UCXX_ERR_NO_MEMORY or another status of UCX: UCX could not register the memory.
+///
+/// Threads: any.
+/// Ownership: the memory stays the caller's. It may be freed or unmapped after ucxx_memory_destroy.
+/// See also: ucxx_memory_allocate, ucxx_memory_pack, ucxx_memory_destroy.
 ///
 /// # Safety
 /// A context of this library; `base` is the beginning of `length` bytes; `memory` is valid for a
@@ -34,10 +43,26 @@ pub unsafe extern "C" fn ucxx_memory_register(
     unsafe { make(context, memory, |context| Memory::register(context, base, length, memory_type)) }
 }
 
-/// Allocates memory that is registered; `memory_type` AUTO is HOST. Other processes of this host
-/// can be given it for loads and stores (ucxx_rkey_pointer), where UCX's shared memory is in use,
-/// and put, get and atomic operations on it then need nothing of the process that has it. Zeroed,
-/// but that of a device. Freed by ucxx_memory_destroy. The rest as ucxx_memory_register.
+/// Allocates memory that is registered with UCX.
+///
+/// - `length`: in bytes, not 0.
+/// - `memory_type`: UCXX_MEMORY_*. UCXX_MEMORY_AUTO means HOST.
+///
+/// The memory is zeroed, except device memory.
+///
+/// If UCX uses shared memory, other processes of this host can map it for loads and stores
+/// (ucxx_rkey_pointer). Put, get and atomic operations on it then need no progress of the owner.
+///
+/// Returns:
+/// - UCXX_OK: `*memory` is set.
+/// - UCXX_ERR_NO_MEMORY: `length` is more than the physical memory of this machine, or UCX has no
+///   memory.
+/// - UCXX_ERR_UNSUPPORTED: the loaded UCX has no support for this memory type.
+/// - another status of UCX: UCX could not allocate the memory.
+///
+/// Threads: any.
+/// Ownership: ucxx_memory_destroy frees the memory.
+/// See also: ucxx_memory_register, ucxx_memory_base.
 ///
 /// # Safety
 /// A context of this library; `memory` is valid for a write.
@@ -66,7 +91,9 @@ unsafe fn make(
     })
 }
 
-/// Its first byte; NULL for NULL. Any thread.
+/// Returns the address of the first byte; NULL for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or memory of this library.
@@ -76,7 +103,9 @@ pub unsafe extern "C" fn ucxx_memory_base(memory: *const ucxx_memory_t) -> *mut 
     unsafe { handle::look(memory, std::ptr::null_mut(), Memory::base) }
 }
 
-/// Its bytes, as many as were asked for; 0 for NULL. Any thread.
+/// Returns the length in bytes that was asked for; 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or memory of this library.
@@ -86,19 +115,29 @@ pub unsafe extern "C" fn ucxx_memory_length(memory: *const ucxx_memory_t) -> usi
     unsafe { handle::look(memory, 0, Memory::length) }
 }
 
-/// Writes a key to the memory to `bytes`, to be sent to peers by any means, and its length to
-/// `length`, which holds the room there is before. With NULL for `bytes` the length alone. The key
-/// says what memory of which process it is to, and ends in a checksum. A hundred bytes or so; the
-/// same each time.
+/// Writes a key to the memory, which peers use to access it. Send the key to them by any means.
 ///
-/// Who has the key, and a connection to a worker of this context, can read and write the memory
-/// from then on, until ucxx_memory_destroy. UCX does not check what peers put and get over a
-/// network against the keys that there are: a context with UCXX_FEATURE_RMA trusts its peers.
-/// Memory of which a part may only be read, when this is first called, can only be read by its key.
-/// Made so afterwards, a put ends this process by SIGSEGV.
+/// - `bytes`: where the key is written. With NULL only the length is returned.
+/// - `length`: in: the size of `bytes`. Out: the length of the key in bytes, about a hundred.
 ///
-/// Errors: UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC;
-/// BUFFER_TOO_SMALL, with the length that is needed. Any thread.
+/// The key is the same each time. It names the process and the memory, and ends with a checksum.
+///
+/// Security: a peer with the key and a connection to a worker of this context can read and write
+/// the memory until ucxx_memory_destroy. UCX does not check puts and gets over a network against
+/// the existing keys. A context with UCXX_FEATURE_RMA trusts its peers.
+///
+/// Read-only memory:
+/// - If a part is read-only when this is first called, peers can only read by the key.
+/// - If a part becomes read-only later, a put ends this process by SIGSEGV.
+///
+/// Returns:
+/// - UCXX_OK: the key and its length are written, or the length alone.
+/// - UCXX_ERR_UNSUPPORTED: the context has neither UCXX_FEATURE_RMA nor UCXX_FEATURE_ATOMIC.
+/// - UCXX_ERR_BUFFER_TOO_SMALL: `bytes` is too small. `*length` is the length that is needed.
+/// - another status of UCX: UCX could not make a key.
+///
+/// Threads: any.
+/// See also: ucxx_rkey_unpack.
 ///
 /// # Safety
 /// Memory of this library; `bytes` is NULL or writable for `*length` bytes; `length` is valid for a
@@ -130,10 +169,13 @@ pub unsafe extern "C" fn ucxx_memory_pack(
     })
 }
 
-/// Ends the registration; what was allocated is freed. Nothing may be done by a key to it from then
-/// on, and what is under way must have ended: agree with the peers first, as UCX has no way to
-/// know. (An atomic operation that comes as a message is refused with NO_ELEM; where a peer sees
-/// the memory, or UCX writes it for one, nobody looks.) NULL is ignored. Any thread.
+/// Ends the registration. Memory of ucxx_memory_allocate is freed. NULL is ignored.
+///
+/// Before this call, all operations by keys to this memory must have completed, and no more may
+/// start. UCX cannot check it: agree with the peers first. Only an atomic operation that arrives as
+/// a message is checked, and completes with UCXX_ERR_NO_ELEM.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or memory of this library, not used afterwards.
@@ -143,17 +185,30 @@ pub unsafe extern "C" fn ucxx_memory_destroy(memory: *mut ucxx_memory_t) {
     guard::ending(|| unsafe { handle::drop_box(memory) });
 }
 
-/// A key of the bytes of ucxx_memory_pack as they arrived, to be used on this endpoint, which leads
-/// to the process that made it. The bytes are copied. The handle stays to be destroyed, and may
-/// outlive the endpoint, its worker and the peer: it answers their status then.
+/// Makes a key of received bytes, to be used on this endpoint.
 ///
-/// Errors: INVALID_PARAM for bytes that are damaged, cut off, or foreign, and for the key of
-/// another process; UNSUPPORTED without either of UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC, and for
-/// a peer that is not of this library; NO_ELEM for the worker's own memory that has gone;
-/// NOT_CONNECTED before an endpoint that was made by host and port is open; UNREACHABLE where UCX
-/// has no way to such memory; PEER_FAILED where the process that made it has ended, whether the
-/// endpoint knows of that or not. It may wait for the progress thread, so in a callback on another
-/// thread: BUSY.
+/// - `endpoint`: leads to the process that made the key.
+/// - `bytes`, `length`: what ucxx_memory_pack wrote. The bytes are copied.
+///
+/// Returns:
+/// - UCXX_OK: `*rkey` is set.
+/// - UCXX_ERR_INVALID_PARAM: the bytes are damaged, cut off or no key, or the key is of another
+///   process.
+/// - UCXX_ERR_UNSUPPORTED: the context has neither UCXX_FEATURE_RMA nor UCXX_FEATURE_ATOMIC, or the
+///   peer does not use this library.
+/// - UCXX_ERR_NO_ELEM: the memory is this worker's own and was destroyed.
+/// - UCXX_ERR_NOT_CONNECTED: the endpoint was made by host and port, and is not open yet.
+/// - UCXX_ERR_UNREACHABLE: UCX has no transport to such memory.
+/// - UCXX_ERR_PEER_FAILED: the process that made the key has ended. This is checked even if the
+///   endpoint has not failed yet.
+/// - UCXX_ERR_BUSY: called from a callback on another thread than the worker's progress thread, for
+///   which the call would have to wait.
+/// - the status of the endpoint, if it has ended.
+///
+/// Threads: any.
+/// Ownership: the caller destroys the key. The key may outlive the endpoint, its worker and the
+/// peer; operations then return their status.
+/// See also: ucxx_rkey_destroy, ucxx_rma_put, ucxx_rma_get, ucxx_rma_atomic.
 ///
 /// # Safety
 /// An endpoint of this library; `bytes` is readable for `length` bytes; `rkey` is valid for a
@@ -182,7 +237,9 @@ pub unsafe extern "C" fn ucxx_rkey_unpack(
     })
 }
 
-/// The address of the first byte of the memory at the peer; 0 for NULL. Any thread.
+/// Returns the address of the first byte of the memory at the peer; 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a key of this library.
@@ -192,7 +249,9 @@ pub unsafe extern "C" fn ucxx_rkey_base(rkey: *const ucxx_rkey_t) -> u64 {
     unsafe { handle::look(rkey, 0, Rkey::base) }
 }
 
-/// The bytes of the memory; 0 for NULL. Any thread.
+/// Returns the length of the memory in bytes; 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a key of this library.
@@ -202,12 +261,18 @@ pub unsafe extern "C" fn ucxx_rkey_length(rkey: *const ucxx_rkey_t) -> usize {
     unsafe { handle::look(rkey, 0, |rkey| rkey.length() as usize) }
 }
 
-/// Where this process sees the memory: loads and stores from there go straight to it, and are
-/// ordered as the processor orders those of threads. Valid until the key is destroyed or the
-/// endpoint's worker is.
+/// Returns the address at which this process can load and store the peer's memory directly.
 ///
-/// Errors: UNREACHABLE where it cannot be seen: memory that was registered rather than allocated,
-/// of another host, or without shared memory among the transports. Any thread.
+/// Loads and stores are ordered as the processor orders those of threads.
+///
+/// Returns:
+/// - UCXX_OK: `*local` is set.
+/// - UCXX_ERR_UNREACHABLE: the memory is not mapped here. It was registered instead of allocated,
+///   it is on another host, or the transports have no shared memory.
+///
+/// Threads: any.
+/// Ownership: the address is valid until the key or the endpoint's worker is destroyed.
+/// See also: ucxx_memory_allocate.
 ///
 /// # Safety
 /// A key of this library; `local` is valid for a write.
@@ -225,9 +290,12 @@ pub unsafe extern "C" fn ucxx_rkey_pointer(
     })
 }
 
-/// Lets go of the key. Operations under way go on. What is done by a key in the call, and through
-/// its pointer, must have returned before the endpoint's worker is destroyed. NULL is ignored. Any
-/// thread, but as destroying an endpoint under SINGLE.
+/// Releases a key. NULL is ignored.
+///
+/// Operations in progress continue. Calls that use the key, and accesses through its pointer, must
+/// have ended before the endpoint's worker is destroyed.
+///
+/// Threads: any. Under UCXX_THREAD_SINGLE the same threads as for ucxx_endpoint_destroy.
 ///
 /// # Safety
 /// NULL or a key of this library, not used afterwards.

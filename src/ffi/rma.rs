@@ -24,19 +24,36 @@ unsafe fn key(
     }
 }
 
-/// Writes `length` bytes from `buffer` to the peer's memory, `offset` bytes from its beginning. The
-/// peer is told nothing.
+/// Writes `length` bytes from `buffer` to the peer's memory.
 ///
-/// Where this process sees the memory (see ucxx_rkey_pointer) it is done inside the call, whoever
-/// progresses; an aligned value of 1, 2, 4 or 8 bytes is written at once, so that nobody sees half
-/// of it. Elsewhere completion is local, the buffer may be reused: that the bytes are there tells a
-/// later flush of the endpoint. Over TCP, and to memory that was registered rather than allocated,
-/// the peer has to progress for that. Puts, gets and atomic operations are not ordered among each
-/// other, nor with messages, but by a flush or ucxx_worker_fence.
+/// - `offset`: in bytes from the beginning of the memory.
+/// - The peer is not notified.
 ///
-/// Errors, with nothing sent: OUT_OF_RANGE beyond the memory; INVALID_ADDR where the peer may not
-/// write all of it, see ucxx_memory_pack; UNSUPPORTED without UCXX_FEATURE_RMA; NO_RESOURCE with
-/// UCXX_FLAG_NO_WAIT, as a send; the endpoint's status when it has ended.
+/// If this process maps the memory (see ucxx_rkey_pointer), the put is done inside the call,
+/// without progress. An aligned value of 1, 2, 4 or 8 bytes is then written at once, so that no
+/// reader sees half of it.
+///
+/// Otherwise completion is local: the buffer may be reused. A later flush of the endpoint completes
+/// when the bytes are in the peer's memory. The peer has to progress for that over TCP, and if the
+/// memory was registered instead of allocated.
+///
+/// Order: puts, gets and atomic operations are not ordered, neither among each other nor with
+/// messages. A flush or ucxx_worker_fence orders them.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the put completes later.
+/// - UCXX_ERR_OUT_OF_RANGE: the range ends beyond the memory.
+/// - UCXX_ERR_INVALID_ADDR: the peer may not write all of the memory; see ucxx_memory_pack.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_RMA, or UCX has no support for this
+///   memory type.
+/// - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
+///   the put would have to wait.
+/// - the status of the endpoint, if it has ended.
+///
+/// Threads: any.
+/// Ownership: `buffer` must stay valid and unchanged until the operation has completed.
+/// See also: ucxx_rma_get, ucxx_endpoint_flush, ucxx_worker_fence.
 ///
 /// # Safety
 /// A key of this library; `buffer` is readable for `length` bytes until the operation has
@@ -61,8 +78,17 @@ pub unsafe extern "C" fn ucxx_rma_put(
     }
 }
 
-/// Reads `length` bytes into `buffer` from the peer's memory, `offset` bytes from its beginning.
-/// Complete when they are there. The rest as ucxx_rma_put.
+/// Reads `length` bytes from the peer's memory into `buffer`.
+///
+/// `offset` is in bytes from the beginning of the memory. The operation completes when the bytes
+/// are in `buffer`. Mapped memory and order are as for ucxx_rma_put.
+///
+/// Returns:
+/// - as ucxx_rma_put, without UCXX_ERR_INVALID_ADDR.
+///
+/// Threads: any.
+/// Ownership: `buffer` must stay valid until the operation has completed.
+/// See also: ucxx_rma_put.
 ///
 /// # Safety
 /// A key of this library; `buffer` is writable for `length` bytes until the operation has
@@ -87,20 +113,44 @@ pub unsafe extern "C" fn ucxx_rma_get(
     }
 }
 
-/// An atomic operation (UCXX_ATOMIC_*) on a number of `size` bytes, 4 or 8, of the peer's memory:
-/// the address at the peer, ucxx_rkey_base plus `offset`, is a multiple of that. `operand` is
-/// copied, and so is `compare`, which CSWAP alone reads: it puts `operand` there if `compare` is
-/// there. What was there before goes to `result`, unless that is NULL. Numbers wrap around.
+/// Performs an atomic operation on an integer of the peer's memory.
 ///
-/// Atomic to every other operation of this kind on the same number, from wherever, and to the
-/// processor's own of the process that has the memory. Where this process sees the memory it is
-/// done inside the call; elsewhere the peer's library does it when it progresses, and the operation
-/// completes when it has been done: a failure there is its status, NO_ELEM for memory that has
-/// gone. One that was cancelled, or ran out of time, may have been done.
+/// - `op`: UCXX_ATOMIC_*.
+/// - `size`: of the integer in bytes, 4 or 8. Integers wrap around.
+/// - `operand`: copied during the call.
+/// - `compare`: only for UCXX_ATOMIC_CSWAP, which stores `operand` if the integer equals `compare`.
+///   It is copied.
+/// - `result`: gets the previous value. NULL if it is not needed.
+/// - `offset`: in bytes from the beginning of the memory. ucxx_rkey_base plus `offset` must be a
+///   multiple of `size`.
 ///
-/// Errors, with nothing sent: INVALID_PARAM for another operation or size, or what is not aligned;
-/// OUT_OF_RANGE; UNSUPPORTED without UCXX_FEATURE_ATOMIC and for memory of a device; else as
-/// ucxx_rma_put. It uses credit as a fetch does.
+/// The operation is atomic with respect to all operations of this function on the same integer,
+/// from any process. It is also atomic with respect to the atomic instructions of the process that
+/// owns the memory.
+///
+/// If this process maps the memory (see ucxx_rkey_pointer), the operation is done inside the call.
+/// Otherwise the peer's library performs it when it progresses, and then the operation completes.
+/// Such an operation uses credit as a fetch does. If it was cancelled or timed out, it may have
+/// been performed.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the operation completes later.
+/// - UCXX_ERR_INVALID_PARAM: `op` or `size` is unknown, or the address is not aligned.
+/// - UCXX_ERR_OUT_OF_RANGE: the integer ends beyond the memory.
+/// - UCXX_ERR_INVALID_ADDR: the peer may not write all of the memory; see ucxx_memory_pack.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_ATOMIC, or `result` or the peer's memory
+///   is device memory.
+/// - UCXX_ERR_NO_RESOURCE: as for ucxx_rma_put.
+/// - the status of the endpoint, if it has ended.
+///
+/// The operation can also complete with:
+/// - UCXX_ERR_NO_ELEM: the peer has destroyed the memory.
+/// - another status with which the peer has refused the operation.
+///
+/// Threads: any.
+/// Ownership: `result` must stay valid until the operation has completed.
+/// See also: ucxx_rma_put, ucxx_am_fetch.
 ///
 /// # Safety
 /// A key of this library; `operand`, and for CSWAP `compare`, is readable for `size` bytes;
