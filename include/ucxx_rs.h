@@ -2175,7 +2175,7 @@ typedef void (*ucxx_fetch_handler_t)(void *arg, ucxx_fetch_t *fetch);
 typedef struct ucxx_rkey ucxx_rkey_t;
 
 /**
- * What a group is made with.
+ * Parameters of ucxx_group_create.
  */
 struct ucxx_group_params {
   /**
@@ -2183,22 +2183,27 @@ struct ucxx_group_params {
    */
   size_t struct_size;
   /**
-   * UCXX_BOOTSTRAP_*: how the members find each other.
+   * UCXX_BOOTSTRAP_*: how the members find each other. See ucxx_group_create.
    */
   int32_t bootstrap;
   /**
-   * CALLBACKS and TCP: this process, from 0. PMIX and ENV find rank and size themselves.
+   * CALLBACKS and TCP: the rank of this process, from 0. PMIX and ENV find rank and size
+   * themselves.
    */
   uint32_t rank;
   /**
-   * CALLBACKS and TCP: how many members there are. At most 1,048,576, whatever the bootstrap.
+   * CALLBACKS and TCP: the number of members. The maximum is 1,048,576 with every bootstrap.
    */
   uint32_t size;
   /**
-   * CALLBACKS: gives each member's `length` bytes at `in` to all, one after the other in rank
-   * order to `out`; blocks until it has. Called in ucxx_group_create alone, on its thread, a few
-   * times, with the same `length` by all. It returns UCXX_OK or an error, with which
-   * ucxx_group_create then fails. It must not throw.
+   * CALLBACKS: gathers `length` bytes of each member at all members.
+   *
+   * - `data`: the `length` bytes of this process.
+   * - `out`: gets the bytes of all members, one after the other in rank order.
+   *
+   * It blocks until `out` is filled. ucxx_group_create calls it a few times, on its own thread,
+   * with the same `length` at all members. It returns UCXX_OK or an error. After an error
+   * ucxx_group_create fails with that status. It must not throw.
    */
   ucxx_status_t (*allgather)(void *arg, const void *data, size_t length, void *out);
   /**
@@ -2206,34 +2211,40 @@ struct ucxx_group_params {
    */
   void *allgather_arg;
   /**
-   * TCP, and ENV in the place of MASTER_ADDR and MASTER_PORT: "host:port" where rank 0 listens
-   * while the group is made, "[host]:port" for a numeric IPv6 address.
+   * TCP, and ENV instead of MASTER_ADDR and MASTER_PORT: "host:port", where rank 0 listens while
+   * the group is made. A numeric IPv6 address is written "[host]:port".
    */
   const char *root;
   /**
-   * TCP and ENV: what the members know and others do not. Each side proves to the other that it
-   * does before anything else is read; it does not cross the network, on which the rest is
-   * readable, but not to be changed. ENV takes UCXX_RS_GROUP_SECRET of the environment where
-   * this is NULL. Random, and 16 bytes or more: what can be guessed can be tried by whoever
-   * listens in. Without one, everybody who reaches the port can join: allowed where `root` is of
-   * the loopback interface only.
+   * TCP and ENV: a secret that only the members know.
+   *
+   * - Each side proves that it knows the secret before any other data is read.
+   * - The secret itself is not sent. Other data on the network is readable, but protected
+   *   against changes.
+   * - It should be random and have at least 16 bytes. A listener on the network can try secrets
+   *   that can be guessed.
+   * - With ENV, NULL means UCXX_RS_GROUP_SECRET of the environment.
+   * - Without a secret, every process that reaches the port can join. This is allowed only if
+   *   `root` is on the loopback interface.
    */
   const char *secret;
   /**
-   * TCP and ENV: how long ucxx_group_create waits until all have come, and then once more until
-   * all have told where they are; in nanoseconds, 0 for 60 s, UINT64_MAX for ever. PMIX: a hint
+   * In nanoseconds; 0 for 60 s, UINT64_MAX for no limit.
+   *
+   * TCP and ENV: ucxx_group_create waits at most this time until all members have connected.
+   * Then it waits at most this time again until all have exchanged their addresses. PMIX: a hint
    * to the launcher.
    */
   uint64_t timeout_ns;
   /**
-   * For each barrier, allgather and broadcast, in nanoseconds; 0 for none: then only the death
-   * of a member ends one.
+   * Time limit of each barrier, allgather and broadcast, in nanoseconds. 0 for none: then only
+   * the death of a member ends a collective that waits.
    */
   uint64_t collective_timeout_ns;
 };
 
 /**
- * What a group is made with.
+ * Parameters of ucxx_group_create.
  */
 typedef struct ucxx_group_params ucxx_group_params_t;
 
@@ -5128,137 +5139,243 @@ UCXX_NODISCARD ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_
 UCXX_NODISCARD ucxx_status_t ucxx_rma_atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, const void *operand, const void *compare, void *result, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field to its default, and `struct_size` to the given size.
+ *
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_group_params_init(ucxx_group_params_t *value, size_t struct_size);
 
 /**
- * Makes a group: all its members call it, at about the same time. Blocks until all have come;
- * `timeout_ns` says how long. `worker` is what this process initiates on, and what
- * ucxx_group_endpoint connects; the group keeps its memory alive. Beside it the group has a worker
- * of its own with an adaptive progress thread, which serves the other members, whatever this
- * process does meanwhile. Its context needs UCXX_FEATURE_AM and UCXX_FEATURE_WAKEUP, and the same
- * transports at all members.
+ * Makes a group. All members call it at about the same time, and it blocks until all have arrived.
  *
- * How the members find each other is `bootstrap`. CALLBACKS: by a function of the caller's, of MPI
- * or a file system. TCP: rank 0 listens at `root`, and the others tell it where they are. ENV: the
- * same, with rank and size as RANK and WORLD_SIZE say (torchrun sets them; its own store has
- * MASTER_PORT, so give `root` with another port), or else as mpirun, mpiexec or srun have set
- * them, and MASTER_ADDR and MASTER_PORT for `root`. PMIX: by the launcher's PMIx, whose library,
- * libpmix.so.2, is loaded for it; one such group at a time in a process, in the same order
- * everywhere. The connections of TCP and ENV end when the group is made.
+ * `params->timeout_ns` limits the wait. `worker` is the worker on which this process starts
+ * operations. ucxx_group_endpoint connects it. The group also has a worker of its own with an
+ * adaptive progress thread. That worker serves the other members whatever this process does.
  *
- * Under manual progress the calls that wait on a group (this one does not) progress `worker`, and
- * come under its thread mode; callbacks may run in them. From a callback they return BUSY.
+ * The context of `worker` needs UCXX_FEATURE_AM and UCXX_FEATURE_WAKEUP, and the same transports
+ * at all members.
  *
- * Errors: TIMED_OUT, with the ranks that have not come in the message, at every member that
- * reached rank 0; REJECTED for another secret; INVALID_PARAM for a rank that is taken, sizes that
- * differ, an environment that lacks something, which the message names (the other members go on
- * waiting for the right one); BUSY where the port of `root` is taken, and from a callback;
- * INVALID_ADDR where `root` is not of rank 0's machine; NO_RESOURCE where the limit of descriptors
- * is too low for as many members; UNSUPPORTED without a feature or without PMIx, UNREACHABLE
- * without a launcher that offers it; PEER_FAILED when a member went in the midst; what `allgather`
- * returned.
+ * `params->bootstrap` selects how the members find each other:
+ * - UCXX_BOOTSTRAP_CALLBACKS: by `params->allgather`, for example over MPI or a file system.
+ * - UCXX_BOOTSTRAP_TCP: rank 0 listens at `params->root`, and the other members send it their
+ *   addresses.
+ * - UCXX_BOOTSTRAP_ENV: as TCP, with rank and size of the environment. It uses RANK and
+ *   WORLD_SIZE, which torchrun sets. Without them it uses the variables that mpirun, mpiexec or
+ *   srun set. MASTER_ADDR and MASTER_PORT are the default of `root`. Under torchrun its own store
+ *   uses MASTER_PORT: set `root` to another port.
+ * - UCXX_BOOTSTRAP_PMIX: by the launcher's PMIx. The library libpmix.so.2 is loaded for it. A
+ *   process can make one such group at a time, in the same order everywhere.
+ *
+ * The connections of TCP and ENV are closed when the group is made.
+ *
+ * Under manual progress the other calls that wait on a group progress `worker`, and callbacks may
+ * run in them. They obey its thread mode. From a callback they return UCXX_ERR_BUSY.
+ *
+ * Returns:
+ * - UCXX_OK: `*group` is set.
+ * - UCXX_ERR_TIMED_OUT: not all members have arrived in time. At every member that reached rank 0
+ *   the message names the missing ranks.
+ * - UCXX_ERR_REJECTED: the other side has another secret, or is no member of such a group.
+ * - UCXX_ERR_INVALID_PARAM: the rank is taken, the sizes differ, or the environment lacks a
+ *   variable, which the message names. The other members continue to wait for the right one.
+ * - UCXX_ERR_BUSY: the port of `root` is in use, or the call is made from a callback.
+ * - UCXX_ERR_INVALID_ADDR: `root` is no address of the machine of rank 0.
+ * - UCXX_ERR_NO_RESOURCE: the limit of open files is too low for this number of members.
+ * - UCXX_ERR_UNSUPPORTED: the context lacks a feature, PMIx is not installed, or a member has
+ *   another version of this library.
+ * - UCXX_ERR_UNREACHABLE: no launcher offers PMIx to this process.
+ * - UCXX_ERR_PEER_FAILED: a member ended while the group was made.
+ * - UCXX_ERR_IO_ERROR: rank 0 cannot listen, PMIx failed, or a member sent an address that cannot
+ *   be used.
+ * - UCXX_ERR_NO_MEMORY, UCXX_ERR_EXCEEDS_LIMIT: what the members exchange is too long.
+ * - the status that `allgather` returned.
+ *
+ * Threads: any that may use `worker`.
+ * Ownership: the group keeps the memory of `worker` alive. The caller destroys the group.
+ * See also: ucxx_group_subset, ucxx_group_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_group_create(ucxx_worker_t *worker, const ucxx_group_params_t *params, ucxx_group_t **group);
 
 /**
- * A group of some of the members, each of which calls this with the same list, of ranks in
- * `group`; in the new group they have the ranks of their places in the list. Blocks until all have
- * called it. It shares the service of `group`, which may be destroyed before it. Disjoint subsets,
- * and others from other threads, may be made at the same time, without the rest of the members.
+ * Makes a group of some members of `group`. It blocks until all of them have called it.
  *
- * Errors: INVALID_PARAM for a list without this process, or with a rank twice; TIMED_OUT after
- * collective_timeout_ns, or 60 s where that is 0, when not all have called it with this list as
- * often (a call that failed counts, too); else as ucxx_group_barrier.
+ * - `ranks`: ranks in `group`; the same list at all of them. The position in the list is the rank
+ *   in the new group.
+ * - `count`: number of ranks.
+ *
+ * The new group shares the service of `group`, which may be destroyed first. Other members of
+ * `group` do not take part. Different threads may make subsets at the same time, and so may
+ * disjoint sets of members.
+ *
+ * Returns:
+ * - UCXX_OK: `*subset` is set.
+ * - UCXX_ERR_INVALID_PARAM: the list has an unknown rank, has a rank twice, or lacks this process.
+ * - UCXX_ERR_TIMED_OUT: not all members have called it with this list equally often. The limit is
+ *   `collective_timeout_ns`, or 60 s if that is 0. Failed calls count, too.
+ * - other statuses as for ucxx_group_barrier.
+ *
+ * Threads: any that may use the group's worker.
+ * Ownership: the caller destroys the subset.
+ * See also: ucxx_group_create.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_group_subset(ucxx_group_t *group, const uint32_t *ranks, size_t count, ucxx_group_t **subset);
 
 /**
- * 1 for a member on this host, that is under the same kernel, as this process is; 0 for another; a
- * negative status. Processes of one kernel whose UCXX_RS_HOST_ID in the environment differs count
- * as those of several hosts. Any thread.
+ * Checks whether a member runs on this host, that is under the same kernel.
+ *
+ * Processes of one kernel count as processes of different hosts if UCXX_RS_HOST_ID differs in
+ * their environments.
+ *
+ * Returns:
+ * - 1: the same host.
+ * - 0: another host.
+ * - a negative status: error.
+ *
+ * Threads: any.
  */
 int32_t ucxx_group_same_host(const ucxx_group_t *group, uint32_t rank);
 
 /**
- * This process's rank; 0 for NULL. Any thread.
+ * Returns the rank of this process; 0 for NULL.
+ *
+ * Threads: any.
  */
 uint32_t ucxx_group_rank(const ucxx_group_t *group);
 
 /**
- * How many members the group has; 0 for NULL. Any thread.
+ * Returns the number of members; 0 for NULL.
+ *
+ * Threads: any.
  */
 uint32_t ucxx_group_size(const ucxx_group_t *group);
 
 /**
- * The endpoint from this process's worker to that of a member, itself included: made by the first
- * call, with peer failure noticed, the same in the groups that share a service, and theirs:
- * neither closed nor destroyed by the caller, and gone with the last of them. It does not wait for
- * the member.
+ * Returns the endpoint from this process's worker to the worker of a member, itself included.
  *
- * Errors: INVALID_PARAM for a rank that there is not; as ucxx_endpoint_create. From a callback on
- * another thread than the worker's progress thread, if it has one: BUSY, where it is not made yet.
+ * The first call makes the endpoint, with peer failure detection. Groups that share a service
+ * share their endpoints. The call does not wait for the member.
+ *
+ * Returns:
+ * - UCXX_OK: `*endpoint` is set.
+ * - UCXX_ERR_INVALID_PARAM: the group has no such rank.
+ * - UCXX_ERR_BUSY: the endpoint is not made yet, and the call is made from a callback on another
+ *   thread than the worker's progress thread.
+ * - other statuses as for ucxx_endpoint_create.
+ *
+ * Threads: any that may use the group's worker.
+ * Ownership: the groups own the endpoint: the caller must not close or destroy it. It is closed
+ * with the last group that shares the service.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_group_endpoint(ucxx_group_t *group, uint32_t rank, ucxx_endpoint_t **endpoint);
 
 /**
- * How long, from now on, a member on another host may give no sign of life before it counts as
- * failed, as if it had died: that a host has gone, or the way to it is cut, nobody tells before
- * TCP gives up, after minutes. In nanoseconds; 0, as it is at first, for as long as it likes. It
- * is for the collectives and windows of all groups that share this one's service, here; each
- * member says for itself. The threads of the groups ask each other four times in that time,
- * whatever the processes do meanwhile; a process that is stopped is silent, too. Noticed within
- * one and a half times it; while a connection is being made, within five seconds where that is
- * more. Members of this host, of whom the kernel tells, and the endpoints of ucxx_group_endpoint
- * are as without it. Local; any thread.
+ * Sets how long a member on another host may be silent before it counts as failed.
  *
- * Errors: FORKED; from a callback: BUSY.
+ * Without this a lost host or network is noticed only when TCP gives up, after minutes.
+ *
+ * - `liveness_ns`: in nanoseconds. 0, the default, means no limit. It is effective from now on.
+ * - It applies to the collectives and windows of all groups that share the service of this group,
+ *   in this process only. Each member sets its own value.
+ * - The service threads contact each other four times in this time, whatever the processes do. A
+ *   stopped process is silent, too.
+ * - A silent member is noticed within 1.5 times `liveness_ns`. While a connection is being made it
+ *   can take five seconds, if that is longer.
+ * - It has no effect on members of this host, whose death the kernel reports. It has no effect on
+ *   endpoints of ucxx_group_endpoint.
+ *
+ * Returns:
+ * - UCXX_OK: the limit is set.
+ * - UCXX_ERR_BUSY: called from a callback.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_group_set_liveness(ucxx_group_t *group, uint64_t liveness_ns);
 
 /**
- * Returns when all members have called it: whoever has come out knows that all others have come
- * in. Afterwards a member may destroy the group at once.
+ * Waits until all members have called it.
  *
- * Collectives (this, ucxx_group_allgather and ucxx_group_broadcast) are called by all members of a
- * group in the same order. One at a time on one group: BUSY for a second thread; those of
- * different groups may run at the same time. They use nothing of the caller's tags, handlers and
- * endpoints. See ucxx_group_create for `worker`.
+ * When it returns UCXX_OK, all members have entered it. Afterwards a member may destroy the group
+ * at once.
  *
- * Errors: PEER_FAILED when a member that is needed has died, or destroyed the group before its
- * time; TIMED_OUT after collective_timeout_ns; INVALID_PARAM when members have called different
- * things, in that collective or the next one. The message names the rank. Members that wait learn
- * of it from each other, within 2 s of a death. From then on every collective of this group
- * returns the same; those of its subsets, and of the group it was taken from, go on. Buffers are
- * the caller's again. Only where a member that lives does not let go of data that was under way
- * within a second (it is stopped, or pulls that much) is the connection between the two cut, and
- * those fail as well, as if it had left.
+ * Rules for collectives (ucxx_group_barrier, ucxx_group_allgather, ucxx_group_broadcast):
+ * - All members of a group call them in the same order.
+ * - One collective at a time is allowed on a group. Those of different groups may run at the same
+ *   time.
+ * - They do not use the tags, handlers and endpoints of the caller.
+ * - Under manual progress they progress the group's worker.
+ *
+ * Returns:
+ * - UCXX_OK: all members have called it.
+ * - UCXX_ERR_PEER_FAILED: a member that is needed has died, or has destroyed the group too early.
+ * - UCXX_ERR_TIMED_OUT: `collective_timeout_ns` has passed.
+ * - UCXX_ERR_INVALID_PARAM: members have called different collectives, in this one or the next
+ *   one.
+ * - UCXX_ERR_NO_MEMORY: a member had no memory for it.
+ * - UCXX_ERR_BUSY: another thread is in a collective of this group, or the call is made from a
+ *   callback.
+ *
+ * After a failure:
+ * - The message names the rank. Waiting members notify each other, within 2 s of a death.
+ * - Every later collective of this group returns the same status. Subsets of this group, and the
+ *   group that it is a subset of, continue to work.
+ * - The buffers belong to the caller again.
+ * - A living member may not release data in transfer within a second, because it is stopped or
+ *   pulls much data. Then the connection between the two is closed. Subsets and the parent group
+ *   fail then, too, as if that member had left.
+ *
+ * Threads: any that may use the group's worker.
+ * See also: ucxx_group_allgather, ucxx_group_broadcast.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_group_barrier(ucxx_group_t *group);
 
 /**
- * Gives `length` bytes of each member to all: `all` has them one after the other, in rank order.
- * With NULL for `mine` the caller's are in their place in `all` already. Host memory. Who comes
- * out has everything, so all have come in. The rest as ucxx_group_barrier.
+ * Gathers `length` bytes of each member at all members.
+ *
+ * - `mine`: the bytes of this process, in host memory. NULL: they are already at their place in
+ *   `all`.
+ * - `all`: gets the bytes of all members, one after the other in rank order. Its size is `length`
+ *   times the number of members.
+ *
+ * A member returns when it has all bytes, so all members have entered the call then.
+ *
+ * Returns:
+ * - as ucxx_group_barrier;
+ * - UCXX_ERR_INVALID_PARAM: also if the total length is too large.
+ *
+ * Threads: any that may use the group's worker.
+ * See also: ucxx_group_barrier.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_group_allgather(ucxx_group_t *group, const void *mine, size_t length, void *all);
 
 /**
- * Gives the `length` bytes of the member `root` to all others, which say the same `length`. Host
- * memory. The root may come out before others have come in, but does not count on it: after 64
- * broadcasts in a row, or 2 MiB, all wait for each other. The rest as ucxx_group_barrier.
+ * Sends `length` bytes of the member `root` to all other members.
+ *
+ * All members give the same `length`. `data` is in host memory.
+ *
+ * The root may return before other members have entered the call. Do not rely on it: after 64
+ * broadcasts in a row, or 2 MiB, all members wait for each other.
+ *
+ * Returns:
+ * - as ucxx_group_barrier;
+ * - UCXX_ERR_INVALID_PARAM: also if the group has no rank `root`, or `length` is too large.
+ *
+ * Threads: any that may use the group's worker.
+ * See also: ucxx_group_barrier.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_group_broadcast(ucxx_group_t *group, void *data, size_t length, uint32_t root);
 
 /**
- * Lets go of the group, and tells the other members; collectives of theirs that still need this
- * process end with PEER_FAILED. With the last group that shares its service its endpoints are
- * closed. What was sent before is let arrive. Bounded: some seconds where members do not answer,
- * also in a callback, which it holds up. No collective of the group's may be under way. NULL is
- * ignored. Any thread that may use `worker`. A callback of the group's worker that runs on its
- * progress thread, and waits for the caller, makes it wait as long.
+ * Releases the group and notifies the other members. NULL is ignored.
+ *
+ * - Collectives of other members that still need this process complete with UCXX_ERR_PEER_FAILED.
+ * - The last group that shares a service closes the service's endpoints. Data that was sent before
+ *   is delivered first.
+ * - If members do not respond it takes some seconds, also in a callback, which is delayed by that.
+ * - No collective of this group may be in progress.
+ * - It waits for a running callback of the group's worker on its progress thread. Such a callback
+ *   must not wait for the caller.
+ *
+ * Threads: any that may use the group's worker.
  */
 void ucxx_group_destroy(ucxx_group_t *group);
 
