@@ -2380,6 +2380,11 @@ struct ucxx_window_params {
 typedef struct ucxx_window_params ucxx_window_params_t;
 
 /**
+ * Memory that each member of a group offers to the others. Any thread may make data calls.
+ */
+typedef struct ucxx_window ucxx_window_t;
+
+/**
  * What ucxx_window_query tells.
  */
 struct ucxx_window_attr {
@@ -2413,11 +2418,6 @@ struct ucxx_window_attr {
  * What ucxx_window_query tells.
  */
 typedef struct ucxx_window_attr ucxx_window_attr_t;
-
-/**
- * Memory that each member of a group offers to the others. Any thread may make data calls.
- */
-typedef struct ucxx_window ucxx_window_t;
 
 /**
  * What a hub is made with.
@@ -5427,12 +5427,6 @@ void ucxx_layout_init_blocks(ucxx_layout_t *layout, int32_t element_type, const 
 void ucxx_window_params_init(ucxx_window_params_t *value, size_t struct_size);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
- */
-void ucxx_window_attr_init(ucxx_window_attr_t *value, size_t struct_size);
-
-/**
  * Makes a window of memory of the caller's, which stays that until the window is closed or
  * destroyed. All members of the group call it, each with its own memory, size (0 is one) and
  * disp_unit, the bytes that a displacement at this process counts.
@@ -5500,16 +5494,6 @@ ucxx_status_t ucxx_window_attach(ucxx_window_t *window, void *base, size_t size)
 ucxx_status_t ucxx_window_detach(ucxx_window_t *window, void *base);
 
 /**
- * Size and disp_unit of a member, and where its memory is in this process. The address is NULL in
- * these cases:
- * - the size is 0, as in dynamic windows;
- * - the memory is not mapped here, as that of other members in windows of memory of the caller's.
- *
- * Each place is optional. Any thread.
- */
-UCXX_NODISCARD ucxx_status_t ucxx_window_shared_query(ucxx_window_t *window, uint32_t rank, size_t *size, uint32_t *disp_unit, void **base);
-
-/**
  * Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks,
  * the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on;
  * `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
@@ -5543,6 +5527,22 @@ ucxx_status_t ucxx_window_close(ucxx_window_t *window);
  * that runs on its progress thread, and waits for the caller, makes it wait as long.
  */
 void ucxx_window_destroy(ucxx_window_t *window);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's
+ * sizeof. NULL is ignored.
+ */
+void ucxx_window_attr_init(ucxx_window_attr_t *value, size_t struct_size);
+
+/**
+ * Size and disp_unit of a member, and where its memory is in this process. The address is NULL in
+ * these cases:
+ * - the size is 0, as in dynamic windows;
+ * - the memory is not mapped here, as that of other members in windows of memory of the caller's.
+ *
+ * Each place is optional. Any thread.
+ */
+UCXX_NODISCARD ucxx_status_t ucxx_window_shared_query(ucxx_window_t *window, uint32_t rank, size_t *size, uint32_t *disp_unit, void **base);
 
 /**
  * UCXX_WINDOW_PATH_*: how a target is reached; a negative status on error. Any thread.
@@ -5928,12 +5928,6 @@ void ucxx_hub_destroy(ucxx_hub_t *hub);
 void ucxx_link_params_init(ucxx_link_params_t *value, size_t struct_size);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
- */
-void ucxx_envelope_attr_init(ucxx_envelope_attr_t *value, size_t struct_size);
-
-/**
  * Makes a link of this UCXX_LINK_* type to envelopes of this kind, of which there may be none yet.
  * It keeps the hub's memory, and counts as one that is served unless there is a dataflow strategy.
  * on_ready may run before it returns, after `*link` was written. Any thread.
@@ -5988,6 +5982,12 @@ UCXX_NODISCARD ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout
  * devices, or one that peeks where another one modifies.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_lease_many(ucxx_link_t *const *links, size_t count, uint64_t timeout_ns, ucxx_envelope_t **envelopes);
+
+/**
+ * Sets every field to its default, and `struct_size` to the given size, which is the caller's
+ * sizeof. NULL is ignored.
+ */
+void ucxx_envelope_attr_init(ucxx_envelope_attr_t *value, size_t struct_size);
 
 /**
  * Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has

@@ -63,10 +63,13 @@ fn the_committed_header_is_the_generated_one() {
         "group",
         "layout",
         "window",
+        "window_query",
         "window_sync",
         "window_data",
+        "window_data_request",
         "hub",
         "hub_link",
+        "hub_envelope",
         "hub_link_io",
     ]);
     let with_groups = groups

@@ -1,11 +1,9 @@
-//! Data calls of windows.
+//! Data calls of windows. Those with a request are in `window_data_request`.
 
 use super::guard;
-use super::handle::{self, ucxx_request_t, ucxx_window_t};
+use super::handle::{self, ucxx_window_t};
 use super::layout::{layout, plain, ucxx_layout_t};
-use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
-use super::window_sync::shared;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::window::data::data::{Access, Destination, Side};
 use crate::engine::window::data::reduce::Update;
@@ -16,7 +14,7 @@ use std::ffi::c_void;
 /// # Safety
 /// The layout as for `layout`.
 #[inline]
-unsafe fn side<'a>(
+pub(super) unsafe fn side<'a>(
     place: *const c_void,
     of: *const ucxx_layout_t,
     argument: &str,
@@ -41,17 +39,17 @@ unsafe fn plain_bytes(
 }
 
 /// What an accumulate was called with.
-struct Accumulate {
-    origin: *const c_void,
-    origin_layout: *const ucxx_layout_t,
+pub(super) struct Accumulate {
+    pub(super) origin: *const c_void,
+    pub(super) origin_layout: *const ucxx_layout_t,
     /// NULL layout where nothing is fetched.
-    result: *mut c_void,
-    result_layout: *const ucxx_layout_t,
-    fetches: bool,
-    target: u32,
-    disp: i64,
-    target_layout: *const ucxx_layout_t,
-    op: i32,
+    pub(super) result: *mut c_void,
+    pub(super) result_layout: *const ucxx_layout_t,
+    pub(super) fetches: bool,
+    pub(super) target: u32,
+    pub(super) disp: i64,
+    pub(super) target_layout: *const ucxx_layout_t,
+    pub(super) op: i32,
 }
 
 impl Accumulate {
@@ -103,7 +101,7 @@ impl Accumulate {
     /// The layouts as for `layout`; what they say of the origin is readable, and of the result
     /// writable.
     #[inline(never)]
-    unsafe fn execute(&self, window: &Window, access: Access) -> Result<u64> {
+    pub(super) unsafe fn execute(&self, window: &Window, access: Access) -> Result<u64> {
         // SAFETY: as for this function.
         unsafe {
             let layout = layout(self.target_layout, "target_layout")?;
@@ -345,157 +343,4 @@ pub unsafe extern "C" fn ucxx_window_compare_and_swap(
         }
         Ok(Status::OK)
     })
-}
-
-/// As ucxx_window_put, with a request: legal in passive epochs alone. It completes when `origin`
-/// may be used again, which on this host is inside the call. It may be waited for after the epoch,
-/// or the window, has ended. Host memory.
-///
-/// Of what is long, or strided, the call waits until most has left. A request that is cancelled, or
-/// out of time, ends at once if it waits for an answer, whose data is dropped (what it asks for is
-/// done nevertheless); one that UCX still reads from ends with that. The other errors of a request:
-/// PEER_FAILED; CANCELED when the window is destroyed in the epoch.
-///
-/// # Safety
-/// As for `ucxx_window_put`; see `ucxx_op_params_t` for the rest.
-#[no_mangle]
-#[must_use]
-pub unsafe extern "C" fn ucxx_window_rput(
-    window: *mut ucxx_window_t,
-    origin: *const c_void,
-    origin_layout: *const ucxx_layout_t,
-    target: u32,
-    disp: i64,
-    target_layout: *const ucxx_layout_t,
-    params: *const ucxx_op_params_t,
-    request: *mut *mut ucxx_request_t,
-) -> ucxx_status_t {
-    // SAFETY: as for this function.
-    unsafe {
-        submit(params, request, |params, out| {
-            let window = shared(window)?;
-            window.with_request(params, out, |access| {
-                let origin = side(origin, origin_layout, "origin_layout")?;
-                let to = Destination {
-                    rank: target,
-                    disp,
-                    layout: layout(target_layout, "target_layout")?,
-                };
-                window.put(&origin, &to, access).map(|()| origin.layout.bytes())
-            })
-        })
-    }
-}
-
-/// As ucxx_window_get, with a request, which completes with the result, and tells by itself what
-/// the target found wrong. The rest as ucxx_window_rput.
-///
-/// # Safety
-/// As for `ucxx_window_get`; see `ucxx_op_params_t` for the rest.
-#[no_mangle]
-#[must_use]
-pub unsafe extern "C" fn ucxx_window_rget(
-    window: *mut ucxx_window_t,
-    origin: *mut c_void,
-    origin_layout: *const ucxx_layout_t,
-    target: u32,
-    disp: i64,
-    target_layout: *const ucxx_layout_t,
-    params: *const ucxx_op_params_t,
-    request: *mut *mut ucxx_request_t,
-) -> ucxx_status_t {
-    // SAFETY: as for this function.
-    unsafe {
-        submit(params, request, |params, out| {
-            let window = shared(window)?;
-            window.with_request(params, out, |access| {
-                let origin = side(origin, origin_layout, "origin_layout")?;
-                let to = Destination {
-                    rank: target,
-                    disp,
-                    layout: layout(target_layout, "target_layout")?,
-                };
-                window.get(&origin, &to, access).map(|()| origin.layout.bytes())
-            })
-        })
-    }
-}
-
-/// As ucxx_window_accumulate, with a request. The rest as ucxx_window_rput.
-///
-/// # Safety
-/// As for `ucxx_window_accumulate`; see `ucxx_op_params_t` for the rest.
-#[no_mangle]
-#[must_use]
-pub unsafe extern "C" fn ucxx_window_raccumulate(
-    window: *mut ucxx_window_t,
-    origin: *const c_void,
-    origin_layout: *const ucxx_layout_t,
-    target: u32,
-    disp: i64,
-    target_layout: *const ucxx_layout_t,
-    op: i32,
-    params: *const ucxx_op_params_t,
-    request: *mut *mut ucxx_request_t,
-) -> ucxx_status_t {
-    let (result, result_layout, fetches) = (std::ptr::null_mut(), std::ptr::null(), false);
-    let call = Accumulate {
-        origin,
-        origin_layout,
-        result,
-        result_layout,
-        fetches,
-        target,
-        disp,
-        target_layout,
-        op,
-    };
-    // SAFETY: as for this function.
-    unsafe {
-        submit(params, request, |params, out| {
-            let window = shared(window)?;
-            window.with_request(params, out, |access| call.execute(&window, access))
-        })
-    }
-}
-
-/// As ucxx_window_get_accumulate, with a request, which completes with the result. The rest as
-/// ucxx_window_rget.
-///
-/// # Safety
-/// As for `ucxx_window_get_accumulate`; see `ucxx_op_params_t` for the rest.
-#[no_mangle]
-#[must_use]
-pub unsafe extern "C" fn ucxx_window_rget_accumulate(
-    window: *mut ucxx_window_t,
-    origin: *const c_void,
-    origin_layout: *const ucxx_layout_t,
-    result: *mut c_void,
-    result_layout: *const ucxx_layout_t,
-    target: u32,
-    disp: i64,
-    target_layout: *const ucxx_layout_t,
-    op: i32,
-    params: *const ucxx_op_params_t,
-    request: *mut *mut ucxx_request_t,
-) -> ucxx_status_t {
-    let fetches = true;
-    let call = Accumulate {
-        origin,
-        origin_layout,
-        result,
-        result_layout,
-        fetches,
-        target,
-        disp,
-        target_layout,
-        op,
-    };
-    // SAFETY: as for this function.
-    unsafe {
-        submit(params, request, |params, out| {
-            let window = shared(window)?;
-            window.with_request(params, out, |access| call.execute(&window, access))
-        })
-    }
 }
