@@ -2325,8 +2325,9 @@ struct ucxx_layout {
 typedef struct ucxx_layout ucxx_layout_t;
 
 /**
- * What a window is made with; NULL means all defaults. All members give the same, but for
- * `lock_timeout_ns` and `memory`.
+ * Parameters of a window; NULL means all defaults.
+ *
+ * All members give the same values, except `lock_timeout_ns` and `memory`.
  */
 struct ucxx_window_params {
   /**
@@ -2334,48 +2335,53 @@ struct ucxx_window_params {
    */
   size_t struct_size;
   /**
-   * 1: lock and lock_all are not used; they return RMA_SYNC.
+   * 1: the window does not use lock and lock_all. They return UCXX_ERR_RMA_SYNC.
    */
   uint8_t no_locks;
   /**
-   * 1: all members give the same disp_unit. Checked.
+   * 1: all members give the same disp_unit. This is checked.
    */
   uint8_t same_disp_unit;
   /**
-   * 1: all members give the same size. Checked.
+   * 1: all members give the same size. This is checked.
    */
   uint8_t same_size;
   /**
-   * 1: in ucxx_window_allocate_shared each member's memory begins at a page of its own; else
-   * they follow each other in rank order, byte after byte.
+   * 1: in ucxx_window_allocate_shared each member's memory begins at a page of its own. 0: the
+   * memory of the members is contiguous, in rank order.
    */
   uint8_t shared_noncontiguous;
   /**
-   * UCXX_ORDER_*: of accumulates of one process at one target. They are in order in any case.
+   * UCXX_ORDER_*: the order of accumulates of one process at one target. The library keeps them
+   * in order in any case.
    */
   int32_t accumulate_ordering;
   /**
-   * Bytes, counted from the operation's target address, that are updated as one unit against
-   * other accumulates; 0 for each element, UINT64_MAX for the whole operation. Anything but 0
-   * puts all accumulates of the window under a lock of their target.
+   * Number of bytes, from the target address of the operation, that are updated as one unit
+   * against other accumulates.
+   *
+   * 0: each element. UINT64_MAX: the whole operation. With any value but 0, all accumulates of
+   * the window take a lock of their target.
    */
   uint64_t accumulate_granularity;
   /**
-   * How long a lock is waited for; 0 for ever, unless its holder dies.
+   * Time limit of waiting for a lock, in nanoseconds. 0: no limit, unless the holder dies.
    */
   uint64_t lock_timeout_ns;
   /**
-   * ucxx_window_create: library memory that holds the range, which stays until the window has
-   * ended. Optional. Where ucxx_memory_allocate has made it, members of this host read and write
-   * the range directly, as that of ucxx_window_allocate, where UCX's shared memory is in use and
-   * the context has UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; otherwise it is reached as without
-   * this. Accumulates are as fast where all members give such memory.
+   * ucxx_window_create: memory of this library that holds the range. Optional. It must live
+   * until the window has ended.
+   *
+   * If ucxx_memory_allocate has made it, members of this host access the range directly, as with
+   * ucxx_window_allocate. This needs UCX's shared memory, UCXX_FEATURE_RMA and
+   * UCXX_FEATURE_ATOMIC. Without these the range is accessed as if `memory` were NULL.
+   * Accumulates are only as fast if all members give such memory.
    */
   ucxx_memory_t *memory;
 };
 
 /**
- * What a window is made with.
+ * Parameters of a window; NULL means all defaults.
  */
 typedef struct ucxx_window_params ucxx_window_params_t;
 
@@ -2385,7 +2391,7 @@ typedef struct ucxx_window_params ucxx_window_params_t;
 typedef struct ucxx_window ucxx_window_t;
 
 /**
- * What ucxx_window_query tells.
+ * Result of ucxx_window_query.
  */
 struct ucxx_window_attr {
   /**
@@ -2397,25 +2403,25 @@ struct ucxx_window_attr {
    */
   int32_t flavor;
   /**
-   * This process's memory; NULL for a dynamic window.
+   * Memory of this process; NULL for a dynamic window.
    */
   void *data;
   /**
-   * Its bytes.
+   * Its size in bytes.
    */
   size_t size;
   /**
-   * Bytes of a displacement in it.
+   * Bytes of one unit of displacement at this process.
    */
   uint32_t disp_unit;
   /**
-   * UCXX_SYNC_*: of the window as a whole. With several targets locked, that of locks.
+   * UCXX_SYNC_*: the epoch of the window as a whole. With several locked targets: that of locks.
    */
   int32_t sync_type;
 };
 
 /**
- * What ucxx_window_query tells.
+ * Result of ucxx_window_query.
  */
 typedef struct ucxx_window_attr ucxx_window_attr_t;
 
@@ -5421,375 +5427,815 @@ void ucxx_layout_init_vector(ucxx_layout_t *layout, int32_t element_type, uint64
 void ucxx_layout_init_blocks(ucxx_layout_t *layout, int32_t element_type, const ucxx_block_t *blocks, size_t block_count);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field to its default, and `struct_size` to the given size.
+ *
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_window_params_init(ucxx_window_params_t *value, size_t struct_size);
 
 /**
- * Makes a window of memory of the caller's, which stays that until the window is closed or
- * destroyed. All members of the group call it, each with its own memory, size (0 is one) and
- * disp_unit, the bytes that a displacement at this process counts.
+ * Makes a window of the caller's memory (MPI 4.1, 12.2.1). All members of the group call it.
  *
- * Others on this host reach the memory without this process: the kernel copies it
- * (process_vm_readv), for which they have to be permitted to trace this process, that is of the
- * same user, where no security module forbids it. Memory that the library allocates
- * (ucxx_window_allocate) is reached faster, and without that. Others, and those on other hosts,
- * send messages, which a thread of the group's executes here (ucxx_window_path tells).
+ * - `base`, `size`: memory of this process, in bytes. Each member gives its own; a size of 0 is
+ *   allowed. Host memory only.
+ * - `disp_unit`: bytes of one unit of displacement at this process.
  *
- * Memory that may only be read, or not even that, may be part of the window: an operation of
- * another member that may not touch it is INVALID_ADDR there. How the memory may be used is looked
- * at in this call. Memory that was readable and writable stays so until the window is closed, as
- * messages are executed there directly; where some of it was not, the kernel looks each time
- * (mprotect is followed), which costs a system call or two for each operation.
+ * How other members access the memory:
+ * - On this host without this process: the kernel copies it (process_vm_readv). Those members need
+ *   the permission to trace this process: the same user, and no security module that forbids it.
+ * - On other hosts, or without that permission: by messages, which a thread of the group executes
+ *   here.
+ * - ucxx_window_path returns which way is used. Memory of ucxx_window_allocate is faster, and
+ *   needs no permission.
  *
- * Collective, as all functions that make windows: called by all members in the same order, one at
- * a time on one group; it fails everywhere if it fails at one of them. Not from a callback (BUSY).
- * Memory of the host alone.
+ * Memory protection: a part of the range may be read-only or not accessible. An operation of
+ * another member that it does not allow completes with UCXX_ERR_INVALID_ADDR. The protection is
+ * checked in this call:
+ * - If all memory is readable and writable, it must stay so until the window is closed. Messages
+ *   are executed there directly.
+ * - Otherwise the kernel checks each operation, so later mprotect calls are followed. This costs
+ *   one or two system calls for each operation.
  *
- * Errors: UNREACHABLE where a member may not open what another one shares, as it is of another
- * user; INVALID_PARAM for what does not go together, with the rank; NO_MEMORY, NO_RESOURCE; else
- * as ucxx_group_barrier.
+ * Rules for all functions that make windows:
+ * - They are collective. All members call them in the same order, one at a time on one group.
+ * - If the call fails at one member, it fails at all members.
+ *
+ * Returns:
+ * - UCXX_OK: `*window` is set.
+ * - UCXX_ERR_INVALID_PARAM: the arguments of the members do not match. The message names the rank.
+ * - UCXX_ERR_UNREACHABLE: a member may not open the shared memory of another one, which belongs to
+ *   another user.
+ * - UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_RESOURCE: the memory or the descriptors are not sufficient.
+ * - UCXX_ERR_EXCEEDS_LIMIT: the group has too many members.
+ * - UCXX_ERR_UNSUPPORTED: a member has another version of this library.
+ * - UCXX_ERR_BUSY: called from a callback.
+ * - other statuses as for ucxx_group_barrier.
+ *
+ * Threads: any that may use the group's worker.
+ * Ownership: the memory stays the caller's, and must stay valid until the window is closed or
+ * destroyed.
+ * See also: ucxx_window_allocate, ucxx_window_close, ucxx_window_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_create(ucxx_group_t *group, void *base, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, ucxx_window_t **window);
 
 /**
- * Makes a window of memory of the library's, all zero at first, which ends with the window's
- * handle: `size` bytes at this process, to `*base`, aligned to a page. The other members read and
- * write it directly: no call of this process's is needed, and none of theirs takes a system call.
- * The rest as ucxx_window_create.
+ * Makes a window of memory that the library allocates (MPI 4.1, 12.2.2).
+ *
+ * - `size`: bytes at this process.
+ * - `disp_unit`: bytes of one unit of displacement at this process.
+ * - `base`: gets the address of this process's memory, which is zeroed and aligned to a page.
+ *
+ * Members of this host access the memory directly, without a system call and without a call of
+ * this process.
+ *
+ * Returns:
+ * - as ucxx_window_create.
+ *
+ * Threads: any that may use the group's worker.
+ * Ownership: ucxx_window_destroy frees the memory.
+ * See also: ucxx_window_create, ucxx_window_allocate_shared.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_allocate(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
 
 /**
- * The same for members that also read and write each other's memory by plain loads and stores, at
- * the addresses that ucxx_window_shared_query tells. Unless `shared_noncontiguous` is set the
- * memory of all is in one piece, in rank order, in which a member's begins where that of the one
- * before ends. UNSUPPORTED unless all members are on one host, and in one pid namespace:
- * ucxx_group_subset makes a group of such.
+ * Makes a window whose members can also load and store each other's memory (MPI 4.1, 12.2.3).
+ *
+ * ucxx_window_shared_query returns the addresses. Unless `shared_noncontiguous` is set, the memory
+ * of all members is contiguous, in rank order. Arguments and ownership are as for
+ * ucxx_window_allocate.
+ *
+ * Returns:
+ * - as ucxx_window_create;
+ * - UCXX_ERR_UNSUPPORTED: also if the members are not all on one host and in one pid namespace.
+ *   ucxx_group_subset makes a group of such members.
+ *
+ * Threads: any that may use the group's worker.
+ * See also: ucxx_window_shared_query, ucxx_group_same_host.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_allocate_shared(ucxx_group_t *group, size_t size, uint32_t disp_unit, const ucxx_window_params_t *params, void **base, ucxx_window_t **window);
 
 /**
- * Makes a window without memory: each member attaches what it offers, when it likes. Displacements
- * are addresses of the target's, as the caller learns them from the target. The memory is reached
- * as that of ucxx_window_create, and the rest is as there.
+ * Makes a window without memory (MPI 4.1, 12.2.4). Each member attaches memory when it wants to.
+ *
+ * Displacements are addresses of the target, which the target has to send to the caller. The
+ * memory is accessed as that of ucxx_window_create.
+ *
+ * Returns:
+ * - as ucxx_window_create.
+ *
+ * Threads: any that may use the group's worker.
+ * See also: ucxx_window_attach, ucxx_window_detach.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_create_dynamic(ucxx_group_t *group, const ucxx_window_params_t *params, ucxx_window_t **window);
 
 /**
- * Offers `size` bytes of this process's memory in a dynamic window; they stay the caller's. Local,
- * legal in every epoch, effective when it returns. A range that a call names may span regions that
- * follow each other. Up to 1,024 regions at a time. Any thread.
+ * Attaches `size` bytes of this process's memory to a dynamic window.
  *
- * Errors: RMA_ATTACH where some of it is attached already; RMA_FLAVOR for a window of another
- * kind; NO_RESOURCE for too many.
+ * The call is local, legal in every epoch, and effective when it returns. Up to 1,024 regions can
+ * be attached at a time. A range of one data call may span adjacent regions.
+ *
+ * Returns:
+ * - UCXX_OK: the region is attached.
+ * - UCXX_ERR_RMA_ATTACH: a part of it is already attached.
+ * - UCXX_ERR_RMA_FLAVOR: the window is not dynamic.
+ * - UCXX_ERR_NO_RESOURCE: 1,024 regions are attached.
+ *
+ * Threads: any.
+ * Ownership: the memory stays the caller's, and must stay valid until it is detached or the window
+ * has ended.
+ * See also: ucxx_window_detach.
  */
 ucxx_status_t ucxx_window_attach(ucxx_window_t *window, void *base, size_t size);
 
 /**
- * Takes back a region that was attached at `base`. The caller sees to it that nobody uses it any
- * more. Local, any thread. Errors: RMA_ATTACH where none begins there; RMA_FLAVOR.
+ * Detaches the region that was attached at `base`.
+ *
+ * The call is local. The caller has to make sure that no member accesses the region any more.
+ *
+ * Returns:
+ * - UCXX_OK: the region is detached.
+ * - UCXX_ERR_RMA_ATTACH: no attached region begins at `base`.
+ * - UCXX_ERR_RMA_FLAVOR: the window is not dynamic.
+ *
+ * Threads: any.
+ * See also: ucxx_window_attach.
  */
 ucxx_status_t ucxx_window_detach(ucxx_window_t *window, void *base);
 
 /**
- * Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks,
- * the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on;
- * `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
+ * Changes the hints of a window. All members call it at the same time, outside epochs.
  *
- * Where members are on several hosts it is a collective of the group's as well: all members call
- * it on one window after the other, and on no two at a time.
+ * From then on these values of `params` apply: `no_locks`, `same_disp_unit`, `same_size`,
+ * `accumulate_ordering`, `accumulate_granularity` and `lock_timeout_ns`. `shared_noncontiguous`
+ * and `memory` are ignored. The call waits for the other members.
  *
- * Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; BUSY while
- * another collective of the group is under way, between hosts; else as ucxx_window_fence.
+ * If the members are on several hosts, it is also a collective of the group. All members then call
+ * it on one window after the other, not on two at a time.
+ *
+ * Returns:
+ * - UCXX_OK: the hints are changed.
+ * - UCXX_ERR_INVALID_PARAM: the hints of the members differ, or a promise does not hold. All
+ *   members get it.
+ * - UCXX_ERR_RMA_SYNC: the window is in an epoch, or `no_locks` is set while a lock is held.
+ * - UCXX_ERR_BUSY: the members are on several hosts, and another collective of the group is in
+ *   progress.
+ * - other statuses as for ucxx_window_fence.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_params_t.
  */
 ucxx_status_t ucxx_window_set_hints(ucxx_window_t *window, const ucxx_window_params_t *params);
 
 /**
- * Ends a window together with the others: none touches memory of another one through it
- * afterwards. Outside epochs and exposures (else RMA_SYNC, with nothing done); dynamic ones may
- * have regions attached. Whatever it returns otherwise, ucxx_window_destroy follows, until which
- * the library's memory stays where it is. ucxx_window_query, _path, _sync_type and _group still
- * work; all other calls return CLOSED.
+ * Ends a window together with the other members. Afterwards no member accesses another one's
+ * memory through it.
  *
- * Errors: PEER_FAILED when a member has died, or left the window; TIMED_OUT after the group's
- * collective_timeout_ns.
+ * - The window must be outside epochs and exposures. Dynamic windows may have regions attached.
+ * - Call ucxx_window_destroy afterwards, also after an error. Memory of the library stays mapped
+ *   until then.
+ * - ucxx_window_query, ucxx_window_path, ucxx_window_sync_type and ucxx_window_group still work.
+ *   All other calls on the window return UCXX_ERR_CLOSED.
+ *
+ * Returns:
+ * - UCXX_OK: all members have called it.
+ * - UCXX_ERR_RMA_SYNC: the window is in an epoch. Nothing was done.
+ * - UCXX_ERR_BUSY: called from a callback, or another synchronisation call is in progress. Nothing
+ *   was done.
+ * - UCXX_ERR_PEER_FAILED: a member has died or has left the window.
+ * - UCXX_ERR_TIMED_OUT: the group's `collective_timeout_ns` has passed.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_destroy.
  */
 ucxx_status_t ucxx_window_close(ucxx_window_t *window);
 
 /**
- * Frees the handle, and the memory that the library has made for this process; members that have
- * not closed it keep their mappings of that as long as they live. Local. Of a window that was not
- * closed it lets go of all locks, and those that wait for this process in a fence, an exposure or
- * a close get PEER_FAILED; the caller sees to it that nobody accesses memory of the caller's any
- * more. NULL is ignored. No call on the window may be under way. A callback of the group's worker
- * that runs on its progress thread, and waits for the caller, makes it wait as long.
+ * Frees the handle, and the memory that the library has allocated for this process. NULL is
+ * ignored.
+ *
+ * The call is local. Members that have not closed the window keep their mappings of that memory as
+ * long as they live.
+ *
+ * For a window that was not closed:
+ * - It releases all locks of this process.
+ * - Members that wait for this process in a fence, an exposure or a close get
+ *   UCXX_ERR_PEER_FAILED.
+ * - The caller has to make sure that no member accesses memory of the caller any more.
+ *
+ * No call on the window may be in progress. The function waits for a running callback of the
+ * group's worker on its progress thread. Such a callback must not wait for the caller.
+ *
+ * Threads: any.
+ * See also: ucxx_window_close.
  */
 void ucxx_window_destroy(ucxx_window_t *window);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field to its default, and `struct_size` to the given size.
+ *
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_window_attr_init(ucxx_window_attr_t *value, size_t struct_size);
 
 /**
- * Size and disp_unit of a member, and where its memory is in this process. The address is NULL in
- * these cases:
- * - the size is 0, as in dynamic windows;
- * - the memory is not mapped here, as that of other members in windows of memory of the caller's.
+ * Returns the size and disp_unit of a member, and the address of its memory in this process (MPI
+ * 4.1, 12.2.3).
  *
- * Each place is optional. Any thread.
+ * The address is NULL in these cases:
+ * - the size is 0, as in dynamic windows;
+ * - the memory is not mapped here, as the caller's memory of other members.
+ *
+ * Each of `size` (in bytes), `disp_unit` and `base` is optional.
+ *
+ * Returns:
+ * - UCXX_OK: the values are set.
+ * - UCXX_ERR_RMA_RANK: the window has no such rank.
+ *
+ * Threads: any.
+ * Ownership: the address is valid until the window is destroyed.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_shared_query(ucxx_window_t *window, uint32_t rank, size_t *size, uint32_t *disp_unit, void **base);
 
 /**
- * UCXX_WINDOW_PATH_*: how a target is reached; a negative status on error. Any thread.
+ * Returns how a target is accessed: UCXX_WINDOW_PATH_*, or a negative status.
+ *
+ * Returns:
+ * - UCXX_WINDOW_PATH_*: the path.
+ * - UCXX_ERR_RMA_RANK: the window has no such rank.
+ *
+ * Threads: any.
  */
 int32_t ucxx_window_path(const ucxx_window_t *window, uint32_t target);
 
 /**
- * The group that it was made with, which it keeps; NULL for NULL. The window's: not to be
- * destroyed. Any thread.
+ * Returns the group that the window was made with; NULL for NULL.
+ *
+ * Threads: any.
+ * Ownership: the window keeps the group. The caller must not destroy the returned handle.
  */
 ucxx_group_t *ucxx_window_group(const ucxx_window_t *window);
 
 /**
- * What the window is. Any thread.
+ * Returns the attributes of a window.
+ *
+ * Returns:
+ * - UCXX_OK: `*attr` is set.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_window_query(const ucxx_window_t *window, ucxx_window_attr_t *attr);
 
 /**
- * UCXX_SYNC_*: which epoch the window is in towards a target; a negative status on error. Any
- * thread.
+ * Returns the epoch of the window towards a target: UCXX_SYNC_*, or a negative status.
+ *
+ * Returns:
+ * - UCXX_SYNC_*: the kind of epoch.
+ * - UCXX_ERR_RMA_RANK: the window has no such rank.
+ *
+ * Threads: any.
  */
 int32_t ucxx_window_sync_type(const ucxx_window_t *window, uint32_t target);
 
 /**
- * Begins an access epoch to one target (passive target, MPI-4.1 12.5.3): UCXX_LOCK_SHARED or
- * UCXX_LOCK_EXCLUSIVE. Returns when the lock is held. Several targets may be locked, in an order
- * that all processes keep. First come, first served; readers that follow each other enter
- * together. With UCXX_ASSERT_NOCHECK nothing is locked: the caller knows that nobody else holds a
- * lock that would exclude this one.
+ * Begins a passive target access epoch at one target (MPI 4.1, 12.5.3). It returns when the lock
+ * is held.
  *
- * The calls that synchronise one window are serialised by the caller; those of different windows
- * are not. Where they wait under manual progress they progress the group's worker, and callbacks
- * may run in them; from a callback they return BUSY where they would have to wait.
+ * - `lock_type`: UCXX_LOCK_SHARED or UCXX_LOCK_EXCLUSIVE.
+ * - `target`: a rank of the window's group. Several targets may be locked; all processes must lock
+ *   them in the same order.
+ * - `assertions`: 0 or UCXX_ASSERT_NOCHECK. With NOCHECK nothing is locked: the caller guarantees
+ *   that no other process holds a conflicting lock.
  *
- * Errors, with the epoch as it was: RMA_LOCK_TYPE, RMA_RANK, RMA_ASSERT for the arguments;
- * RMA_SYNC in an epoch that it does not go with, and with no_locks; TIMED_OUT after
- * lock_timeout_ns; RMA_POISONED, within 2 s, when a process has died that held the target's lock
- * alone: what it has left there is unknown, and stays locked until the window is made anew. A
- * holder of a shared lock that dies is taken out.
+ * Locks are granted in the order of the requests. Consecutive shared requests are granted
+ * together. A holder of a shared lock that dies is removed.
+ *
+ * Rules for all synchronisation calls:
+ * - The caller serialises the calls on one window. Those on different windows may run at the same
+ *   time.
+ * - Under manual progress a call that waits progresses the group's worker, and callbacks may run
+ *   in it.
+ * - From a callback they return UCXX_ERR_BUSY if they would have to wait.
+ *
+ * Returns:
+ * - UCXX_OK: the epoch has begun.
+ * - UCXX_ERR_RMA_LOCK_TYPE: `lock_type` is unknown.
+ * - UCXX_ERR_RMA_RANK: the window has no rank `target`.
+ * - UCXX_ERR_RMA_ASSERT: `assertions` are not allowed here.
+ * - UCXX_ERR_RMA_SYNC: the present epoch does not allow it, or the window has `no_locks`.
+ * - UCXX_ERR_TIMED_OUT: `lock_timeout_ns` has passed.
+ * - UCXX_ERR_RMA_POISONED: a process has died that held an exclusive lock of the target. This is
+ *   noticed within 2 s. The contents of the memory are unknown. The target stays locked until the
+ *   window is made anew.
+ * - UCXX_ERR_PEER_FAILED: the target is on another host, and has died or left the window.
+ * - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
+ *
+ * After an error the epoch is unchanged.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_lock_nb, ucxx_window_unlock, ucxx_window_lock_all.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_lock(ucxx_window_t *window, int32_t lock_type, uint32_t target, uint32_t assertions);
 
 /**
- * The same without waiting. While it is in progress the target can be neither accessed nor locked
- * again, and the lock is asked for whenever the group's worker makes a pass, which a progress
- * thread does by itself: a caller that does not progress keeps others waiting in line. Cancelled
- * or out of time (timeout_ns, lock_timeout_ns) it leaves the epoch as it was. The window is not
- * destroyed meanwhile.
+ * Begins a passive target access epoch without waiting. The operation completes when the lock is
+ * held.
+ *
+ * The arguments are those of ucxx_window_lock. While the operation is in progress:
+ * - The target cannot be accessed or locked again, and the window must not be destroyed.
+ * - The lock is requested again in each pass of the group's worker. A progress thread makes these
+ *   passes by itself. A caller that does not progress delays the other processes in the queue.
+ *
+ * If it is cancelled or times out (`timeout_ns`, `lock_timeout_ns`), the epoch is unchanged.
+ *
+ * Returns:
+ * - UCXX_OK: the lock is held; complete inside the call.
+ * - UCXX_INPROGRESS: the operation completes later.
+ * - UCXX_ERR_RMA_LOCK_TYPE, UCXX_ERR_RMA_RANK, UCXX_ERR_RMA_ASSERT, UCXX_ERR_RMA_SYNC: as for
+ *   ucxx_window_lock.
+ * - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
+ *
+ * The operation can also complete with:
+ * - UCXX_ERR_TIMED_OUT, UCXX_ERR_RMA_POISONED, UCXX_ERR_PEER_FAILED: as for ucxx_window_lock.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_lock.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_lock_nb(ucxx_window_t *window, int32_t lock_type, uint32_t target, uint32_t assertions, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Ends the access epoch to a target: what was done there is done, and seen by whoever locks it
- * next. Errors: RMA_SYNC unless it is locked by ucxx_window_lock; RMA_POISONED when the others
- * have taken this process for dead meanwhile. The rest as ucxx_window_lock.
+ * Ends the access epoch at a target that ucxx_window_lock has begun (MPI 4.1, 12.5.3).
+ *
+ * All operations at the target are complete there. The next process that locks the target sees
+ * them.
+ *
+ * Returns:
+ * - UCXX_OK: the epoch has ended.
+ * - UCXX_ERR_RMA_RANK: the window has no rank `target`.
+ * - UCXX_ERR_RMA_SYNC: the target is not locked by ucxx_window_lock.
+ * - UCXX_ERR_RMA_POISONED: other processes have treated this process as dead in the meantime.
+ * - UCXX_ERR_PEER_FAILED: the target has died or left the window.
+ * - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
+ * - the status of an operation of this epoch that the target has reported as failed.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_lock, ucxx_window_flush.
  */
 ucxx_status_t ucxx_window_unlock(ucxx_window_t *window, uint32_t target);
 
 /**
- * Begins an access epoch to all targets, this process included, whose locks are shared; returns
- * when they are held, or, after an error at one of them, none. UCXX_ASSERT_NOCHECK as in
- * ucxx_window_lock, and so the rest.
+ * Begins a passive target access epoch at all targets, this process included (MPI 4.1, 12.5.3).
+ *
+ * The locks are shared. It returns when all are held. After an error at one target none is held.
+ * `assertions` are as for ucxx_window_lock.
+ *
+ * Returns:
+ * - as ucxx_window_lock, without UCXX_ERR_RMA_LOCK_TYPE and UCXX_ERR_RMA_RANK.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_unlock_all.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_lock_all(ucxx_window_t *window, uint32_t assertions);
 
 /**
- * Ends the epoch that ucxx_window_lock_all has begun. The rest as ucxx_window_unlock.
+ * Ends the epoch that ucxx_window_lock_all has begun (MPI 4.1, 12.5.3).
+ *
+ * Returns:
+ * - as ucxx_window_unlock, without UCXX_ERR_RMA_RANK. UCXX_ERR_RMA_SYNC: there is no such epoch.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_lock_all.
  */
 ucxx_status_t ucxx_window_unlock_all(ucxx_window_t *window);
 
 /**
- * What this process has done at the target in the present passive epoch is done there, for
- * everybody to see. Any thread. Errors: RMA_RANK; RMA_SYNC unless the target is locked.
+ * Completes the operations of this process at a target in the present passive epoch (MPI 4.1,
+ * 12.5.4).
+ *
+ * When it returns, they are complete at the origin and at the target, and visible to all
+ * processes.
+ *
+ * Returns:
+ * - UCXX_OK: all operations are complete.
+ * - UCXX_ERR_RMA_RANK: the window has no rank `target`.
+ * - UCXX_ERR_RMA_SYNC: the target is not locked.
+ * - UCXX_ERR_PEER_FAILED: the target has died or left the window.
+ * - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
+ * - the status of an operation that the target has reported as failed.
+ *
+ * Threads: any.
+ * See also: ucxx_window_flush_local, ucxx_window_flush_nb, ucxx_window_flush_all.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_flush(ucxx_window_t *window, uint32_t target);
 
 /**
- * The same as an operation: it completes when all is done that was begun before it, and tells what
- * was wrong with that, as a flush. On this host it completes inside the call.
+ * Flushes a target without waiting.
+ *
+ * The operation completes when all operations that were posted before it are complete. On this
+ * host it completes inside the call.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the flush completes later.
+ * - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
+ * - UCXX_ERR_RMA_RANK, UCXX_ERR_RMA_SYNC: as for ucxx_window_flush.
+ *
+ * The operation can also complete with:
+ * - UCXX_ERR_PEER_FAILED, or the status of a failed operation: as for ucxx_window_flush.
+ *
+ * Threads: any.
+ * See also: ucxx_window_flush.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_flush_nb(ucxx_window_t *window, uint32_t target, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As ucxx_window_flush, for all targets: in any passive epoch.
+ * Completes the operations of this process at all targets (MPI 4.1, 12.5.4). Legal in any passive
+ * epoch.
+ *
+ * Returns:
+ * - as ucxx_window_flush, without UCXX_ERR_RMA_RANK.
+ *
+ * Threads: any.
+ * See also: ucxx_window_flush.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_flush_all(ucxx_window_t *window);
 
 /**
- * The buffers of this process may be used again, and what was read is there; nothing else is said
- * of the target. The rest as ucxx_window_flush.
+ * Completes the operations of this process at a target locally (MPI 4.1, 12.5.4).
+ *
+ * When it returns, the caller may reuse its buffers, and data that was read has arrived. It does
+ * not wait for completion at the target.
+ *
+ * Returns:
+ * - as ucxx_window_flush.
+ *
+ * Threads: any.
+ * See also: ucxx_window_flush.
  */
 ucxx_status_t ucxx_window_flush_local(ucxx_window_t *window, uint32_t target);
 
 /**
- * The same for all targets: in any passive epoch.
+ * Completes the operations of this process at all targets locally (MPI 4.1, 12.5.4). Legal in any
+ * passive epoch.
+ *
+ * Returns:
+ * - as ucxx_window_flush_all.
+ *
+ * Threads: any.
+ * See also: ucxx_window_flush_local.
  */
 ucxx_status_t ucxx_window_flush_local_all(ucxx_window_t *window);
 
 /**
- * Orders this process's own loads and stores in the window: those before it come before those
- * after it, for everybody (a full memory fence). Always legal. Any thread.
+ * Orders the loads and stores of this process in the window, by a full memory fence (MPI 4.1,
+ * 12.5.4).
+ *
+ * All processes see those before the call before those after it. It is legal in every epoch.
+ *
+ * Returns:
+ * - UCXX_OK: always, on a window that is not closed.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_window_sync(ucxx_window_t *window);
 
 /**
- * Begins an exposure epoch (MPI-4.1 12.5.2): the `count` ranks, which may include the caller's,
- * may access this process's memory after their ucxx_window_start, until their
- * ucxx_window_complete. Does not wait. Assertions: NOCHECK (those say it as well), NOSTORE, NOPUT,
- * which are hints.
+ * Begins an exposure epoch for some origins (MPI 4.1, 12.5.2). It does not wait.
  *
- * Errors: RMA_RANK, INVALID_PARAM for a rank that is named twice, RMA_ASSERT; RMA_SYNC in an
- * exposure, and after the first access that follows a fence.
+ * - `ranks`, `count`: the origins. They may access the memory of this process from their
+ *   ucxx_window_start until their ucxx_window_complete. This process may be one of them.
+ * - `assertions`: UCXX_ASSERT_NOCHECK (the origins must give it, too), and the hints
+ *   UCXX_ASSERT_NOSTORE and UCXX_ASSERT_NOPUT.
+ *
+ * Returns:
+ * - UCXX_OK: the epoch has begun.
+ * - UCXX_ERR_RMA_RANK: the window has no such rank.
+ * - UCXX_ERR_INVALID_PARAM: a rank is in the list twice.
+ * - UCXX_ERR_RMA_ASSERT: `assertions` are not allowed here.
+ * - UCXX_ERR_RMA_SYNC: the window is in an exposure epoch already, or it was accessed after a
+ *   fence.
+ * - UCXX_ERR_PEER_FAILED: an origin on another host has died or left the window.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_wait, ucxx_window_test, ucxx_window_start.
  */
 ucxx_status_t ucxx_window_post(ucxx_window_t *window, const uint32_t *ranks, size_t count, uint32_t assertions);
 
 /**
- * Begins an access epoch to these ranks, once each has posted to this one; with NOCHECK it is
- * known that they have. Errors: as ucxx_window_post; RMA_SYNC in another access epoch;
- * PEER_FAILED, with the rank and with no epoch begun, when one of them has died, or left the
- * window. See ucxx_window_lock for waiting.
+ * Begins an access epoch at some targets (MPI 4.1, 12.5.2). It returns when each target has posted
+ * to this process.
+ *
+ * - `ranks`, `count`: the targets.
+ * - `assertions`: 0 or UCXX_ASSERT_NOCHECK. With NOCHECK it does not wait: the caller guarantees
+ *   that the targets have posted.
+ *
+ * Returns:
+ * - UCXX_OK: the epoch has begun.
+ * - UCXX_ERR_RMA_RANK, UCXX_ERR_INVALID_PARAM, UCXX_ERR_RMA_ASSERT: as for ucxx_window_post.
+ * - UCXX_ERR_RMA_SYNC: the window is in another access epoch.
+ * - UCXX_ERR_PEER_FAILED: a target has died or left the window. The message names its rank, and no
+ *   epoch has begun.
+ * - UCXX_ERR_BUSY: another thread is in a synchronisation call. Or it is called from a callback,
+ *   and would have to wait.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_complete, ucxx_window_post.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_start(ucxx_window_t *window, const uint32_t *ranks, size_t count, uint32_t assertions);
 
 /**
- * Ends the access epoch that ucxx_window_start has begun: what was done is done at the targets,
- * which are told. Does not wait. Errors: RMA_SYNC without one.
+ * Ends the access epoch that ucxx_window_start has begun (MPI 4.1, 12.5.2).
+ *
+ * The operations are complete at the targets, which are notified. It does not wait for the targets
+ * to end their exposure.
+ *
+ * Returns:
+ * - UCXX_OK: the epoch has ended.
+ * - UCXX_ERR_RMA_SYNC: there is no such epoch.
+ * - UCXX_ERR_PEER_FAILED: a target has died or left the window.
+ * - UCXX_ERR_BUSY: called from a callback, and operations at another host are not complete.
+ * - the status of an operation that a target has reported as failed.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_start.
  */
 ucxx_status_t ucxx_window_complete(ucxx_window_t *window);
 
 /**
- * Ends the exposure epoch, once all that ucxx_window_post has named have completed. Errors:
- * RMA_SYNC without one; PEER_FAILED, with the rank and with the exposure ended, when one has died,
- * or left the window, that has not completed. See ucxx_window_lock for waiting.
+ * Ends the exposure epoch (MPI 4.1, 12.5.2). It returns when all origins of ucxx_window_post have
+ * called ucxx_window_complete.
+ *
+ * Returns:
+ * - UCXX_OK: the epoch has ended.
+ * - UCXX_ERR_RMA_SYNC: there is no exposure epoch.
+ * - UCXX_ERR_PEER_FAILED: an origin that has not completed has died or left the window. The
+ *   message names its rank, and the epoch has ended.
+ * - UCXX_ERR_BUSY: another thread is in a synchronisation call. Or it is called from a callback,
+ *   and would have to wait.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_post, ucxx_window_test.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_wait(ucxx_window_t *window);
 
 /**
- * The same without waiting: 1 to `*done` if the exposure has ended with this call, 0 if not.
+ * Checks whether the exposure epoch can end, without waiting (MPI 4.1, 12.5.2).
+ *
+ * `*done` is 1 if the epoch has ended with this call, 0 if not.
+ *
+ * Returns:
+ * - UCXX_OK: `*done` is set.
+ * - UCXX_ERR_RMA_SYNC, UCXX_ERR_PEER_FAILED: as for ucxx_window_wait.
+ * - UCXX_ERR_BUSY: another thread is in a synchronisation call.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_wait.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_test(ucxx_window_t *window, int32_t *done);
 
 /**
- * Ends the epoch that the last fence has begun, at all members, and begins another (MPI-4.1
- * 12.5.1): called by all, returns when all have called it. What was done before is done,
- * everywhere. Assertions: NOPRECEDE (this process has done nothing since the last one), NOSUCCEED
- * (no epoch follows), given by all or none, and NOSTORE, NOPUT, which are hints. With both it
- * waits for nobody.
+ * Ends the epoch of the last fence at all members, and begins the next one (MPI 4.1, 12.5.1).
  *
- * Errors: RMA_ASSERT; RMA_SYNC in an epoch of another kind; PEER_FAILED when a member has died, or
- * left the window, with its rank, at all others, within 2 s, and from then on each time; TIMED_OUT
- * after the group's collective_timeout_ns. See ucxx_window_lock for waiting.
+ * All members call it, and it returns when all have called it. All operations before it are then
+ * complete at all members.
+ *
+ * `assertions`:
+ * - UCXX_ASSERT_NOPRECEDE: this process has made no operation since the last fence. Given by all
+ *   members or none.
+ * - UCXX_ASSERT_NOSUCCEED: no epoch follows. Given by all members or none.
+ * - UCXX_ASSERT_NOSTORE, UCXX_ASSERT_NOPUT: hints.
+ * - With NOPRECEDE and NOSUCCEED together it does not wait.
+ *
+ * Returns:
+ * - UCXX_OK: the fence is complete.
+ * - UCXX_ERR_RMA_ASSERT: `assertions` are not allowed here.
+ * - UCXX_ERR_RMA_SYNC: the window is in an epoch of another kind.
+ * - UCXX_ERR_PEER_FAILED: a member has died or left the window. The message names its rank. All
+ *   other members get it within 2 s, and from then on in each fence.
+ * - UCXX_ERR_TIMED_OUT: the group's `collective_timeout_ns` has passed.
+ * - UCXX_ERR_BUSY: called from a callback, or another thread is in a synchronisation call.
+ * - the status of an operation that a target has reported as failed.
+ *
+ * Threads: any, one synchronisation call at a time on a window.
+ * See also: ucxx_window_lock for the rules of all synchronisation calls.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_fence(ucxx_window_t *window, uint32_t assertions);
 
 /**
- * Writes to the target's memory, from `disp` of its displacement units on (an address for dynamic
- * windows). The origin's layout says what is read here, the target's what is written there; they
- * have the same number of bytes. The types may differ.
+ * Writes to the memory of a target (MPI 4.1, 12.3.1).
  *
- * Done when it returns, on this host, and with the next flush where it goes by messages
- * (UCXX_WINDOW_PATH_MESSAGE): `origin` may be used again in either case. An aligned value of 1, 2,
- * 4 or 8 bytes is written at once there, so that nobody sees half of it. Puts and gets are not
- * ordered among each other between synchronisation calls. Overlapping puts leave either's bytes.
- * Any thread, as all data calls.
+ * - `origin`, `origin_layout`: what is read here.
+ * - `disp`: where the target range begins, in units of the target's disp_unit. For dynamic windows
+ *   it is an address of the target.
+ * - `target_layout`: what is written there. Both layouts have the same number of bytes; their
+ *   types may differ.
  *
- * Errors, in this order, with nothing done: RMA_RANK; RMA_TYPE; INVALID_PARAM for layouts that do
- * not go together, or a NULL origin; RMA_RANGE beyond the target's memory (RMA_ATTACH where it is
- * not attached); RMA_SYNC outside an access epoch to the target. PEER_FAILED for a target whose
- * memory is not mapped here, and that has died; INVALID_ADDR where its memory may not be written,
- * or has been unmapped, with some of it written where that is true of a part.
+ * When it returns, `origin` may be reused. On this host the put is complete. By messages
+ * (UCXX_WINDOW_PATH_MESSAGE) it completes with the next flush or other synchronisation call.
+ *
+ * - An aligned value of 1, 2, 4 or 8 bytes is written at once at the target, so that no reader
+ *   sees half of it.
+ * - Between synchronisation calls, puts and gets are not ordered among each other.
+ * - If puts overlap, each byte is that of one of them.
+ *
+ * Returns:
+ * - UCXX_OK: the put is complete or posted.
+ * - UCXX_ERR_RMA_TYPE: a type is unknown.
+ * - UCXX_ERR_RMA_RANK: the window has no rank `target`.
+ * - UCXX_ERR_INVALID_PARAM: the layouts do not match, or `origin` is NULL. A layout that is NULL
+ *   or wrong by itself is checked before the rank.
+ * - UCXX_ERR_RMA_RANGE: the range ends beyond the target's memory.
+ * - UCXX_ERR_RMA_ATTACH: the range is not attached (dynamic windows).
+ * - UCXX_ERR_RMA_SYNC: there is no access epoch to the target.
+ * - UCXX_ERR_PEER_FAILED: the target has died, and its memory is not mapped here.
+ * - UCXX_ERR_INVALID_ADDR: the target's memory is unmapped or may not be written. If this is true
+ *   of a part, the rest may be written.
+ *
+ * The errors are checked in this order. Nothing is done after one of the first six.
+ *
+ * Threads: any, as for all data calls.
+ * See also: ucxx_window_get, ucxx_window_rput, ucxx_window_flush, ucxx_window_path.
  */
 ucxx_status_t ucxx_window_put(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout);
 
 /**
- * Reads from the target's memory into `origin`: there when it returns, on this host; by messages
- * (UCXX_WINDOW_PATH_MESSAGE) with the next flush, flush_local, unlock, complete or fence, which
- * also tells what the target found wrong. Until then `origin` is not to be touched, nor freed. The
- * rest as ucxx_window_put.
+ * Reads from the memory of a target into `origin` (MPI 4.1, 12.3.2).
+ *
+ * The arguments are those of ucxx_window_put. On this host the data is in `origin` when the call
+ * returns.
+ *
+ * By messages (UCXX_WINDOW_PATH_MESSAGE) the data arrives with the next flush, flush_local,
+ * unlock, complete or fence. That call also returns the errors that the target has found.
+ *
+ * Returns:
+ * - as ucxx_window_put.
+ *
+ * Threads: any.
+ * Ownership: by messages, `origin` must stay valid and must not be accessed until that
+ * synchronisation call.
+ * See also: ucxx_window_put, ucxx_window_rget.
  */
 ucxx_status_t ucxx_window_get(ucxx_window_t *window, void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout);
 
 /**
- * Combines elements of the origin into those of the target by `op`, a UCXX_REDUCE_* but NO_OP;
- * REPLACE is an atomic put. Both have the same type and number of elements, those of the target
- * aligned as C aligns the type (else INVALID_PARAM).
+ * Combines elements of the origin with those of the target by `op` (MPI 4.1, 12.3.4).
  *
- * Atomic for each element (for more with accumulate_granularity) to all accumulates (this,
- * get_accumulate, fetch_and_op, compare_and_swap) of the same type from wherever, also with other
- * operations; not to put, get, loads and stores. Those of one thread at one target are done in
- * order. Integers wrap around. MIN and MAX of a NaN and a number are the number; MINLOC and MAXLOC
- * take the lower index of equal values.
+ * - `op`: UCXX_REDUCE_*, except NO_OP. REPLACE is an atomic put.
+ * - The layouts have the same type and the same number of elements.
+ * - The elements of the target are aligned as C aligns the type.
  *
- * Errors, with nothing done: RMA_OP where the operation does not exist for the type; UNSUPPORTED
- * where this architecture cannot calculate with it (long double); RMA_TYPE where the types differ;
- * EXCEEDS_LIMIT for more than 2 GiB that accumulate_granularity makes one message
- * (ucxx_window_path), in a window that has less; RMA_POISONED where a process has died in the
- * midst of one under the lock of the target (elements over 8 bytes, memory that is not mapped);
- * else as ucxx_window_put.
+ * Atomicity:
+ * - It is atomic for each element, or for more with `accumulate_granularity`.
+ * - It is atomic with respect to all accumulates of the same type, by any process and with any
+ *   operation. These are accumulate, get_accumulate, fetch_and_op and compare_and_swap.
+ * - It is not atomic with respect to put, get, loads and stores.
+ *
+ * Order: accumulates of one thread at one target are performed in order.
+ *
+ * Values: integers wrap around. MIN and MAX of a NaN and a number are the number. MINLOC and
+ * MAXLOC take the lower index of equal values.
+ *
+ * Returns:
+ * - as ucxx_window_put;
+ * - UCXX_ERR_INVALID_PARAM: also if the target is not aligned.
+ * - UCXX_ERR_RMA_OP: `op` is unknown, or not defined for the type.
+ * - UCXX_ERR_RMA_TYPE: also if the types of the layouts differ.
+ * - UCXX_ERR_UNSUPPORTED: this architecture cannot calculate with the type (long double).
+ * - UCXX_ERR_EXCEEDS_LIMIT: `accumulate_granularity` makes one message of the operation
+ *   (UCXX_WINDOW_PATH_MESSAGE), and it is longer than 2 GiB and than the target's memory.
+ * - UCXX_ERR_RMA_POISONED: a process has died during an accumulate under the lock of the target.
+ *   This lock is used for elements over 8 bytes, and for memory that is not mapped.
+ *
+ * Nothing is done after one of these errors.
+ *
+ * Threads: any.
+ * See also: ucxx_window_get_accumulate, ucxx_window_fetch_and_op, ucxx_window_raccumulate.
  */
 ucxx_status_t ucxx_window_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op);
 
 /**
- * The same, and what was there before goes to `result`, where it is as soon as for
- * ucxx_window_get. NO_OP reads atomically; `origin` and its layout are not looked at then. The
- * rest as ucxx_window_accumulate.
+ * Combines as ucxx_window_accumulate, and returns the previous elements in `result` (MPI 4.1,
+ * 12.3.4).
+ *
+ * - `result`, `result_layout`: get the previous elements. They arrive when the data of
+ *   ucxx_window_get would arrive.
+ * - `op`: UCXX_REDUCE_*. NO_OP reads atomically; `origin` and its layout are ignored then.
+ *
+ * Returns:
+ * - as ucxx_window_accumulate.
+ *
+ * Threads: any.
+ * Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
+ * See also: ucxx_window_fetch_and_op, ucxx_window_rget_accumulate.
  */
 ucxx_status_t ucxx_window_get_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, void *result, const ucxx_layout_t *result_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op);
 
 /**
- * One element of `type`: ucxx_window_get_accumulate without layouts, and faster. `origin` may be
- * NULL for NO_OP.
+ * Combines one element, and returns its previous value in `result` (MPI 4.1, 12.3.4).
+ *
+ * It is ucxx_window_get_accumulate for one element of `element_type` (UCXX_TYPE_*), without
+ * layouts, and faster. `origin` may be NULL for NO_OP.
+ *
+ * Returns:
+ * - as ucxx_window_accumulate.
+ *
+ * Threads: any.
+ * Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
+ * See also: ucxx_window_get_accumulate, ucxx_window_compare_and_swap.
  */
 ucxx_status_t ucxx_window_fetch_and_op(ucxx_window_t *window, const void *origin, void *result, int32_t element_type, uint32_t target, int64_t disp, int32_t op);
 
 /**
- * One element: `origin` is put there if `compare` is there, byte for byte; what was there goes to
- * `result`, in either case. Types: integers, bytes, UCXX_TYPE_BOOL (else RMA_TYPE). The rest as
- * ucxx_window_accumulate.
+ * Stores `origin` in one element of the target if that element equals `compare` (MPI 4.1, 12.3.4).
+ *
+ * The comparison is byte for byte. `result` gets the previous value in either case. `element_type`
+ * is an integer type, UCXX_TYPE_BYTE or UCXX_TYPE_BOOL.
+ *
+ * Returns:
+ * - as ucxx_window_accumulate;
+ * - UCXX_ERR_RMA_TYPE: also for another `element_type`.
+ *
+ * Threads: any.
+ * Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
+ * See also: ucxx_window_fetch_and_op.
  */
 ucxx_status_t ucxx_window_compare_and_swap(ucxx_window_t *window, const void *origin, const void *compare, void *result, int32_t element_type, uint32_t target, int64_t disp);
 
 /**
- * As ucxx_window_put, with a request: legal in passive epochs alone. It completes when `origin`
- * may be used again, which on this host is inside the call. It may be waited for after the epoch,
- * or the window, has ended. Host memory.
+ * Writes to the memory of a target, with a request (MPI 4.1, 12.3.5). Legal in passive epochs
+ * only.
  *
- * Of what is long, or strided, the call waits until most has left. A request that is cancelled, or
- * out of time, ends at once if it waits for an answer, whose data is dropped (what it asks for is
- * done nevertheless); one that UCX still reads from ends with that. The other errors of a request:
- * PEER_FAILED; CANCELED when the window is destroyed in the epoch.
+ * The arguments are those of ucxx_window_put. Host memory only. The operation completes when
+ * `origin` may be reused; on this host inside the call. The request may be waited for after the
+ * epoch or the window has ended.
+ *
+ * If the data is long or strided, the call waits until most of it is sent.
+ *
+ * Cancel and timeout:
+ * - A request that waits for a reply completes at once. The data of the reply is dropped, but the
+ *   target still performs the operation.
+ * - A request whose buffer UCX still reads completes when UCX has finished.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the put completes later.
+ * - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
+ * - UCXX_ERR_RMA_SYNC: there is no passive epoch to the target.
+ * - other statuses as for ucxx_window_put.
+ *
+ * The operation can also complete with:
+ * - UCXX_ERR_PEER_FAILED: the target has died or left the window.
+ * - UCXX_ERR_CANCELED: the window was destroyed in the epoch.
+ *
+ * Threads: any.
+ * Ownership: `origin` must stay valid and unchanged until the operation has completed.
+ * See also: ucxx_window_put, ucxx_window_flush_nb.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_rput(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As ucxx_window_get, with a request, which completes with the result, and tells by itself what
- * the target found wrong. The rest as ucxx_window_rput.
+ * Reads from the memory of a target, with a request (MPI 4.1, 12.3.5).
+ *
+ * The operation completes when the data is in `origin`. Its status includes the errors that the
+ * target has found. Everything else is as for ucxx_window_rput.
+ *
+ * Returns:
+ * - as ucxx_window_rput.
+ *
+ * The operation can also complete with:
+ * - as ucxx_window_rput, or the error that the target has found.
+ *
+ * Threads: any.
+ * Ownership: `origin` must stay valid until the operation has completed.
+ * See also: ucxx_window_get, ucxx_window_rput.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_rget(ucxx_window_t *window, void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As ucxx_window_accumulate, with a request. The rest as ucxx_window_rput.
+ * Combines elements of the origin with those of the target, with a request (MPI 4.1, 12.3.5).
+ *
+ * It is ucxx_window_accumulate with the request of ucxx_window_rput.
+ *
+ * Returns:
+ * - as ucxx_window_rput and ucxx_window_accumulate.
+ *
+ * Threads: any.
+ * Ownership: `origin` must stay valid and unchanged until the operation has completed.
+ * See also: ucxx_window_accumulate, ucxx_window_rput.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_raccumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * As ucxx_window_get_accumulate, with a request, which completes with the result. The rest as
- * ucxx_window_rget.
+ * Combines and returns the previous elements in `result`, with a request (MPI 4.1, 12.3.5).
+ *
+ * It is ucxx_window_get_accumulate with the request of ucxx_window_rget. It completes when
+ * `result` is filled.
+ *
+ * Returns:
+ * - as ucxx_window_rget and ucxx_window_accumulate.
+ *
+ * Threads: any.
+ * Ownership: `origin` and `result` must stay valid until the operation has completed.
+ * See also: ucxx_window_get_accumulate, ucxx_window_rget.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_window_rget_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, void *result, const ucxx_layout_t *result_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
 

@@ -12,44 +12,51 @@ use crate::engine::window::window::{Flavor, Window, WindowParams};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What a window is made with; NULL means all defaults. All members give the same, but for
-/// `lock_timeout_ns` and `memory`.
+/// Parameters of a window; NULL means all defaults.
+///
+/// All members give the same values, except `lock_timeout_ns` and `memory`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_window_params {
     /// Set by UCXX_WINDOW_PARAMS_INIT.
     pub struct_size: usize,
-    /// 1: lock and lock_all are not used; they return RMA_SYNC.
+    /// 1: the window does not use lock and lock_all. They return UCXX_ERR_RMA_SYNC.
     pub no_locks: u8,
-    /// 1: all members give the same disp_unit. Checked.
+    /// 1: all members give the same disp_unit. This is checked.
     pub same_disp_unit: u8,
-    /// 1: all members give the same size. Checked.
+    /// 1: all members give the same size. This is checked.
     pub same_size: u8,
-    /// 1: in ucxx_window_allocate_shared each member's memory begins at a page of its own; else
-    /// they follow each other in rank order, byte after byte.
+    /// 1: in ucxx_window_allocate_shared each member's memory begins at a page of its own. 0: the
+    /// memory of the members is contiguous, in rank order.
     pub shared_noncontiguous: u8,
-    /// UCXX_ORDER_*: of accumulates of one process at one target. They are in order in any case.
+    /// UCXX_ORDER_*: the order of accumulates of one process at one target. The library keeps them
+    /// in order in any case.
     pub accumulate_ordering: i32,
-    /// Bytes, counted from the operation's target address, that are updated as one unit against
-    /// other accumulates; 0 for each element, UINT64_MAX for the whole operation. Anything but 0
-    /// puts all accumulates of the window under a lock of their target.
+    /// Number of bytes, from the target address of the operation, that are updated as one unit
+    /// against other accumulates.
+    ///
+    /// 0: each element. UINT64_MAX: the whole operation. With any value but 0, all accumulates of
+    /// the window take a lock of their target.
     pub accumulate_granularity: u64,
-    /// How long a lock is waited for; 0 for ever, unless its holder dies.
+    /// Time limit of waiting for a lock, in nanoseconds. 0: no limit, unless the holder dies.
     pub lock_timeout_ns: u64,
-    /// ucxx_window_create: library memory that holds the range, which stays until the window has
-    /// ended. Optional. Where ucxx_memory_allocate has made it, members of this host read and write
-    /// the range directly, as that of ucxx_window_allocate, where UCX's shared memory is in use and
-    /// the context has UCXX_FEATURE_RMA and UCXX_FEATURE_ATOMIC; otherwise it is reached as without
-    /// this. Accumulates are as fast where all members give such memory.
+    /// ucxx_window_create: memory of this library that holds the range. Optional. It must live
+    /// until the window has ended.
+    ///
+    /// If ucxx_memory_allocate has made it, members of this host access the range directly, as with
+    /// ucxx_window_allocate. This needs UCX's shared memory, UCXX_FEATURE_RMA and
+    /// UCXX_FEATURE_ATOMIC. Without these the range is accessed as if `memory` were NULL.
+    /// Accumulates are only as fast if all members give such memory.
     pub memory: *mut ucxx_memory_t,
 }
-/// What a window is made with.
+/// Parameters of a window; NULL means all defaults.
 pub type ucxx_window_params_t = ucxx_window_params;
 
 sized! { ucxx_window_params, 40; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size.
+///
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -127,29 +134,47 @@ fn wanted(flavor: Flavor, base: *mut c_void, size: usize, unit: u32) -> Result<W
     Ok(Wanted { flavor, base: base as u64, size: size as u64, unit })
 }
 
-/// Makes a window of memory of the caller's, which stays that until the window is closed or
-/// destroyed. All members of the group call it, each with its own memory, size (0 is one) and
-/// disp_unit, the bytes that a displacement at this process counts.
+/// Makes a window of the caller's memory (MPI 4.1, 12.2.1). All members of the group call it.
 ///
-/// Others on this host reach the memory without this process: the kernel copies it
-/// (process_vm_readv), for which they have to be permitted to trace this process, that is of the
-/// same user, where no security module forbids it. Memory that the library allocates
-/// (ucxx_window_allocate) is reached faster, and without that. Others, and those on other hosts,
-/// send messages, which a thread of the group's executes here (ucxx_window_path tells).
+/// - `base`, `size`: memory of this process, in bytes. Each member gives its own; a size of 0 is
+///   allowed. Host memory only.
+/// - `disp_unit`: bytes of one unit of displacement at this process.
 ///
-/// Memory that may only be read, or not even that, may be part of the window: an operation of
-/// another member that may not touch it is INVALID_ADDR there. How the memory may be used is looked
-/// at in this call. Memory that was readable and writable stays so until the window is closed, as
-/// messages are executed there directly; where some of it was not, the kernel looks each time
-/// (mprotect is followed), which costs a system call or two for each operation.
+/// How other members access the memory:
+/// - On this host without this process: the kernel copies it (process_vm_readv). Those members need
+///   the permission to trace this process: the same user, and no security module that forbids it.
+/// - On other hosts, or without that permission: by messages, which a thread of the group executes
+///   here.
+/// - ucxx_window_path returns which way is used. Memory of ucxx_window_allocate is faster, and
+///   needs no permission.
 ///
-/// Collective, as all functions that make windows: called by all members in the same order, one at
-/// a time on one group; it fails everywhere if it fails at one of them. Not from a callback (BUSY).
-/// Memory of the host alone.
+/// Memory protection: a part of the range may be read-only or not accessible. An operation of
+/// another member that it does not allow completes with UCXX_ERR_INVALID_ADDR. The protection is
+/// checked in this call:
+/// - If all memory is readable and writable, it must stay so until the window is closed. Messages
+///   are executed there directly.
+/// - Otherwise the kernel checks each operation, so later mprotect calls are followed. This costs
+///   one or two system calls for each operation.
 ///
-/// Errors: UNREACHABLE where a member may not open what another one shares, as it is of another
-/// user; INVALID_PARAM for what does not go together, with the rank; NO_MEMORY, NO_RESOURCE; else
-/// as ucxx_group_barrier.
+/// Rules for all functions that make windows:
+/// - They are collective. All members call them in the same order, one at a time on one group.
+/// - If the call fails at one member, it fails at all members.
+///
+/// Returns:
+/// - UCXX_OK: `*window` is set.
+/// - UCXX_ERR_INVALID_PARAM: the arguments of the members do not match. The message names the rank.
+/// - UCXX_ERR_UNREACHABLE: a member may not open the shared memory of another one, which belongs to
+///   another user.
+/// - UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_RESOURCE: the memory or the descriptors are not sufficient.
+/// - UCXX_ERR_EXCEEDS_LIMIT: the group has too many members.
+/// - UCXX_ERR_UNSUPPORTED: a member has another version of this library.
+/// - UCXX_ERR_BUSY: called from a callback.
+/// - other statuses as for ucxx_group_barrier.
+///
+/// Threads: any that may use the group's worker.
+/// Ownership: the memory stays the caller's, and must stay valid until the window is closed or
+/// destroyed.
+/// See also: ucxx_window_allocate, ucxx_window_close, ucxx_window_destroy.
 ///
 /// # Safety
 /// A group of this library; `base` has `size` bytes, which stay readable and writable until the
@@ -190,10 +215,21 @@ pub unsafe extern "C" fn ucxx_window_create(
     })
 }
 
-/// Makes a window of memory of the library's, all zero at first, which ends with the window's
-/// handle: `size` bytes at this process, to `*base`, aligned to a page. The other members read and
-/// write it directly: no call of this process's is needed, and none of theirs takes a system call.
-/// The rest as ucxx_window_create.
+/// Makes a window of memory that the library allocates (MPI 4.1, 12.2.2).
+///
+/// - `size`: bytes at this process.
+/// - `disp_unit`: bytes of one unit of displacement at this process.
+/// - `base`: gets the address of this process's memory, which is zeroed and aligned to a page.
+///
+/// Members of this host access the memory directly, without a system call and without a call of
+/// this process.
+///
+/// Returns:
+/// - as ucxx_window_create.
+///
+/// Threads: any that may use the group's worker.
+/// Ownership: ucxx_window_destroy frees the memory.
+/// See also: ucxx_window_create, ucxx_window_allocate_shared.
 ///
 /// # Safety
 /// A group of this library; `params` is NULL or a struct whose `struct_size` is set; `base` and
@@ -212,11 +248,19 @@ pub unsafe extern "C" fn ucxx_window_allocate(
     unsafe { allocate(Flavor::Allocate, group, size, disp_unit, params, base, window) }
 }
 
-/// The same for members that also read and write each other's memory by plain loads and stores, at
-/// the addresses that ucxx_window_shared_query tells. Unless `shared_noncontiguous` is set the
-/// memory of all is in one piece, in rank order, in which a member's begins where that of the one
-/// before ends. UNSUPPORTED unless all members are on one host, and in one pid namespace:
-/// ucxx_group_subset makes a group of such.
+/// Makes a window whose members can also load and store each other's memory (MPI 4.1, 12.2.3).
+///
+/// ucxx_window_shared_query returns the addresses. Unless `shared_noncontiguous` is set, the memory
+/// of all members is contiguous, in rank order. Arguments and ownership are as for
+/// ucxx_window_allocate.
+///
+/// Returns:
+/// - as ucxx_window_create;
+/// - UCXX_ERR_UNSUPPORTED: also if the members are not all on one host and in one pid namespace.
+///   ucxx_group_subset makes a group of such members.
+///
+/// Threads: any that may use the group's worker.
+/// See also: ucxx_window_shared_query, ucxx_group_same_host.
 ///
 /// # Safety
 /// As for `ucxx_window_allocate`.
@@ -261,9 +305,16 @@ unsafe fn allocate(
     })
 }
 
-/// Makes a window without memory: each member attaches what it offers, when it likes. Displacements
-/// are addresses of the target's, as the caller learns them from the target. The memory is reached
-/// as that of ucxx_window_create, and the rest is as there.
+/// Makes a window without memory (MPI 4.1, 12.2.4). Each member attaches memory when it wants to.
+///
+/// Displacements are addresses of the target, which the target has to send to the caller. The
+/// memory is accessed as that of ucxx_window_create.
+///
+/// Returns:
+/// - as ucxx_window_create.
+///
+/// Threads: any that may use the group's worker.
+/// See also: ucxx_window_attach, ucxx_window_detach.
 ///
 /// # Safety
 /// A group of this library; `params` is NULL or a struct whose `struct_size` is set; `window` is
@@ -289,12 +340,21 @@ pub unsafe extern "C" fn ucxx_window_create_dynamic(
     })
 }
 
-/// Offers `size` bytes of this process's memory in a dynamic window; they stay the caller's. Local,
-/// legal in every epoch, effective when it returns. A range that a call names may span regions that
-/// follow each other. Up to 1,024 regions at a time. Any thread.
+/// Attaches `size` bytes of this process's memory to a dynamic window.
 ///
-/// Errors: RMA_ATTACH where some of it is attached already; RMA_FLAVOR for a window of another
-/// kind; NO_RESOURCE for too many.
+/// The call is local, legal in every epoch, and effective when it returns. Up to 1,024 regions can
+/// be attached at a time. A range of one data call may span adjacent regions.
+///
+/// Returns:
+/// - UCXX_OK: the region is attached.
+/// - UCXX_ERR_RMA_ATTACH: a part of it is already attached.
+/// - UCXX_ERR_RMA_FLAVOR: the window is not dynamic.
+/// - UCXX_ERR_NO_RESOURCE: 1,024 regions are attached.
+///
+/// Threads: any.
+/// Ownership: the memory stays the caller's, and must stay valid until it is detached or the window
+/// has ended.
+/// See also: ucxx_window_detach.
 ///
 /// # Safety
 /// A window of this library; `base` is readable and writable for `size` bytes until it is detached,
@@ -312,8 +372,17 @@ pub unsafe extern "C" fn ucxx_window_attach(
     })
 }
 
-/// Takes back a region that was attached at `base`. The caller sees to it that nobody uses it any
-/// more. Local, any thread. Errors: RMA_ATTACH where none begins there; RMA_FLAVOR.
+/// Detaches the region that was attached at `base`.
+///
+/// The call is local. The caller has to make sure that no member accesses the region any more.
+///
+/// Returns:
+/// - UCXX_OK: the region is detached.
+/// - UCXX_ERR_RMA_ATTACH: no attached region begins at `base`.
+/// - UCXX_ERR_RMA_FLAVOR: the window is not dynamic.
+///
+/// Threads: any.
+/// See also: ucxx_window_attach.
 ///
 /// # Safety
 /// A window of this library.
@@ -329,15 +398,26 @@ pub unsafe extern "C" fn ucxx_window_detach(
     })
 }
 
-/// Other hints, given by all members at the same time, outside epochs (else RMA_SYNC): no_locks,
-/// the promises, accumulate_granularity and lock_timeout_ns are as in `params` from then on;
-/// `shared_noncontiguous` and `memory` are not looked at. Waits for the others.
+/// Changes the hints of a window. All members call it at the same time, outside epochs.
 ///
-/// Where members are on several hosts it is a collective of the group's as well: all members call
-/// it on one window after the other, and on no two at a time.
+/// From then on these values of `params` apply: `no_locks`, `same_disp_unit`, `same_size`,
+/// `accumulate_ordering`, `accumulate_granularity` and `lock_timeout_ns`. `shared_noncontiguous`
+/// and `memory` are ignored. The call waits for the other members.
 ///
-/// Errors: INVALID_PARAM, everywhere, where they differ or a promise does not hold; BUSY while
-/// another collective of the group is under way, between hosts; else as ucxx_window_fence.
+/// If the members are on several hosts, it is also a collective of the group. All members then call
+/// it on one window after the other, not on two at a time.
+///
+/// Returns:
+/// - UCXX_OK: the hints are changed.
+/// - UCXX_ERR_INVALID_PARAM: the hints of the members differ, or a promise does not hold. All
+///   members get it.
+/// - UCXX_ERR_RMA_SYNC: the window is in an epoch, or `no_locks` is set while a lock is held.
+/// - UCXX_ERR_BUSY: the members are on several hosts, and another collective of the group is in
+///   progress.
+/// - other statuses as for ucxx_window_fence.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_params_t.
 ///
 /// # Safety
 /// A window of this library; `params` is NULL or a struct whose `struct_size` is set.
@@ -356,14 +436,25 @@ pub unsafe extern "C" fn ucxx_window_set_hints(
     })
 }
 
-/// Ends a window together with the others: none touches memory of another one through it
-/// afterwards. Outside epochs and exposures (else RMA_SYNC, with nothing done); dynamic ones may
-/// have regions attached. Whatever it returns otherwise, ucxx_window_destroy follows, until which
-/// the library's memory stays where it is. ucxx_window_query, _path, _sync_type and _group still
-/// work; all other calls return CLOSED.
+/// Ends a window together with the other members. Afterwards no member accesses another one's
+/// memory through it.
 ///
-/// Errors: PEER_FAILED when a member has died, or left the window; TIMED_OUT after the group's
-/// collective_timeout_ns.
+/// - The window must be outside epochs and exposures. Dynamic windows may have regions attached.
+/// - Call ucxx_window_destroy afterwards, also after an error. Memory of the library stays mapped
+///   until then.
+/// - ucxx_window_query, ucxx_window_path, ucxx_window_sync_type and ucxx_window_group still work.
+///   All other calls on the window return UCXX_ERR_CLOSED.
+///
+/// Returns:
+/// - UCXX_OK: all members have called it.
+/// - UCXX_ERR_RMA_SYNC: the window is in an epoch. Nothing was done.
+/// - UCXX_ERR_BUSY: called from a callback, or another synchronisation call is in progress. Nothing
+///   was done.
+/// - UCXX_ERR_PEER_FAILED: a member has died or has left the window.
+/// - UCXX_ERR_TIMED_OUT: the group's `collective_timeout_ns` has passed.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_destroy.
 ///
 /// # Safety
 /// A window of this library.
@@ -376,12 +467,23 @@ pub unsafe extern "C" fn ucxx_window_close(window: *mut ucxx_window_t) -> ucxx_s
     })
 }
 
-/// Frees the handle, and the memory that the library has made for this process; members that have
-/// not closed it keep their mappings of that as long as they live. Local. Of a window that was not
-/// closed it lets go of all locks, and those that wait for this process in a fence, an exposure or
-/// a close get PEER_FAILED; the caller sees to it that nobody accesses memory of the caller's any
-/// more. NULL is ignored. No call on the window may be under way. A callback of the group's worker
-/// that runs on its progress thread, and waits for the caller, makes it wait as long.
+/// Frees the handle, and the memory that the library has allocated for this process. NULL is
+/// ignored.
+///
+/// The call is local. Members that have not closed the window keep their mappings of that memory as
+/// long as they live.
+///
+/// For a window that was not closed:
+/// - It releases all locks of this process.
+/// - Members that wait for this process in a fence, an exposure or a close get
+///   UCXX_ERR_PEER_FAILED.
+/// - The caller has to make sure that no member accesses memory of the caller any more.
+///
+/// No call on the window may be in progress. The function waits for a running callback of the
+/// group's worker on its progress thread. Such a callback must not wait for the caller.
+///
+/// Threads: any.
+/// See also: ucxx_window_close.
 ///
 /// # Safety
 /// NULL or a window of this library, not used afterwards.

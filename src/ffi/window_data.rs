@@ -124,21 +124,39 @@ impl Accumulate {
     }
 }
 
-/// Writes to the target's memory, from `disp` of its displacement units on (an address for dynamic
-/// windows). The origin's layout says what is read here, the target's what is written there; they
-/// have the same number of bytes. The types may differ.
+/// Writes to the memory of a target (MPI 4.1, 12.3.1).
 ///
-/// Done when it returns, on this host, and with the next flush where it goes by messages
-/// (UCXX_WINDOW_PATH_MESSAGE): `origin` may be used again in either case. An aligned value of 1, 2,
-/// 4 or 8 bytes is written at once there, so that nobody sees half of it. Puts and gets are not
-/// ordered among each other between synchronisation calls. Overlapping puts leave either's bytes.
-/// Any thread, as all data calls.
+/// - `origin`, `origin_layout`: what is read here.
+/// - `disp`: where the target range begins, in units of the target's disp_unit. For dynamic windows
+///   it is an address of the target.
+/// - `target_layout`: what is written there. Both layouts have the same number of bytes; their
+///   types may differ.
 ///
-/// Errors, in this order, with nothing done: RMA_RANK; RMA_TYPE; INVALID_PARAM for layouts that do
-/// not go together, or a NULL origin; RMA_RANGE beyond the target's memory (RMA_ATTACH where it is
-/// not attached); RMA_SYNC outside an access epoch to the target. PEER_FAILED for a target whose
-/// memory is not mapped here, and that has died; INVALID_ADDR where its memory may not be written,
-/// or has been unmapped, with some of it written where that is true of a part.
+/// When it returns, `origin` may be reused. On this host the put is complete. By messages
+/// (UCXX_WINDOW_PATH_MESSAGE) it completes with the next flush or other synchronisation call.
+///
+/// - An aligned value of 1, 2, 4 or 8 bytes is written at once at the target, so that no reader
+///   sees half of it.
+/// - Between synchronisation calls, puts and gets are not ordered among each other.
+/// - If puts overlap, each byte is that of one of them.
+///
+/// Returns:
+/// - UCXX_OK: the put is complete or posted.
+/// - UCXX_ERR_RMA_TYPE: a type is unknown.
+/// - UCXX_ERR_RMA_RANK: the window has no rank `target`.
+/// - UCXX_ERR_INVALID_PARAM: the layouts do not match, or `origin` is NULL. A layout that is NULL
+///   or wrong by itself is checked before the rank.
+/// - UCXX_ERR_RMA_RANGE: the range ends beyond the target's memory.
+/// - UCXX_ERR_RMA_ATTACH: the range is not attached (dynamic windows).
+/// - UCXX_ERR_RMA_SYNC: there is no access epoch to the target.
+/// - UCXX_ERR_PEER_FAILED: the target has died, and its memory is not mapped here.
+/// - UCXX_ERR_INVALID_ADDR: the target's memory is unmapped or may not be written. If this is true
+///   of a part, the rest may be written.
+///
+/// The errors are checked in this order. Nothing is done after one of the first six.
+///
+/// Threads: any, as for all data calls.
+/// See also: ucxx_window_get, ucxx_window_rput, ucxx_window_flush, ucxx_window_path.
 ///
 /// # Safety
 /// A window of this library; the layouts are NULL (INVALID_PARAM) or were initialised, with lists
@@ -171,10 +189,21 @@ pub unsafe extern "C" fn ucxx_window_put(
     })
 }
 
-/// Reads from the target's memory into `origin`: there when it returns, on this host; by messages
-/// (UCXX_WINDOW_PATH_MESSAGE) with the next flush, flush_local, unlock, complete or fence, which
-/// also tells what the target found wrong. Until then `origin` is not to be touched, nor freed. The
-/// rest as ucxx_window_put.
+/// Reads from the memory of a target into `origin` (MPI 4.1, 12.3.2).
+///
+/// The arguments are those of ucxx_window_put. On this host the data is in `origin` when the call
+/// returns.
+///
+/// By messages (UCXX_WINDOW_PATH_MESSAGE) the data arrives with the next flush, flush_local,
+/// unlock, complete or fence. That call also returns the errors that the target has found.
+///
+/// Returns:
+/// - as ucxx_window_put.
+///
+/// Threads: any.
+/// Ownership: by messages, `origin` must stay valid and must not be accessed until that
+/// synchronisation call.
+/// See also: ucxx_window_put, ucxx_window_rget.
 ///
 /// # Safety
 /// As for `ucxx_window_put`; `origin` is writable as its layout says.
@@ -206,22 +235,38 @@ pub unsafe extern "C" fn ucxx_window_get(
     })
 }
 
-/// Combines elements of the origin into those of the target by `op`, a UCXX_REDUCE_* but NO_OP;
-/// REPLACE is an atomic put. Both have the same type and number of elements, those of the target
-/// aligned as C aligns the type (else INVALID_PARAM).
+/// Combines elements of the origin with those of the target by `op` (MPI 4.1, 12.3.4).
 ///
-/// Atomic for each element (for more with accumulate_granularity) to all accumulates (this,
-/// get_accumulate, fetch_and_op, compare_and_swap) of the same type from wherever, also with other
-/// operations; not to put, get, loads and stores. Those of one thread at one target are done in
-/// order. Integers wrap around. MIN and MAX of a NaN and a number are the number; MINLOC and MAXLOC
-/// take the lower index of equal values.
+/// - `op`: UCXX_REDUCE_*, except NO_OP. REPLACE is an atomic put.
+/// - The layouts have the same type and the same number of elements.
+/// - The elements of the target are aligned as C aligns the type.
 ///
-/// Errors, with nothing done: RMA_OP where the operation does not exist for the type; UNSUPPORTED
-/// where this architecture cannot calculate with it (long double); RMA_TYPE where the types differ;
-/// EXCEEDS_LIMIT for more than 2 GiB that accumulate_granularity makes one message
-/// (ucxx_window_path), in a window that has less; RMA_POISONED where a process has died in the
-/// midst of one under the lock of the target (elements over 8 bytes, memory that is not mapped);
-/// else as ucxx_window_put.
+/// Atomicity:
+/// - It is atomic for each element, or for more with `accumulate_granularity`.
+/// - It is atomic with respect to all accumulates of the same type, by any process and with any
+///   operation. These are accumulate, get_accumulate, fetch_and_op and compare_and_swap.
+/// - It is not atomic with respect to put, get, loads and stores.
+///
+/// Order: accumulates of one thread at one target are performed in order.
+///
+/// Values: integers wrap around. MIN and MAX of a NaN and a number are the number. MINLOC and
+/// MAXLOC take the lower index of equal values.
+///
+/// Returns:
+/// - as ucxx_window_put;
+/// - UCXX_ERR_INVALID_PARAM: also if the target is not aligned.
+/// - UCXX_ERR_RMA_OP: `op` is unknown, or not defined for the type.
+/// - UCXX_ERR_RMA_TYPE: also if the types of the layouts differ.
+/// - UCXX_ERR_UNSUPPORTED: this architecture cannot calculate with the type (long double).
+/// - UCXX_ERR_EXCEEDS_LIMIT: `accumulate_granularity` makes one message of the operation
+///   (UCXX_WINDOW_PATH_MESSAGE), and it is longer than 2 GiB and than the target's memory.
+/// - UCXX_ERR_RMA_POISONED: a process has died during an accumulate under the lock of the target.
+///   This lock is used for elements over 8 bytes, and for memory that is not mapped.
+///
+/// Nothing is done after one of these errors.
+///
+/// Threads: any.
+/// See also: ucxx_window_get_accumulate, ucxx_window_fetch_and_op, ucxx_window_raccumulate.
 ///
 /// # Safety
 /// As for `ucxx_window_put`.
@@ -251,9 +296,19 @@ pub unsafe extern "C" fn ucxx_window_accumulate(
     guard::status(|| unsafe { call.run(handle::get(window)?) })
 }
 
-/// The same, and what was there before goes to `result`, where it is as soon as for
-/// ucxx_window_get. NO_OP reads atomically; `origin` and its layout are not looked at then. The
-/// rest as ucxx_window_accumulate.
+/// Combines as ucxx_window_accumulate, and returns the previous elements in `result` (MPI 4.1,
+/// 12.3.4).
+///
+/// - `result`, `result_layout`: get the previous elements. They arrive when the data of
+///   ucxx_window_get would arrive.
+/// - `op`: UCXX_REDUCE_*. NO_OP reads atomically; `origin` and its layout are ignored then.
+///
+/// Returns:
+/// - as ucxx_window_accumulate.
+///
+/// Threads: any.
+/// Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
+/// See also: ucxx_window_fetch_and_op, ucxx_window_rget_accumulate.
 ///
 /// # Safety
 /// As for `ucxx_window_put`; `result` is writable as its layout says.
@@ -285,8 +340,17 @@ pub unsafe extern "C" fn ucxx_window_get_accumulate(
     guard::status(|| unsafe { call.run(handle::get(window)?) })
 }
 
-/// One element of `type`: ucxx_window_get_accumulate without layouts, and faster. `origin` may be
-/// NULL for NO_OP.
+/// Combines one element, and returns its previous value in `result` (MPI 4.1, 12.3.4).
+///
+/// It is ucxx_window_get_accumulate for one element of `element_type` (UCXX_TYPE_*), without
+/// layouts, and faster. `origin` may be NULL for NO_OP.
+///
+/// Returns:
+/// - as ucxx_window_accumulate.
+///
+/// Threads: any.
+/// Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
+/// See also: ucxx_window_get_accumulate, ucxx_window_compare_and_swap.
 ///
 /// # Safety
 /// A window of this library; `origin` is NULL or readable, `result` NULL (INVALID_PARAM) or
@@ -312,9 +376,18 @@ pub unsafe extern "C" fn ucxx_window_fetch_and_op(
     })
 }
 
-/// One element: `origin` is put there if `compare` is there, byte for byte; what was there goes to
-/// `result`, in either case. Types: integers, bytes, UCXX_TYPE_BOOL (else RMA_TYPE). The rest as
-/// ucxx_window_accumulate.
+/// Stores `origin` in one element of the target if that element equals `compare` (MPI 4.1, 12.3.4).
+///
+/// The comparison is byte for byte. `result` gets the previous value in either case. `element_type`
+/// is an integer type, UCXX_TYPE_BYTE or UCXX_TYPE_BOOL.
+///
+/// Returns:
+/// - as ucxx_window_accumulate;
+/// - UCXX_ERR_RMA_TYPE: also for another `element_type`.
+///
+/// Threads: any.
+/// Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
+/// See also: ucxx_window_fetch_and_op.
 ///
 /// # Safety
 /// A window of this library; `origin` and `compare` are NULL (INVALID_PARAM) or readable, `result`

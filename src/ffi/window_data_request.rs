@@ -9,14 +9,34 @@ use super::window_sync::shared;
 use crate::engine::window::data::data::Destination;
 use std::ffi::c_void;
 
-/// As ucxx_window_put, with a request: legal in passive epochs alone. It completes when `origin`
-/// may be used again, which on this host is inside the call. It may be waited for after the epoch,
-/// or the window, has ended. Host memory.
+/// Writes to the memory of a target, with a request (MPI 4.1, 12.3.5). Legal in passive epochs
+/// only.
 ///
-/// Of what is long, or strided, the call waits until most has left. A request that is cancelled, or
-/// out of time, ends at once if it waits for an answer, whose data is dropped (what it asks for is
-/// done nevertheless); one that UCX still reads from ends with that. The other errors of a request:
-/// PEER_FAILED; CANCELED when the window is destroyed in the epoch.
+/// The arguments are those of ucxx_window_put. Host memory only. The operation completes when
+/// `origin` may be reused; on this host inside the call. The request may be waited for after the
+/// epoch or the window has ended.
+///
+/// If the data is long or strided, the call waits until most of it is sent.
+///
+/// Cancel and timeout:
+/// - A request that waits for a reply completes at once. The data of the reply is dropped, but the
+///   target still performs the operation.
+/// - A request whose buffer UCX still reads completes when UCX has finished.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the put completes later.
+/// - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
+/// - UCXX_ERR_RMA_SYNC: there is no passive epoch to the target.
+/// - other statuses as for ucxx_window_put.
+///
+/// The operation can also complete with:
+/// - UCXX_ERR_PEER_FAILED: the target has died or left the window.
+/// - UCXX_ERR_CANCELED: the window was destroyed in the epoch.
+///
+/// Threads: any.
+/// Ownership: `origin` must stay valid and unchanged until the operation has completed.
+/// See also: ucxx_window_put, ucxx_window_flush_nb.
 ///
 /// # Safety
 /// As for `ucxx_window_put`; see `ucxx_op_params_t` for the rest.
@@ -49,8 +69,20 @@ pub unsafe extern "C" fn ucxx_window_rput(
     }
 }
 
-/// As ucxx_window_get, with a request, which completes with the result, and tells by itself what
-/// the target found wrong. The rest as ucxx_window_rput.
+/// Reads from the memory of a target, with a request (MPI 4.1, 12.3.5).
+///
+/// The operation completes when the data is in `origin`. Its status includes the errors that the
+/// target has found. Everything else is as for ucxx_window_rput.
+///
+/// Returns:
+/// - as ucxx_window_rput.
+///
+/// The operation can also complete with:
+/// - as ucxx_window_rput, or the error that the target has found.
+///
+/// Threads: any.
+/// Ownership: `origin` must stay valid until the operation has completed.
+/// See also: ucxx_window_get, ucxx_window_rput.
 ///
 /// # Safety
 /// As for `ucxx_window_get`; see `ucxx_op_params_t` for the rest.
@@ -83,7 +115,16 @@ pub unsafe extern "C" fn ucxx_window_rget(
     }
 }
 
-/// As ucxx_window_accumulate, with a request. The rest as ucxx_window_rput.
+/// Combines elements of the origin with those of the target, with a request (MPI 4.1, 12.3.5).
+///
+/// It is ucxx_window_accumulate with the request of ucxx_window_rput.
+///
+/// Returns:
+/// - as ucxx_window_rput and ucxx_window_accumulate.
+///
+/// Threads: any.
+/// Ownership: `origin` must stay valid and unchanged until the operation has completed.
+/// See also: ucxx_window_accumulate, ucxx_window_rput.
 ///
 /// # Safety
 /// As for `ucxx_window_accumulate`; see `ucxx_op_params_t` for the rest.
@@ -121,8 +162,17 @@ pub unsafe extern "C" fn ucxx_window_raccumulate(
     }
 }
 
-/// As ucxx_window_get_accumulate, with a request, which completes with the result. The rest as
-/// ucxx_window_rget.
+/// Combines and returns the previous elements in `result`, with a request (MPI 4.1, 12.3.5).
+///
+/// It is ucxx_window_get_accumulate with the request of ucxx_window_rget. It completes when
+/// `result` is filled.
+///
+/// Returns:
+/// - as ucxx_window_rget and ucxx_window_accumulate.
+///
+/// Threads: any.
+/// Ownership: `origin` and `result` must stay valid until the operation has completed.
+/// See also: ucxx_window_get_accumulate, ucxx_window_rget.
 ///
 /// # Safety
 /// As for `ucxx_window_get_accumulate`; see `ucxx_op_params_t` for the rest.

@@ -8,7 +8,7 @@ use crate::engine::base::status::Status;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What ucxx_window_query tells.
+/// Result of ucxx_window_query.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_window_attr {
@@ -16,22 +16,23 @@ pub struct ucxx_window_attr {
     pub struct_size: usize,
     /// UCXX_WINDOW_FLAVOR_*.
     pub flavor: i32,
-    /// This process's memory; NULL for a dynamic window.
+    /// Memory of this process; NULL for a dynamic window.
     pub data: *mut c_void,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: usize,
-    /// Bytes of a displacement in it.
+    /// Bytes of one unit of displacement at this process.
     pub disp_unit: u32,
-    /// UCXX_SYNC_*: of the window as a whole. With several targets locked, that of locks.
+    /// UCXX_SYNC_*: the epoch of the window as a whole. With several locked targets: that of locks.
     pub sync_type: i32,
 }
-/// What ucxx_window_query tells.
+/// Result of ucxx_window_query.
 pub type ucxx_window_attr_t = ucxx_window_attr;
 
 sized! { ucxx_window_attr, 40; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size.
+///
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -41,12 +42,21 @@ pub unsafe extern "C" fn ucxx_window_attr_init(value: *mut ucxx_window_attr_t, s
     unsafe { params::init(value, struct_size) };
 }
 
-/// Size and disp_unit of a member, and where its memory is in this process. The address is NULL in
-/// these cases:
-/// - the size is 0, as in dynamic windows;
-/// - the memory is not mapped here, as that of other members in windows of memory of the caller's.
+/// Returns the size and disp_unit of a member, and the address of its memory in this process (MPI
+/// 4.1, 12.2.3).
 ///
-/// Each place is optional. Any thread.
+/// The address is NULL in these cases:
+/// - the size is 0, as in dynamic windows;
+/// - the memory is not mapped here, as the caller's memory of other members.
+///
+/// Each of `size` (in bytes), `disp_unit` and `base` is optional.
+///
+/// Returns:
+/// - UCXX_OK: the values are set.
+/// - UCXX_ERR_RMA_RANK: the window has no such rank.
+///
+/// Threads: any.
+/// Ownership: the address is valid until the window is destroyed.
 ///
 /// # Safety
 /// A window of this library; the places are NULL or valid for a write.
@@ -77,7 +87,13 @@ pub unsafe extern "C" fn ucxx_window_shared_query(
     })
 }
 
-/// UCXX_WINDOW_PATH_*: how a target is reached; a negative status on error. Any thread.
+/// Returns how a target is accessed: UCXX_WINDOW_PATH_*, or a negative status.
+///
+/// Returns:
+/// - UCXX_WINDOW_PATH_*: the path.
+/// - UCXX_ERR_RMA_RANK: the window has no such rank.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or a window of this library.
@@ -87,8 +103,10 @@ pub unsafe extern "C" fn ucxx_window_path(window: *const ucxx_window_t, target: 
     guard::status(|| Ok(Status(unsafe { handle::get(window) }?.path(target)? as i32)))
 }
 
-/// The group that it was made with, which it keeps; NULL for NULL. The window's: not to be
-/// destroyed. Any thread.
+/// Returns the group that the window was made with; NULL for NULL.
+///
+/// Threads: any.
+/// Ownership: the window keeps the group. The caller must not destroy the returned handle.
 ///
 /// # Safety
 /// NULL or a window of this library.
@@ -102,7 +120,12 @@ pub unsafe extern "C" fn ucxx_window_group(window: *const ucxx_window_t) -> *mut
     }
 }
 
-/// What the window is. Any thread.
+/// Returns the attributes of a window.
+///
+/// Returns:
+/// - UCXX_OK: `*attr` is set.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// A window of this library; `attr` is a struct whose `struct_size` is set.
@@ -127,8 +150,13 @@ pub unsafe extern "C" fn ucxx_window_query(
     })
 }
 
-/// UCXX_SYNC_*: which epoch the window is in towards a target; a negative status on error. Any
-/// thread.
+/// Returns the epoch of the window towards a target: UCXX_SYNC_*, or a negative status.
+///
+/// Returns:
+/// - UCXX_SYNC_*: the kind of epoch.
+/// - UCXX_ERR_RMA_RANK: the window has no such rank.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL (INVALID_PARAM) or a window of this library.

@@ -54,21 +54,42 @@ unsafe fn list<'a>(ranks: *const u32, count: usize) -> Result<&'a [u32]> {
     Ok(unsafe { std::slice::from_raw_parts(ranks, count) })
 }
 
-/// Begins an access epoch to one target (passive target, MPI-4.1 12.5.3): UCXX_LOCK_SHARED or
-/// UCXX_LOCK_EXCLUSIVE. Returns when the lock is held. Several targets may be locked, in an order
-/// that all processes keep. First come, first served; readers that follow each other enter
-/// together. With UCXX_ASSERT_NOCHECK nothing is locked: the caller knows that nobody else holds a
-/// lock that would exclude this one.
+/// Begins a passive target access epoch at one target (MPI 4.1, 12.5.3). It returns when the lock
+/// is held.
 ///
-/// The calls that synchronise one window are serialised by the caller; those of different windows
-/// are not. Where they wait under manual progress they progress the group's worker, and callbacks
-/// may run in them; from a callback they return BUSY where they would have to wait.
+/// - `lock_type`: UCXX_LOCK_SHARED or UCXX_LOCK_EXCLUSIVE.
+/// - `target`: a rank of the window's group. Several targets may be locked; all processes must lock
+///   them in the same order.
+/// - `assertions`: 0 or UCXX_ASSERT_NOCHECK. With NOCHECK nothing is locked: the caller guarantees
+///   that no other process holds a conflicting lock.
 ///
-/// Errors, with the epoch as it was: RMA_LOCK_TYPE, RMA_RANK, RMA_ASSERT for the arguments;
-/// RMA_SYNC in an epoch that it does not go with, and with no_locks; TIMED_OUT after
-/// lock_timeout_ns; RMA_POISONED, within 2 s, when a process has died that held the target's lock
-/// alone: what it has left there is unknown, and stays locked until the window is made anew. A
-/// holder of a shared lock that dies is taken out.
+/// Locks are granted in the order of the requests. Consecutive shared requests are granted
+/// together. A holder of a shared lock that dies is removed.
+///
+/// Rules for all synchronisation calls:
+/// - The caller serialises the calls on one window. Those on different windows may run at the same
+///   time.
+/// - Under manual progress a call that waits progresses the group's worker, and callbacks may run
+///   in it.
+/// - From a callback they return UCXX_ERR_BUSY if they would have to wait.
+///
+/// Returns:
+/// - UCXX_OK: the epoch has begun.
+/// - UCXX_ERR_RMA_LOCK_TYPE: `lock_type` is unknown.
+/// - UCXX_ERR_RMA_RANK: the window has no rank `target`.
+/// - UCXX_ERR_RMA_ASSERT: `assertions` are not allowed here.
+/// - UCXX_ERR_RMA_SYNC: the present epoch does not allow it, or the window has `no_locks`.
+/// - UCXX_ERR_TIMED_OUT: `lock_timeout_ns` has passed.
+/// - UCXX_ERR_RMA_POISONED: a process has died that held an exclusive lock of the target. This is
+///   noticed within 2 s. The contents of the memory are unknown. The target stays locked until the
+///   window is made anew.
+/// - UCXX_ERR_PEER_FAILED: the target is on another host, and has died or left the window.
+/// - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
+///
+/// After an error the epoch is unchanged.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_lock_nb, ucxx_window_unlock, ucxx_window_lock_all.
 ///
 /// # Safety
 /// A window of this library.
@@ -89,11 +110,28 @@ pub unsafe extern "C" fn ucxx_window_lock(
     }
 }
 
-/// The same without waiting. While it is in progress the target can be neither accessed nor locked
-/// again, and the lock is asked for whenever the group's worker makes a pass, which a progress
-/// thread does by itself: a caller that does not progress keeps others waiting in line. Cancelled
-/// or out of time (timeout_ns, lock_timeout_ns) it leaves the epoch as it was. The window is not
-/// destroyed meanwhile.
+/// Begins a passive target access epoch without waiting. The operation completes when the lock is
+/// held.
+///
+/// The arguments are those of ucxx_window_lock. While the operation is in progress:
+/// - The target cannot be accessed or locked again, and the window must not be destroyed.
+/// - The lock is requested again in each pass of the group's worker. A progress thread makes these
+///   passes by itself. A caller that does not progress delays the other processes in the queue.
+///
+/// If it is cancelled or times out (`timeout_ns`, `lock_timeout_ns`), the epoch is unchanged.
+///
+/// Returns:
+/// - UCXX_OK: the lock is held; complete inside the call.
+/// - UCXX_INPROGRESS: the operation completes later.
+/// - UCXX_ERR_RMA_LOCK_TYPE, UCXX_ERR_RMA_RANK, UCXX_ERR_RMA_ASSERT, UCXX_ERR_RMA_SYNC: as for
+///   ucxx_window_lock.
+/// - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
+///
+/// The operation can also complete with:
+/// - UCXX_ERR_TIMED_OUT, UCXX_ERR_RMA_POISONED, UCXX_ERR_PEER_FAILED: as for ucxx_window_lock.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_lock.
 ///
 /// # Safety
 /// A window of this library; see `ucxx_op_params_t` for the rest.
@@ -117,9 +155,22 @@ pub unsafe extern "C" fn ucxx_window_lock_nb(
     }
 }
 
-/// Ends the access epoch to a target: what was done there is done, and seen by whoever locks it
-/// next. Errors: RMA_SYNC unless it is locked by ucxx_window_lock; RMA_POISONED when the others
-/// have taken this process for dead meanwhile. The rest as ucxx_window_lock.
+/// Ends the access epoch at a target that ucxx_window_lock has begun (MPI 4.1, 12.5.3).
+///
+/// All operations at the target are complete there. The next process that locks the target sees
+/// them.
+///
+/// Returns:
+/// - UCXX_OK: the epoch has ended.
+/// - UCXX_ERR_RMA_RANK: the window has no rank `target`.
+/// - UCXX_ERR_RMA_SYNC: the target is not locked by ucxx_window_lock.
+/// - UCXX_ERR_RMA_POISONED: other processes have treated this process as dead in the meantime.
+/// - UCXX_ERR_PEER_FAILED: the target has died or left the window.
+/// - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
+/// - the status of an operation of this epoch that the target has reported as failed.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_lock, ucxx_window_flush.
 ///
 /// # Safety
 /// A window of this library.
@@ -132,9 +183,16 @@ pub unsafe extern "C" fn ucxx_window_unlock(
     unsafe { call(window, |window| window.unlock(target)) }
 }
 
-/// Begins an access epoch to all targets, this process included, whose locks are shared; returns
-/// when they are held, or, after an error at one of them, none. UCXX_ASSERT_NOCHECK as in
-/// ucxx_window_lock, and so the rest.
+/// Begins a passive target access epoch at all targets, this process included (MPI 4.1, 12.5.3).
+///
+/// The locks are shared. It returns when all are held. After an error at one target none is held.
+/// `assertions` are as for ucxx_window_lock.
+///
+/// Returns:
+/// - as ucxx_window_lock, without UCXX_ERR_RMA_LOCK_TYPE and UCXX_ERR_RMA_RANK.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_unlock_all.
 ///
 /// # Safety
 /// A window of this library.
@@ -148,7 +206,13 @@ pub unsafe extern "C" fn ucxx_window_lock_all(
     unsafe { call(window, |window| window.lock_all(Assertions::of_lock(assertions)?)) }
 }
 
-/// Ends the epoch that ucxx_window_lock_all has begun. The rest as ucxx_window_unlock.
+/// Ends the epoch that ucxx_window_lock_all has begun (MPI 4.1, 12.5.3).
+///
+/// Returns:
+/// - as ucxx_window_unlock, without UCXX_ERR_RMA_RANK. UCXX_ERR_RMA_SYNC: there is no such epoch.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_lock_all.
 ///
 /// # Safety
 /// A window of this library.
@@ -158,8 +222,22 @@ pub unsafe extern "C" fn ucxx_window_unlock_all(window: *mut ucxx_window_t) -> u
     unsafe { call(window, Window::unlock_all) }
 }
 
-/// What this process has done at the target in the present passive epoch is done there, for
-/// everybody to see. Any thread. Errors: RMA_RANK; RMA_SYNC unless the target is locked.
+/// Completes the operations of this process at a target in the present passive epoch (MPI 4.1,
+/// 12.5.4).
+///
+/// When it returns, they are complete at the origin and at the target, and visible to all
+/// processes.
+///
+/// Returns:
+/// - UCXX_OK: all operations are complete.
+/// - UCXX_ERR_RMA_RANK: the window has no rank `target`.
+/// - UCXX_ERR_RMA_SYNC: the target is not locked.
+/// - UCXX_ERR_PEER_FAILED: the target has died or left the window.
+/// - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
+/// - the status of an operation that the target has reported as failed.
+///
+/// Threads: any.
+/// See also: ucxx_window_flush_local, ucxx_window_flush_nb, ucxx_window_flush_all.
 ///
 /// # Safety
 /// A window of this library.
@@ -173,8 +251,22 @@ pub unsafe extern "C" fn ucxx_window_flush(
     unsafe { call(window, |window| window.flush(target)) }
 }
 
-/// The same as an operation: it completes when all is done that was begun before it, and tells what
-/// was wrong with that, as a flush. On this host it completes inside the call.
+/// Flushes a target without waiting.
+///
+/// The operation completes when all operations that were posted before it are complete. On this
+/// host it completes inside the call.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the flush completes later.
+/// - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
+/// - UCXX_ERR_RMA_RANK, UCXX_ERR_RMA_SYNC: as for ucxx_window_flush.
+///
+/// The operation can also complete with:
+/// - UCXX_ERR_PEER_FAILED, or the status of a failed operation: as for ucxx_window_flush.
+///
+/// Threads: any.
+/// See also: ucxx_window_flush.
 ///
 /// # Safety
 /// A window of this library; see `ucxx_op_params_t` for the rest.
@@ -190,7 +282,14 @@ pub unsafe extern "C" fn ucxx_window_flush_nb(
     unsafe { submit(params, request, |params, out| shared(window)?.flush_nb(target, params, out)) }
 }
 
-/// As ucxx_window_flush, for all targets: in any passive epoch.
+/// Completes the operations of this process at all targets (MPI 4.1, 12.5.4). Legal in any passive
+/// epoch.
+///
+/// Returns:
+/// - as ucxx_window_flush, without UCXX_ERR_RMA_RANK.
+///
+/// Threads: any.
+/// See also: ucxx_window_flush.
 ///
 /// # Safety
 /// A window of this library.
@@ -201,8 +300,16 @@ pub unsafe extern "C" fn ucxx_window_flush_all(window: *mut ucxx_window_t) -> uc
     unsafe { call(window, Window::flush_all) }
 }
 
-/// The buffers of this process may be used again, and what was read is there; nothing else is said
-/// of the target. The rest as ucxx_window_flush.
+/// Completes the operations of this process at a target locally (MPI 4.1, 12.5.4).
+///
+/// When it returns, the caller may reuse its buffers, and data that was read has arrived. It does
+/// not wait for completion at the target.
+///
+/// Returns:
+/// - as ucxx_window_flush.
+///
+/// Threads: any.
+/// See also: ucxx_window_flush.
 ///
 /// # Safety
 /// A window of this library.
@@ -215,7 +322,14 @@ pub unsafe extern "C" fn ucxx_window_flush_local(
     unsafe { call(window, |window| window.flush_local(target)) }
 }
 
-/// The same for all targets: in any passive epoch.
+/// Completes the operations of this process at all targets locally (MPI 4.1, 12.5.4). Legal in any
+/// passive epoch.
+///
+/// Returns:
+/// - as ucxx_window_flush_all.
+///
+/// Threads: any.
+/// See also: ucxx_window_flush_local.
 ///
 /// # Safety
 /// A window of this library.
@@ -225,8 +339,15 @@ pub unsafe extern "C" fn ucxx_window_flush_local_all(window: *mut ucxx_window_t)
     unsafe { call(window, Window::flush_local_all) }
 }
 
-/// Orders this process's own loads and stores in the window: those before it come before those
-/// after it, for everybody (a full memory fence). Always legal. Any thread.
+/// Orders the loads and stores of this process in the window, by a full memory fence (MPI 4.1,
+/// 12.5.4).
+///
+/// All processes see those before the call before those after it. It is legal in every epoch.
+///
+/// Returns:
+/// - UCXX_OK: always, on a window that is not closed.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// A window of this library.
@@ -236,13 +357,24 @@ pub unsafe extern "C" fn ucxx_window_sync(window: *mut ucxx_window_t) -> ucxx_st
     unsafe { call(window, Window::sync) }
 }
 
-/// Begins an exposure epoch (MPI-4.1 12.5.2): the `count` ranks, which may include the caller's,
-/// may access this process's memory after their ucxx_window_start, until their
-/// ucxx_window_complete. Does not wait. Assertions: NOCHECK (those say it as well), NOSTORE, NOPUT,
-/// which are hints.
+/// Begins an exposure epoch for some origins (MPI 4.1, 12.5.2). It does not wait.
 ///
-/// Errors: RMA_RANK, INVALID_PARAM for a rank that is named twice, RMA_ASSERT; RMA_SYNC in an
-/// exposure, and after the first access that follows a fence.
+/// - `ranks`, `count`: the origins. They may access the memory of this process from their
+///   ucxx_window_start until their ucxx_window_complete. This process may be one of them.
+/// - `assertions`: UCXX_ASSERT_NOCHECK (the origins must give it, too), and the hints
+///   UCXX_ASSERT_NOSTORE and UCXX_ASSERT_NOPUT.
+///
+/// Returns:
+/// - UCXX_OK: the epoch has begun.
+/// - UCXX_ERR_RMA_RANK: the window has no such rank.
+/// - UCXX_ERR_INVALID_PARAM: a rank is in the list twice.
+/// - UCXX_ERR_RMA_ASSERT: `assertions` are not allowed here.
+/// - UCXX_ERR_RMA_SYNC: the window is in an exposure epoch already, or it was accessed after a
+///   fence.
+/// - UCXX_ERR_PEER_FAILED: an origin on another host has died or left the window.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_wait, ucxx_window_test, ucxx_window_start.
 ///
 /// # Safety
 /// A window of this library; `ranks` is readable for `count`.
@@ -259,10 +391,24 @@ pub unsafe extern "C" fn ucxx_window_post(
     }
 }
 
-/// Begins an access epoch to these ranks, once each has posted to this one; with NOCHECK it is
-/// known that they have. Errors: as ucxx_window_post; RMA_SYNC in another access epoch;
-/// PEER_FAILED, with the rank and with no epoch begun, when one of them has died, or left the
-/// window. See ucxx_window_lock for waiting.
+/// Begins an access epoch at some targets (MPI 4.1, 12.5.2). It returns when each target has posted
+/// to this process.
+///
+/// - `ranks`, `count`: the targets.
+/// - `assertions`: 0 or UCXX_ASSERT_NOCHECK. With NOCHECK it does not wait: the caller guarantees
+///   that the targets have posted.
+///
+/// Returns:
+/// - UCXX_OK: the epoch has begun.
+/// - UCXX_ERR_RMA_RANK, UCXX_ERR_INVALID_PARAM, UCXX_ERR_RMA_ASSERT: as for ucxx_window_post.
+/// - UCXX_ERR_RMA_SYNC: the window is in another access epoch.
+/// - UCXX_ERR_PEER_FAILED: a target has died or left the window. The message names its rank, and no
+///   epoch has begun.
+/// - UCXX_ERR_BUSY: another thread is in a synchronisation call. Or it is called from a callback,
+///   and would have to wait.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_complete, ucxx_window_post.
 ///
 /// # Safety
 /// A window of this library; `ranks` is readable for `count`.
@@ -280,8 +426,20 @@ pub unsafe extern "C" fn ucxx_window_start(
     }
 }
 
-/// Ends the access epoch that ucxx_window_start has begun: what was done is done at the targets,
-/// which are told. Does not wait. Errors: RMA_SYNC without one.
+/// Ends the access epoch that ucxx_window_start has begun (MPI 4.1, 12.5.2).
+///
+/// The operations are complete at the targets, which are notified. It does not wait for the targets
+/// to end their exposure.
+///
+/// Returns:
+/// - UCXX_OK: the epoch has ended.
+/// - UCXX_ERR_RMA_SYNC: there is no such epoch.
+/// - UCXX_ERR_PEER_FAILED: a target has died or left the window.
+/// - UCXX_ERR_BUSY: called from a callback, and operations at another host are not complete.
+/// - the status of an operation that a target has reported as failed.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_start.
 ///
 /// # Safety
 /// A window of this library.
@@ -291,9 +449,19 @@ pub unsafe extern "C" fn ucxx_window_complete(window: *mut ucxx_window_t) -> ucx
     unsafe { call(window, Window::complete) }
 }
 
-/// Ends the exposure epoch, once all that ucxx_window_post has named have completed. Errors:
-/// RMA_SYNC without one; PEER_FAILED, with the rank and with the exposure ended, when one has died,
-/// or left the window, that has not completed. See ucxx_window_lock for waiting.
+/// Ends the exposure epoch (MPI 4.1, 12.5.2). It returns when all origins of ucxx_window_post have
+/// called ucxx_window_complete.
+///
+/// Returns:
+/// - UCXX_OK: the epoch has ended.
+/// - UCXX_ERR_RMA_SYNC: there is no exposure epoch.
+/// - UCXX_ERR_PEER_FAILED: an origin that has not completed has died or left the window. The
+///   message names its rank, and the epoch has ended.
+/// - UCXX_ERR_BUSY: another thread is in a synchronisation call. Or it is called from a callback,
+///   and would have to wait.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_post, ucxx_window_test.
 ///
 /// # Safety
 /// A window of this library.
@@ -304,7 +472,17 @@ pub unsafe extern "C" fn ucxx_window_wait(window: *mut ucxx_window_t) -> ucxx_st
     unsafe { call(window, Window::wait) }
 }
 
-/// The same without waiting: 1 to `*done` if the exposure has ended with this call, 0 if not.
+/// Checks whether the exposure epoch can end, without waiting (MPI 4.1, 12.5.2).
+///
+/// `*done` is 1 if the epoch has ended with this call, 0 if not.
+///
+/// Returns:
+/// - UCXX_OK: `*done` is set.
+/// - UCXX_ERR_RMA_SYNC, UCXX_ERR_PEER_FAILED: as for ucxx_window_wait.
+/// - UCXX_ERR_BUSY: another thread is in a synchronisation call.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_wait.
 ///
 /// # Safety
 /// A window of this library; `done` is valid for a write.
@@ -322,15 +500,30 @@ pub unsafe extern "C" fn ucxx_window_test(
     })
 }
 
-/// Ends the epoch that the last fence has begun, at all members, and begins another (MPI-4.1
-/// 12.5.1): called by all, returns when all have called it. What was done before is done,
-/// everywhere. Assertions: NOPRECEDE (this process has done nothing since the last one), NOSUCCEED
-/// (no epoch follows), given by all or none, and NOSTORE, NOPUT, which are hints. With both it
-/// waits for nobody.
+/// Ends the epoch of the last fence at all members, and begins the next one (MPI 4.1, 12.5.1).
 ///
-/// Errors: RMA_ASSERT; RMA_SYNC in an epoch of another kind; PEER_FAILED when a member has died, or
-/// left the window, with its rank, at all others, within 2 s, and from then on each time; TIMED_OUT
-/// after the group's collective_timeout_ns. See ucxx_window_lock for waiting.
+/// All members call it, and it returns when all have called it. All operations before it are then
+/// complete at all members.
+///
+/// `assertions`:
+/// - UCXX_ASSERT_NOPRECEDE: this process has made no operation since the last fence. Given by all
+///   members or none.
+/// - UCXX_ASSERT_NOSUCCEED: no epoch follows. Given by all members or none.
+/// - UCXX_ASSERT_NOSTORE, UCXX_ASSERT_NOPUT: hints.
+/// - With NOPRECEDE and NOSUCCEED together it does not wait.
+///
+/// Returns:
+/// - UCXX_OK: the fence is complete.
+/// - UCXX_ERR_RMA_ASSERT: `assertions` are not allowed here.
+/// - UCXX_ERR_RMA_SYNC: the window is in an epoch of another kind.
+/// - UCXX_ERR_PEER_FAILED: a member has died or left the window. The message names its rank. All
+///   other members get it within 2 s, and from then on in each fence.
+/// - UCXX_ERR_TIMED_OUT: the group's `collective_timeout_ns` has passed.
+/// - UCXX_ERR_BUSY: called from a callback, or another thread is in a synchronisation call.
+/// - the status of an operation that a target has reported as failed.
+///
+/// Threads: any, one synchronisation call at a time on a window.
+/// See also: ucxx_window_lock for the rules of all synchronisation calls.
 ///
 /// # Safety
 /// A window of this library.
