@@ -2426,7 +2426,7 @@ struct ucxx_window_attr {
 typedef struct ucxx_window_attr ucxx_window_attr_t;
 
 /**
- * What a hub is made with.
+ * Parameters of ucxx_hub_create.
  */
 struct ucxx_hub_params {
   /**
@@ -2434,43 +2434,45 @@ struct ucxx_hub_params {
    */
   size_t struct_size;
   /**
-   * Bytes of every envelope.
+   * Size of each envelope in bytes.
    */
   size_t envelope_size;
   /**
-   * Chunks in the queue and in production, together; 0 for no limit but the envelopes.
+   * Limit of the number of chunks that are in the queue or in production. 0: only the envelopes
+   * limit it.
    */
   size_t max_queue_chunks;
   /**
-   * Bytes of the chunks in the queue, and envelope_size for each in production; 0 for no limit,
-   * else at least envelope_size. Producers wait for it; a chunk that is modified may grow beyond
-   * it.
+   * Limit of the bytes of the chunks in the queue, plus `envelope_size` for each chunk in
+   * production. 0: no limit. Otherwise at least `envelope_size`. Producers wait for it. A chunk
+   * that is modified may grow beyond it.
    */
   size_t max_queue_bytes;
   /**
-   * UCXX_HUB_RETAIN_*: whether a chunk keeps the envelope that a transfer has copied. AUTO:
-   * until it is needed for something else, and no link that is served is to read the chunk
-   * there. ALWAYS: until the chunk is consumed. UNTIL_COPIED: as long as a link that is served
-   * is to read it there.
+   * UCXX_HUB_RETAIN_*: how long a chunk keeps the envelope that a transfer has copied.
+   * - AUTO: until the envelope is needed, and no link that is served is to read the chunk there.
+   * - ALWAYS: until the chunk is consumed.
+   * - UNTIL_COPIED: as long as a link that is served is to read the chunk there.
    */
   int32_t retain;
   /**
-   * Transfers under way at a time from one kind of memory to another; 0 for 2.
+   * Limit of transfers in progress from one kind of memory to another; 0 for 2.
    */
   uint32_t transfers_in_flight;
   /**
-   * Of the same context. Optional: envelopes are then registered with UCX when they are made.
+   * A worker of the same context. Optional. With it, envelopes are registered with UCX when they
+   * are made. ucxx_link_recv, ucxx_link_send and ucxx_link_connect need it.
    */
   ucxx_worker_t *worker;
 };
 
 /**
- * What a hub is made with.
+ * Parameters of ucxx_hub_create.
  */
 typedef struct ucxx_hub_params ucxx_hub_params_t;
 
 /**
- * What ucxx_hub_query_stats tells.
+ * Result of ucxx_hub_query_stats.
  */
 struct ucxx_hub_stats {
   /**
@@ -2478,7 +2480,7 @@ struct ucxx_hub_stats {
    */
   size_t struct_size;
   /**
-   * Chunks that have been committed.
+   * Chunks that were committed.
    */
   uint64_t chunks_produced;
   /**
@@ -2486,7 +2488,7 @@ struct ucxx_hub_stats {
    */
   uint64_t chunks_consumed;
   /**
-   * Copies that have become replicas.
+   * Copies that became replicas.
    */
   uint64_t transfers;
   /**
@@ -2494,7 +2496,7 @@ struct ucxx_hub_stats {
    */
   uint64_t transfer_bytes;
   /**
-   * Copies that were dropped, as their chunk had been changed or consumed meanwhile.
+   * Copies that were dropped, because their chunk was changed or consumed before they finished.
    */
   uint64_t stale_transfers;
   /**
@@ -2502,7 +2504,7 @@ struct ucxx_hub_stats {
    */
   uint64_t free_envelopes;
   /**
-   * Envelopes with a lease on them, now.
+   * Envelopes on lease, now.
    */
   uint64_t leased_envelopes;
   /**
@@ -2510,21 +2512,21 @@ struct ucxx_hub_stats {
    */
   uint64_t queued_chunks;
   /**
-   * Envelopes of chunks that are gone or have changed, which somebody still looks at, now.
+   * Envelopes that are still on lease although their chunk was removed or changed, now.
    */
   uint64_t trashed_envelopes;
   /**
-   * The most chunks that were in the queue.
+   * The highest number of chunks that were in the queue.
    */
   uint64_t queue_high_water;
   /**
-   * Times that a connected link had a chunk to send, and no credit.
+   * How often a connected link had a chunk to send, but no credit.
    */
   uint64_t credit_stalls;
 };
 
 /**
- * What ucxx_hub_query_stats tells.
+ * Result of ucxx_hub_query_stats.
  */
 typedef struct ucxx_hub_stats ucxx_hub_stats_t;
 
@@ -2534,22 +2536,22 @@ typedef struct ucxx_hub_stats ucxx_hub_stats_t;
 typedef struct ucxx_hub ucxx_hub_t;
 
 /**
- * Where envelopes are.
+ * The memory in which envelopes are.
  */
 struct ucxx_memory_kind {
   /**
-   * UCXX_MEMORY_HOST, _CUDA, _CUDA_PINNED or _DUMMY, which is host memory that poses as a
-   * device.
+   * UCXX_MEMORY_HOST, UCXX_MEMORY_CUDA, UCXX_MEMORY_CUDA_PINNED or UCXX_MEMORY_DUMMY. DUMMY is
+   * host memory that simulates a device.
    */
   int32_t memory_type;
   /**
-   * Which of the devices; 0 for the host.
+   * Number of the device; 0 for the host.
    */
   int32_t device_id;
 };
 
 /**
- * Where envelopes are.
+ * The memory in which envelopes are.
  */
 typedef struct ucxx_memory_kind ucxx_memory_kind_t;
 
@@ -2564,31 +2566,41 @@ typedef struct ucxx_link ucxx_link_t;
 typedef struct ucxx_envelope ucxx_envelope_t;
 
 /**
- * Called when a link has news:
- * - OK: a lease can be had.
- * - CLOSED: none ever will be. Once. A link that consumes is told after it has ended the leases
- *   that it holds itself, as it may give those back.
- * - IO_ERROR: a copy to where the link is has failed. The next lease says how, and has it tried
- *   again.
+ * Called when a link becomes ready, or can never become ready any more.
  *
- * Level-triggered: called again if that is still so, or so again, after a lease has been tried
- * through the link. A link that has given a chunk back, or has changed it, is not told of that
- * chunk again, whoever has had it since, until it tries again or something else changes in the
- * hub: a chunk comes or goes, or another link commits a change of one.
+ * `status` is one of:
+ * - UCXX_OK: a lease is available.
+ * - UCXX_ERR_CLOSED: no lease will be available any more. Reported once. A consumer gets it after
+ *   its own leases have ended, because it may return those chunks to the queue.
+ * - UCXX_ERR_IO_ERROR: copying a chunk to the link's device has failed. The next lease returns the
+ *   error, and the copy is tried again.
  *
- * The call that makes a lease possible calls back, whichever that is, one callback after the other
- * and outside every lock. The links of a hub take turns. What others make possible meanwhile may
- * be told by the same call. While no chunk comes or goes, one call makes at most 64 callbacks for
- * each link of the hub, so links that change the same chunk in turn do not hold it for ever; the
- * next call on the hub goes on.
+ * The callback is level-triggered: it is called again after each lease attempt through the link,
+ * if the condition still holds or holds again.
  *
- * One call at a time for a link. It may call every function; those that wait return BUSY. It must
- * not throw.
+ * Exception: a link that has returned or changed a chunk is not notified of that chunk again,
+ * whichever link has held it since. This lasts until it tries a lease, or something else changes
+ * in the hub: a chunk is added or removed, or another link commits a change of one.
+ *
+ * Which call runs the callback:
+ * - The call that makes the lease possible runs it. The callbacks run one after the other, with no
+ *   lock held.
+ * - The links of a hub are notified in turn. The same call may also run the callbacks for what
+ *   other threads make possible in the meantime.
+ * - While no chunk is added or removed, one call runs at most 64 callbacks for each link of the
+ *   hub. The next call on the hub continues. So links that change the same chunk in turn do not
+ *   block a call without end.
+ *
+ * Threads: any thread that uses the hub; in hubs with CUDA memory also the hub's own thread. One
+ * call at a time for each link.
+ * Callbacks: it may call every function. Functions that wait return UCXX_ERR_BUSY. It must not
+ * throw.
+ * See also: ucxx_link_create, ucxx_link_lease.
  */
 typedef void (*ucxx_link_callback_t)(void *arg, ucxx_link_t *link, ucxx_status_t status);
 
 /**
- * What a link is made with; NULL means all defaults.
+ * Parameters of ucxx_link_create; NULL means all defaults.
  */
 struct ucxx_link_params {
   /**
@@ -2596,32 +2608,34 @@ struct ucxx_link_params {
    */
   size_t struct_size;
   /**
-   * 1, for a link that consumes: it sees every chunk that is in the queue, or comes, while it is
-   * there, and a chunk stays until all such links have consumed it. Consumers without it compete
-   * for chunks: each is consumed by one of them. Up to 63 at a time.
+   * 1, for a consumer only: a broadcast consumer gets every chunk that is in the queue or is
+   * added while the link exists. A chunk stays until all broadcast consumers have consumed it. A
+   * hub can have up to 63 of them at a time.
+   *
+   * 0: the consumers compete. Each chunk is consumed by one of them.
    */
   uint8_t broadcast;
   /**
-   * 1: ucxx_envelope_release commits. Without effect for a link that peeks.
+   * 1: ucxx_envelope_release commits. It has no effect for a peek link.
    */
   uint8_t autocommit;
   /**
-   * Optional.
+   * Called when the link becomes ready. Optional.
    */
   ucxx_link_callback_t on_ready;
   /**
-   * Passed to it.
+   * Passed to `on_ready`.
    */
   void *on_ready_arg;
 };
 
 /**
- * What a link is made with; NULL means all defaults.
+ * Parameters of ucxx_link_create; NULL means all defaults.
  */
 typedef struct ucxx_link_params ucxx_link_params_t;
 
 /**
- * What ucxx_envelope_query tells.
+ * Result of ucxx_envelope_query.
  */
 struct ucxx_envelope_attr {
   /**
@@ -2629,23 +2643,23 @@ struct ucxx_envelope_attr {
    */
   size_t struct_size;
   /**
-   * Its memory. Of a link that peeks or consumes only to be read.
+   * Memory of the envelope. With a lease of a peek link or a consumer it is read-only.
    */
   void *data;
   /**
-   * Bytes of the chunk in it; 0 for one that is being produced.
+   * Length of the chunk in bytes; 0 for one in production.
    */
   size_t length;
   /**
-   * Bytes that there is room for: the hub's envelope_size.
+   * Size of the envelope in bytes: the hub's `envelope_size`.
    */
   size_t capacity;
   /**
-   * Where it is.
+   * The memory in which it is.
    */
   ucxx_memory_kind_t kind;
   /**
-   * 64 bytes of host memory that travel with the chunk; all zero for one that is being produced.
+   * 64 bytes of host memory that travel with the chunk; all zero for one in production.
    */
   uint8_t *metadata;
   /**
@@ -2653,14 +2667,14 @@ struct ucxx_envelope_attr {
    */
   size_t metadata_length;
   /**
-   * A CUevent, as long as the lease lasts: before it is reached nothing is to be read, and
-   * nothing written. NULL where nothing is to be waited for: everywhere but on CUDA devices.
+   * A CUevent, valid as long as the lease. Do not read or write the memory before the event has
+   * completed. NULL: no wait is necessary. It is always NULL except on CUDA devices.
    */
   void *ready_event;
 };
 
 /**
- * What ucxx_envelope_query tells.
+ * Result of ucxx_envelope_query.
  */
 typedef struct ucxx_envelope_attr ucxx_envelope_attr_t;
 
@@ -6240,319 +6254,629 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_raccumulate(ucxx_window_t *window, cons
 UCXX_NODISCARD ucxx_status_t ucxx_window_rget_accumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, void *result, const ucxx_layout_t *result_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field to its default, and `struct_size` to the given size.
+ *
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_hub_params_init(ucxx_hub_params_t *value, size_t struct_size);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field to its default, and `struct_size` to the given size.
+ *
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_hub_stats_init(ucxx_hub_stats_t *value, size_t struct_size);
 
 /**
- * Makes a hub: a queue of chunks, each of which lies in one envelope or in several on different
- * devices. It has no envelopes at first. Nothing of it runs on a thread of its own: copies between
- * envelopes of the host, and on_ready callbacks, are done inside the call that made them possible,
- * whichever that is, outside all locks; but with CUDA memory a hub has a thread, which begins and
- * ends the copies of GPUs, and calls on_ready for what they make possible. The context is kept.
+ * Makes a hub: a queue of chunks. A chunk is in one envelope, or in several on different devices.
  *
- * Errors: INVALID_PARAM without an envelope_size, with a limit below it, with a worker of another
- * context.
+ * The hub has no envelopes at first.
+ *
+ * - Without CUDA memory a hub has no thread. Copies between host envelopes, and on_ready
+ *   callbacks, run inside the call that made them possible, with no lock held.
+ * - With CUDA memory a hub has a thread. It starts and completes the copies of GPUs, and calls
+ *   on_ready for what they make possible.
+ *
+ * Returns:
+ * - UCXX_OK: `*hub` is set.
+ * - UCXX_ERR_INVALID_PARAM: `envelope_size` is 0 or too large, `max_queue_bytes` is below it,
+ *   `retain` is unknown, or `worker` belongs to another context.
+ *
+ * Threads: any.
+ * Ownership: the hub keeps the context, and the memory of the worker, alive. The caller destroys
+ * the hub.
+ * See also: ucxx_hub_add_envelopes, ucxx_link_create, ucxx_hub_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_hub_create(ucxx_context_t *context, const ucxx_hub_params_t *params, ucxx_hub_t **hub);
 
 /**
- * Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins
- * at a multiple of 64 bytes, of 4096 where it has as many. From 4 MiB on host memory is in large
- * pages where the system gives them. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in
- * the device's primary context; the context that is current stays so. Any thread.
+ * Allocates `count` more envelopes in this kind of memory. Allowed at any time.
  *
- * Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver;
- * UNSUPPORTED for other types of memory than ucxx_memory_kind_t names; NO_MEMORY; EXCEEDS_LIMIT
- * for over 16 Mi envelopes or 32 kinds in a hub.
+ * - The memory of the envelopes is one piece. Each envelope begins at a multiple of 64 bytes, or
+ *   of 4096 if it has that size or more.
+ * - Host memory of 4 MiB and more uses large pages if the system has them.
+ * - GPU memory comes from cuMemAlloc, pinned memory from cuMemHostAlloc, in the primary context of
+ *   the device. The current context is not changed.
+ *
+ * Returns:
+ * - UCXX_OK: the envelopes are added.
+ * - UCXX_ERR_NO_DEVICE: the device or the CUDA driver is missing.
+ * - UCXX_ERR_UNSUPPORTED: another memory type than ucxx_memory_kind_t lists.
+ * - UCXX_ERR_NO_MEMORY: there is no memory.
+ * - UCXX_ERR_NO_RESOURCE: the thread for CUDA memory cannot be started.
+ * - UCXX_ERR_EXCEEDS_LIMIT: the hub would have more than 16 Mi envelopes or 32 kinds of memory.
+ *
+ * Threads: any.
+ * See also: ucxx_hub_add_buffer.
  */
 ucxx_status_t ucxx_hub_add_envelopes(ucxx_hub_t *hub, ucxx_memory_kind_t kind, size_t count);
 
 /**
- * Makes memory of the caller's an envelope: envelope_size bytes of this kind at `data`, used by
- * the hub alone until `deallocate(arg, data)` is called, once, when the hub has been destroyed and
- * its last lease has ended, on the thread that ends it. `deallocate` is optional. It is not called
- * for what is refused. Any thread. Errors: as ucxx_hub_add_envelopes; INVALID_PARAM for CUDA
- * memory that the driver knows to be elsewhere.
+ * Adds memory of the caller's as one envelope: `envelope_size` bytes of this kind at `data`.
+ *
+ * - `deallocate`: optional. It is called once as `deallocate(arg, data)`, when the hub was
+ *   destroyed and its last lease has ended. It runs on the thread that ends it. It is not called
+ *   if this function fails.
+ *
+ * Returns:
+ * - as ucxx_hub_add_envelopes;
+ * - UCXX_ERR_INVALID_PARAM: also if the CUDA driver knows the memory as another kind or of another
+ *   device.
+ *
+ * Threads: any.
+ * Ownership: only the hub uses the memory until `deallocate` is called.
+ * See also: ucxx_hub_add_envelopes.
  */
 ucxx_status_t ucxx_hub_add_buffer(ucxx_hub_t *hub, ucxx_memory_kind_t kind, void *data, void (*deallocate)(void *arg, void *data), void *arg);
 
 /**
- * Sets the dataflow strategy: of the links that read only these are given chunks, and chunks are
- * copied ahead of time to where these read. A count of 0 takes it back: all are, then. Leases go
- * on. Without effect on which consumers a chunk waits for: with broadcast consumers it stays until
- * all have had it, whether they are served at the moment or not. When the last of these links is
- * destroyed nobody is served until the strategy is another one. Any thread.
+ * Sets the dataflow strategy: only the listed reading links are served.
  *
- * Errors: INVALID_PARAM for a link of another hub, or one that produces, and for more than 4096
- * links.
+ * Only these links get chunks, and chunks are copied ahead of time to their devices. A count of 0
+ * removes the strategy: then all links are served. Leases continue.
+ *
+ * - The strategy does not change for which consumers a chunk waits. With broadcast consumers it
+ *   stays until all of them have consumed it, served or not.
+ * - When the last of these links is destroyed, no link is served until the strategy is changed.
+ *
+ * Returns:
+ * - UCXX_OK: the strategy is set.
+ * - UCXX_ERR_INVALID_PARAM: a link is of another hub, or a producer; or there are more than 4096
+ *   links.
+ *
+ * Threads: any.
+ * See also: ucxx_hub_add_flow, ucxx_hub_validate.
  */
 ucxx_status_t ucxx_hub_set_flow(ucxx_hub_t *hub, ucxx_link_t *const *links, size_t count);
 
 /**
- * Adds a link to the dataflow strategy. The first one makes it the only one that is served. The
- * rest as ucxx_hub_set_flow.
+ * Adds a link to the dataflow strategy. After the first one, only this link is served.
+ *
+ * Returns:
+ * - as ucxx_hub_set_flow.
+ *
+ * Threads: any.
+ * See also: ucxx_hub_set_flow.
  */
 ucxx_status_t ucxx_hub_add_flow(ucxx_hub_t *hub, ucxx_link_t *link);
 
 /**
- * Looks whether each link that is served can be, with the envelopes that there are: STARVED, and
- * the message names the link, the device and how many envelopes are missing there; also where it
- * waits in vain for the oldest chunk, as younger ones have all envelopes on its device
- * (ucxx_link_lease), and where all links of the dataflow strategy have been destroyed. Any thread.
+ * Checks that every link that is served can be served with the existing envelopes.
+ *
+ * Returns:
+ * - UCXX_OK: each can be served.
+ * - UCXX_ERR_STARVED, in one of these cases:
+ *   - A link's device has too few envelopes. The message names the link, the device and the number
+ *     of missing envelopes.
+ *   - A link waits in vain for the oldest chunk, because newer chunks hold all envelopes on its
+ *     device.
+ *   - All links of the dataflow strategy are destroyed.
+ *
+ * Threads: any.
+ * See also: ucxx_link_lease.
  */
 ucxx_status_t ucxx_hub_validate(const ucxx_hub_t *hub);
 
 /**
- * Leases an empty envelope without a link. It becomes a chunk at commit; a release aborts. Never
- * waits: NO_RESOURCE when none is free at the moment, or the queue is full; STARVED when the hub
- * has no envelopes of this kind. The rest as ucxx_link_lease of a link that produces. Any thread.
+ * Leases an empty envelope without a link. It never waits.
+ *
+ * The envelope becomes a chunk at ucxx_envelope_commit. ucxx_envelope_release aborts the lease.
+ * Everything else is as for ucxx_link_lease of a producer link.
+ *
+ * Returns:
+ * - UCXX_OK: `*envelope` is set.
+ * - UCXX_ERR_NO_RESOURCE: no envelope is free at the moment, or the queue is full.
+ * - UCXX_ERR_STARVED: the hub has no envelopes of this kind.
+ * - other statuses as for ucxx_link_lease.
+ *
+ * Threads: any.
+ * Ownership: the caller ends the lease.
+ * See also: ucxx_link_lease, ucxx_hub_peek.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_hub_push(ucxx_hub_t *hub, ucxx_memory_kind_t kind, ucxx_envelope_t **envelope);
 
 /**
- * Leases the top chunk for reading, without a link, whatever the dataflow strategy. It is copied
- * to where it is asked for if need be and there is a free envelope. Waits for all of that, up to
- * `timeout_ns`: NO_RESOURCE (for 0) or TIMED_OUT where it has not come to be. The rest as
- * ucxx_link_lease of a link that peeks. Any thread.
+ * Leases the top chunk for reading, without a link and whatever the dataflow strategy.
+ *
+ * If necessary the chunk is copied to this kind of memory. It waits at most `timeout_ns`
+ * (nanoseconds) for the chunk, a free envelope and the copy. Everything else is as for
+ * ucxx_link_lease of a peek link.
+ *
+ * Returns:
+ * - UCXX_OK: `*envelope` is set.
+ * - UCXX_ERR_NO_RESOURCE: not available, with a `timeout_ns` of 0.
+ * - UCXX_ERR_TIMED_OUT: not available within `timeout_ns`.
+ * - other statuses as for ucxx_link_lease.
+ *
+ * Threads: any.
+ * Ownership: the caller ends the lease.
+ * See also: ucxx_link_lease, ucxx_hub_pop.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_hub_peek(ucxx_hub_t *hub, ucxx_memory_kind_t kind, uint64_t timeout_ns, ucxx_envelope_t **envelope);
 
 /**
- * Takes the top chunk away, also from consumers that have not had it. NO_ELEM when there is none,
- * BUSY while anyone holds it. Any thread.
+ * Removes the top chunk from the queue, also for consumers that have not consumed it.
+ *
+ * Returns:
+ * - UCXX_OK: the chunk is removed.
+ * - UCXX_ERR_NO_ELEM: the queue is empty.
+ * - UCXX_ERR_BUSY: the chunk is on lease.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_hub_pop(ucxx_hub_t *hub);
 
 /**
- * Chunks in the queue, those included that consumers hold; 0 for NULL. Any thread.
+ * Returns the number of chunks in the queue, including those that consumers hold; 0 for NULL.
+ *
+ * Threads: any.
  */
 size_t ucxx_hub_length(const ucxx_hub_t *hub);
 
 /**
- * The end of the stream: nothing is produced any more (CLOSED), but what is being produced may be
- * committed. Consumers get what is left, and what others give back, and then CLOSED; so do links
- * that peek and modify, when the queue is empty. Twice is once. Any thread.
+ * Marks the end of the stream of chunks. A second call has no effect.
+ *
+ * - Producers get UCXX_ERR_CLOSED. Leases for production may still be committed.
+ * - Consumers get the remaining chunks, including those that other consumers abort, and then
+ *   UCXX_ERR_CLOSED.
+ * - Peek and modify links get UCXX_ERR_CLOSED when the queue is empty.
+ *
+ * Returns:
+ * - UCXX_OK: the hub is closed.
+ *
+ * Threads: any.
+ * See also: ucxx_hub_drain, ucxx_hub_destroy.
  */
 ucxx_status_t ucxx_hub_close(ucxx_hub_t *hub);
 
 /**
- * Waits until the queue is empty and nothing is being produced; TIMED_OUT otherwise, also where
- * `timeout_ns` is 0. Envelopes that a connected link has leased for what may come do not count;
- * once the hub is closed the streams that begin here do, until the other side has heard of the
- * end. While it waits it progresses as ucxx_link_lease does. It keeps nobody from producing: see
- * ucxx_hub_close. BUSY from a callback, but for 0. Any thread.
+ * Waits until the queue is empty and no chunk is in production.
+ *
+ * - It does not stop producers: call ucxx_hub_close first.
+ * - Envelopes that a connected link has leased in advance do not count.
+ * - If the hub is closed, it also waits for the streams that begin here, until the peers have
+ *   received the end.
+ * - It progresses as ucxx_link_lease does.
+ *
+ * Returns:
+ * - UCXX_OK: the queue is empty.
+ * - UCXX_ERR_TIMED_OUT: it is not empty within `timeout_ns` (nanoseconds), also if that is 0.
+ * - UCXX_ERR_BUSY: called from a callback with a `timeout_ns` other than 0.
+ *
+ * Threads: any.
+ * See also: ucxx_hub_close.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_hub_drain(ucxx_hub_t *hub, uint64_t timeout_ns);
 
 /**
- * What has happened so far, and what is where now. Any thread.
+ * Returns counters of the hub, and its present state.
+ *
+ * Returns:
+ * - UCXX_OK: `*stats` is set.
+ *
+ * Threads: any.
  */
 ucxx_status_t ucxx_hub_query_stats(const ucxx_hub_t *hub, ucxx_hub_stats_t *stats);
 
 /**
- * Ends the hub: its chunks are dropped, its links return CLOSED from then on, and who waits in
- * them gets that. Leases go on: their memory stays until each has ended, by ucxx_envelope_abort or
- * _release, or a commit, which returns CLOSED and leaves that to be done. When it returns, no
- * on_ready runs or will run, but for one that it was called from. NULL is ignored. No call with
- * the hub itself may be under way. So an on_ready that waits for the caller makes it wait without
- * end.
+ * Destroys the hub. NULL is ignored.
+ *
+ * - Its chunks are dropped. Its links return UCXX_ERR_CLOSED from then on, also to callers that
+ *   wait in them.
+ * - Leases continue: their memory stays until each has ended, by ucxx_envelope_abort or
+ *   ucxx_envelope_release. ucxx_envelope_commit returns UCXX_ERR_CLOSED then, and does not end the
+ *   lease.
+ * - When it returns, no on_ready runs or will run, except one that has called it.
+ * - It waits for a running on_ready. That on_ready must not wait for the caller.
+ *
+ * No call on the hub handle may be in progress.
+ *
+ * Threads: any.
+ * See also: ucxx_hub_close.
  */
 void ucxx_hub_destroy(ucxx_hub_t *hub);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field to its default, and `struct_size` to the given size.
+ *
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_link_params_init(ucxx_link_params_t *value, size_t struct_size);
 
 /**
- * Makes a link of this UCXX_LINK_* type to envelopes of this kind, of which there may be none yet.
- * It keeps the hub's memory, and counts as one that is served unless there is a dataflow strategy.
- * on_ready may run before it returns, after `*link` was written. Any thread.
+ * Makes a link of a hub.
  *
- * Errors: NO_DEVICE for a device that is not there; EXCEEDS_LIMIT for over 32 kinds of memory or
- * 63 broadcast consumers in a hub.
+ * - `link_type`: UCXX_LINK_PRODUCE (leases empty envelopes), _CONSUME (takes chunks from the
+ *   queue), _PEEK (reads the top chunk) or _MODIFY (changes the top chunk).
+ * - `kind`: the memory of the envelopes that it leases. The hub need not have such envelopes yet.
+ * - `params`: optional. `on_ready` may run before this function returns, after `*link` was
+ *   written.
+ *
+ * The link is served, unless the hub has a dataflow strategy (ucxx_hub_set_flow).
+ *
+ * Returns:
+ * - UCXX_OK: `*link` is set.
+ * - UCXX_ERR_NO_DEVICE: the device or the CUDA driver is missing.
+ * - UCXX_ERR_UNSUPPORTED: another memory type than ucxx_memory_kind_t lists.
+ * - UCXX_ERR_EXCEEDS_LIMIT: the hub would have more than 32 kinds of memory or 63 broadcast
+ *   consumers.
+ * - UCXX_ERR_INVALID_PARAM: also if `broadcast` is set for a link that is no consumer.
+ *
+ * Threads: any.
+ * Ownership: the link keeps the memory of the hub alive. The caller destroys the link.
+ * See also: ucxx_link_lease, ucxx_link_destroy.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_create(ucxx_hub_t *hub, int32_t link_type, ucxx_memory_kind_t kind, const ucxx_link_params_t *params, ucxx_link_t **link);
 
 /**
- * Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done
- * if another one has had them, and stay otherwise. When it returns, its on_ready does not run and
- * will not, but for one that it was called from. NULL is ignored. No other call on the link may be
- * under way. Any thread. So an on_ready that waits for the caller makes it wait without end.
+ * Destroys a link. NULL is ignored.
+ *
+ * - Its leases continue.
+ * - Chunks that wait only for this consumer are removed if another consumer has consumed them.
+ *   Otherwise they stay in the queue.
+ * - When it returns, its on_ready does not run and will not run, except one that has called it.
+ * - It waits for a running on_ready. That on_ready must not wait for the caller.
+ *
+ * No other call on the link may be in progress.
+ *
+ * Threads: any.
  */
 void ucxx_link_destroy(ucxx_link_t *link);
 
 /**
- * Leases an envelope: through a link that produces an empty one; through one that consumes the
- * oldest chunk that it, or for links that compete any of them, has not had and nobody of them
- * holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may
- * have several leases at a time. Waits up to `timeout_ns` for it. Where the progress of the hub's
- * worker is manual it progresses meanwhile, and callbacks may run in it, if the thread may do so
- * at any time: any thread under UCXX_THREAD_MULTI, the worker's own under _SINGLE. Other threads,
- * and all under _SERIALIZED, only sleep: what is to come through the worker then needs somebody
- * else who progresses it.
+ * Leases an envelope. A link may have several leases at a time.
  *
- * A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads
- * the same envelope. Links that modify share it when they are on the same device. What is read on
- * other devices while it is changed is what it was.
+ * What is leased depends on the link:
+ * - Producer: an empty envelope.
+ * - Consumer: the oldest chunk that no consumer holds, of those that this consumer has not
+ *   consumed. Competing consumers count as one.
+ * - Peek and modify links: the top chunk, that is the oldest in the queue.
  *
- * Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be
- * none; STARVED: the hub has no envelope on the link's device, and the message says how many are
- * missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so
- * that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be
- * copied there, or the stream that was to write it has failed, and the message says which, and
- * what the driver says; BUSY from a callback, but for a timeout of 0. Any thread.
+ * It waits at most `timeout_ns` (nanoseconds). If the progress of the hub's worker is manual, it
+ * progresses the worker in the meantime, and callbacks may run in it. It does so only in threads
+ * that may progress the worker at any time:
+ * - UCXX_THREAD_MULTI: any thread.
+ * - UCXX_THREAD_SINGLE: the worker's thread.
+ * - Other threads, and all threads under UCXX_THREAD_SERIALIZED, only sleep. If chunks arrive
+ *   through the worker, another thread has to progress it.
+ *
+ * Exclusion:
+ * - A chunk is not consumed while it is modified.
+ * - A chunk is not modified while a link consumes it, or reads the same envelope.
+ * - Modify links on the same device share the chunk.
+ * - Links that read on other devices during a modification see the previous contents.
+ *
+ * Returns:
+ * - UCXX_OK: `*envelope` is set.
+ * - UCXX_ERR_NO_RESOURCE: nothing is available, with a `timeout_ns` of 0.
+ * - UCXX_ERR_TIMED_OUT: nothing became available within `timeout_ns`.
+ * - UCXX_ERR_CLOSED: the hub is closed, and nothing will be available for this link.
+ * - UCXX_ERR_STARVED: the lease can never succeed, for one of two reasons:
+ *   - The hub has too few envelopes on the link's device. The message says how many are missing.
+ *   - No envelope is on lease, and newer chunks, which have no other copy, hold all envelopes on
+ *     the link's device. So the oldest chunk cannot be copied there.
+ * - UCXX_ERR_IO_ERROR, UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_DEVICE: copying the chunk has failed, or
+ *   the CUDA stream that was to write it. The message has the driver's error.
+ * - UCXX_ERR_BUSY: the link is connected (ucxx_link_connect), or the call is made from a callback
+ *   with a `timeout_ns` other than 0.
+ *
+ * Threads: any.
+ * Ownership: the caller ends the lease by ucxx_envelope_commit, ucxx_envelope_abort or
+ * ucxx_envelope_release.
+ * See also: ucxx_link_lease_many, ucxx_envelope_query, ucxx_hub_validate.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_t **envelope);
 
 /**
- * Leases through all of the links at once, also of several hubs, or through none of them. Of
- * several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT;
- * INVALID_PARAM above 4096). The rest as ucxx_link_lease.
+ * Leases through several links at once, or through none of them. The links may be of several hubs.
  *
- * STARVED also where all of them together can never be served with what the hub has, and the
- * message says why, and what to do: it has too few envelopes; or too small a max_queue_chunks for
- * what is produced and, until it is consumed, what is read; or too small a max_queue_bytes, where
- * no other link is there that might consume, or change, the chunks that the call waits for; or one
- * of them modifies the chunk that another one consumes, and it waits for no other consumer.
- * INVALID_PARAM where they exclude each other whatever the hub has: two that modify on different
- * devices, or one that peeks where another one modifies.
+ * - `count`: up to 64 links.
+ * - `envelopes`: gets one envelope for each link, in the same order.
+ * - If the hubs have several workers, it progresses each in turn, for a millisecond.
+ *
+ * Returns:
+ * - as ucxx_link_lease;
+ * - UCXX_ERR_EXCEEDS_LIMIT: more than 64 links. UCXX_ERR_INVALID_PARAM above 4096.
+ * - UCXX_ERR_INVALID_PARAM: also if the links exclude each other in any hub: two that modify on
+ *   different devices, or one that peeks and one that modifies.
+ * - UCXX_ERR_STARVED: also if all links together can never be served. The message says why and
+ *   what to do:
+ *   - The hub has too few envelopes.
+ *   - `max_queue_chunks` is too small for the chunks that are produced and those that are read.
+ *   - `max_queue_bytes` is too small, and no other link can consume or change the chunks that the
+ *     call waits for.
+ *   - One link modifies the chunk that another link of the list consumes, and the chunk waits for
+ *     no other consumer.
+ *
+ * Threads: any.
+ * Ownership: the caller ends each lease.
+ * See also: ucxx_link_lease.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_lease_many(ucxx_link_t *const *links, size_t count, uint64_t timeout_ns, ucxx_envelope_t **envelopes);
 
 /**
- * Sets every field to its default, and `struct_size` to the given size, which is the caller's
- * sizeof. NULL is ignored.
+ * Sets every field to its default, and `struct_size` to the given size.
+ *
+ * `struct_size` is the caller's sizeof. NULL is ignored.
  */
 void ucxx_envelope_attr_init(ucxx_envelope_attr_t *value, size_t struct_size);
 
 /**
- * Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has
- * been, and when it has been by all who are to, its envelopes are free; what was modified has
- * `length` bytes now, and is no longer on other devices. For links that consume and peek `length`
- * is not looked at. `stream` is the CUstream whose work so far has to finish first, of a primary
- * context, or NULL; in a hub without CUDA memory only that (NO_DEVICE). The call does not wait for
- * it: envelopes on a GPU go on with it as their ready_event, others when it has done that work.
- * The handle is gone, unless the call fails: then the lease goes on.
+ * Ends a lease, and makes its result valid.
  *
- * Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed.
- * Any thread.
+ * - Producer: the envelope becomes a new chunk of `length` bytes at the end of the queue.
+ * - Consumer: the chunk is consumed. Its envelopes are free when all consumers that it waits for
+ *   have consumed it.
+ * - Modify link: the chunk has `length` bytes from now on. Its copies on other devices are
+ *   dropped.
+ * - Consumer and peek link: `length` is ignored.
+ *
+ * `stream` is a CUstream of a primary context whose work so far has to finish first, or NULL. In a
+ * hub without CUDA memory it must be NULL. The call does not wait for the stream:
+ * - An envelope on a GPU is passed on at once, with this work as its `ready_event`.
+ * - Any other envelope is passed on when the stream has finished this work.
+ *
+ * Returns:
+ * - UCXX_OK: the lease has ended.
+ * - UCXX_ERR_INVALID_PARAM: `length` is more than the envelope's size, or `stream` is of a context
+ *   that is not primary.
+ * - UCXX_ERR_NO_DEVICE: `stream` is not NULL in a hub without CUDA memory.
+ * - UCXX_ERR_CLOSED: the hub was destroyed. End the lease by ucxx_envelope_abort or
+ *   ucxx_envelope_release.
+ *
+ * After an error the lease continues.
+ *
+ * Threads: any.
+ * Ownership: after UCXX_OK the handle is invalid.
+ * See also: ucxx_envelope_abort, ucxx_envelope_release.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_envelope_commit(ucxx_envelope_t *envelope, size_t length, void *stream);
 
 /**
- * Ends a lease as if it had not been. What was produced is gone; what was consumed stays where it
- * was in the queue, and so comes first; what was modified is what it was before where the chunk is
- * on another device, too, and else what has been written stays. `stream` and the rest as
- * ucxx_envelope_commit.
+ * Ends a lease without a result.
+ *
+ * - Producer: the envelope is free again.
+ * - Consumer: the chunk stays at its place in the queue, so it is leased first the next time.
+ * - Modify link: if the chunk has a copy on another device, it has its previous contents.
+ *   Otherwise it keeps what was written.
+ *
+ * `stream` is as for ucxx_envelope_commit.
+ *
+ * Returns:
+ * - UCXX_OK: the lease has ended.
+ * - UCXX_ERR_NO_DEVICE, UCXX_ERR_INVALID_PARAM: `stream` as for ucxx_envelope_commit.
+ *
+ * After an error the lease continues.
+ *
+ * Threads: any.
+ * Ownership: after UCXX_OK the handle is invalid.
+ * See also: ucxx_envelope_commit.
  */
 ucxx_status_t ucxx_envelope_abort(ucxx_envelope_t *envelope, void *stream);
 
 /**
- * Ends a lease: commits it where the link was made with autocommit, else aborts it. What is
- * produced then has the length of the envelope, or that which a swap has brought; what is modified
- * keeps its length. After the hub's end it aborts. The rest as ucxx_envelope_commit.
+ * Ends a lease: commits it if the link has `autocommit`, otherwise aborts it.
+ *
+ * With autocommit:
+ * - A produced chunk has the length of the envelope, or the length that ucxx_envelope_swap has
+ *   brought.
+ * - A modified chunk keeps its length.
+ * - If the hub was destroyed, the lease is aborted.
+ *
+ * Returns:
+ * - as ucxx_envelope_commit, without UCXX_ERR_CLOSED.
+ *
+ * Threads: any.
+ * Ownership: after UCXX_OK the handle is invalid.
+ * See also: ucxx_envelope_commit, ucxx_envelope_abort.
  */
 ucxx_status_t ucxx_envelope_release(ucxx_envelope_t *envelope, void *stream);
 
 /**
- * Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or
- * of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again
- * afterwards: what has come from an envelope that is being filled has its length, if none was said
- * that of the envelope. A consumer that aborts after a swap leaves the chunk with what the swap
- * has brought, unless it is on another device as well.
+ * Exchanges the memory, length and metadata of two envelopes on lease, without a copy.
  *
- * Errors: INVALID_PARAM for an envelope of a link that peeks, or of a broadcast consumer, which
- * only read; BUSY for one that others look at, or that a link that competes has while broadcast
- * consumers are still to read the chunk there; UNSUPPORTED for buffers of the caller's. Any
- * thread; nobody else may use either at the time.
+ * - They may be of one hub or of two. Both must have the same kind of memory and the same
+ *   `envelope_size`.
+ * - Call ucxx_envelope_query for both afterwards.
+ * - An envelope in production has a length only if one was set. Otherwise the other side gets the
+ *   envelope's size as the length.
+ * - If a consumer aborts after a swap, the chunk keeps the swapped contents, unless it has a copy
+ *   on another device.
+ *
+ * Returns:
+ * - UCXX_OK: they are exchanged.
+ * - UCXX_ERR_INVALID_PARAM: kind or size differ, or a lease is of a peek link or a broadcast
+ *   consumer, which only read.
+ * - UCXX_ERR_BUSY: other leases or copies use the envelope, or broadcast consumers are still to
+ *   read the chunk of a competing consumer there.
+ * - UCXX_ERR_UNSUPPORTED: an envelope is a buffer of ucxx_hub_add_buffer.
+ *
+ * Threads: any. No other call may use either envelope at the same time.
+ * See also: ucxx_envelope_query.
  */
 ucxx_status_t ucxx_envelope_swap(ucxx_envelope_t *a, ucxx_envelope_t *b);
 
 /**
- * Where an envelope on lease is, and what is in it. Any thread.
+ * Returns where an envelope on lease is, and what is in it.
+ *
+ * Returns:
+ * - UCXX_OK: `*attr` is set.
+ *
+ * Threads: any.
+ * Ownership: the pointers in `*attr` are valid until the lease ends or the envelope is swapped.
  */
 ucxx_status_t ucxx_envelope_query(const ucxx_envelope_t *envelope, ucxx_envelope_attr_t *attr);
 
 /**
- * Receives a message whose tag matches into an envelope of a link that produces, straight, and
- * commits it as a chunk of its length: before the callback runs, or the notifier reports, or
- * anyone who waits for the request is released. What ends otherwise, a message that is longer than
- * the envelope too, is aborted. Chunks come in the order in which their messages are complete, so
- * a short one may be before a long one that was sent earlier. For that it does not end inside the
- * call: INPROGRESS where ucxx_tag_recv may return OK. The envelope is leased before the call
- * returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In
- * all else as ucxx_tag_recv; memory_type is not looked at.
+ * Receives a tag message directly into an envelope of a producer link, and commits it as a chunk.
+ *
+ * - The hub needs a worker, on which the message is received. Tag matching is as for
+ *   ucxx_tag_recv.
+ * - The envelope is leased before the call returns.
+ * - The chunk has the length of the message. It is committed before the callback runs, the
+ *   notifier reports, or a thread that waits for the request returns.
+ * - If the receive fails, the lease is aborted. A message longer than the envelope is such a
+ *   failure.
+ * - Chunks are queued in the order in which their messages complete. A short message may overtake
+ *   an earlier long one.
+ * - `params->memory_type` is ignored. Everything else is as for ucxx_tag_recv.
+ *
+ * Returns:
+ * - UCXX_INPROGRESS: the receive completes later. Without UCXX_FLAG_WAIT it never completes inside
+ *   the call.
+ * - UCXX_OK: with UCXX_FLAG_WAIT: the chunk is committed.
+ * - UCXX_ERR_NO_RESOURCE: no envelope is free, or the queue is full.
+ * - UCXX_ERR_INVALID_PARAM: the link is no producer, or the hub has no worker.
+ * - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
+ * - UCXX_ERR_CLOSED: the hub is closed.
+ * - UCXX_ERR_STARVED: as for ucxx_link_lease.
+ * - UCXX_ERR_BUSY: the link is connected.
+ * - other statuses as for ucxx_tag_recv.
+ *
+ * Threads: any.
+ * See also: ucxx_link_send, ucxx_link_connect, ucxx_tag_recv.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_recv(ucxx_link_t *produce_link, uint64_t tag, uint64_t tag_mask, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Sends the oldest chunk of a link that consumes, straight from its envelope, and consumes it when
- * the buffer is free again: before the callback runs, or the notifier reports, or anyone who waits
- * for the request is released. A send that fails aborts: the chunk is offered again. NO_RESOURCE
- * when there is no chunk, CLOSED when there will be none. The endpoint is of the hub's worker.
- * Metadata does not go along. In all else as ucxx_tag_send; memory_type is not looked at.
+ * Sends the oldest chunk of a consumer link as a tag message, directly from its envelope, and
+ * consumes it.
+ *
+ * - The endpoint must be of the hub's worker.
+ * - The chunk is consumed when the buffer is free again. This is before the callback runs, the
+ *   notifier reports, or a thread that waits for the request returns.
+ * - If the send fails, the lease is aborted, and the chunk is available again.
+ * - The metadata is not sent.
+ * - `params->memory_type` is ignored. Everything else is as for ucxx_tag_send.
+ *
+ * Returns:
+ * - UCXX_OK: complete inside the call.
+ * - UCXX_INPROGRESS: the send completes later.
+ * - UCXX_ERR_NO_RESOURCE: there is no chunk at the moment.
+ * - UCXX_ERR_CLOSED: the hub is closed, and there will be no chunk; or the endpoint is closed.
+ * - UCXX_ERR_INVALID_PARAM: the link is no consumer, the hub has no worker, or the endpoint is of
+ *   another worker.
+ * - UCXX_ERR_STARVED, UCXX_ERR_IO_ERROR, UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_DEVICE: as for
+ *   ucxx_link_lease.
+ * - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
+ * - UCXX_ERR_BUSY: the link is connected.
+ * - other statuses as for ucxx_tag_send.
+ *
+ * Threads: any.
+ * See also: ucxx_link_recv, ucxx_link_connect, ucxx_tag_send.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_send(ucxx_link_t *consume_link, ucxx_endpoint_t *endpoint, uint64_t tag, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Connects a link that consumes with one that produces, at the other end of the endpoint, as one
- * stream: every chunk here becomes a chunk there, in its order, with its metadata. Both sides call
- * it, in any order, each with its endpoint to the other one's worker and the same `stream_id`; a
- * stream of that number in each direction may be under way between two workers. `window` is how
- * many chunks may be on their way at a time; the smaller one of both sides holds. Needs a hub with
- * a worker on each side; chunks move while both workers are progressed, and what the stream does,
- * callbacks of its hub included, is done in their passes. Returns at once; the end that is alone
- * waits, and leases nothing.
+ * Connects a consumer link with a producer link of the peer, as one stream.
  *
- * The receiving side leases up to `window` envelopes before anything comes, and nothing is sent
- * without one: a hub that is full makes the sender wait (credit_stalls). A chunk is consumed at
- * its sender when it has become a chunk at the receiver. The envelopes may be of different sizes;
- * a chunk that is too long for those of the receiver ends the stream, of which only the log tells:
- * the links at both ends wait for another one. When the sending hub is closed and empty, the
- * receiving one is closed, so that its readers get CLOSED after the last chunk; one that several
- * streams feed, when all of them have ended so. A link that is destroyed is not waited for; one
- * whose stream was cut off is, until it is connected anew. ucxx_hub_drain of a closed hub waits
- * until that has been told: then the endpoint may be closed.
+ * Every chunk here becomes a chunk there, in the same order and with its metadata. Both sides call
+ * it, in any order. It returns at once. Until both have called it, the connected side leases
+ * nothing.
  *
- * As long as a link is connected leases through it return BUSY, and its on_ready is not called.
- * That ends with the endpoint, with the stream, and with ucxx_link_destroy. With the endpoint,
- * chunks that have not been acknowledged are offered again to the consumers of the sending hub,
- * oldest first, before on_close runs; the receiving hub has a beginning of what was sent, and
- * perhaps the first of those. Connect anew, on another endpoint, to go on. A link that is
- * destroyed, or whose hub is, or a receiving hub that is closed, leaves the stream in peace:
- * nothing is lost or doubled, and the link at the other end waits for another one to be connected
- * there.
+ * - `endpoint`: leads to the worker of the other side's hub, and is of this hub's worker. Both
+ *   hubs need a worker.
+ * - `stream_id`: the same at both sides. Two workers can have one stream of a number in each
+ *   direction at a time.
+ * - `window`: how many chunks may be in transit; 1 to 65536. The smaller value of both sides
+ *   applies.
  *
- * Errors: INVALID_PARAM for a link that peeks or modifies, a hub without a worker, an endpoint of
- * another worker, window 0; EXCEEDS_LIMIT for one above 65536; BUSY for a link that is connected;
- * ALREADY_EXISTS for a stream of this number and direction to this peer, which one whose link has
- * been destroyed remains until the other side has heard of it (progress, and try again);
- * UNSUPPORTED without UCXX_FEATURE_AM; CLOSED and the others of an endpoint that has ended.
- * Threads as ucxx_am_send.
+ * Progress: chunks move while both workers are progressed. The stream does its work in their
+ * passes, including the callbacks of the hub.
+ *
+ * Flow:
+ * - The receiving side leases up to `window` envelopes in advance. Nothing is sent without one, so
+ *   a full hub makes the sender wait (`credit_stalls`).
+ * - A chunk is consumed at the sender when it has become a chunk at the receiver.
+ * - The envelopes of both sides may differ in size. A chunk that is too long for the receiver ends
+ *   the stream. Only the log reports this; the links at both ends then wait for another one.
+ *
+ * End of the stream:
+ * - When the sending hub is closed and empty, the receiving hub is closed. Its readers get
+ *   UCXX_ERR_CLOSED after the last chunk.
+ * - A hub with several incoming streams is closed when all of them have ended so. A destroyed link
+ *   is not waited for. A link whose stream was interrupted is waited for until it is connected
+ *   again.
+ * - ucxx_hub_drain of the closed sending hub waits until the peer has received the end. Then the
+ *   endpoint may be closed.
+ *
+ * While a link is connected, leases through it return UCXX_ERR_BUSY, and its on_ready is not
+ * called. The connection ends in these cases:
+ * - The endpoint ends. Before on_close runs, chunks without acknowledgement are offered again to
+ *   the consumers of the sending hub, oldest first. The receiving hub then has a first part of
+ *   what was sent, and perhaps the first of these chunks. Connect again on another endpoint to
+ *   continue.
+ * - The link or its hub is destroyed, or a receiving hub is closed. Then the stream ends in order:
+ *   no chunk is lost or doubled. The link at the other end waits for another one to be connected.
+ * - The stream has ended.
+ *
+ * Returns:
+ * - UCXX_OK: the link is connected on this side.
+ * - UCXX_ERR_INVALID_PARAM: the link peeks or modifies, the hub has no worker, the endpoint is of
+ *   another worker, or `window` is 0.
+ * - UCXX_ERR_EXCEEDS_LIMIT: `window` is more than 65536.
+ * - UCXX_ERR_BUSY: the link is connected already. Or it is called from a callback on another
+ *   thread than the progress thread of the worker, for which it would have to wait.
+ * - UCXX_ERR_ALREADY_EXISTS: a stream of this number and direction to this peer exists. After
+ *   ucxx_link_destroy it exists until the peer has received its end: progress, and try again.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, or UCX has no support for the link's
+ *   memory.
+ * - UCXX_ERR_CLOSED: the hub was destroyed.
+ * - the status of the endpoint, if it has ended.
+ *
+ * Threads: as for ucxx_am_send.
+ * See also: ucxx_link_destroy, ucxx_hub_close, ucxx_hub_drain.
  */
 ucxx_status_t ucxx_link_connect(ucxx_link_t *link, ucxx_endpoint_t *endpoint, uint64_t stream_id, uint32_t window);
 
 /**
- * The link's descriptor for the caller's own event loop: readable when a lease can be had, or none
- * ever will, after ucxx_link_arm. It stays the library's. UNSUPPORTED where the context was made
- * without UCXX_FEATURE_WAKEUP. Any thread.
+ * Returns a descriptor of the link for the caller's event loop.
+ *
+ * After ucxx_link_arm it becomes readable when a lease is available, or when none will be
+ * available any more.
+ *
+ * Returns:
+ * - UCXX_OK: `*fd` is set.
+ * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
+ * - UCXX_ERR_IO_ERROR: the system has no descriptor left.
+ *
+ * Threads: any.
+ * Ownership: the library owns the descriptor; do not close it.
+ * See also: ucxx_link_arm.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_event_fd(ucxx_link_t *link, int32_t *fd);
 
 /**
- * Has the link's descriptor become readable, once, when a lease can be had. BUSY: one can be had
- * now, so lease first, and do not sleep. CLOSED: none ever will be. It is written to only when it
- * is armed. Any thread, one at a time for a link.
+ * Arms the link's descriptor: it becomes readable, once, when a lease is available.
+ *
+ * Returns:
+ * - UCXX_OK: armed; the caller may sleep.
+ * - UCXX_ERR_BUSY: a lease is available now. Lease first, and do not sleep.
+ * - UCXX_ERR_CLOSED: no lease will be available any more.
+ * - UCXX_ERR_UNSUPPORTED, UCXX_ERR_IO_ERROR: as for ucxx_link_event_fd.
+ *
+ * Threads: any, one at a time for a link.
+ * See also: ucxx_link_event_fd, ucxx_link_lease.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_arm(ucxx_link_t *link);
 

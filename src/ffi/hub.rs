@@ -14,82 +14,85 @@ use crate::engine::hub::memory::MemoryKind;
 use crate::engine::hub::records::Retain;
 use std::ffi::c_void;
 
-/// Where envelopes are.
+/// The memory in which envelopes are.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_memory_kind {
-    /// UCXX_MEMORY_HOST, _CUDA, _CUDA_PINNED or _DUMMY, which is host memory that poses as a
-    /// device.
+    /// UCXX_MEMORY_HOST, UCXX_MEMORY_CUDA, UCXX_MEMORY_CUDA_PINNED or UCXX_MEMORY_DUMMY. DUMMY is
+    /// host memory that simulates a device.
     pub memory_type: i32,
-    /// Which of the devices; 0 for the host.
+    /// Number of the device; 0 for the host.
     pub device_id: i32,
 }
-/// Where envelopes are.
+/// The memory in which envelopes are.
 pub type ucxx_memory_kind_t = ucxx_memory_kind;
 
-/// What a hub is made with.
+/// Parameters of ucxx_hub_create.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_hub_params {
     /// Set by UCXX_HUB_PARAMS_INIT.
     pub struct_size: usize,
-    /// Bytes of every envelope.
+    /// Size of each envelope in bytes.
     pub envelope_size: usize,
-    /// Chunks in the queue and in production, together; 0 for no limit but the envelopes.
+    /// Limit of the number of chunks that are in the queue or in production. 0: only the envelopes
+    /// limit it.
     pub max_queue_chunks: usize,
-    /// Bytes of the chunks in the queue, and envelope_size for each in production; 0 for no limit,
-    /// else at least envelope_size. Producers wait for it; a chunk that is modified may grow beyond
-    /// it.
+    /// Limit of the bytes of the chunks in the queue, plus `envelope_size` for each chunk in
+    /// production. 0: no limit. Otherwise at least `envelope_size`. Producers wait for it. A chunk
+    /// that is modified may grow beyond it.
     pub max_queue_bytes: usize,
-    /// UCXX_HUB_RETAIN_*: whether a chunk keeps the envelope that a transfer has copied. AUTO:
-    /// until it is needed for something else, and no link that is served is to read the chunk
-    /// there. ALWAYS: until the chunk is consumed. UNTIL_COPIED: as long as a link that is served
-    /// is to read it there.
+    /// UCXX_HUB_RETAIN_*: how long a chunk keeps the envelope that a transfer has copied.
+    /// - AUTO: until the envelope is needed, and no link that is served is to read the chunk there.
+    /// - ALWAYS: until the chunk is consumed.
+    /// - UNTIL_COPIED: as long as a link that is served is to read the chunk there.
     pub retain: i32,
-    /// Transfers under way at a time from one kind of memory to another; 0 for 2.
+    /// Limit of transfers in progress from one kind of memory to another; 0 for 2.
     pub transfers_in_flight: u32,
-    /// Of the same context. Optional: envelopes are then registered with UCX when they are made.
+    /// A worker of the same context. Optional. With it, envelopes are registered with UCX when they
+    /// are made. ucxx_link_recv, ucxx_link_send and ucxx_link_connect need it.
     pub worker: *mut ucxx_worker_t,
 }
-/// What a hub is made with.
+/// Parameters of ucxx_hub_create.
 pub type ucxx_hub_params_t = ucxx_hub_params;
 
-/// What ucxx_hub_query_stats tells.
+/// Result of ucxx_hub_query_stats.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_hub_stats {
     /// Set by UCXX_HUB_STATS_INIT.
     pub struct_size: usize,
-    /// Chunks that have been committed.
+    /// Chunks that were committed.
     pub chunks_produced: u64,
     /// Chunks that have left the queue.
     pub chunks_consumed: u64,
-    /// Copies that have become replicas.
+    /// Copies that became replicas.
     pub transfers: u64,
     /// Their bytes.
     pub transfer_bytes: u64,
-    /// Copies that were dropped, as their chunk had been changed or consumed meanwhile.
+    /// Copies that were dropped, because their chunk was changed or consumed before they finished.
     pub stale_transfers: u64,
     /// Envelopes that hold nothing, now.
     pub free_envelopes: u64,
-    /// Envelopes with a lease on them, now.
+    /// Envelopes on lease, now.
     pub leased_envelopes: u64,
     /// Chunks in the queue, now.
     pub queued_chunks: u64,
-    /// Envelopes of chunks that are gone or have changed, which somebody still looks at, now.
+    /// Envelopes that are still on lease although their chunk was removed or changed, now.
     pub trashed_envelopes: u64,
-    /// The most chunks that were in the queue.
+    /// The highest number of chunks that were in the queue.
     pub queue_high_water: u64,
-    /// Times that a connected link had a chunk to send, and no credit.
+    /// How often a connected link had a chunk to send, but no credit.
     pub credit_stalls: u64,
 }
-/// What ucxx_hub_query_stats tells.
+/// Result of ucxx_hub_query_stats.
 pub type ucxx_hub_stats_t = ucxx_hub_stats;
 
 sized! { ucxx_hub_params, 48; ucxx_hub_stats, 96; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size.
+///
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -99,8 +102,9 @@ pub unsafe extern "C" fn ucxx_hub_params_init(value: *mut ucxx_hub_params_t, str
     unsafe { params::init(value, struct_size) };
 }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size.
+///
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -114,7 +118,7 @@ pub(super) fn kind_of(kind: ucxx_memory_kind_t) -> MemoryKind {
     MemoryKind { memory_type: kind.memory_type, device_id: kind.device_id }
 }
 
-/// What a call that was to give a lease answers.
+/// The status of a call that leases.
 #[inline(always)]
 pub(super) fn leased(found: bool, timeout_ns: u64) -> Answer {
     match (found, timeout_ns) {
@@ -130,14 +134,24 @@ pub(super) fn to_handle(lease: *const Lease) -> *mut ucxx_envelope_t {
     lease.cast_mut().cast()
 }
 
-/// Makes a hub: a queue of chunks, each of which lies in one envelope or in several on different
-/// devices. It has no envelopes at first. Nothing of it runs on a thread of its own: copies between
-/// envelopes of the host, and on_ready callbacks, are done inside the call that made them possible,
-/// whichever that is, outside all locks; but with CUDA memory a hub has a thread, which begins and
-/// ends the copies of GPUs, and calls on_ready for what they make possible. The context is kept.
+/// Makes a hub: a queue of chunks. A chunk is in one envelope, or in several on different devices.
 ///
-/// Errors: INVALID_PARAM without an envelope_size, with a limit below it, with a worker of another
-/// context.
+/// The hub has no envelopes at first.
+///
+/// - Without CUDA memory a hub has no thread. Copies between host envelopes, and on_ready
+///   callbacks, run inside the call that made them possible, with no lock held.
+/// - With CUDA memory a hub has a thread. It starts and completes the copies of GPUs, and calls
+///   on_ready for what they make possible.
+///
+/// Returns:
+/// - UCXX_OK: `*hub` is set.
+/// - UCXX_ERR_INVALID_PARAM: `envelope_size` is 0 or too large, `max_queue_bytes` is below it,
+///   `retain` is unknown, or `worker` belongs to another context.
+///
+/// Threads: any.
+/// Ownership: the hub keeps the context, and the memory of the worker, alive. The caller destroys
+/// the hub.
+/// See also: ucxx_hub_add_envelopes, ucxx_link_create, ucxx_hub_destroy.
 ///
 /// # Safety
 /// A context of this library; `params` is a struct whose `struct_size` is set; `hub` is valid for a
@@ -188,14 +202,24 @@ pub unsafe extern "C" fn ucxx_hub_create(
     })
 }
 
-/// Makes `count` more envelopes of this kind, at any time; their memory is one piece. Each begins
-/// at a multiple of 64 bytes, of 4096 where it has as many. From 4 MiB on host memory is in large
-/// pages where the system gives them. A GPU's is cuMemAlloc's, pinned memory cuMemHostAlloc's, in
-/// the device's primary context; the context that is current stays so. Any thread.
+/// Allocates `count` more envelopes in this kind of memory. Allowed at any time.
 ///
-/// Errors: NO_DEVICE for a device that is not there, as all of CUDA's without its driver;
-/// UNSUPPORTED for other types of memory than ucxx_memory_kind_t names; NO_MEMORY; EXCEEDS_LIMIT
-/// for over 16 Mi envelopes or 32 kinds in a hub.
+/// - The memory of the envelopes is one piece. Each envelope begins at a multiple of 64 bytes, or
+///   of 4096 if it has that size or more.
+/// - Host memory of 4 MiB and more uses large pages if the system has them.
+/// - GPU memory comes from cuMemAlloc, pinned memory from cuMemHostAlloc, in the primary context of
+///   the device. The current context is not changed.
+///
+/// Returns:
+/// - UCXX_OK: the envelopes are added.
+/// - UCXX_ERR_NO_DEVICE: the device or the CUDA driver is missing.
+/// - UCXX_ERR_UNSUPPORTED: another memory type than ucxx_memory_kind_t lists.
+/// - UCXX_ERR_NO_MEMORY: there is no memory.
+/// - UCXX_ERR_NO_RESOURCE: the thread for CUDA memory cannot be started.
+/// - UCXX_ERR_EXCEEDS_LIMIT: the hub would have more than 16 Mi envelopes or 32 kinds of memory.
+///
+/// Threads: any.
+/// See also: ucxx_hub_add_buffer.
 ///
 /// # Safety
 /// A hub of this library.
@@ -212,11 +236,20 @@ pub unsafe extern "C" fn ucxx_hub_add_envelopes(
     })
 }
 
-/// Makes memory of the caller's an envelope: envelope_size bytes of this kind at `data`, used by
-/// the hub alone until `deallocate(arg, data)` is called, once, when the hub has been destroyed and
-/// its last lease has ended, on the thread that ends it. `deallocate` is optional. It is not called
-/// for what is refused. Any thread. Errors: as ucxx_hub_add_envelopes; INVALID_PARAM for CUDA
-/// memory that the driver knows to be elsewhere.
+/// Adds memory of the caller's as one envelope: `envelope_size` bytes of this kind at `data`.
+///
+/// - `deallocate`: optional. It is called once as `deallocate(arg, data)`, when the hub was
+///   destroyed and its last lease has ended. It runs on the thread that ends it. It is not called
+///   if this function fails.
+///
+/// Returns:
+/// - as ucxx_hub_add_envelopes;
+/// - UCXX_ERR_INVALID_PARAM: also if the CUDA driver knows the memory as another kind or of another
+///   device.
+///
+/// Threads: any.
+/// Ownership: only the hub uses the memory until `deallocate` is called.
+/// See also: ucxx_hub_add_envelopes.
 ///
 /// # Safety
 /// A hub of this library; the memory is as described.
@@ -241,14 +274,22 @@ pub unsafe extern "C" fn ucxx_hub_add_buffer(
     })
 }
 
-/// Sets the dataflow strategy: of the links that read only these are given chunks, and chunks are
-/// copied ahead of time to where these read. A count of 0 takes it back: all are, then. Leases go
-/// on. Without effect on which consumers a chunk waits for: with broadcast consumers it stays until
-/// all have had it, whether they are served at the moment or not. When the last of these links is
-/// destroyed nobody is served until the strategy is another one. Any thread.
+/// Sets the dataflow strategy: only the listed reading links are served.
 ///
-/// Errors: INVALID_PARAM for a link of another hub, or one that produces, and for more than 4096
-/// links.
+/// Only these links get chunks, and chunks are copied ahead of time to their devices. A count of 0
+/// removes the strategy: then all links are served. Leases continue.
+///
+/// - The strategy does not change for which consumers a chunk waits. With broadcast consumers it
+///   stays until all of them have consumed it, served or not.
+/// - When the last of these links is destroyed, no link is served until the strategy is changed.
+///
+/// Returns:
+/// - UCXX_OK: the strategy is set.
+/// - UCXX_ERR_INVALID_PARAM: a link is of another hub, or a producer; or there are more than 4096
+///   links.
+///
+/// Threads: any.
+/// See also: ucxx_hub_add_flow, ucxx_hub_validate.
 ///
 /// # Safety
 /// A hub of this library; `count` links of this library in `links`.
@@ -268,8 +309,13 @@ pub unsafe extern "C" fn ucxx_hub_set_flow(
     })
 }
 
-/// Adds a link to the dataflow strategy. The first one makes it the only one that is served. The
-/// rest as ucxx_hub_set_flow.
+/// Adds a link to the dataflow strategy. After the first one, only this link is served.
+///
+/// Returns:
+/// - as ucxx_hub_set_flow.
+///
+/// Threads: any.
+/// See also: ucxx_hub_set_flow.
 ///
 /// # Safety
 /// A hub and a link of this library.
@@ -285,10 +331,19 @@ pub unsafe extern "C" fn ucxx_hub_add_flow(
     })
 }
 
-/// Looks whether each link that is served can be, with the envelopes that there are: STARVED, and
-/// the message names the link, the device and how many envelopes are missing there; also where it
-/// waits in vain for the oldest chunk, as younger ones have all envelopes on its device
-/// (ucxx_link_lease), and where all links of the dataflow strategy have been destroyed. Any thread.
+/// Checks that every link that is served can be served with the existing envelopes.
+///
+/// Returns:
+/// - UCXX_OK: each can be served.
+/// - UCXX_ERR_STARVED, in one of these cases:
+///   - A link's device has too few envelopes. The message names the link, the device and the number
+///     of missing envelopes.
+///   - A link waits in vain for the oldest chunk, because newer chunks hold all envelopes on its
+///     device.
+///   - All links of the dataflow strategy are destroyed.
+///
+/// Threads: any.
+/// See also: ucxx_link_lease.
 ///
 /// # Safety
 /// A hub of this library.
@@ -301,9 +356,20 @@ pub unsafe extern "C" fn ucxx_hub_validate(hub: *const ucxx_hub_t) -> ucxx_statu
     })
 }
 
-/// Leases an empty envelope without a link. It becomes a chunk at commit; a release aborts. Never
-/// waits: NO_RESOURCE when none is free at the moment, or the queue is full; STARVED when the hub
-/// has no envelopes of this kind. The rest as ucxx_link_lease of a link that produces. Any thread.
+/// Leases an empty envelope without a link. It never waits.
+///
+/// The envelope becomes a chunk at ucxx_envelope_commit. ucxx_envelope_release aborts the lease.
+/// Everything else is as for ucxx_link_lease of a producer link.
+///
+/// Returns:
+/// - UCXX_OK: `*envelope` is set.
+/// - UCXX_ERR_NO_RESOURCE: no envelope is free at the moment, or the queue is full.
+/// - UCXX_ERR_STARVED: the hub has no envelopes of this kind.
+/// - other statuses as for ucxx_link_lease.
+///
+/// Threads: any.
+/// Ownership: the caller ends the lease.
+/// See also: ucxx_link_lease, ucxx_hub_peek.
 ///
 /// # Safety
 /// A hub of this library; `envelope` is valid for a write.
@@ -325,10 +391,21 @@ pub unsafe extern "C" fn ucxx_hub_push(
     })
 }
 
-/// Leases the top chunk for reading, without a link, whatever the dataflow strategy. It is copied
-/// to where it is asked for if need be and there is a free envelope. Waits for all of that, up to
-/// `timeout_ns`: NO_RESOURCE (for 0) or TIMED_OUT where it has not come to be. The rest as
-/// ucxx_link_lease of a link that peeks. Any thread.
+/// Leases the top chunk for reading, without a link and whatever the dataflow strategy.
+///
+/// If necessary the chunk is copied to this kind of memory. It waits at most `timeout_ns`
+/// (nanoseconds) for the chunk, a free envelope and the copy. Everything else is as for
+/// ucxx_link_lease of a peek link.
+///
+/// Returns:
+/// - UCXX_OK: `*envelope` is set.
+/// - UCXX_ERR_NO_RESOURCE: not available, with a `timeout_ns` of 0.
+/// - UCXX_ERR_TIMED_OUT: not available within `timeout_ns`.
+/// - other statuses as for ucxx_link_lease.
+///
+/// Threads: any.
+/// Ownership: the caller ends the lease.
+/// See also: ucxx_link_lease, ucxx_hub_pop.
 ///
 /// # Safety
 /// A hub of this library; `envelope` is valid for a write.
@@ -363,8 +440,14 @@ pub(super) fn give(
     Ok(leased(lease.is_some(), timeout_ns))
 }
 
-/// Takes the top chunk away, also from consumers that have not had it. NO_ELEM when there is none,
-/// BUSY while anyone holds it. Any thread.
+/// Removes the top chunk from the queue, also for consumers that have not consumed it.
+///
+/// Returns:
+/// - UCXX_OK: the chunk is removed.
+/// - UCXX_ERR_NO_ELEM: the queue is empty.
+/// - UCXX_ERR_BUSY: the chunk is on lease.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// A hub of this library.
@@ -377,7 +460,9 @@ pub unsafe extern "C" fn ucxx_hub_pop(hub: *mut ucxx_hub_t) -> ucxx_status_t {
     })
 }
 
-/// Chunks in the queue, those included that consumers hold; 0 for NULL. Any thread.
+/// Returns the number of chunks in the queue, including those that consumers hold; 0 for NULL.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a hub of this library.
@@ -387,9 +472,18 @@ pub unsafe extern "C" fn ucxx_hub_length(hub: *const ucxx_hub_t) -> usize {
     unsafe { handle::look(hub, 0, Hub::length) }
 }
 
-/// The end of the stream: nothing is produced any more (CLOSED), but what is being produced may be
-/// committed. Consumers get what is left, and what others give back, and then CLOSED; so do links
-/// that peek and modify, when the queue is empty. Twice is once. Any thread.
+/// Marks the end of the stream of chunks. A second call has no effect.
+///
+/// - Producers get UCXX_ERR_CLOSED. Leases for production may still be committed.
+/// - Consumers get the remaining chunks, including those that other consumers abort, and then
+///   UCXX_ERR_CLOSED.
+/// - Peek and modify links get UCXX_ERR_CLOSED when the queue is empty.
+///
+/// Returns:
+/// - UCXX_OK: the hub is closed.
+///
+/// Threads: any.
+/// See also: ucxx_hub_drain, ucxx_hub_destroy.
 ///
 /// # Safety
 /// A hub of this library.
@@ -402,11 +496,21 @@ pub unsafe extern "C" fn ucxx_hub_close(hub: *mut ucxx_hub_t) -> ucxx_status_t {
     })
 }
 
-/// Waits until the queue is empty and nothing is being produced; TIMED_OUT otherwise, also where
-/// `timeout_ns` is 0. Envelopes that a connected link has leased for what may come do not count;
-/// once the hub is closed the streams that begin here do, until the other side has heard of the
-/// end. While it waits it progresses as ucxx_link_lease does. It keeps nobody from producing: see
-/// ucxx_hub_close. BUSY from a callback, but for 0. Any thread.
+/// Waits until the queue is empty and no chunk is in production.
+///
+/// - It does not stop producers: call ucxx_hub_close first.
+/// - Envelopes that a connected link has leased in advance do not count.
+/// - If the hub is closed, it also waits for the streams that begin here, until the peers have
+///   received the end.
+/// - It progresses as ucxx_link_lease does.
+///
+/// Returns:
+/// - UCXX_OK: the queue is empty.
+/// - UCXX_ERR_TIMED_OUT: it is not empty within `timeout_ns` (nanoseconds), also if that is 0.
+/// - UCXX_ERR_BUSY: called from a callback with a `timeout_ns` other than 0.
+///
+/// Threads: any.
+/// See also: ucxx_hub_close.
 ///
 /// # Safety
 /// A hub of this library.
@@ -427,7 +531,12 @@ pub unsafe extern "C" fn ucxx_hub_drain(hub: *mut ucxx_hub_t, timeout_ns: u64) -
     })
 }
 
-/// What has happened so far, and what is where now. Any thread.
+/// Returns counters of the hub, and its present state.
+///
+/// Returns:
+/// - UCXX_OK: `*stats` is set.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// A hub of this library; `stats` is a struct whose `struct_size` is set.
@@ -458,12 +567,20 @@ pub unsafe extern "C" fn ucxx_hub_query_stats(
     })
 }
 
-/// Ends the hub: its chunks are dropped, its links return CLOSED from then on, and who waits in
-/// them gets that. Leases go on: their memory stays until each has ended, by ucxx_envelope_abort or
-/// _release, or a commit, which returns CLOSED and leaves that to be done. When it returns, no
-/// on_ready runs or will run, but for one that it was called from. NULL is ignored. No call with
-/// the hub itself may be under way. So an on_ready that waits for the caller makes it wait without
-/// end.
+/// Destroys the hub. NULL is ignored.
+///
+/// - Its chunks are dropped. Its links return UCXX_ERR_CLOSED from then on, also to callers that
+///   wait in them.
+/// - Leases continue: their memory stays until each has ended, by ucxx_envelope_abort or
+///   ucxx_envelope_release. ucxx_envelope_commit returns UCXX_ERR_CLOSED then, and does not end the
+///   lease.
+/// - When it returns, no on_ready runs or will run, except one that has called it.
+/// - It waits for a running on_ready. That on_ready must not wait for the caller.
+///
+/// No call on the hub handle may be in progress.
+///
+/// Threads: any.
+/// See also: ucxx_hub_close.
 ///
 /// # Safety
 /// NULL or a hub of this library, not used afterwards.

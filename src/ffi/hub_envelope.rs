@@ -10,35 +10,36 @@ use crate::engine::hub::envelope::Lease;
 use crate::engine::wire::hub_stream::METADATA;
 use std::ffi::c_void;
 
-/// What ucxx_envelope_query tells.
+/// Result of ucxx_envelope_query.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_envelope_attr {
     /// Set by UCXX_ENVELOPE_ATTR_INIT.
     pub struct_size: usize,
-    /// Its memory. Of a link that peeks or consumes only to be read.
+    /// Memory of the envelope. With a lease of a peek link or a consumer it is read-only.
     pub data: *mut c_void,
-    /// Bytes of the chunk in it; 0 for one that is being produced.
+    /// Length of the chunk in bytes; 0 for one in production.
     pub length: usize,
-    /// Bytes that there is room for: the hub's envelope_size.
+    /// Size of the envelope in bytes: the hub's `envelope_size`.
     pub capacity: usize,
-    /// Where it is.
+    /// The memory in which it is.
     pub kind: ucxx_memory_kind_t,
-    /// 64 bytes of host memory that travel with the chunk; all zero for one that is being produced.
+    /// 64 bytes of host memory that travel with the chunk; all zero for one in production.
     pub metadata: *mut u8,
     /// 64.
     pub metadata_length: usize,
-    /// A CUevent, as long as the lease lasts: before it is reached nothing is to be read, and
-    /// nothing written. NULL where nothing is to be waited for: everywhere but on CUDA devices.
+    /// A CUevent, valid as long as the lease. Do not read or write the memory before the event has
+    /// completed. NULL: no wait is necessary. It is always NULL except on CUDA devices.
     pub ready_event: *mut c_void,
 }
-/// What ucxx_envelope_query tells.
+/// Result of ucxx_envelope_query.
 pub type ucxx_envelope_attr_t = ucxx_envelope_attr;
 
 sized! { ucxx_envelope_attr, 64; }
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size.
+///
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -51,16 +52,33 @@ pub unsafe extern "C" fn ucxx_envelope_attr_init(
     unsafe { params::init(value, struct_size) };
 }
 
-/// Ends a lease for good. What was produced is a new chunk of `length` bytes; what was consumed has
-/// been, and when it has been by all who are to, its envelopes are free; what was modified has
-/// `length` bytes now, and is no longer on other devices. For links that consume and peek `length`
-/// is not looked at. `stream` is the CUstream whose work so far has to finish first, of a primary
-/// context, or NULL; in a hub without CUDA memory only that (NO_DEVICE). The call does not wait for
-/// it: envelopes on a GPU go on with it as their ready_event, others when it has done that work.
-/// The handle is gone, unless the call fails: then the lease goes on.
+/// Ends a lease, and makes its result valid.
 ///
-/// Errors: INVALID_PARAM for a length beyond the envelope; CLOSED when the hub has been destroyed.
-/// Any thread.
+/// - Producer: the envelope becomes a new chunk of `length` bytes at the end of the queue.
+/// - Consumer: the chunk is consumed. Its envelopes are free when all consumers that it waits for
+///   have consumed it.
+/// - Modify link: the chunk has `length` bytes from now on. Its copies on other devices are
+///   dropped.
+/// - Consumer and peek link: `length` is ignored.
+///
+/// `stream` is a CUstream of a primary context whose work so far has to finish first, or NULL. In a
+/// hub without CUDA memory it must be NULL. The call does not wait for the stream:
+/// - An envelope on a GPU is passed on at once, with this work as its `ready_event`.
+/// - Any other envelope is passed on when the stream has finished this work.
+///
+/// Returns:
+/// - UCXX_OK: the lease has ended.
+/// - UCXX_ERR_INVALID_PARAM: `length` is more than the envelope's size, or `stream` is of a context
+///   that is not primary.
+/// - UCXX_ERR_NO_DEVICE: `stream` is not NULL in a hub without CUDA memory.
+/// - UCXX_ERR_CLOSED: the hub was destroyed. End the lease by ucxx_envelope_abort or
+///   ucxx_envelope_release.
+///
+/// After an error the lease continues.
+///
+/// Threads: any.
+/// Ownership: after UCXX_OK the handle is invalid.
+/// See also: ucxx_envelope_abort, ucxx_envelope_release.
 ///
 /// # Safety
 /// An envelope of this library, on lease.
@@ -110,10 +128,24 @@ unsafe fn commit(
     })
 }
 
-/// Ends a lease as if it had not been. What was produced is gone; what was consumed stays where it
-/// was in the queue, and so comes first; what was modified is what it was before where the chunk is
-/// on another device, too, and else what has been written stays. `stream` and the rest as
-/// ucxx_envelope_commit.
+/// Ends a lease without a result.
+///
+/// - Producer: the envelope is free again.
+/// - Consumer: the chunk stays at its place in the queue, so it is leased first the next time.
+/// - Modify link: if the chunk has a copy on another device, it has its previous contents.
+///   Otherwise it keeps what was written.
+///
+/// `stream` is as for ucxx_envelope_commit.
+///
+/// Returns:
+/// - UCXX_OK: the lease has ended.
+/// - UCXX_ERR_NO_DEVICE, UCXX_ERR_INVALID_PARAM: `stream` as for ucxx_envelope_commit.
+///
+/// After an error the lease continues.
+///
+/// Threads: any.
+/// Ownership: after UCXX_OK the handle is invalid.
+/// See also: ucxx_envelope_commit.
 ///
 /// # Safety
 /// An envelope of this library, on lease.
@@ -130,9 +162,20 @@ pub unsafe extern "C" fn ucxx_envelope_abort(
     })
 }
 
-/// Ends a lease: commits it where the link was made with autocommit, else aborts it. What is
-/// produced then has the length of the envelope, or that which a swap has brought; what is modified
-/// keeps its length. After the hub's end it aborts. The rest as ucxx_envelope_commit.
+/// Ends a lease: commits it if the link has `autocommit`, otherwise aborts it.
+///
+/// With autocommit:
+/// - A produced chunk has the length of the envelope, or the length that ucxx_envelope_swap has
+///   brought.
+/// - A modified chunk keeps its length.
+/// - If the hub was destroyed, the lease is aborted.
+///
+/// Returns:
+/// - as ucxx_envelope_commit, without UCXX_ERR_CLOSED.
+///
+/// Threads: any.
+/// Ownership: after UCXX_OK the handle is invalid.
+/// See also: ucxx_envelope_commit, ucxx_envelope_abort.
 ///
 /// # Safety
 /// An envelope of this library, on lease.
@@ -161,16 +204,26 @@ unsafe fn release(envelope: *mut ucxx_envelope_t, stream: *mut c_void) -> ucxx_s
     })
 }
 
-/// Exchanges memory, length and metadata of two envelopes on lease without a copy: of the same or
-/// of two hubs, both of the same kind and envelope_size (INVALID_PARAM). Query them again
-/// afterwards: what has come from an envelope that is being filled has its length, if none was said
-/// that of the envelope. A consumer that aborts after a swap leaves the chunk with what the swap
-/// has brought, unless it is on another device as well.
+/// Exchanges the memory, length and metadata of two envelopes on lease, without a copy.
 ///
-/// Errors: INVALID_PARAM for an envelope of a link that peeks, or of a broadcast consumer, which
-/// only read; BUSY for one that others look at, or that a link that competes has while broadcast
-/// consumers are still to read the chunk there; UNSUPPORTED for buffers of the caller's. Any
-/// thread; nobody else may use either at the time.
+/// - They may be of one hub or of two. Both must have the same kind of memory and the same
+///   `envelope_size`.
+/// - Call ucxx_envelope_query for both afterwards.
+/// - An envelope in production has a length only if one was set. Otherwise the other side gets the
+///   envelope's size as the length.
+/// - If a consumer aborts after a swap, the chunk keeps the swapped contents, unless it has a copy
+///   on another device.
+///
+/// Returns:
+/// - UCXX_OK: they are exchanged.
+/// - UCXX_ERR_INVALID_PARAM: kind or size differ, or a lease is of a peek link or a broadcast
+///   consumer, which only read.
+/// - UCXX_ERR_BUSY: other leases or copies use the envelope, or broadcast consumers are still to
+///   read the chunk of a competing consumer there.
+/// - UCXX_ERR_UNSUPPORTED: an envelope is a buffer of ucxx_hub_add_buffer.
+///
+/// Threads: any. No other call may use either envelope at the same time.
+/// See also: ucxx_envelope_query.
 ///
 /// # Safety
 /// Envelopes of this library, on lease.
@@ -190,7 +243,13 @@ pub unsafe extern "C" fn ucxx_envelope_swap(
     })
 }
 
-/// Where an envelope on lease is, and what is in it. Any thread.
+/// Returns where an envelope on lease is, and what is in it.
+///
+/// Returns:
+/// - UCXX_OK: `*attr` is set.
+///
+/// Threads: any.
+/// Ownership: the pointers in `*attr` are valid until the lease ends or the envelope is swapped.
 ///
 /// # Safety
 /// An envelope of this library, on lease; `attr` is a struct whose `struct_size` is set.

@@ -11,47 +11,59 @@ use crate::engine::hub::link::{Link, LinkParams};
 use crate::engine::hub::records::Role;
 use std::ffi::c_void;
 
-/// Called when a link has news:
-/// - OK: a lease can be had.
-/// - CLOSED: none ever will be. Once. A link that consumes is told after it has ended the leases
-///   that it holds itself, as it may give those back.
-/// - IO_ERROR: a copy to where the link is has failed. The next lease says how, and has it tried
-///   again.
+/// Called when a link becomes ready, or can never become ready any more.
 ///
-/// Level-triggered: called again if that is still so, or so again, after a lease has been tried
-/// through the link. A link that has given a chunk back, or has changed it, is not told of that
-/// chunk again, whoever has had it since, until it tries again or something else changes in the
-/// hub: a chunk comes or goes, or another link commits a change of one.
+/// `status` is one of:
+/// - UCXX_OK: a lease is available.
+/// - UCXX_ERR_CLOSED: no lease will be available any more. Reported once. A consumer gets it after
+///   its own leases have ended, because it may return those chunks to the queue.
+/// - UCXX_ERR_IO_ERROR: copying a chunk to the link's device has failed. The next lease returns the
+///   error, and the copy is tried again.
 ///
-/// The call that makes a lease possible calls back, whichever that is, one callback after the other
-/// and outside every lock. The links of a hub take turns. What others make possible meanwhile may
-/// be told by the same call. While no chunk comes or goes, one call makes at most 64 callbacks for
-/// each link of the hub, so links that change the same chunk in turn do not hold it for ever; the
-/// next call on the hub goes on.
+/// The callback is level-triggered: it is called again after each lease attempt through the link,
+/// if the condition still holds or holds again.
 ///
-/// One call at a time for a link. It may call every function; those that wait return BUSY. It must
-/// not throw.
+/// Exception: a link that has returned or changed a chunk is not notified of that chunk again,
+/// whichever link has held it since. This lasts until it tries a lease, or something else changes
+/// in the hub: a chunk is added or removed, or another link commits a change of one.
+///
+/// Which call runs the callback:
+/// - The call that makes the lease possible runs it. The callbacks run one after the other, with no
+///   lock held.
+/// - The links of a hub are notified in turn. The same call may also run the callbacks for what
+///   other threads make possible in the meantime.
+/// - While no chunk is added or removed, one call runs at most 64 callbacks for each link of the
+///   hub. The next call on the hub continues. So links that change the same chunk in turn do not
+///   block a call without end.
+///
+/// Threads: any thread that uses the hub; in hubs with CUDA memory also the hub's own thread. One
+/// call at a time for each link.
+/// Callbacks: it may call every function. Functions that wait return UCXX_ERR_BUSY. It must not
+/// throw.
+/// See also: ucxx_link_create, ucxx_link_lease.
 pub type ucxx_link_callback_t =
     Option<unsafe extern "C" fn(arg: *mut c_void, link: *mut ucxx_link_t, status: ucxx_status_t)>;
 
-/// What a link is made with; NULL means all defaults.
+/// Parameters of ucxx_link_create; NULL means all defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ucxx_link_params {
     /// Set by UCXX_LINK_PARAMS_INIT.
     pub struct_size: usize,
-    /// 1, for a link that consumes: it sees every chunk that is in the queue, or comes, while it is
-    /// there, and a chunk stays until all such links have consumed it. Consumers without it compete
-    /// for chunks: each is consumed by one of them. Up to 63 at a time.
+    /// 1, for a consumer only: a broadcast consumer gets every chunk that is in the queue or is
+    /// added while the link exists. A chunk stays until all broadcast consumers have consumed it. A
+    /// hub can have up to 63 of them at a time.
+    ///
+    /// 0: the consumers compete. Each chunk is consumed by one of them.
     pub broadcast: u8,
-    /// 1: ucxx_envelope_release commits. Without effect for a link that peeks.
+    /// 1: ucxx_envelope_release commits. It has no effect for a peek link.
     pub autocommit: u8,
-    /// Optional.
+    /// Called when the link becomes ready. Optional.
     pub on_ready: ucxx_link_callback_t,
-    /// Passed to it.
+    /// Passed to `on_ready`.
     pub on_ready_arg: *mut c_void,
 }
-/// What a link is made with; NULL means all defaults.
+/// Parameters of ucxx_link_create; NULL means all defaults.
 pub type ucxx_link_params_t = ucxx_link_params;
 
 sized! { ucxx_link_params, 32; }
@@ -59,8 +71,9 @@ sized! { ucxx_link_params, 32; }
 /// More links than a caller means.
 const MOST: usize = 4096;
 
-/// Sets every field to its default, and `struct_size` to the given size, which is the caller's
-/// sizeof. NULL is ignored.
+/// Sets every field to its default, and `struct_size` to the given size.
+///
+/// `struct_size` is the caller's sizeof. NULL is ignored.
 ///
 /// # Safety
 /// NULL or writable for that many bytes.
@@ -105,12 +118,27 @@ pub(super) unsafe fn links<R>(
     f(&few[..count])
 }
 
-/// Makes a link of this UCXX_LINK_* type to envelopes of this kind, of which there may be none yet.
-/// It keeps the hub's memory, and counts as one that is served unless there is a dataflow strategy.
-/// on_ready may run before it returns, after `*link` was written. Any thread.
+/// Makes a link of a hub.
 ///
-/// Errors: NO_DEVICE for a device that is not there; EXCEEDS_LIMIT for over 32 kinds of memory or
-/// 63 broadcast consumers in a hub.
+/// - `link_type`: UCXX_LINK_PRODUCE (leases empty envelopes), _CONSUME (takes chunks from the
+///   queue), _PEEK (reads the top chunk) or _MODIFY (changes the top chunk).
+/// - `kind`: the memory of the envelopes that it leases. The hub need not have such envelopes yet.
+/// - `params`: optional. `on_ready` may run before this function returns, after `*link` was
+///   written.
+///
+/// The link is served, unless the hub has a dataflow strategy (ucxx_hub_set_flow).
+///
+/// Returns:
+/// - UCXX_OK: `*link` is set.
+/// - UCXX_ERR_NO_DEVICE: the device or the CUDA driver is missing.
+/// - UCXX_ERR_UNSUPPORTED: another memory type than ucxx_memory_kind_t lists.
+/// - UCXX_ERR_EXCEEDS_LIMIT: the hub would have more than 32 kinds of memory or 63 broadcast
+///   consumers.
+/// - UCXX_ERR_INVALID_PARAM: also if `broadcast` is set for a link that is no consumer.
+///
+/// Threads: any.
+/// Ownership: the link keeps the memory of the hub alive. The caller destroys the link.
+/// See also: ucxx_link_lease, ucxx_link_destroy.
 ///
 /// # Safety
 /// A hub of this library; `params` is NULL or a struct whose `struct_size` is set; `link` is valid
@@ -164,10 +192,17 @@ fn convert(params: &ucxx_link_params) -> Result<LinkParams> {
     })
 }
 
-/// Ends a link. Leases that it has given go on. Chunks that wait for this consumer alone are done
-/// if another one has had them, and stay otherwise. When it returns, its on_ready does not run and
-/// will not, but for one that it was called from. NULL is ignored. No other call on the link may be
-/// under way. Any thread. So an on_ready that waits for the caller makes it wait without end.
+/// Destroys a link. NULL is ignored.
+///
+/// - Its leases continue.
+/// - Chunks that wait only for this consumer are removed if another consumer has consumed them.
+///   Otherwise they stay in the queue.
+/// - When it returns, its on_ready does not run and will not run, except one that has called it.
+/// - It waits for a running on_ready. That on_ready must not wait for the caller.
+///
+/// No other call on the link may be in progress.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// NULL or a link of this library, not used afterwards.
@@ -181,25 +216,46 @@ pub unsafe extern "C" fn ucxx_link_destroy(link: *mut ucxx_link_t) {
     });
 }
 
-/// Leases an envelope: through a link that produces an empty one; through one that consumes the
-/// oldest chunk that it, or for links that compete any of them, has not had and nobody of them
-/// holds; through one that peeks or modifies the top chunk, the oldest in the queue. A link may
-/// have several leases at a time. Waits up to `timeout_ns` for it. Where the progress of the hub's
-/// worker is manual it progresses meanwhile, and callbacks may run in it, if the thread may do so
-/// at any time: any thread under UCXX_THREAD_MULTI, the worker's own under _SINGLE. Other threads,
-/// and all under _SERIALIZED, only sleep: what is to come through the worker then needs somebody
-/// else who progresses it.
+/// Leases an envelope. A link may have several leases at a time.
 ///
-/// A chunk is not consumed while it is changed, nor changed while somebody consumes it, or reads
-/// the same envelope. Links that modify share it when they are on the same device. What is read on
-/// other devices while it is changed is what it was.
+/// What is leased depends on the link:
+/// - Producer: an empty envelope.
+/// - Consumer: the oldest chunk that no consumer holds, of those that this consumer has not
+///   consumed. Competing consumers count as one.
+/// - Peek and modify links: the top chunk, that is the oldest in the queue.
 ///
-/// Errors: NO_RESOURCE, for a timeout of 0, and TIMED_OUT: there is none yet; CLOSED: there will be
-/// none; STARVED: the hub has no envelope on the link's device, and the message says how many are
-/// missing, or nobody has anything and younger chunks, which are nowhere else, have all of them, so
-/// that the oldest cannot come there; IO_ERROR, NO_MEMORY or NO_DEVICE: the chunk could not be
-/// copied there, or the stream that was to write it has failed, and the message says which, and
-/// what the driver says; BUSY from a callback, but for a timeout of 0. Any thread.
+/// It waits at most `timeout_ns` (nanoseconds). If the progress of the hub's worker is manual, it
+/// progresses the worker in the meantime, and callbacks may run in it. It does so only in threads
+/// that may progress the worker at any time:
+/// - UCXX_THREAD_MULTI: any thread.
+/// - UCXX_THREAD_SINGLE: the worker's thread.
+/// - Other threads, and all threads under UCXX_THREAD_SERIALIZED, only sleep. If chunks arrive
+///   through the worker, another thread has to progress it.
+///
+/// Exclusion:
+/// - A chunk is not consumed while it is modified.
+/// - A chunk is not modified while a link consumes it, or reads the same envelope.
+/// - Modify links on the same device share the chunk.
+/// - Links that read on other devices during a modification see the previous contents.
+///
+/// Returns:
+/// - UCXX_OK: `*envelope` is set.
+/// - UCXX_ERR_NO_RESOURCE: nothing is available, with a `timeout_ns` of 0.
+/// - UCXX_ERR_TIMED_OUT: nothing became available within `timeout_ns`.
+/// - UCXX_ERR_CLOSED: the hub is closed, and nothing will be available for this link.
+/// - UCXX_ERR_STARVED: the lease can never succeed, for one of two reasons:
+///   - The hub has too few envelopes on the link's device. The message says how many are missing.
+///   - No envelope is on lease, and newer chunks, which have no other copy, hold all envelopes on
+///     the link's device. So the oldest chunk cannot be copied there.
+/// - UCXX_ERR_IO_ERROR, UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_DEVICE: copying the chunk has failed, or
+///   the CUDA stream that was to write it. The message has the driver's error.
+/// - UCXX_ERR_BUSY: the link is connected (ucxx_link_connect), or the call is made from a callback
+///   with a `timeout_ns` other than 0.
+///
+/// Threads: any.
+/// Ownership: the caller ends the lease by ucxx_envelope_commit, ucxx_envelope_abort or
+/// ucxx_envelope_release.
+/// See also: ucxx_link_lease_many, ucxx_envelope_query, ucxx_hub_validate.
 ///
 /// # Safety
 /// A link of this library; `envelope` is valid for a write.
@@ -258,17 +314,29 @@ unsafe fn lease(
     })
 }
 
-/// Leases through all of the links at once, also of several hubs, or through none of them. Of
-/// several workers each has its turn, for a millisecond. Up to 64 links (EXCEEDS_LIMIT;
-/// INVALID_PARAM above 4096). The rest as ucxx_link_lease.
+/// Leases through several links at once, or through none of them. The links may be of several hubs.
 ///
-/// STARVED also where all of them together can never be served with what the hub has, and the
-/// message says why, and what to do: it has too few envelopes; or too small a max_queue_chunks for
-/// what is produced and, until it is consumed, what is read; or too small a max_queue_bytes, where
-/// no other link is there that might consume, or change, the chunks that the call waits for; or one
-/// of them modifies the chunk that another one consumes, and it waits for no other consumer.
-/// INVALID_PARAM where they exclude each other whatever the hub has: two that modify on different
-/// devices, or one that peeks where another one modifies.
+/// - `count`: up to 64 links.
+/// - `envelopes`: gets one envelope for each link, in the same order.
+/// - If the hubs have several workers, it progresses each in turn, for a millisecond.
+///
+/// Returns:
+/// - as ucxx_link_lease;
+/// - UCXX_ERR_EXCEEDS_LIMIT: more than 64 links. UCXX_ERR_INVALID_PARAM above 4096.
+/// - UCXX_ERR_INVALID_PARAM: also if the links exclude each other in any hub: two that modify on
+///   different devices, or one that peeks and one that modifies.
+/// - UCXX_ERR_STARVED: also if all links together can never be served. The message says why and
+///   what to do:
+///   - The hub has too few envelopes.
+///   - `max_queue_chunks` is too small for the chunks that are produced and those that are read.
+///   - `max_queue_bytes` is too small, and no other link can consume or change the chunks that the
+///     call waits for.
+///   - One link modifies the chunk that another link of the list consumes, and the chunk waits for
+///     no other consumer.
+///
+/// Threads: any.
+/// Ownership: the caller ends each lease.
+/// See also: ucxx_link_lease.
 ///
 /// # Safety
 /// `count` links of this library in `links`; `envelopes` is valid for as many writes.

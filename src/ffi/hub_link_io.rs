@@ -1,4 +1,4 @@
-//! Links and the world outside: messages and streams, and the descriptor for event loops.
+//! Links and the network: messages and streams; and the descriptor for event loops.
 
 use super::guard::{self, Answer};
 use super::handle::{self, place, ucxx_endpoint_t, ucxx_link_t, ucxx_request_t};
@@ -6,14 +6,33 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use crate::engine::base::status::Status;
 
-/// Receives a message whose tag matches into an envelope of a link that produces, straight, and
-/// commits it as a chunk of its length: before the callback runs, or the notifier reports, or
-/// anyone who waits for the request is released. What ends otherwise, a message that is longer than
-/// the envelope too, is aborted. Chunks come in the order in which their messages are complete, so
-/// a short one may be before a long one that was sent earlier. For that it does not end inside the
-/// call: INPROGRESS where ucxx_tag_recv may return OK. The envelope is leased before the call
-/// returns: NO_RESOURCE when there is none. Needs a hub with a worker, on which it is received. In
-/// all else as ucxx_tag_recv; memory_type is not looked at.
+/// Receives a tag message directly into an envelope of a producer link, and commits it as a chunk.
+///
+/// - The hub needs a worker, on which the message is received. Tag matching is as for
+///   ucxx_tag_recv.
+/// - The envelope is leased before the call returns.
+/// - The chunk has the length of the message. It is committed before the callback runs, the
+///   notifier reports, or a thread that waits for the request returns.
+/// - If the receive fails, the lease is aborted. A message longer than the envelope is such a
+///   failure.
+/// - Chunks are queued in the order in which their messages complete. A short message may overtake
+///   an earlier long one.
+/// - `params->memory_type` is ignored. Everything else is as for ucxx_tag_recv.
+///
+/// Returns:
+/// - UCXX_INPROGRESS: the receive completes later. Without UCXX_FLAG_WAIT it never completes inside
+///   the call.
+/// - UCXX_OK: with UCXX_FLAG_WAIT: the chunk is committed.
+/// - UCXX_ERR_NO_RESOURCE: no envelope is free, or the queue is full.
+/// - UCXX_ERR_INVALID_PARAM: the link is no producer, or the hub has no worker.
+/// - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
+/// - UCXX_ERR_CLOSED: the hub is closed.
+/// - UCXX_ERR_STARVED: as for ucxx_link_lease.
+/// - UCXX_ERR_BUSY: the link is connected.
+/// - other statuses as for ucxx_tag_recv.
+///
+/// Threads: any.
+/// See also: ucxx_link_send, ucxx_link_connect, ucxx_tag_recv.
 ///
 /// # Safety
 /// A link of this library; the rest as for `ucxx_tag_recv`.
@@ -34,11 +53,31 @@ pub unsafe extern "C" fn ucxx_link_recv(
     }
 }
 
-/// Sends the oldest chunk of a link that consumes, straight from its envelope, and consumes it when
-/// the buffer is free again: before the callback runs, or the notifier reports, or anyone who waits
-/// for the request is released. A send that fails aborts: the chunk is offered again. NO_RESOURCE
-/// when there is no chunk, CLOSED when there will be none. The endpoint is of the hub's worker.
-/// Metadata does not go along. In all else as ucxx_tag_send; memory_type is not looked at.
+/// Sends the oldest chunk of a consumer link as a tag message, directly from its envelope, and
+/// consumes it.
+///
+/// - The endpoint must be of the hub's worker.
+/// - The chunk is consumed when the buffer is free again. This is before the callback runs, the
+///   notifier reports, or a thread that waits for the request returns.
+/// - If the send fails, the lease is aborted, and the chunk is available again.
+/// - The metadata is not sent.
+/// - `params->memory_type` is ignored. Everything else is as for ucxx_tag_send.
+///
+/// Returns:
+/// - UCXX_OK: complete inside the call.
+/// - UCXX_INPROGRESS: the send completes later.
+/// - UCXX_ERR_NO_RESOURCE: there is no chunk at the moment.
+/// - UCXX_ERR_CLOSED: the hub is closed, and there will be no chunk; or the endpoint is closed.
+/// - UCXX_ERR_INVALID_PARAM: the link is no consumer, the hub has no worker, or the endpoint is of
+///   another worker.
+/// - UCXX_ERR_STARVED, UCXX_ERR_IO_ERROR, UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_DEVICE: as for
+///   ucxx_link_lease.
+/// - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
+/// - UCXX_ERR_BUSY: the link is connected.
+/// - other statuses as for ucxx_tag_send.
+///
+/// Threads: any.
+/// See also: ucxx_link_recv, ucxx_link_connect, ucxx_tag_send.
 ///
 /// # Safety
 /// A link and an endpoint of this library; the rest as for `ucxx_tag_send`.
@@ -60,40 +99,64 @@ pub unsafe extern "C" fn ucxx_link_send(
     }
 }
 
-/// Connects a link that consumes with one that produces, at the other end of the endpoint, as one
-/// stream: every chunk here becomes a chunk there, in its order, with its metadata. Both sides call
-/// it, in any order, each with its endpoint to the other one's worker and the same `stream_id`; a
-/// stream of that number in each direction may be under way between two workers. `window` is how
-/// many chunks may be on their way at a time; the smaller one of both sides holds. Needs a hub with
-/// a worker on each side; chunks move while both workers are progressed, and what the stream does,
-/// callbacks of its hub included, is done in their passes. Returns at once; the end that is alone
-/// waits, and leases nothing.
+/// Connects a consumer link with a producer link of the peer, as one stream.
 ///
-/// The receiving side leases up to `window` envelopes before anything comes, and nothing is sent
-/// without one: a hub that is full makes the sender wait (credit_stalls). A chunk is consumed at
-/// its sender when it has become a chunk at the receiver. The envelopes may be of different sizes;
-/// a chunk that is too long for those of the receiver ends the stream, of which only the log tells:
-/// the links at both ends wait for another one. When the sending hub is closed and empty, the
-/// receiving one is closed, so that its readers get CLOSED after the last chunk; one that several
-/// streams feed, when all of them have ended so. A link that is destroyed is not waited for; one
-/// whose stream was cut off is, until it is connected anew. ucxx_hub_drain of a closed hub waits
-/// until that has been told: then the endpoint may be closed.
+/// Every chunk here becomes a chunk there, in the same order and with its metadata. Both sides call
+/// it, in any order. It returns at once. Until both have called it, the connected side leases
+/// nothing.
 ///
-/// As long as a link is connected leases through it return BUSY, and its on_ready is not called.
-/// That ends with the endpoint, with the stream, and with ucxx_link_destroy. With the endpoint,
-/// chunks that have not been acknowledged are offered again to the consumers of the sending hub,
-/// oldest first, before on_close runs; the receiving hub has a beginning of what was sent, and
-/// perhaps the first of those. Connect anew, on another endpoint, to go on. A link that is
-/// destroyed, or whose hub is, or a receiving hub that is closed, leaves the stream in peace:
-/// nothing is lost or doubled, and the link at the other end waits for another one to be connected
-/// there.
+/// - `endpoint`: leads to the worker of the other side's hub, and is of this hub's worker. Both
+///   hubs need a worker.
+/// - `stream_id`: the same at both sides. Two workers can have one stream of a number in each
+///   direction at a time.
+/// - `window`: how many chunks may be in transit; 1 to 65536. The smaller value of both sides
+///   applies.
 ///
-/// Errors: INVALID_PARAM for a link that peeks or modifies, a hub without a worker, an endpoint of
-/// another worker, window 0; EXCEEDS_LIMIT for one above 65536; BUSY for a link that is connected;
-/// ALREADY_EXISTS for a stream of this number and direction to this peer, which one whose link has
-/// been destroyed remains until the other side has heard of it (progress, and try again);
-/// UNSUPPORTED without UCXX_FEATURE_AM; CLOSED and the others of an endpoint that has ended.
-/// Threads as ucxx_am_send.
+/// Progress: chunks move while both workers are progressed. The stream does its work in their
+/// passes, including the callbacks of the hub.
+///
+/// Flow:
+/// - The receiving side leases up to `window` envelopes in advance. Nothing is sent without one, so
+///   a full hub makes the sender wait (`credit_stalls`).
+/// - A chunk is consumed at the sender when it has become a chunk at the receiver.
+/// - The envelopes of both sides may differ in size. A chunk that is too long for the receiver ends
+///   the stream. Only the log reports this; the links at both ends then wait for another one.
+///
+/// End of the stream:
+/// - When the sending hub is closed and empty, the receiving hub is closed. Its readers get
+///   UCXX_ERR_CLOSED after the last chunk.
+/// - A hub with several incoming streams is closed when all of them have ended so. A destroyed link
+///   is not waited for. A link whose stream was interrupted is waited for until it is connected
+///   again.
+/// - ucxx_hub_drain of the closed sending hub waits until the peer has received the end. Then the
+///   endpoint may be closed.
+///
+/// While a link is connected, leases through it return UCXX_ERR_BUSY, and its on_ready is not
+/// called. The connection ends in these cases:
+/// - The endpoint ends. Before on_close runs, chunks without acknowledgement are offered again to
+///   the consumers of the sending hub, oldest first. The receiving hub then has a first part of
+///   what was sent, and perhaps the first of these chunks. Connect again on another endpoint to
+///   continue.
+/// - The link or its hub is destroyed, or a receiving hub is closed. Then the stream ends in order:
+///   no chunk is lost or doubled. The link at the other end waits for another one to be connected.
+/// - The stream has ended.
+///
+/// Returns:
+/// - UCXX_OK: the link is connected on this side.
+/// - UCXX_ERR_INVALID_PARAM: the link peeks or modifies, the hub has no worker, the endpoint is of
+///   another worker, or `window` is 0.
+/// - UCXX_ERR_EXCEEDS_LIMIT: `window` is more than 65536.
+/// - UCXX_ERR_BUSY: the link is connected already. Or it is called from a callback on another
+///   thread than the progress thread of the worker, for which it would have to wait.
+/// - UCXX_ERR_ALREADY_EXISTS: a stream of this number and direction to this peer exists. After
+///   ucxx_link_destroy it exists until the peer has received its end: progress, and try again.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, or UCX has no support for the link's
+///   memory.
+/// - UCXX_ERR_CLOSED: the hub was destroyed.
+/// - the status of the endpoint, if it has ended.
+///
+/// Threads: as for ucxx_am_send.
+/// See also: ucxx_link_destroy, ucxx_hub_close, ucxx_hub_drain.
 ///
 /// # Safety
 /// A link and an endpoint of this library.
@@ -113,9 +176,19 @@ pub unsafe extern "C" fn ucxx_link_connect(
     })
 }
 
-/// The link's descriptor for the caller's own event loop: readable when a lease can be had, or none
-/// ever will, after ucxx_link_arm. It stays the library's. UNSUPPORTED where the context was made
-/// without UCXX_FEATURE_WAKEUP. Any thread.
+/// Returns a descriptor of the link for the caller's event loop.
+///
+/// After ucxx_link_arm it becomes readable when a lease is available, or when none will be
+/// available any more.
+///
+/// Returns:
+/// - UCXX_OK: `*fd` is set.
+/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_WAKEUP.
+/// - UCXX_ERR_IO_ERROR: the system has no descriptor left.
+///
+/// Threads: any.
+/// Ownership: the library owns the descriptor; do not close it.
+/// See also: ucxx_link_arm.
 ///
 /// # Safety
 /// A link of this library; `fd` is valid for a write.
@@ -133,9 +206,16 @@ pub unsafe extern "C" fn ucxx_link_event_fd(link: *mut ucxx_link_t, fd: *mut i32
     })
 }
 
-/// Has the link's descriptor become readable, once, when a lease can be had. BUSY: one can be had
-/// now, so lease first, and do not sleep. CLOSED: none ever will be. It is written to only when it
-/// is armed. Any thread, one at a time for a link.
+/// Arms the link's descriptor: it becomes readable, once, when a lease is available.
+///
+/// Returns:
+/// - UCXX_OK: armed; the caller may sleep.
+/// - UCXX_ERR_BUSY: a lease is available now. Lease first, and do not sleep.
+/// - UCXX_ERR_CLOSED: no lease will be available any more.
+/// - UCXX_ERR_UNSUPPORTED, UCXX_ERR_IO_ERROR: as for ucxx_link_event_fd.
+///
+/// Threads: any, one at a time for a link.
+/// See also: ucxx_link_event_fd, ucxx_link_lease.
 ///
 /// # Safety
 /// A link of this library.
