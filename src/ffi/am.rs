@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ucxx_worker_set_am_handler(
     guard::whole(|| {
         // SAFETY: as for this function.
         let worker = unsafe { handle::get(worker)? };
-        // SAFETY: a message is a message behind its opaque type.
+        // SAFETY: the opaque type is the engine's message.
         let handler = handler.map(|handler| unsafe {
             std::mem::transmute::<
                 unsafe extern "C" fn(*mut c_void, *mut ucxx_am_message_t),
@@ -288,8 +288,10 @@ pub unsafe extern "C" fn ucxx_am_send_iov(
     }
 }
 
+/// The caller's header as a slice.
+///
 /// # Safety
-/// `header` is readable for so many bytes while the result is in use.
+/// `header` is readable for `length` bytes while the result is in use.
 #[inline(always)]
 pub(crate) unsafe fn bytes<'a>(header: *const c_void, length: usize) -> Result<&'a [u8]> {
     if length == 0 {

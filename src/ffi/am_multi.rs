@@ -61,7 +61,7 @@ pub type ucxx_multi_handler_t = Option<
 ///
 /// # Safety
 /// A worker of this library; `handler` and `destroy_arg` may be called with `arg`; `allocator` is
-/// NULL or as it says.
+/// NULL or a struct as described.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_worker_set_multi_handler(
     worker: *mut ucxx_worker_t,
@@ -90,7 +90,7 @@ pub(super) unsafe fn multi_handler(
     allocator: Allocator,
 ) -> Option<MultiHandler> {
     handler.map(|handler| {
-        // SAFETY: endpoints and buffers are what they are behind their opaque types.
+        // SAFETY: the opaque types are the engine's endpoint and buffers.
         let function = unsafe {
             std::mem::transmute::<
                 unsafe extern "C" fn(

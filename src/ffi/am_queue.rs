@@ -125,7 +125,7 @@ pub unsafe extern "C" fn ucxx_am_queue_cover_init(
 /// See also: ucxx_am_queue_send, ucxx_worker_set_am_queue_handler.
 ///
 /// # Safety
-/// As for `ucxx_am_queue_send`; `cover` is NULL or as it says.
+/// As for `ucxx_am_queue_send`; `cover` is NULL or a struct as described.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_am_queue_send_to(
@@ -154,8 +154,10 @@ pub unsafe extern "C" fn ucxx_am_queue_send_to(
     }
 }
 
+/// The name of a handler.
+///
 /// # Safety
-/// Terminated.
+/// `owner` is terminated.
 unsafe fn name(owner: *const c_char, id: u64) -> Result<CallbackName> {
     // SAFETY: as for this function.
     let owner = unsafe { CStr::from_ptr(owner) }.to_bytes();
@@ -189,7 +191,7 @@ unsafe fn name(owner: *const c_char, id: u64) -> Result<CallbackName> {
 ///
 /// # Safety
 /// A worker of this library; `owner` is terminated; `handler` and `destroy_arg` may be called with
-/// `arg`; `allocator` is NULL or as it says.
+/// `arg`; `allocator` is NULL or a struct as described.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_worker_set_am_queue_handler(
     worker: *mut ucxx_worker_t,
@@ -252,7 +254,7 @@ pub unsafe extern "C" fn ucxx_worker_set_am_queue_handler(
 /// See also: ucxx_request_take_buffers, ucxx_request_am_header, ucxx_am_queue_probe.
 ///
 /// # Safety
-/// See `ucxx_op_params_t`; `allocator` is NULL or as it says.
+/// See `ucxx_op_params_t`; `allocator` is NULL or a struct as described.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_am_queue_recv(

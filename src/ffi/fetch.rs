@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_handler(
     guard::progressing(|| {
         // SAFETY: as for this function.
         let worker = unsafe { handle::get(worker)? };
-        // SAFETY: a question is a question behind its opaque type.
+        // SAFETY: the opaque type is the engine's fetch.
         let handler =
             handler.map(|handler| unsafe {
                 std::mem::transmute::<
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn ucxx_am_fetch_iov(
 ///
 /// # Safety
 /// As for `ucxx_am_fetch`; `data` is readable until the operation has completed; `allocator` is
-/// NULL or as it says.
+/// NULL or a struct as described.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_am_fetch_alloc(
@@ -321,7 +321,7 @@ pub unsafe extern "C" fn ucxx_am_fetch_alloc(
 /// Ownership: the header is valid until the fetch is destroyed.
 ///
 /// # Safety
-/// NULL or a question of this library that was not destroyed; `length` is NULL or valid for a
+/// NULL or a fetch of this library that was not destroyed; `length` is NULL or valid for a
 /// write.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_fetch_header(
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn ucxx_fetch_data(
 /// Threads: any.
 ///
 /// # Safety
-/// NULL or a question of this library that was not destroyed.
+/// NULL or a fetch of this library that was not destroyed.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_fetch_capacity(fetch: *const ucxx_fetch_t) -> usize {
     // SAFETY: as for this function.
@@ -382,7 +382,7 @@ pub unsafe extern "C" fn ucxx_fetch_capacity(fetch: *const ucxx_fetch_t) -> usiz
 /// See also: ucxx_endpoint_retain.
 ///
 /// # Safety
-/// NULL or a question of this library that was not destroyed.
+/// NULL or a fetch of this library that was not destroyed.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_fetch_endpoint(fetch: *const ucxx_fetch_t) -> *mut ucxx_endpoint_t {
     // SAFETY: as for this function.
@@ -421,7 +421,7 @@ pub unsafe extern "C" fn ucxx_fetch_endpoint(fetch: *const ucxx_fetch_t) -> *mut
 /// See also: ucxx_fetch_reject, ucxx_fetch_destroy, ucxx_am_fetch.
 ///
 /// # Safety
-/// A question of this library; `buffer` is readable for `length` bytes until the operation has
+/// A fetch of this library; `buffer` is readable for `length` bytes until the operation has
 /// completed; see `ucxx_op_params_t` for the rest.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_fetch_reply(
@@ -522,7 +522,7 @@ pub unsafe extern "C" fn ucxx_fetch_reply_iov(
 /// See also: ucxx_fetch_reply.
 ///
 /// # Safety
-/// A question of this library.
+/// A fetch of this library.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_fetch_reject(
     fetch: *mut ucxx_fetch_t,
@@ -542,7 +542,7 @@ pub unsafe extern "C" fn ucxx_fetch_reject(
 /// Threads: any.
 ///
 /// # Safety
-/// NULL or a question of this library, not used afterwards.
+/// NULL or a fetch of this library, not used afterwards.
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_fetch_destroy(fetch: *mut ucxx_fetch_t) {
     // SAFETY: as for this function.

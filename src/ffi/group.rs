@@ -304,7 +304,7 @@ pub unsafe extern "C" fn ucxx_group_endpoint(
         // SAFETY: as for this function.
         let (group, place) = unsafe { (handle::get(group)?, place(endpoint, "endpoint")?) };
         let shared = group.endpoint(rank)?;
-        // The group keeps it.
+        // The group keeps the endpoint alive.
         place.write(Arc::as_ptr(&shared).cast_mut().cast());
         Ok(Status::OK)
     })

@@ -97,7 +97,8 @@ pub unsafe extern "C" fn ucxx_envelope_commit(
     unsafe { commit(envelope, length, stream) }
 }
 
-/// See `lease_at_once`: a commit of so many bytes, or a release.
+/// Ends a lease of a plain hub at once: `length` is that of a commit, or None for a release. See
+/// `lease_at_once`.
 ///
 /// # Safety
 /// An envelope of this library, on lease, or NULL.

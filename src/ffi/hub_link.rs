@@ -68,7 +68,7 @@ pub type ucxx_link_params_t = ucxx_link_params;
 
 sized! { ucxx_link_params, 32; }
 
-/// More links than a caller means.
+/// Limit of a list of links; a larger count is a mistake of the caller.
 const MOST: usize = 4096;
 
 /// Sets every field to its default, and `struct_size` to the given size.
@@ -86,7 +86,8 @@ pub unsafe extern "C" fn ucxx_link_params_init(value: *mut ucxx_link_params_t, s
 /// The caller's list of links.
 ///
 /// # Safety
-/// `count` links of this library, or NULL for one of them, at `pointer`, which is NULL or readable.
+/// `pointer` is NULL or readable for `count` entries, each of which is NULL or a link of this
+/// library.
 pub(super) unsafe fn links<R>(
     pointer: *const *mut ucxx_link_t,
     count: usize,
@@ -180,7 +181,7 @@ fn convert(params: &ucxx_link_params) -> Result<LinkParams> {
         0 | 1 => Ok(value == 1),
         _ => Err(Error::invalid(format!("{name}: {value} is neither 0 nor 1"))),
     };
-    // SAFETY: two pointers to functions that take the same: the engine does not know the handle's
+    // SAFETY: both function types have the same arguments. The engine does not know the handle's
     // type.
     let on_ready =
         unsafe { std::mem::transmute::<ucxx_link_callback_t, Option<_>>(params.on_ready) };
@@ -274,8 +275,9 @@ pub unsafe extern "C" fn ucxx_link_lease(
     unsafe { lease(link, timeout_ns, envelope) }
 }
 
-/// What a plain hub has is given out before anything is kept for what else may have to be done,
-/// which would cost as much again. False says nothing yet. Not guarded: nothing in it can panic.
+/// Leases from a plain hub at once, without the cost of the guard. False: not decided, use `lease`.
+///
+/// It needs no guard, because nothing in it can panic.
 ///
 /// # Safety
 /// As for `ucxx_link_lease`.

@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// The reference of the handle, which keeps it.
+/// A reference to the key. The handle keeps the key alive.
 ///
 /// # Safety
 /// As for `handle::get`.
@@ -188,6 +188,8 @@ pub unsafe extern "C" fn ucxx_rma_atomic(
     }
 }
 
+/// An unsigned integer of `size` bytes.
+///
 /// # Safety
 /// `place` is readable for `size` bytes, which are 4 or 8.
 unsafe fn number(place: *const c_void, size: u8) -> u64 {

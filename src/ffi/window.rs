@@ -93,8 +93,8 @@ fn convert(params: &ucxx_window_params) -> Result<WindowParams> {
     })
 }
 
-/// Makes a window together with the others, also where something is wrong with the arguments here:
-/// then it fails everywhere.
+/// Makes a window together with the other members. If the arguments are wrong here, it fails at all
+/// members.
 ///
 /// # Safety
 /// `params` is NULL or a struct whose `struct_size` is set.
@@ -111,8 +111,8 @@ unsafe fn make(
     };
     match read {
         Ok((params, wanted, memory)) => {
-            // SAFETY: NULL or memory of this library; for windows of the caller's memory alone,
-            // which it was checked to hold.
+            // SAFETY: NULL or memory of this library. It is used only for windows of the
+            // caller's memory, and `check_holds` has checked that it holds the range.
             let memory = unsafe { memory.as_ref() }.filter(|_| wanted.flavor == Flavor::Create);
             Window::new(group, Ok(wanted), memory, &params)
         }

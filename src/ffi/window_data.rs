@@ -11,8 +11,10 @@ use crate::engine::window::window::Window;
 use crate::engine::wire::element_type::{ElementType, Reduce};
 use std::ffi::c_void;
 
+/// The caller's memory with its layout.
+///
 /// # Safety
-/// The layout as for `layout`.
+/// `of` is as for `layout`.
 #[inline]
 pub(super) unsafe fn side<'a>(
     place: *const c_void,
@@ -23,7 +25,7 @@ pub(super) unsafe fn side<'a>(
     Ok(Side { place: place.cast_mut().cast(), layout: unsafe { layout(of, argument) }? })
 }
 
-/// Bytes of a put or a get that may go the plain path.
+/// Number of bytes of a put or a get that may use the fast path.
 ///
 /// # Safety
 /// The layouts as for `layout`.
@@ -38,11 +40,11 @@ unsafe fn plain_bytes(
     (here == there && !place.is_null()).then_some(here)
 }
 
-/// What an accumulate was called with.
+/// The arguments of an accumulate.
 pub(super) struct Accumulate {
     pub(super) origin: *const c_void,
     pub(super) origin_layout: *const ucxx_layout_t,
-    /// NULL layout where nothing is fetched.
+    /// NULL, with a NULL layout, if nothing is fetched.
     pub(super) result: *mut c_void,
     pub(super) result_layout: *const ucxx_layout_t,
     pub(super) fetches: bool,
@@ -53,7 +55,7 @@ pub(super) struct Accumulate {
 }
 
 impl Accumulate {
-    /// What it is about, if it may go the plain path: all but the target's place.
+    /// The update, without the target's address, if the fast path may be used.
     ///
     /// # Safety
     /// The layouts as for `layout`.
@@ -78,7 +80,7 @@ impl Accumulate {
         })
     }
 
-    /// Without a request: by the plain path, or the long way.
+    /// Runs it without a request: by the fast path if possible, otherwise by `execute`.
     ///
     /// # Safety
     /// As for `execute`.
@@ -95,11 +97,11 @@ impl Accumulate {
         }
     }
 
-    /// Does it. Bytes of the target.
+    /// Runs it, with or without a request. Returns the number of bytes at the target.
     ///
     /// # Safety
-    /// The layouts as for `layout`; what they say of the origin is readable, and of the result
-    /// writable.
+    /// The layouts are as for `layout`. The origin is readable and the result writable as their
+    /// layouts say.
     #[inline(never)]
     pub(super) unsafe fn execute(&self, window: &Window, access: Access) -> Result<u64> {
         // SAFETY: as for this function.
@@ -112,7 +114,7 @@ impl Accumulate {
                 false => None,
             };
             let origin = match &result {
-                // It reads nothing here.
+                // NO_OP does not read the origin.
                 Some(result) if op == Reduce::NoOp => {
                     Side { place: std::ptr::null_mut(), layout: result.layout }
                 }

@@ -10,7 +10,7 @@ use crate::engine::wire::sync_constants::{Assertions, LockType};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// The reference of the handle, which keeps it.
+/// A reference to the window. The handle keeps the window alive.
 ///
 /// # Safety
 /// As for `handle::get`.
@@ -23,6 +23,8 @@ pub(super) unsafe fn shared(window: *mut ucxx_window_t) -> Result<ManuallyDrop<A
     }
 }
 
+/// Runs a synchronisation call.
+///
 /// # Safety
 /// As for `handle::get`.
 #[inline(always)]
@@ -30,7 +32,7 @@ unsafe fn call(
     window: *mut ucxx_window_t,
     run: impl FnOnce(&Window) -> Result<()>,
 ) -> ucxx_status_t {
-    // What waits under manual progress runs callbacks.
+    // Under manual progress a call that waits runs callbacks.
     guard::progressing(|| {
         // SAFETY: as for this function.
         run(unsafe { handle::get(window) }?)?;
@@ -38,8 +40,10 @@ unsafe fn call(
     })
 }
 
+/// The caller's list of ranks.
+///
 /// # Safety
-/// NULL, or readable for so many.
+/// `ranks` is NULL or readable for `count` entries.
 unsafe fn list<'a>(ranks: *const u32, count: usize) -> Result<&'a [u32]> {
     if count == 0 {
         return Ok(&[]);
