@@ -135,7 +135,8 @@ impl Accumulate {
 ///   types may differ.
 ///
 /// When it returns, `origin` may be reused. On this host the put is complete. By messages
-/// (UCXX_WINDOW_PATH_MESSAGE) it completes with the next flush or other synchronisation call.
+/// (UCXX_WINDOW_PATH_MESSAGE) it completes with the next flush or other synchronisation call. That
+/// call also returns the errors that the target has found.
 ///
 /// - An aligned value of 1, 2, 4 or 8 bytes is written at once at the target, so that no reader
 ///   sees half of it.
