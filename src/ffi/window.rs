@@ -177,9 +177,9 @@ fn wanted(flavor: Flavor, base: *mut c_void, size: usize, unit: u32) -> Result<W
 /// See also: ucxx_window_allocate, ucxx_window_close, ucxx_window_destroy.
 ///
 /// # Safety
-/// A group of this library; `base` has `size` bytes, which stay readable and writable until the
-/// window has ended, as far as they are so now; `params` is NULL or a struct whose `struct_size` is
-/// set; `window` is valid for a write.
+/// A group of this library. `base` has `size` bytes; those that are readable and writable now stay
+/// so until the window has ended. `params` is NULL or a struct whose `struct_size` is set. `window`
+/// is valid for a write.
 #[no_mangle]
 #[must_use]
 pub unsafe extern "C" fn ucxx_window_create(
