@@ -4116,8 +4116,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_stream_recv(ucxx_endpoint_t *endpoint, void *b
  * Returns:
  * - UCXX_OK: the handler is registered or removed.
  * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM.
- * - UCXX_ERR_BUSY: called from a callback of another worker, and this worker has a progress thread
- *   that takes operations by its queue.
+ * - UCXX_ERR_BUSY: called from a callback "on another thread": see "Callbacks" at the top of this
+ *   file.
  *
  * Threads: any.
  * Ownership: `arg` must stay valid until `destroy_arg` has run.
@@ -4150,6 +4150,7 @@ ucxx_status_t ucxx_worker_set_am_notifier(ucxx_worker_t *worker, uint16_t id, uc
 
 /**
  * Sends an active message, that is a header and data, to the peer's handler or notifier for `id`.
+ * This is an operation.
  *
  * - `header`: copied during the call. At most `max_am_header` bytes (see ucxx_worker_query). May
  *   be empty.
@@ -4181,18 +4182,10 @@ ucxx_status_t ucxx_worker_set_am_notifier(ucxx_worker_t *worker, uint16_t id, uc
  * receiver that does not destroy its messages stops its senders.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the send completes later.
- * - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
- *   the message would have to wait.
- * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, the peer does not use this library,
- *   or UCX has no support for this memory type.
- * - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
- *   endpoint: the endpoint has ended.
- *
- * The operation can also complete with:
- * - UCXX_ERR_NO_ELEM: the peer has no handler, and the data waited here.
- * - the status of the endpoint, if it ends first.
+ * - UCXX_ERR_UNSUPPORTED: the peer does not use this library.
+ * - UCXX_ERR_NO_ELEM: the data waited here, and the peer has no handler for `id`.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_AM.
  *
  * Threads: any.
  * Ownership: `buffer` must stay valid and unchanged until the operation has completed.
@@ -4208,8 +4201,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_send(ucxx_endpoint_t *endpoint, uint16_t id
  * memory type.
  *
  * Returns:
- * - as ucxx_am_send;
- * - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+ * - UCXX_ERR_UNSUPPORTED: the memory types of the buffers differ.
+ * - Any status of ucxx_am_send.
  *
  * Threads: any.
  * Ownership: the buffers must stay valid and unchanged until the operation has completed.
@@ -4274,7 +4267,7 @@ int32_t ucxx_am_message_memory_type(const ucxx_am_message_t *message);
 ucxx_endpoint_t *ucxx_am_message_reply(const ucxx_am_message_t *message);
 
 /**
- * Receives the data of a message into `buffer`, once.
+ * Receives the data of a message into `buffer`, once. This is an operation.
  *
  * Data that arrived with the message is copied. Data that waits at the sender is pulled directly
  * into `buffer`. The call is allowed in the handler or later, also for a message that a notifier
@@ -4288,15 +4281,13 @@ ucxx_endpoint_t *ucxx_am_message_reply(const ucxx_am_message_t *message);
  * UCXX_FLAG_TIMEOUT_CLOSES.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the receive completes later.
  * - UCXX_ERR_MESSAGE_TRUNCATED: `buffer` is too short. The message is unchanged and can be
  *   received again.
  * - UCXX_ERR_INVALID_PARAM: the message was received before, even if that receive failed later.
  * - UCXX_ERR_CONNECTION_RESET: the data waits at the sender, and the sender's connection has
  *   ended.
- * - UCXX_ERR_UNSUPPORTED: the data arrived with the message and `memory_type` is ROCm, or UCX has
- *   no support for this memory type.
+ * - UCXX_ERR_UNSUPPORTED: the data arrived with the message, and `memory_type` is ROCm.
+ * - Any status of an operation: see "Operations" at the top of this file.
  *
  * Threads: any.
  * Ownership: the caller destroys the message afterwards, or while the receive is in progress.
@@ -4311,8 +4302,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_message_recv(ucxx_am_message_t *message, vo
  * The list is copied during the call. At most 1,048,576 buffers, all of one memory type.
  *
  * Returns:
- * - as ucxx_am_message_recv;
- * - UCXX_ERR_UNSUPPORTED: also if the data is pulled and the memory types of the buffers differ.
+ * - UCXX_ERR_UNSUPPORTED: the data is pulled, and the memory types of the buffers differ.
+ * - Any status of ucxx_am_message_recv.
  *
  * Threads: any.
  * Ownership: the buffers must stay valid until the operation has completed.
@@ -4470,7 +4461,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_tag_recv_multi(ucxx_worker_t *worker, uint64_t
  * - `allocator`: makes the buffers of the messages. NULL means malloc, with its limits.
  *
  * Returns:
- * - as ucxx_worker_set_am_handler.
+ * - Any status of ucxx_worker_set_am_handler.
  *
  * Threads: any.
  * Ownership: the allocator's functions may be called as long as the handler runs or one of its
@@ -4481,7 +4472,7 @@ ucxx_status_t ucxx_worker_set_multi_handler(ucxx_worker_t *worker, uint16_t id, 
 
 /**
  * Sends several buffers and a header as one active message. The handler gets each buffer
- * separately.
+ * separately. This is an operation.
  *
  * The number of buffers is free, and any number of senders and receivers may be active at once.
  * Both lists are copied during the call; the buffers are not. All buffers of one message must have
@@ -4496,9 +4487,9 @@ ucxx_status_t ucxx_worker_set_multi_handler(ucxx_worker_t *worker, uint16_t id, 
  * they cannot be device memory.
  *
  * Returns:
- * - as ucxx_am_send;
- * - UCXX_ERR_UNSUPPORTED: also for too many buffers of device memory, or if the memory types of
- *   the buffers differ.
+ * - UCXX_ERR_UNSUPPORTED: too many buffers of device memory, or the memory types of the buffers
+ *   differ.
+ * - Any status of ucxx_am_send.
  *
  * Threads: any.
  * Ownership: the buffers must stay valid and unchanged until the operation has completed.
@@ -4508,6 +4499,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_send_multi(ucxx_endpoint_t *endpoint, uint1
 
 /**
  * Sends a message into a queue of the peer's endpoint, where it waits until the peer receives it.
+ * This is an operation.
  *
  * The peer receives it by ucxx_am_queue_recv, or by amRecv of UCXX 0.52, whose wire format it has.
  *
@@ -4518,14 +4510,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_send_multi(ucxx_endpoint_t *endpoint, uint1
  *   rendezvous.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the send completes later.
- * - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
- *   the message would have to wait.
- * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, or UCX has no support for this
- *   memory type.
- * - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
- *   endpoint: the endpoint has ended.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_AM.
  *
  * Threads: any.
  * Ownership: `buffer` must stay valid and unchanged until the operation has completed.
@@ -4542,6 +4528,7 @@ void ucxx_am_queue_cover_init(ucxx_am_queue_cover_t *value, size_t struct_size);
 
 /**
  * Sends a message with a header to the peer's queue, or to the peer's handler that `cover` names.
+ * This is an operation.
  *
  * Such a handler is one of ucxx_worker_set_am_queue_handler, or a receiver callback of UCXX 0.52.
  * NULL for `cover` is ucxx_am_queue_send.
@@ -4551,12 +4538,10 @@ void ucxx_am_queue_cover_init(ucxx_am_queue_cover_t *value, size_t struct_size);
  * at the receiver without bound.
  *
  * Returns:
- * - as ucxx_am_queue_send;
- * - UCXX_ERR_INVALID_PARAM: also for an owner of more than 63 bytes, an id without an owner, or a
- *   header that is too long.
- *
- * The operation can also complete with:
- * - UCXX_ERR_NO_ELEM: the peer has no such handler, and the data waited here.
+ * - UCXX_ERR_INVALID_PARAM: an owner of more than 63 bytes, an id without an owner, or a header
+ *   that is too long.
+ * - UCXX_ERR_NO_ELEM: the data waited here, and the peer has no such handler.
+ * - Any status of ucxx_am_queue_send.
  *
  * Threads: any.
  * Ownership: `buffer` must stay valid and unchanged until the operation has completed. Owner name
@@ -4581,9 +4566,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_queue_send_to(ucxx_endpoint_t *endpoint, co
  * arrived.
  *
  * Returns:
- * - as ucxx_worker_set_am_handler;
- * - UCXX_ERR_INVALID_PARAM: also for an owner of more than 63 bytes, or "ucxx", which UCXX
- *   reserves.
+ * - UCXX_ERR_INVALID_PARAM: an owner of more than 63 bytes, or "ucxx", which UCXX reserves.
+ * - Any status of ucxx_worker_set_am_handler.
  *
  * Threads: any.
  * Ownership: the allocator's functions may be called as long as the handler runs or one of its
@@ -4594,7 +4578,7 @@ ucxx_status_t ucxx_worker_set_am_queue_handler(ucxx_worker_t *worker, const char
 
 /**
  * Receives the oldest message of the endpoint's queue, or the next one that arrives, into a new
- * buffer.
+ * buffer. This is an operation.
  *
  * - `allocator`: makes the buffer. NULL means malloc, with its limits. Take the buffer by
  *   ucxx_request_take_buffers.
@@ -4609,17 +4593,13 @@ ucxx_status_t ucxx_worker_set_am_queue_handler(ucxx_worker_t *worker, const char
  * - The receive ends with its endpoint. Messages that wait in the queue are dropped then.
  *
  * Returns:
- * - UCXX_INPROGRESS: the receive completes later. It never completes inside the call.
+ * - UCXX_INPROGRESS: it never completes inside the call.
  * - UCXX_ERR_INVALID_PARAM: UCXX_FLAG_WAIT is set, or there is neither a request nor a callback to
  *   take the buffer from.
- * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM.
- * - UCXX_ERR_NO_RESOURCE: the submission queue is full.
- * - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
- *   endpoint: the endpoint has ended.
- *
- * The operation can also complete with:
  * - UCXX_ERR_EXCEEDS_LIMIT: the message is longer than `max_total_bytes`. It is dropped.
- * - the status that the allocator returned. The message is dropped.
+ * - The status that the allocator returned. The message is dropped.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_AM.
  *
  * Threads: any.
  * Ownership: the caller owns the buffer that ucxx_request_take_buffers returns.
@@ -4636,7 +4616,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_queue_recv(ucxx_endpoint_t *endpoint, const
  * - UCXX_OK: `*header` and `*length` are set.
  * - UCXX_INPROGRESS: the receive has not completed.
  * - UCXX_ERR_NO_ELEM: the request is of another operation.
- * - the status of the request, if the receive has failed.
+ * - The status of the request, if the receive has failed.
  *
  * Threads: any.
  * Ownership: the header is valid until the request is destroyed.
@@ -4665,7 +4645,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_queue_probe(const ucxx_endpoint_t *endpoint
  * - `destroy_arg`: as for ucxx_worker_set_am_handler.
  *
  * Returns:
- * - as ucxx_worker_set_am_handler.
+ * - Any status of ucxx_worker_set_am_handler.
  *
  * Threads: any.
  * Ownership: `arg` must stay valid until `destroy_arg` has run.
@@ -4687,7 +4667,7 @@ ucxx_status_t ucxx_worker_set_fetch_handler(ucxx_worker_t *worker, uint16_t id, 
  * - Fetches that arrive later complete with UCXX_ERR_NO_ELEM.
  *
  * Returns:
- * - as ucxx_worker_set_am_notifier.
+ * - Any status of ucxx_worker_set_am_notifier.
  *
  * Threads: any.
  * Ownership: the thread that polls a fetch owns it, as a handler would.
@@ -4696,7 +4676,8 @@ ucxx_status_t ucxx_worker_set_fetch_handler(ucxx_worker_t *worker, uint16_t id, 
 ucxx_status_t ucxx_worker_set_fetch_notifier(ucxx_worker_t *worker, uint16_t id, ucxx_notifier_t *notifier, void *user_data);
 
 /**
- * Asks the peer's handler or notifier for data, and receives the reply into `reply_buffer`.
+ * Asks the peer's handler or notifier for data, and receives the reply into `reply_buffer`. This
+ * is an operation.
  *
  * - `header`: the request for the handler. It is copied, and limited in length as for
  *   ucxx_am_send.
@@ -4717,22 +4698,18 @@ ucxx_status_t ucxx_worker_set_fetch_notifier(ucxx_worker_t *worker, uint16_t id,
  * then belongs to the caller again, whatever the peer sends later.
  *
  * Returns:
- * - UCXX_INPROGRESS: the fetch completes later. It never completes inside the call.
- * - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
- *   the fetch would have to wait.
- * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, the peer does not use this library,
- *   or UCX has no support for this memory type.
- * - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
- *   endpoint: the endpoint has ended.
- *
- * The operation completes with:
- * - UCXX_OK: the reply is in the buffer.
+ * - UCXX_INPROGRESS: it never completes inside the call.
  * - UCXX_ERR_MESSAGE_TRUNCATED: the reply is longer than `reply_capacity`. The buffer is
  *   unchanged.
- * - UCXX_ERR_NO_ELEM: the peer has no handler for `id`, or rejected the fetch with this status.
- * - UCXX_ERR_CANCELED: the peer destroyed the fetch without a reply, or the fetch was cancelled.
- * - the status that the peer gave to ucxx_fetch_reject.
- * - the status of the endpoint, if it ends first.
+ * - UCXX_ERR_NO_ELEM: the peer has no handler for `id`, or has rejected the fetch with this
+ *   status.
+ * - UCXX_ERR_CANCELED: the peer has destroyed the fetch without a reply, or the fetch was
+ *   cancelled.
+ * - The status that the peer gave to ucxx_fetch_reject.
+ * - UCXX_ERR_UNSUPPORTED: the peer does not use this library.
+ * - UCXX_ERR_NO_RESOURCE: 1,048,575 fetches of the worker wait for replies.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_AM.
  *
  * Threads: any.
  * Ownership: `reply_buffer` must stay valid until the operation has completed.
@@ -4747,8 +4724,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_fetch(ucxx_endpoint_t *endpoint, uint16_t i
  * The list is copied during the call. At most 1,048,576 buffers, all of one memory type.
  *
  * Returns:
- * - as ucxx_am_fetch;
- * - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+ * - UCXX_ERR_UNSUPPORTED: the memory types of the buffers differ.
+ * - Any status of ucxx_am_fetch.
  *
  * Threads: any.
  * Ownership: the buffers must stay valid until the operation has completed.
@@ -4758,7 +4735,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_fetch_iov(ucxx_endpoint_t *endpoint, uint16
 
 /**
  * Fetches with data in the request, and receives the reply into one new buffer of the reply's
- * length.
+ * length. This is an operation.
  *
  * - `data`, `data_length`: sent along with the request; up to 8 MiB (8388608 bytes).
  * - `params->memory_type`: where `data` is.
@@ -4770,14 +4747,12 @@ UCXX_NODISCARD ucxx_status_t ucxx_am_fetch_iov(ucxx_endpoint_t *endpoint, uint16
  * - for a reply that arrives with its data: host memory.
  *
  * Returns:
- * - as ucxx_am_fetch;
- * - UCXX_ERR_EXCEEDS_LIMIT: `data_length` is more than 8 MiB.
- * - UCXX_ERR_INVALID_PARAM: also if UCXX_FLAG_WAIT is set, or there is neither a request nor a
- *   callback to take the buffer from.
- *
- * The operation can also complete with:
- * - UCXX_ERR_EXCEEDS_LIMIT: the reply is longer than `max_total_bytes`.
- * - the status that the allocator returned.
+ * - UCXX_ERR_EXCEEDS_LIMIT: `data_length` is more than 8 MiB, or the reply is longer than
+ *   `max_total_bytes`.
+ * - UCXX_ERR_INVALID_PARAM: UCXX_FLAG_WAIT is set, or there is neither a request nor a callback to
+ *   take the buffer from.
+ * - The status that the allocator returned.
+ * - Any status of ucxx_am_fetch.
  *
  * Threads: any.
  * Ownership: `data` must stay valid and unchanged until the operation has completed. The caller
@@ -4830,7 +4805,7 @@ size_t ucxx_fetch_capacity(const ucxx_fetch_t *fetch);
 ucxx_endpoint_t *ucxx_fetch_endpoint(const ucxx_fetch_t *fetch);
 
 /**
- * Sends the reply to a fetch, once.
+ * Sends the reply to a fetch, once. This is an operation.
  *
  * The request is that of a send: it completes when `buffer` may be reused.
  *
@@ -4844,13 +4819,10 @@ ucxx_endpoint_t *ucxx_fetch_endpoint(const ucxx_fetch_t *fetch);
  *   the requester.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the reply completes later.
  * - UCXX_ERR_ALREADY_EXISTS: the fetch already has a reply or was rejected.
  * - UCXX_ERR_NO_RESOURCE: the reply would have to wait, with UCXX_FLAG_NO_WAIT. With a progress
  *   thread that takes operations by its queue: that queue is full, with or without the flag.
- * - UCXX_ERR_UNSUPPORTED: UCX has no support for this memory type.
- * - the status of the endpoint, if it has ended.
+ * - Any status of an operation: see "Operations" at the top of this file.
  *
  * Threads: any.
  * Ownership: `buffer` must stay valid and unchanged until the operation has completed. The caller
@@ -4866,8 +4838,8 @@ ucxx_status_t ucxx_fetch_reply(ucxx_fetch_t *fetch, const void *buffer, size_t l
  * memory type.
  *
  * Returns:
- * - as ucxx_fetch_reply;
- * - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+ * - UCXX_ERR_UNSUPPORTED: the memory types of the buffers differ.
+ * - Any status of ucxx_fetch_reply.
  *
  * Threads: any.
  * Ownership: the buffers must stay valid and unchanged until the operation has completed.
@@ -4888,7 +4860,7 @@ ucxx_status_t ucxx_fetch_reply_iov(ucxx_fetch_t *fetch, const ucxx_buffer_t *buf
  * - UCXX_OK: the status is sent to the requester.
  * - UCXX_ERR_ALREADY_EXISTS: the fetch already has a reply or was rejected.
  * - UCXX_ERR_INVALID_PARAM: `status` is none of these.
- * - the status of the endpoint, if it has ended.
+ * - The status of the endpoint, if it has ended.
  *
  * Threads: any.
  * See also: ucxx_fetch_reply.
@@ -5016,9 +4988,9 @@ void ucxx_memory_destroy(ucxx_memory_t *memory);
  * - UCXX_ERR_UNREACHABLE: UCX has no transport to such memory.
  * - UCXX_ERR_PEER_FAILED: the process that made the key has ended. This is checked even if the
  *   endpoint has not failed yet.
- * - UCXX_ERR_BUSY: called from a callback on another thread than the worker's progress thread, for
- *   which the call would have to wait.
- * - the status of the endpoint, if it has ended.
+ * - UCXX_ERR_BUSY: called from a callback "on another thread": see "Callbacks" at the top of this
+ *   file.
+ * - The status of the endpoint, if it has ended.
  *
  * Threads: any.
  * Ownership: the caller destroys the key. The key may outlive the endpoint, its worker and the
@@ -5068,7 +5040,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_rkey_pointer(const ucxx_rkey_t *rkey, void **l
 void ucxx_rkey_destroy(ucxx_rkey_t *rkey);
 
 /**
- * Writes `length` bytes from `buffer` to the peer's memory.
+ * Writes `length` bytes from `buffer` to the peer's memory. This is an operation.
  *
  * - `offset`: in bytes from the beginning of the memory.
  * - The peer is not notified.
@@ -5085,15 +5057,10 @@ void ucxx_rkey_destroy(ucxx_rkey_t *rkey);
  * messages. A flush or ucxx_worker_fence orders them.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the put completes later.
  * - UCXX_ERR_OUT_OF_RANGE: the range ends beyond the memory.
  * - UCXX_ERR_INVALID_ADDR: the peer may not write all of the memory; see ucxx_memory_pack.
- * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_RMA, or UCX has no support for this
- *   memory type.
- * - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
- *   the put would have to wait.
- * - the status of the endpoint, if it has ended.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_RMA.
  *
  * Threads: any.
  * Ownership: `buffer` must stay valid and unchanged until the operation has completed.
@@ -5102,13 +5069,13 @@ void ucxx_rkey_destroy(ucxx_rkey_t *rkey);
 UCXX_NODISCARD ucxx_status_t ucxx_rma_put(ucxx_rkey_t *rkey, const void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Reads `length` bytes from the peer's memory into `buffer`.
+ * Reads `length` bytes from the peer's memory into `buffer`. This is an operation.
  *
  * `offset` is in bytes from the beginning of the memory. The operation completes when the bytes
  * are in `buffer`. Mapped memory and order are as for ucxx_rma_put.
  *
  * Returns:
- * - as ucxx_rma_put, without UCXX_ERR_INVALID_ADDR.
+ * - Any status of ucxx_rma_put, except UCXX_ERR_INVALID_ADDR.
  *
  * Threads: any.
  * Ownership: `buffer` must stay valid until the operation has completed.
@@ -5117,7 +5084,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_rma_put(ucxx_rkey_t *rkey, const void *buffer,
 UCXX_NODISCARD ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_t length, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Performs an atomic operation on an integer of the peer's memory.
+ * Performs an atomic operation on an integer of the peer's memory. This is an operation.
  *
  * - `op`: UCXX_ATOMIC_*.
  * - `size`: of the integer in bytes, 4 or 8. Integers wrap around.
@@ -5138,19 +5105,13 @@ UCXX_NODISCARD ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_
  * been performed.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the operation completes later.
  * - UCXX_ERR_INVALID_PARAM: `op` or `size` is unknown, or the address is not aligned.
  * - UCXX_ERR_OUT_OF_RANGE: the integer ends beyond the memory.
  * - UCXX_ERR_INVALID_ADDR: the peer may not write all of the memory; see ucxx_memory_pack.
- * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_ATOMIC, or `result` or the peer's memory
- *   is device memory.
- * - UCXX_ERR_NO_RESOURCE: as for ucxx_rma_put.
- * - the status of the endpoint, if it has ended.
- *
- * The operation can also complete with:
+ * - UCXX_ERR_UNSUPPORTED: `result` or the peer's memory is device memory.
  * - UCXX_ERR_NO_ELEM: the peer has destroyed the memory.
- * - another status with which the peer has refused the operation.
+ * - Any status of an operation: see "Operations" at the top of this file. It needs
+ *   UCXX_FEATURE_ATOMIC.
  *
  * Threads: any.
  * Ownership: `result` must stay valid until the operation has completed.
@@ -5232,7 +5193,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_group_create(ucxx_worker_t *worker, const ucxx
  * - UCXX_ERR_INVALID_PARAM: the list has an unknown rank, has a rank twice, or lacks this process.
  * - UCXX_ERR_TIMED_OUT: not all members have called it with this list equally often. The limit is
  *   `collective_timeout_ns`, or 60 s if that is 0. Failed calls count, too.
- * - other statuses as for ucxx_group_barrier.
+ * - Any status of ucxx_group_barrier.
  *
  * Threads: any that may use the group's worker.
  * Ownership: the caller destroys the subset.
@@ -5278,9 +5239,9 @@ uint32_t ucxx_group_size(const ucxx_group_t *group);
  * Returns:
  * - UCXX_OK: `*endpoint` is set.
  * - UCXX_ERR_INVALID_PARAM: the group has no such rank.
- * - UCXX_ERR_BUSY: the endpoint is not made yet, and the call is made from a callback on another
- *   thread than the worker's progress thread.
- * - other statuses as for ucxx_endpoint_create.
+ * - UCXX_ERR_BUSY: the endpoint is not made yet, and the call is made from a callback "on another
+ *   thread": see "Callbacks" at the top of this file.
+ * - Any status of ucxx_endpoint_create.
  *
  * Threads: any that may use the group's worker.
  * Ownership: the groups own the endpoint: the caller must not close or destroy it. It is closed
@@ -5359,8 +5320,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_group_barrier(ucxx_group_t *group);
  * A member returns when it has all bytes, so all members have entered the call then.
  *
  * Returns:
- * - as ucxx_group_barrier;
- * - UCXX_ERR_INVALID_PARAM: also if the total length is too large.
+ * - UCXX_ERR_INVALID_PARAM: the total length is too large.
+ * - Any status of ucxx_group_barrier.
  *
  * Threads: any that may use the group's worker.
  * See also: ucxx_group_barrier.
@@ -5376,8 +5337,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_group_allgather(ucxx_group_t *group, const voi
  * broadcasts in a row, or 2 MiB, all members wait for each other.
  *
  * Returns:
- * - as ucxx_group_barrier;
- * - UCXX_ERR_INVALID_PARAM: also if the group has no rank `root`, or `length` is too large.
+ * - UCXX_ERR_INVALID_PARAM: the group has no rank `root`, or `length` is too large.
+ * - Any status of ucxx_group_barrier.
  *
  * Threads: any that may use the group's worker.
  * See also: ucxx_group_barrier.
@@ -5483,7 +5444,7 @@ void ucxx_window_params_init(ucxx_window_params_t *value, size_t struct_size);
  * - UCXX_ERR_EXCEEDS_LIMIT: the group has too many members.
  * - UCXX_ERR_UNSUPPORTED: a member has another version of this library.
  * - UCXX_ERR_BUSY: called from a callback.
- * - other statuses as for ucxx_group_barrier.
+ * - Any status of ucxx_group_barrier.
  *
  * Threads: any that may use the group's worker.
  * Ownership: the memory stays the caller's, and must stay valid until the window is closed or
@@ -5503,7 +5464,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_create(ucxx_group_t *group, void *base,
  * this process.
  *
  * Returns:
- * - as ucxx_window_create.
+ * - Any status of ucxx_window_create.
  *
  * Threads: any that may use the group's worker.
  * Ownership: ucxx_window_destroy frees the memory.
@@ -5519,9 +5480,9 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_allocate(ucxx_group_t *group, size_t si
  * ucxx_window_allocate.
  *
  * Returns:
- * - as ucxx_window_create;
- * - UCXX_ERR_UNSUPPORTED: also if the members are not all on one host and in one pid namespace.
+ * - UCXX_ERR_UNSUPPORTED: the members are not all on one host and in one pid namespace.
  *   ucxx_group_subset makes a group of such members.
+ * - Any status of ucxx_window_create.
  *
  * Threads: any that may use the group's worker.
  * See also: ucxx_window_shared_query, ucxx_group_same_host.
@@ -5535,7 +5496,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_allocate_shared(ucxx_group_t *group, si
  * memory is accessed as that of ucxx_window_create.
  *
  * Returns:
- * - as ucxx_window_create.
+ * - Any status of ucxx_window_create.
  *
  * Threads: any that may use the group's worker.
  * See also: ucxx_window_attach, ucxx_window_detach.
@@ -5593,7 +5554,7 @@ ucxx_status_t ucxx_window_detach(ucxx_window_t *window, void *base);
  * - UCXX_ERR_RMA_SYNC: the window is in an epoch, or `no_locks` is set while a lock is held.
  * - UCXX_ERR_BUSY: the members are on several hosts, and another collective of the group is in
  *   progress.
- * - other statuses as for ucxx_window_fence.
+ * - Any status of ucxx_window_fence.
  *
  * Threads: any, one synchronisation call at a time on a window.
  * See also: ucxx_window_params_t.
@@ -5752,7 +5713,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_lock(ucxx_window_t *window, int32_t loc
 
 /**
  * Begins a passive target access epoch without waiting. The operation completes when the lock is
- * held.
+ * held. This is an operation.
  *
  * The arguments are those of ucxx_window_lock. While the operation is in progress:
  * - The target cannot be accessed or locked again, and the window must not be destroyed.
@@ -5762,14 +5723,12 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_lock(ucxx_window_t *window, int32_t loc
  * If it is cancelled or times out (`timeout_ns`, `lock_timeout_ns`), the epoch is unchanged.
  *
  * Returns:
- * - UCXX_OK: the lock is held; complete inside the call.
- * - UCXX_INPROGRESS: the operation completes later.
  * - UCXX_ERR_RMA_LOCK_TYPE, UCXX_ERR_RMA_RANK, UCXX_ERR_RMA_ASSERT, UCXX_ERR_RMA_SYNC: as for
  *   ucxx_window_lock.
+ * - UCXX_ERR_TIMED_OUT: `timeout_ns` or `lock_timeout_ns` has passed.
+ * - UCXX_ERR_RMA_POISONED, UCXX_ERR_PEER_FAILED: as for ucxx_window_lock.
  * - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
- *
- * The operation can also complete with:
- * - UCXX_ERR_TIMED_OUT, UCXX_ERR_RMA_POISONED, UCXX_ERR_PEER_FAILED: as for ucxx_window_lock.
+ * - Any status of an operation: see "Operations" at the top of this file.
  *
  * Threads: any, one synchronisation call at a time on a window.
  * See also: ucxx_window_lock.
@@ -5789,7 +5748,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_lock_nb(ucxx_window_t *window, int32_t 
  * - UCXX_ERR_RMA_POISONED: other processes have treated this process as dead in the meantime.
  * - UCXX_ERR_PEER_FAILED: the target has died or left the window.
  * - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
- * - the status of an operation of this epoch that the target has reported as failed.
+ * - The status of an operation of this epoch that the target has reported as failed.
  *
  * Threads: any, one synchronisation call at a time on a window.
  * See also: ucxx_window_lock, ucxx_window_flush.
@@ -5803,7 +5762,7 @@ ucxx_status_t ucxx_window_unlock(ucxx_window_t *window, uint32_t target);
  * `assertions` are as for ucxx_window_lock.
  *
  * Returns:
- * - as ucxx_window_lock, without UCXX_ERR_RMA_LOCK_TYPE and UCXX_ERR_RMA_RANK.
+ * - Any status of ucxx_window_lock, except UCXX_ERR_RMA_LOCK_TYPE and UCXX_ERR_RMA_RANK.
  *
  * Threads: any, one synchronisation call at a time on a window.
  * See also: ucxx_window_unlock_all.
@@ -5814,7 +5773,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_lock_all(ucxx_window_t *window, uint32_
  * Ends the epoch that ucxx_window_lock_all has begun (MPI 4.1, 12.5.3).
  *
  * Returns:
- * - as ucxx_window_unlock, without UCXX_ERR_RMA_RANK. UCXX_ERR_RMA_SYNC: there is no such epoch.
+ * - UCXX_ERR_RMA_SYNC: there is no such epoch.
+ * - Any status of ucxx_window_unlock, except UCXX_ERR_RMA_RANK.
  *
  * Threads: any, one synchronisation call at a time on a window.
  * See also: ucxx_window_lock_all.
@@ -5834,7 +5794,7 @@ ucxx_status_t ucxx_window_unlock_all(ucxx_window_t *window);
  * - UCXX_ERR_RMA_SYNC: the target is not locked.
  * - UCXX_ERR_PEER_FAILED: the target has died or left the window.
  * - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
- * - the status of an operation that the target has reported as failed.
+ * - The status of an operation that the target has reported as failed.
  *
  * Threads: any.
  * See also: ucxx_window_flush_local, ucxx_window_flush_nb, ucxx_window_flush_all.
@@ -5842,19 +5802,15 @@ ucxx_status_t ucxx_window_unlock_all(ucxx_window_t *window);
 UCXX_NODISCARD ucxx_status_t ucxx_window_flush(ucxx_window_t *window, uint32_t target);
 
 /**
- * Flushes a target without waiting.
+ * Flushes a target without waiting. This is an operation.
  *
  * The operation completes when all operations that were posted before it are complete. On this
  * host it completes inside the call.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the flush completes later.
  * - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
- * - UCXX_ERR_RMA_RANK, UCXX_ERR_RMA_SYNC: as for ucxx_window_flush.
- *
- * The operation can also complete with:
- * - UCXX_ERR_PEER_FAILED, or the status of a failed operation: as for ucxx_window_flush.
+ * - Any status of ucxx_window_flush.
+ * - Any status of an operation: see "Operations" at the top of this file.
  *
  * Threads: any.
  * See also: ucxx_window_flush.
@@ -5866,7 +5822,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_flush_nb(ucxx_window_t *window, uint32_
  * epoch.
  *
  * Returns:
- * - as ucxx_window_flush, without UCXX_ERR_RMA_RANK.
+ * - Any status of ucxx_window_flush, except UCXX_ERR_RMA_RANK.
  *
  * Threads: any.
  * See also: ucxx_window_flush.
@@ -5880,7 +5836,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_flush_all(ucxx_window_t *window);
  * not wait for completion at the target.
  *
  * Returns:
- * - as ucxx_window_flush.
+ * - Any status of ucxx_window_flush.
  *
  * Threads: any.
  * See also: ucxx_window_flush.
@@ -5892,7 +5848,7 @@ ucxx_status_t ucxx_window_flush_local(ucxx_window_t *window, uint32_t target);
  * passive epoch.
  *
  * Returns:
- * - as ucxx_window_flush_all.
+ * - Any status of ucxx_window_flush_all.
  *
  * Threads: any.
  * See also: ucxx_window_flush_local.
@@ -5967,7 +5923,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_start(ucxx_window_t *window, const uint
  * - UCXX_ERR_RMA_SYNC: there is no such epoch.
  * - UCXX_ERR_PEER_FAILED: a target has died or left the window.
  * - UCXX_ERR_BUSY: called from a callback, and operations at another host are not complete.
- * - the status of an operation that a target has reported as failed.
+ * - The status of an operation that a target has reported as failed.
  *
  * Threads: any, one synchronisation call at a time on a window.
  * See also: ucxx_window_start.
@@ -6027,7 +5983,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_test(ucxx_window_t *window, int32_t *do
  *   other members get it within 2 s, and from then on in each fence.
  * - UCXX_ERR_TIMED_OUT: the group's `collective_timeout_ns` has passed.
  * - UCXX_ERR_BUSY: called from a callback, or another thread is in a synchronisation call.
- * - the status of an operation that a target has reported as failed.
+ * - The status of an operation that a target has reported as failed.
  *
  * Threads: any, one synchronisation call at a time on a window.
  * See also: ucxx_window_lock for the rules of all synchronisation calls.
@@ -6082,7 +6038,7 @@ ucxx_status_t ucxx_window_put(ucxx_window_t *window, const void *origin, const u
  * unlock, complete or fence. That call also returns the errors that the target has found.
  *
  * Returns:
- * - as ucxx_window_put.
+ * - Any status of ucxx_window_put.
  *
  * Threads: any.
  * Ownership: by messages, `origin` must stay valid and must not be accessed until that
@@ -6110,17 +6066,17 @@ ucxx_status_t ucxx_window_get(ucxx_window_t *window, void *origin, const ucxx_la
  * MAXLOC take the lower index of equal values.
  *
  * Returns:
- * - as ucxx_window_put;
- * - UCXX_ERR_INVALID_PARAM: also if the target is not aligned.
+ * - UCXX_ERR_INVALID_PARAM: the target is not aligned.
  * - UCXX_ERR_RMA_OP: `op` is unknown, or not defined for the type.
- * - UCXX_ERR_RMA_TYPE: also if the types of the layouts differ.
+ * - UCXX_ERR_RMA_TYPE: the types of the layouts differ.
  * - UCXX_ERR_UNSUPPORTED: this architecture cannot calculate with the type (long double).
  * - UCXX_ERR_EXCEEDS_LIMIT: `accumulate_granularity` makes one message of the operation
  *   (UCXX_WINDOW_PATH_MESSAGE), and it is longer than 2 GiB and than the target's memory.
  * - UCXX_ERR_RMA_POISONED: a process has died during an accumulate under the lock of the target.
  *   This lock is used for elements over 8 bytes, and for memory that is not mapped.
+ * - Any status of ucxx_window_put.
  *
- * Nothing is done after one of these errors.
+ * Nothing is done after one of the first six errors.
  *
  * Threads: any.
  * See also: ucxx_window_get_accumulate, ucxx_window_fetch_and_op, ucxx_window_raccumulate.
@@ -6136,7 +6092,7 @@ ucxx_status_t ucxx_window_accumulate(ucxx_window_t *window, const void *origin, 
  * - `op`: UCXX_REDUCE_*. NO_OP reads atomically; `origin` and its layout are ignored then.
  *
  * Returns:
- * - as ucxx_window_accumulate.
+ * - Any status of ucxx_window_accumulate.
  *
  * Threads: any.
  * Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
@@ -6151,7 +6107,7 @@ ucxx_status_t ucxx_window_get_accumulate(ucxx_window_t *window, const void *orig
  * layouts, and faster. `origin` may be NULL for NO_OP.
  *
  * Returns:
- * - as ucxx_window_accumulate.
+ * - Any status of ucxx_window_accumulate.
  *
  * Threads: any.
  * Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
@@ -6166,8 +6122,8 @@ ucxx_status_t ucxx_window_fetch_and_op(ucxx_window_t *window, const void *origin
  * is an integer type, UCXX_TYPE_BYTE or UCXX_TYPE_BOOL.
  *
  * Returns:
- * - as ucxx_window_accumulate;
- * - UCXX_ERR_RMA_TYPE: also for another `element_type`.
+ * - UCXX_ERR_RMA_TYPE: another `element_type`.
+ * - Any status of ucxx_window_accumulate.
  *
  * Threads: any.
  * Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
@@ -6177,7 +6133,7 @@ ucxx_status_t ucxx_window_compare_and_swap(ucxx_window_t *window, const void *or
 
 /**
  * Writes to the memory of a target, with a request (MPI 4.1, 12.3.5). Legal in passive epochs
- * only.
+ * only. This is an operation.
  *
  * The arguments are those of ucxx_window_put. Host memory only. The operation completes when
  * `origin` may be reused; on this host inside the call. The request may be waited for after the
@@ -6191,15 +6147,12 @@ ucxx_status_t ucxx_window_compare_and_swap(ucxx_window_t *window, const void *or
  * - A request whose buffer UCX still reads completes when UCX has finished.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the put completes later.
  * - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
  * - UCXX_ERR_RMA_SYNC: there is no passive epoch to the target.
- * - other statuses as for ucxx_window_put.
- *
- * The operation can also complete with:
  * - UCXX_ERR_PEER_FAILED: the target has died or left the window.
  * - UCXX_ERR_CANCELED: the window was destroyed in the epoch.
+ * - Any status of ucxx_window_put.
+ * - Any status of an operation: see "Operations" at the top of this file.
  *
  * Threads: any.
  * Ownership: `origin` must stay valid and unchanged until the operation has completed.
@@ -6208,16 +6161,13 @@ ucxx_status_t ucxx_window_compare_and_swap(ucxx_window_t *window, const void *or
 UCXX_NODISCARD ucxx_status_t ucxx_window_rput(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Reads from the memory of a target, with a request (MPI 4.1, 12.3.5).
+ * Reads from the memory of a target, with a request (MPI 4.1, 12.3.5). This is an operation.
  *
  * The operation completes when the data is in `origin`. Its status includes the errors that the
  * target has found. Everything else is as for ucxx_window_rput.
  *
  * Returns:
- * - as ucxx_window_rput.
- *
- * The operation can also complete with:
- * - as ucxx_window_rput, or the error that the target has found.
+ * - Any status of ucxx_window_rput.
  *
  * Threads: any.
  * Ownership: `origin` must stay valid until the operation has completed.
@@ -6226,12 +6176,13 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_rput(ucxx_window_t *window, const void 
 UCXX_NODISCARD ucxx_status_t ucxx_window_rget(ucxx_window_t *window, void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Combines elements of the origin with those of the target, with a request (MPI 4.1, 12.3.5).
+ * Combines elements of the origin with those of the target, with a request (MPI 4.1, 12.3.5). This
+ * is an operation.
  *
  * It is ucxx_window_accumulate with the request of ucxx_window_rput.
  *
  * Returns:
- * - as ucxx_window_rput and ucxx_window_accumulate.
+ * - Any status of ucxx_window_rput or ucxx_window_accumulate.
  *
  * Threads: any.
  * Ownership: `origin` must stay valid and unchanged until the operation has completed.
@@ -6240,13 +6191,14 @@ UCXX_NODISCARD ucxx_status_t ucxx_window_rget(ucxx_window_t *window, void *origi
 UCXX_NODISCARD ucxx_status_t ucxx_window_raccumulate(ucxx_window_t *window, const void *origin, const ucxx_layout_t *origin_layout, uint32_t target, int64_t disp, const ucxx_layout_t *target_layout, int32_t op, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
- * Combines and returns the previous elements in `result`, with a request (MPI 4.1, 12.3.5).
+ * Combines and returns the previous elements in `result`, with a request (MPI 4.1, 12.3.5). This
+ * is an operation.
  *
  * It is ucxx_window_get_accumulate with the request of ucxx_window_rget. It completes when
  * `result` is filled.
  *
  * Returns:
- * - as ucxx_window_rget and ucxx_window_accumulate.
+ * - Any status of ucxx_window_rget or ucxx_window_accumulate.
  *
  * Threads: any.
  * Ownership: `origin` and `result` must stay valid until the operation has completed.
@@ -6320,9 +6272,8 @@ ucxx_status_t ucxx_hub_add_envelopes(ucxx_hub_t *hub, ucxx_memory_kind_t kind, s
  *   if this function fails.
  *
  * Returns:
- * - as ucxx_hub_add_envelopes;
- * - UCXX_ERR_INVALID_PARAM: also if the CUDA driver knows the memory as another kind or of another
- *   device.
+ * - UCXX_ERR_INVALID_PARAM: the CUDA driver knows the memory as another kind or of another device.
+ * - Any status of ucxx_hub_add_envelopes.
  *
  * Threads: any.
  * Ownership: only the hub uses the memory until `deallocate` is called.
@@ -6354,7 +6305,7 @@ ucxx_status_t ucxx_hub_set_flow(ucxx_hub_t *hub, ucxx_link_t *const *links, size
  * Adds a link to the dataflow strategy. After the first one, only this link is served.
  *
  * Returns:
- * - as ucxx_hub_set_flow.
+ * - Any status of ucxx_hub_set_flow.
  *
  * Threads: any.
  * See also: ucxx_hub_set_flow.
@@ -6388,7 +6339,7 @@ ucxx_status_t ucxx_hub_validate(const ucxx_hub_t *hub);
  * - UCXX_OK: `*envelope` is set.
  * - UCXX_ERR_NO_RESOURCE: no envelope is free at the moment, or the queue is full.
  * - UCXX_ERR_STARVED: the hub has no envelopes of this kind.
- * - other statuses as for ucxx_link_lease.
+ * - Any status of ucxx_link_lease.
  *
  * Threads: any.
  * Ownership: the caller ends the lease.
@@ -6407,7 +6358,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_hub_push(ucxx_hub_t *hub, ucxx_memory_kind_t k
  * - UCXX_OK: `*envelope` is set.
  * - UCXX_ERR_NO_RESOURCE: not available, with a `timeout_ns` of 0.
  * - UCXX_ERR_TIMED_OUT: not available within `timeout_ns`.
- * - other statuses as for ucxx_link_lease.
+ * - Any status of ucxx_link_lease.
  *
  * Threads: any.
  * Ownership: the caller ends the lease.
@@ -6521,7 +6472,7 @@ void ucxx_link_params_init(ucxx_link_params_t *value, size_t struct_size);
  * - UCXX_ERR_UNSUPPORTED: another memory type than ucxx_memory_kind_t lists.
  * - UCXX_ERR_EXCEEDS_LIMIT: the hub would have more than 32 kinds of memory or 63 broadcast
  *   consumers.
- * - UCXX_ERR_INVALID_PARAM: also if `broadcast` is set for a link that is no consumer.
+ * - UCXX_ERR_INVALID_PARAM: `broadcast` is set for a link that is no consumer.
  *
  * Threads: any.
  * Ownership: the link keeps the memory of the hub alive. The caller destroys the link.
@@ -6596,18 +6547,17 @@ UCXX_NODISCARD ucxx_status_t ucxx_link_lease(ucxx_link_t *link, uint64_t timeout
  * - If the hubs have several workers, it progresses each in turn, for a millisecond.
  *
  * Returns:
- * - as ucxx_link_lease;
- * - UCXX_ERR_EXCEEDS_LIMIT: more than 64 links. UCXX_ERR_INVALID_PARAM above 4096.
- * - UCXX_ERR_INVALID_PARAM: also if the links exclude each other in any hub: two that modify on
- *   different devices, or one that peeks and one that modifies.
- * - UCXX_ERR_STARVED: also if all links together can never be served. The message says why and
- *   what to do:
+ * - UCXX_ERR_EXCEEDS_LIMIT: more than 64 links.
+ * - UCXX_ERR_INVALID_PARAM: more than 4096 links. Or the links exclude each other in any hub: two
+ *   that modify on different devices, or one that peeks and one that modifies.
+ * - UCXX_ERR_STARVED: all links together can never be served. The message says why and what to do:
  *   - The hub has too few envelopes.
  *   - `max_queue_chunks` is too small for the chunks that are produced and those that are read.
  *   - `max_queue_bytes` is too small, and no other link can consume or change the chunks that the
  *     call waits for.
  *   - One link modifies the chunk that another link of the list consumes, and the chunk waits for
  *     no other consumer.
+ * - Any status of ucxx_link_lease.
  *
  * Threads: any.
  * Ownership: the caller ends each lease.
@@ -6685,7 +6635,7 @@ ucxx_status_t ucxx_envelope_abort(ucxx_envelope_t *envelope, void *stream);
  * - If the hub was destroyed, the lease is aborted.
  *
  * Returns:
- * - as ucxx_envelope_commit, without UCXX_ERR_CLOSED.
+ * - Any status of ucxx_envelope_commit, except UCXX_ERR_CLOSED.
  *
  * Threads: any.
  * Ownership: after UCXX_OK the handle is invalid.
@@ -6730,6 +6680,7 @@ ucxx_status_t ucxx_envelope_query(const ucxx_envelope_t *envelope, ucxx_envelope
 
 /**
  * Receives a tag message directly into an envelope of a producer link, and commits it as a chunk.
+ * This is an operation.
  *
  * - The hub needs a worker, on which the message is received. Tag matching is as for
  *   ucxx_tag_recv.
@@ -6743,16 +6694,14 @@ ucxx_status_t ucxx_envelope_query(const ucxx_envelope_t *envelope, ucxx_envelope
  * - `params->memory_type` is ignored. Everything else is as for ucxx_tag_recv.
  *
  * Returns:
- * - UCXX_INPROGRESS: the receive completes later. Without UCXX_FLAG_WAIT it never completes inside
- *   the call.
- * - UCXX_OK: with UCXX_FLAG_WAIT: the chunk is committed.
+ * - UCXX_INPROGRESS: without UCXX_FLAG_WAIT it never completes inside the call.
  * - UCXX_ERR_NO_RESOURCE: no envelope is free, or the queue is full.
  * - UCXX_ERR_INVALID_PARAM: the link is no producer, or the hub has no worker.
- * - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
  * - UCXX_ERR_CLOSED: the hub is closed.
  * - UCXX_ERR_STARVED: as for ucxx_link_lease.
  * - UCXX_ERR_BUSY: the link is connected.
- * - other statuses as for ucxx_tag_recv.
+ * - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
+ * - Any status of ucxx_tag_recv.
  *
  * Threads: any.
  * See also: ucxx_link_send, ucxx_link_connect, ucxx_tag_recv.
@@ -6761,7 +6710,7 @@ UCXX_NODISCARD ucxx_status_t ucxx_link_recv(ucxx_link_t *produce_link, uint64_t 
 
 /**
  * Sends the oldest chunk of a consumer link as a tag message, directly from its envelope, and
- * consumes it.
+ * consumes it. This is an operation.
  *
  * - The endpoint must be of the hub's worker.
  * - The chunk is consumed when the buffer is free again. This is before the callback runs, the
@@ -6771,17 +6720,15 @@ UCXX_NODISCARD ucxx_status_t ucxx_link_recv(ucxx_link_t *produce_link, uint64_t 
  * - `params->memory_type` is ignored. Everything else is as for ucxx_tag_send.
  *
  * Returns:
- * - UCXX_OK: complete inside the call.
- * - UCXX_INPROGRESS: the send completes later.
  * - UCXX_ERR_NO_RESOURCE: there is no chunk at the moment.
  * - UCXX_ERR_CLOSED: the hub is closed, and there will be no chunk; or the endpoint is closed.
  * - UCXX_ERR_INVALID_PARAM: the link is no consumer, the hub has no worker, or the endpoint is of
  *   another worker.
  * - UCXX_ERR_STARVED, UCXX_ERR_IO_ERROR, UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_DEVICE: as for
  *   ucxx_link_lease.
- * - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
  * - UCXX_ERR_BUSY: the link is connected.
- * - other statuses as for ucxx_tag_send.
+ * - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
+ * - Any status of ucxx_tag_send.
  *
  * Threads: any.
  * See also: ucxx_link_recv, ucxx_link_connect, ucxx_tag_send.
@@ -6836,14 +6783,14 @@ UCXX_NODISCARD ucxx_status_t ucxx_link_send(ucxx_link_t *consume_link, ucxx_endp
  * - UCXX_ERR_INVALID_PARAM: the link peeks or modifies, the hub has no worker, the endpoint is of
  *   another worker, or `window` is 0.
  * - UCXX_ERR_EXCEEDS_LIMIT: `window` is more than 65536.
- * - UCXX_ERR_BUSY: the link is connected already. Or it is called from a callback on another
- *   thread than the progress thread of the worker, for which it would have to wait.
+ * - UCXX_ERR_BUSY: the link is connected already. Or it is called from a callback "on another
+ *   thread": see "Callbacks" at the top of this file.
  * - UCXX_ERR_ALREADY_EXISTS: a stream of this number and direction to this peer exists. After
  *   ucxx_link_destroy it exists until the peer has received its end: progress, and try again.
  * - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, or UCX has no support for the link's
  *   memory.
  * - UCXX_ERR_CLOSED: the hub was destroyed.
- * - the status of the endpoint, if it has ended.
+ * - The status of the endpoint, if it has ended.
  *
  * Threads: as for ucxx_am_send.
  * See also: ucxx_link_destroy, ucxx_hub_close, ucxx_hub_drain.

@@ -60,8 +60,8 @@ pub type ucxx_destroy_arg_t = Option<unsafe extern "C" fn(arg: *mut c_void)>;
 /// Returns:
 /// - UCXX_OK: the handler is registered or removed.
 /// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM.
-/// - UCXX_ERR_BUSY: called from a callback of another worker, and this worker has a progress thread
-///   that takes operations by its queue.
+/// - UCXX_ERR_BUSY: called from a callback "on another thread": see "Callbacks" at the top of this
+///   file.
 ///
 /// Threads: any.
 /// Ownership: `arg` must stay valid until `destroy_arg` has run.
@@ -131,6 +131,7 @@ pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
 }
 
 /// Sends an active message, that is a header and data, to the peer's handler or notifier for `id`.
+/// This is an operation.
 ///
 /// - `header`: copied during the call. At most `max_am_header` bytes (see ucxx_worker_query). May
 ///   be empty.
@@ -162,18 +163,10 @@ pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
 /// receiver that does not destroy its messages stops its senders.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the send completes later.
-/// - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
-///   the message would have to wait.
-/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, the peer does not use this library,
-///   or UCX has no support for this memory type.
-/// - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
-///   endpoint: the endpoint has ended.
-///
-/// The operation can also complete with:
-/// - UCXX_ERR_NO_ELEM: the peer has no handler, and the data waited here.
-/// - the status of the endpoint, if it ends first.
+/// - UCXX_ERR_UNSUPPORTED: the peer does not use this library.
+/// - UCXX_ERR_NO_ELEM: the data waited here, and the peer has no handler for `id`.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_AM.
 ///
 /// Threads: any.
 /// Ownership: `buffer` must stay valid and unchanged until the operation has completed.
@@ -251,8 +244,8 @@ unsafe extern "C" fn send(
 /// memory type.
 ///
 /// Returns:
-/// - as ucxx_am_send;
-/// - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+/// - UCXX_ERR_UNSUPPORTED: the memory types of the buffers differ.
+/// - Any status of ucxx_am_send.
 ///
 /// Threads: any.
 /// Ownership: the buffers must stay valid and unchanged until the operation has completed.
@@ -396,7 +389,7 @@ pub unsafe extern "C" fn ucxx_am_message_reply(
     unsafe { look(message, std::ptr::null_mut(), |message| message.reply().cast_mut().cast()) }
 }
 
-/// Receives the data of a message into `buffer`, once.
+/// Receives the data of a message into `buffer`, once. This is an operation.
 ///
 /// Data that arrived with the message is copied. Data that waits at the sender is pulled directly
 /// into `buffer`. The call is allowed in the handler or later, also for a message that a notifier
@@ -410,15 +403,13 @@ pub unsafe extern "C" fn ucxx_am_message_reply(
 /// UCXX_FLAG_TIMEOUT_CLOSES.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the receive completes later.
 /// - UCXX_ERR_MESSAGE_TRUNCATED: `buffer` is too short. The message is unchanged and can be
 ///   received again.
 /// - UCXX_ERR_INVALID_PARAM: the message was received before, even if that receive failed later.
 /// - UCXX_ERR_CONNECTION_RESET: the data waits at the sender, and the sender's connection has
 ///   ended.
-/// - UCXX_ERR_UNSUPPORTED: the data arrived with the message and `memory_type` is ROCm, or UCX has
-///   no support for this memory type.
+/// - UCXX_ERR_UNSUPPORTED: the data arrived with the message, and `memory_type` is ROCm.
+/// - Any status of an operation: see "Operations" at the top of this file.
 ///
 /// Threads: any.
 /// Ownership: the caller destroys the message afterwards, or while the receive is in progress.
@@ -453,8 +444,8 @@ pub unsafe extern "C" fn ucxx_am_message_recv(
 /// The list is copied during the call. At most 1,048,576 buffers, all of one memory type.
 ///
 /// Returns:
-/// - as ucxx_am_message_recv;
-/// - UCXX_ERR_UNSUPPORTED: also if the data is pulled and the memory types of the buffers differ.
+/// - UCXX_ERR_UNSUPPORTED: the data is pulled, and the memory types of the buffers differ.
+/// - Any status of ucxx_am_message_recv.
 ///
 /// Threads: any.
 /// Ownership: the buffers must stay valid until the operation has completed.

@@ -52,7 +52,7 @@ pub type ucxx_multi_handler_t = Option<
 /// - `allocator`: makes the buffers of the messages. NULL means malloc, with its limits.
 ///
 /// Returns:
-/// - as ucxx_worker_set_am_handler.
+/// - Any status of ucxx_worker_set_am_handler.
 ///
 /// Threads: any.
 /// Ownership: the allocator's functions may be called as long as the handler runs or one of its
@@ -109,7 +109,7 @@ pub(super) unsafe fn multi_handler(
 }
 
 /// Sends several buffers and a header as one active message. The handler gets each buffer
-/// separately.
+/// separately. This is an operation.
 ///
 /// The number of buffers is free, and any number of senders and receivers may be active at once.
 /// Both lists are copied during the call; the buffers are not. All buffers of one message must have
@@ -124,9 +124,9 @@ pub(super) unsafe fn multi_handler(
 /// they cannot be device memory.
 ///
 /// Returns:
-/// - as ucxx_am_send;
-/// - UCXX_ERR_UNSUPPORTED: also for too many buffers of device memory, or if the memory types of
-///   the buffers differ.
+/// - UCXX_ERR_UNSUPPORTED: too many buffers of device memory, or the memory types of the buffers
+///   differ.
+/// - Any status of ucxx_am_send.
 ///
 /// Threads: any.
 /// Ownership: the buffers must stay valid and unchanged until the operation has completed.

@@ -15,6 +15,7 @@ use crate::engine::wire::ucxx_am::CallbackName;
 use std::ffi::{c_char, c_void, CStr};
 
 /// Sends a message into a queue of the peer's endpoint, where it waits until the peer receives it.
+/// This is an operation.
 ///
 /// The peer receives it by ucxx_am_queue_recv, or by amRecv of UCXX 0.52, whose wire format it has.
 ///
@@ -25,14 +26,8 @@ use std::ffi::{c_char, c_void, CStr};
 ///   rendezvous.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the send completes later.
-/// - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
-///   the message would have to wait.
-/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, or UCX has no support for this
-///   memory type.
-/// - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
-///   endpoint: the endpoint has ended.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_AM.
 ///
 /// Threads: any.
 /// Ownership: `buffer` must stay valid and unchanged until the operation has completed.
@@ -103,6 +98,7 @@ pub unsafe extern "C" fn ucxx_am_queue_cover_init(
 }
 
 /// Sends a message with a header to the peer's queue, or to the peer's handler that `cover` names.
+/// This is an operation.
 ///
 /// Such a handler is one of ucxx_worker_set_am_queue_handler, or a receiver callback of UCXX 0.52.
 /// NULL for `cover` is ucxx_am_queue_send.
@@ -112,12 +108,10 @@ pub unsafe extern "C" fn ucxx_am_queue_cover_init(
 /// at the receiver without bound.
 ///
 /// Returns:
-/// - as ucxx_am_queue_send;
-/// - UCXX_ERR_INVALID_PARAM: also for an owner of more than 63 bytes, an id without an owner, or a
-///   header that is too long.
-///
-/// The operation can also complete with:
-/// - UCXX_ERR_NO_ELEM: the peer has no such handler, and the data waited here.
+/// - UCXX_ERR_INVALID_PARAM: an owner of more than 63 bytes, an id without an owner, or a header
+///   that is too long.
+/// - UCXX_ERR_NO_ELEM: the data waited here, and the peer has no such handler.
+/// - Any status of ucxx_am_queue_send.
 ///
 /// Threads: any.
 /// Ownership: `buffer` must stay valid and unchanged until the operation has completed. Owner name
@@ -180,9 +174,8 @@ unsafe fn name(owner: *const c_char, id: u64) -> Result<CallbackName> {
 /// arrived.
 ///
 /// Returns:
-/// - as ucxx_worker_set_am_handler;
-/// - UCXX_ERR_INVALID_PARAM: also for an owner of more than 63 bytes, or "ucxx", which UCXX
-///   reserves.
+/// - UCXX_ERR_INVALID_PARAM: an owner of more than 63 bytes, or "ucxx", which UCXX reserves.
+/// - Any status of ucxx_worker_set_am_handler.
 ///
 /// Threads: any.
 /// Ownership: the allocator's functions may be called as long as the handler runs or one of its
@@ -222,7 +215,7 @@ pub unsafe extern "C" fn ucxx_worker_set_am_queue_handler(
 }
 
 /// Receives the oldest message of the endpoint's queue, or the next one that arrives, into a new
-/// buffer.
+/// buffer. This is an operation.
 ///
 /// - `allocator`: makes the buffer. NULL means malloc, with its limits. Take the buffer by
 ///   ucxx_request_take_buffers.
@@ -237,17 +230,13 @@ pub unsafe extern "C" fn ucxx_worker_set_am_queue_handler(
 /// - The receive ends with its endpoint. Messages that wait in the queue are dropped then.
 ///
 /// Returns:
-/// - UCXX_INPROGRESS: the receive completes later. It never completes inside the call.
+/// - UCXX_INPROGRESS: it never completes inside the call.
 /// - UCXX_ERR_INVALID_PARAM: UCXX_FLAG_WAIT is set, or there is neither a request nor a callback to
 ///   take the buffer from.
-/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM.
-/// - UCXX_ERR_NO_RESOURCE: the submission queue is full.
-/// - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
-///   endpoint: the endpoint has ended.
-///
-/// The operation can also complete with:
 /// - UCXX_ERR_EXCEEDS_LIMIT: the message is longer than `max_total_bytes`. It is dropped.
-/// - the status that the allocator returned. The message is dropped.
+/// - The status that the allocator returned. The message is dropped.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_AM.
 ///
 /// Threads: any.
 /// Ownership: the caller owns the buffer that ucxx_request_take_buffers returns.
@@ -281,7 +270,7 @@ pub unsafe extern "C" fn ucxx_am_queue_recv(
 /// - UCXX_OK: `*header` and `*length` are set.
 /// - UCXX_INPROGRESS: the receive has not completed.
 /// - UCXX_ERR_NO_ELEM: the request is of another operation.
-/// - the status of the request, if the receive has failed.
+/// - The status of the request, if the receive has failed.
 ///
 /// Threads: any.
 /// Ownership: the header is valid until the request is destroyed.

@@ -37,7 +37,7 @@ pub type ucxx_fetch_handler_t =
 /// - `destroy_arg`: as for ucxx_worker_set_am_handler.
 ///
 /// Returns:
-/// - as ucxx_worker_set_am_handler.
+/// - Any status of ucxx_worker_set_am_handler.
 ///
 /// Threads: any.
 /// Ownership: `arg` must stay valid until `destroy_arg` has run.
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_handler(
 /// - Fetches that arrive later complete with UCXX_ERR_NO_ELEM.
 ///
 /// Returns:
-/// - as ucxx_worker_set_am_notifier.
+/// - Any status of ucxx_worker_set_am_notifier.
 ///
 /// Threads: any.
 /// Ownership: the thread that polls a fetch owns it, as a handler would.
@@ -106,7 +106,8 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_notifier(
     }
 }
 
-/// Asks the peer's handler or notifier for data, and receives the reply into `reply_buffer`.
+/// Asks the peer's handler or notifier for data, and receives the reply into `reply_buffer`. This
+/// is an operation.
 ///
 /// - `header`: the request for the handler. It is copied, and limited in length as for
 ///   ucxx_am_send.
@@ -127,22 +128,18 @@ pub unsafe extern "C" fn ucxx_worker_set_fetch_notifier(
 /// then belongs to the caller again, whatever the peer sends later.
 ///
 /// Returns:
-/// - UCXX_INPROGRESS: the fetch completes later. It never completes inside the call.
-/// - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
-///   the fetch would have to wait.
-/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, the peer does not use this library,
-///   or UCX has no support for this memory type.
-/// - UCXX_ERR_CLOSED, UCXX_ERR_PEER_FAILED, UCXX_ERR_CONNECTION_RESET or another status of the
-///   endpoint: the endpoint has ended.
-///
-/// The operation completes with:
-/// - UCXX_OK: the reply is in the buffer.
+/// - UCXX_INPROGRESS: it never completes inside the call.
 /// - UCXX_ERR_MESSAGE_TRUNCATED: the reply is longer than `reply_capacity`. The buffer is
 ///   unchanged.
-/// - UCXX_ERR_NO_ELEM: the peer has no handler for `id`, or rejected the fetch with this status.
-/// - UCXX_ERR_CANCELED: the peer destroyed the fetch without a reply, or the fetch was cancelled.
-/// - the status that the peer gave to ucxx_fetch_reject.
-/// - the status of the endpoint, if it ends first.
+/// - UCXX_ERR_NO_ELEM: the peer has no handler for `id`, or has rejected the fetch with this
+///   status.
+/// - UCXX_ERR_CANCELED: the peer has destroyed the fetch without a reply, or the fetch was
+///   cancelled.
+/// - The status that the peer gave to ucxx_fetch_reject.
+/// - UCXX_ERR_UNSUPPORTED: the peer does not use this library.
+/// - UCXX_ERR_NO_RESOURCE: 1,048,575 fetches of the worker wait for replies.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_AM.
 ///
 /// Threads: any.
 /// Ownership: `reply_buffer` must stay valid until the operation has completed.
@@ -222,8 +219,8 @@ unsafe fn fetch(
 /// The list is copied during the call. At most 1,048,576 buffers, all of one memory type.
 ///
 /// Returns:
-/// - as ucxx_am_fetch;
-/// - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+/// - UCXX_ERR_UNSUPPORTED: the memory types of the buffers differ.
+/// - Any status of ucxx_am_fetch.
 ///
 /// Threads: any.
 /// Ownership: the buffers must stay valid until the operation has completed.
@@ -254,7 +251,7 @@ pub unsafe extern "C" fn ucxx_am_fetch_iov(
 }
 
 /// Fetches with data in the request, and receives the reply into one new buffer of the reply's
-/// length.
+/// length. This is an operation.
 ///
 /// - `data`, `data_length`: sent along with the request; up to 8 MiB (8388608 bytes).
 /// - `params->memory_type`: where `data` is.
@@ -266,14 +263,12 @@ pub unsafe extern "C" fn ucxx_am_fetch_iov(
 /// - for a reply that arrives with its data: host memory.
 ///
 /// Returns:
-/// - as ucxx_am_fetch;
-/// - UCXX_ERR_EXCEEDS_LIMIT: `data_length` is more than 8 MiB.
-/// - UCXX_ERR_INVALID_PARAM: also if UCXX_FLAG_WAIT is set, or there is neither a request nor a
-///   callback to take the buffer from.
-///
-/// The operation can also complete with:
-/// - UCXX_ERR_EXCEEDS_LIMIT: the reply is longer than `max_total_bytes`.
-/// - the status that the allocator returned.
+/// - UCXX_ERR_EXCEEDS_LIMIT: `data_length` is more than 8 MiB, or the reply is longer than
+///   `max_total_bytes`.
+/// - UCXX_ERR_INVALID_PARAM: UCXX_FLAG_WAIT is set, or there is neither a request nor a callback to
+///   take the buffer from.
+/// - The status that the allocator returned.
+/// - Any status of ucxx_am_fetch.
 ///
 /// Threads: any.
 /// Ownership: `data` must stay valid and unchanged until the operation has completed. The caller
@@ -393,7 +388,7 @@ pub unsafe extern "C" fn ucxx_fetch_endpoint(fetch: *const ucxx_fetch_t) -> *mut
     }
 }
 
-/// Sends the reply to a fetch, once.
+/// Sends the reply to a fetch, once. This is an operation.
 ///
 /// The request is that of a send: it completes when `buffer` may be reused.
 ///
@@ -407,13 +402,10 @@ pub unsafe extern "C" fn ucxx_fetch_endpoint(fetch: *const ucxx_fetch_t) -> *mut
 ///   the requester.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the reply completes later.
 /// - UCXX_ERR_ALREADY_EXISTS: the fetch already has a reply or was rejected.
 /// - UCXX_ERR_NO_RESOURCE: the reply would have to wait, with UCXX_FLAG_NO_WAIT. With a progress
 ///   thread that takes operations by its queue: that queue is full, with or without the flag.
-/// - UCXX_ERR_UNSUPPORTED: UCX has no support for this memory type.
-/// - the status of the endpoint, if it has ended.
+/// - Any status of an operation: see "Operations" at the top of this file.
 ///
 /// Threads: any.
 /// Ownership: `buffer` must stay valid and unchanged until the operation has completed. The caller
@@ -478,8 +470,8 @@ unsafe fn reply(
 /// memory type.
 ///
 /// Returns:
-/// - as ucxx_fetch_reply;
-/// - UCXX_ERR_UNSUPPORTED: also if the memory types of the buffers differ.
+/// - UCXX_ERR_UNSUPPORTED: the memory types of the buffers differ.
+/// - Any status of ucxx_fetch_reply.
 ///
 /// Threads: any.
 /// Ownership: the buffers must stay valid and unchanged until the operation has completed.
@@ -516,7 +508,7 @@ pub unsafe extern "C" fn ucxx_fetch_reply_iov(
 /// - UCXX_OK: the status is sent to the requester.
 /// - UCXX_ERR_ALREADY_EXISTS: the fetch already has a reply or was rejected.
 /// - UCXX_ERR_INVALID_PARAM: `status` is none of these.
-/// - the status of the endpoint, if it has ended.
+/// - The status of the endpoint, if it has ended.
 ///
 /// Threads: any.
 /// See also: ucxx_fetch_reply.

@@ -197,7 +197,7 @@ unsafe fn convert(params: &ucxx_group_params) -> Result<GroupParams> {
 /// - UCXX_ERR_INVALID_PARAM: the list has an unknown rank, has a rank twice, or lacks this process.
 /// - UCXX_ERR_TIMED_OUT: not all members have called it with this list equally often. The limit is
 ///   `collective_timeout_ns`, or 60 s if that is 0. Failed calls count, too.
-/// - other statuses as for ucxx_group_barrier.
+/// - Any status of ucxx_group_barrier.
 ///
 /// Threads: any that may use the group's worker.
 /// Ownership: the caller destroys the subset.
@@ -283,9 +283,9 @@ pub unsafe extern "C" fn ucxx_group_size(group: *const ucxx_group_t) -> u32 {
 /// Returns:
 /// - UCXX_OK: `*endpoint` is set.
 /// - UCXX_ERR_INVALID_PARAM: the group has no such rank.
-/// - UCXX_ERR_BUSY: the endpoint is not made yet, and the call is made from a callback on another
-///   thread than the worker's progress thread.
-/// - other statuses as for ucxx_endpoint_create.
+/// - UCXX_ERR_BUSY: the endpoint is not made yet, and the call is made from a callback "on another
+///   thread": see "Callbacks" at the top of this file.
+/// - Any status of ucxx_endpoint_create.
 ///
 /// Threads: any that may use the group's worker.
 /// Ownership: the groups own the endpoint: the caller must not close or destroy it. It is closed
@@ -400,8 +400,8 @@ pub unsafe extern "C" fn ucxx_group_barrier(group: *mut ucxx_group_t) -> ucxx_st
 /// A member returns when it has all bytes, so all members have entered the call then.
 ///
 /// Returns:
-/// - as ucxx_group_barrier;
-/// - UCXX_ERR_INVALID_PARAM: also if the total length is too large.
+/// - UCXX_ERR_INVALID_PARAM: the total length is too large.
+/// - Any status of ucxx_group_barrier.
 ///
 /// Threads: any that may use the group's worker.
 /// See also: ucxx_group_barrier.
@@ -435,8 +435,8 @@ pub unsafe extern "C" fn ucxx_group_allgather(
 /// broadcasts in a row, or 2 MiB, all members wait for each other.
 ///
 /// Returns:
-/// - as ucxx_group_barrier;
-/// - UCXX_ERR_INVALID_PARAM: also if the group has no rank `root`, or `length` is too large.
+/// - UCXX_ERR_INVALID_PARAM: the group has no rank `root`, or `length` is too large.
+/// - Any status of ucxx_group_barrier.
 ///
 /// Threads: any that may use the group's worker.
 /// See also: ucxx_group_barrier.

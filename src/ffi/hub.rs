@@ -243,9 +243,8 @@ pub unsafe extern "C" fn ucxx_hub_add_envelopes(
 ///   if this function fails.
 ///
 /// Returns:
-/// - as ucxx_hub_add_envelopes;
-/// - UCXX_ERR_INVALID_PARAM: also if the CUDA driver knows the memory as another kind or of another
-///   device.
+/// - UCXX_ERR_INVALID_PARAM: the CUDA driver knows the memory as another kind or of another device.
+/// - Any status of ucxx_hub_add_envelopes.
 ///
 /// Threads: any.
 /// Ownership: only the hub uses the memory until `deallocate` is called.
@@ -312,7 +311,7 @@ pub unsafe extern "C" fn ucxx_hub_set_flow(
 /// Adds a link to the dataflow strategy. After the first one, only this link is served.
 ///
 /// Returns:
-/// - as ucxx_hub_set_flow.
+/// - Any status of ucxx_hub_set_flow.
 ///
 /// Threads: any.
 /// See also: ucxx_hub_set_flow.
@@ -365,7 +364,7 @@ pub unsafe extern "C" fn ucxx_hub_validate(hub: *const ucxx_hub_t) -> ucxx_statu
 /// - UCXX_OK: `*envelope` is set.
 /// - UCXX_ERR_NO_RESOURCE: no envelope is free at the moment, or the queue is full.
 /// - UCXX_ERR_STARVED: the hub has no envelopes of this kind.
-/// - other statuses as for ucxx_link_lease.
+/// - Any status of ucxx_link_lease.
 ///
 /// Threads: any.
 /// Ownership: the caller ends the lease.
@@ -401,7 +400,7 @@ pub unsafe extern "C" fn ucxx_hub_push(
 /// - UCXX_OK: `*envelope` is set.
 /// - UCXX_ERR_NO_RESOURCE: not available, with a `timeout_ns` of 0.
 /// - UCXX_ERR_TIMED_OUT: not available within `timeout_ns`.
-/// - other statuses as for ucxx_link_lease.
+/// - Any status of ucxx_link_lease.
 ///
 /// Threads: any.
 /// Ownership: the caller ends the lease.

@@ -172,7 +172,7 @@ pub unsafe extern "C" fn ucxx_envelope_abort(
 /// - If the hub was destroyed, the lease is aborted.
 ///
 /// Returns:
-/// - as ucxx_envelope_commit, without UCXX_ERR_CLOSED.
+/// - Any status of ucxx_envelope_commit, except UCXX_ERR_CLOSED.
 ///
 /// Threads: any.
 /// Ownership: after UCXX_OK the handle is invalid.

@@ -135,7 +135,7 @@ pub(super) unsafe fn links<R>(
 /// - UCXX_ERR_UNSUPPORTED: another memory type than ucxx_memory_kind_t lists.
 /// - UCXX_ERR_EXCEEDS_LIMIT: the hub would have more than 32 kinds of memory or 63 broadcast
 ///   consumers.
-/// - UCXX_ERR_INVALID_PARAM: also if `broadcast` is set for a link that is no consumer.
+/// - UCXX_ERR_INVALID_PARAM: `broadcast` is set for a link that is no consumer.
 ///
 /// Threads: any.
 /// Ownership: the link keeps the memory of the hub alive. The caller destroys the link.
@@ -323,18 +323,17 @@ unsafe fn lease(
 /// - If the hubs have several workers, it progresses each in turn, for a millisecond.
 ///
 /// Returns:
-/// - as ucxx_link_lease;
-/// - UCXX_ERR_EXCEEDS_LIMIT: more than 64 links. UCXX_ERR_INVALID_PARAM above 4096.
-/// - UCXX_ERR_INVALID_PARAM: also if the links exclude each other in any hub: two that modify on
-///   different devices, or one that peeks and one that modifies.
-/// - UCXX_ERR_STARVED: also if all links together can never be served. The message says why and
-///   what to do:
+/// - UCXX_ERR_EXCEEDS_LIMIT: more than 64 links.
+/// - UCXX_ERR_INVALID_PARAM: more than 4096 links. Or the links exclude each other in any hub: two
+///   that modify on different devices, or one that peeks and one that modifies.
+/// - UCXX_ERR_STARVED: all links together can never be served. The message says why and what to do:
 ///   - The hub has too few envelopes.
 ///   - `max_queue_chunks` is too small for the chunks that are produced and those that are read.
 ///   - `max_queue_bytes` is too small, and no other link can consume or change the chunks that the
 ///     call waits for.
 ///   - One link modifies the chunk that another link of the list consumes, and the chunk waits for
 ///     no other consumer.
+/// - Any status of ucxx_link_lease.
 ///
 /// Threads: any.
 /// Ownership: the caller ends each lease.

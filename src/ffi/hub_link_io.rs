@@ -7,6 +7,7 @@ use super::status::ucxx_status_t;
 use crate::engine::base::status::Status;
 
 /// Receives a tag message directly into an envelope of a producer link, and commits it as a chunk.
+/// This is an operation.
 ///
 /// - The hub needs a worker, on which the message is received. Tag matching is as for
 ///   ucxx_tag_recv.
@@ -20,16 +21,14 @@ use crate::engine::base::status::Status;
 /// - `params->memory_type` is ignored. Everything else is as for ucxx_tag_recv.
 ///
 /// Returns:
-/// - UCXX_INPROGRESS: the receive completes later. Without UCXX_FLAG_WAIT it never completes inside
-///   the call.
-/// - UCXX_OK: with UCXX_FLAG_WAIT: the chunk is committed.
+/// - UCXX_INPROGRESS: without UCXX_FLAG_WAIT it never completes inside the call.
 /// - UCXX_ERR_NO_RESOURCE: no envelope is free, or the queue is full.
 /// - UCXX_ERR_INVALID_PARAM: the link is no producer, or the hub has no worker.
-/// - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
 /// - UCXX_ERR_CLOSED: the hub is closed.
 /// - UCXX_ERR_STARVED: as for ucxx_link_lease.
 /// - UCXX_ERR_BUSY: the link is connected.
-/// - other statuses as for ucxx_tag_recv.
+/// - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
+/// - Any status of ucxx_tag_recv.
 ///
 /// Threads: any.
 /// See also: ucxx_link_send, ucxx_link_connect, ucxx_tag_recv.
@@ -54,7 +53,7 @@ pub unsafe extern "C" fn ucxx_link_recv(
 }
 
 /// Sends the oldest chunk of a consumer link as a tag message, directly from its envelope, and
-/// consumes it.
+/// consumes it. This is an operation.
 ///
 /// - The endpoint must be of the hub's worker.
 /// - The chunk is consumed when the buffer is free again. This is before the callback runs, the
@@ -64,17 +63,15 @@ pub unsafe extern "C" fn ucxx_link_recv(
 /// - `params->memory_type` is ignored. Everything else is as for ucxx_tag_send.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the send completes later.
 /// - UCXX_ERR_NO_RESOURCE: there is no chunk at the moment.
 /// - UCXX_ERR_CLOSED: the hub is closed, and there will be no chunk; or the endpoint is closed.
 /// - UCXX_ERR_INVALID_PARAM: the link is no consumer, the hub has no worker, or the endpoint is of
 ///   another worker.
 /// - UCXX_ERR_STARVED, UCXX_ERR_IO_ERROR, UCXX_ERR_NO_MEMORY, UCXX_ERR_NO_DEVICE: as for
 ///   ucxx_link_lease.
-/// - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
 /// - UCXX_ERR_BUSY: the link is connected.
-/// - other statuses as for ucxx_tag_send.
+/// - UCXX_ERR_UNSUPPORTED: UCX has no support for the link's memory.
+/// - Any status of ucxx_tag_send.
 ///
 /// Threads: any.
 /// See also: ucxx_link_recv, ucxx_link_connect, ucxx_tag_send.
@@ -146,14 +143,14 @@ pub unsafe extern "C" fn ucxx_link_send(
 /// - UCXX_ERR_INVALID_PARAM: the link peeks or modifies, the hub has no worker, the endpoint is of
 ///   another worker, or `window` is 0.
 /// - UCXX_ERR_EXCEEDS_LIMIT: `window` is more than 65536.
-/// - UCXX_ERR_BUSY: the link is connected already. Or it is called from a callback on another
-///   thread than the progress thread of the worker, for which it would have to wait.
+/// - UCXX_ERR_BUSY: the link is connected already. Or it is called from a callback "on another
+///   thread": see "Callbacks" at the top of this file.
 /// - UCXX_ERR_ALREADY_EXISTS: a stream of this number and direction to this peer exists. After
 ///   ucxx_link_destroy it exists until the peer has received its end: progress, and try again.
 /// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_AM, or UCX has no support for the link's
 ///   memory.
 /// - UCXX_ERR_CLOSED: the hub was destroyed.
-/// - the status of the endpoint, if it has ended.
+/// - The status of the endpoint, if it has ended.
 ///
 /// Threads: as for ucxx_am_send.
 /// See also: ucxx_link_destroy, ucxx_hub_close, ucxx_hub_drain.

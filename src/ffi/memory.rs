@@ -201,9 +201,9 @@ pub unsafe extern "C" fn ucxx_memory_destroy(memory: *mut ucxx_memory_t) {
 /// - UCXX_ERR_UNREACHABLE: UCX has no transport to such memory.
 /// - UCXX_ERR_PEER_FAILED: the process that made the key has ended. This is checked even if the
 ///   endpoint has not failed yet.
-/// - UCXX_ERR_BUSY: called from a callback on another thread than the worker's progress thread, for
-///   which the call would have to wait.
-/// - the status of the endpoint, if it has ended.
+/// - UCXX_ERR_BUSY: called from a callback "on another thread": see "Callbacks" at the top of this
+///   file.
+/// - The status of the endpoint, if it has ended.
 ///
 /// Threads: any.
 /// Ownership: the caller destroys the key. The key may outlive the endpoint, its worker and the

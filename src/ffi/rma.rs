@@ -24,7 +24,7 @@ unsafe fn key(
     }
 }
 
-/// Writes `length` bytes from `buffer` to the peer's memory.
+/// Writes `length` bytes from `buffer` to the peer's memory. This is an operation.
 ///
 /// - `offset`: in bytes from the beginning of the memory.
 /// - The peer is not notified.
@@ -41,15 +41,10 @@ unsafe fn key(
 /// messages. A flush or ucxx_worker_fence orders them.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the put completes later.
 /// - UCXX_ERR_OUT_OF_RANGE: the range ends beyond the memory.
 /// - UCXX_ERR_INVALID_ADDR: the peer may not write all of the memory; see ucxx_memory_pack.
-/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_RMA, or UCX has no support for this
-///   memory type.
-/// - UCXX_ERR_NO_RESOURCE: the send queue or the submission queue is full. With UCXX_FLAG_NO_WAIT:
-///   the put would have to wait.
-/// - the status of the endpoint, if it has ended.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_RMA.
 ///
 /// Threads: any.
 /// Ownership: `buffer` must stay valid and unchanged until the operation has completed.
@@ -78,13 +73,13 @@ pub unsafe extern "C" fn ucxx_rma_put(
     }
 }
 
-/// Reads `length` bytes from the peer's memory into `buffer`.
+/// Reads `length` bytes from the peer's memory into `buffer`. This is an operation.
 ///
 /// `offset` is in bytes from the beginning of the memory. The operation completes when the bytes
 /// are in `buffer`. Mapped memory and order are as for ucxx_rma_put.
 ///
 /// Returns:
-/// - as ucxx_rma_put, without UCXX_ERR_INVALID_ADDR.
+/// - Any status of ucxx_rma_put, except UCXX_ERR_INVALID_ADDR.
 ///
 /// Threads: any.
 /// Ownership: `buffer` must stay valid until the operation has completed.
@@ -113,7 +108,7 @@ pub unsafe extern "C" fn ucxx_rma_get(
     }
 }
 
-/// Performs an atomic operation on an integer of the peer's memory.
+/// Performs an atomic operation on an integer of the peer's memory. This is an operation.
 ///
 /// - `op`: UCXX_ATOMIC_*.
 /// - `size`: of the integer in bytes, 4 or 8. Integers wrap around.
@@ -134,19 +129,13 @@ pub unsafe extern "C" fn ucxx_rma_get(
 /// been performed.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the operation completes later.
 /// - UCXX_ERR_INVALID_PARAM: `op` or `size` is unknown, or the address is not aligned.
 /// - UCXX_ERR_OUT_OF_RANGE: the integer ends beyond the memory.
 /// - UCXX_ERR_INVALID_ADDR: the peer may not write all of the memory; see ucxx_memory_pack.
-/// - UCXX_ERR_UNSUPPORTED: the context has no UCXX_FEATURE_ATOMIC, or `result` or the peer's memory
-///   is device memory.
-/// - UCXX_ERR_NO_RESOURCE: as for ucxx_rma_put.
-/// - the status of the endpoint, if it has ended.
-///
-/// The operation can also complete with:
+/// - UCXX_ERR_UNSUPPORTED: `result` or the peer's memory is device memory.
 /// - UCXX_ERR_NO_ELEM: the peer has destroyed the memory.
-/// - another status with which the peer has refused the operation.
+/// - Any status of an operation: see "Operations" at the top of this file. It needs
+///   UCXX_FEATURE_ATOMIC.
 ///
 /// Threads: any.
 /// Ownership: `result` must stay valid until the operation has completed.

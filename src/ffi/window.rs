@@ -169,7 +169,7 @@ fn wanted(flavor: Flavor, base: *mut c_void, size: usize, unit: u32) -> Result<W
 /// - UCXX_ERR_EXCEEDS_LIMIT: the group has too many members.
 /// - UCXX_ERR_UNSUPPORTED: a member has another version of this library.
 /// - UCXX_ERR_BUSY: called from a callback.
-/// - other statuses as for ucxx_group_barrier.
+/// - Any status of ucxx_group_barrier.
 ///
 /// Threads: any that may use the group's worker.
 /// Ownership: the memory stays the caller's, and must stay valid until the window is closed or
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn ucxx_window_create(
 /// this process.
 ///
 /// Returns:
-/// - as ucxx_window_create.
+/// - Any status of ucxx_window_create.
 ///
 /// Threads: any that may use the group's worker.
 /// Ownership: ucxx_window_destroy frees the memory.
@@ -255,9 +255,9 @@ pub unsafe extern "C" fn ucxx_window_allocate(
 /// ucxx_window_allocate.
 ///
 /// Returns:
-/// - as ucxx_window_create;
-/// - UCXX_ERR_UNSUPPORTED: also if the members are not all on one host and in one pid namespace.
+/// - UCXX_ERR_UNSUPPORTED: the members are not all on one host and in one pid namespace.
 ///   ucxx_group_subset makes a group of such members.
+/// - Any status of ucxx_window_create.
 ///
 /// Threads: any that may use the group's worker.
 /// See also: ucxx_window_shared_query, ucxx_group_same_host.
@@ -311,7 +311,7 @@ unsafe fn allocate(
 /// memory is accessed as that of ucxx_window_create.
 ///
 /// Returns:
-/// - as ucxx_window_create.
+/// - Any status of ucxx_window_create.
 ///
 /// Threads: any that may use the group's worker.
 /// See also: ucxx_window_attach, ucxx_window_detach.
@@ -414,7 +414,7 @@ pub unsafe extern "C" fn ucxx_window_detach(
 /// - UCXX_ERR_RMA_SYNC: the window is in an epoch, or `no_locks` is set while a lock is held.
 /// - UCXX_ERR_BUSY: the members are on several hosts, and another collective of the group is in
 ///   progress.
-/// - other statuses as for ucxx_window_fence.
+/// - Any status of ucxx_window_fence.
 ///
 /// Threads: any, one synchronisation call at a time on a window.
 /// See also: ucxx_window_params_t.

@@ -201,7 +201,7 @@ pub unsafe extern "C" fn ucxx_window_put(
 /// unlock, complete or fence. That call also returns the errors that the target has found.
 ///
 /// Returns:
-/// - as ucxx_window_put.
+/// - Any status of ucxx_window_put.
 ///
 /// Threads: any.
 /// Ownership: by messages, `origin` must stay valid and must not be accessed until that
@@ -256,17 +256,17 @@ pub unsafe extern "C" fn ucxx_window_get(
 /// MAXLOC take the lower index of equal values.
 ///
 /// Returns:
-/// - as ucxx_window_put;
-/// - UCXX_ERR_INVALID_PARAM: also if the target is not aligned.
+/// - UCXX_ERR_INVALID_PARAM: the target is not aligned.
 /// - UCXX_ERR_RMA_OP: `op` is unknown, or not defined for the type.
-/// - UCXX_ERR_RMA_TYPE: also if the types of the layouts differ.
+/// - UCXX_ERR_RMA_TYPE: the types of the layouts differ.
 /// - UCXX_ERR_UNSUPPORTED: this architecture cannot calculate with the type (long double).
 /// - UCXX_ERR_EXCEEDS_LIMIT: `accumulate_granularity` makes one message of the operation
 ///   (UCXX_WINDOW_PATH_MESSAGE), and it is longer than 2 GiB and than the target's memory.
 /// - UCXX_ERR_RMA_POISONED: a process has died during an accumulate under the lock of the target.
 ///   This lock is used for elements over 8 bytes, and for memory that is not mapped.
+/// - Any status of ucxx_window_put.
 ///
-/// Nothing is done after one of these errors.
+/// Nothing is done after one of the first six errors.
 ///
 /// Threads: any.
 /// See also: ucxx_window_get_accumulate, ucxx_window_fetch_and_op, ucxx_window_raccumulate.
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn ucxx_window_accumulate(
 /// - `op`: UCXX_REDUCE_*. NO_OP reads atomically; `origin` and its layout are ignored then.
 ///
 /// Returns:
-/// - as ucxx_window_accumulate.
+/// - Any status of ucxx_window_accumulate.
 ///
 /// Threads: any.
 /// Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
@@ -349,7 +349,7 @@ pub unsafe extern "C" fn ucxx_window_get_accumulate(
 /// layouts, and faster. `origin` may be NULL for NO_OP.
 ///
 /// Returns:
-/// - as ucxx_window_accumulate.
+/// - Any status of ucxx_window_accumulate.
 ///
 /// Threads: any.
 /// Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.
@@ -385,8 +385,8 @@ pub unsafe extern "C" fn ucxx_window_fetch_and_op(
 /// is an integer type, UCXX_TYPE_BYTE or UCXX_TYPE_BOOL.
 ///
 /// Returns:
-/// - as ucxx_window_accumulate;
-/// - UCXX_ERR_RMA_TYPE: also for another `element_type`.
+/// - UCXX_ERR_RMA_TYPE: another `element_type`.
+/// - Any status of ucxx_window_accumulate.
 ///
 /// Threads: any.
 /// Ownership: by messages, `result` must stay valid as `origin` of ucxx_window_get.

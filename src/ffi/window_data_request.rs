@@ -10,7 +10,7 @@ use crate::engine::window::data::data::Destination;
 use std::ffi::c_void;
 
 /// Writes to the memory of a target, with a request (MPI 4.1, 12.3.5). Legal in passive epochs
-/// only.
+/// only. This is an operation.
 ///
 /// The arguments are those of ucxx_window_put. Host memory only. The operation completes when
 /// `origin` may be reused; on this host inside the call. The request may be waited for after the
@@ -24,15 +24,12 @@ use std::ffi::c_void;
 /// - A request whose buffer UCX still reads completes when UCX has finished.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the put completes later.
 /// - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
 /// - UCXX_ERR_RMA_SYNC: there is no passive epoch to the target.
-/// - other statuses as for ucxx_window_put.
-///
-/// The operation can also complete with:
 /// - UCXX_ERR_PEER_FAILED: the target has died or left the window.
 /// - UCXX_ERR_CANCELED: the window was destroyed in the epoch.
+/// - Any status of ucxx_window_put.
+/// - Any status of an operation: see "Operations" at the top of this file.
 ///
 /// Threads: any.
 /// Ownership: `origin` must stay valid and unchanged until the operation has completed.
@@ -69,16 +66,13 @@ pub unsafe extern "C" fn ucxx_window_rput(
     }
 }
 
-/// Reads from the memory of a target, with a request (MPI 4.1, 12.3.5).
+/// Reads from the memory of a target, with a request (MPI 4.1, 12.3.5). This is an operation.
 ///
 /// The operation completes when the data is in `origin`. Its status includes the errors that the
 /// target has found. Everything else is as for ucxx_window_rput.
 ///
 /// Returns:
-/// - as ucxx_window_rput.
-///
-/// The operation can also complete with:
-/// - as ucxx_window_rput, or the error that the target has found.
+/// - Any status of ucxx_window_rput.
 ///
 /// Threads: any.
 /// Ownership: `origin` must stay valid until the operation has completed.
@@ -115,12 +109,13 @@ pub unsafe extern "C" fn ucxx_window_rget(
     }
 }
 
-/// Combines elements of the origin with those of the target, with a request (MPI 4.1, 12.3.5).
+/// Combines elements of the origin with those of the target, with a request (MPI 4.1, 12.3.5). This
+/// is an operation.
 ///
 /// It is ucxx_window_accumulate with the request of ucxx_window_rput.
 ///
 /// Returns:
-/// - as ucxx_window_rput and ucxx_window_accumulate.
+/// - Any status of ucxx_window_rput or ucxx_window_accumulate.
 ///
 /// Threads: any.
 /// Ownership: `origin` must stay valid and unchanged until the operation has completed.
@@ -162,13 +157,14 @@ pub unsafe extern "C" fn ucxx_window_raccumulate(
     }
 }
 
-/// Combines and returns the previous elements in `result`, with a request (MPI 4.1, 12.3.5).
+/// Combines and returns the previous elements in `result`, with a request (MPI 4.1, 12.3.5). This
+/// is an operation.
 ///
 /// It is ucxx_window_get_accumulate with the request of ucxx_window_rget. It completes when
 /// `result` is filled.
 ///
 /// Returns:
-/// - as ucxx_window_rget and ucxx_window_accumulate.
+/// - Any status of ucxx_window_rget or ucxx_window_accumulate.
 ///
 /// Threads: any.
 /// Ownership: `origin` and `result` must stay valid until the operation has completed.

@@ -115,7 +115,7 @@ pub unsafe extern "C" fn ucxx_window_lock(
 }
 
 /// Begins a passive target access epoch without waiting. The operation completes when the lock is
-/// held.
+/// held. This is an operation.
 ///
 /// The arguments are those of ucxx_window_lock. While the operation is in progress:
 /// - The target cannot be accessed or locked again, and the window must not be destroyed.
@@ -125,14 +125,12 @@ pub unsafe extern "C" fn ucxx_window_lock(
 /// If it is cancelled or times out (`timeout_ns`, `lock_timeout_ns`), the epoch is unchanged.
 ///
 /// Returns:
-/// - UCXX_OK: the lock is held; complete inside the call.
-/// - UCXX_INPROGRESS: the operation completes later.
 /// - UCXX_ERR_RMA_LOCK_TYPE, UCXX_ERR_RMA_RANK, UCXX_ERR_RMA_ASSERT, UCXX_ERR_RMA_SYNC: as for
 ///   ucxx_window_lock.
+/// - UCXX_ERR_TIMED_OUT: `timeout_ns` or `lock_timeout_ns` has passed.
+/// - UCXX_ERR_RMA_POISONED, UCXX_ERR_PEER_FAILED: as for ucxx_window_lock.
 /// - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
-///
-/// The operation can also complete with:
-/// - UCXX_ERR_TIMED_OUT, UCXX_ERR_RMA_POISONED, UCXX_ERR_PEER_FAILED: as for ucxx_window_lock.
+/// - Any status of an operation: see "Operations" at the top of this file.
 ///
 /// Threads: any, one synchronisation call at a time on a window.
 /// See also: ucxx_window_lock.
@@ -171,7 +169,7 @@ pub unsafe extern "C" fn ucxx_window_lock_nb(
 /// - UCXX_ERR_RMA_POISONED: other processes have treated this process as dead in the meantime.
 /// - UCXX_ERR_PEER_FAILED: the target has died or left the window.
 /// - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
-/// - the status of an operation of this epoch that the target has reported as failed.
+/// - The status of an operation of this epoch that the target has reported as failed.
 ///
 /// Threads: any, one synchronisation call at a time on a window.
 /// See also: ucxx_window_lock, ucxx_window_flush.
@@ -193,7 +191,7 @@ pub unsafe extern "C" fn ucxx_window_unlock(
 /// `assertions` are as for ucxx_window_lock.
 ///
 /// Returns:
-/// - as ucxx_window_lock, without UCXX_ERR_RMA_LOCK_TYPE and UCXX_ERR_RMA_RANK.
+/// - Any status of ucxx_window_lock, except UCXX_ERR_RMA_LOCK_TYPE and UCXX_ERR_RMA_RANK.
 ///
 /// Threads: any, one synchronisation call at a time on a window.
 /// See also: ucxx_window_unlock_all.
@@ -213,7 +211,8 @@ pub unsafe extern "C" fn ucxx_window_lock_all(
 /// Ends the epoch that ucxx_window_lock_all has begun (MPI 4.1, 12.5.3).
 ///
 /// Returns:
-/// - as ucxx_window_unlock, without UCXX_ERR_RMA_RANK. UCXX_ERR_RMA_SYNC: there is no such epoch.
+/// - UCXX_ERR_RMA_SYNC: there is no such epoch.
+/// - Any status of ucxx_window_unlock, except UCXX_ERR_RMA_RANK.
 ///
 /// Threads: any, one synchronisation call at a time on a window.
 /// See also: ucxx_window_lock_all.
@@ -238,7 +237,7 @@ pub unsafe extern "C" fn ucxx_window_unlock_all(window: *mut ucxx_window_t) -> u
 /// - UCXX_ERR_RMA_SYNC: the target is not locked.
 /// - UCXX_ERR_PEER_FAILED: the target has died or left the window.
 /// - UCXX_ERR_BUSY: called from a callback, and it would have to wait.
-/// - the status of an operation that the target has reported as failed.
+/// - The status of an operation that the target has reported as failed.
 ///
 /// Threads: any.
 /// See also: ucxx_window_flush_local, ucxx_window_flush_nb, ucxx_window_flush_all.
@@ -255,19 +254,15 @@ pub unsafe extern "C" fn ucxx_window_flush(
     unsafe { call(window, |window| window.flush(target)) }
 }
 
-/// Flushes a target without waiting.
+/// Flushes a target without waiting. This is an operation.
 ///
 /// The operation completes when all operations that were posted before it are complete. On this
 /// host it completes inside the call.
 ///
 /// Returns:
-/// - UCXX_OK: complete inside the call.
-/// - UCXX_INPROGRESS: the flush completes later.
 /// - UCXX_ERR_UNSUPPORTED: `memory_type` is a device.
-/// - UCXX_ERR_RMA_RANK, UCXX_ERR_RMA_SYNC: as for ucxx_window_flush.
-///
-/// The operation can also complete with:
-/// - UCXX_ERR_PEER_FAILED, or the status of a failed operation: as for ucxx_window_flush.
+/// - Any status of ucxx_window_flush.
+/// - Any status of an operation: see "Operations" at the top of this file.
 ///
 /// Threads: any.
 /// See also: ucxx_window_flush.
@@ -290,7 +285,7 @@ pub unsafe extern "C" fn ucxx_window_flush_nb(
 /// epoch.
 ///
 /// Returns:
-/// - as ucxx_window_flush, without UCXX_ERR_RMA_RANK.
+/// - Any status of ucxx_window_flush, except UCXX_ERR_RMA_RANK.
 ///
 /// Threads: any.
 /// See also: ucxx_window_flush.
@@ -310,7 +305,7 @@ pub unsafe extern "C" fn ucxx_window_flush_all(window: *mut ucxx_window_t) -> uc
 /// not wait for completion at the target.
 ///
 /// Returns:
-/// - as ucxx_window_flush.
+/// - Any status of ucxx_window_flush.
 ///
 /// Threads: any.
 /// See also: ucxx_window_flush.
@@ -330,7 +325,7 @@ pub unsafe extern "C" fn ucxx_window_flush_local(
 /// passive epoch.
 ///
 /// Returns:
-/// - as ucxx_window_flush_all.
+/// - Any status of ucxx_window_flush_all.
 ///
 /// Threads: any.
 /// See also: ucxx_window_flush_local.
@@ -440,7 +435,7 @@ pub unsafe extern "C" fn ucxx_window_start(
 /// - UCXX_ERR_RMA_SYNC: there is no such epoch.
 /// - UCXX_ERR_PEER_FAILED: a target has died or left the window.
 /// - UCXX_ERR_BUSY: called from a callback, and operations at another host are not complete.
-/// - the status of an operation that a target has reported as failed.
+/// - The status of an operation that a target has reported as failed.
 ///
 /// Threads: any, one synchronisation call at a time on a window.
 /// See also: ucxx_window_start.
@@ -524,7 +519,7 @@ pub unsafe extern "C" fn ucxx_window_test(
 ///   other members get it within 2 s, and from then on in each fence.
 /// - UCXX_ERR_TIMED_OUT: the group's `collective_timeout_ns` has passed.
 /// - UCXX_ERR_BUSY: called from a callback, or another thread is in a synchronisation call.
-/// - the status of an operation that a target has reported as failed.
+/// - The status of an operation that a target has reported as failed.
 ///
 /// Threads: any, one synchronisation call at a time on a window.
 /// See also: ucxx_window_lock for the rules of all synchronisation calls.
