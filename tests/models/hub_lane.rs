@@ -44,9 +44,13 @@ impl World {
         let items: Vec<_> = (0..count).map(item).collect();
         let lane = Lane::new(items.iter().map(|item| std::ptr::from_ref(item).cast_mut()));
         let world = World { lane, items };
-        for _ in 0..ready {
-            assert!(world.produce(false).is_none());
+        // As many chunks as there can be have been there before: no lock is needed to count them.
+        for _ in 0..count {
+            let item = world.lane.take_free(|_, _| {}).unwrap();
+            assert!(world.lane.push_most(item));
         }
+        (0..count).for_each(|_| assert!(world.consume(false).is_none()));
+        (0..ready).for_each(|_| assert!(world.produce(false).is_none()));
         Arc::new(world)
     }
 

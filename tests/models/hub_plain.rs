@@ -22,6 +22,7 @@ struct Tables {
 }
 
 struct Hub {
+    items: usize,
     lane: Lane<u32>,
     sides: Sides,
     tables: SpinLock<Tables>,
@@ -35,6 +36,7 @@ unsafe impl Sync for Hub {}
 impl Hub {
     fn new(items: usize) -> Arc<Self> {
         Arc::new(Hub {
+            items,
             lane: Lane::new((0..items).map(|at| std::ptr::without_provenance_mut(8 * (at + 1)))),
             sides: Sides::new(),
             tables: SpinLock::new(Tables::default()),
@@ -113,7 +115,11 @@ impl Hub {
             tables.lists[side].push(item);
         } else {
             self.lane.unmark(side);
-            assert!(self.push_plainly(side, item), "refused under the lock");
+            let done = match side {
+                READS => self.lane.push_most(item),
+                _ => self.lane.push_free(item),
+            };
+            assert!(done, "refused under the lock");
         }
         self.unlock(tables, [DATA, ROOM][side]);
     }
@@ -126,6 +132,26 @@ impl Hub {
     fn consume(&self) {
         let item = self.take(READS);
         self.push(PRODUCES, item);
+    }
+
+    /// As `Lease::abort`, of a producer.
+    fn give_back_room(&self, item: *mut u32) {
+        let tables = self.tables.lock();
+        assert!(!tables.in_tables);
+        self.lane.unmark(PRODUCES);
+        assert!(self.lane.push_unused(item));
+        self.unlock(tables, ROOM);
+    }
+
+    /// As `State::stats_of_queues`: the most chunks that there were.
+    fn ask(&self) -> u64 {
+        let tables = self.tables.lock();
+        let told = self.lane.traffic();
+        self.unlock(tables, 0);
+        let chunks = told.produced - told.consumed;
+        assert!(told.free + chunks <= self.items as u64, "more than there are: {told:?}");
+        assert!(told.ready <= chunks && chunks <= told.most, "{told:?}");
+        told.most
     }
 
     /// As `Lease::abort`, of a reader.
@@ -197,6 +223,38 @@ fn what_is_given_back_is_had(chunks: usize) {
 fn whoever_waits_has_what_is_given_back() {
     what_is_given_back_is_had(1);
     what_is_given_back_is_had(2);
+}
+
+#[test]
+fn what_is_told_is_of_one_moment() {
+    bounded_model(2, || {
+        let hub = Hub::new(1);
+        hub.produce();
+        let other = hub.clone();
+        let working = thread::spawn(move || {
+            other.consume();
+            other.produce();
+        });
+        hub.ask();
+        working.join().unwrap();
+        assert_eq!(hub.ask(), 1);
+    });
+}
+
+/// An envelope that comes back empty is no chunk that has gone.
+#[test]
+fn the_most_chunks_are_counted_beside_who_gives_up() {
+    bounded_model(2, || {
+        let hub = Hub::new(2);
+        hub.produce();
+        hub.consume();
+        let other = hub.clone();
+        let producing = thread::spawn(move || other.produce());
+        let item = hub.take(PRODUCES);
+        hub.give_back_room(item);
+        producing.join().unwrap();
+        assert_eq!(hub.ask(), 1);
+    });
 }
 
 #[test]

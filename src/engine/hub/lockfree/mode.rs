@@ -234,6 +234,7 @@ impl Hub {
         lane.unmark(side);
         let done = match tenure & (PRODUCES | CONSUMES) {
             PRODUCES if aborts => hand_on(lease, tenure, |item| lane.push_unused(item)),
+            PRODUCES => self.hand_on_chunk(lease, tenure, length, |item| lane.push_most(item)),
             CONSUMES if aborts => hand_on(lease, tenure, |_| {
                 let place = (lease.taken.load(Ordering::Relaxed), lease.number());
                 let after = state.returned.partition_point(|other| *other < place);
@@ -241,7 +242,8 @@ impl Hub {
                 lane.mark_taking(true);
                 true
             }),
-            _ => self.end_fast::<false>(lease, length),
+            CONSUMES => hand_on(lease, tenure, |item| lane.push_free(item)),
+            _ => false,
         };
         if !done {
             state.enter_tables();
@@ -306,18 +308,32 @@ impl Hub {
                 |item| if QUICK { lane.try_push_free(item) } else { lane.push_free(item) },
             );
         }
+        tenure & PRODUCES != 0
+            && self.hand_on_chunk(
+                lease,
+                tenure,
+                length,
+                #[inline(always)]
+                |item| if QUICK { lane.try_push_ready(item) } else { lane.push_ready(item) },
+            )
+    }
+
+    /// A new chunk of so many bytes.
+    #[inline(always)]
+    fn hand_on_chunk(
+        &self,
+        lease: &Lease,
+        tenure: u64,
+        length: Option<u64>,
+        push: impl FnOnce(*mut Lease) -> bool,
+    ) -> bool {
         let length = length.unwrap_or(self.size);
-        if tenure & PRODUCES == 0 || length > self.size {
+        if length > self.size {
             return false;
         }
         let before = lease.length.load(Ordering::Relaxed);
         lease.length.store(length, Ordering::Relaxed);
-        let done = hand_on(
-            lease,
-            tenure,
-            #[inline(always)]
-            |item| if QUICK { lane.try_push_ready(item) } else { lane.push_ready(item) },
-        );
+        let done = hand_on(lease, tenure, push);
         if !done {
             lease.length.store(before, Ordering::Relaxed);
         }

@@ -28,7 +28,8 @@ use std::ptr::null_mut;
 
 /// In `head` and `tail`.
 const CLOSED: u64 = 1 << 63;
-/// In `tail`: somebody waits for what comes. In `head`: there are older ones elsewhere.
+/// In `tail`: somebody waits for what comes. In `head`: there are older ones elsewhere. In all of
+/// them: somebody counts.
 const MARKED: u64 = 1 << 62;
 const BITS: u64 = CLOSED | MARKED;
 /// Looks at a place that another thread has not turned yet, before others are let run, and before
@@ -64,9 +65,9 @@ struct Ring<T> {
 pub(crate) struct Lane<T> {
     free: Ring<T>,
     ready: Ring<T>,
-    /// The most chunks that there were, and how many had gone when that was last looked at. Written
-    /// by those who produce.
+    /// The most chunks that there were; written under the lock.
     most: AtomicU64,
+    /// How many had gone when that was last looked at, or less. Written by those who produce.
     seen: AtomicU64,
     /// Items that went to those that are free, and had not been chunks: all at first, and those
     /// that were given back. Written under the lock.
@@ -209,14 +210,15 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// False where the item is to be brought under the lock.
-    fn push(&self, item: *mut T, mark: impl Fn(u64)) -> bool {
+    /// False where the item is to be brought under the lock: also where `fits` is not so of its
+    /// position.
+    fn push(&self, item: *mut T, fits: impl Fn(u64) -> bool, mark: impl Fn(u64)) -> bool {
         let mut tail = self.tail.load(Ordering::Acquire);
         loop {
             if tail & BITS != 0 {
                 return false;
             }
-            let Some(other) = self.room(tail) else { return false };
+            let Some(other) = self.room(tail).filter(|tail| fits(*tail)) else { return false };
             match self.try_push(other, item, &mark) {
                 Ok(()) => return true,
                 Err(now) => tail = now,
@@ -258,11 +260,6 @@ impl<T> Ring<T> {
     /// The position behind the youngest item.
     fn end(&self) -> u64 {
         self.tail.load(Ordering::Acquire) & !BITS
-    }
-
-    /// How many items there are behind that of this head.
-    fn behind(&self, end: u64) -> u64 {
-        end.saturating_sub(self.head.load(Ordering::Acquire) & !BITS)
     }
 
     /// Under the lock. Nothing moves any more when it returns: what is there, the oldest first.
@@ -314,13 +311,7 @@ impl<T> Lane<T> {
     #[inline(always)]
     pub(crate) fn try_push_ready(&self, item: *mut T) -> bool {
         let tail = self.ready.tail.load(Ordering::Acquire);
-        if self.may_be_most(tail + 1) {
-            self.see_consumed();
-            if self.may_be_most(tail + 1) {
-                return false;
-            }
-        }
-        self.ready.try_push(tail, item, &|_| {}).is_ok()
+        self.is_no_more(tail + 1) && self.ready.try_push(tail, item, &|_| {}).is_ok()
     }
 
     /// A chunk has gone, and its envelope is free. False where nothing has been done.
@@ -341,42 +332,38 @@ impl<T> Lane<T> {
 
     /// See `try_push_ready`. False where it is to be done under the lock.
     pub(crate) fn push_ready(&self, item: *mut T) -> bool {
-        self.ready.push(item, |position| {
-            if self.may_be_most(position + 1) {
-                self.count_most(position + 1);
-            }
-        })
+        self.ready.push(item, |tail| self.is_no_more(tail + 1), |_| {})
+    }
+
+    /// Under the lock: the same where there may be more chunks than ever before.
+    pub(crate) fn push_most(&self, item: *mut T) -> bool {
+        let count = |tail: u64| {
+            let there = (tail + 1).saturating_sub(self.consumed(self.free.end()));
+            self.most.fetch_max(there, Ordering::Relaxed);
+        };
+        self.ready.push(item, |_| true, count)
     }
 
     /// See `try_push_free`. False where it is to be done under the lock.
     pub(crate) fn push_free(&self, item: *mut T) -> bool {
-        self.free.push(item, |_| {})
+        self.free.push(item, |_| true, |_| {})
     }
 
-    /// With so many produced, are there as many chunks as never before, for all that is known?
+    /// With so many produced, are there no more chunks than there have been before?
     #[inline(always)]
-    fn may_be_most(&self, produced: u64) -> bool {
-        produced.saturating_sub(self.seen.load(Ordering::Relaxed))
-            > self.most.load(Ordering::Relaxed)
-    }
-
-    /// No more often than it takes to know that there are not: to look at the other tail disturbs
-    /// its owner.
-    #[inline(always)]
-    fn see_consumed(&self) -> u64 {
-        let consumed = self.consumed(self.free.end());
-        self.seen.store(consumed, Ordering::Relaxed);
-        consumed
-    }
-
-    fn count_most(&self, produced: u64) {
-        let there = produced.saturating_sub(self.see_consumed());
-        if there > self.most.load(Ordering::Relaxed) {
-            self.most.fetch_max(there, Ordering::Relaxed);
+    fn is_no_more(&self, produced: u64) -> bool {
+        let is_known = || {
+            produced.saturating_sub(self.seen.load(Ordering::Relaxed))
+                <= self.most.load(Ordering::Relaxed)
+        };
+        is_known() || {
+            // No more often than it takes: to look at the other tail disturbs its owner.
+            self.seen.store(self.consumed(self.free.end()), Ordering::Relaxed);
+            is_known()
         }
     }
 
-    /// With so many that have gone to those that are free.
+    /// With so many that have gone to those that are free; without the lock perhaps less.
     #[inline(always)]
     fn consumed(&self, gone: u64) -> u64 {
         gone.saturating_sub(self.unused.load(Ordering::Relaxed))
@@ -411,22 +398,29 @@ impl<T> Lane<T> {
 
     /// Under the lock: as `push_free`, of one that has not become a chunk.
     pub(crate) fn push_unused(&self, item: *mut T) -> bool {
+        // Who sees that it has come does not take it for a chunk.
+        self.unused.fetch_add(1, Ordering::Relaxed);
         let done = self.push_free(item);
-        self.unused.fetch_add(u64::from(done), Ordering::Relaxed);
+        if !done {
+            self.unused.fetch_sub(1, Ordering::Relaxed);
+        }
         done
     }
 
-    /// Under the lock. As it is now, if nobody else moves anything; else what has gone by now has
-    /// come before.
+    /// Under the lock, to which all others are sent meanwhile: so it is of one moment.
     pub(crate) fn traffic(&self) -> Traffic {
-        let gone = self.free.end();
-        let come = self.ready.end();
+        let words = [&self.free.tail, &self.ready.tail, &self.free.head, &self.ready.head];
+        let before = words.map(|word| word.fetch_or(MARKED, Ordering::AcqRel));
+        for (word, _) in words.iter().zip(before).filter(|(_, before)| before & MARKED == 0) {
+            word.fetch_and(!MARKED, Ordering::AcqRel);
+        }
+        let [gone, come, free, ready] = before.map(|word| word & !BITS);
         Traffic {
             produced: come,
             consumed: self.consumed(gone),
             most: self.most.load(Ordering::Relaxed),
-            free: self.free.behind(gone),
-            ready: self.ready.behind(come),
+            free: gone - free,
+            ready: come - ready,
         }
     }
 
