@@ -13,7 +13,7 @@ use crate::engine::hub::lease_end::End;
 use crate::engine::hub::link::Link;
 use crate::engine::hub::starvation::{never, Never};
 use crate::engine::hub::state::State;
-use crate::engine::hub::wait::DISTANT;
+use crate::engine::hub::wait::{wake_distant, DISTANT};
 use crate::engine::ucx::context::forked;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl<'a> Hubs<'a> {
         self.iter()
             .zip(distant)
             .filter(|(_, distant)| *distant)
-            .for_each(|(hub, _)| hub.wake_distant());
+            .for_each(|(hub, _)| wake_distant(hub.worker.as_deref()));
         self.iter().for_each(Hub::go_on);
     }
 

@@ -73,6 +73,16 @@ impl State {
     }
 }
 
+/// Those who wait for several hubs, and those who progress the worker while they wait for one.
+#[cold]
+#[inline(never)]
+pub(crate) fn wake_distant(worker: Option<&Worker>) {
+    DISTANT.notify();
+    if let Some(worker) = worker {
+        worker.disturb();
+    }
+}
+
 impl Hub {
     /// Gives the lock back after a change, and does what the change has made possible.
     #[inline(always)]
@@ -93,8 +103,19 @@ impl Hub {
 
     #[inline(always)]
     pub(crate) fn unlock(&self, state: SpinLockGuard<'_, State>) {
+        if state.distant > 0 {
+            return self.unlock_distant(state);
+        }
+        let _ = self.unlock_one(state);
+    }
+
+    /// Who waits elsewhere sees that something has moved, and may end the hub at once.
+    #[cold]
+    #[inline(never)]
+    fn unlock_distant(&self, state: SpinLockGuard<'_, State>) {
+        let worker = self.worker.clone();
         if self.unlock_one(state) {
-            self.wake_distant();
+            wake_distant(worker.as_deref());
         }
     }
 
@@ -111,17 +132,6 @@ impl Hub {
             self.sides.wake(sleepers);
         }
         distant
-    }
-
-    /// Those who wait for several hubs, and those who progress the worker while they wait for this
-    /// one.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn wake_distant(&self) {
-        DISTANT.notify();
-        if let Some(worker) = &self.worker {
-            worker.disturb();
-        }
     }
 
     /// The worker, if this thread is to progress it while it waits for what may come through it.
