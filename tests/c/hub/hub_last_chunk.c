@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Whoever has a hub's last chunk ends everything at once, links and hub, while its producer may still be on the way out of its commit. */
+/* Whoever has a hub's last chunk ends everything at once, links and hub, while its producer may
+ * still be on the way out of its commit. */
 #include <pthread.h>
 
 #include "hub.h"
 
 enum { SIZE = 64, ROUNDS = 900 };
 
-static uint64_t next(uint64_t *random, uint64_t below) { return test_mix(*random += 0x51ed27) % below; }
+static uint64_t next(uint64_t *random, uint64_t below) {
+  return test_mix(*random += 0x51ed27) % below;
+}
 
 typedef struct two {
   ucxx_hub_t *hub;
@@ -74,8 +77,7 @@ int main(int argc, char **argv) {
   params.progress_mode = UCXX_PROGRESS_MANUAL;
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, &params, &worker));
-  while (rounds-- > 0)
-    round_of(context, worker, &random);
+  while (rounds-- > 0) round_of(context, worker, &random);
   ucxx_worker_destroy(worker);
   ucxx_context_destroy(context);
   printf("ok\n");

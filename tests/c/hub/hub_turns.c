@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Hubs that go without their lock, and at a moment that chance chooses, with chunks and envelopes in everybody's hands, are asked for what only their tables
- * can do. Nothing is lost, nothing comes twice or out of order, nobody sleeps for ever, and the numbers add up. */
+/* Hubs that go without their lock, and at a moment that chance chooses, with chunks and envelopes
+ * in everybody's hands, are asked for what only their tables can do. Nothing is lost, nothing comes
+ * twice or out of order, nobody sleeps for ever, and the numbers add up. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -38,7 +39,9 @@ typedef struct held {
   uint64_t word, turn;
 } held_t;
 
-static uint64_t next(uint64_t *random, uint64_t below) { return test_mix(*random += 0x51ed27) % below; }
+static uint64_t next(uint64_t *random, uint64_t below) {
+  return test_mix(*random += 0x51ed27) % below;
+}
 static void count(uint64_t *counter) { __atomic_add_fetch(counter, 1, __ATOMIC_SEQ_CST); }
 static uint64_t now(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_SEQ_CST); }
 
@@ -57,20 +60,20 @@ static ucxx_link_t *new_link(const world_t *world, int32_t type, int commits) {
 
 /* Links of even numbers commit what is released. */
 static void change(stage_t *stage, int32_t type) {
-  if (!stage->world->changes || next(&stage->random, 16) != 0)
-    return;
+  if (!stage->world->changes || next(&stage->random, 16) != 0) return;
   ucxx_link_destroy(stage->link);
   stage->link = new_link(stage->world, type, stage->number % 2 == 0);
 }
 
-static int is_none(ucxx_status_t status) { return status == UCXX_ERR_NO_RESOURCE || status == UCXX_ERR_TIMED_OUT; }
+static int is_none(ucxx_status_t status) {
+  return status == UCXX_ERR_NO_RESOURCE || status == UCXX_ERR_TIMED_OUT;
+}
 
 static void fill(world_t *world, ucxx_envelope_t *envelope, uint64_t number, uint64_t at) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   uint64_t *words = attr.data, word = number << 32 | at;
   CHECK(attr.length == 0 && attr.capacity == SIZE);
-  for (int byte = 0; byte < 64; byte++)
-    CHECK_EQ(attr.metadata[byte], 0);
+  for (int byte = 0; byte < 64; byte++) CHECK_EQ(attr.metadata[byte], 0);
   words[0] = word;
   words[1] = test_mix(word);
   memcpy(attr.metadata, &word, sizeof word);
@@ -96,8 +99,7 @@ static void *produce(void *arg) {
       sched_yield();
       continue;
     }
-    if (status == UCXX_ERR_CLOSED && world->turn == CLOSE)
-      break;
+    if (status == UCXX_ERR_CLOSED && world->turn == CLOSE) break;
     CHECK_OK(status);
     change(stage, UCXX_LINK_PRODUCE);
     if (next(&stage->random, 8) == 0) {
@@ -106,7 +108,8 @@ static void *produce(void *arg) {
     }
     int releases = !world->changes && stage->number % 2 == 0 && next(&stage->random, 4) == 0;
     fill(world, envelope, stage->number, at);
-    CHECK_OK(releases ? ucxx_envelope_release(envelope, NULL) : ucxx_envelope_commit(envelope, 16 + at % 40, NULL));
+    CHECK_OK(releases ? ucxx_envelope_release(envelope, NULL)
+                      : ucxx_envelope_commit(envelope, 16 + at % 40, NULL));
     count(&world->produced);
     world->done[stage->number] = at++;
   }
@@ -121,7 +124,8 @@ static void consume_one(world_t *world, ucxx_envelope_t *envelope, uint64_t word
   count(&world->consumed);
 }
 
-/* Up to HELD at a time. `turn` is the order in which chunks were first had: what has been given back comes again in that order, before all others. */
+/* Up to HELD at a time. `turn` is the order in which chunks were first had: what has been given
+ * back comes again in that order, before all others. */
 static void *consume(void *arg) {
   stage_t *stage = arg;
   world_t *world = stage->world;
@@ -130,7 +134,9 @@ static void *consume(void *arg) {
   int alone = world->consumers == 1 && world->turn != TOLD && world->turn != MANY;
   for (;;) {
     ucxx_envelope_t *envelope = NULL;
-    ucxx_status_t status = holds == HELD ? UCXX_ERR_NO_RESOURCE : ucxx_link_lease(stage->link, holds > 0 ? 0 : patience(stage), &envelope);
+    ucxx_status_t status =
+        holds == HELD ? UCXX_ERR_NO_RESOURCE
+                      : ucxx_link_lease(stage->link, holds > 0 ? 0 : patience(stage), &envelope);
     if (status == UCXX_OK) {
       uint64_t word = read_word(world, envelope), *last = &stage->last[word >> 32];
       CHECK((word & UINT32_MAX) > *last || world->aborts);
@@ -157,8 +163,7 @@ static void *consume(void *arg) {
       if (world->aborts && waits + holds < HELD - 1 && next(&stage->random, 3) == 0) {
         CHECK_OK(ucxx_envelope_abort(one.envelope, NULL));
         uint64_t place = waits++;
-        for (; place > 0 && back[place - 1].turn > one.turn; place--)
-          back[place] = back[place - 1];
+        for (; place > 0 && back[place - 1].turn > one.turn; place--) back[place] = back[place - 1];
         back[place] = one;
       } else {
         consume_one(world, one.envelope, one.word);
@@ -173,8 +178,7 @@ static void *consume(void *arg) {
 static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   world_t *world = arg;
   ucxx_envelope_t *envelope = NULL;
-  if (status != UCXX_OK || ucxx_link_lease(link, 0, &envelope) != UCXX_OK)
-    return;
+  if (status != UCXX_OK || ucxx_link_lease(link, 0, &envelope) != UCXX_OK) return;
   CHECK_STATUS(ucxx_link_lease(link, 1, &envelope), UCXX_ERR_BUSY);
   consume_one(world, envelope, read_word(world, envelope));
 }
@@ -223,7 +227,8 @@ static void check_numbers(const world_t *world, ucxx_hub_stats_t *before) {
   CHECK(stats.chunks_produced >= produced && stats.chunks_produced <= now(&world->producing));
   CHECK(stats.chunks_consumed >= consumed && stats.chunks_consumed <= now(&world->consuming));
   CHECK_EQ(stats.queued_chunks, stats.chunks_produced - stats.chunks_consumed);
-  CHECK(stats.queue_high_water >= before->queue_high_water && stats.queue_high_water >= stats.queued_chunks);
+  CHECK(stats.queue_high_water >= before->queue_high_water &&
+        stats.queue_high_water >= stats.queued_chunks);
   CHECK(stats.queue_high_water <= world->envelopes);
   CHECK(stats.free_envelopes + stats.queued_chunks <= world->envelopes);
   CHECK(stats.free_envelopes + stats.leased_envelopes <= world->envelopes);
@@ -252,8 +257,7 @@ static void *look(void *arg) {
       break;
     default: check_numbers(world, &before);
     }
-    for (uint64_t pause = next(&stage->random, 200); pause > 0; pause--)
-      sched_yield();
+    for (uint64_t pause = next(&stage->random, 200); pause > 0; pause--) sched_yield();
   }
   /* Its chunks have all been had. */
   ucxx_link_destroy(told);
@@ -273,7 +277,8 @@ static void crowd(ucxx_context_t *context, ucxx_worker_t *worker, uint64_t *rand
   world->changes = next(random, 4) == 0;
   world->seed = *random;
   int drives = next(random, 3) == 0;
-  STEP("turn %d, %d producers, %d consumers, %d envelopes%s%s", (int)world->turn, (int)world->producers, (int)world->consumers, (int)world->envelopes,
+  STEP("turn %d, %d producers, %d consumers, %d envelopes%s%s", (int)world->turn,
+       (int)world->producers, (int)world->consumers, (int)world->envelopes,
        world->patient ? ", patient" : "", drives ? ", driven" : "");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
@@ -290,11 +295,16 @@ static void crowd(ucxx_context_t *context, ucxx_worker_t *worker, uint64_t *rand
     stages[at].number = produces ? at : at - world->producers;
     stages[at].random = test_mix(*random + at);
     if (at < all)
-      stages[at].link = new_link(world, produces ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME, stages[at].number % 2 == 0);
-    CHECK_EQ(pthread_create(&threads[at], NULL, produces ? produce : at < all ? consume : look, &stages[at]), 0);
+      stages[at].link = new_link(world, produces ? UCXX_LINK_PRODUCE : UCXX_LINK_CONSUME,
+                                 stages[at].number % 2 == 0);
+    CHECK_EQ(pthread_create(&threads[at], NULL,
+                            produces   ? produce
+                            : at < all ? consume
+                                       : look,
+                            &stages[at]),
+             0);
   }
-  for (uint64_t at = 0; at < world->producers; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (uint64_t at = 0; at < world->producers; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   CHECK_OK(ucxx_hub_drain(world->hub, FOR_EVER));
   __atomic_store_n(&world->over, 1, __ATOMIC_RELEASE);
   CHECK_EQ(pthread_join(threads[all], NULL), 0);
@@ -304,14 +314,12 @@ static void crowd(ucxx_context_t *context, ucxx_worker_t *worker, uint64_t *rand
   CHECK_EQ(stats.free_envelopes, world->envelopes);
   CHECK_EQ(stats.leased_envelopes + stats.queued_chunks + stats.trashed_envelopes, 0);
   CHECK_OK(ucxx_hub_close(world->hub));
-  for (uint64_t at = world->producers; at < all; at++)
-    CHECK_EQ(pthread_join(threads[at], NULL), 0);
+  for (uint64_t at = world->producers; at < all; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
   CHECK_EQ(world->consumed, world->produced);
   for (uint64_t producer = 0; producer < world->producers; producer++)
     for (uint64_t at = 1; at <= EACH; at++)
       CHECK_EQ(world->seen[producer][at], at <= world->done[producer]);
-  for (uint64_t at = 0; at < all; at++)
-    ucxx_link_destroy(stages[at].link);
+  for (uint64_t at = 0; at < all; at++) ucxx_link_destroy(stages[at].link);
   ucxx_hub_destroy(world->hub);
   free(world);
 }
@@ -327,8 +335,7 @@ int main(int argc, char **argv) {
   params.progress_mode = UCXX_PROGRESS_MANUAL;
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, &params, &worker));
-  while (rounds-- > 0)
-    crowd(context, worker, &random);
+  while (rounds-- > 0) crowd(context, worker, &random);
   ucxx_worker_destroy(worker);
   ucxx_context_destroy(context);
   printf("ok\n");
