@@ -42,7 +42,7 @@ step_fmt() {
   git ls-files '*.py' | xargs "$folder/ruff" check --quiet
   git ls-files '*.py' | xargs "$folder/ruff" format --quiet --check
   git ls-files '*.sh' '*.cmake' '*CMakeLists.txt' '*.toml' '*.supp' Makefile | xargs awk '
-    length($0) > 100 && /^ *#/ { print FILENAME ":" FNR ": a comment over 100 columns"; found = 1 }
+    length($0) > 100 && /^ *# / { print FILENAME ":" FNR ": a comment over 100 columns"; found = 1 }
     END { exit found }'
 }
 
