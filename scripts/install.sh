@@ -40,6 +40,8 @@ case $bindir in /*) ;; *) bindir=$prefix/$bindir ;; esac
 libdir=$(realpath -ms -- "$libdir") includedir=$(realpath -ms -- "$includedir") bindir=$(realpath -ms -- "$bindir")
 if [ -n "$destdir" ]; then destdir=$(realpath -ms -- "$destdir"); fi
 docdir=$prefix/share/doc/ucxx_rs
+mandir=$prefix/share/man
+completionsdir=$prefix/share/bash-completion/completions
 pkgconfigdir=$libdir/pkgconfig
 cmakedir=$libdir/cmake/ucxx_rs
 
@@ -86,7 +88,12 @@ plan 644 "$root/cmake/ucxx_rs-targets.cmake" "$cmakedir" ucxx_rs-targets.cmake
 if [ "$tools" = yes ]; then
   for name in ucxx_rs_info ucxx_rs_perftest; do plan 755 "$work/$name" "$bindir" "$name"; done
   plan 755 "$root/scripts/group.sh" "$bindir" ucxx_rs_group
+  for name in ucxx_rs_info ucxx_rs_perftest ucxx_rs_group; do
+    plan 644 "$work/$name.1" "$mandir/man1" "$name.1"
+    plan 644 "$root/tools/completions/$name" "$completionsdir" "$name"
+  done
 fi
+plan 644 "$work/ucxx_rs.7" "$mandir/man7" ucxx_rs.7
 pages=()
 for file in "$root"/{README,CHANGELOG}.md "$root"/docs/*.md; do
   pages+=("${file#"$root"/}")
@@ -204,6 +211,9 @@ for name in ucxx_rs-config ucxx_rs-config-version; do
   fill "$root/cmake/$name.cmake.in" '${_ucxx_rs_here}' '${_ucxx_rs_prefix}' "$cmakedir" ''
 done
 for page in "${pages[@]}"; do make_page "$page"; done
+for page in "$root"/man/*.in; do
+  sed "s/@VERSION@/$version/" "$page" > "$work/$(basename "$page" .in)"
+done
 if [ "$tools" = yes ]; then make_tools; fi
 
 for path in "${paths[@]}"; do

@@ -143,6 +143,7 @@ step_install() {
 step_tools() {
   tests/tools/test_tools.py "$stage"
   tests/tools/test_group.py
+  tests/tools/test_manual.py "$stage"
 }
 
 configure_and_build() { # source, build folder, options

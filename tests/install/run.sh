@@ -85,6 +85,13 @@ cat > expected <<END
 ./lib/libucxx_rs.so.$version
 ./lib/pkgconfig/ucxx_rs-static.pc
 ./lib/pkgconfig/ucxx_rs.pc
+./share/bash-completion/completions/ucxx_rs_group
+./share/bash-completion/completions/ucxx_rs_info
+./share/bash-completion/completions/ucxx_rs_perftest
+./share/man/man1/ucxx_rs_group.1
+./share/man/man1/ucxx_rs_info.1
+./share/man/man1/ucxx_rs_perftest.1
+./share/man/man7/ucxx_rs.7
 END
 diff <(LC_ALL=C sort expected) <(list by-make/opt/ucxx | grep -v '^./share/doc/ucxx_rs/' | LC_ALL=C sort) || fail "not the expected files"
 doc=by-make/opt/ucxx/share/doc/ucxx_rs
@@ -202,7 +209,7 @@ grep -qF "[$outside/my libraries/lib]" <<< "$(readelf -d "$outside/programs/ucxx
 quietly "$outside/programs/ucxx_rs_info" --versions
 use_tree outside "$outside/my libraries" lib
 quietly "$root/scripts/install.sh" --prefix "$work/without" --tools no --build "$target_dir/release"
-[ ! -e "$work/without/bin" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
+[ ! -e "$work/without/bin" ] && [ ! -e "$work/without/share/man/man1" ] && [ ! -e "$work/without/share/bash-completion" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
 if CC=no-such-compiler "$root/scripts/install.sh" --prefix "$work/uncompiled" --build "$target_dir/release" >"$work/log" 2>&1; then
   fail "CC was not heeded"
 fi
