@@ -41,9 +41,8 @@ step_fmt() {
   git ls-files '*.c' '*.h' '*.cpp' ':!include' | xargs "$folder/clang-format" --dry-run --Werror
   git ls-files '*.py' | xargs "$folder/ruff" check --quiet
   git ls-files '*.py' | xargs "$folder/ruff" format --quiet --check
-  git ls-files '*.sh' '*.cmake' '*CMakeLists.txt' '*.toml' '*.supp' Makefile | xargs awk '
-    length($0) > 100 && /^ *# / { print FILENAME ":" FNR ": a comment over 100 columns"; found = 1 }
-    END { exit found }'
+  tests/test_prose.py
+  scripts/prose.py
 }
 
 step_clippy() {
