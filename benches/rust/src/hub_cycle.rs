@@ -17,9 +17,9 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 use ucxx_rs::ffi::constants::ucxx_link_type::{UCXX_LINK_CONSUME, UCXX_LINK_PRODUCE};
 use ucxx_rs::ffi::handle::{ucxx_envelope_t, ucxx_hub_t, ucxx_link_t};
+use ucxx_rs::ffi::hub_envelope::{ucxx_envelope_commit, ucxx_envelope_release};
 use ucxx_rs::ffi::hub_link::{
-    ucxx_envelope_commit, ucxx_envelope_release, ucxx_link_create, ucxx_link_destroy,
-    ucxx_link_lease, ucxx_link_params_t,
+    ucxx_link_create, ucxx_link_destroy, ucxx_link_lease, ucxx_link_params_t,
 };
 use ucxx_rs::internals::calls::{Context, ContextParams, Hub, HubParams, MemoryKind, Retain};
 
