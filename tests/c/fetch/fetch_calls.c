@@ -120,7 +120,7 @@ static void one_size(const duo_t *duo, inbox_t *inbox, size_t capacity, size_t l
   CHECK_STATUS(answer_of(duo, &asked), length > capacity ? UCXX_ERR_MESSAGE_TRUNCATED : UCXX_OK);
   if (length > capacity) {
     char lengths[100];
-    snprintf(lengths, sizeof lengths, "the answer has %zu bytes, and there is room for %zu", length,
+    snprintf(lengths, sizeof lengths, "the reply has %zu bytes, and there is room for %zu", length,
              capacity);
     CHECK_MESSAGE("fetch, id 7,");
     CHECK_MESSAGE(lengths);

@@ -128,7 +128,7 @@ static void *ask(void *arg) {
     ucxx_hub_stats_t stats = hub_stats(stage->hub);
     CHECK(stats.queued_chunks + stats.free_envelopes + stats.leased_envelopes <= 2 * stage->count);
     CHECK(ucxx_hub_length(stage->hub) <= stage->count);
-    /* Long enough for it to go without the lock again. */
+    /* So that others get on between two looks. */
     for (int turn = 0; turn < 500; turn++) sched_yield();
   }
   return NULL;

@@ -68,7 +68,7 @@ fn cause_of_fetch(slot: &Slot, status: Status) -> Option<String> {
         }
         Status::MESSAGE_TRUNCATED => {
             format!(
-                "the answer has {} bytes, and there is room for {}",
+                "the reply has {} bytes, and there is room for {}",
                 slot.length.get(),
                 room_for_answer(slot)
             )

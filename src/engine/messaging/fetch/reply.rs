@@ -90,7 +90,7 @@ impl Fetch {
         let endpoint = self.endpoint();
         params.check(
             &endpoint.worker.context,
-            "answer to a fetch",
+            "reply to a fetch",
             flag::NO_WAIT | flag::EAGER | flag::RNDV,
         )?;
         memory_type_of(&endpoint.worker, parts, params)?;

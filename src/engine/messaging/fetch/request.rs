@@ -202,7 +202,7 @@ impl Endpoint {
         slot.queued.set(Queued { buffer, count, scattered, ..queued });
     }
 
-    /// Sends the question of a fetch. None: it has been reservation its place in the queue.
+    /// Sends the question of a fetch. None: it has reserved its place in the queue.
     fn ask(&self, slot: &Slot, header: &[u8], params: Option<&OpParams>) -> Result<()> {
         let worker = &self.worker;
         let queued = slot.queued.get();
@@ -278,7 +278,7 @@ impl Endpoint {
                 let status = worker.status_from_ucx(status, Some(self));
                 return Err(Error::new(
                     status,
-                    format!("endpoint: UCX refused a question to {}", self.peer_text()),
+                    format!("endpoint: UCX refused a fetch from {}", self.peer_text()),
                 ));
             }
             Some(_) => self.count_sent(length as u64),
