@@ -18,7 +18,7 @@ N ?= 2
 PROGRAM ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test check-full soak bench group setup build install uninstall header clean
+.PHONY: help demo test docs check-full soak bench group setup build install uninstall header clean
 
 # A value for the shell, whatever its characters.
 quoted = '$(subst ','\'',$(1))'
@@ -37,6 +37,10 @@ demo: ## build, install into target/demo, and send files from process to process
 test: ## everything fast, with its set-up; scripts/test.sh STEP ... runs a part
 	scripts/setup.sh test
 	scripts/test.sh
+
+docs: ## the site: docs/ and a reference made from the header, in target/docs/html
+	scripts/setup.sh docs
+	scripts/docs.sh
 
 check-full: ## all tests and the long checks: valgrind everywhere, stress, faults by the hundred
 	scripts/setup.sh full

@@ -95,7 +95,7 @@ if [ "$tools" = yes ]; then
 fi
 plan 644 "$work/ucxx_rs.7" "$mandir/man7" ucxx_rs.7
 pages=()
-for file in "$root"/{README,CHANGELOG}.md "$root"/docs/*.md; do
+for file in "$root"/{README,CHANGELOG,c_examples/README}.md "$root"/docs/*.md; do
   pages+=("${file#"$root"/}")
   plan 644 "$work/${file#"$root"/}" "$(dirname "$docdir/${file#"$root"/}")" "$(basename "$file")"
 done

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what is missing on this machine, and nothing that is there already.
 #
-#   scripts/setup.sh [demo|test|full]
+#   scripts/setup.sh [demo|test|full|docs]
 #
 #   demo  what builds the library and the C examples (the default)
 #   test  and what the fast tests need
 #   full  and what `make check-full` and `make bench` need
+#   docs  what `make docs` needs, and nothing else
 #
 # As root on Debian, Ubuntu or Fedora by the package manager. Otherwise it prints the one command to
 # run, and stops. So it does inside the build of a package, by dh, rpmbuild or under fakeroot,
@@ -14,7 +15,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 level=${1:-demo}
-case $level in demo | test | full) ;; *) die "unknown level '$level': demo, test or full" ;; esac
+case $level in demo | test | full | docs) ;; *) die "unknown level '$level': demo, test, full or docs" ;; esac
 
 missing_deb=()
 missing_rpm=()
@@ -60,6 +61,12 @@ have_libclang() {
 
 find_missing() {
   missing_deb=() missing_rpm=()
+  if [ "$level" = docs ]; then
+    need python3 python3 have python3
+    need python3-venv python3 have_venv
+    need doxygen doxygen have doxygen
+    return
+  fi
   need 'gcc libc6-dev' 'gcc glibc-devel' have_compiler gcc c
   need g++ gcc-c++ have_compiler g++ c++
   need binutils binutils have objcopy
@@ -78,6 +85,7 @@ find_missing() {
   need gdb gdb have gdb
   need ucx-utils ucx have ucx_perftest
   [ "$level" = full ] || return 0
+  need doxygen doxygen have doxygen
   # Launchers for groups, and with Open MPI's its PMIx. Fedora has them where only `module load`
   # looks.
   need openmpi-bin openmpi have_launcher 'Open MPI' mpirun.openmpi /usr/lib64/openmpi/bin/mpirun mpirun
@@ -127,7 +135,7 @@ install_missing() {
   fi
 }
 
-check_rust
+[ "$level" = docs ] || check_rust
 find_missing
 if [ "${#missing_deb[@]}" -eq 0 ]; then
   say "setup: everything for '$level' is there"

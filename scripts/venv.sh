@@ -2,10 +2,18 @@
 # Makes a Python environment of the project's own under the target directory, with pinned packages,
 # and prints its python. The system's Python stays untouched, which also suits those that forbid pip
 # to write into it (PEP 668).
+#
+#   scripts/venv.sh [--name NAME] [PACKAGE==VERSION ...]
+#
+# With a NAME it is an environment beside the usual one.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 venv=$target_dir/venv
+if [ "${1:-}" = --name ]; then
+  venv=$target_dir/venv-$2
+  shift 2
+fi
 if [ ! -x "$venv/bin/pip" ]; then
   rm -rf "$venv"
   python3 -m venv "$venv" >&2 || die "python3 -m venv failed; on Debian: apt-get install python3-venv"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds the site into target/docs/html: docs/, and a reference made from the header. A warning of
+# Doxygen or Sphinx is an error, and so are a symbol that is on no page and a link to nowhere.
+#
+#   scripts/docs.sh
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+
+header=$root/include/ucxx_rs.h
+out=$target_dir/docs
+pages=$out/pages
+mapfile -t packages < <(grep -v '^#' site/requirements.txt)
+python=$(scripts/venv.sh --name docs "${packages[@]}")
+export PYTHONDONTWRITEBYTECODE=1 UCXX_RS_XML=$out/xml
+UCXX_RS_VERSION=$(package_field version)
+export UCXX_RS_VERSION
+rm -rf "$pages" "$out/xml" "$out/html"
+mkdir -p "$pages"
+
+# Laid out as in the repository, so that links between pages, and from them to files, work in both.
+cp -r docs c_examples "$pages"
+find tests benches \( -name '*.md' -o -path tests/abi/snapshot.txt \) -exec cp --parents {} "$pages" \;
+cp site/index.md README.md CHANGELOG.md CONTRIBUTING.md LICENSE "$pages"
+"$python" site/reference.py "$header" "$pages/reference"
+
+# The filter is the header's reader as well, so that pages and links agree.
+{
+  cat site/Doxyfile
+  printf '%s\n' "INPUT = \"$header\"" "OUTPUT_DIRECTORY = \"$out\"" "INPUT_FILTER = \"$python $root/site/header.py\""
+} | doxygen -
+"$python" -m sphinx -c site -b html -d "$out/doctrees" -W --keep-going -q "$pages" "$out/html"
+"$python" site/check.py "$header" "$out/html"
+say "docs: $out/html/index.html"
