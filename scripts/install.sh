@@ -95,11 +95,11 @@ if [ "$tools" = yes ]; then
 fi
 plan 644 "$work/ucxx_rs.7" "$mandir/man7" ucxx_rs.7
 pages=()
-for file in "$root"/{README,CHANGELOG,c_examples/README}.md "$root"/docs/*.md; do
+for file in "$root"/{README,CHANGELOG,c_examples/README}.md "$root"/docs/{,tutorial/}*.md; do
   pages+=("${file#"$root"/}")
   plan 644 "$work/${file#"$root"/}" "$(dirname "$docdir/${file#"$root"/}")" "$(basename "$file")"
 done
-for file in "$root"/LICENSE "$root"/docs/pictures/*.svg "$root"/c_examples/*.{c,cpp,h,sh,txt,csv,supp}; do
+for file in "$root"/LICENSE "$root"/docs/{pictures/*.svg,tutorial/*.c} "$root"/c_examples/*.{c,cpp,h,sh,txt,csv,supp}; do
   plan 644 "$file" "$(dirname "$docdir/${file#"$root"/}")" "$(basename "$file")"
 done
 

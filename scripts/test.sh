@@ -133,6 +133,7 @@ step_abi() {
 step_readme() {
   scripts/hub_pictures.py --check
   tests/readme.sh "$stage"
+  tests/tutorial.sh "$stage"
 }
 
 step_install() {
