@@ -134,6 +134,8 @@ step_readme() {
   scripts/hub_pictures.py --check
   tests/readme.sh "$stage"
   tests/tutorial.sh "$stage"
+  tests/fragments.py "$stage" docs/how-do-i.md
+  tests/messages.py
 }
 
 step_install() {
