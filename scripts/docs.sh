@@ -12,7 +12,7 @@ out=$target_dir/docs
 pages=$out/pages
 mapfile -t packages < <(grep -v '^#' site/requirements.txt)
 python=$(scripts/venv.sh --name docs "${packages[@]}")
-export PYTHONDONTWRITEBYTECODE=1 UCXX_RS_XML=$out/xml
+export PYTHONDONTWRITEBYTECODE=1 UCXX_RS_HEADER=$header UCXX_RS_XML=$out/xml
 UCXX_RS_VERSION=$(package_field version)
 export UCXX_RS_VERSION
 rm -rf "$pages" "$out/xml" "$out/html"

@@ -1,16 +1,25 @@
 """Sphinx, for scripts/docs.sh, which lays the pages out and sets UCXX_RS_*."""
 
 import os
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import header  # noqa: E402
 
 project = "ucxx_rs"
-author = "the ucxx_rs authors"
-copyright = "the ucxx_rs authors"
+author = "the ucxx_rs developers"
+copyright = "the ucxx_rs developers"
 version = release = os.environ["UCXX_RS_VERSION"]
 
 extensions = ["breathe", "myst_parser"]
 primary_domain = "c"
 highlight_language = "text"
 add_function_parentheses = False
+# The parameters of a function that is longer stand in a line each.
+maximum_signature_line_length = 90
 
 breathe_projects = {"ucxx_rs": os.environ["UCXX_RS_XML"]}
 breathe_default_project = "ucxx_rs"
@@ -18,9 +27,6 @@ breathe_domain_by_extension = {"h": "c"}
 breathe_show_include = False
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
-# The line of a long signature's parameters.
-maximum_signature_line_length = 90
 
 html_theme = "furo"
 html_title = f"ucxx_rs {release}"
@@ -28,3 +34,40 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+
+symbols = header.Text(header.symbols(Path(os.environ["UCXX_RS_HEADER"]).read_text()))
+
+
+def link_line(line, folder):
+    """Names of symbols link to the reference; pages are called by their titles."""
+    if line.startswith("#"):
+        return line
+
+    def title(match):
+        page = folder / match[1]
+        first = page.read_text().split("\n", 1)[0] if page.exists() else ""
+        return f"[{first[2:]}]({match[1]}" if first.startswith("# ") else match[0]
+
+    line = re.sub(r"\[[\w-]+\.md\]\(([^#)]+)", title, line)
+
+    def link(match):
+        role = symbols.link(match[1])
+        return re.sub(r"^:([\w:]+):", r"{\1}", role) if role else match[0]
+
+    return re.sub(r"(?<![\[`}])`([^`]+)`(?!`)", link, line)
+
+
+def read_page(app, name, source):
+    page = Path(app.env.doc2path(name))
+    if page.suffix != ".md":
+        return
+    lines, in_code = [], False
+    for line in source[0].split("\n"):
+        fence = line.lstrip().startswith("```")
+        lines.append(line if in_code or fence else link_line(line, page.parent))
+        in_code ^= fence
+    source[0] = "\n".join(lines)
+
+
+def setup(app):
+    app.connect("source-read", read_page)

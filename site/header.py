@@ -93,13 +93,17 @@ class Text:
     def __init__(self, known):
         self.kinds = {symbol.name: symbol.kind for symbol in known}
 
-    def link(self, name):
+    def link(self, code):
+        """A link for the name of a symbol, such as "enum ucxx_status"; None for other text."""
+        name = re.sub(r"^(enum|struct) ", "", code)
+        if re.fullmatch(r"ucxx_\w+_t\.\w+", name):
+            return f":c:member:`{name}`"
         # A struct by its tag, as in "struct ucxx_op_params".
-        if name not in self.kinds and name + "_t" in self.kinds:
-            name += "_t"
-        if name in self.kinds:
-            return f":c:{ROLES[self.kinds[name]]}:`{name}`"
-        return None
+        target = name if name in self.kinds else name + "_t"
+        if target not in self.kinds:
+            return None
+        shown = code if code == target else f"{code} <{target}>"
+        return f":c:{ROLES[self.kinds[target]]}:`{shown}`"
 
     def inline(self, text):
         out, at = [], 0
@@ -108,13 +112,9 @@ class Text:
             at = match.end()
             code, struct, member, word, page = match.groups()
             if code:
-                name = re.sub(r"^(enum|struct) ", "", code)
-                linked = self.link(name) if re.fullmatch(r"\w+", name) else None
-                if re.fullmatch(r"ucxx_\w+_t\.\w+", name):
-                    linked = f":c:member:`{name}`"
-                linked = linked or f"``{code}``"
+                linked = self.link(code) or f"``{code}``"
             elif struct:
-                linked = f":c:member:`{struct}.{member}`"
+                linked = self.link(f"{struct}.{member}")
             elif page:
                 linked = f":doc:`/docs/{page}`"
             else:

@@ -105,6 +105,21 @@ GROUPS = [
     ),
 ]
 
+GUIDES = {
+    "worker": "basics",
+    "connections": "connections",
+    "active-messages": "active-messages",
+    "fetch": "fetch",
+    "streams": "stream",
+    "multi-buffer": "multi-buffer",
+    "memory": "registered-memory",
+    "requests": "basics",
+    "groups": "groups",
+    "windows": "windows",
+    "hubs": "hub",
+    "errors": "errors",
+}
+
 SECTIONS = [
     ("Functions", "doxygenfunction", ("function",)),
     ("Structs", "doxygenstruct", ("struct",)),
@@ -134,9 +149,10 @@ def first_sentence(comment):
     return re.split(r"(?<=[.!?])\s", " ".join(paragraph))[0]
 
 
-def group_page(title, intro, members, text):
+def group_page(page, title, intro, members, text):
     intro = re.sub(r"\[(.*?)\]\((\w+)\.rst\)", r":doc:`\1 <\2>`", intro)
-    out = heading(title, "=") + [intro, ""]
+    guide = f" The guide is :doc:`/docs/{GUIDES[page]}`." if page in GUIDES else ""
+    out = heading(title, "=") + [intro + guide, ""]
     functions = [symbol for symbol in members if symbol.kind == "function"]
     useful = [symbol for symbol in functions if not symbol.name.endswith("_init")]
     if useful:
@@ -241,7 +257,7 @@ def main():
     if lost:
         sys.exit(f"reference: no group of site/reference.py takes {', '.join(lost)}")
     for page, title, intro, _ in GROUPS:
-        content = group_page(title, intro, pages[page], text)
+        content = group_page(page, title, intro, pages[page], text)
         (folder / f"{page}.rst").write_text("\n".join(content) + "\n")
     (folder / "statuses.rst").write_text("\n".join(statuses_page(header, known, text)) + "\n")
     (folder / "rules.rst").write_text("\n".join(rules_page(header, text)) + "\n")
