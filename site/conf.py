@@ -57,6 +57,22 @@ def link_line(line, folder):
     return re.sub(r"(?<![\[`}])`([^`]+)`(?!`)", link, line)
 
 
+# Of a question only these words are not searched for.
+FILLERS = set(
+    "how do i why does did my what may which the a an of to in for and with by is".split()
+)
+
+
+def index_entry(line):
+    """A question's words, so that a search for them leads to its section."""
+    if not re.match(r"#+ .*\?$", line):
+        return []
+    words = re.sub(r"[`?.,;!]", "", line.lstrip("# ")).split()
+    wanted = " ".join(word for word in words if word.lower() not in FILLERS)
+    asked = re.sub(r"^How do I ", "", " ".join(words))
+    return ["", f"```{{index}} ! {wanted}, ! {asked}", "```"] if wanted else []
+
+
 def read_page(app, name, source):
     page = Path(app.env.doc2path(name))
     if page.suffix != ".md":
@@ -66,6 +82,8 @@ def read_page(app, name, source):
         fence = line.lstrip().startswith("```")
         lines.append(line if in_code or fence else link_line(line, page.parent))
         in_code ^= fence
+        if not in_code:
+            lines += index_entry(line)
     source[0] = "\n".join(lines)
 
 
