@@ -14,9 +14,11 @@ COMMENT = re.compile(r"^( *)/\*\*\n(.*?)^ *\*/\n", re.S | re.M)
 LABELS = ("Returns", "Threads", "Ownership", "Callbacks", "See also")
 LABEL = re.compile(rf"^({'|'.join(LABELS)}): ?(.*)$")
 BULLET = re.compile(r"^( *)- (.*)$")
-# Code in backticks, a member of a struct, a word that may be a symbol, or a page.
+# Code in backticks, a member of a struct, a word that may be a symbol, a page, or a part
+# of the rules.
 WORD = re.compile(
     r"``?([^`]+)``?|\b(ucxx_\w+_t)\.(\w+)|\b((?:ucxx|UCXX)_\w+)\b|\bdocs/([\w-]+)\.md\b"
+    r"|\"([A-Z][\w+ ]*)\" at the top of this file"
 )
 EMPHASIS = re.compile(r"(?<![\w*])\*(\w[\w ]*)\*(?![\w*])")
 
@@ -110,13 +112,15 @@ class Text:
         for match in WORD.finditer(text):
             out.append(self.escape(text[at : match.start()]))
             at = match.end()
-            code, struct, member, word, page = match.groups()
+            code, struct, member, word, page, rule = match.groups()
             if code:
                 linked = self.link(code) or f"``{code}``"
             elif struct:
                 linked = self.link(f"{struct}.{member}")
             elif page:
                 linked = f":doc:`/docs/{page}`"
+            elif rule:
+                linked = f":ref:`the rules for {rule.lower()} <rules-{rule.lower()}>`"
             else:
                 linked = self.link(word)
             if not linked:

@@ -234,7 +234,8 @@ def rules_page(header, text):
     part = []
     for line in head[start + 1 :]:
         if re.match(r"[A-Z][\w+ ]*$", line):
-            out += text.lines(part) + [""] + heading(line.strip(), "-")
+            out += text.lines(part) + ["", f".. _rules-{line.strip().lower()}:", ""]
+            out += heading(line.strip(), "-")
             part = []
         else:
             part.append(line)
