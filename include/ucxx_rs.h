@@ -151,7 +151,7 @@
  *  - With a progress thread: call ucxx_notifier_wait, then ucxx_notifier_poll.
  *
  * Threads
- *  - "Threads: any" in this file depends on the worker's mode: see `enum ucxx_thread_mode`.
+ *  - "Threads: any" in this reference depends on the worker's mode: see `enum ucxx_thread_mode`.
  *  - Avoid this deadlock: a thread waits for a callback that waits for the same thread. Examples:
  *    the thread holds an interpreter's lock that the callback needs, or it runs the event loop
  *    that the callback calls.
@@ -1721,7 +1721,7 @@ struct ucxx_endpoint_params {
   uint32_t send_window_ops;
   /**
    * Send window in bytes. Sends wait while this many bytes are in flight. The send that reaches
-   * the limit is still submitted, so a send that finds nothing in flight never waits. 0 means
+   * the limit is still submitted, so a send never waits while nothing is in flight. 0 means
    * 256 MiB.
    */
   uint64_t send_window_bytes;
@@ -3726,7 +3726,7 @@ ucxx_status_t ucxx_endpoint_close(ucxx_endpoint_t *endpoint, int32_t how, const 
  * Returns:
  * - 1: a send would not wait.
  * - 0: sends have to wait in the send queue, or active messages for credit, or the endpoint
- *   accepts none. Without credit, tag messages and streams may still not wait. Also 0 for NULL.
+ *   accepts none. Missing credit delays active messages only. Also 0 for NULL.
  *
  * Threads: any.
  * See also: ucxx_endpoint_on_writable, UCXX_FLAG_NO_WAIT.

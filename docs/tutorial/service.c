@@ -60,7 +60,7 @@ static void on_fetch(void *arg, ucxx_fetch_t *fetch) {
   char *reply = malloc(length + 1);
   (void)arg;
   if (reply == NULL) {
-    ucxx_fetch_reject(fetch, UCXX_ERR_NO_MEMORY);
+    ucxx_fetch_reject(fetch, UCXX_ERR_BUSY);
   } else {
     for (size_t at = 0; at < length; at++) reply[at] = (char)toupper((unsigned char)word[at]);
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;

@@ -42,7 +42,7 @@ pub struct ucxx_endpoint_params {
     /// further sends wait in the send queue. 0 means 256.
     pub send_window_ops: u32,
     /// Send window in bytes. Sends wait while this many bytes are in flight. The send that reaches
-    /// the limit is still submitted, so a send that finds nothing in flight never waits. 0 means
+    /// the limit is still submitted, so a send never waits while nothing is in flight. 0 means
     /// 256 MiB.
     pub send_window_bytes: u64,
     /// Capacity of the send queue in sends. Sends wait there for the send window, or for the peer's
@@ -466,7 +466,7 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
 /// Returns:
 /// - 1: a send would not wait.
 /// - 0: sends have to wait in the send queue, or active messages for credit, or the endpoint
-///   accepts none. Without credit, tag messages and streams may still not wait. Also 0 for NULL.
+///   accepts none. Missing credit delays active messages only. Also 0 for NULL.
 ///
 /// Threads: any.
 /// See also: ucxx_endpoint_on_writable, UCXX_FLAG_NO_WAIT.
