@@ -5,7 +5,7 @@
 from .row import KIB, MIB, Column, Count, Row, Target, columns
 
 
-def _hub_bandwidth(transport, batches):
+def hub_bandwidth(transport, batches):
     return Row(
         f"hub_bandwidth_1MiB_{transport}",
         "GB/s",
@@ -22,7 +22,7 @@ def _hub_bandwidth(transport, batches):
 TWO_QUEUES = "two pairs of push and pop on ArrayQueue (crossbeam)"
 
 
-def _hub_cycle(label, threads, locked=0):
+def hub_cycle(label, threads, locked=0):
     """Of one program, which does both in turn. A limit below what the envelopes hold keeps a hub at
     its lock: for reference."""
     return Row(
@@ -38,7 +38,7 @@ def _hub_cycle(label, threads, locked=0):
     )
 
 
-def _hub_rate(label, threads):
+def hub_rate(label, threads):
     """The same in chunks a second, with 64 envelopes: together more than a core's cache holds."""
     keys = {"ours": "hub_per_second", "peer": "queues_per_second"}
     arguments = {"threads": threads, "size": 64 * KIB, "batches": 15}
@@ -55,7 +55,7 @@ def _hub_rate(label, threads):
     )
 
 
-def _hub_rate_between():
+def hub_rate_between():
     """From a hub of so many in one process to a hub in the other."""
     arguments = {"size": 64 * KIB, "iterations": 640, "batches": 8, "warmup": 640, "window": 64}
     return Row(
@@ -70,7 +70,7 @@ def _hub_rate_between():
     )
 
 
-def _hub_overlap():
+def hub_overlap():
     """Three threads, which sleep: the system places them."""
     return Row(
         "hub_overlap_200us_sleeping",
@@ -99,7 +99,7 @@ def _hub_count(what, label, way, size, iterations=10000):
     )
 
 
-def _hub_counts():
+def hub_counts():
     """Of chunks of 1 MiB UCX itself makes system calls, in which it copies from process to
     process."""
     hubs = [

@@ -5,16 +5,12 @@
 from .row import Column, Row, columns
 
 
-def _multi(frames, size, label, transport, batch, targets=()):
-    arguments = {
-        "window": frames,
-        "size": size,
-        "iterations": batch,
-        "warmup": batch,
-        "batches": 20,
-    }
+# Half of an exchange of so many frames: by tag against UCXX, and as one active message against one
+# message of plain UCP's of the same bytes.
+def frames_pingpong(name, frames, size, transport, targets=(), **more):
+    arguments = {"window": frames, "size": size, "iterations": 100, "warmup": 100, "batches": 20}
     return Row(
-        f"multi_{frames}x{label}_{transport}",
+        f"{name}_{transport}",
         "us",
         transport,
         "multi_pingpong",
@@ -22,30 +18,20 @@ def _multi(frames, size, label, transport, batch, targets=()):
         arguments,
         scale=1e-3,
         targets=targets,
+        **more,
     )
 
 
-def _multi_am(frames, size, label, transport, batch, targets=()):
-    arguments = {
-        "window": frames,
-        "size": size,
-        "iterations": batch,
-        "warmup": batch,
-        "batches": 20,
-    }
-    return Row(
-        f"multi_am_{frames}x{label}_{transport}",
-        "us",
+def multi(frames, size, label, transport, targets=()):
+    return frames_pingpong(f"multi_{frames}x{label}", frames, size, transport, targets)
+
+
+def multi_am(frames, size, label, transport, targets=()):
+    return frames_pingpong(
+        f"multi_am_{frames}x{label}",
+        frames,
+        size,
         transport,
-        "multi_pingpong",
-        "half_round_trip_ns",
-        arguments,
-        scale=1e-3,
-        targets=targets,
+        targets,
         columns=columns(Column("raw"), Column("ours", {"protocol": "eager"}), Column("ucxx")),
     )
-
-
-# UCXX has no adaptive mode, and its requests cannot be waited for: it gets the mode that a row
-# says, and its callbacks where one thread waits for one message, which serves it best, or requests
-# that are asked for their status where many are in flight.

@@ -52,7 +52,7 @@ def _rma_bandwidth(operation, memory, transport, batch, batches):
     )
 
 
-def _rma_rows():
+def rma_rows():
     shm, tcp = ("shm", 1000, 300, 20000), ("tcp", 200, 50, 500)
     limit = (Target("ratio_raw", 1.05),)
     rows = [
@@ -107,7 +107,7 @@ def _rma_allocations(operation, memory, label, size, iterations):
     )
 
 
-def _rma_counts():
+def rma_counts():
     both = [(operation, memory) for memory in MEMORIES for operation in ("put", "get")]
     return [
         *[_rma_instructions(*how) for how in both],
@@ -117,7 +117,3 @@ def _rma_counts():
         ],
         *[_rma_allocations(*how, "1MiB", MIB, 1000) for how in both],
     ]
-
-
-# Half of an exchange of so many frames: by tag against UCXX, and as one active message against one
-# message of plain UCP's of the same bytes.

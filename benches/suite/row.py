@@ -152,5 +152,6 @@ class Count:
     error_handling: Optional[str] = None
 
 
+# UCXX's active messages wait in a queue until they are received: another thing.
 def without_peer():
     return columns(Column("raw"), Column("ours"))

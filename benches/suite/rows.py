@@ -3,15 +3,15 @@
 """What is measured: one entry a row, with the target it is held to."""
 
 from .hubs import (
-    _hub_bandwidth,
-    _hub_counts,
-    _hub_cycle,
-    _hub_overlap,
-    _hub_rate,
-    _hub_rate_between,
+    hub_bandwidth,
+    hub_counts,
+    hub_cycle,
+    hub_overlap,
+    hub_rate,
+    hub_rate_between,
 )
-from .multi import _multi, _multi_am
-from .rma import _rma_counts, _rma_rows
+from .multi import multi, multi_am
+from .rma import rma_counts, rma_rows
 from .row import MIB, PERFTEST, Column, Count, Figure, Row, Target, columns, without_peer
 
 
@@ -69,7 +69,6 @@ def _bytes(name, unit, program, key, arguments, scale=1.0):
     )
 
 
-# UCXX's active messages wait in a queue until they are received: another thing.
 def _am(label, unit, transport, program, key, arguments, scale, target):
     return Row(
         f"am_{label}_{transport}",
@@ -149,6 +148,9 @@ def _fetch_bandwidth(transport, batches):
     )
 
 
+# UCXX has no adaptive mode, and its requests cannot be waited for: it gets the mode that a row
+# says, and its callbacks where one thread waits for one message, which serves it best, or requests
+# that are asked for their status where many are in flight.
 def _delayed(label, mode, peer_mode, producers=1, targets=(), rate_targets=()):
     arguments = {"iterations": 25600, "warmup": 25600, "batches": 10, "producers": producers}
     ours = Column("ours", {"progress": mode, "completion": "wait"})
@@ -374,16 +376,16 @@ ROWS = [
     _bandwidth("tcp", "1MiB", MIB, 8, 160, 7),
     _bandwidth("tcp", "64MiB", 64 * MIB, 1, 2, 7),
     _bandwidth("untuned", "1MiB", MIB, 8, 160, 7),
-    _hub_bandwidth("shm", 15),
-    _hub_bandwidth("tcp", 7),
-    _hub_cycle("1_thread", 1),
-    _hub_cycle("2_threads", 2),
-    _hub_cycle("locked_1_thread", 1, locked=1),
-    _hub_cycle("locked_2_threads", 2, locked=1),
-    _hub_rate("1_thread", 1),
-    _hub_rate("2_threads", 2),
-    _hub_rate_between(),
-    _hub_overlap(),
+    hub_bandwidth("shm", 15),
+    hub_bandwidth("tcp", 7),
+    hub_cycle("1_thread", 1),
+    hub_cycle("2_threads", 2),
+    hub_cycle("locked_1_thread", 1, locked=1),
+    hub_cycle("locked_2_threads", 2, locked=1),
+    hub_rate("1_thread", 1),
+    hub_rate("2_threads", 2),
+    hub_rate_between(),
+    hub_overlap(),
     _bytes(
         "latency_8B",
         "ns",
@@ -408,11 +410,11 @@ ROWS = [
     _fetch_latency("tcp", 200, 50, 500),
     _fetch_bandwidth("shm", 15),
     _fetch_bandwidth("tcp", 7),
-    *_rma_rows(),
-    _multi(100, 4096, "4KiB", "shm", 100, (Target("ratio_peer", 0.5),)),
-    _multi(8, 65536, "64KiB", "shm", 100),
-    _multi_am(100, 4096, "4KiB", "shm", 100, (Target("ratio_raw", 1 / 0.9),)),
-    _multi_am(8, 65536, "64KiB", "shm", 100),
+    *rma_rows(),
+    multi(100, 4096, "4KiB", "shm", (Target("ratio_peer", 0.5),)),
+    multi(8, 65536, "64KiB", "shm"),
+    multi_am(100, 4096, "4KiB", "shm", (Target("ratio_raw", 1 / 0.9),)),
+    multi_am(8, 65536, "64KiB", "shm"),
     _delayed("", "adaptive", "blocking", targets=_SIXTY, rate_targets=_TENFOLD),
     _delayed("_polling", "polling", "polling", targets=_SIXTY, rate_targets=_TENFOLD),
     _delayed("_4_producers", "adaptive", "blocking", producers=4, rate_targets=_TENFOLD),
@@ -502,8 +504,8 @@ ROWS = [
     _allocations("fetch_8B", 8, 10000, "fetch_pairloop"),
     _allocations("fetch_4KiB", 4096, 10000, "fetch_pairloop"),
     _allocations("fetch_1MiB", MIB, 1000, "fetch_pairloop"),
-    *_rma_counts(),
-    *_hub_counts(),
+    *rma_counts(),
+    *hub_counts(),
     _delayed_allocations("wait"),
     _delayed_allocations("callback"),
     _delayed_allocations("notifier"),
