@@ -6,6 +6,7 @@ for Sphinx, and with each struct under the name that programs use, `ucxx_..._t`.
     site/header.py include/ucxx_rs.h
 """
 
+import itertools
 import re
 import sys
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ class Symbol:
     comment: list  # its lines, without the asterisks
 
 
-def comment_lines(body):
-    return [re.sub(r"^ *\* ?", "", line) for line in body.splitlines()]
+def comment_lines(lines):
+    return [re.sub(r"^ *\* ?", "", line) for line in lines]
 
 
 def symbols(header):
@@ -42,11 +43,8 @@ def symbols(header):
     for line in lines:
         stripped = line.strip()
         if stripped == "/**":
-            comment = []
-            for inner in lines:
-                if inner.strip() == "*/":
-                    break
-                comment.append(re.sub(r"^ *\* ?", "", inner))
+            body = itertools.takewhile(lambda inner: inner.strip() != "*/", lines)
+            comment = comment_lines(body)
             continue
         new = None
         if line.startswith("enum "):
@@ -203,7 +201,7 @@ def for_doxygen(header):
     structs = {symbol.name for symbol in known if symbol.kind == "struct"}
 
     def block(match):
-        body = "\n".join(text.lines(comment_lines(match[2])))
+        body = "\n".join(text.lines(comment_lines(match[2].splitlines())))
         return f"/*! \\verbatim embed:rst\n{body}\n\\endverbatim */\n"
 
     # A typedef repeats the comment of its struct, and a struct without members is its typedef.

@@ -228,7 +228,7 @@ def statuses_page(header, known, text):
 
 def rules_page(header, text):
     """The head of the header: what holds for every function."""
-    head = [re.sub(r"^ \* ?", "", line) for line in header[: header.index("*/")].splitlines()]
+    head = ucxx_header.comment_lines(header[: header.index("*/")].splitlines())
     out = heading("Rules for every function", "=")
     start = next((i for i, line in enumerate(head) if line.upper().startswith("RULES FOR")), 0)
     part = []
