@@ -111,4 +111,30 @@ static inline ucxx_hub_stats_t hub_stats(const ucxx_hub_t *hub) {
   CHECK_OK(ucxx_hub_query_stats(hub, &stats));
   return stats;
 }
+/* One of so many numbers. */
+static inline uint64_t hub_draw(uint64_t *random, uint64_t below) {
+  return test_mix(*random += 0x51ed27) % below;
+}
+
+/* A random test: so many rounds, or as many as the first argument names, with a worker that several
+ * threads may progress. */
+static inline int hub_rounds(const char *name, int argc, char **argv, unsigned usual,
+                             void (*round_of)(ucxx_context_t *, ucxx_worker_t *, uint64_t *)) {
+  test_begin(name, 60);
+  uint64_t random = test_seed();
+  unsigned rounds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : test_rounds(usual);
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  ucxx_context_t *context = NULL;
+  ucxx_worker_t *worker = NULL;
+  params.thread_mode = UCXX_THREAD_MULTI;
+  params.progress_mode = UCXX_PROGRESS_MANUAL;
+  CHECK_OK(ucxx_context_create(NULL, &context));
+  CHECK_OK(ucxx_worker_create(context, &params, &worker));
+  while (rounds-- > 0) round_of(context, worker, &random);
+  ucxx_worker_destroy(worker);
+  ucxx_context_destroy(context);
+  printf("ok\n");
+  return 0;
+}
+
 #endif

@@ -57,8 +57,8 @@ void test_check_content(const char *file, int line, const void *data, size_t len
 
 /* ------------------------------------------------------------------ contents */
 
-uint64_t
-test_seed(void); /* UCXX_TEST_SEED or the clock; printed, so that a failure can be repeated */
+/* UCXX_TEST_SEED or the clock; printed, so that a failure can be repeated. */
+uint64_t test_seed(void);
 uint64_t test_mix(uint64_t value);
 /* Of so many rounds that differ by chance alone a third; all of them where UCXX_TEST_WHOLE is set,
  * as `make check-full` does. */

@@ -2,7 +2,7 @@
  * Copyright the ucxx_rs developers */
 /* Hubs that go without their lock, and at a moment that chance chooses, with chunks and envelopes
  * in everybody's hands, are asked for what only their tables can do. Nothing is lost, nothing comes
- * twice or out of order, nobody sleeps for ever, and the numbers add up. */
+ * twice or out of order, no thread sleeps without end, and the numbers add up. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -39,15 +39,12 @@ typedef struct held {
   uint64_t word, turn;
 } held_t;
 
-static uint64_t next(uint64_t *random, uint64_t below) {
-  return test_mix(*random += 0x51ed27) % below;
-}
 static void count(uint64_t *counter) { __atomic_add_fetch(counter, 1, __ATOMIC_SEQ_CST); }
 static uint64_t now(const uint64_t *counter) { return __atomic_load_n(counter, __ATOMIC_SEQ_CST); }
 
 static uint64_t patience(stage_t *stage) {
   static const uint64_t times[] = {0, 1000, 50000, 300000, 5 * MILLISECOND};
-  return stage->world->patient ? FOR_EVER : times[next(&stage->random, 5)];
+  return stage->world->patient ? FOR_EVER : times[hub_draw(&stage->random, 5)];
 }
 
 static ucxx_link_t *new_link(const world_t *world, int32_t type, int commits) {
@@ -60,7 +57,7 @@ static ucxx_link_t *new_link(const world_t *world, int32_t type, int commits) {
 
 /* Links of even numbers commit what is released. */
 static void change(stage_t *stage, int32_t type) {
-  if (!stage->world->changes || next(&stage->random, 16) != 0) return;
+  if (!stage->world->changes || hub_draw(&stage->random, 16) != 0) return;
   ucxx_link_destroy(stage->link);
   stage->link = new_link(stage->world, type, stage->number % 2 == 0);
 }
@@ -102,11 +99,11 @@ static void *produce(void *arg) {
     if (status == UCXX_ERR_CLOSED && world->turn == CLOSE) break;
     CHECK_OK(status);
     change(stage, UCXX_LINK_PRODUCE);
-    if (next(&stage->random, 8) == 0) {
+    if (hub_draw(&stage->random, 8) == 0) {
       CHECK_OK(ucxx_envelope_abort(envelope, NULL));
       continue;
     }
-    int releases = !world->changes && stage->number % 2 == 0 && next(&stage->random, 4) == 0;
+    int releases = !world->changes && stage->number % 2 == 0 && hub_draw(&stage->random, 4) == 0;
     fill(world, envelope, stage->number, at);
     CHECK_OK(releases ? ucxx_envelope_release(envelope, NULL)
                       : ucxx_envelope_commit(envelope, 16 + at % 40, NULL));
@@ -156,11 +153,11 @@ static void *consume(void *arg) {
       CHECK((is_none(status) && (holds > 0 || !world->patient)) || status == UCXX_ERR_CLOSED);
       CHECK(holds == HELD || !alone || waits == 0);
     }
-    if (holds > 0 && (status != UCXX_OK || next(&stage->random, 2) == 0)) {
-      uint64_t which = world->aborts ? next(&stage->random, holds) : 0;
+    if (holds > 0 && (status != UCXX_OK || hub_draw(&stage->random, 2) == 0)) {
+      uint64_t which = world->aborts ? hub_draw(&stage->random, holds) : 0;
       held_t one = held[which];
       memmove(held + which, held + which + 1, (--holds - which) * sizeof *held);
-      if (world->aborts && waits + holds < HELD - 1 && next(&stage->random, 3) == 0) {
+      if (world->aborts && waits + holds < HELD - 1 && hub_draw(&stage->random, 3) == 0) {
         CHECK_OK(ucxx_envelope_abort(one.envelope, NULL));
         uint64_t place = waits++;
         for (; place > 0 && back[place - 1].turn > one.turn; place--) back[place] = back[place - 1];
@@ -197,7 +194,8 @@ static ucxx_link_t *turn(world_t *world) {
     break;
   case BROADCAST: ucxx_link_destroy(hub_broadcast(world->hub, on_host)); break;
   case PEEK:
-    if (ucxx_hub_peek(world->hub, on_host, next(&world->seed, 2) * 100000, &envelope) == UCXX_OK) {
+    if (ucxx_hub_peek(world->hub, on_host, hub_draw(&world->seed, 2) * 100000, &envelope) ==
+        UCXX_OK) {
       read_word(world, envelope);
       CHECK_OK(ucxx_envelope_release(envelope, NULL));
     }
@@ -205,7 +203,7 @@ static ucxx_link_t *turn(world_t *world) {
   case MANY:
     pair[0] = new_link(world, UCXX_LINK_PRODUCE, 0);
     pair[1] = new_link(world, UCXX_LINK_CONSUME, 0);
-    if (ucxx_link_lease_many(pair, 2, next(&world->seed, 2) * 300000, both) == UCXX_OK) {
+    if (ucxx_link_lease_many(pair, 2, hub_draw(&world->seed, 2) * 300000, both) == UCXX_OK) {
       CHECK_OK(ucxx_envelope_abort(both[0], NULL));
       consume_one(world, both[1], read_word(world, both[1]));
     }
@@ -249,15 +247,15 @@ static void *look(void *arg) {
       turned = 1;
     }
     uint64_t produced = now(&world->produced);
-    switch (next(&stage->random, 8)) {
+    switch (hub_draw(&stage->random, 8)) {
     case 0: CHECK_OK(ucxx_hub_validate(world->hub)); break;
     case 1:
-      if (ucxx_hub_drain(world->hub, next(&stage->random, 3) * 50000) == UCXX_OK)
+      if (ucxx_hub_drain(world->hub, hub_draw(&stage->random, 3) * 50000) == UCXX_OK)
         CHECK(now(&world->consuming) >= produced);
       break;
     default: check_numbers(world, &before);
     }
-    for (uint64_t pause = next(&stage->random, 200); pause > 0; pause--) sched_yield();
+    for (uint64_t pause = hub_draw(&stage->random, 200); pause > 0; pause--) sched_yield();
   }
   /* Its chunks have all been had. */
   ucxx_link_destroy(told);
@@ -267,16 +265,16 @@ static void *look(void *arg) {
 static void crowd(ucxx_context_t *context, ucxx_worker_t *worker, uint64_t *random) {
   world_t *world = calloc(1, sizeof *world);
   CHECK(world != NULL);
-  world->producers = 1 + next(random, MOST_PRODUCERS);
-  world->consumers = 1 + next(random, MOST_CONSUMERS);
-  world->envelopes = 1 + next(random, 8);
-  world->turn = (turn_t)next(random, TURNS);
-  world->turn_at = next(random, world->producers * EACH);
-  world->patient = next(random, 2) == 0;
-  world->aborts = next(random, 2) == 0;
-  world->changes = next(random, 4) == 0;
+  world->producers = 1 + hub_draw(random, MOST_PRODUCERS);
+  world->consumers = 1 + hub_draw(random, MOST_CONSUMERS);
+  world->envelopes = 1 + hub_draw(random, 8);
+  world->turn = (turn_t)hub_draw(random, TURNS);
+  world->turn_at = hub_draw(random, world->producers * EACH);
+  world->patient = hub_draw(random, 2) == 0;
+  world->aborts = hub_draw(random, 2) == 0;
+  world->changes = hub_draw(random, 4) == 0;
   world->seed = *random;
-  int drives = next(random, 3) == 0;
+  int drives = hub_draw(random, 3) == 0;
   STEP("turn %d, %d producers, %d consumers, %d envelopes%s%s", (int)world->turn,
        (int)world->producers, (int)world->consumers, (int)world->envelopes,
        world->patient ? ", patient" : "", drives ? ", driven" : "");
@@ -324,20 +322,4 @@ static void crowd(ucxx_context_t *context, ucxx_worker_t *worker, uint64_t *rand
   free(world);
 }
 
-int main(int argc, char **argv) {
-  test_begin("hub_turns", 60);
-  uint64_t random = test_seed();
-  unsigned rounds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : test_rounds(ROUNDS);
-  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
-  ucxx_context_t *context = NULL;
-  ucxx_worker_t *worker = NULL;
-  params.thread_mode = UCXX_THREAD_MULTI;
-  params.progress_mode = UCXX_PROGRESS_MANUAL;
-  CHECK_OK(ucxx_context_create(NULL, &context));
-  CHECK_OK(ucxx_worker_create(context, &params, &worker));
-  while (rounds-- > 0) crowd(context, worker, &random);
-  ucxx_worker_destroy(worker);
-  ucxx_context_destroy(context);
-  printf("ok\n");
-  return 0;
-}
+int main(int argc, char **argv) { return hub_rounds("hub_turns", argc, argv, ROUNDS, crowd); }
