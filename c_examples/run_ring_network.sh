@@ -42,7 +42,7 @@ set_up() {
 }
 set_up 2>"$scratch/set_up" || skip "no network namespaces here: $(cat "$scratch/set_up")"
 
-# UCX leaves out devices that are not up when it looks; the kernel says so some moments after the
+# UCX leaves out devices that are not up when it looks; the kernel reports it some moments after the
 # command.
 is_up() { [[ $(ip -n "$1" -o link show veth0) == *"state UP"* ]]; }
 for ((attempt = 0; attempt < 1000; attempt++)); do

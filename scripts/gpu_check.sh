@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What there is to be run on a machine with an NVIDIA GPU: the tests of CUDA memory and the example
-# against the driver itself, a line for each, and then the figures. Without a GPU it says so, and
+# against the driver itself, a line for each, and then the figures. Without a GPU it prints that;
 # that is no failure. Neither a CUDA toolkit nor CMake nor a network is needed.
 #
 #   scripts/gpu_check.sh [--ucx LIBDIR] [--prefix DIR] [--stand-in FOLDER]

@@ -52,8 +52,8 @@ end_members() {
   kill -KILL -- "-$killer" 2>/dev/null || true
 }
 trap end_members EXIT
-# Who is just being started is not known yet, and would be left: until all are, a signal is only
-# noted.
+# The number of a member that is being started is not known yet, so it would be left running. Until
+# all are started, a signal is only noted.
 asked= starting=yes
 end_with() {
   asked=$1
