@@ -10,6 +10,7 @@ use crate::engine::hub::lockfree::mode::Form;
 use crate::engine::hub::lockfree::queue_pair::Lane;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::records::{Chunk, Envelope, HubStats, Link, Pool, Retain, Stage};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// No index.
@@ -96,7 +97,7 @@ pub(crate) struct State {
     /// The queues that the hub goes by, or has gone by, and that threads may still look at.
     pub(crate) lane: Option<Arc<Lane<Lease>>>,
     /// Chunks that have been given back beside these: their places there, and their envelopes.
-    pub(crate) returned: Vec<(u64, u32)>,
+    pub(crate) returned: VecDeque<(u64, u32)>,
 }
 
 /// The bits of a set of pools, one by one.
@@ -163,7 +164,7 @@ impl State {
             stats: HubStats::default(),
             form: Form::Undecided,
             lane: None,
-            returned: Vec::new(),
+            returned: VecDeque::new(),
         }
     }
 

@@ -198,8 +198,10 @@ impl Hub {
         if state.form == Form::Undecided {
             self.decide(state);
         }
-        if tenure & CONSUMES != 0 && !state.returned.is_empty() {
-            return Some(Ok(self.take_returned(state, tenure)));
+        if tenure & CONSUMES != 0 {
+            if let Some(lease) = self.take_returned(state, tenure) {
+                return Some(Ok(lease));
+            }
         }
         match take::<false>(state.lane()?, tenure) {
             Ok(lease) => Some(Ok(lease)),
@@ -207,14 +209,14 @@ impl Hub {
         }
     }
 
-    fn take_returned(&self, state: &mut State, tenure: u64) -> *const Lease {
-        let (order, number) = state.returned.remove(0);
+    fn take_returned(&self, state: &mut State, tenure: u64) -> Option<*const Lease> {
+        let (order, number) = state.returned.pop_front()?;
         if let (Some(lane), true) = (state.lane(), state.returned.is_empty()) {
             lane.mark_taking(false);
         }
         let lease = std::ptr::from_ref(Hub::handle(state, number)).cast_mut();
         take_over(lease, tenure, order);
-        lease
+        Some(lease)
     }
 
     /// Under the lock: ends a lease where somebody sleeps, or that is given back. The lock, where
@@ -365,7 +367,7 @@ fn is_long(timeout_ns: u64) -> bool {
 /// Nobody has it, once it is pushed.
 #[inline(always)]
 fn hand_on(lease: &Lease, tenure: u64, push: impl FnOnce(*mut Lease) -> bool) -> bool {
-    // Who has it next writes there as well: so this comes before.
+    // Before the push: the next holder writes there as well.
     lease.tenure.store(0, Ordering::Relaxed);
     let done = push(std::ptr::from_ref(lease).cast_mut());
     if !done {
