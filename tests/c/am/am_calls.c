@@ -1,5 +1,5 @@
-/* What each call about active messages promises, with two workers in one process and with one to
- * itself. */
+/* Every active-message call does what the header promises, between two workers of one process and
+ * on a worker connected to itself. */
 #include "test_util.h"
 
 enum { ID = 7, UNKNOWN = 8, LARGE = 3 << 20, AS_UCX_LIKES = 1 << 20 };
@@ -53,7 +53,7 @@ static void await_unhandled(const duo_t *duo, uint64_t count) {
   CHECK_EQ(unhandled(duo), count);
 }
 
-/* The log's lines about messages without a handler, and the id in the last of them. */
+/* Counts the log's lines about messages without a handler, and keeps the id of the last one. */
 typedef struct told {
   int count;
   unsigned id;
@@ -69,8 +69,7 @@ static void listen(void *arg, int32_t level, const char *component, const char *
   told->count++;
 }
 
-/* Data that comes along in one piece of UCX's, a short one or another, or in several, and data that
- * waits at its sender. */
+/* Forms of data: one UCX fragment (short and longer), several fragments, and rendezvous. */
 typedef struct form {
   size_t length;
   uint64_t flags;
@@ -101,7 +100,7 @@ static void unknown_id(const duo_t *duo, const form_t *form, uint16_t id, told_t
       ucxx_am_send(duo->to_right, id, "head", 4, data, form->length, &params, &request);
   status = duo_finish(duo, status, &request);
   if (waits_at_sender(form) || (form->length == AS_UCX_LIKES && status != UCXX_OK)) {
-    /* Its sender is told, and so nobody else. */
+    /* Only the sender's log reports it. */
     char named[32];
     snprintf(named, sizeof named, "id %u,", id);
     CHECK_STATUS(status, UCXX_ERR_NO_ELEM);
@@ -128,14 +127,14 @@ static void unknown_ids(const duo_t *duo) {
     inbox_t inbox = {0};
     for (int round = 0; round < 3; round++) unknown_id(duo, &forms[at], id, &told, data);
 
-    STEP("a handler gets what comes from then on, %zu bytes, flags %x", forms[at].length,
+    STEP("a handler receives later messages, %zu bytes, flags %x", forms[at].length,
          (unsigned)forms[at].flags);
     for (int round = 1; round <= 3; round++) {
       ucxx_request_t *sent = NULL, *received = NULL;
       ucxx_op_params_t params = with_flags(forms[at].flags);
       ucxx_status_t status =
           ucxx_am_send(duo->to_right, id, "head", 4, data, forms[at].length, &params, &sent);
-      /* The first one is on its way by now. */
+      /* The first message is in flight by now. */
       if (round == 1) CHECK_OK(ucxx_worker_set_am_handler(duo->right, id, hold, &inbox, NULL));
       await_count(duo, &inbox, round);
       CHECK_EQ(ucxx_am_message_length(inbox.last), forms[at].length);
@@ -241,7 +240,7 @@ static void limits(const duo_t *duo) {
 }
 
 static void receiving(const duo_t *duo) {
-  STEP("a receive into too little, twice, and of nothing");
+  STEP("a receive into a short buffer, a second receive, and one of an empty message");
   static char data[LARGE], buffer[LARGE];
   static const uint64_t protocols[] = {UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   inbox_t inbox = {0};
@@ -286,9 +285,10 @@ static void receiving(const duo_t *duo) {
   CHECK_OK(duo_finish(duo, status, &sent));
 }
 
-/* What the receiver has not told of small ones must not keep a large one waiting for ever. */
+/* Credit of small messages that the receiver has not returned yet must not block a large one for
+ * good. */
 static void large_after_small(const duo_t *duo) {
-  STEP("a message as large as all credit, after one that was not worth telling of");
+  STEP("a message that needs all credit, after one too small for a credit update");
   enum { ALL = 9 << 20 };
   char *data = test_alloc(ALL);
   inbox_t inbox = {0};
@@ -321,9 +321,9 @@ static void answer(void *arg, ucxx_am_message_t *message) {
   inbox->count++;
 }
 
-/* The right worker has made no endpoint: it answers on what the message brings. */
+/* The right worker has no endpoint: it replies on the one that the message brings. */
 static void replies(void) {
-  STEP("an answer to somebody who was never connected to");
+  STEP("a reply to a peer without an endpoint of our own");
   duo_t duo = {0};
   inbox_t left = {0}, right = {0};
   static const char byte = 'x';
@@ -376,7 +376,7 @@ static void to_itself(void) {
   ucxx_context_destroy(duo.context);
 }
 
-/* Messages of every form outlive their connection, and their worker. */
+/* Messages of every form stay valid after their connection and their worker have ended. */
 static void ends(int worker_too) {
   STEP("messages are kept beyond the end of %s", worker_too ? "the worker" : "the connection");
   static char data[LARGE], buffer[LARGE];
@@ -469,10 +469,10 @@ static void send_numbers(void *arg, ucxx_am_message_t *message) {
   for (int i = 0; i < FROM_HANDLER; i++) send_number(arg);
 }
 
-/* Credit comes with a message, whose handler sends before the pass has looked at what waits for
- * that credit. */
+/* A message returns credit, and its handler sends before the pass has served the messages that wait
+ * for that credit. */
 static void order_when_credit_returns(void) {
-  STEP("messages that waited for credit are not overtaken when it comes");
+  STEP("messages that waited for credit are not overtaken when it returns");
   duo_t duo;
   numbers_t numbers = {.duo = &duo};
   duo_open(&duo, NULL);
@@ -481,7 +481,7 @@ static void order_when_credit_returns(void) {
   while (numbers.sent < CREDIT) send_number(&numbers);
   for (int i = 0; i < BEHIND; i++) CHECK_EQ(send_number(&numbers), UCXX_INPROGRESS);
   while (numbers.count < CREDIT) duo_progress(&duo);
-  /* Too few for a message of the library's own about it. */
+  /* Too few to make the library send a credit update. */
   for (unsigned at = 0; at < RETURNED; at++) ucxx_am_message_destroy(numbers.messages[at]);
   CHECK_OK(ucxx_am_send(duo.to_left, ID, NULL, 0, NULL, 0, NULL, NULL));
   while (numbers.count < NUMBERS) duo_progress(&duo);

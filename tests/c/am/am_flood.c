@@ -1,6 +1,6 @@
 /*
- * Active messages faster than their receiver takes them: what waits is bounded on both sides,
- * whoever is slow, and what was accepted arrives once and in order.
+ * Active messages that arrive faster than the receiver takes them: what waits is bounded on both
+ * sides, whichever side is slow, and each accepted message arrives once and in order.
  */
 #include "test_util.h"
 
@@ -58,8 +58,8 @@ static size_t length_of(uint64_t number) {
   return number % 16 == 5 ? LONG : lengths[test_mix(number) % 8];
 }
 
-/* The header has the number and is copied; the data is the same for all, so that nothing has to
- * outlive the call. */
+/* The header has the number, and the library copies it. All messages share the data, so that
+ * nothing has to outlive the call. */
 static ucxx_status_t send_message(ucxx_endpoint_t *endpoint, uint16_t id, uint64_t number,
                                   size_t length, uint64_t flags) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -113,13 +113,12 @@ static void receive_in_order(void *arg, ucxx_am_message_t *message) {
 }
 
 /*
- * What the receiver is asked while it stands still, or keeps what comes, and what it may hold more
- * at the end than after the first offers: in shared memory it touches the sender's places as it
- * reads them.
+ * Requests to the receiver while it is idle or keeps messages; and by how much its memory may grow
+ * after the first offers. In shared memory reading touches pages of the sender's slots.
  */
 enum { HOW_MUCH = '?', GO_ON = '!', GROWTH_KIB = 4096, GROWTH_WITH_ALL_KIB = 8192 };
 
-/* The caller progresses, while there is no thread that does. */
+/* The main thread progresses if there is no progress thread. */
 static int by_hand;
 
 static void await_bytes(void) {
@@ -128,7 +127,7 @@ static void await_bytes(void) {
     progress(pair->worker);
 }
 
-/* The other side may have to take in first what waits here. */
+/* The other side may have to receive what is queued here first. */
 static long resident_there(void) {
   char question = HOW_MUCH;
   long kib = 0;
@@ -138,7 +137,7 @@ static long resident_there(void) {
   return kib;
 }
 
-/* Answers until it is told to go on. Meanwhile the worker gets on, or nobody touches it. */
+/* Answers requests until GO_ON. Meanwhile the worker progresses, or stays untouched. */
 static void await_word(int gets_on) {
   for (;;) {
     char word = 0;
@@ -146,7 +145,7 @@ static void await_word(int gets_on) {
     channel_get(pair, &word, 1);
     if (word == GO_ON) return;
     CHECK_EQ(word, HOW_MUCH);
-    /* As much as there is credit for is there each time. */
+    /* Each time all credit has been used. */
     while (gets_on && atomic_load(&received) < CREDIT) progress(pair->worker);
     long kib = resident_kib();
     channel_put(pair, &kib, sizeof kib);
@@ -171,7 +170,7 @@ static void receive_or_keep(void *arg, ucxx_am_message_t *message) {
 static void receive_a_million(int keeps, uint64_t messages) {
   await_word(keeps);
   if (keeps) {
-    /* All the credit there is was used, and nothing more comes before these are gone. */
+    /* All credit was used, and no further message arrives before these are destroyed. */
     CHECK_EQ(atomic_load(&received), CREDIT);
     atomic_store(&keeps_all, 0);
     for (unsigned at = 0; at < CREDIT; at++) {
@@ -186,20 +185,20 @@ static void receive_a_million(int keeps, uint64_t messages) {
   pair_disconnect(pair);
 }
 
-/* Without letting others run, as progress() does: that would take most of the time of a million
- * offers where there are many others. */
+/* Does not yield as progress() does: on a busy machine that would take most of the time of a
+ * million offers. */
 static void pass(void) {
   ucxx_status_t status = ucxx_worker_progress(pair->worker, NULL);
   if (status != UCXX_ERR_BUSY) CHECK_OK(status);
 }
 
-/* The receiver does not progress at all, or its handler keeps everything. */
+/* The receiver does not progress at all, or its handler keeps every message. */
 static void million(const way_t *mode, uint64_t flags, uint32_t queue, int keeps) {
   const char *what =
       keeps ? "a receiver that keeps a million" : "a receiver that does not progress";
   const uint64_t messages = keeps ? MESSAGES / 5 : MESSAGES;
   STEP("%s, %s: %s", mode->name, flags ? "NO_WAIT" : "a queue with a limit", what);
-  /* To stand still it has to progress by hand. */
+  /* A receiver that must not progress needs manual progress. */
   ucxx_worker_params_t params = worker_params(pair->side == 0 || keeps ? mode : &modes[0]);
   ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
   endpoint_params.send_queue_ops = queue;
@@ -222,7 +221,7 @@ static void million(const way_t *mode, uint64_t flags, uint32_t queue, int keeps
   for (unsigned i = 0; i < OFFERS; i++) {
     offer(flags);
     if (i % 64 == 0) pass();
-    /* By then valgrind has kept back all that it keeps of what was freed. */
+    /* valgrind's list of freed blocks is full by now. */
     if (i == WARM_UP) {
       before = resident_kib();
       before_there = resident_there();
@@ -236,7 +235,7 @@ static void million(const way_t *mode, uint64_t flags, uint32_t queue, int keeps
   CHECK(grown_there < GROWTH_KIB);
   CHECK(sent <= CREDIT + (uint64_t)queue + ring);
   CHECK(refused >= OFFERS - sent);
-  STEP("%s: and then it goes on", mode->name);
+  STEP("%s: the receiver continues", mode->name);
   uint64_t stood = sent;
   char word = GO_ON;
   channel_put(pair, &word, 1);
@@ -246,7 +245,7 @@ static void million(const way_t *mode, uint64_t flags, uint32_t queue, int keeps
     else
       progress(pair->worker);
   }
-  printf("told %u times that there is room\n", atomic_load(&told));
+  printf("on_writable ran %u times\n", atomic_load(&told));
   CHECK(stood >= messages || atomic_load(&told) > 0);
   CHECK(resident_kib() - before < GROWTH_WITH_ALL_KIB);
   CHECK(resident_there() - before_there < GROWTH_WITH_ALL_KIB);
@@ -275,7 +274,7 @@ static void keep(void *arg, ucxx_am_message_t *message) {
 }
 
 static void receiver_keeps(const way_t *mode, size_t length, uint64_t flags, unsigned credit) {
-  /* After as many rounds valgrind has kept back all that it keeps of what was freed. */
+  /* After so many rounds valgrind's list of freed blocks is full. */
   enum { ROUNDS = 20, SETTLED = 4, REFUSED = 5000 };
   STEP("%s: a receiver that keeps messages of %zu bytes", mode->name, length);
   ucxx_worker_params_t params = worker_params(mode);
@@ -340,7 +339,8 @@ static void receiver_keeps(const way_t *mode, size_t length, uint64_t flags, uns
   pair_disconnect(pair);
 }
 
-/* ------------------------------------------------------------------ two that flood each other */
+/* ------------------------------------------------------------------ two sides that flood each
+ * other */
 
 enum { FLOOD = 20000, QUEUE = 300 };
 static atomic_uchar answered[FLOOD];
@@ -349,7 +349,7 @@ static atomic_uchar looked_up[FLOOD];
 static atomic_uint_fast64_t look_ups, look_ups_answered;
 static int look_up_too;
 
-/* What a handler was refused, for the main loop to begin again. */
+/* Sends that a handler could not post; the main loop posts them again. */
 typedef struct refusals {
   uint32_t numbers[FLOOD];
   unsigned count;
@@ -387,8 +387,8 @@ static void answer(ucxx_endpoint_t *endpoint, uint64_t number) {
   refuse(&refused_answers, number);
 }
 
-/* Each message is looked up at its sender by its receiver; of some it is the answer to this that
- * brings the answer to the message. */
+/* The receiver of a message fetches from its sender. For some messages the fetch's reply is what
+ * triggers the answer. */
 static int answered_when_looked_up(uint64_t number) { return look_up_too && number % 4 == 2; }
 
 typedef struct look_up {
@@ -444,7 +444,7 @@ static void on_look_up(void *arg, ucxx_fetch_t *fetch) {
   CHECK(number < FLOOD);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = number % 89 == 7 ? UCXX_FLAG_RNDV : 0;
-  /* However full the queue is. */
+  /* A reply is accepted even if the queue is full. */
   CHECK(ucxx_fetch_reply(fetch, look_up_content(number), look_up_length(number), &params, NULL) >=
         0);
   ucxx_fetch_destroy(fetch);
@@ -501,7 +501,7 @@ static void on_answer(void *arg, ucxx_am_message_t *message) {
 }
 
 static void flood_each_other(const way_t *mode, int fetch) {
-  STEP("%s: two that flood each other, and answer %sfrom their handlers", mode->name,
+  STEP("%s: both sides flood each other, and answer %sfrom their handlers", mode->name,
        fetch ? "and fetch " : "");
   ucxx_worker_params_t params = worker_params(mode);
   ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
@@ -561,7 +561,8 @@ static void body(pair_t *own) {
     }
     receiver_keeps(mode, 8, UCXX_FLAG_NO_WAIT, CREDIT);
     receiver_keeps(mode, LONG, UCXX_FLAG_NO_WAIT, CREDIT);
-    /* 8 MiB and 256 KiB, of which each takes its length and 1 KiB: just 128. */
+    /* The credit is 8 MiB and 256 KiB, and each message takes its length and 1 KiB: exactly 128
+     * messages. */
     receiver_keeps(mode, MOST_DATA, UCXX_FLAG_NO_WAIT | UCXX_FLAG_EAGER,
                    (8192 + CREDIT) / (MOST_DATA / 1024 + 1));
     flood_each_other(mode, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The queue form of active messages, between two workers of one process: sizes, order, cancelling,
- * limits, ends. */
+/* The queue form of active messages, between two workers of one process: every size arrives whole
+ * and in order; receives can be cancelled, time out and fail; nothing leaks at the end. */
 #include "multi.h"
 
 static ucxx_request_t *receive(ucxx_endpoint_t *from, const ucxx_allocator_t *allocator,
@@ -102,7 +102,7 @@ static void many(const duo_t *duo) {
 
 static ucxx_request_t *to_cancel;
 
-/* The request goes while its buffer is being made. */
+/* The request is cancelled while its buffer is allocated. */
 static ucxx_status_t allocate_and_cancel(void *arg, size_t length, int32_t memory_type,
                                          int32_t device_id, void **data) {
   CHECK_OK(ucxx_request_cancel(to_cancel));
@@ -113,7 +113,7 @@ static void cancels(const duo_t *duo) {
   ucxx_request_t *out = NULL;
   void *data = message(5000, 3);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  STEP("cancelled, and out of time: the next one gets the message");
+  STEP("a receive is cancelled, or times out: the next one gets the message");
   ucxx_request_t *first = receive(duo->to_left, NULL, NULL);
   params.timeout_ns = 10 * MILLISECOND;
   ucxx_request_t *second = receive(duo->to_left, NULL, &params),
@@ -127,7 +127,7 @@ static void cancels(const duo_t *duo) {
   CHECK_OK(await(duo, third));
   take(third, 5000, 3);
   sent(duo, &out);
-  STEP("cancelled while its buffer is made");
+  STEP("cancelled while its buffer is allocated");
   maker_t maker = {0};
   ucxx_allocator_t allocator = maker_allocator(&maker);
   allocator.allocate = allocate_and_cancel;
@@ -143,7 +143,7 @@ static void cancels(const duo_t *duo) {
   }
   CHECK_EQ(maker.freed, maker.made);
   sent(duo, &out);
-  STEP("too much, and no memory");
+  STEP("a message over the allocator's limit, and no memory");
   allocator = maker_allocator(&maker);
   allocator.max_total_bytes = 4999;
   first = receive(duo->to_left, &allocator, NULL);
@@ -177,9 +177,9 @@ static void bad_calls(const duo_t *duo) {
   CHECK(request == NULL);
 }
 
-/* Messages and receives are left over, at the end of an endpoint and at that of the worker. */
+/* Messages and receives are pending when an endpoint and when the worker is destroyed. */
 static void left_over(duo_t *duo) {
-  STEP("left over");
+  STEP("pending at the end");
   void *data = message(70000, 1);
   ucxx_request_t *out[4], *in = NULL;
   for (int at = 0; at < 4; at++)

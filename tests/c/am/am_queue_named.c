@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The queue form of active messages with headers, and to handlers by owner and number, between two
- * workers of one process. */
+/* The queue form of active messages with headers, and messages to handlers named by owner and
+ * number, between two workers of one process: each arrives where it was addressed, with its
+ * header. */
 #include "multi.h"
 
 enum { MOST_CAME = 400, MOST_HEADER = 64 };
@@ -11,13 +12,13 @@ typedef struct came {
   ucxx_status_t status;
   size_t header_length;
   uint8_t header[MOST_HEADER];
-  ucxx_endpoint_t *reply; /* our own */
+  ucxx_endpoint_t *reply; /* an endpoint of this side's own */
 } came_t;
 
 typedef struct inbox {
   came_t list[MOST_CAME];
   int count, destroyed;
-  const duo_t *removes; /* the handler removes itself there */
+  const duo_t *removes; /* the handler removes itself from this pair */
 } inbox_t;
 
 static void on_message(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
@@ -79,7 +80,7 @@ static ucxx_status_t await(const duo_t *duo, ucxx_request_t *request) {
   return ucxx_request_status(request);
 }
 
-/* What a receive from the queue gets, with its header. */
+/* Receives from the queue and checks message and header. */
 static void receive(const duo_t *duo, ucxx_endpoint_t *from, const void *header,
                     size_t header_length, size_t length, uint64_t seed) {
   ucxx_request_t *request = NULL;
@@ -116,7 +117,7 @@ static void headers(const duo_t *duo) {
             send(duo->to_right, &cover, data, lengths[at], protocols[protocol], &request);
         receive(duo, duo->to_left, header, header_lengths[size], lengths[at], at);
         CHECK_OK(duo_finish(duo, status, &request));
-        /* The slot of that receive is used again: nothing of the header is left in it. */
+        /* The receive's slot is reused: it must keep nothing of the header. */
         status = ucxx_am_queue_send(duo->to_right, data, lengths[at], NULL, &request);
         receive(duo, duo->to_left, NULL, 0, lengths[at], at);
         CHECK_OK(duo_finish(duo, status, &request));
@@ -142,7 +143,7 @@ static void handlers(const duo_t *duo, inbox_t *inbox) {
       CHECK_EQ(came->header_length, cover.header_length);
       CHECK(memcmp(came->header, "a header", came->header_length) == 0);
       frames_check(came->buffers, 1, &lengths[at], at);
-      /* An answer on the endpoint that came along lands in the queue of ours. */
+      /* A message on the endpoint that the handler was given arrives in our endpoint's queue. */
       status = ucxx_am_queue_send(came->reply, data, lengths[at], NULL, &request);
       receive(duo, duo->to_right, NULL, 0, lengths[at], at);
       CHECK_OK(duo_finish(duo, status, &request));
@@ -329,7 +330,7 @@ static void bad_names(const duo_t *duo) {
       UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("ucxx");
   CHECK_OK(ucxx_worker_set_am_queue_handler(duo->right, "never there", 1, NULL, NULL, NULL, NULL));
-  /* The argument is its caller's where the call has failed. */
+  /* If the call fails, the argument stays with the caller. The empty name is valid. */
   CHECK_EQ(inbox.destroyed, 0);
   STEP("the empty name is one");
   CHECK_OK(ucxx_worker_set_am_queue_handler(duo->right, "", 0, on_message, &inbox, NULL, NULL));
@@ -356,7 +357,7 @@ int main(void) {
   replaced(&duo, &inboxes[3]);
   bad_calls(&duo);
   bad_names(&duo);
-  STEP("left over at the end");
+  STEP("pending at the end");
   ucxx_am_queue_cover_t cover = cover_of("own", 1, "left", 4);
   ucxx_request_t *request = NULL;
   uint8_t *data = test_alloc(100000);

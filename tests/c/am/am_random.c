@@ -1,7 +1,7 @@
 /*
- * Active messages of random sizes, headers, ids and protocols, both ways at once: each arrives
- * once, whole, and in the order it was sent, whatever its receiver does with it: read in place,
- * kept, received in the handler, later, or by another thread.
+ * Active messages of random sizes, headers, ids and protocols, both ways at once. Each arrives
+ * once, whole and in the order sent, however the receiver takes it: read in place, kept, received
+ * in the handler, later, or by another thread.
  */
 #include "test_util.h"
 
@@ -20,14 +20,14 @@ typedef struct outgoing {
   ucxx_request_t *request;
 } outgoing_t;
 
-/* One side's own. */
+/* State of this side. */
 static pair_t *pair;
-static uint64_t received; /* by the handler alone */
+static uint64_t received; /* changed by the handler alone */
 static atomic_ullong finished;
 static uint64_t expected_total;
 static size_t longest_header;
 
-/* Messages that were kept, for the main loop or the other thread. */
+/* Messages kept for the main loop or for the other thread. */
 typedef struct kept {
   ucxx_am_message_t *message;
   struct kept *next;

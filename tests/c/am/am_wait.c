@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Active messages whose sending call waits for credit: it returns when the receiver has let go,
- * when its time is out, or at once where it is not to wait; what it says was sent comes once and in
- * order, and what was given up never does.
+ * Active messages whose sending call waits for credit. The call returns when the receiver returns
+ * credit, when its timeout expires, or at once with NO_WAIT. A message reported as sent arrives
+ * once and in order; one that was given up never arrives.
  */
 #include "test_util.h"
 
@@ -24,13 +24,13 @@ enum {
 
 static uint8_t content[MOST_DATA];
 
-/* What uses up the credit, and how many of it do. */
+/* Messages that use up the credit, and how many it takes. */
 typedef struct shape {
   size_t length;
   uint64_t flags;
   unsigned credit, each;
 } shape_t;
-/* 8 MiB and 256 KiB, of which each takes its length and 1 KiB. */
+/* 8 MiB and 256 KiB of credit; each message takes its length and 1 KiB. */
 static const shape_t shapes[] = {
     {100, 0, CREDIT, 2000},
     {MOST_DATA, UCXX_FLAG_EAGER, (8192 + CREDIT) / (MOST_DATA / 1024 + 1), 300}};
@@ -39,7 +39,8 @@ typedef struct head {
   uint64_t sender, number;
 } head_t;
 
-/* What the receiver does with messages. KEEPS: until so many wait for credit; then it destroys. */
+/* What the receiver does with messages. KEEPS: until `waiters` senders wait for credit; then it
+ * destroys them. */
 enum { DESTROYS, KEEPS, KEEPS_IN_TURN };
 
 typedef struct receiver {
@@ -58,8 +59,8 @@ typedef struct receiver {
 } receiver_t;
 static receiver_t receiver;
 
-/* ------------------------------------------------------------------ the receiver, on a thread of
- * its own */
+/* ------------------------------------------------------------------ the receiver, on its own
+ * thread */
 
 static void on_message(void *arg, ucxx_am_message_t *message) {
   head_t head;
@@ -88,8 +89,8 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
 }
 
 /*
- * Does the sender wait in a call? Of a worker that has one thread others may not ask; but nobody
- * progresses it except for that call, so what comes to pass there says so.
+ * Does the sender wait in a call? Other threads may not query a single-threaded worker, but only
+ * the waiting call progresses it, so its progress shows the wait.
  */
 static int is_waited(unsigned waiters) {
   ucxx_endpoint_load_t load = UCXX_ENDPOINT_LOAD_INIT;
@@ -145,7 +146,7 @@ static void await_received(unsigned count) {
   CHECK_EQ(atomic_load(&receiver.received), count);
 }
 
-/* All the credit there is. Its receiver keeps it. */
+/* Uses up all credit. The receiver keeps the messages. */
 static void use_up(uint64_t *number) {
   atomic_store(&receiver.does, KEEPS);
   for (unsigned at = 0; at < receiver.shape->credit; at++)
@@ -186,7 +187,7 @@ static void *drive(void *arg) {
   return NULL;
 }
 
-/* Several calls on as many threads, all of which wait, while another thread progresses as well. */
+/* Several threads wait in the call at once, while another thread progresses as well. */
 static void several(uint64_t *number) {
   sender_t senders[SENDERS];
   pthread_t driver;
@@ -208,7 +209,7 @@ static void several(uint64_t *number) {
   *number = senders[0].number;
 }
 
-/* Times of all lengths run out about when there is credit again. */
+/* Timeouts of all lengths expire at about the time when credit returns. */
 static void race(uint64_t number) {
   static uint8_t sent[NUMBERS];
   unsigned timed_out = 0, succeeded = 0;
@@ -230,14 +231,14 @@ static void race(uint64_t number) {
     }
     number++;
   }
-  /* Behind them all. */
+  /* A last message after all others. */
   atomic_store(&receiver.does, DESTROYS);
   CHECK_OK(send_one(0, number, UCXX_FLAG_WAIT, 0));
   while (atomic_load(&receiver.came[number]) == 0) progress(receiver.duo.left);
   for (uint64_t at = first; at < number; at++)
     CHECK(atomic_load(&receiver.came[at]) == 1 ||
           (!sent[at] && atomic_load(&receiver.came[at]) == 0));
-  printf("%u sent, %u times out of time\n", succeeded, timed_out);
+  printf("%u sent, %u timed out\n", succeeded, timed_out);
 }
 
 static void round_of(const ucxx_worker_params_t *params, const char *mode) {
@@ -255,10 +256,10 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
     receiver.duo.to_left = connect_workers(receiver.duo.right, receiver.duo.left);
     CHECK_OK(ucxx_worker_set_am_handler(receiver.duo.right, ID, on_message, &receiver, NULL));
     CHECK_EQ(pthread_create(&thread, NULL, receive, NULL), 0);
-    STEP("%s, %zu bytes: without credit, out of time, or refused", mode, receiver.shape->length);
+    STEP("%s, %zu bytes: no credit, timed out or refused", mode, receiver.shape->length);
     use_up(&number);
     without_credit();
-    STEP("%s, %zu bytes: until there is credit", mode, receiver.shape->length);
+    STEP("%s, %zu bytes: waits until credit returns", mode, receiver.shape->length);
     if (receiver.is_single) {
       ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
       op.callback = see_completion;
@@ -275,15 +276,15 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
     await_received((unsigned)number);
     if (receiver.is_single) CHECK_OK(finish(UCXX_INPROGRESS, &request));
     if (!receiver.is_single) {
-      STEP("%s, %zu bytes: %d that wait at a time", mode, receiver.shape->length, SENDERS);
+      STEP("%s, %zu bytes: %d threads wait at once", mode, receiver.shape->length, SENDERS);
       several(&number);
     }
     if (which == 0) {
-      STEP("%s: out of time about when there is credit", mode);
+      STEP("%s: timeouts that expire as credit returns", mode);
       race(number);
     }
     STEP("%s, %zu bytes: the end", mode, receiver.shape->length);
-    /* The other side is progressed until there is nothing more to say. */
+    /* Progresses the other side until it has nothing left to send. */
     CHECK_OK(finish(ucxx_endpoint_close(receiver.duo.to_right, UCXX_CLOSE_FLUSH, NULL, &request),
                     &request));
     atomic_store(&receiver.over, 1);

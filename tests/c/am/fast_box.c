@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Connections so busy that short messages go through memory which both processes share, with
- * messages and answers that do not fit there among them, while both sides sleep and poll as it
- * comes: everything arrives once and in order, nobody sleeps through a message, and what was sent
- * right before a close is not lost.
+ * Connections so busy that short messages go through fast boxes, memory shared by both processes.
+ * Other messages and replies do not fit there, and both sides alternate between sleeping and
+ * polling. Every message arrives once and in order, none fails to wake a sleeper, and none sent
+ * right before a close is lost.
  */
 #include "test_util.h"
 
@@ -36,7 +36,7 @@ enum { OVER = UINT32_MAX, SHORT_ONES = 1 << 24 };
 
 static uint8_t content[LONGEST + OFFSETS];
 static pair_t *pair;
-/* By the handlers and by callbacks. */
+/* Changed by handlers and callbacks. */
 static atomic_ullong received, came_back, answered, parting, nap, nap_before;
 static atomic_int over, closed;
 static uint64_t dice;
@@ -52,7 +52,7 @@ static uint64_t draw(uint64_t limit) {
   return dice % limit;
 }
 
-/* The first ones are short, and later nine of ten. */
+/* The first ones are short; later nine of ten are. */
 static size_t length_of(uint64_t number) {
   const uint64_t random = test_mix(number ^ pair->seed);
   const size_t limits[] = {500, 9000, 70000, LONGEST};
@@ -63,7 +63,7 @@ static size_t length_of(uint64_t number) {
 static const uint8_t *data_of(uint64_t number) { return content + number % OFFSETS; }
 
 static void send_message(uint16_t id, uint64_t number) {
-  /* On a worker that a thread progresses the queue may be full. */
+  /* With a progress thread the queue may be full. */
   ucxx_status_t status;
   do {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -146,7 +146,7 @@ static void on_parting(void *arg, ucxx_am_message_t *message) {
   parting++;
 }
 
-/* The same, and its receiver is to go to sleep before the next one. */
+/* As on_message; the receiver then sleeps before the next one. */
 static void on_nap(void *arg, ucxx_am_message_t *message) {
   on_message(arg, message);
   nap_before = received;
@@ -204,8 +204,7 @@ static void ask(uint64_t number) {
   CHECK_STATUS(status, UCXX_INPROGRESS);
 }
 
-/* Sleeps until something comes, which with a lost message is for ever: then the guard ends the
- * test. */
+/* Sleeps until a message arrives. If one is lost it never returns, and the guard ends the test. */
 static void sleep_on_worker(void) {
   if (draw(2) == 0) {
     CHECK_OK(ucxx_worker_wait(pair->worker, FOR_EVER));
@@ -219,11 +218,11 @@ static void sleep_on_worker(void) {
 }
 
 typedef int (*condition_t)(uint64_t);
-/* Passes in vain before a sleep: more than it takes until writers are let in again, or about as
- * many as an answer takes. */
+/* Idle passes before a sleep: more than writers need to be let in again, or about as many as a
+ * reply takes. */
 enum { LONG = 1500, SHORT = 12 };
 
-/* Progresses until it holds; after so many passes in vain, up to `most`, it sleeps. */
+/* Progresses until the condition holds. After so many idle passes, up to `most`, it sleeps. */
 static void progress_until(condition_t holds, uint64_t arg, int is_manual, uint64_t most) {
   uint64_t patience = draw(4) == 0 ? 0 : draw(most);
   while (!holds(arg)) {
@@ -256,8 +255,8 @@ static void find_box(void *arg, const char *text) {
   *found |= strstr(text, "through fast boxes") != NULL;
 }
 
-/* Is it in use on both sides? Else none of this says anything. Where the kernel lacks what it needs
- * there is none. */
+/* Both sides must use the fast box; otherwise the test proves nothing. Some kernels lack what it
+ * needs. */
 static void check_box(void) {
   const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
   const char *wanted = getenv("UCXX_RS_FAST_BOXES");
@@ -306,10 +305,10 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
   check_box();
   pair_sync(pair);
 
-  STEP("%s: naps, each at the moment when a message comes", mode);
+  STEP("%s: naps, each as a message arrives", mode);
   uint64_t naps_taken = 0;
   while (naps_taken < NAPS) {
-    /* Long enough for messages to be let in again after the last nap. */
+    /* Long enough for the fast box to open again after the last nap. */
     const uint64_t until = now_ns() + 3 * MILLISECOND;
     while (pair->side == 0 ? now_ns() < until : nap == naps_taken) {
       if (pair->side == 0) send_message(ID, sent++);
@@ -336,7 +335,7 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
   came_back = SHORT_ONES;
   pair_sync(pair);
 
-  STEP("%s: bursts of all sizes between two that sleep now and then", mode);
+  STEP("%s: bursts of all sizes, both sides sleep now and then", mode);
   if (pair->side == 0) {
     for (int burst = 0; burst < BURSTS; burst++) {
       for (uint64_t left = draw(MOST_IN_BURST) + 1; left > 0; left--) {

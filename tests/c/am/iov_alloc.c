@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Scattered buffers: in steady state the library allocates nothing for them, whatever the kind of
- * message and the way it takes. */
+/* Scattered buffers: in steady state the library allocates nothing for them, for every kind of
+ * message and every protocol. The test counts the allocations of its thread. */
 #include "allocations.h"
 
 enum { LONG = 100000, WARM = 300, ROUNDS = 300, ID = 3, TAG = 9, PARTS = 3 };
@@ -21,7 +21,7 @@ static void on_question(void *arg, ucxx_fetch_t *came) {
   question = came;
 }
 
-/* One of them is empty. */
+/* One part is empty. */
 static void scatter(ucxx_buffer_t *parts, char *memory, size_t length) {
   memset(parts, 0, PARTS * sizeof *parts);
   parts[0].data = memory;

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer that waits for credit learns of what there is: while many flushes or multi-buffer sends
- * are under way to it, where something was told before it knew this side, where the credit is a
- * question's, and where another peer's message is the next to be handed out. Nor do such flushes
- * keep this side from answering it when it asks for a sign of life.
+ * A peer that waits for credit receives its credit updates in these cases:
+ * - many flushes or multi-buffer sends to it are in flight
+ * - an update was sent before the peer knew this side
+ * - the credit belongs to a fetch
+ * - another peer's message is next in the receive queue
+ *
+ * Such flushes do not block the reply to its liveness check either.
  */
 #include "test_util.h"
 
@@ -20,8 +23,8 @@ enum {
   CROWD = 30,
   LONG = 4 << 20
 };
-/* A long message needs three quarters of the 8 MiB and 256 KiB of credit. What is destroyed without
- * a word are 2110 KiB, and as many as come early: more than a quarter. */
+/* A long message needs most of the 8 MiB and 256 KiB of credit. The messages destroyed without an
+ * update take 2110 KiB, and so do those sent early: more than a quarter. */
 enum { SENT_EARLY = 5, LONGEST = 8 << 20 };
 static const size_t without_a_word[] = {1 << 20, 1 << 20, 59 << 10};
 
@@ -70,7 +73,7 @@ static void start(const ucxx_endpoint_params_t *params) {
   CHECK_OK(ucxx_worker_set_fetch_handler(duo.right, KEPT, ask, NULL, NULL));
 }
 
-/* One more worker that sends to this one. */
+/* Another worker that sends to this one. */
 static duo_t connect_another(ucxx_worker_t *to) {
   duo_t others = {.context = duo.context, .right = to};
   CHECK_OK(ucxx_worker_create(duo.context, NULL, &others.left));
@@ -89,8 +92,8 @@ static void end(void) {
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ much is under way from right
- * to left, until that receives */
+/* ------------------------------------------------------------------ sends in flight from right to
+ * left, until left receives */
 
 static ucxx_request_t *under_way[MANY], *in_front;
 
@@ -142,7 +145,7 @@ static void amid(const char *what, void (*begin)(void), void (*receive)(void)) {
 }
 
 static void sign_of_life_amid_flushes(void) {
-  STEP("a sign of life amid flushes");
+  STEP("a liveness check amid flushes");
   ucxx_endpoint_params_t watchful = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_op_params_t while_it_asks = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL, *send = NULL;
@@ -150,7 +153,7 @@ static void sign_of_life_amid_flushes(void) {
   while_it_asks.timeout_ns = 5 * watchful.liveness_ns;
   start(&watchful);
   begin_flushes();
-  /* It asks while something of its own is under way. */
+  /* A side checks liveness while an operation of its own is in flight. */
   CHECK_STATUS(ucxx_tag_send(duo.to_right, data, LONG, TAG, NULL, &send), UCXX_INPROGRESS);
   ucxx_status_t status =
       ucxx_tag_recv(duo.left, room, 8, TAG + 1, UINT64_MAX, &while_it_asks, &request);
@@ -165,7 +168,7 @@ static void sign_of_life_amid_flushes(void) {
 
 /* ------------------------------------------------------------------ before left knows right */
 
-/* Goes out with right's own welcome. */
+/* Sent together with right's own Welcome. */
 static void greet(void *arg, ucxx_am_message_t *message) {
   (void)arg;
   CHECK_OK(ucxx_endpoint_retain(ucxx_am_message_reply(message), &duo.to_left));
@@ -173,14 +176,14 @@ static void greet(void *arg, ucxx_am_message_t *message) {
   ucxx_am_message_destroy(message);
 }
 
-/* Left answers once, which says that all of them are gone. */
+/* Left answers once, which shows that all of them were destroyed. */
 static void answer(void *arg, ucxx_am_message_t *message) {
   drop(arg, message);
   if (early == SENT_EARLY) send_short(duo.to_right, DROPPED);
 }
 
 static void told_too_early(void) {
-  STEP("credit told before the handshake is through");
+  STEP("credit returned before the handshake has finished");
   kept = dropped = early = 0;
   memset(&duo, 0, sizeof duo);
   CHECK_OK(ucxx_context_create(NULL, &duo.context));
@@ -191,8 +194,7 @@ static void told_too_early(void) {
   CHECK_OK(ucxx_worker_set_am_handler(duo.left, EARLY, answer, &early, NULL));
   duo.to_right = connect_workers(duo.left, duo.right);
   send_as(duo.to_right, GREETING, 8, UCXX_FLAG_AM_REPLY);
-  /* There is so much for left to take in that it takes the welcome and what is behind it at one go.
-   */
+  /* Left has so much to read that one pass takes the Welcome and the messages behind it. */
   duo_t others = connect_another(duo.left);
   while (duo.to_left == NULL) {
     for (int pass = 0; pass < 200; pass++) duo_progress(&others);
@@ -211,7 +213,7 @@ static void told_too_early(void) {
   end();
 }
 
-/* ------------------------------------------------------------------ one place is left */
+/* ------------------------------------------------------------------ one slot is left */
 
 static void keep_all_but_one(void) {
   for (int sent = 1; sent < CREDIT; sent++) {
@@ -221,7 +223,7 @@ static void keep_all_but_one(void) {
 }
 
 static void credit_of_a_question(void) {
-  STEP("credit of a question that is kept unanswered");
+  STEP("credit of a fetch that stays unanswered");
   ucxx_request_t *fetch = NULL;
   uint64_t word = 0;
   start(NULL);
@@ -241,7 +243,7 @@ static void another_peer_is_next(void) {
   start(NULL);
   duo_t others = connect_another(duo.right);
   keep_all_but_one();
-  /* Right does not look meanwhile. */
+  /* Right does not progress meanwhile. */
   for (int sent = 0; sent < CROWD; sent++) {
     if (sent == CROWD - CROWD / 4) send_short(duo.to_right, DROPPED);
     send_short(others.to_right, FOREIGN);
