@@ -1,4 +1,5 @@
-/* Runs the table of bad input (bad_input.h) row by row. */
+/* Runs the table of bad input (bad_input.h) row by row: every refused call returns the documented
+ * error, changes nothing, and leaves the worker usable. */
 #include "bad_input.h"
 #include "rma.h"
 
@@ -160,8 +161,7 @@ static void fixture_close(fixture_t *f) {
   duo_close(&f->duo);
 }
 
-/* Whether the row's status, message and out-pointers are right. A row that is wrong does not stop
- * the others. */
+/* Checks the row's status, message and out-parameters. A failed row does not stop the others. */
 static int judge(const fixture_t *f, const bad_input_row_t *row, ucxx_status_t status) {
   const char *message = ucxx_last_error_message();
   if (status == LEFT_OUT) return 1;
@@ -172,11 +172,12 @@ static int judge(const fixture_t *f, const bad_input_row_t *row, ucxx_status_t s
   }
   if (status >= 0) return 1;
   if (!marks_stand(f)) {
-    fprintf(stderr, "%s: an out-pointer was written though it failed\n", row->name);
+    fprintf(stderr, "%s: a failed call wrote an out-parameter\n", row->name);
     return 0;
   }
   if (row->word != NULL && strstr(message, row->word) == NULL) {
-    fprintf(stderr, "%s: the message does not contain \"%s\": %s\n", row->name, row->word, message);
+    fprintf(stderr, "%s: the error message does not contain \"%s\": %s\n", row->name, row->word,
+            message);
     return 0;
   }
   return 1;
@@ -184,8 +185,7 @@ static int judge(const fixture_t *f, const bad_input_row_t *row, ucxx_status_t s
 
 static int run_row(fixture_t *f, const bad_input_row_t *row, uint64_t seed, int *left_out) {
   STEP("row %s", row->name);
-  /* An error with another culprit, so that a message left over from an earlier row cannot pass for
-   * this one's. */
+  /* Another error first, so that a message left from an earlier row cannot pass for this row's. */
   CHECK_STATUS(ucxx_version_query(NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("version");
   set_marks(f);
@@ -193,7 +193,7 @@ static int run_row(fixture_t *f, const bad_input_row_t *row, uint64_t seed, int 
   *left_out += status == LEFT_OUT;
   int right = judge(f, row, status);
   STEP("transfer after row %s", row->name);
-  /* What a refused put has sent after all is there after a flush. */
+  /* After a flush, the data of a put that was wrongly sent has arrived. */
   ucxx_request_t *flushed = NULL;
   CHECK_OK(duo_finish(&f->duo, ucxx_endpoint_flush(f->endpoint, NULL, &flushed), &flushed));
   for (int which = 0; which < REMOTES; which++)
@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
   STEP("closing");
   fixture_close(&fixture);
   CHECK(count > 0);
-  printf("%d rows, %d wrong, %d left out\n", count, wrong, left_out);
+  printf("%d rows, %d failed, %d skipped\n", count, wrong, left_out);
   if (has_tcp()) CHECK_EQ(left_out, 0);
   return wrong > 0;
 }

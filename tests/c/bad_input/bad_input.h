@@ -3,24 +3,28 @@
  *
  *   ROW(name, expected status, word that the message has to contain, expression)
  *
- * The expression sees the fixture as `f` and gives the status. After each row the driver checks
- * status and message, that no out-pointer was written by a failure, that the memory that peers can
- * reach has not changed, and that the worker still transfers. A new group adds its .inc, a
- * bad_input_GROUP.c that includes bad_input_table.h, and its name to GROUPS in bad_input.c.
+ * The expression uses the fixture as `f` and returns the status. After each row the driver checks:
+ * - the status and the message
+ * - no out-parameter was written by a failed call
+ * - the memory that peers can access has not changed
+ * - the worker still transfers
+ *
+ * To add a group, add its .inc, a bad_input_GROUP.c that includes bad_input_table.h, and its name
+ * in GROUPS in bad_input.c.
  */
 #ifndef UCXX_RS_BAD_INPUT_H
 #define UCXX_RS_BAD_INPUT_H
 #include "test_util.h"
 
-/* For an expected status: some error, which one is not promised. */
+/* As the expected status: any error. */
 #define ANY_ERROR INT32_MIN
-/* From a row that cannot be tried with the transports at hand. */
+/* Returned by a row that cannot run with the available transports. */
 #define LEFT_OUT INT32_MAX
 
 enum { BYTES = 4096, SIZED_ROOM = 1024, REMOTE_BYTES = 4096 };
 
-/* Memory that is registered, and memory that is allocated: of this only, and where shared memory is
- * in use, the peer sees the bytes. */
+/* Registered and allocated memory. The peer sees the bytes of allocated memory only, and only if
+ * shared memory is in use. */
 enum remote { REGISTERED, ALLOCATED, REMOTES };
 
 typedef struct fixture {
@@ -32,10 +36,10 @@ typedef struct fixture {
   ucxx_request_t *pending; /* a receive on `worker` that nothing matches */
   duo_t bare; /* made with the feature AM alone */
   struct {
-    ucxx_memory_t *memory; /* of `context` */
-    uint8_t *bytes; /* its; filled from the seed, and found to be so after each row */
-    ucxx_rkey_t *rkey; /* to it, on `endpoint` */
-    ucxx_rkey_t *closed; /* to it, on `closed` */
+    ucxx_memory_t *memory; /* created from `context` */
+    uint8_t *bytes; /* of `memory`; filled from the seed, and checked after each row */
+    ucxx_rkey_t *rkey; /* for `memory`, on `endpoint` */
+    ucxx_rkey_t *closed; /* for `memory`, on `closed` */
   } remote[REMOTES];
   ucxx_op_params_t op;
   union {
@@ -44,7 +48,7 @@ typedef struct fixture {
     uint8_t bytes[SIZED_ROOM];
   } sized;
   uint8_t bytes[BYTES];
-  /* Where functions put their results: filled with a mark before each row. */
+  /* Out-parameters: filled with a pattern before each row. */
   struct {
     ucxx_context_t *context;
     ucxx_worker_t *worker;
@@ -67,22 +71,22 @@ typedef struct bad_input_row {
   const char *word;
 } bad_input_row_t;
 
-/* Operation parameters with one thing set; they live in the fixture. */
+/* Operation parameters with one field set; they live in the fixture. */
 const ucxx_op_params_t *op_flags(fixture_t *f, uint64_t flags);
 const ucxx_op_params_t *op_flags_callback(fixture_t *f, uint64_t flags);
 const ucxx_op_params_t *op_memory(fixture_t *f, int32_t memory_type);
-/* Two entries of this data and length. */
+/* Fills two entries with this data and length. */
 void fill_entries(ucxx_buffer_t *entries, void *data, uint64_t length, int32_t memory_type);
-/* What memory holds at rest. */
+/* Restores the contents of the memory. */
 void fill_remote(fixture_t *f, enum remote which);
-/* A zeroed struct that says it has this size; when nonzero_at is not 0, that byte is 1. */
+/* A zeroed struct with this struct_size; if nonzero_at is not 0, that byte is 1. */
 void *sized(fixture_t *f, size_t struct_size, size_t nonzero_at);
-/* An output struct of `known` bytes and a dirty tail: the tail has to come back zeroed. */
+/* An output struct of `known` bytes with garbage behind it, which the call must zero. */
 ucxx_status_t sized_output(fixture_t *f, size_t known,
                            ucxx_status_t (*query)(fixture_t *f, void *out));
 
-/* Rows for a params struct. TRY is a function (fixture, params) that undoes whatever it achieves.
- */
+/* Rows for a params struct. TRY is a function (fixture, params) that undoes its effect on
+ * success. */
 #define SIZE_ROWS(prefix, type, TRY)                                                  \
   ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, 0, 0))) \
   ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size",                     \
@@ -101,14 +105,15 @@ ucxx_status_t sized_output(fixture_t *f, size_t known,
       QUERY(f, sized(f, SIZE_MAX, sizeof(type))))                                       \
   ROW(prefix##_size_tail_zeroed, UCXX_OK, NULL, sized_output(f, sizeof(type), QUERY))
 
-/* Rows for whatever ends in (params, request), and has no use for the flags of active messages. */
+/* Rows for operations whose last arguments are (params, request) and that take no flags of active
+ * messages. */
 #define OPERATION_ROWS(prefix, TRY)                                                               \
   PLAIN_OPERATION_ROWS(prefix, TRY)                                                               \
   ROW(prefix##_flag_eager, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_EAGER))) \
   ROW(prefix##_flag_rndv, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_RNDV)))   \
   ROW(prefix##_flag_reply, UCXX_ERR_INVALID_PARAM, "flags", TRY(f, op_flags(f, UCXX_FLAG_AM_REPLY)))
 
-/* And has. */
+/* The same for operations that take them. */
 #define PROTOCOL_ROWS(prefix, TRY)                                              \
   ROW(prefix##_flag_eager, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_EAGER))) \
   ROW(prefix##_flag_rndv, UCXX_OK, NULL, TRY(f, op_flags(f, UCXX_FLAG_RNDV)))   \

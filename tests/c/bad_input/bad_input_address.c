@@ -1,7 +1,7 @@
 #include "bad_input.h"
 
-/* What all attempts gave when they agree, else a status that no row expects, with the odd attempt
- * named. */
+/* The status of all attempts if they agree; otherwise a status that no row expects, and a text that
+ * names the differing attempt. */
 typedef struct verdict {
   ucxx_status_t status;
   int any;
@@ -34,7 +34,7 @@ static ucxx_status_t from_random(fixture_t *f) {
   return verdict.status;
 }
 
-/* Room for twice the address follows it in `data`. */
+/* In `data` the address is followed by room for a second one. */
 static ucxx_status_t with_address(fixture_t *f, void (*damage)(fixture_t *f, verdict_t *verdict,
                                                                uint8_t *data, size_t length)) {
   ucxx_address_t *address = NULL;

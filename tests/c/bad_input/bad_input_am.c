@@ -16,7 +16,7 @@ static void no_handler(ucxx_worker_t *worker) {
   CHECK_OK(ucxx_worker_set_am_handler(worker, ID_HERE, NULL, NULL, NULL));
 }
 
-/* Waits for what was sent to `worker`. */
+/* Waits for the message sent to `worker`. */
 static ucxx_am_message_t *await(fixture_t *f, ucxx_worker_t *worker) {
   while (arrived == NULL) duo_progress(&f->duo);
   no_handler(worker);
@@ -29,7 +29,7 @@ static void expect(ucxx_worker_t *worker) {
   CHECK_OK(ucxx_worker_set_am_handler(worker, ID_HERE, keep, &arrived, NULL));
 }
 
-/* Receives on the right what a send on `endpoint` has taken. */
+/* Receives on the right what a send on `endpoint` sent, if it was accepted. */
 static ucxx_status_t take(fixture_t *f, ucxx_status_t sent, ucxx_request_t *request,
                           size_t header_length, size_t length) {
   if (sent < 0) {
@@ -83,8 +83,7 @@ static ucxx_status_t am_send_entries(fixture_t *f, void *data, uint64_t length, 
   return ucxx_am_send_iov(f->endpoint, ID_HERE, NULL, 0, entries, count, NULL, &f->out.request);
 }
 
-/* With a header that is one byte longer than the worker says it may be, and then one that is not.
- */
+/* Sends a header `more` bytes longer than the worker's limit, then one of the allowed length. */
 static ucxx_status_t am_send_header(fixture_t *f, size_t more) {
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
   CHECK_OK(ucxx_worker_query(f->worker, &attr));
@@ -110,7 +109,7 @@ static ucxx_status_t am_send_header(fixture_t *f, size_t more) {
 
 enum call { SEND, SEND_IOV, SET_HANDLER };
 
-/* On workers whose context was made without UCXX_FEATURE_AM. */
+/* On workers of a context without UCXX_FEATURE_AM. */
 static ucxx_status_t am_without_feature(fixture_t *f, enum call call) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_TAG;
@@ -131,7 +130,7 @@ static ucxx_status_t am_without_feature(fixture_t *f, enum call call) {
 
 static void count_destroyed(void *arg) { ++*(int *)arg; }
 
-/* On an error destroy_arg is not called. */
+/* After an error destroy_arg is not called. */
 static ucxx_status_t set_handler_null_worker(void) {
   int destroyed = 0;
   ucxx_status_t status =
@@ -152,7 +151,7 @@ static ucxx_status_t set_handler_again(fixture_t *f) {
   return UCXX_OK;
 }
 
-/* A message for left: of data that came along, or that waits. */
+/* A message for left, eager or rendezvous. */
 static ucxx_am_message_t *message_for_left(fixture_t *f, uint64_t flags, ucxx_request_t **send,
                                            ucxx_status_t *sent) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -202,7 +201,7 @@ static ucxx_status_t receive_type(fixture_t *f, ucxx_am_message_t *message, void
   return ucxx_am_message_recv_iov(message, entries, 2, params, &f->out.request);
 }
 
-/* A refused receive leaves the message to be received after all; of either form. */
+/* After a refused receive the message can still be received, in either form. */
 static ucxx_status_t am_recv(fixture_t *f, receive_t *receive, void *buffer, size_t length,
                              const void *params) {
   static const uint64_t forms[] = {UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
@@ -219,7 +218,7 @@ static ucxx_status_t am_recv(fixture_t *f, receive_t *receive, void *buffer, siz
       CHECK_OK(
           duo_finish(&f->duo, ucxx_am_message_recv(message, f->bytes, 24, NULL, &again), &again));
     } else {
-      /* Other rows look at the mark. */
+      /* Other rows check the pattern in f->out. */
       ucxx_request_t *request = f->out.request;
       status = duo_finish(&f->duo, status, &request);
     }
@@ -255,7 +254,7 @@ static ucxx_status_t am_recv_twice(fixture_t *f, uint64_t flags) {
   return status;
 }
 
-/* What is asked of no message has an answer, too. */
+/* The getters return a value for NULL as well. */
 static ucxx_status_t ask_nothing(void) {
   size_t length = 7;
   CHECK(ucxx_am_message_header(NULL, &length) == NULL);

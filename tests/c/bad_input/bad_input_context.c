@@ -20,7 +20,7 @@ static ucxx_status_t query_version(fixture_t *f, void *out) {
   return ucxx_version_query(out);
 }
 
-/* A configuration may be found wrong as late as at worker creation. */
+/* A wrong configuration may be detected only when a worker is created. */
 static ucxx_status_t try_context(fixture_t *f, const void *params) {
   ucxx_context_t *context = NULL;
   ucxx_status_t status = ucxx_context_create(params, &context);
@@ -30,7 +30,7 @@ static ucxx_status_t try_context(fixture_t *f, const void *params) {
   }
   status = ucxx_worker_create(context, NULL, &f->out.worker);
   if (status == UCXX_OK) ucxx_worker_destroy(f->out.worker);
-  /* The context stays until here so that the message of the failure is seen to outlive it. */
+  /* Destroyed only here, so that the error message must outlive it. */
   ucxx_context_destroy(context);
   return status;
 }

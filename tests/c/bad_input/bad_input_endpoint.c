@@ -46,7 +46,7 @@ static ucxx_status_t try_endpoint_flush(fixture_t *f, const void *params) {
   return status < 0 ? status : duo_finish(&f->duo, status, &f->out.request);
 }
 
-/* On an endpoint of its own, which has to stay usable when the close is refused. */
+/* On an endpoint of its own, which must stay usable when the close is refused. */
 static ucxx_status_t try_endpoint_close(fixture_t *f, const void *params) {
   ucxx_endpoint_t *endpoint = connect_workers(f->duo.left, f->duo.right);
   ucxx_status_t status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, params, &f->out.request);
@@ -80,7 +80,7 @@ static void reject(void *arg, ucxx_conn_request_t *request) {
   ucxx_conn_request_destroy(request);
 }
 
-/* To a listener that rejects; where UCX has no TCP the attempt ends by itself. */
+/* Connects to a listener that rejects. Without TCP in UCX the attempt fails by itself. */
 static ucxx_status_t try_connect(fixture_t *f, const void *params) {
   ucxx_listener_params_t listener_params = UCXX_LISTENER_PARAMS_INIT;
   ucxx_listener_t *listener = NULL;

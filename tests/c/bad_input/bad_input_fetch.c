@@ -31,8 +31,8 @@ static void serve(fixture_t *f) {
   CHECK_OK(ucxx_worker_set_fetch_handler(f->duo.right, ID, keep, NULL, NULL));
 }
 
-/* Nobody would answer a blocking one, as one thread drives both workers: none of them is tried with
- * success. */
+/* A blocking fetch would never get a reply, as one thread drives both workers, so none is tried
+ * with success. */
 static ucxx_status_t finish_fetch(fixture_t *f, ucxx_status_t status) {
   if (status < 0) return status;
   give(f);
@@ -64,7 +64,7 @@ static ucxx_status_t fetch_entries(fixture_t *f, void *data, uint64_t length, in
   return ucxx_am_fetch_iov(f->endpoint, ID, text, 4, entries, count, NULL, &f->out.request);
 }
 
-/* The buffers of a fetch that has come to a good end. */
+/* The buffers of a successful fetch. */
 static ucxx_buffers_t *fetched(fixture_t *f, ucxx_status_t status, ucxx_request_t *request) {
   ucxx_buffers_t *buffers = NULL;
   CHECK_STATUS(status, UCXX_INPROGRESS);
@@ -129,7 +129,7 @@ static ucxx_status_t with_buffers(fixture_t *f, buffer_call_t call, size_t index
   return status;
 }
 
-/* ------------------------------------------------------------------ questions */
+/* ------------------------------------------------------------------ replies */
 
 static ucxx_fetch_t *question(fixture_t *f, ucxx_request_t **request) {
   *request = NULL;
@@ -139,8 +139,8 @@ static ucxx_fetch_t *question(fixture_t *f, ucxx_request_t **request) {
   return next_question(f);
 }
 
-/* What was refused leaves the question to be answered after all, without another message in
- * between. */
+/* After a refused reply the fetch can still be answered, and no other message was sent
+ * meanwhile. */
 static ucxx_status_t answer_after(fixture_t *f, ucxx_fetch_t *fetch, ucxx_request_t *asked,
                                   ucxx_status_t status) {
   if (status < 0) {
@@ -196,7 +196,7 @@ static ucxx_status_t reply_twice(fixture_t *f) {
   return status;
 }
 
-/* From a fetch into the caller's own memory. */
+/* Takes buffers from a fetch into the caller's own memory. */
 static ucxx_status_t take_of_plain(fixture_t *f) {
   ucxx_request_t *asked;
   ucxx_buffers_t *buffers = NULL;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Hubs, links and envelopes. What depends on the state of a hub is in hub*.c. */
+/* Hubs, links and envelopes. Errors that depend on the state of a hub are in hub*.c. */
 #include "bad_input.h"
 #include "hub.h"
 
 enum { HUB_BYTES = 64 };
 
-/* A hub with an envelope on the host and one on the dummy device, and a chunk in the first. */
+/* A hub with one envelope on the host and one on the dummy device; the first has a chunk. */
 typedef struct small {
   ucxx_hub_t *hub;
   ucxx_link_t *produce, *consume;
@@ -24,7 +24,7 @@ static small_t small_open(fixture_t *f) {
   return small;
 }
 
-/* What was refused has changed nothing. Leaves the thread's message as it is. */
+/* Checks that the refused call changed nothing. Keeps the thread's error message. */
 static ucxx_status_t small_close(small_t *small, ucxx_status_t status) {
   if (status < 0) {
     CHECK_EQ(hub_stats(small->hub).free_envelopes, 1);
@@ -38,7 +38,7 @@ static ucxx_status_t small_close(small_t *small, ucxx_status_t status) {
   return status;
 }
 
-/* ------------------------------------------------------------------ making one */
+/* ------------------------------------------------------------------ creation */
 
 static ucxx_status_t create_with(fixture_t *f, const ucxx_hub_params_t *params) {
   ucxx_hub_t *hub = NULL;
@@ -48,7 +48,7 @@ static ucxx_status_t create_with(fixture_t *f, const ucxx_hub_params_t *params) 
   return status;
 }
 
-/* The sized struct has an envelope_size, which a hub needs; the rest of it is as it was made. */
+/* The sized struct with the envelope_size that a hub needs. */
 static ucxx_status_t create_sized(fixture_t *f, void *params) {
   ((ucxx_hub_params_t *)params)->envelope_size = HUB_BYTES;
   return create_with(f, params);
@@ -83,7 +83,7 @@ static ucxx_status_t add_of(fixture_t *f, int32_t memory_type, int32_t device_id
 static void must_not_be_called(void *arg, void *data) {
   (void)arg;
   (void)data;
-  FAIL("a buffer that was refused has been deallocated");
+  FAIL("a refused buffer was deallocated");
 }
 
 static ucxx_status_t buffer_of(fixture_t *f, int32_t memory_type, void *data) {
@@ -137,7 +137,7 @@ static ucxx_status_t peek_of(fixture_t *f, int32_t memory_type, int32_t device_i
   return small_close(&small, status);
 }
 
-/* The links of the hub: which of them are given, and how many are said to be. */
+/* The links passed to the call: valid, none, with a NULL, or of another hub. */
 enum given { GOOD, NOTHING, WITH_NULL, OF_ANOTHER };
 
 static ucxx_status_t many_of(fixture_t *f, enum given given, size_t count, int nowhere) {
@@ -172,8 +172,7 @@ static ucxx_status_t add_flow_of(fixture_t *f, enum given given) {
 
 /* ------------------------------------------------------------------ messages */
 
-/* A hub of the fixture's worker; a word goes from the one side to the other where nothing is
- * refused. */
+/* A hub of the fixture's worker. If the call succeeds, one word is transferred. */
 static ucxx_status_t message_with(fixture_t *f, const ucxx_op_params_t *params, int sends) {
   small_t small = {NULL, NULL, NULL};
   ucxx_hub_params_t hub = UCXX_HUB_PARAMS_INIT;
@@ -232,7 +231,7 @@ static ucxx_status_t send_to_nobody(fixture_t *f) {
   return small_close(&small, status);
 }
 
-/* Of a hub without a worker. */
+/* On a hub without a worker. */
 static ucxx_status_t message_without_worker(fixture_t *f, int sends) {
   small_t small = small_open(f);
   ucxx_request_t *request = NULL;
@@ -242,7 +241,7 @@ static ucxx_status_t message_without_worker(fixture_t *f, int sends) {
   return small_close(&small, status);
 }
 
-/* A link of this type, of a hub with this worker. What was refused is a link as any. */
+/* A link of this type, of a hub with this worker. After a refused call the link still works. */
 static ucxx_status_t connect_with(fixture_t *f, int32_t type, ucxx_worker_t *worker,
                                   ucxx_endpoint_t *endpoint, uint32_t window) {
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
@@ -258,7 +257,7 @@ static ucxx_status_t connect_with(fixture_t *f, int32_t type, ucxx_worker_t *wor
   if (status < 0) {
     CHECK_OK(ucxx_link_lease(link, 0, &envelope));
     CHECK_OK(ucxx_envelope_abort(envelope, NULL));
-    /* The message of what was refused is the thread's again. */
+    /* Makes the refused call's message the thread's last one again. */
     CHECK_STATUS(ucxx_link_connect(link, endpoint, UINT64_MAX, window), status);
   }
   ucxx_link_destroy(link);
@@ -266,7 +265,7 @@ static ucxx_status_t connect_with(fixture_t *f, int32_t type, ucxx_worker_t *wor
   return status;
 }
 
-/* ------------------------------------------------------------------ what tells */
+/* ------------------------------------------------------------------ statistics and wakeup */
 
 static ucxx_status_t stats_into(fixture_t *f, void *stats) {
   small_t small = small_open(f);
@@ -295,7 +294,7 @@ static ucxx_status_t fd_into_nothing(fixture_t *f) {
   return small_close(&small, ucxx_link_event_fd(small.consume, NULL));
 }
 
-/* On a context that was made without UCXX_FEATURE_WAKEUP. */
+/* On a context without UCXX_FEATURE_WAKEUP. */
 static ucxx_status_t without_wakeup(fixture_t *f, int arm) {
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   ucxx_hub_t *hub = NULL;

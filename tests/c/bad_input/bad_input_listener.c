@@ -10,7 +10,7 @@ static ucxx_listener_params_t answering(ucxx_listener_callback_t on_connect, voi
 static void must_not_ask(void *arg, ucxx_conn_request_t *request) {
   (void)arg;
   (void)request;
-  FAIL("somebody asked a listener that was not made");
+  FAIL("a refused listener got a connection request");
 }
 
 static ucxx_status_t try_listener(fixture_t *f, void *any) {
@@ -47,16 +47,16 @@ static ucxx_status_t listen_twice(fixture_t *f) {
   return status;
 }
 
-/* ------------------------------------------------------------------ requests for a connection */
+/* ------------------------------------------------------------------ connection requests */
 
 static void hold(void *arg, ucxx_conn_request_t *request) {
   *(ucxx_conn_request_t **)arg = request;
 }
 
-/* What is tried on a request that nobody has answered. */
+/* A call on a pending connection request. */
 typedef ucxx_status_t (*attempt_t)(fixture_t *f, ucxx_conn_request_t *request, void *params);
 
-/* Somebody asks for a connection, and gets an end of it whatever becomes of the attempt. */
+/* A client connects and gets an endpoint, whatever becomes of the attempt. */
 static ucxx_status_t on_request(fixture_t *f, attempt_t attempt, void *params) {
   if (!has_tcp()) return LEFT_OUT;
   ucxx_conn_request_t *request = NULL;
@@ -124,7 +124,7 @@ static ucxx_status_t address_nowhere(fixture_t *f, ucxx_conn_request_t *request,
   return ucxx_conn_request_address(request, NULL, 64);
 }
 
-/* `params` is the capacity. What is too small stays as it was. */
+/* `params` is the capacity. A buffer that is too small stays unchanged. */
 static ucxx_status_t address_into(fixture_t *f, ucxx_conn_request_t *request, void *params) {
   const size_t *capacity = params;
   char text[64];

@@ -5,7 +5,7 @@
 
 #define HUGE_SIGNED ((size_t)PTRDIFF_MAX + 1)
 
-enum { AT = 64 /* of the memory: what rows read and write, aligned */ };
+enum { AT = 64 /* offset in the memory that rows read and write, aligned */ };
 
 static const char text[] = "twenty-four bytes, just so";
 static const uint64_t one = 1;
@@ -16,13 +16,14 @@ static ucxx_status_t register_here(fixture_t *f, void *base, size_t length, int3
   return ucxx_memory_register(f->context, base, length, memory_type, &f->out.memory);
 }
 
-/* One that is done after all goes again. */
+/* Deregisters memory that was registered after all. */
 static ucxx_status_t done_with(fixture_t *f, ucxx_status_t status) {
   if (status >= 0) ucxx_memory_destroy(f->out.memory);
   return status;
 }
 
-/* With less room than the key takes: nothing of it is written, and its length is told. */
+/* The buffer is `missing` bytes too short: nothing is written, and the needed length is
+ * returned. */
 static ucxx_status_t pack_into(fixture_t *f, size_t missing) {
   uint8_t key[LONGEST_KEY], bytes[LONGEST_KEY];
   size_t needed = pack(f->remote[ALLOCATED].memory, key),
@@ -46,7 +47,7 @@ static ucxx_status_t pack_without_feature(fixture_t *f) {
   return status;
 }
 
-/* What is asked of nothing has an answer, too. */
+/* The getters return a value for NULL as well. */
 static ucxx_status_t ask_nothing(void) {
   CHECK(ucxx_memory_base(NULL) == NULL);
   CHECK_EQ(ucxx_memory_length(NULL), 0);
@@ -83,7 +84,7 @@ static void write_number(uint8_t *bytes, uint64_t number, size_t length) {
   for (size_t at = 0; at < length; at++) bytes[at] = (uint8_t)(number >> 8 * at);
 }
 
-/* Where things are in a key: see docs/wire-formats.md. */
+/* Offsets of the fields of a key: see docs/wire-formats.md. */
 enum {
   MAGIC = 0,
   VERSION = 8,
@@ -105,8 +106,7 @@ static ucxx_status_t unpack(fixture_t *f, const packed_t *key) {
   return ucxx_rkey_unpack(f->endpoint, key->bytes, key->length, &f->out.rkey);
 }
 
-/* A key with another number in it, and a checksum to go with it: not damage, but somebody's
- * intention. */
+/* A key with another number in it and a matching checksum: forged, not damaged. */
 static packed_t forge(fixture_t *f, size_t at, size_t length, uint64_t number) {
   packed_t key = key_of(f, REGISTERED);
   CHECK_EQ(checksum(key.bytes, key.length - SUM), (uint32_t)key.bytes[key.length - 4] |
@@ -123,7 +123,7 @@ static ucxx_status_t unpack_forged(fixture_t *f, size_t at, size_t length, uint6
   return unpack(f, &key);
 }
 
-/* With so many bytes for UCX's key, and a header that says so. */
+/* A key with `length` bytes for UCX's key, and a header that says so. */
 static ucxx_status_t unpack_sized(fixture_t *f, size_t length) {
   static uint8_t bytes[BEHIND + (1 << 14) + 1 + SUM];
   packed_t key = key_of(f, REGISTERED);
@@ -147,7 +147,7 @@ static ucxx_status_t unpack_each_bit(fixture_t *f) {
   return status;
 }
 
-/* Cut off anywhere, and with something behind it. */
+/* Truncated at every length, and with trailing bytes. */
 static ucxx_status_t unpack_each_length(fixture_t *f) {
   packed_t key = key_of(f, ALLOCATED);
   const size_t right = key.length;
@@ -181,7 +181,7 @@ static void turn_away(void *arg, ucxx_conn_request_t *request) {
   ucxx_conn_request_destroy(request);
 }
 
-/* On an endpoint that cannot be open yet, as nobody has let the other side know. */
+/* On an endpoint that cannot be open yet, as the other side has not progressed. */
 static ucxx_status_t unpack_early(fixture_t *f) {
   ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT;
   ucxx_endpoint_params_t connecting = UCXX_ENDPOINT_PARAMS_INIT;
@@ -215,7 +215,7 @@ static const ucxx_op_params_t *op_memory_of_other(fixture_t *f, ucxx_memory_t **
   return &f->op;
 }
 
-/* Waits until what was put, or done, is there. */
+/* Waits until the put or the atomic operation has taken effect. */
 static void settle(fixture_t *f) {
   ucxx_request_t *request = NULL;
   CHECK_OK(duo_finish(&f->duo, ucxx_endpoint_flush(f->endpoint, NULL, &request), &request));
@@ -248,7 +248,7 @@ static ucxx_status_t get_here(fixture_t *f, enum remote which, const void *param
   return get_range(f, which, 24, AT, params);
 }
 
-/* Adds one by this key, to the memory. One that fails leaves the result alone. */
+/* Adds one with this key. After a failure the result stays unchanged. */
 static ucxx_status_t add_by(fixture_t *f, ucxx_rkey_t *rkey, enum remote which, uint64_t offset,
                             const void *params, ucxx_request_t **request) {
   uint64_t before = 0x1111, was = 0, is = 0;
@@ -284,8 +284,7 @@ static ucxx_status_t atomic_of(fixture_t *f, enum remote which, int32_t op, size
   return status;
 }
 
-/* By a key that is not what ucxx_memory_pack has made: whose memory it is looks at it for itself.
- */
+/* With a key that ucxx_memory_pack did not make: the owner of the memory checks it. */
 static ucxx_status_t add_forged(fixture_t *f, size_t at, size_t length, uint64_t number,
                                 uint64_t offset) {
   packed_t key = forge(f, at, length, number);
@@ -302,7 +301,7 @@ static ucxx_status_t add_forged(fixture_t *f, size_t at, size_t length, uint64_t
   return status;
 }
 
-/* What counts is the address, not the offset. */
+/* The address must be aligned, not the offset. */
 static ucxx_status_t add_at_odd_base(fixture_t *f, uint64_t offset) {
   uint64_t words[4] = {0};
   uint8_t key[LONGEST_KEY];

@@ -47,7 +47,7 @@ static void must_not_run(void *arg, ucxx_request_t *request, ucxx_status_t statu
   FAIL("the callback of a refused operation ran with %s", ucxx_status_name(status));
 }
 
-/* An operation that names a notifier of this context; nothing may be reported. */
+/* An operation that names a notifier of this context; no event may be reported. */
 static ucxx_status_t name_it(fixture_t *f, ucxx_context_t *context, uint64_t flags, int stop,
                              int callback) {
   ucxx_notifier_t *notifier = NULL;
@@ -83,7 +83,7 @@ static void must_not_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t s
 
 enum event { LISTEN, LISTEN_BOTH, CREATE_ENDPOINT, CREATE_BOTH, CONNECT, MESSAGES, QUESTIONS };
 
-/* Something whose events a notifier of this context is to hand out. */
+/* An object whose events a notifier of this context should report. */
 static ucxx_status_t events_with(fixture_t *f, ucxx_context_t *context, enum event event) {
   ucxx_notifier_t *notifier = NULL;
   ucxx_listener_params_t listening = UCXX_LISTENER_PARAMS_INIT;

@@ -7,7 +7,7 @@ static ucxx_status_t try_wait_any(ucxx_request_t *const *requests, size_t count)
   return status;
 }
 
-/* Where progress is manual one call progresses one worker. */
+/* With manual progress one call progresses one worker only. */
 static ucxx_status_t wait_any_two_workers(fixture_t *f) {
   uint64_t word = 0;
   ucxx_request_t *requests[2] = {f->pending, NULL};
@@ -15,8 +15,8 @@ static ucxx_status_t wait_any_two_workers(fixture_t *f) {
       ucxx_tag_recv(f->duo.right, &word, sizeof word, 0x7a7a, UINT64_MAX, NULL, &requests[1]),
       UCXX_INPROGRESS);
   ucxx_status_t status = try_wait_any(requests, 2);
-  /* Nothing matched it, so it ends at once; its status is not asked for, as that would replace the
-   * message to be looked at. */
+  /* No send matched it, so it completes at once. Querying its status would replace the message to
+   * be checked. */
   CHECK_OK(ucxx_request_cancel(requests[1]));
   ucxx_request_destroy(requests[1]);
   return status;

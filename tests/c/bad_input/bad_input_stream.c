@@ -19,7 +19,7 @@ static ucxx_status_t try_send(fixture_t *f, const void *params) {
   return status < 0 ? status : take(f, status, f->out.request);
 }
 
-/* Sends from right to left what a receive on `endpoint` waits for. */
+/* Sends from right to left the bytes that a receive on `endpoint` waits for. */
 static ucxx_status_t give(fixture_t *f, ucxx_status_t received, ucxx_request_t *request) {
   ucxx_request_t *send = NULL;
   ucxx_status_t sent = ucxx_stream_send(f->duo.to_left, text, 24, NULL, &send);

@@ -71,7 +71,7 @@ static ucxx_status_t recv_iov_count(fixture_t *f, size_t count) {
   return ucxx_tag_recv_iov(f->worker, entries, count, TAG_HERE, UINT64_MAX, NULL, &f->out.request);
 }
 
-/* Sends from right to left what a receive on `worker` waits for. */
+/* Sends from right to left the message that a receive on `worker` waits for. */
 static ucxx_status_t give(fixture_t *f, ucxx_status_t received, ucxx_request_t *request) {
   ucxx_request_t *send = NULL;
   ucxx_status_t sent = ucxx_tag_send(f->duo.to_left, text, 24, TAG_HERE, NULL, &send);
@@ -96,7 +96,7 @@ static ucxx_status_t try_recv_iov(fixture_t *f, const void *params) {
   return status < 0 ? status : give(f, status, f->out.request);
 }
 
-/* A message for left, taken out of matching. */
+/* A message for left, removed from matching. */
 static ucxx_tag_message_t *take_message(fixture_t *f) {
   ucxx_request_t *send = NULL;
   ucxx_tag_message_t *message = NULL;
@@ -112,7 +112,7 @@ static ucxx_tag_message_t *take_message(fixture_t *f) {
   return message;
 }
 
-/* A refused receive leaves the message to be received after all. */
+/* After a refused receive the message can still be received. */
 static ucxx_status_t message_recv(fixture_t *f, void *buffer, size_t length,
                                   const ucxx_op_params_t *params) {
   ucxx_tag_message_t *message = take_message(f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows of a group of one process. What depends on the state of a window, and on who is where, is
- * in window_arguments.c and window_create.c. */
+/* Windows of a group of one process. Errors that depend on a window's state or on ranks are in
+ * window_arguments.c and window_create.c. */
 #include "bad_input.h"
 
 enum { WINDOW_BYTES = 64 };
@@ -36,8 +36,8 @@ static alone_t alone_open(void) {
   return alone;
 }
 
-/* What was refused has changed nothing: neither the bytes nor the epoch. Leaves the thread's
- * message as it is. */
+/* Checks that the refused call changed neither the bytes nor the epoch. Keeps the thread's error
+ * message. */
 static ucxx_status_t alone_close(alone_t *alone, ucxx_status_t status) {
   if (status < 0) {
     for (int word = 0; word < WINDOW_BYTES / 8; word++) CHECK_EQ(alone->base[word], 0);
@@ -52,7 +52,7 @@ static ucxx_status_t alone_close(alone_t *alone, ucxx_status_t status) {
   return status;
 }
 
-/* ------------------------------------------------------------------ making one */
+/* ------------------------------------------------------------------ creation */
 
 enum maker { CREATE, ALLOCATE, ALLOCATE_SHARED, CREATE_DYNAMIC };
 
@@ -93,7 +93,7 @@ static ucxx_status_t create_dynamic_with(fixture_t *f, const void *params) {
   return make_of(CREATE_DYNAMIC, NULL, 64, 8, params);
 }
 
-/* One byte of the params, or all bytes of one of its numbers. */
+/* Params with one byte set, or all bytes of one number. */
 #define WITH(field, value)                               \
   ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT; \
   (void)f;                                               \
@@ -130,7 +130,7 @@ static ucxx_status_t put_with(fixture_t *f, const ucxx_layout_t *origin,
   return alone_close(&alone, ucxx_window_put(alone.window, f->bytes, origin, 0, 0, target));
 }
 
-/* The sized struct as a layout of nothing: it names no type but the first, and no elements. */
+/* The sized struct as an empty layout: the default type and no elements. */
 static ucxx_status_t layout_with(fixture_t *f, const void *layout) {
   ucxx_layout_t nothing;
   ucxx_layout_init_contiguous(&nothing, UCXX_TYPE_BYTE, 0);
@@ -205,7 +205,7 @@ static ucxx_status_t flush_nb_with(fixture_t *f, const ucxx_op_params_t *params)
   return settled(&alone, ucxx_window_flush_nb(alone.window, 0, params, &request), &request);
 }
 
-/* Given back first, and taken again in the end, in one way or the other. */
+/* The lock is released first, and taken again at the end in any case. */
 static ucxx_status_t lock_nb_with(fixture_t *f, const ucxx_op_params_t *params) {
   alone_t alone = alone_open();
   ucxx_request_t *request = NULL;
