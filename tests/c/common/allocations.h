@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What a thread allocates while it counts: in the place of the C library's functions, so in one
- * file of a program alone. */
+/* Counts the allocations of a thread. Replaces the C library's functions, so only one file of a
+ * program may include it. */
 #ifndef UCXX_RS_TEST_ALLOCATIONS_H
 #define UCXX_RS_TEST_ALLOCATIONS_H
 #include "test_util.h"
@@ -18,8 +18,8 @@ extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
 static __thread int counting;
-/* All, and those of them that were called for from the library itself: of UCX's, there is no saying
- * which release makes what. */
+/* All allocations, and those that the library itself called for. How many UCX makes depends on its
+ * release. */
 static __thread long allocations, own_allocations;
 
 static void count_one(const void *caller) {

@@ -1,4 +1,4 @@
-/* A server's worker with a listener and a client's worker, driven in one of several ways. Include
+/* A server's worker with a listener, and a client's worker, driven in one of several ways. Include
  * after test_util.h. */
 #ifndef UCXX_RS_CLIENT_SERVER_H
 #define UCXX_RS_CLIENT_SERVER_H
@@ -75,7 +75,7 @@ static inline ucxx_listener_t *listen_on(site_t *site, const char *host) {
   return listener;
 }
 
-/* Over IPv6 where the host is such an address. */
+/* IPv6 if `host` is an IPv6 address. */
 static inline void site_open(site_t *site, const manner_t *manner, const char *host,
                              enum answer answer) {
   static const ucxx_config_entry_t ipv6 = {"TCP_AF_PRIO", "inet6"};
@@ -100,7 +100,7 @@ static inline void site_progress(const site_t *site) {
   progress(site->client);
 }
 
-/* Until `condition`, with both sides making progress. The guard is the bound. */
+/* Both sides make progress until `condition` holds. Only the guard limits the wait. */
 #define AWAIT(site, condition) \
   do site_progress(site);      \
   while (!(condition))

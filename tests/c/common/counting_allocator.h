@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* An allocator that counts, knows its own buffers again, and fails where it is told to. */
+/* An allocator that counts its calls, checks that it gets its own buffers back, and fails on
+ * request. */
 #ifndef UCXX_RS_TEST_MAKER_H
 #define UCXX_RS_TEST_MAKER_H
 #include "test_util.h"
@@ -8,12 +9,12 @@
 typedef struct maker {
   int made, freed, calls;
   size_t length; /* of the last call */
-  int fails_at; /* at this call, counted from 1 */
-  ucxx_status_t fails; /* at each, with this */
-  int nothing; /* says OK and gives NULL */
+  int fails_at; /* the call that fails, counted from 1 */
+  ucxx_status_t fails; /* every call fails with this status */
+  int nothing; /* returns OK with NULL */
 } maker_t;
 
-/* In front of each buffer, which it leaves aligned. */
+/* Precedes each buffer and keeps it aligned. */
 typedef union maker_front {
   size_t length;
   uint8_t room[16];

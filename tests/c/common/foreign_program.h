@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A program that is not of this library, told what to do line by line; see foreign_raw.c. One
- * source file a test includes this. */
+/* A program that does not use this library; the test controls it line by line (see foreign_raw.c).
+ * Only one source file of a test may include this. */
 #ifndef UCXX_RS_TEST_FOREIGNER_H
 #define UCXX_RS_TEST_FOREIGNER_H
 #include "test_util.h"
@@ -15,7 +15,7 @@
 enum { ANSWER = 1 << 17 };
 
 static char **command;
-static ucxx_worker_t *worker; /* ours, which progresses while we wait */
+static ucxx_worker_t *worker; /* ours; it progresses while the test waits */
 
 typedef struct foreigner {
   pid_t pid;
@@ -46,7 +46,7 @@ static inline void start(foreigner_t *other) {
     CHECK(fflush((other)->to) == 0);   \
   } while (0)
 
-/* Its next line, while our worker makes progress. */
+/* The program's next line; our worker makes progress meanwhile. */
 static inline const char *next_line(const foreigner_t *other) {
   static char line[ANSWER];
   size_t length = 0;
@@ -64,7 +64,7 @@ static inline const char *next_line(const foreigner_t *other) {
   return line;
 }
 
-/* UCX's log, which goes to the standard output as well, begins with the time in brackets. */
+/* UCX's log shares the standard output; its lines begin with the time in brackets. */
 static inline const char *answer(const foreigner_t *other) {
   const char *line;
   while ((line = next_line(other))[0] == '[') printf("the other program's %s\n", line);
@@ -82,7 +82,7 @@ static inline uint16_t answer_port(const foreigner_t *other) {
   return (uint16_t)port;
 }
 
-/* Its end, by a signal or by that of its input. */
+/* Ends the program with a signal, or by closing its input. */
 static inline void stop(foreigner_t *other, int killed) {
   int status = 0;
   if (killed) kill(other->pid, SIGKILL);

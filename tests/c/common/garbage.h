@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A process whose library speaks garbage. What the library gives UCP to send goes through here, as
- * in send_window_ucp.c: it goes out, is kept, and among it go messages that were kept, as they were
- * (duplicates, replays, answers that come late) and changed, and some go out changed in the place
- * of what they were made of. So each format is garbled that the process makes use of, and what is
- * garbled is otherwise as a valid one is. One source file a test includes this.
+ * A process whose library sends garbage. This file replaces UCP's send function, as
+ * send_window_ucp.c does, and keeps the messages that the library sends. Between valid messages it
+ * sends kept ones again, unchanged (duplicates, replays, late replies) or changed, and it replaces
+ * some messages by changed ones. So every format that the process uses gets garbled, while the rest
+ * of the message stays valid.
+ *
+ * Only one source file of a test may include this.
  */
 #ifndef UCXX_RS_TEST_GARBAGE_H
 #define UCXX_RS_TEST_GARBAGE_H
@@ -22,14 +24,14 @@ enum {
   MOST_SPARED = 16,
   MOST_TOWARDS = 2
 };
-/* UCP's ids; and a header of the library's own, long and short. */
+/* UCP's id of the library's messages; lengths of the library's header, long and short. */
 enum { LIBRARY_ID = 1, LONG_FORM = 24, SHORT_FORM = 16, SHORT_BIT = 0x80 };
 
 typedef struct kept {
   unsigned id;
   uint32_t flags;
   size_t header, data;
-  uint8_t bytes[]; /* one behind the other */
+  uint8_t bytes[]; /* the header, then the data */
 } kept_t;
 
 typedef struct spares {
@@ -37,34 +39,33 @@ typedef struct spares {
   unsigned count;
 } spares_t;
 
-/* What is known of a connection. */
+/* State of one connection. */
 typedef struct talk {
   ucp_ep_h endpoint;
-  uint32_t seen; /* its number at the other side, from the last message of the user's */
-  unsigned towards; /* one of several that are talked to, where the test says so */
-  uint32_t place, shift; /* in the order: of the last one; and how many were put in between, for
-                            which the rest have to make room */
+  uint32_t seen; /* the peer's number for the connection, from the last user message */
+  unsigned towards; /* index of the peer, where the test has several */
+  /* Sequence number of the last message; how many were inserted, by which later ones shift. */
+  uint32_t place, shift;
 } talk_t;
 
 static struct garbage {
   int on;
-  int records; /* also while it is not on */
+  int records; /* also while `on` is 0 */
   int blames_nobody;
-  int adds; /* what the library sends goes out as it is */
-  uint64_t state; /* of what is drawn */
-  unsigned one_in; /* so many messages comes some garbage */
-  uint64_t tag; /* of tag messages that may be changed */
+  int adds; /* only add messages; what the library sends stays unchanged */
+  uint64_t state; /* of the random numbers */
+  unsigned one_in; /* one garbage message for so many valid ones */
+  uint64_t tag; /* tag messages with this tag may be changed */
   kept_t *ring[KEPT];
   unsigned kept;
-  unsigned towards; /* who the test is about to talk to */
-  spares_t spared[MOST_TOWARDS]; /* connections of others: who knows their numbers can speak in
-                                    their name (docs/security.md), which is not what is tried. Each
-                                    of those that are talked to has numbers of its own */
+  unsigned towards; /* index of the peer that the test sends to next */
+  /* Other peers' connections, one list for each peer. Garbage must not name them: a process that
+   * knows their numbers can send in their name (docs/security.md), and this is not tested. */
+  spares_t spared[MOST_TOWARDS];
   talk_t talks[64];
   unsigned talked;
-  int notes; /* the connections that this process sends over are `spared`, which are for another one
-              */
-  uint32_t last; /* connection of the last message of the user's that this process has sent */
+  int notes; /* add the connections that this process sends on to `spared`, for the other process */
+  uint32_t last; /* connection of this process's last user message */
   unsigned sent, replayed, changed, replaced, fitted;
 } garbage;
 
@@ -77,7 +78,7 @@ static struct {
 static inline uint64_t draw(void) { return garbage.state = test_mix(garbage.state + 1); }
 static inline int one_in(unsigned many) { return draw() % many == 0; }
 
-/* Where the library's header is: UCP's, or the beginning of the data. */
+/* The library's header: UCP's header, or the beginning of the data. */
 static inline uint8_t *front_of(kept_t *message) { return message->bytes; }
 static inline size_t front_length(const kept_t *message) {
   return message->header > 0 ? message->header : message->data;
@@ -92,7 +93,7 @@ static inline uint32_t connection_of(kept_t *message) {
   return connection;
 }
 
-/* Where the place in the order is, and its bytes; 0 where there is none. */
+/* Offset and width of the sequence number; 0 if the message has none. */
 static inline size_t place_of(kept_t *message, size_t *width) {
   const uint8_t *front = front_of(message);
   if (message->id != LIBRARY_ID || front_length(message) < SHORT_FORM) return 0;
@@ -125,7 +126,7 @@ static inline talk_t *talk_over(ucp_ep_h endpoint) {
   return talk;
 }
 
-/* The next one of this connection. */
+/* Makes it the connection's next message in sequence. */
 static inline void fit_in(kept_t *message, talk_t *talk) {
   talk->shift++;
   set_place(message, talk->place + talk->shift);
@@ -134,8 +135,8 @@ static inline void fit_in(kept_t *message, talk_t *talk) {
   garbage.fitted++;
 }
 
-/* Where a member of a group is blamed for the end of something, in which the others trust each
- * other (docs/security.md): the byte that says so; else 0. */
+/* Offset of the byte that blames a group member for a failure, or 0. Members of a group trust each
+ * other in this (docs/security.md). */
 static inline size_t blame_of(kept_t *message) {
   const uint8_t *front = front_of(message);
   if (message->id != LIBRARY_ID || message->header + message->data < SHORT_FORM ||
@@ -147,7 +148,7 @@ static inline size_t blame_of(kept_t *message) {
   return (front[2] == 1 && what == 3) || (front[2] == 2 && what == 13) ? at + 2 : 0;
 }
 
-/* Wherever a reader may look for it. */
+/* Whether it names a spared connection anywhere a reader may look. */
 static inline int is_spared(kept_t *message, const talk_t *talk) {
   const spares_t *spared = &garbage.spared[talk->towards];
   if (blame_of(message) > 0) return 1;
@@ -228,12 +229,12 @@ static inline void change_some(uint8_t *bytes, size_t length, size_t whole) {
   }
 }
 
-/* Another message than the one that it is made of, which stays as it is. */
+/* Makes a changed copy. */
 static inline kept_t *garbled(const kept_t *from) {
   kept_t *message = NULL;
   size_t shorter;
   switch (draw() % 10) {
-  case 0: /* cut off */
+  case 0: /* shorter header */
     shorter = from->header > 0 ? draw() % from->header : 0;
     message = kept_make(from->id, from->flags, shorter, from->data);
     memcpy(message->bytes, from->bytes, shorter);
@@ -250,13 +251,13 @@ static inline kept_t *garbled(const kept_t *from) {
     memcpy(message->bytes, from->bytes, from->header);
     memcpy(message->bytes + message->header, from->bytes + from->header, from->data);
     break;
-  case 3: /* all in one piece, or not any more */
+  case 3: /* move the border between header and data */
     message = kept_copy(from);
     message->data += message->header;
     message->header = from->header > 0 ? 0 : draw() % (message->data + 1) % LONGEST_HEADER;
     message->data -= message->header;
     break;
-  case 4: /* of this kind and version, and nothing else */
+  case 4: /* only kind and version stay */
     message =
         kept_make(LIBRARY_ID, from->flags, draw() % 2 ? LONG_FORM + draw() % 120 : 0, draw() % 300);
     test_fill(message->bytes, message->header + message->data, draw());
@@ -265,7 +266,7 @@ static inline kept_t *garbled(const kept_t *from) {
       message->bytes[1] = (uint8_t)(draw() % 14);
     }
     break;
-  case 5: /* for another reader */
+  case 5: /* for another receiver */
     message = kept_copy(from);
     message->id = (unsigned)(draw() % 4);
     break;
@@ -294,7 +295,7 @@ typedef ucs_status_ptr_t (*am_send_t)(ucp_ep_h, unsigned, const void *, size_t, 
                                       size_t, const ucp_request_param_t *);
 static am_send_t real_send;
 
-/* Where it may be sent; `count` of such. */
+/* Sends it unless it is spared; counts it in `count`. */
 static inline void send_extra(const talk_t *talk, kept_t *message, unsigned *count) {
   ucp_request_param_t param;
   if (is_spared(message, talk) || message->header > LONGEST_HEADER) {
@@ -313,7 +314,7 @@ static inline void send_extra(const talk_t *talk, kept_t *message, unsigned *cou
   if (!UCS_PTR_IS_PTR(sent)) free(message);
 }
 
-/* NULL where it is not to be kept: too long, or not the host's. */
+/* NULL if the message is too long, or not in host memory. */
 static inline kept_t *keep(unsigned id, const void *header, size_t header_length,
                            const void *buffer, size_t count, const ucp_request_param_t *param) {
   const uint32_t flags = param->op_attr_mask & UCP_OP_ATTR_FIELD_FLAGS ? param->flags : 0;
@@ -341,8 +342,8 @@ static inline kept_t *any_kept(void) {
   return garbage.ring[draw() % there];
 }
 
-/* What replaces a message has to lie there until UCP is done with it, which the library hears of,
- * and not we: until garbage_forget. */
+/* UCP needs the replacement until the send completes. The library learns of that and this file does
+ * not, so it stays allocated until garbage_forget. */
 static inline ucs_status_ptr_t send_replaced(ucp_ep_h endpoint, kept_t *message,
                                              const ucp_request_param_t *param) {
   ucp_request_param_t mine = *param;
@@ -353,13 +354,13 @@ static inline ucs_status_ptr_t send_replaced(ucp_ep_h endpoint, kept_t *message,
                    message->bytes + message->header, message->data, &mine);
 }
 
-/* Another connection. UCP may give a new one the handle of one that has gone. */
+/* Starts with fresh connections: UCP may reuse the handle of a closed one. */
 static inline void garbage_begin(unsigned rate) {
   garbage.one_in = rate;
   garbage.talked = 0;
 }
 
-/* All sends of all connections have ended. */
+/* Call when all sends on all connections have completed. */
 static inline void garbage_forget(void) {
   while (replaced.count > 0) free(replaced.list[--replaced.count]);
 }
@@ -418,7 +419,7 @@ static ucs_status_ptr_t send_and_more(ucp_ep_h endpoint, unsigned id, const void
   return sent;
 }
 
-/* Workers of other threads send, too. */
+/* May run on other threads' workers. */
 ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, const void *header,
                                  size_t header_length, const void *buffer, size_t count,
                                  const ucp_request_param_t *param) {
@@ -446,8 +447,8 @@ ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h endpoint, const void *buffer, size_t 
   for (uint64_t more = 1 + draw() % 4; more > 0; more--)
     change_some(changed, one_in(2) && count > 16 ? 16 : count, count);
   garbage.changed++;
-  /* Eager ones of this length are copied inside the call, or, under way, may as well be changed
-   * once more. */
+  /* An eager message of this length is copied inside the call. One in flight may be changed
+   * again. */
   return send(endpoint, changed, one_in(8) && count > 0 ? draw() % count : count, tag, param);
 }
 #endif

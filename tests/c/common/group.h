@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Processes that make a group: a launcher, which never uses UCX, forks them, and sees how they end.
- * They meet by callbacks over memory that they share with it.
+ * Processes that form a group. A launcher, which never uses UCX, forks them and checks how they
+ * exit. They bootstrap through callbacks on memory shared with the launcher.
  */
 #ifndef UCXX_RS_TEST_GROUP_H
 #define UCXX_RS_TEST_GROUP_H
@@ -25,7 +25,7 @@
 
 enum { MOST_MEMBERS = 64, MOST_SHARED = 1 << 16 };
 
-/* What launcher and members have in common. */
+/* Shared by the launcher and the members. */
 typedef struct board {
   pthread_barrier_t all; /* of the members */
   uint32_t size;
@@ -53,7 +53,7 @@ static ucxx_status_t gather_on_board(void *arg, const void *in, size_t length, v
   return UCXX_OK;
 }
 
-/* With what lets peers touch memory. */
+/* Enables RMA. */
 static inline void member_open_for_rma(member_t *member,
                                        const ucxx_worker_params_t *worker_params) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
@@ -110,7 +110,7 @@ static inline board_t *board_open(uint32_t size, uint64_t seed) {
 
 static inline void board_close(board_t *board) { munmap(board, sizeof *board); }
 
-/* With UCXX_TEST_HOSTS=N the members count as those of N hosts, in turns. */
+/* With UCXX_TEST_HOSTS=N the members pretend to be on N hosts, round robin. */
 static inline uint32_t test_hosts(void) {
   const char *hosts = getenv("UCXX_TEST_HOSTS");
   return hosts == NULL ? 1 : (uint32_t)strtoul(hosts, NULL, 10);
@@ -120,8 +120,8 @@ static inline int on_another_host(uint32_t rank, uint32_t other) {
   return rank % test_hosts() != other % test_hosts();
 }
 
-/* With UCXX_TEST_FORBID_COPYING the kernel does not let a process reach another one's memory, as
- * some containers have it. */
+/* With UCXX_TEST_FORBID_COPYING the kernel denies copying to or from another process's memory, as
+ * in some containers. */
 static inline void forbid_copying(void) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
@@ -135,8 +135,8 @@ static inline void forbid_copying(void) {
   CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0), 0);
 }
 
-/* With UCXX_TEST_NAMESPACES=NAME,NAME,... those hosts are network namespaces, in turns, which `ip
- * netns` has made: tests/faults/namespaces.py. */
+/* With UCXX_TEST_NAMESPACES=NAME,NAME,... the hosts are these network namespaces, round robin.
+ * tests/faults/namespaces.py creates them with `ip netns`. */
 static inline void enter_namespace(uint32_t host) {
   char names[512], path[600], *rest = NULL, *name[8];
   uint32_t count = 0;
@@ -150,7 +150,7 @@ static inline void enter_namespace(uint32_t host) {
   CHECK(fd >= 0);
   CHECK_EQ(setns(fd, CLONE_NEWNET), 0);
   close(fd);
-  /* UCX looks for devices there, and is to find those of the namespace. */
+  /* UCX looks for devices in /sys and must find those of the namespace. */
   CHECK_EQ(unshare(CLONE_NEWNS), 0);
   CHECK_EQ(mount("", "/", "none", MS_SLAVE | MS_REC, NULL), 0);
   (void)umount2("/sys", MNT_DETACH);
@@ -165,7 +165,7 @@ static inline void member_settle(uint32_t rank) {
   if (test_hosts() > 1) setenv("UCXX_RS_HOST_ID", host, 1);
 }
 
-/* Forks the members; each runs `body` and ends. */
+/* Forks the members; each runs `body` and exits. */
 static inline void members_start(board_t *board, pid_t *pids, void (*body)(member_t *member)) {
   fflush(NULL);
   for (uint32_t rank = 0; rank < board->size; rank++) {
@@ -184,7 +184,7 @@ static inline void members_start(board_t *board, pid_t *pids, void (*body)(membe
   }
 }
 
-/* Waits for all of them; `killed` is the rank that a signal is to have ended, or -1. */
+/* Waits for all members. `killed` is the rank that a signal must have ended, or -1. */
 static inline void members_end(const board_t *board, const pid_t *pids, int killed) {
   for (uint32_t rank = 0; rank < board->size; rank++) {
     int status = 0;

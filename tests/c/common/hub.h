@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What the tests of hubs share: a hub of words, links, and leases that are checked. Include
+/* Shared by the tests of hubs: a hub of one-word chunks, links, and checked leases. Include
  * test_util.h first. */
 #ifndef UCXX_RS_TEST_HUB_H
 #define UCXX_RS_TEST_HUB_H
@@ -57,7 +57,7 @@ static inline ucxx_envelope_t *lease_now(ucxx_link_t *link) {
   return envelope;
 }
 
-/* Nothing can be had, and nothing is written. */
+/* No lease is available, and the out-parameter stays unchanged. */
 static inline void lease_none(ucxx_link_t *link, ucxx_status_t expected) {
   ucxx_envelope_t *envelope = NULL;
   CHECK_STATUS(ucxx_link_lease(link, 0, &envelope), expected);
@@ -88,7 +88,7 @@ static inline void push_word(ucxx_hub_t *hub, ucxx_memory_kind_t kind, uint64_t 
   put_word(envelope, word);
 }
 
-/* The word of the chunk that can be had now; it is consumed. */
+/* Consumes the next chunk and returns its word. */
 static inline uint64_t consume_word(ucxx_link_t *link) {
   ucxx_envelope_t *envelope = lease_now(link);
   uint64_t word = *word_of(envelope);
@@ -97,7 +97,7 @@ static inline uint64_t consume_word(ucxx_link_t *link) {
   return word;
 }
 
-/* The same of the top chunk, which stays. */
+/* The word of the top chunk, which stays in the hub. */
 static inline uint64_t peek_word(ucxx_hub_t *hub, ucxx_memory_kind_t kind) {
   ucxx_envelope_t *envelope = NULL;
   CHECK_OK(ucxx_hub_peek(hub, kind, 0, &envelope));
@@ -111,13 +111,13 @@ static inline ucxx_hub_stats_t hub_stats(const ucxx_hub_t *hub) {
   CHECK_OK(ucxx_hub_query_stats(hub, &stats));
   return stats;
 }
-/* One of so many numbers. */
+/* A random number below `below`. */
 static inline uint64_t hub_draw(uint64_t *random, uint64_t below) {
   return test_mix(*random += 0x51ed27) % below;
 }
 
-/* A random test: so many rounds, or as many as the first argument names, with a worker that several
- * threads may progress. */
+/* A random test of `usual` rounds, or of as many as the first argument says, with a worker that any
+ * thread may progress. */
 static inline int hub_rounds(const char *name, int argc, char **argv, unsigned usual,
                              void (*round_of)(ucxx_context_t *, ucxx_worker_t *, uint64_t *)) {
   test_begin(name, 60);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What the tests of connected links share: an end of a stream, and chunks that are known by their
- * number. */
+/* Shared by the tests of connected links: one end of a stream, and chunks with their number in
+ * them. */
 #ifndef UCXX_RS_TEST_HUB_STREAM_H
 #define UCXX_RS_TEST_HUB_STREAM_H
 #include "hub.h"
@@ -34,7 +34,7 @@ static inline void end_close(end_t *end) {
   ucxx_hub_destroy(end->hub);
 }
 
-/* Up to `most` bytes: nothing, a few, and what is pulled from its sender. */
+/* Up to `most` bytes: empty, short, and long enough for rendezvous. */
 static inline size_t chunk_length(uint64_t seed, uint64_t number, size_t most) {
   uint64_t mixed = test_mix(seed + number);
   size_t limit = mixed % 4 == 0 ? 100 : most;
@@ -50,8 +50,8 @@ static inline void fill_chunk(ucxx_envelope_t *envelope, uint64_t seed, uint64_t
   CHECK_OK(ucxx_envelope_commit(envelope, length, NULL));
 }
 
-/* The number of the chunk, whose contents are checked. `most` is what the sender's envelopes have.
- */
+/* Checks a chunk's contents and returns its number. `most` is the capacity of the sender's
+ * envelopes. */
 static inline uint64_t read_chunk(ucxx_envelope_t *envelope, uint64_t seed, size_t most) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   uint64_t number = 0;
@@ -66,7 +66,7 @@ static inline uint64_t read_chunk(ucxx_envelope_t *envelope, uint64_t seed, size
   return number;
 }
 
-/* Produces it when there is an envelope. */
+/* Produces the chunk if an envelope is free. */
 static inline void produce_chunk(end_t *end, uint64_t seed, uint64_t number) {
   ucxx_envelope_t *envelope = NULL;
   ucxx_status_t status;
@@ -76,7 +76,8 @@ static inline void produce_chunk(end_t *end, uint64_t seed, uint64_t number) {
   fill_chunk(envelope, seed, number);
 }
 
-/* Consumes the next one when it is there, and checks that it is this; CLOSED after the last. */
+/* Consumes the next chunk if there is one and checks that it has this number. CLOSED after the
+ * last. */
 static inline ucxx_status_t consume_chunk(end_t *end, uint64_t seed, uint64_t number, size_t most) {
   ucxx_envelope_t *envelope = NULL;
   ucxx_status_t status;
@@ -88,7 +89,7 @@ static inline ucxx_status_t consume_chunk(end_t *end, uint64_t seed, uint64_t nu
   return UCXX_OK;
 }
 
-/* The end of the stream has come through. */
+/* Progresses until the end of the stream has arrived. */
 static inline void drain(end_t *end) {
   ucxx_status_t status;
   CHECK_OK(ucxx_hub_close(end->hub));

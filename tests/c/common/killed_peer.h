@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A process that is there to be killed: this program again, started, connected to, watched in its
- * end, and reaped. */
+/* A process to be killed: starts this program again, connects to it, waits until its failure is
+ * detected, and reaps it. */
 #ifndef UCXX_RS_TEST_VICTIM_H
 #define UCXX_RS_TEST_VICTIM_H
 #include "test_util.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 typedef struct victim {
-  pair_t pair; /* its channel alone */
+  pair_t pair; /* only `channel` is used */
   pid_t pid;
   ucxx_endpoint_t *endpoint;
   seen_t closed;
@@ -24,7 +24,7 @@ typedef struct victim {
 typedef struct way {
   const char *name;
   int progress;
-  int waits; /* sleeps in between, where progress is manual */
+  int waits; /* sleeps between passes, with manual progress */
 } way_t;
 static const way_t ways[] = {{"polling", UCXX_PROGRESS_MANUAL, 0},
                              {"waiting", UCXX_PROGRESS_MANUAL, 1},
@@ -40,14 +40,13 @@ static inline void move_on(ucxx_worker_t *worker, const way_t *way) {
   }
 }
 
-/* In the process itself, whose first argument is the descriptor. It does not outlive who started
- * it. */
+/* Runs in the victim; its first argument is the descriptor. The victim dies with its parent. */
 static inline pair_t victim_channel(const char *descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   return (pair_t){.channel = atoi(descriptor)};
 }
 
-/* There: an endpoint back to who started it, who gets this worker's address. */
+/* Runs in the victim: sends its address to the parent and connects back. */
 static inline ucxx_endpoint_t *victim_answer(pair_t *pair, ucxx_worker_t *worker) {
   ucxx_endpoint_t *back = NULL;
   ucxx_address_t *address = pair_exchange_address(pair, worker);
@@ -56,7 +55,7 @@ static inline ucxx_endpoint_t *victim_answer(pair_t *pair, ucxx_worker_t *worker
   return back;
 }
 
-/* Its address. A second argument may be NULL. */
+/* Starts the victim and returns its address. The second argument may be NULL. */
 static inline ucxx_address_t *victim_start(victim_t *victim, ucxx_worker_t *worker,
                                            const char *argument) {
   int ends[2];
@@ -87,8 +86,8 @@ static inline void victim_connect(victim_t *victim, ucxx_worker_t *worker, const
 
 static inline void victim_kill(const victim_t *victim) { kill_in_a_call(victim->pid); }
 
-/* Until its endpoint knows. It is not reaped before: a process that nobody has reaped is dead, too.
- */
+/* Waits until the endpoint has closed. The process is not reaped earlier: one that nobody has
+ * reaped is dead as well. */
 static inline void victim_await_end(victim_t *victim, ucxx_worker_t *worker, const way_t *way) {
   while (seen_count(&victim->closed) == 0) move_on(worker, way);
   CHECK_STATUS(victim->closed.status, UCXX_ERR_PEER_FAILED);
@@ -100,7 +99,7 @@ static inline void victim_reap(victim_t *victim) {
   close(victim->pair.channel);
 }
 
-/* And what there was with it; it has told of its end once. */
+/* Reaps the victim and destroys its endpoint, whose on_close must have run once. */
 static inline void victim_bury(victim_t *victim) {
   victim_reap(victim);
   ucxx_endpoint_destroy(victim->endpoint);

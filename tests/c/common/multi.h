@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Multi-buffer transfer in tests: frames with contents that tell which they are, and the header's
- * bytes. */
+/* Multi-buffer transfer in tests: frames whose contents identify them, and the header's bytes. */
 #ifndef UCXX_RS_TEST_MULTI_H
 #define UCXX_RS_TEST_MULTI_H
 #include "counting_allocator.h"
@@ -32,7 +31,7 @@ static inline void frames_free(frames_t *frames) {
   for (size_t at = 0; at < frames->count; at++) free(frames->list[at].data);
 }
 
-/* What was received is what was made with this seed. */
+/* Checks that the received buffers have the contents made from this seed. */
 static inline void frames_check(const ucxx_buffers_t *buffers, size_t count, const size_t *lengths,
                                 uint64_t seed) {
   CHECK_EQ(ucxx_buffers_count(buffers), count);
@@ -46,7 +45,7 @@ static inline void frames_check(const ucxx_buffers_t *buffers, size_t count, con
   }
 }
 
-/* A header by hand, as UCXX 0.52 lays it out. */
+/* Writes a header by hand, as UCXX 0.52 lays it out. */
 static inline void header_make(uint8_t *header, int next, uint64_t count, const uint64_t *lengths) {
   memset(header, 0, HEADER_BYTES);
   header[0] = (uint8_t)next;

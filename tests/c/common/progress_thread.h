@@ -1,6 +1,6 @@
 /*
- * What the tests of progress threads share: two workers of one process that have them, and ways to
- * hold one up.
+ * Shared by the tests of progress threads: two workers of one process that have them, and ways to
+ * block one.
  */
 #ifndef UCXX_RS_PROGRESS_THREAD_H
 #define UCXX_RS_PROGRESS_THREAD_H
@@ -63,8 +63,8 @@ static inline pthread_t start(void *(*run)(void *), void *arg) {
 
 static inline void join(pthread_t thread) { CHECK_EQ(pthread_join(thread, NULL), 0); }
 
-/* Holds the progress thread in a function of the user's until it is let go, so that nothing is
- * taken from the queue meanwhile. */
+/* Blocks the progress thread in a user function until released, so that it takes nothing from the
+ * queue. */
 typedef struct hold {
   ucxx_worker_t *worker;
   atomic_int held, let_go;

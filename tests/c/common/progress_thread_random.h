@@ -1,7 +1,4 @@
-/*
- * What the random tests of progress threads share: pauses, and the ways in which a thread learns
- * that its operations are done.
- */
+/* Shared by the random tests of progress threads: pauses, and the ways to learn of a completion. */
 #ifndef UCXX_RS_PROGRESS_THREAD_RANDOM_H
 #define UCXX_RS_PROGRESS_THREAD_RANDOM_H
 #include "progress_thread.h"
@@ -13,8 +10,8 @@ static inline uint64_t draw(uint64_t *state, uint64_t below) {
   return test_mix((*state)++) % below;
 }
 
-/* Of all lengths, so that submitting meets a thread that works, spins, arms, falls asleep and
- * sleeps. Nothing waits for a pause. */
+/* Pauses of all lengths, so that operations are submitted while the thread works, spins, arms,
+ * falls asleep or sleeps. No check depends on a pause. */
 static inline void pause_randomly(uint64_t *state) {
   switch (draw(state, 8)) {
   case 0:
@@ -35,10 +32,10 @@ static inline void pause_randomly(uint64_t *state) {
 
 static inline void take_one(sem_t *semaphore) { while (sem_wait(semaphore) != 0); }
 
-/* How the end of an operation is learnt. */
+/* How the test learns that an operation has completed. */
 enum report { BY_MYSELF, BY_ANOTHER_THREAD, BY_NOTIFIER, BY_CALLBACK, REPORTS };
 
-/* The operations of one submitting thread. Whatever ends without it posts `done`. */
+/* The operations of one submitting thread. A completion that another thread sees posts `done`. */
 typedef struct reporter {
   ucxx_notifier_t *notifier;
   uint64_t random;
@@ -104,8 +101,8 @@ static inline void *poll_notifier(void *arg) {
   return NULL;
 }
 
-/* A send to `endpoint`, or a receive on `worker` where that is NULL. What it gives is for
- * `finish_one`; a full queue is waited out. */
+/* Sends to `endpoint`, or receives on `worker` if that is NULL. Retries while the queue is full.
+ * Pass the result to `finish_one`. */
 static inline ucxx_request_t *submit_one(reporter_t *reporter, enum report how,
                                          ucxx_worker_t *worker, ucxx_endpoint_t *endpoint,
                                          void *buffer, size_t length, uint64_t tag) {

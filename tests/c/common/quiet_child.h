@@ -1,5 +1,5 @@
-/* A test that ends its process in several ways: each way is a process of its own, which has to end
- * with 0 and to say nothing. */
+/* For a test that ends its process in several ways. Each way is a child process, which must exit
+ * with 0 and print nothing. */
 #ifndef QUIET_CHILD_H
 #define QUIET_CHILD_H
 
@@ -10,7 +10,7 @@
 #include <ucxx_rs.h>
 #include <unistd.h>
 
-/* Ends the program with what is wrong. */
+/* Prints what is wrong and exits, unless `so`. */
 static inline void require(bool so, const char *what) {
   if (so) return;
   std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what,
@@ -20,7 +20,7 @@ static inline void require(bool so, const char *what) {
 
 static inline void done(ucxx_status_t status, const char *what) { require(status >= 0, what); }
 
-/* Runs the program with the number of the way as its argument. */
+/* Runs the program with the way's number as its argument. */
 static bool try_way(const char *program, int way) {
   char number[16], said[4096];
   std::snprintf(number, sizeof number, "%d", way);
@@ -39,7 +39,7 @@ static bool try_way(const char *program, int way) {
   const size_t length = std::fread(said, 1, sizeof said, output);
   std::fclose(output);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && length == 0) return true;
-  std::fprintf(stderr, "way %d ended with %s %d, and said: %.*s\n", way,
+  std::fprintf(stderr, "way %d ended with %s %d and printed: %.*s\n", way,
                WIFEXITED(status) ? "status" : "signal",
                WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), static_cast<int>(length),
                said);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What tests of registered memory share. */
+/* Shared by the tests of registered memory. */
 #ifndef RMA_H
 #define RMA_H
 
@@ -19,7 +19,7 @@ static inline size_t pack(const ucxx_memory_t *memory, uint8_t *bytes) {
   return length;
 }
 
-/* A request that nobody looks at but by waiting. */
+/* Completes a request by waiting alone. */
 static inline void done(ucxx_status_t status, ucxx_request_t **request) {
   CHECK_OK(finish(status, request));
 }
@@ -39,7 +39,7 @@ static inline void get(ucxx_rkey_t *rkey, void *data, size_t length, uint64_t of
   done(ucxx_rma_get(rkey, data, length, offset, NULL, &request), &request);
 }
 
-/* What was there before. */
+/* Returns the previous value. */
 static inline uint64_t atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, uint64_t operand,
                               uint64_t compare, uint64_t offset) {
   uint32_t narrow_operand = (uint32_t)operand, narrow_compare = (uint32_t)compare,

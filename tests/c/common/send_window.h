@@ -1,7 +1,7 @@
 /*
- * What the tests of the send window share: a sender that is driven in one of several ways, and a
- * receiver in the same process that only makes progress when it is told to. Synchronous sends stay
- * under way until they are received, on every transport. Include after test_util.h.
+ * Shared by the tests of the send window: a sender driven in one of several ways, and a receiver in
+ * the same process that progresses only on request. Synchronous sends stay in flight until they are
+ * received, on every transport. Include after test_util.h.
  */
 #ifndef UCXX_RS_WINDOW_H
 #define UCXX_RS_WINDOW_H
@@ -35,7 +35,7 @@ static inline int is_delayed(const line_t *line) {
   return is_threaded(line) && line->way->delayed == 1;
 }
 
-/* The sender's share alone. */
+/* Progresses only the sender. */
 static inline void drive_sender(const line_t *line) { progress(line->from); }
 
 static inline void drive(const line_t *line) {
@@ -43,7 +43,7 @@ static inline void drive(const line_t *line) {
   progress(line->to);
 }
 
-/* Of what ucxx_endpoint_query and ucxx_endpoint_query_load tell. */
+/* From ucxx_endpoint_query and ucxx_endpoint_query_load. */
 typedef struct standing {
   uint64_t operations_sent, bytes_sent, in_flight, window_operations, window_bytes,
       queued_operations, queued_bytes;
@@ -69,7 +69,7 @@ static inline ucxx_endpoint_t *add_endpoint(line_t *line, const ucxx_endpoint_pa
   return endpoint;
 }
 
-/* One message, so that the connection stands and nothing is under way. */
+/* Transfers one message, so that the connection is established and nothing is in flight. */
 static inline void touch(line_t *line, ucxx_endpoint_t *endpoint) {
   uint64_t out = 1, in = 0;
   ucxx_request_t *receive = NULL, *send = NULL;
@@ -105,7 +105,7 @@ static inline void line_open(line_t *line, const way_t *way, ucxx_endpoint_param
   touch(line, line->endpoint);
 }
 
-/* Both sides make progress until the operation has ended; its status. */
+/* Both sides progress until the operation completes; returns its status. */
 static inline ucxx_status_t line_finish(const line_t *line, ucxx_status_t status,
                                         ucxx_request_t **request) {
   if (status != UCXX_INPROGRESS) return status;
@@ -137,12 +137,12 @@ static inline ucxx_endpoint_params_t limits(uint32_t window_ops, uint64_t window
   return params;
 }
 
-/* A progress thread takes what was handed to it in its own time. */
+/* Waits for the count: a progress thread takes submitted operations in its own time. */
 static inline void await_in_flight(const line_t *line, uint64_t count) {
   while (attr_of(line->endpoint).in_flight != count) drive_sender(line);
 }
 
-/* The next message on TAG has this number in its first eight bytes. */
+/* Receives the next message on TAG and checks the number in its first eight bytes. */
 static inline void receive_number(const line_t *line, uint64_t number) {
   uint64_t in[64] = {UINT64_MAX};
   ucxx_request_t *receive = NULL;
@@ -156,7 +156,7 @@ static inline ucxx_status_t send_sync(const line_t *line, const uint64_t *number
   return ucxx_tag_send_sync(line->endpoint, number, length, TAG, NULL, request);
 }
 
-/* Sends numbers[0..count), and waits until each is where it belongs. */
+/* Sends numbers[0..count) and waits until each is in the window or in the queue. */
 static inline void fill(const line_t *line, uint64_t *numbers, ucxx_request_t **requests,
                         unsigned count) {
   for (unsigned i = 0; i < count; i++) {

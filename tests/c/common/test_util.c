@@ -95,7 +95,7 @@ void test_check_status(const char *file, int line, const char *text, ucxx_status
 
 void test_check_message(const char *file, int line, const char *word) {
   if (strstr(ucxx_last_error_message(), word) == NULL)
-    test_fail(file, line, "the message does not contain \"%s\"", word);
+    test_fail(file, line, "the error message does not contain \"%s\"", word);
 }
 
 /* ------------------------------------------------------------------ contents */
@@ -210,7 +210,7 @@ static void on_child(int signal_number) {
 }
 
 static void run_second(char **argv, const char *name, unsigned seconds, void (*body)(pair_t *)) {
-  /* A first process that dies takes this one along, whatever it is doing. */
+  /* If the first process dies, the kernel kills this one too. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   pair_t pair = {.side = 1,
                  .channel = atoi(argv[2]),
@@ -487,8 +487,8 @@ footprint_t footprint_now(void) {
   return now;
 }
 
-/* Calls with which UCX maps memory of another process, which it does in the middle of filling a
- * place in that one's queue. */
+/* Calls with which UCX maps another process's memory. It does so while it fills a slot of that
+ * process's queue. */
 static int is_mapping(long call) {
   static const long calls[] = {
       SYS_openat, SYS_lseek,    SYS_fstat, SYS_newfstatat, SYS_readlinkat,
@@ -502,8 +502,8 @@ static int is_mapping(long call) {
   return 0;
 }
 
-/* Of a process that was stopped: each thread is in a call at which a kill does no harm to others. 0
- * also while some still run; where the kernel does not tell, it is taken to be so. */
+/* Whether each thread of a stopped process is in a system call where a kill harms no other process.
+ * 0 while some thread still runs. 1 if the kernel does not tell. */
 static int is_in_calls(pid_t pid) {
   char path[64], state[32];
   int all = 1;

@@ -1,7 +1,6 @@
 /*
- * What every test program here shares: checks that say where and why, a guard against hangs, two
- * clean processes that can talk to each other before UCX does, and two connected workers in one
- * process.
+ * Shared by all test programs: checks that report the place and the reason, a guard against hangs,
+ * a pair of fresh processes joined by a socket, and two connected workers in one process.
  *
  * Include this file first: it asks the C library for its GNU declarations.
  */
@@ -23,13 +22,13 @@
 /* ------------------------------------------------------------------ checks */
 
 /* The guard ends the process when no step has begun for `seconds` (UCXX_TEST_SECONDS in the
- * environment overrides it). With UCXX_TEST_STEPS each step is told as it begins, with the time in
- * seconds. */
+ * environment overrides it). With UCXX_TEST_STEPS each step is printed when it begins, with the
+ * time in seconds. */
 void test_begin(const char *name, unsigned seconds);
 void test_step(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
-/* Ends this program with the status that ctest counts as skipped. */
+/* Exits with the status that ctest counts as skipped. */
 void test_skip(const char *why) __attribute__((noreturn));
 
 #define STEP(...) test_step(__VA_ARGS__)
@@ -43,7 +42,7 @@ void test_skip(const char *why) __attribute__((noreturn));
 #define CHECK_STATUS(expression, expected) \
   test_check_status(__FILE__, __LINE__, #expression, (expression), (expected))
 #define CHECK_OK(expression) CHECK_STATUS(expression, UCXX_OK)
-/* The calling thread's last error message has to contain `word`. */
+/* The calling thread's last error message must contain `word`. */
 #define CHECK_MESSAGE(word) test_check_message(__FILE__, __LINE__, (word))
 #define CHECK_CONTENT(data, length, seed) \
   test_check_content(__FILE__, __LINE__, (data), (length), (seed))
@@ -57,11 +56,11 @@ void test_check_content(const char *file, int line, const void *data, size_t len
 
 /* ------------------------------------------------------------------ contents */
 
-/* UCXX_TEST_SEED or the clock; printed, so that a failure can be repeated. */
+/* From UCXX_TEST_SEED or the clock; printed, so that a failure can be reproduced. */
 uint64_t test_seed(void);
 uint64_t test_mix(uint64_t value);
-/* Of so many rounds that differ by chance alone a third; all of them where UCXX_TEST_WHOLE is set,
- * as `make check-full` does. */
+/* The rounds of a random test: a third of `whole`, or all of them if UCXX_TEST_WHOLE is set, as
+ * `make check-full` does. */
 unsigned test_rounds(unsigned whole);
 void test_fill(void *data, size_t length, uint64_t seed);
 void *test_alloc(size_t length); /* never NULL, also for 0 */
@@ -73,28 +72,27 @@ typedef struct seen {
   int null_requests;
   ucxx_status_t status;
 } seen_t;
-/* A request callback: arg is a seen_t. Counts with atomic operations, so any thread may look. */
+/* A request callback; arg is a seen_t. Counts atomically, so any thread may read it. */
 void see_completion(void *arg, ucxx_request_t *request, ucxx_status_t status);
-/* The same for what an endpoint calls: on_open, on_close. */
+/* The same for endpoint callbacks: on_open, on_close. */
 void see_endpoint(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status);
 int seen_count(const seen_t *seen);
 
 /*
- * The final status of what an operation returned; waits without bound (the guard is the bound),
- * destroys the request and clears *request. Takes the address because the operation that fills it
- * may stand in the same argument list.
+ * Waits for an operation, without limit (the guard is the limit), and returns its final status.
+ * Destroys the request and clears *request. Takes an address because the operation that fills it
+ * may be in the same argument list.
  */
 ucxx_status_t finish(ucxx_status_t status, ucxx_request_t **request);
-/* Progresses once and lets others run when there was nothing to do, or when a progress thread does
- * it. */
+/* Progresses once. Yields if there was nothing to do, or if a progress thread does the work. */
 void progress(ucxx_worker_t *worker);
 
-int has_tcp(void); /* does UCX_TLS leave TCP in, over which UCX connects by host and port? */
+int has_tcp(void); /* does UCX_TLS allow TCP, which UCX needs to connect by host and port? */
 
 /* ------------------------------------------------------------------ two processes */
 
 /*
- * The program starts itself a second time before it has used UCX, so that both sides are clean
+ * The program starts itself a second time before it has used UCX, so that both sides are fresh
  * processes joined by a socket pair. `body` runs on both; side is 0 in the first process and 1 in
  * the second.
  */
@@ -112,20 +110,22 @@ int pair_main(int argc, char **argv, const char *name, unsigned seconds,
 
 void channel_put(const pair_t *pair, const void *data, size_t length);
 void channel_get(const pair_t *pair, void *data, size_t length);
-/* Tells the other side to go on; waits for that while the worker makes progress; both. */
+/* pair_tell lets the other side continue. pair_await waits for that while the worker makes
+ * progress. pair_sync does both. */
 void pair_tell(const pair_t *pair);
 void pair_await(const pair_t *pair);
 void pair_sync(const pair_t *pair);
 
-/* Calls it with what makes a worker of one thread, of any, and with a progress thread. */
+/* Calls `round` with the parameters of a worker for one thread, for any thread, and with a progress
+ * thread. */
 void in_every_mode(void (*round)(const ucxx_worker_params_t *params, const char *mode));
 
-/* Context, worker and an endpoint to the other side (NULL: defaults), and one message each way so
- * that the connection stands. */
+/* Creates the context, the worker and an endpoint to the other side (NULL: defaults), and sends one
+ * message each way to establish the connection. */
 void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params,
                   const ucxx_worker_params_t *worker_params,
                   const ucxx_endpoint_params_t *endpoint_params);
-/* Sends this worker's address, takes the other's. */
+/* Sends this worker's address and receives the peer's. */
 ucxx_address_t *pair_exchange_address(const pair_t *pair, ucxx_worker_t *worker);
 void pair_disconnect(pair_t *pair);
 
@@ -138,19 +138,19 @@ typedef struct duo {
   ucxx_endpoint_t *to_left; /* right's endpoint */
 } duo_t;
 void duo_open(duo_t *duo, const ucxx_context_params_t *context_params);
-/* The same with what the endpoints are made with. */
+/* The same with parameters for the endpoints. */
 void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params,
                  const ucxx_endpoint_params_t *params);
 void duo_close(duo_t *duo);
 void duo_progress(const duo_t *duo);
 ucxx_status_t duo_finish(const duo_t *duo, ucxx_status_t status, ucxx_request_t **request);
-/* One message from left to right, contents checked. */
+/* One message from left to right; checks its contents. */
 void duo_transfer(const duo_t *duo, size_t length, uint64_t seed);
 
 /*
  * Closes and destroys an endpoint while both workers make progress. A destroy alone would progress
- * only its own worker, and a flush over TCP may need the other side: it would end by force, after
- * seconds.
+ * only its own worker. Over TCP its flush may need the other side, and it would close by force
+ * after seconds.
  */
 void duo_drop(const duo_t *duo, ucxx_endpoint_t *endpoint);
 
@@ -158,19 +158,19 @@ ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to);
 ucxx_endpoint_t *connect_workers_as(ucxx_worker_t *from, ucxx_worker_t *to,
                                     const ucxx_endpoint_params_t *params);
 
-/* ------------------------------------------------------------------ a child's end */
+/* ------------------------------------------------------------------ killing a child */
 
 /*
- * Kills a child, but not while it fills a place in another one's queue of UCX's shared memory: that
- * queue stops for good (docs/known-issues.md). So it is stopped, let go on, and stopped
- * again, until all its threads are inside system calls, of which copying memory to another process
- * is one. The fault harness kills anywhere.
+ * Kills a child, but not while it fills a slot in another process's shared-memory queue of UCX:
+ * that would block the queue for good (docs/known-issues.md). Stops and continues the child until
+ * all its threads are inside system calls; copying memory to another process is one. The fault
+ * harness kills anywhere.
  */
 void kill_in_a_call(pid_t pid);
-/* Only stopped, in such a place: it may be killed there, or go on. */
+/* Only stops the child in such a place. It may be killed there, or continued. */
 void stop_in_a_call(pid_t pid);
 
-/* ------------------------------------------------------------------ what the process holds */
+/* ------------------------------------------------------------------ resources of the process */
 
 typedef struct footprint {
   long resident_kib;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A thread that is in a call which waits, and what the test does to it meanwhile. Include
- * test_util.h first. */
+/* A thread in a blocking call, and what a test does to it meanwhile. Include test_util.h first. */
 #ifndef UCXX_RS_TEST_WAITER_H
 #define UCXX_RS_TEST_WAITER_H
 #include <pthread.h>
@@ -37,7 +36,7 @@ static inline void waiter_start(waiter_t *waiter, ucxx_status_t (*wait)(void)) {
   CHECK_EQ(pthread_create(&waiter->thread, NULL, be_waiter, waiter), 0);
 }
 
-/* Does it sleep in the kernel? */
+/* Does the thread sleep in the kernel? */
 static inline int is_asleep(long id) {
   char path[64], line[256];
   snprintf(path, sizeof path, "/proc/self/task/%ld/stat", id);
@@ -48,14 +47,14 @@ static inline int is_asleep(long id) {
   return end != NULL && end[1] == ' ' && end[2] == 'S';
 }
 
-/* Until it sleeps, or has returned. */
+/* Waits until the thread sleeps or has returned. */
 static inline void waiter_await_sleep(waiter_t *waiter) {
   while (!atomic_load(&waiter->returned) &&
          (atomic_load(&waiter->id) == 0 || !is_asleep(atomic_load(&waiter->id))))
     sched_yield();
 }
 
-/* True if it was cancelled. */
+/* True if the thread was cancelled. */
 static inline int waiter_end(waiter_t *waiter) {
   void *result = NULL;
   atomic_store(&waiter->may_end, 1);
@@ -63,10 +62,10 @@ static inline int waiter_end(waiter_t *waiter) {
   return result == PTHREAD_CANCELED;
 }
 
-/* ------------------------------------------------------------------ calls that wait, and what they
- * wait for */
+/* ------------------------------------------------------------------ blocking calls, and the
+ * objects they wait for */
 
-/* A worker that is waited at, and one with a progress thread that sends to it. */
+/* A worker that threads wait on, and one with a progress thread that sends to it. */
 static struct site {
   ucxx_context_t *context;
   ucxx_worker_t *worker, *sender;
@@ -127,21 +126,21 @@ static inline void site_send_both(void) {
 }
 static inline void site_send_third(void) { site_send(12); }
 
-/* Makes a chunk, which a lease waits for. */
+/* Produces a chunk, which ends the wait for a lease. */
 static inline void site_make_chunk(void) {
   ucxx_envelope_t *envelope = NULL;
   CHECK_OK(ucxx_link_lease(site.in, 0, &envelope));
   CHECK_OK(ucxx_envelope_commit(envelope, 8, NULL));
 }
 
-/* And takes it out, which a drain waits for. */
+/* Consumes it, which ends the wait for a drain. */
 static inline void site_take_chunk(void) {
   ucxx_envelope_t *envelope = NULL;
   CHECK_OK(ucxx_link_lease(site.out, 0, &envelope));
   CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
 }
 
-/* A worker to which nothing comes by itself. */
+/* A worker to which nobody sends. */
 static inline void site_open_alone(const ucxx_worker_params_t *params) {
   memset(&site, 0, sizeof site);
   CHECK_OK(ucxx_context_create(NULL, &site.context));
@@ -157,7 +156,7 @@ static inline void site_open(const ucxx_worker_params_t *params) {
   site_open_alone(params);
   CHECK_OK(ucxx_worker_create(site.context, &with_thread, &site.sender));
   site.endpoint = connect_workers(site.sender, site.worker);
-  /* Once, so that the two are connected before anybody waits. */
+  /* One transfer, so that the two are connected before a thread waits. */
   ucxx_request_t *sent = NULL, *received = NULL;
   ucxx_status_t status = ucxx_tag_send(site.endpoint, "message", 8, 9, NULL, &sent);
   CHECK_OK(finish(ucxx_tag_recv(site.worker, &site.word[0], 8, 9, UINT64_MAX, NULL, &received),
@@ -170,7 +169,7 @@ static inline void site_open(const ucxx_worker_params_t *params) {
   CHECK_OK(ucxx_link_create(site.hub, UCXX_LINK_CONSUME, on_host, NULL, &site.out));
 }
 
-/* After a call: it may be the next one's turn. */
+/* Cleans up after a call, before the next one. */
 static inline void site_clear(void) {
   for (int at = 0; at < 2; at++) {
     ucxx_request_destroy(site.request[at]);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows of every flavour that look the same to a test: each member has some bytes there, which
- * all reach by their offset. What stands on memory of the test's own lies between pages that nobody
- * may touch.
+ * Windows of every flavour, with one interface for the tests: each member has some bytes, which all
+ * members address by offset. Memory that the test provides lies between inaccessible pages.
  */
 #ifndef UCXX_RS_TEST_WIN_H
 #define UCXX_RS_TEST_WIN_H
@@ -19,10 +18,10 @@ typedef struct win {
   int32_t flavor;
   uint32_t ranks, rank;
   uint8_t *base; /* of this member */
-  uint64_t size[MOST_MEMBERS]; /* of each */
+  uint64_t size[MOST_MEMBERS]; /* of each member */
   uint32_t unit[MOST_MEMBERS];
-  uint64_t address[MOST_MEMBERS]; /* of each, where displacements are addresses */
-  uint8_t *pages; /* from one forbidden page to the other, or all of `memory` */
+  uint64_t address[MOST_MEMBERS]; /* of each member, where displacements are addresses */
+  uint8_t *pages; /* from one inaccessible page to the other, or all of `memory` */
   size_t pages_length;
   ucxx_memory_t *memory;
 } win_t;
@@ -36,22 +35,22 @@ static inline int32_t flavor_named(const char *name) {
   for (int32_t flavor = 0; flavor < 4; flavor++) {
     if (strcmp(name, flavor_name(flavor)) == 0) return flavor;
   }
-  FAIL("%s: there is no such flavour", name);
+  FAIL("%s is not a flavour", name);
 }
 
-/* With UCXX_TEST_WIN_MEMORY windows of the caller's memory are on memory that the library has
- * registered, which other members of the host see. */
+/* With UCXX_TEST_WIN_MEMORY windows on the caller's memory use memory that the library has
+ * registered, which other members of the host can map. */
 static inline int on_library_memory(const win_t *win) {
   return win->flavor == UCXX_WINDOW_FLAVOR_CREATE && getenv("UCXX_TEST_WIN_MEMORY") != NULL;
 }
 
-/* Bytes before and behind that nobody may touch. */
+/* Size of the inaccessible area before and behind the memory. */
 static inline size_t pages_edge(const win_t *win) {
   return win->memory == NULL ? (size_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Between two pages that nobody may touch; it ends at the second one, or begins behind the first.
- */
+/* Maps memory between two inaccessible pages. It ends at the second one, or begins behind the
+ * first. */
 static inline uint8_t *pages_open(win_t *win, size_t size, int at_end) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (size + page) / page * page;
   if (on_library_memory(win)) {
@@ -69,13 +68,13 @@ static inline uint8_t *pages_open(win_t *win, size_t size, int at_end) {
   return begin + (at_end ? inner - size : 0);
 }
 
-/* What lies beside the window in its own pages is as it was. */
+/* Checks that nothing beside the window was written in its own pages. */
 static inline void pages_close(win_t *win) {
   if (win->pages == NULL) return;
   const size_t edge = pages_edge(win);
   for (uint8_t *byte = win->pages + edge; byte < win->pages + win->pages_length - edge; byte++) {
     if ((byte < win->base || byte >= win->base + win->size[win->rank]) && *byte != WIN_CANARY)
-      FAIL("%s: a byte %td from the window's begin was written", flavor_name(win->flavor),
+      FAIL("%s: the byte at offset %td from the start was written", flavor_name(win->flavor),
            byte - win->base);
   }
   if (win->memory != NULL)
@@ -86,8 +85,8 @@ static inline void pages_close(win_t *win) {
   win->memory = NULL;
 }
 
-/* Collective. Sizes are multiples of WIN_ALIGNMENT, and units may differ by rank. The memory is all
- * zero, and everybody has come. */
+/* Collective. Sizes are multiples of WIN_ALIGNMENT, and units may differ by rank. The memory is
+ * zeroed, and all members have joined. */
 static inline void win_open(win_t *win, member_t *member, int32_t flavor, size_t size,
                             uint32_t unit, const ucxx_window_params_t *hints) {
   ucxx_window_params_t given = UCXX_WINDOW_PARAMS_INIT, *params = NULL;
@@ -145,7 +144,7 @@ static inline void win_close(win_t *win) {
   pages_close(win);
 }
 
-/* Of a byte at the target, which begins a unit. */
+/* Displacement of a byte at the target; the byte must begin a unit. */
 static inline int64_t win_disp(const win_t *win, uint32_t target, uint64_t offset) {
   CHECK_EQ(offset % win->unit[target], 0);
   return (int64_t)(win->address[target] + offset / win->unit[target]);
@@ -157,7 +156,7 @@ static inline ucxx_layout_t contiguous(int32_t type, uint64_t count) {
   return layout;
 }
 
-/* One number of 8 bytes, by put and get. */
+/* One 8-byte number, by put and get. */
 static inline ucxx_status_t win_put64(const win_t *win, uint32_t target, uint64_t offset,
                                       const uint64_t *value) {
   ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
@@ -176,7 +175,7 @@ static inline ucxx_status_t win_fetch64(const win_t *win, uint32_t target, uint6
                                   win_disp(win, target, offset), op);
 }
 
-/* ------------------------------------------------------------------ what goes past the library */
+/* ------------------------------------------------------------------ outside the library */
 
 static inline void mark(uint64_t *place, uint64_t value) {
   __atomic_store_n(place, value, __ATOMIC_SEQ_CST);
@@ -190,7 +189,7 @@ static inline void await_mark(const uint64_t *place, uint64_t value) {
   while (look(place) < value) sched_yield();
 }
 
-/* Of all processes of the machine. */
+/* The same clock for all processes of the host. */
 static inline uint64_t clock_ns(void) {
   struct timespec time;
   CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &time), 0);
@@ -198,16 +197,16 @@ static inline uint64_t clock_ns(void) {
 }
 
 /*
- * Not one of them goes on before all are here. Before one is killed this stands where a collective
- * of the group would not do: some are still inside when others have come out, and need a message
- * that the killed one has not sent yet.
+ * A barrier: no member continues before all have arrived. Used before a kill, where a collective of
+ * the group would not do: some members may have left it while others still need a message from the
+ * killed one.
  */
 static inline void meet_at(uint64_t *count, uint64_t members) {
   __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
   await_mark(count, members);
 }
 
-/* Wherever it is; but across hosts not in the midst of UCX's own work: see kill_in_a_call. */
+/* Kills the process wherever it is; across hosts not inside UCX's own work: see kill_in_a_call. */
 static inline void kill_anywhere(pid_t pid) {
   if (test_hosts() > 1)
     kill_in_a_call(pid);
@@ -215,8 +214,8 @@ static inline void kill_anywhere(pid_t pid) {
     CHECK_EQ(kill(pid, SIGKILL), 0);
 }
 
-/* What a worker sleeps on is made when it sleeps for the first time: for who counts descriptors
- * afterwards. */
+/* A worker creates its sleep descriptors at its first sleep. Call this before counting
+ * descriptors. */
 static inline void sleep_once(const member_t *member) {
   ucxx_status_t status = ucxx_worker_wait(member->worker, MILLISECOND);
   CHECK(status == UCXX_OK || status == UCXX_ERR_TIMED_OUT || status == UCXX_ERR_BUSY);
@@ -224,7 +223,7 @@ static inline void sleep_once(const member_t *member) {
 
 static inline void on_interrupt(int number) { (void)number; }
 
-/* As run_members, with signals all the time: whatever waits is interrupted, and waits on. */
+/* As run_members, with a stream of signals that interrupt every wait; each wait must resume. */
 static inline void run_interrupted(uint32_t size, uint64_t seed, void (*body)(member_t *member)) {
   const struct sigaction action = {.sa_handler = on_interrupt};
   struct sigaction before;
@@ -239,7 +238,7 @@ static inline void run_interrupted(uint32_t size, uint64_t seed, void (*body)(me
     for (uint32_t rank = 0; rank < size; rank++) kill(pids[rank], SIGUSR1);
     usleep(200);
   }
-  /* As long as they are not reaped their numbers are nobody else's. */
+  /* Their process ids cannot be reused before they are reaped. */
   for (uint32_t rank = 0; rank < size; rank++) {
     siginfo_t info;
     CHECK_EQ(waitid(P_PID, (id_t)pids[rank], &info, WEXITED | WNOWAIT), 0);
@@ -251,7 +250,7 @@ static inline void run_interrupted(uint32_t size, uint64_t seed, void (*body)(me
   CHECK_EQ(sigaction(SIGUSR1, &before, NULL), 0);
 }
 
-/* Memory that the launcher shares with its members, who are forked later. All zero. */
+/* Zeroed memory that the launcher shares with the members it forks later. */
 static inline void *shared_open(size_t length) {
   void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(memory != MAP_FAILED);
