@@ -1,5 +1,5 @@
-/* Addresses as bytes: a round trip, a copy that outlives everything, and the door for another
- * program's bytes. */
+/* Addresses as bytes: they survive a round trip, a copy outlives its worker, and unchecked bytes
+ * are accepted by the function for foreign addresses alone. */
 #include "test_util.h"
 
 static ucxx_endpoint_t *endpoint_to(ucxx_worker_t *worker, const void *bytes, size_t length,
@@ -72,8 +72,8 @@ static void outlives_its_worker(void) {
   printf("checksum %u\n", (unsigned)sum);
 }
 
-/* UCX ignores what follows its own bytes, so an address with the library's trailer passes the
- * unchecked door as well. */
+/* UCX ignores what follows its own bytes, so an address with the library's trailer is valid for the
+ * unchecked function too. */
 static void unchecked_door(void) {
   STEP("bytes that are not checked");
   duo_t duo;

@@ -1,5 +1,5 @@
-/* An address made by a program that uses UCP itself: the unchecked door leads there, the checked
- * one refuses. */
+/* An address from a program that uses UCP alone: ucxx_address with checks refuses it, the unchecked
+ * function connects to it, and messages arrive. */
 #include "test_util.h"
 
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ static void raw_receive(const pair_t *pair, ucp_worker_h worker, size_t length, 
   }
   CHECK_CONTENT(data, length, seed);
   free(data);
-  /* Until the other side has gone on: a rendezvous ends there after it has ended here. */
+  /* Until the other side continues: a rendezvous completes there later than here. */
   pair_tell(pair);
 }
 
@@ -61,13 +61,13 @@ static void library_side(pair_t *pair) {
   uint8_t *bytes = test_alloc(length);
   channel_get(pair, bytes, length);
   ucxx_address_t *address = NULL;
-  STEP("the checked door refuses an address without the trailer");
+  STEP("the checked function refuses an address without the trailer");
   CHECK_STATUS(ucxx_address_from_bytes(bytes, length, &address), UCXX_ERR_INVALID_ADDR);
   CHECK_OK(ucxx_address_from_ucp_bytes(bytes, length, &address));
   free(bytes);
   CHECK_OK(ucxx_context_create(NULL, &pair->context));
   CHECK_OK(ucxx_worker_create(pair->context, NULL, &pair->worker));
-  /* The other side closes nothing in step with this one; without failure detection that is no
+  /* The other side does not close in step with this one. Without failure detection that causes no
    * event. */
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.error_handling = UCXX_ENDPOINT_ERROR_HANDLING_NONE;

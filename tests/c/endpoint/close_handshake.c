@@ -1,5 +1,5 @@
-/* A close reaches the other side: its endpoint ends with CONNECTION_RESET, once, and everything of
- * it; the other endpoints do not. */
+/* A close reaches the peer: its endpoint closes once, with CONNECTION_RESET, and all its operations
+ * complete. Other endpoints stay open. */
 #include "test_util.h"
 
 #include "client_server.h"
@@ -77,21 +77,21 @@ static void close_it(const sides_t *sides, ends_t *ends, int32_t how) {
   CHECK_EQ(seen_count(&ends->close), 1);
 }
 
-/* The peer of `ends` has closed its end. */
+/* The peer of `ends` has closed its endpoint. */
 static void left_alone(const sides_t *sides, ends_t *ends) {
   UNTIL(sides, seen_count(&ends->close) > 0);
   CHECK_STATUS(ends->close.status, UCXX_ERR_CONNECTION_RESET);
   CHECK_STATUS(ucxx_endpoint_status(ends->endpoint), UCXX_ERR_CONNECTION_RESET);
   CHECK_STATUS(ucxx_tag_send(ends->endpoint, "message", 8, 1, NULL, NULL),
                UCXX_ERR_CONNECTION_RESET);
-  CHECK_MESSAGE("closed by its peer");
+  CHECK_MESSAGE("closed by the peer");
   ucxx_endpoint_destroy(ends->endpoint);
   CHECK_EQ(seen_count(&ends->close), 1);
 }
 
-/* Both have made their end; the other one waits for a message. */
+/* Both sides have created their endpoints; the other one waits for a message. */
 static void both_ends(const manner_t *manner, int32_t error_handling, int32_t how) {
-  STEP("%s: both ends, error handling %d, close %d", manner->name, error_handling, how);
+  STEP("%s: both endpoints, error handling %d, close %d", manner->name, error_handling, how);
   sides_t sides;
   ends_t here, there;
   uint64_t word = 0;
@@ -116,17 +116,17 @@ static void count_unclaimed(void *arg, const char *text) {
   *(int *)arg += strstr(text, ", unclaimed,") != NULL;
 }
 
-/* Ends that a peer's Hello has made, and that nobody here has asked for yet. */
+/* Endpoints that a peer's Hello created and that no call here has claimed yet. */
 static int unclaimed(ucxx_worker_t *worker) {
   int count = 0;
   CHECK_OK(ucxx_worker_dump(worker, count_unclaimed, &count));
   return count;
 }
 
-/* The other side makes its ends when the first side has made and used its own: they find each
- * other. */
+/* The other side creates its endpoints after the first side has created and used its own: they pair
+ * up. */
 static void made_later(const manner_t *manner) {
-  STEP("%s: ends that are made later", manner->name);
+  STEP("%s: endpoints created later", manner->name);
   sides_t sides;
   ends_t here[SEVERAL], there[SEVERAL];
   int lost = 0;
@@ -134,7 +134,7 @@ static void made_later(const manner_t *manner) {
   for (int at = 0; at < SEVERAL; at++)
     reach(sides.left, sides.to_right, UCXX_ENDPOINT_ERROR_HANDLING_PEER, &here[at]);
   for (int at = 0; at < SEVERAL; at++) UNTIL(&sides, seen_count(&here[at].open) == 1);
-  /* Hellos that have overtaken each other are told apart a pass later. */
+  /* Hellos that arrived out of order are sorted out one pass later. */
   UNTIL(&sides, unclaimed(sides.right) == SEVERAL);
   CHECK_EQ(unclaimed(sides.left), 0);
   for (int at = 0; at < SEVERAL; at++)
@@ -167,7 +167,7 @@ static void made_later(const manner_t *manner) {
 }
 
 static void worker_goes(const manner_t *manner) {
-  STEP("%s: the other worker goes", manner->name);
+  STEP("%s: the peer's worker is destroyed", manner->name);
   sides_t sides;
   ends_t here;
   sides_open(&sides, manner);
@@ -181,9 +181,9 @@ static void worker_goes(const manner_t *manner) {
   sides_close(&sides);
 }
 
-/* What it had under way is cut short by its own end, however soon its peer has let go as well. */
+/* Destroying a worker cuts its sends short, even if the peer has closed as well by then. */
 static void worker_goes_with_sends(const manner_t *manner) {
-  STEP("%s: a worker goes with sends under way", manner->name);
+  STEP("%s: a worker is destroyed with sends in flight", manner->name);
   site_t site;
   ends_t client;
   uint8_t *data = test_alloc(LARGE);
@@ -226,7 +226,7 @@ int main(void) {
     both_ends(&manners[at], UCXX_ENDPOINT_ERROR_HANDLING_NONE, UCXX_CLOSE_FLUSH);
     made_later(&manners[at]);
     worker_goes(&manners[at]);
-    /* The peer answers while this side waits in destroy. */
+    /* The peer must answer while this side waits in destroy. */
     if (has_tcp() && manners[at].progress_mode != UCXX_PROGRESS_MANUAL)
       worker_goes_with_sends(&manners[at]);
   }

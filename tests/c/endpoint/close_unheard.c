@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Closing an endpoint whose peer does not look: what the close waits for so that the peer hears of
- * the connection at all is not waited for where it has heard already, and running out of the
- * caller's time while it is waited for is no failure.
+ * Closing an endpoint whose peer does not progress. The close does not wait for a peer that has
+ * already acknowledged the connection. If the caller's timeout expires during the wait, the close
+ * still succeeds.
  */
 #include "test_util.h"
 
 #include <poll.h>
 
-/* A second, for which the peer would be waited for, is millions of passes. */
+/* The close would wait a second for the peer: millions of passes. */
 enum { FEW_PASSES = 20000 };
 
 static void open_pair(duo_t *duo, seen_t *closed, const ucxx_context_params_t *context) {
@@ -37,13 +37,13 @@ static void look_for_end(void *arg, const char *line) {
   if (strstr(line, "unclaimed") != NULL) *(int *)arg = 1;
 }
 
-/* The peer has answered, and its answer has not been read yet. */
+/* The peer has answered, and this side has not read the answer yet. */
 static void answered_already(void) {
   duo_t duo;
   seen_t closed;
   ucxx_request_t *close = NULL;
   int is_met = 0, passes = 0;
-  STEP("a peer that has answered, and does not look any more");
+  STEP("a peer that has answered and no longer progresses");
   open_pair(&duo, &closed, NULL);
   while (!is_met) {
     CHECK_OK(ucxx_worker_progress(duo.left, NULL));
@@ -61,7 +61,7 @@ static void answered_already(void) {
   close_pair(&duo, &closed);
 }
 
-/* UCX's connection stands, and the peer has not read what came on it. */
+/* UCX has connected, and the peer has not read the library's Hello. */
 static void open_unheard(duo_t *duo, seen_t *closed, const ucxx_context_params_t *context) {
   ucxx_request_t *flush = NULL;
   open_pair(duo, closed, context);
@@ -78,7 +78,7 @@ static void open_unheard(duo_t *duo, seen_t *closed, const ucxx_context_params_t
 
 enum way { TIME, TIME_CLOSES, CANCEL, CANCEL_TWICE, WAYS };
 
-/* The close is cancelled, or its time runs out. */
+/* The close is cancelled, or its timeout expires. */
 static void never_answers(enum way way) {
   duo_t duo;
   seen_t closed;
@@ -110,13 +110,13 @@ static void pull_message(void *arg, ucxx_am_message_t *message) {
   pull->count++;
 }
 
-/* What the peer has sent comes in behind the close, and is pulled from a peer that does not look:
- * the time of the close ends that. */
+/* A rendezvous message arrives behind the close, and is pulled from a peer that does not progress.
+ * The close's timeout ends the pull. */
 static void pulls_meanwhile(void) {
   enum { LENGTH = 4 << 20, ID = 5 };
   duo_t duo;
   seen_t closed, closed_there = {0};
-  /* Without CMA the data comes only when the peer makes progress. */
+  /* Without CMA the data arrives only when the peer progresses. */
   ucxx_config_entry_t entry = {"TLS", "posix,self"};
   ucxx_context_params_t context = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
@@ -124,7 +124,7 @@ static void pulls_meanwhile(void) {
   ucxx_request_t *send = NULL, *close = NULL;
   unsigned char *out = test_alloc(LENGTH);
   pull_t pull = {.buffer = test_alloc(LENGTH), .length = LENGTH};
-  STEP("a pull that goes nowhere, under a close with a time");
+  STEP("a pull that never completes, during a close with a timeout");
   context.config = &entry;
   context.config_count = 1;
   memset(out, 1, LENGTH);
@@ -150,8 +150,8 @@ static void pulls_meanwhile(void) {
   free(pull.buffer);
 }
 
-/* An event loop that cancels a close while it is armed is woken: a send that the peer does not take
- * has all the time of the close else. */
+/* An event loop that cancels a close while armed is woken. The peer does not receive a send, so the
+ * close would otherwise take all its time. */
 static void cancels_while_armed(void) {
   enum { LENGTH = 4 << 20 };
   duo_t duo;
@@ -160,14 +160,14 @@ static void cancels_while_armed(void) {
   ucxx_op_params_t closes = UCXX_OP_PARAMS_INIT;
   unsigned char *out = test_alloc(LENGTH);
   int descriptor = -1, is_cancelled = 0;
-  STEP("a close that is cancelled while its loop is armed");
+  STEP("a close cancelled while the loop is armed");
   memset(out, 1, LENGTH);
-  /* Without error handling there is no keepalive, which would wake the loop as well. */
+  /* Without error handling there is no keepalive, which would also wake the loop. */
   params.error_handling = UCXX_ENDPOINT_ERROR_HANDLING_NONE;
   duo_open_as(&duo, NULL, &params);
   CHECK_STATUS(ucxx_tag_send(duo.to_right, out, LENGTH, 3, NULL, &send), UCXX_INPROGRESS);
   CHECK_OK(ucxx_worker_event_fd(duo.left, &descriptor));
-  /* Longer than the guard waits. */
+  /* Longer than the guard allows. */
   closes.timeout_ns = 600 * SECOND;
   CHECK_STATUS(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &closes, &close),
                UCXX_INPROGRESS);

@@ -1,5 +1,5 @@
-/* Connecting by host and port: nobody there, nobody answers, several addresses, operations before
- * the answer, giving up early. */
+/* Connecting by host and port: refused, unanswered, several addresses, operations before the
+ * connection opens, giving up early. Each attempt ends once with the documented status. */
 #include "test_util.h"
 #include "client_server.h"
 
@@ -10,9 +10,9 @@
 
 enum { MESSAGES = 40, LARGE = 1 << 20 };
 
-/* ------------------------------------------------------------------ a resolver of our own */
+/* ------------------------------------------------------------------ a resolver of this test */
 
-/* What "several.test" stands for. The library finds this function before the C library's. */
+/* What "several.test" resolves to. The library finds this function before the C library's. */
 static const char *several[4];
 static int lookups;
 
@@ -59,9 +59,9 @@ static void resolve_to(const char *first, const char *second, const char *third)
   several[2] = third;
 }
 
-/* ------------------------------------------------------------------ who does not answer */
+/* ------------------------------------------------------------------ a silent port */
 
-/* A TCP port that takes connections and never says a word. */
+/* A TCP port that accepts connections and sends nothing. */
 static int silent_port(int *descriptor) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t length = sizeof address;
@@ -112,7 +112,7 @@ static void refused(const manner_t *manner) {
 }
 
 static void silent(const manner_t *manner) {
-  STEP("%s: nobody answers: timeouts and cancelling end what waits", manner->name);
+  STEP("%s: nobody answers: waiting operations time out or are cancelled", manner->name);
   site_t site;
   ends_t client;
   int descriptor, port = silent_port(&descriptor);
@@ -141,12 +141,12 @@ static void silent(const manner_t *manner) {
 
   STEP("%s: nobody answers in time", manner->name);
   dial_port(&site, port, 20 * MILLISECOND, &client);
-  /* Where a thread progresses, the time may be over before the call. */
+  /* With a progress thread, the timeout may expire before the call. */
   ucxx_status_t sent = ucxx_tag_send(client.endpoint, "message", 8, 1, NULL, &requests[0]);
   CHECK_STATUS(site_finish(&site, sent, &requests[0]), UCXX_ERR_TIMED_OUT);
   check_ended(&site, &client, UCXX_ERR_TIMED_OUT);
 
-  STEP("%s: closed before anybody answered", manner->name);
+  STEP("%s: closed before an answer", manner->name);
   for (int how = 0; how < 2; how++) {
     dial_port(&site, port, 0, &client);
     for (int pass = 0; pass < 10 * how; pass++) site_progress(&site);
@@ -157,7 +157,7 @@ static void silent(const manner_t *manner) {
     ucxx_endpoint_destroy(client.endpoint);
   }
 
-  STEP("%s: the worker goes before anybody answered", manner->name);
+  STEP("%s: the worker is destroyed before an answer", manner->name);
   dial_port(&site, port, 0, &client);
   CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 1, NULL, &requests[0]),
                UCXX_INPROGRESS);
@@ -183,7 +183,7 @@ static size_t length_of(int at) {
   return lengths[(size_t)at % (sizeof lengths / sizeof *lengths)];
 }
 
-/* All with one tag: the order of the receives shows the order of the sends. */
+/* All with one tag: they are received in the order of the sends. */
 static void submit(const site_t *site, ucxx_endpoint_t *to, uint8_t *const *out,
                    ucxx_request_t **sends, ucxx_status_t *sent) {
   (void)site;
@@ -222,8 +222,8 @@ static void see_line(void *arg, const char *text) {
   CHECK(text != NULL);
 }
 
-/* `how` is the end: a flush, a close with flush, or a flush of the worker, all submitted before the
- * answer. */
+/* `how` ends the wait: a flush, a close with flush, or a flush of the worker, each submitted before
+ * the answer. */
 static void waiting_operations(const manner_t *manner, int how) {
   static const char *const names[] = {"flushed", "closed", "flushed with the worker"};
   STEP("%s: %d messages before the answer, %s", manner->name, MESSAGES, names[how]);
@@ -242,7 +242,7 @@ static void waiting_operations(const manner_t *manner, int how) {
   CHECK_STATUS(ended, UCXX_INPROGRESS);
   AWAIT(&site, asked(&site) == 1);
   CHECK_STATUS(ucxx_request_status(end), UCXX_INPROGRESS);
-  /* What UCX has of it leads nowhere yet, and is not for UCX to describe. */
+  /* UCX's endpoint is not connected yet, so UCX must not be asked about it. */
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   CHECK_OK(ucxx_endpoint_query(client.endpoint, &attr));
   CHECK(attr.transports[0] == 0);
@@ -290,7 +290,7 @@ static void several_addresses(const manner_t *manner) {
   STEP("%s: several addresses, none answers", manner->name);
   resolve_to("127.0.0.2", "127.0.0.3", NULL);
   dial(&site, "several.test", &client);
-  /* A thread may have come to the end of them already. */
+  /* With a progress thread all addresses may have failed by now. */
   CHECK_STATUS(
       site_finish(&site, ucxx_tag_send(client.endpoint, "message", 8, 5, NULL, &send), &send),
       UCXX_ERR_UNREACHABLE);
@@ -304,10 +304,10 @@ static void several_addresses(const manner_t *manner) {
   site_close(&site);
 }
 
-/* The first address takes the connection and keeps silent: the next one gets its share of the time.
- */
+/* The first address accepts the connection and stays silent: the next one gets its share of the
+ * time. */
 static void silent_and_then_not(const manner_t *manner) {
-  STEP("%s: several addresses, the first keeps silent", manner->name);
+  STEP("%s: several addresses, the first stays silent", manner->name);
   site_t site;
   ends_t client;
   site_open(&site, manner, NULL, ACCEPT);
@@ -400,9 +400,9 @@ static void no_error_handling(const manner_t *manner) {
   site_close(&site);
 }
 
-/* Who was asked speaks first, in the moment in which it accepts; and closes then, or goes on. */
+/* The accepting side sends first, as soon as it accepts; then it closes or continues. */
 static void speaks_first(const manner_t *manner, size_t length, int closes) {
-  STEP("%s: %zu bytes from who accepts%s", manner->name, length, closes ? ", and a close" : "");
+  STEP("%s: accepting side sends %zu bytes%s", manner->name, length, closes ? ", and a close" : "");
   site_t site;
   ends_t client;
   uint8_t *out = test_alloc(length), *in = test_alloc(length);
@@ -432,7 +432,7 @@ static void speaks_first(const manner_t *manner, size_t length, int closes) {
 
 int main(void) {
   test_begin("connect", 60);
-  if (!has_tcp()) test_skip("UCX connects by host and port over TCP, which UCX_TLS leaves out");
+  if (!has_tcp()) test_skip("UCX connects by host and port over TCP, which UCX_TLS excludes");
   for (int at = 0; at < MANNERS; at++) {
     refused(&manners[at]);
     silent(&manners[at]);

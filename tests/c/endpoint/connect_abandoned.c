@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer that does not look is given up, once or several times, before it has heard of it; what is
- * sent on the next endpoint to it arrives, from the first message on. And endpoints that are first
- * used in another order than they were made in, some of them never.
+ * A peer that does not progress is given up, once or several times, before it has read anything of
+ * the connection. Everything sent on the next endpoint to it arrives, from the first message on.
+ * Also: endpoints first used in another order than created, some of them never.
  */
 #include "test_util.h"
 
@@ -76,8 +76,8 @@ static ucxx_endpoint_t *endpoint_to(ucxx_worker_t *worker, const ucxx_address_t 
   return endpoint;
 }
 
-/* The peer makes no progress meanwhile. Without error handling UCX goes on with it behind the
- * endpoint's back, up to the end of the worker. */
+/* The peer makes no progress meanwhile. Without error handling UCX keeps its own endpoint until the
+ * worker ends. */
 static void give_up(const duo_t *duo, const ucxx_address_t *address, int32_t error_handling,
                     uint64_t passes) {
   static const uint16_t lost = LOST;
@@ -115,8 +115,8 @@ static void after_others(int32_t error_handling, uint64_t seed) {
   close_workers(&duo, address);
 }
 
-/* Who was given up connects to who has given it up: UCX has used up the place at this side that
- * would belong to it. */
+/* The peer that was given up connects to this side, where UCX has already used the slot that would
+ * be paired with it. */
 static void the_other_way(uint64_t seed) {
   static numbers_t numbers, back;
   static uint16_t number[MESSAGES];
@@ -130,8 +130,8 @@ static void the_other_way(uint64_t seed) {
   for (uint64_t tries = 1 + seed % MOST_TRIES; tries > 0; tries--)
     give_up(&duo, address, UCXX_ENDPOINT_ERROR_HANDLING_PEER, 0);
   STEP("the other way");
-  /* UCX lets both sides know, before which it would take the next end for the one that was given
-   * up: then `on_close` tells. */
+  /* UCX needs time to tell both sides; before that it would pair the next endpoint with the
+   * abandoned one. After that `on_close` has run. */
   for (int pass = 0; pass < 5000; pass++) duo_progress(&duo);
   ucxx_endpoint_t *endpoint = endpoint_to(duo.right, to_left, UCXX_ENDPOINT_ERROR_HANDLING_PEER);
   for (uint16_t at = 0; at < MESSAGES; at++) {
@@ -167,7 +167,7 @@ static void in_any_order(uint64_t seed) {
         number[sent] = (uint16_t)sent;
         say(endpoints[order[at]], &number[sent]);
       }
-      /* Some of them together. */
+      /* Some of them are sent together. */
       while (at % 2 == 1 && numbers.answers < sent) duo_progress(&duo);
     }
     while (numbers.answers < sent) duo_progress(&duo);

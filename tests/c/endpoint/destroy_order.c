@@ -1,4 +1,5 @@
-/* Handles destroyed in every order: children of what is gone answer CLOSED, and nothing crashes. */
+/* Handles destroyed in every order: calls on a child of a destroyed object return CLOSED, and
+ * nothing crashes. */
 #include "test_util.h"
 
 enum { CONTEXT, LEFT, RIGHT, ENDPOINT, ADDRESS, RECEIVE, OBJECTS };
@@ -18,8 +19,8 @@ typedef struct scene {
 } scene_t;
 
 /*
- * A flush over TCP is answered by the other worker. With all flushed no destroy below has to wait
- * for one that makes no progress, which would end by force, after seconds.
+ * Over TCP the other worker must answer a flush. When everything is flushed, no destroy below waits
+ * for a worker that makes no progress, and then closes by force after seconds.
  */
 static void settle(const duo_t *way) {
   ucxx_request_t *flush = NULL;
@@ -59,7 +60,7 @@ static void destroy(scene_t *scene, int object) {
   }
 }
 
-/* What is left has to work, or to say that what it belongs to is gone. */
+/* The remaining objects work, or report that their parent is closed. */
 static void look(scene_t *scene) {
   uint64_t word = 0;
   ucxx_request_t *request = NULL;
@@ -70,7 +71,7 @@ static void look(scene_t *scene) {
     CHECK(ucxx_address_data(scene->address) != NULL);
   }
   if (scene->gone[LEFT]) {
-    /* Exactly one completion for whatever was outstanding, and it has happened by now. */
+    /* Each pending operation completes exactly once, and has done so by now. */
     CHECK_EQ(seen_count(&scene->received), 1);
     CHECK_STATUS(scene->received.status, UCXX_ERR_CANCELED);
     if (!scene->gone[RECEIVE]) {
@@ -118,7 +119,7 @@ static void run(const int *order) {
   CHECK_EQ(seen_count(&scene.closed), 1);
 }
 
-/* Of three orders, unless all are asked for. */
+/* Runs a third of the orders, unless all are requested. */
 static uint64_t which;
 
 static int permute(int *order, int fixed) {

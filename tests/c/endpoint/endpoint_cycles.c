@@ -1,9 +1,9 @@
 /*
  * Thousands of create and close cycles leave memory, mappings, descriptors and threads as they
- * were. The first cycles warm up pools and arenas; what counts is the growth after them, on both
+ * were. The first cycles warm up pools and arenas; the test checks the growth after them, on both
  * sides.
  *
- *   endpoint_cycles [COUNT]     so many of endpoints
+ *   endpoint_cycles [COUNT]     this many endpoint cycles
  */
 #include "test_util.h"
 
@@ -39,7 +39,7 @@ static footprint_t settled(void) {
   return footprint_now();
 }
 
-/* A message each way, so that the connection stands. */
+/* One message each way establishes the connection. */
 static void greet(const pair_t *pair, ucxx_endpoint_t *endpoint) {
   uint64_t out = pair->seed, in = 0;
   ucxx_request_t *receive = NULL, *send = NULL;
@@ -50,7 +50,7 @@ static void greet(const pair_t *pair, ucxx_endpoint_t *endpoint) {
   CHECK_EQ(in, out);
 }
 
-/* A connection each way, a message each way, and both closed. */
+/* One endpoint each way, one message each way, then both close. */
 static void both_sides_cycle(const pair_t *pair, const ucxx_address_t *address) {
   ucxx_endpoint_t *endpoint = NULL;
   ucxx_request_t *close = NULL;
@@ -61,8 +61,8 @@ static void both_sides_cycle(const pair_t *pair, const ucxx_address_t *address) 
   pair_sync(pair);
 }
 
-/* By turns one side closes by force, with a receive under way on both, and the other hears of it.
- */
+/* The sides take turns to close by force, with a receive posted on both; the other side is
+ * notified. */
 static void forced_cycle(const pair_t *pair, const ucxx_address_t *address) {
   static int turn;
   uint64_t never = 0;
@@ -100,7 +100,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
   ucxx_conn_request_destroy(request);
 }
 
-/* The first process connects to the second one's listener, and closes. */
+/* The first process connects to the second one's listener and closes. */
 static void by_port_cycle(const pair_t *pair, const ucxx_address_t *address) {
   (void)address;
   if (pair->side == 0) {
@@ -122,7 +122,7 @@ static void by_port_cycle(const pair_t *pair, const ucxx_address_t *address) {
   pair_sync(pair);
 }
 
-/* Only the first process connects; the second merely receives. */
+/* Only the first process connects; the second only receives. */
 static void one_side_cycle(const pair_t *pair, const ucxx_address_t *address) {
   uint64_t word = 0;
   ucxx_request_t *request = NULL;
@@ -209,7 +209,7 @@ static void contexts(const pair_t *pair) {
   compare(text, before, settled(), 2048);
 }
 
-/* Requests come from a pool: using and returning them many times over must not grow it. */
+/* Requests come from a pool, which must not grow when requests are returned. */
 static void requests(const pair_t *pair) {
   duo_t duo;
   duo_open(&duo, NULL);

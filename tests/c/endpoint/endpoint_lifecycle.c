@@ -1,4 +1,5 @@
-/* Closing and destroying with traffic in flight, close callbacks, endpoints to oneself. */
+/* Closing and destroying with operations in flight: each operation completes once, and buffers are
+ * free for reuse afterwards. Also: close callbacks, endpoints to the same worker. */
 #include "test_util.h"
 
 enum { LARGE = 4 << 20, MANY = 100 };
@@ -24,10 +25,9 @@ static ucxx_op_params_t watched(seen_t *seen) {
   return params;
 }
 
-/* Receives that nothing matches and rendezvous sends that nobody takes, some with handles and some
- * without. */
+/* Receives without a match and rendezvous sends that nobody receives, some with request handles. */
 static void destroy_worker_in_flight(void) {
-  STEP("destroy of a worker with traffic in flight");
+  STEP("destroying a worker with operations in flight");
   duo_t duo;
   duo_open(&duo, NULL);
   static uint64_t words[MANY];
@@ -56,7 +56,7 @@ static void destroy_worker_in_flight(void) {
   CHECK_STATUS(sent.status, UCXX_ERR_CANCELED);
   CHECK_EQ(seen_count(&flushed), 1);
   CHECK_EQ(seen_count(&closed), 1);
-  /* Whatever the other side does now, these buffers belong to their owner again. */
+  /* Whatever the other side does now, the buffers belong to the test again. */
   memset(data, 0xee, LARGE);
   free(data);
   CHECK_STATUS(ucxx_endpoint_status(extra), UCXX_ERR_CLOSED);
@@ -71,7 +71,7 @@ static void destroy_worker_in_flight(void) {
   ucxx_request_destroy(flush);
   CHECK_EQ(received.null_requests + sent.null_requests, 0);
 
-  STEP("the worker on the other side goes on");
+  STEP("the peer's worker keeps working");
   duo_t solo = {duo.context, duo.right, duo.right, connect_workers(duo.right, duo.right), NULL};
   duo_transfer(&solo, 1000, 4);
   ucxx_endpoint_destroy(solo.to_right);
@@ -81,9 +81,9 @@ static void destroy_worker_in_flight(void) {
   ucxx_context_destroy(duo.context);
 }
 
-/* The receiver's worker goes while messages for it are under way. */
+/* The receiver's worker is destroyed while messages to it are in flight. */
 static void destroy_receiver_in_flight(void) {
-  STEP("destroy of the worker that was to receive");
+  STEP("destroying the receiver's worker");
   duo_t duo;
   duo_open(&duo, NULL);
   seen_t received;
@@ -105,7 +105,7 @@ static void destroy_receiver_in_flight(void) {
 }
 
 static void destroy_endpoint_in_flight(void) {
-  STEP("destroy of an endpoint with traffic in flight");
+  STEP("destroying an endpoint with operations in flight");
   duo_t duo;
   duo_open(&duo, NULL);
   seen_t closed, sent;
@@ -198,7 +198,7 @@ static void close_force(void) {
   duo_close(&duo);
 }
 
-/* Closed before it has ever been connected: nothing has made progress on either side. */
+/* Closed before the connection is established: neither side has progressed. */
 static void close_at_once(void) {
   STEP("endpoints closed before they were connected");
   duo_t duo;
@@ -207,8 +207,8 @@ static void close_at_once(void) {
     seen_t closed;
     ucxx_request_t *close = NULL;
     ucxx_endpoint_t *endpoint = watched_endpoint(duo.left, duo.right, &closed);
-    /* Destroy alone has to wait for a flush that the other worker does not answer: once is enough.
-     */
+    /* A plain destroy waits for a flush that the other worker does not answer; trying it once is
+     * enough. */
     if (time > 0)
       CHECK_OK(
           duo_finish(&duo,
@@ -232,9 +232,9 @@ static void to_oneself(void) {
   seen_t closed;
   solo.to_right = watched_endpoint(solo.left, solo.left, &closed);
   for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
-    STEP("%zu bytes to oneself", lengths[at]);
+    STEP("%zu bytes to the same worker", lengths[at]);
     duo_transfer(&solo, lengths[at], at);
-    /* Sent first, received later. */
+    /* Send first, receive later. */
     uint8_t *out = test_alloc(lengths[at]), *in = test_alloc(lengths[at]);
     test_fill(out, lengths[at], at);
     ucxx_request_t *send = NULL, *receive = NULL;
@@ -247,7 +247,7 @@ static void to_oneself(void) {
     free(out);
     free(in);
   }
-  STEP("closing an endpoint to oneself");
+  STEP("closing an endpoint to the same worker");
   ucxx_request_t *close = NULL;
   CHECK_OK(duo_finish(&solo, ucxx_endpoint_close(solo.to_right, UCXX_CLOSE_FLUSH, NULL, &close),
                       &close));
@@ -267,8 +267,8 @@ static void to_oneself(void) {
   ucxx_context_destroy(solo.context);
 }
 
-/* The context may go first: its workers go on, and new ones are no longer possible because its
- * handle is gone. */
+/* The context may be destroyed first: its workers keep working, and new ones cannot be created
+ * without its handle. */
 static void workers_outlive_their_context(void) {
   STEP("workers outlive their context");
   duo_t duo;

@@ -1,14 +1,14 @@
-/* Several handles for one endpoint: it ends with the last of them, whichever that is. */
+/* Several handles for one endpoint: it is destroyed with the last of them, whichever that is. */
 #include "test_util.h"
 #include "client_server.h"
 
 enum { THREADS = 4, HANDLES = 200 };
 
-/* What a callback keeps of the endpoint that it is lent. */
+/* The handle that a callback retains of the endpoint it is given. */
 typedef struct keeper {
   seen_t seen;
   ucxx_endpoint_t *kept;
-  ucxx_endpoint_t **destroyed; /* a handle to destroy there, or NULL */
+  ucxx_endpoint_t **destroyed; /* a handle to destroy in the callback, or NULL */
 } keeper_t;
 
 static void keep(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
@@ -19,7 +19,7 @@ static void keep(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   see_completion(&keeper->seen, (ucxx_request_t *)endpoint, status);
 }
 
-/* From the client's worker to the server's. */
+/* Connects the client's worker to the server's. */
 static ucxx_endpoint_t *reach(const site_t *site, keeper_t *opened, seen_t *closed,
                               keeper_t *closing) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
@@ -69,8 +69,7 @@ static void kept_in_on_open(const manner_t *manner, int borrowed_last) {
   site_close(&site);
 }
 
-/* The old handle goes inside the callback: the new one is all there is, on an endpoint that has
- * ended. */
+/* The callback destroys the old handle: only the retained one remains, of a closed endpoint. */
 static void kept_in_on_close(const manner_t *manner) {
   STEP("%s: kept in on_close", manner->name);
   site_t site;
@@ -119,7 +118,7 @@ typedef struct holder {
   const seen_t *closed;
 } holder_t;
 
-/* Has a handle of its own all the time, and sends on each that it makes of it. */
+/* Always holds a handle, and sends on each new one that it derives from it. */
 static void *hold(void *arg) {
   holder_t *holder = arg;
   for (int at = 0; at < HANDLES; at++) {

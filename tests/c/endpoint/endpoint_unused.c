@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Endpoints that are closed before anything was sent on them leave nothing behind that a later one
- * to the same peer could be taken for. */
+/* Endpoints closed without traffic leave nothing behind that could be mistaken for a later endpoint
+ * to the same peer: every later message arrives on the right one. */
 #include "test_util.h"
 
 enum { ROUNDS = 30, MOST_UNUSED = 3, MESSAGES = 4, ID = 5, ANSWER = 6 };
@@ -41,7 +41,7 @@ static void until_done(const duo_t *duo, ucxx_request_t **request) {
   *request = NULL;
 }
 
-/* In any of the ways in which nothing is said on it. */
+/* Creates and closes an endpoint in one of the ways in which nothing is sent on it. */
 static void make_unused(ucxx_worker_t *worker, const ucxx_address_t *address, uint64_t way,
                         seen_t *closed) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
@@ -113,8 +113,7 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
   ucxx_context_destroy(duo.context);
 }
 
-/* A flush of the worker has nothing to wait for at a peer that does not look, and to which nothing
- * was ever sent. */
+/* A worker flush does not wait for a peer that does not progress and to which nothing was sent. */
 static void flush_of_all(int32_t error_handling) {
   duo_t duo = {0};
   ucxx_address_t *address = NULL;

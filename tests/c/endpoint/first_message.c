@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A message of every kind as the first thing that comes from a stranger: right behind the Hello,
- * before there is an endpoint to its sender, and with the sender's close behind it. */
+/* A message of every kind arrives even if it is the first one from a new peer: right behind the
+ * Hello, before an endpoint to its sender exists, and with the sender's close behind it. */
 #include "multi.h"
 
 enum { OWNER_ID = 7, ID = 3, TAG = 0x77, ROUNDS = 5 };
@@ -78,7 +78,7 @@ static void sent(const sides_t *sides, ucxx_status_t status, ucxx_request_t *req
   CHECK_OK(status);
 }
 
-/* While both sides make progress: over TCP a flush asks the other one. */
+/* Both sides must progress: over TCP a flush needs the peer's answer. */
 static void drop(const sides_t *sides, ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
@@ -111,7 +111,7 @@ static ucxx_status_t send(kind_t kind, ucxx_endpoint_t *to, const void *data, si
   }
 }
 
-/* What has to be asked for there, on an endpoint that is made after some passes. */
+/* Receives a message on an endpoint created some passes later, for kinds that need a receive. */
 static void receive(const sides_t *sides, kind_t kind, const ucxx_address_t *left_address,
                     size_t length) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -181,7 +181,7 @@ static void round_of(kind_t kind, size_t length, int closes) {
     sent(&sides, closed, closing);
   }
   if (kind >= MESSAGE) {
-    /* A server that has nothing but a handler. */
+    /* A server that only has a handler. */
     while (came == 0) some_passes(&sides);
     if (kind != FETCH) CHECK_EQ(came_length, length);
   } else {

@@ -1,7 +1,7 @@
-/* What was sent before a close with flush arrives, also in a receive that was to end with the
- * endpoint; and the end is told as the peer's close. A peer that does not progress for longer than
- * the library waits by itself is waited for as long as the caller has said, and where nobody has
- * said it the close tells that it does not know. */
+/* Everything sent before a close with flush arrives, also in a receive that ends with its endpoint,
+ * and the peer sees an orderly close. If the peer does not progress, the close waits as long as the
+ * caller's timeout says. Without a timeout it waits the library's own limit, and then reports that
+ * delivery is unknown. */
 #include "test_util.h"
 
 #include <stdbool.h>
@@ -39,7 +39,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
   accepted++;
 }
 
-/* Looks at nothing from when the visitor is connected until it has been told to go on. */
+/* Makes no progress from the guest's connection until told to continue. */
 static void serve_late(pair_t *pair, guest_t *guest, bool waits) {
   char go = 0;
   STEP("late, %s", waits ? "with a time" : "without");
@@ -79,7 +79,7 @@ static void serve(pair_t *pair) {
   serve_late(pair, &guests[ROUNDS + 1], false);
   ucxx_listener_destroy(listener);
   if (lost + otherwise > 0)
-    FAIL("of %d last messages %d are lost; %d ends are told otherwise", ROUNDS, lost, otherwise);
+    FAIL("of %d last messages %d are lost; %d closes have another status", ROUNDS, lost, otherwise);
 }
 
 static uint64_t now(void) {
@@ -96,8 +96,8 @@ static void visit_late(pair_t *pair, uint16_t port, uint64_t at, bool waits) {
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   STEP("late, %s", waits ? "with a time" : "without");
   CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", port, NULL, &endpoint));
-  /* Who has not said yet that it is of this library is taken for a foreign one, and not waited for.
-   */
+  /* A peer that has not yet identified itself as using this library counts as foreign, and a close
+   * does not wait for it. */
   while (CHECK_OK(ucxx_endpoint_query(endpoint, &attr)), attr.peer_id == 0) progress(worker);
   pair_tell(pair);
   channel_get(pair, &go, 1);
@@ -105,7 +105,7 @@ static void visit_late(pair_t *pair, uint16_t port, uint64_t at, bool waits) {
   params.timeout_ns = waits ? 60 * SECOND : 0;
   CHECK_STATUS(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, &params, &request), UCXX_INPROGRESS);
   if (waits) {
-    /* Longer than without a time. */
+    /* Longer than a close without a timeout waits. */
     for (uint64_t begun = now(); now() - begun < 3 * SECOND / 2;) {
       progress(worker);
       CHECK_STATUS(ucxx_request_status(request), UCXX_INPROGRESS);
@@ -149,6 +149,6 @@ static void body(pair_t *pair) {
 }
 
 int main(int argc, char **argv) {
-  if (!has_tcp()) test_skip("UCX connects by host and port over TCP, which UCX_TLS leaves out");
+  if (!has_tcp()) test_skip("UCX connects by host and port over TCP, which UCX_TLS excludes");
   return pair_main(argc, argv, "flush_before_close", 180, body);
 }

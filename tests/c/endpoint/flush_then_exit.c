@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What OK of a flush, or of a close that flushes, promises: a process whose sends, and then that,
- * were OK may end at once, and all of it arrives. Each round by chance: what is sent, how much,
- * over what kind of connection, and what is waited for. Over TCP short messages with a close alone:
- * the kernel drops what the peer has not read yet when a process ends that has not read all itself.
+ * After a flush, or a close with flush, has returned OK, the process may exit at once and
+ * everything it sent arrives. Each round draws at random what is sent, how much, over what kind of
+ * connection, and how the test waits.
+ *
+ * Over TCP, a process sends only short messages if it waits with a close alone: the kernel drops
+ * unread data when a process exits that has not read all of its own.
  */
 #include "test_util.h"
 
@@ -69,7 +71,7 @@ static ucxx_status_t receive_one(unsigned at, ucxx_request_t **request) {
   }
 }
 
-/* Everything is here, though its sender is gone. */
+/* All messages are here, although their sender has exited. */
 static void take(const pair_t *pair) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_listener_t *listener = NULL;
@@ -106,7 +108,7 @@ static void take(const pair_t *pair) {
   for (unsigned at = 0; at < plan.count && plan.kind != MESSAGE; at++)
     arrived += finish(status[at], &requests[at]) == UCXX_OK;
   if (arrived < plan.count)
-    FAIL("of %u messages %u are lost; on_close %s", plan.count, plan.count - arrived,
+    FAIL("%u messages sent, %u lost; on_close %s", plan.count, plan.count - arrived,
          ucxx_status_string(closed.status));
   ucxx_endpoint_destroy(endpoint);
   ucxx_listener_destroy(listener);
@@ -187,12 +189,12 @@ int main(void) {
                     .manual = chance / 3 % 2 == 0};
     plan.length = lengths[chance / 6 % 4];
     if (has_tcp() && plan.ending < CLOSE) {
-      /* A rendezvous send, which has been answered; a stream has none. */
+      /* A rendezvous send with its acknowledgement; streams have none. */
       plan.length = 262144;
       plan.kind = plan.kind == STREAM ? TAG : plan.kind;
     }
     plan.count = 1 + (unsigned)(chance / 24 % MOST);
-    /* The most is under way when it begins, and its receiver takes its time. */
+    /* The largest amount is in flight at the start, and its receiver is slow. */
     if (round % 8 == 0)
       plan = (plan_t){.kind = TAG,
                       .ending = plan.ending,

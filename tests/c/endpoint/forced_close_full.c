@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer closes by force while the socket to it is full. UCX waits at such a socket for room, and
- * for the peer's end, and gets both in one event when the peer has read what was left: this side
- * may go only when it has nothing left to write.
+ * A peer closes by force while the socket to it is full. When the peer has read the rest, UCX gets
+ * the room in the socket and the peer's close as one event. This side must not close before it has
+ * written everything.
  */
 #include "test_util.h"
 
@@ -16,7 +16,7 @@ static void pass(ucxx_worker_t *worker, const seen_t *closed) {
     CHECK_OK(ucxx_worker_progress(worker, NULL));
 }
 
-/* The one with the full socket closes too, or hears of it. */
+/* The side with the full socket closes too, or is notified of the close. */
 static void round_of(int closes_too) {
   duo_t duo;
   seen_t ends[2] = {{0}, {0}};
@@ -44,7 +44,7 @@ static void round_of(int closes_too) {
   CHECK_EQ(waiting, ENOUGH);
   CHECK(ucxx_endpoint_close(duo.to_left, UCXX_CLOSE_FORCE, NULL, &close[1]) >= 0);
   if (closes_too) CHECK(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FORCE, NULL, &close[0]) >= 0);
-  /* Each by itself for so long that it does all that it can. */
+  /* Each side progresses alone long enough to do all it can. */
   while (seen_count(&ends[0]) == 0 || seen_count(&ends[1]) == 0) {
     pass(duo.left, &ends[0]);
     pass(duo.right, NULL);
@@ -53,7 +53,7 @@ static void round_of(int closes_too) {
     pass(duo.left, NULL);
     pass(duo.right, NULL);
   }
-  /* Closing itself, it may still hear first that its sends are lost. */
+  /* A side that closes may still learn first that its sends are lost. */
   if (!closes_too || ends[0].status != UCXX_OK)
     CHECK_STATUS(ends[0].status, UCXX_ERR_CONNECTION_RESET);
   CHECK_OK(ends[1].status);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A close by force is heard by the peer as the close that it is, also behind many messages that it
- * has not read yet. */
+/* A forced close reaches the peer as a close (CONNECTION_RESET), even behind many messages that the
+ * peer has not read yet. */
 #include "test_util.h"
 
 enum { MESSAGES = 3000, LENGTH = 1000, ROUNDS = 6 };
@@ -23,7 +23,7 @@ static void body(pair_t *pair) {
     CHECK_OK(ucxx_endpoint_create(worker, theirs, &params, &endpoint));
     ucxx_address_destroy(theirs);
     pair->worker = worker;
-    /* One word each way, so that the connection stands. */
+    /* One message each way establishes the connection. */
     ucxx_request_t *request = NULL, *close = NULL;
     CHECK_OK(finish(ucxx_tag_send(endpoint, &word, 1, 1, NULL, &request), &request));
     CHECK_OK(finish(ucxx_tag_recv(worker, &word, 1, 1, UINT64_MAX, NULL, &request), &request));

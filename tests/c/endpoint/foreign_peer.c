@@ -1,10 +1,10 @@
 /*
- * Peers that are not of this library: by host and port in both directions, and by worker address;
- * messages both ways, and each way to end. What they give is best effort: docs/wire-formats.md says
- * what that comes to.
+ * Peers that do not use this library, connected by host and port in both directions and by worker
+ * address: messages both ways, and each way to end. What the library promises here is best effort:
+ * see docs/wire-formats.md.
  *
  *   foreign_peer peer|none PROGRAM [ARGUMENT...]     PROGRAM: such as foreign_raw.c, which
- * describes how it is talked to
+ *                                                    describes its commands
  */
 #include "foreign_program.h"
 
@@ -19,7 +19,7 @@ static const size_t lengths[LENGTHS] = {0, 8, 5000, 1 << 20};
 static int32_t handling;
 static ucxx_context_t *context;
 
-/* ------------------------------------------------------------------ our side */
+/* ------------------------------------------------------------------ this side */
 
 typedef struct ends {
   ucxx_endpoint_t *endpoint;
@@ -68,7 +68,7 @@ static void both_ways(const foreigner_t *other, const ends_t *ends) {
   }
 }
 
-/* A foreigner gives no sign of life when it is asked, and is not given up for that. */
+/* A foreign peer does not answer liveness checks, and must not be given up for that. */
 static void wait_in_vain(const ends_t *ends) {
   static uint8_t word[8];
   ucxx_request_t *request = NULL;
@@ -82,14 +82,13 @@ static void wait_in_vain(const ends_t *ends) {
   CHECK_STATUS(finish(UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
 }
 
-/* ------------------------------------------------------------------ how connections come about and
- * end */
+/* ------------------------------------------------------------------ ways to connect and to end */
 
 enum way { THEY_CONNECT, WE_CONNECT, BY_ADDRESS, WAYS };
 static const char *const way_names[] = {"they connect", "we connect", "by address"};
 enum end { THEY_CLOSE, WE_CLOSE, THEY_DIE, THEY_DIE_BUSY, ENDS };
 static const char *const end_names[] = {"they close", "we close", "they die",
-                                        "they die with operations under way"};
+                                        "they die with operations in flight"};
 
 static void they_connect(const foreigner_t *other, ends_t *ends) {
   ucxx_listener_t *listener = NULL;
@@ -116,7 +115,7 @@ static void we_connect(const foreigner_t *other, ends_t *ends) {
   }
 }
 
-/* Our address goes out without its trailer: UCP's part is what it was before. */
+/* Sends our address without its trailer: only UCP's part. */
 static void by_address(const foreigner_t *other, ends_t *ends) {
   ucxx_address_t *own = NULL, *theirs = NULL;
   ucxx_endpoint_params_t params = watching(ends);
@@ -145,8 +144,8 @@ static void by_address(const foreigner_t *other, ends_t *ends) {
   ucxx_address_destroy(own);
 }
 
-/* on_close has to run; how it calls a foreigner's end is printed, and has to be an end that
- * somebody else made. */
+/* on_close must run. The test prints its status, which must be that of an end caused by the
+ * peer. */
 static void await_close(const ends_t *ends, const char *what) {
   while (seen_count(&ends->close) == 0) progress(worker);
   printf("%s: on_close says %s\n", what, ucxx_status_name(ends->close.status));
@@ -200,7 +199,7 @@ static void meet(enum way way, enum end end) {
   if (end == THEY_DIE || end == THEY_DIE_BUSY) {
     they_die(&other, &ends, end == THEY_DIE_BUSY);
   } else if (end == WE_CLOSE) {
-    /* Without error handling UCP's close is an agreement of both. */
+    /* Without error handling UCP's close needs both sides. */
     if (handling == UCXX_ENDPOINT_ERROR_HANDLING_NONE) TELL(&other, "close\n");
     CHECK_OK(finish(ucxx_endpoint_close(ends.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
     while (seen_count(&ends.close) == 0) progress(worker);
@@ -211,7 +210,7 @@ static void meet(enum way way, enum end end) {
   } else {
     TELL(&other, "close\n");
     expect(&other, "ok");
-    if (way == BY_ADDRESS) /* nothing of a foreigner's close comes through: its end does */
+    if (way == BY_ADDRESS) /* a foreign peer's close arrives without its reason */
       stop(&other, 0);
     await_close(&ends, end_names[THEY_CLOSE]);
     if (way != BY_ADDRESS) stop(&other, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A port where something else listens: one that talks first, sends back what it hears, or hangs up.
- * Whoever connects to it is told so with a status that the header lists, and the process goes on.
+ * A port where another service listens: one that sends first, one that echoes, one that hangs up. A
+ * connection attempt to it ends with a status that the header lists, and the process keeps running.
  */
 #include "test_util.h"
 
@@ -27,7 +27,7 @@ typedef struct guest {
   seen_t closed, sent;
 } guest_t;
 
-/* Until the other side has gone. */
+/* Until the other side has closed. */
 static void *talk(void *arg) {
   stranger_t *stranger = arg;
   char bytes[300] = {0};
@@ -45,7 +45,7 @@ static void *talk(void *arg) {
   return NULL;
 }
 
-/* Until its socket is shut. */
+/* Until its socket is shut down. */
 static void *listen_on(void *arg) {
   stranger_t *listener = arg;
   int socket;
@@ -69,7 +69,7 @@ static uint16_t open_port(stranger_t *listener) {
   return ntohs(address.sin_port);
 }
 
-/* Connects to each of these, several times at once. */
+/* Connects to each of these services, several at once. */
 static void visit(habit_t first, habit_t last) {
   ucxx_context_t *context;
   ucxx_worker_t *worker;
@@ -124,7 +124,7 @@ int main(void) {
   if (!has_tcp()) test_skip("UCX connects by host and port over TCP");
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
-  /* UCX asserts on what is not its own, 1.13 on all but a short line:
+  /* UCX asserts on data that is not its own; 1.13 on everything but a short line:
    * docs/known-issues.md. */
   int asserts_on_zeros = version.ucx_major == 1 && version.ucx_minor < 14, status = 0;
   pid_t child = fork();

@@ -1,6 +1,6 @@
 /*
- * A peer that knows nothing of this library: UCP alone, as a program of its own. It does what it is
- * told on its input, a line at a time, and answers each with a line; in between it makes progress.
+ * A peer that does not use this library: UCP alone, in a program of its own. It reads commands from
+ * its input, a line each, and answers each with a line; in between it makes progress.
  * tests/bindings/ucxx has the same with UCXX, in Python and in C++.
  *
  *   foreign_raw peer|none        error handling of its endpoints
@@ -9,10 +9,10 @@
  *   connect PORT                 ok: an endpoint to 127.0.0.1
  *   address                      address HEX
  *   reach HEX                    ok: an endpoint to that worker
- *   send TAG LENGTH SEED         ok when it is complete, or failed
- *   recv TAG LENGTH SEED         ok when it has come and is right, or wrong
- *   close                        ok when UCP has closed the endpoint, flushing
- *   (end of the input)           its worker goes, and it ends
+ *   send TAG LENGTH SEED         ok when complete, or failed
+ *   recv TAG LENGTH SEED         ok when received and correct, or wrong
+ *   close                        ok when UCP has closed the endpoint, with a flush
+ *   (end of the input)           destroys the worker and exits
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -187,7 +187,7 @@ static void obey(char *line) {
   } else if (strcmp(line, "close\n") == 0) {
     close_endpoint();
   } else {
-    fprintf(stderr, "foreign_raw: what is '%s'?\n", line);
+    fprintf(stderr, "foreign_raw: unknown command '%s'\n", line);
     exit(2);
   }
   fflush(stdout);
@@ -206,7 +206,7 @@ int main(int argc, char **argv) {
   params.features = UCP_FEATURE_TAG;
   MUST(ucp_init(&params, NULL, &context));
   MUST(ucp_worker_create(context, &worker_params, &worker));
-  setvbuf(stdin, NULL, _IONBF, 0); /* what poll() does not see must not wait in a buffer */
+  setvbuf(stdin, NULL, _IONBF, 0); /* a line in a buffer would be invisible to poll() */
   for (;;) {
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
     while (poll(&input, 1, 0) == 0) ucp_worker_progress(worker);

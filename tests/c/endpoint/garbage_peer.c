@@ -1,8 +1,8 @@
 /*
- * A peer that speaks garbage to a live worker: messages of every kind of the library's, changed at
- * random and at the limits of each count, length and offset; duplicates, replays from connections
- * that have gone, answers to nobody. Beside it an honest peer, all of whose traffic is checked.
- * Afterwards the worker holds what it held.
+ * A peer that sends garbage to a live worker: messages of every kind that the library sends,
+ * changed at random and at the limits of each count, length and offset; duplicates, replays from
+ * closed connections, replies to nobody. All traffic of an honest peer beside it is checked.
+ * Afterwards the worker uses no more resources than before.
  *
  *   garbage_peer [EPISODES]
  */
@@ -25,11 +25,11 @@ enum {
 };
 enum { KEPT_KIB = 24 * 1024 };
 
-static uint8_t secret[SECRET]; /* which whoever speaks garbage does not know */
+static uint8_t secret[SECRET]; /* the garbling peer does not know it */
 static uint8_t data[LARGEST], back[LARGEST];
-static uint64_t sum; /* of all that was read, so that it is */
+static uint64_t sum; /* sum of all bytes read, so that the compiler keeps the reads */
 
-/* What a message has in front, where it is the honest peer's. */
+/* The beginning of each of the honest peer's messages. */
 typedef struct claim {
   uint8_t secret[SECRET];
   uint64_t number, length;
@@ -52,7 +52,7 @@ static ucxx_context_t *context;
 static uint64_t honest_messages, honest_frames, garbage_came;
 static end_t ends[STREAMS];
 static ucxx_endpoint_t *invited;
-/* Handles of connections that have been closed, which are let go of when that is done. */
+/* Handles of connections being closed, destroyed when the close has completed. */
 static struct closed {
   ucxx_endpoint_t *endpoint;
   ucxx_request_t *closing;
@@ -126,7 +126,7 @@ static void on_question(void *arg, ucxx_fetch_t *fetch) {
     ucxx_request_t *request = NULL;
     ucxx_status_t status = ucxx_fetch_reply(fetch, answer, claim.length, NULL, &request);
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
-    /* Its buffer has to last. */
+    /* The buffer must outlive its receive. */
     static struct {
       ucxx_request_t *request;
       uint8_t *answer;
@@ -170,7 +170,7 @@ static void on_frames(void *arg, ucxx_endpoint_t *reply, const void *header, siz
   ucxx_buffers_destroy(buffers);
 }
 
-/* Streams of chunks are wanted: this side's ends, on a connection that whoever invites has made. */
+/* The peer asks for hub streams: creates this side's ends on the connection that the peer made. */
 static void on_invitation(void *arg, ucxx_am_message_t *message) {
   (void)arg;
   if (invited == NULL && ucxx_am_message_reply(message) != NULL &&
@@ -179,14 +179,14 @@ static void on_invitation(void *arg, ucxx_am_message_t *message) {
   ucxx_am_message_destroy(message);
 }
 
-/* 0 takes chunks in, 1 sends them: the other side's 1 sends to this side's 0. What it connects to
- * may have gone. */
+/* 0 receives chunks, 1 sends them: the other side's 1 sends to this side's 0. Its endpoint may be
+ * closed already. */
 static void stream_open(end_t *end, unsigned which, unsigned stream, ucxx_endpoint_t *endpoint) {
   *end = end_open(context, worker, CHUNK, ENVELOPES);
   (void)ucxx_link_connect(which == 0 ? end->in : end->out, endpoint, stream, STREAM_WINDOW);
 }
 
-/* Takes what is there, and hands in what there is room for. */
+/* Consumes all chunks, and produces while envelopes are free. */
 static void stream_use(end_t *end, unsigned which) {
   ucxx_envelope_t *envelope = NULL;
   if (end->hub == NULL || ucxx_link_lease(which == 0 ? end->out : end->in, 0, &envelope) != UCXX_OK)
@@ -213,7 +213,7 @@ static ucxx_request_t *many_receive(void) {
   return request;
 }
 
-/* What is left of an episode is taken back, and what nobody takes is thrown away. */
+/* Ends what is left of an episode, and drops what nobody receives. */
 static void clean_up(ucxx_request_t **many) {
   streams_end();
   if (invited != NULL) {
@@ -238,14 +238,15 @@ static void count_endpoint(void *arg, const char *line) {
   *(unsigned *)arg += strstr(line, "  endpoint to ") == line;
 }
 
-/* Those that the library has made for peers, too. */
+/* Counts also those that the library made for peers. */
 static unsigned connections(void) {
   unsigned count = 0;
   CHECK_OK(ucxx_worker_dump(worker, count_endpoint, &count));
   return count;
 }
 
-/* One garbler, from its start to its end; each byte from it is the end of an episode. */
+/* One garbling process, from start to exit. Each byte on its channel marks the end of an
+ * episode. */
 static void suffer(uint64_t seed, unsigned episodes, uint32_t spared) {
   victim_t garbler;
   ucxx_address_destroy(victim_start(&garbler, worker, "garbler"));
@@ -276,7 +277,7 @@ static void suffer(uint64_t seed, unsigned episodes, uint32_t spared) {
   }
   int status = 0;
   while (waitpid(garbler.pid, &status, WNOHANG) == 0) progress(worker);
-  if (status != 0) FAIL("whoever speaks garbage has ended with 0x%x", (unsigned)status);
+  if (status != 0) FAIL("the garbling process ended with 0x%x", (unsigned)status);
   close(garbler.pair.channel);
   while (closes > 0) {
     struct closed *one = &closed[--closes];
@@ -286,7 +287,7 @@ static void suffer(uint64_t seed, unsigned episodes, uint32_t spared) {
     ucxx_endpoint_destroy(one->endpoint);
     memset(one, 0, sizeof *one);
   }
-  /* All its endpoints have gone, and the honest one has not. */
+  /* All its endpoints are closed; the honest peer's is not. */
   while (connections() > 1) progress(worker);
   CHECK_EQ(connections(), 1);
 }
@@ -343,17 +344,17 @@ static void be_attacked(unsigned episodes) {
   while (waitpid(honest.pid, &status, WNOHANG) == 0) progress(worker);
   CHECK_EQ(status, 0);
   close(honest.pair.channel);
-  printf("%u episodes, %llu messages of garbage came through to a handler; %llu rounds of the "
+  printf("%u episodes, %llu garbage messages reached a handler; %llu rounds of the "
          "honest peer; %ld to %ld KiB, %ld to %ld descriptors, %ld to %ld mappings\n",
          episodes, (unsigned long long)garbage_came, (unsigned long long)rounds, first.resident_kib,
          last.resident_kib, first.descriptors, last.descriptors, first.mappings, last.mappings);
   while (honest_messages < 2 * rounds || honest_frames < rounds) progress(worker);
-  /* Nothing of the honest peer's is lost, or came twice. */
+  /* The honest peer lost no message and got none twice. */
   CHECK_EQ(honest_messages, 2 * rounds);
   CHECK_EQ(honest_frames, rounds);
   CHECK(rounds > 0 && garbage_came > 0);
   CHECK(last.resident_kib <= first.resident_kib + KEPT_KIB);
-  /* Connections may still have been ending when it was measured first. */
+  /* Connections may still have been closing at the first measurement. */
   CHECK(last.descriptors <= first.descriptors);
   CHECK_EQ(last.threads, first.threads);
   close_worker();
@@ -412,12 +413,12 @@ static void be_honest(const char *descriptor) {
   close_worker();
 }
 
-/* ------------------------------------------------------------------ the other one */
+/* ------------------------------------------------------------------ the garbling peer */
 
 static void ignore(ucxx_status_t status) { CHECK(status <= UCXX_INPROGRESS); }
 
-/* One of everything that sends, of a length from each protocol. What becomes of it does not matter.
- */
+/* Starts one of each sending operation, with lengths for each protocol. The result does not
+ * matter. */
 static void operate(ucxx_endpoint_t *endpoint, ucxx_request_t **questions, unsigned number) {
   static const size_t lengths[] = {0, 8, 50, 200, 2000, 30000};
   static const uint64_t flags[] = {0, UCXX_FLAG_AM_REPLY, UCXX_FLAG_RNDV};
@@ -451,8 +452,7 @@ static void operate(ucxx_endpoint_t *endpoint, ucxx_request_t **questions, unsig
   }
 }
 
-/* Connections that have been closed, which takes a second where the goodbye, or the answer to it,
- * was garbled. */
+/* Connections being closed. That takes a second if the Bye or its answer was garbled. */
 enum { MOST_LEFT = 8 };
 static struct left {
   ucxx_endpoint_t *endpoint;
@@ -486,7 +486,7 @@ static void episode(const pair_t *pair, ucxx_address_t *address) {
   ucxx_op_params_t reply = UCXX_OP_PARAMS_INIT;
   reply.flags = UCXX_FLAG_AM_REPLY;
   garbage_begin(rates[draw() % 4]);
-  /* Half of the connections stand before it begins. */
+  /* Half of the connections are established before the garbage begins. */
   garbage.on = one_in(2);
   CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &endpoint));
   mine->endpoint = endpoint;
@@ -525,8 +525,8 @@ static void speak_garbage(const char *descriptor) {
   test_fill(data, sizeof data, garbage.state);
   for (unsigned at = 0; at < episodes; at++) episode(&pair, address);
   leave_behind();
-  printf("%u messages, and %u again, %u changed, of which %u have a place in the order, %u changed "
-         "in their place\n",
+  printf("%u messages, %u replayed, %u changed, of which %u have a sequence number, %u replaced "
+         "by changed ones\n",
          garbage.sent, garbage.replayed, garbage.changed, garbage.fitted, garbage.replaced);
   CHECK(garbage.replayed > 0 && garbage.changed > 0);
   garbage.on = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Workers that end while a connection between them is half made. UCX 1.13 over TCP ended the
- * process by an assertion. */
+/* Workers are destroyed while a connection between them is half established. UCX 1.13 over TCP
+ * ended the process by an assertion. */
 #include "test_util.h"
 
 typedef enum order { ASKS_FIRST, ANSWERS_FIRST, ANSWERS_LATER } order_t;
 
-/* One worker sends to another one, both make so many passes, and both are destroyed. */
+/* One worker sends to another, both make so many passes, and both are destroyed. */
 static void half_connected(order_t order, int passes) {
   ucxx_context_t *context = NULL;
   ucxx_worker_t *asks = NULL, *answers = NULL;
@@ -35,12 +35,12 @@ static void half_connected(order_t order, int passes) {
 
 int main(void) {
   test_begin("half_connected", 60);
-  /* After so many passes the answer to the one that asks waits to be sent. */
-  STEP("the one that asks goes first");
+  /* After so many passes the answer to the connecting worker waits to be sent. */
+  STEP("the connecting worker is destroyed first");
   half_connected(ASKS_FIRST, 3);
-  STEP("the one that is to answer goes first");
+  STEP("the answering worker is destroyed first");
   half_connected(ANSWERS_FIRST, 3);
-  STEP("the one that is to answer goes on");
+  STEP("the answering worker keeps working");
   half_connected(ANSWERS_LATER, 2);
   return 0;
 }

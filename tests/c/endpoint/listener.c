@@ -1,5 +1,5 @@
-/* Listeners: accepting and rejecting, now and later, here and elsewhere, once; and requests that
- * nobody answers. */
+/* Listeners: each request is accepted or rejected once, in the callback or later, on the listener's
+ * worker or another one, or stays unanswered. The client sees the result. */
 #include "test_util.h"
 #include "client_server.h"
 
@@ -70,7 +70,7 @@ static void check_rejected(const site_t *site, ends_t *client) {
 }
 
 static void reject_at_once(const manner_t *manner) {
-  STEP("%s: rejected in the callback, with operations under way", manner->name);
+  STEP("%s: rejected in the callback, with operations in flight", manner->name);
   site_t site;
   ends_t client;
   uint64_t word = 5;
@@ -83,7 +83,7 @@ static void reject_at_once(const manner_t *manner) {
   site_open(&site, manner, NULL, REJECT);
   dial(&site, "127.0.0.1", &client);
   from.source = client.endpoint;
-  /* Where threads progress it may have been rejected before the next call. */
+  /* With a progress thread it may be rejected before the next call. */
   const ucxx_status_t begun[] = {
       ucxx_tag_send(client.endpoint, &word, 8, 1, NULL, &requests[0]),
       ucxx_tag_recv(site.client, &word, 8, 1, UINT64_MAX, &from, &requests[1]),
@@ -106,8 +106,7 @@ static void reject_at_once(const manner_t *manner) {
   site_close(&site);
 }
 
-/* What is answered later, and by whom: a job for a thread of its own where the worker allows that.
- */
+/* A request to be answered later; on a thread of its own where the worker allows that. */
 typedef struct errand {
   site_t *site;
   int accept;
@@ -168,10 +167,10 @@ static void answer_later(const manner_t *manner, int accept, int elsewhere) {
   site_close(&site);
 }
 
-/* Nobody answers: the request, the listener or the worker goes. */
+/* Nobody answers: the request, the listener or the worker is destroyed. */
 static void unanswered(const manner_t *manner, int what) {
   static const char *const names[] = {"request", "listener", "worker"};
-  STEP("%s: unanswered when the %s goes", manner->name, names[what]);
+  STEP("%s: unanswered when the %s is destroyed", manner->name, names[what]);
   site_t site;
   ends_t clients[2];
   site_open(&site, manner, NULL, HOLD);
@@ -229,7 +228,7 @@ static void many_clients(const manner_t *manner) {
     }
     ucxx_conn_request_destroy(site.held[at]);
   }
-  /* What was accepted outlives its listener. */
+  /* Accepted connections outlive their listener. */
   ucxx_listener_destroy(site.listener);
   site.listener = NULL;
   int open = 0, closed = 0;
@@ -265,7 +264,7 @@ static void destroy_in_callback(void *arg, ucxx_conn_request_t *request) {
 }
 
 static void destroyed_by_itself(const manner_t *manner) {
-  STEP("%s: a listener that is destroyed in its own callback", manner->name);
+  STEP("%s: a listener destroyed in its own callback", manner->name);
   site_t site;
   ends_t client;
   site_open(&site, manner, NULL, ACCEPT);
@@ -305,9 +304,9 @@ static int has_ipv6(void) {
          (version.ucx_major > 1 || version.ucx_minor > 16);
 }
 
-/* UCX overruns its memory where the families differ: such addresses must not get there. */
+/* UCX writes out of bounds if the address families differ, so such addresses must not reach it. */
 static void other_family(void) {
-  STEP("addresses of a family that UCX's TCP does not have");
+  STEP("addresses of a family that UCX's TCP does not support");
   site_t site;
   ends_t client;
   site_open(&site, &manners[0], NULL, ACCEPT);

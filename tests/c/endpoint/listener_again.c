@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A listener on the port of one that has ended in order, whose side closed the connections first:
- * the system keeps what is left of those for a minute. The library asks for the port all the same;
- * who does not want that is told what is the matter.
+ * A listener on the port of one that was just closed, and that closed its connections first: the
+ * kernel keeps those in TIME_WAIT for a minute. By default the library binds the port all the same.
+ * A caller that opted out gets an error that names the reason.
  */
 #include "test_util.h"
 
 #include "client_server.h"
 
-/* Ends a connection from the listener's side, and all that there is. */
+/* Closes a connection from the listener's side, and destroys everything. */
 static uint16_t use_port(site_t *site) {
   ends_t client;
   uint16_t port = ucxx_listener_port(site->listener);
@@ -52,11 +52,11 @@ int main(void) {
   static const ucxx_config_entry_t without = {"TCP_CM_REUSEADDR", "n"};
   test_begin("listener_again", 60);
   site_t site;
-  STEP("a port that was used a moment ago");
+  STEP("a port used a moment ago");
   site_open(&site, &manners[0], NULL, ACCEPT);
   uint16_t port = use_port(&site);
   CHECK_OK(listen_again(port, NULL));
-  STEP("the same without asking for it");
+  STEP("the same without reuse of the port");
   CHECK_STATUS(listen_again(port, &without), UCXX_ERR_BUSY);
   return 0;
 }

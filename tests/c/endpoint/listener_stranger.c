@@ -1,7 +1,7 @@
 /*
- * Somebody connects to a listener's port and says nothing, or not all of it, until the listener has
- * gone: that connection is over then, and what comes on it touches nothing. Connections that were
- * accepted stay.
+ * A client connects to a listener's port and sends nothing, or only a part of the request, until
+ * the listener is destroyed. That ends its connection, and late data touches no freed memory.
+ * Accepted connections stay open.
  */
 #include "test_util.h"
 #include "client_server.h"
@@ -23,7 +23,7 @@ static int stranger(uint16_t port) {
   return descriptor;
 }
 
-/* What UCX's listener takes for a request of no length; the beginning of it. */
+/* Sends the beginning of a request of length 0, as UCX's listener reads it. */
 static void speak(int descriptor, size_t length) {
   static const char request[16];
   (void)!send(descriptor, request, length, MSG_NOSIGNAL);
@@ -59,7 +59,7 @@ static void silent_until_it_has_gone(const manner_t *manner) {
 
 static int hammering;
 
-/* Somebody connects again and again, and says nothing. */
+/* Connects again and again, and sends nothing. */
 static void *hammer(void *port) {
   struct sockaddr_in address = {.sin_family = AF_INET,
                                 .sin_port = htons(*(uint16_t *)port),
@@ -78,9 +78,9 @@ static void *hammer(void *port) {
   return NULL;
 }
 
-/* The worker goes while others go on connecting: nobody listens afterwards. */
+/* The worker is destroyed while clients keep connecting: nobody listens afterwards. */
 static void worker_goes(const manner_t *manner) {
-  STEP("%s: the worker goes", manner->name);
+  STEP("%s: the worker is destroyed", manner->name);
   site_t site;
   pthread_t thread;
   site_open(&site, manner, NULL, ACCEPT);
@@ -102,7 +102,7 @@ static void worker_goes(const manner_t *manner) {
 
 int main(void) {
   test_begin("listener_stranger", 60);
-  /* Memory that is read after it was given back is read as this. */
+  /* Freed memory reads as this pattern. */
   mallopt(M_PERTURB, 0x5a);
   for (unsigned at = 0; has_tcp() && at < MANNERS; at++) silent_until_it_has_gone(&manners[at]);
   for (unsigned at = 0; has_tcp() && at < MANNERS; at++) worker_goes(&manners[at]);

@@ -1,5 +1,5 @@
-/* UCXX_NETWORK_LOCAL: no socket of the process is bound to another interface than the loopback one,
- * whatever it does. */
+/* With UCXX_NETWORK_LOCAL no socket of the process is bound to an interface other than loopback,
+ * whatever the process does. The test reads the sockets from /proc. */
 #include "test_util.h"
 
 #include <arpa/inet.h>
@@ -39,16 +39,16 @@ static int is_loopback(const char *hexadecimal) {
   CHECK_EQ(sscanf(hexadecimal, "%8" SCNx32 "%8" SCNx32 "%8" SCNx32 "%8" SCNx32, &word[0], &word[1],
                   &word[2], &word[3]),
            4);
-  if (word[0] == 0 && word[1] == 0 && ntohl(word[2]) == 0xffff) /* IPv4 in the form of IPv6 */
+  if (word[0] == 0 && word[1] == 0 && ntohl(word[2]) == 0xffff) /* IPv4 mapped into IPv6 */
     return (ntohl(word[3]) >> 24) == 127;
   return word[0] == 0 && word[1] == 0 && word[2] == 0 && ntohl(word[3]) == 1;
 }
 
 typedef struct sockets {
-  int local, elsewhere; /* bound, in whatever state */
-  int listening; /* TCP, on loopback */
+  int local, elsewhere; /* bound, in any state */
+  int listening; /* TCP listeners on loopback */
   int listening_elsewhere;
-  char first[128]; /* the first one elsewhere, as the kernel tells it */
+  char first[128]; /* the first socket elsewhere, as /proc prints it */
 } sockets_t;
 
 static void look_at(const char *table, const uint64_t *inodes, int count, sockets_t *found) {
@@ -103,9 +103,9 @@ static sockets_t check_local(const char *when) {
   return found;
 }
 
-/* ------------------------------------------------------------------ what the library does */
+/* ------------------------------------------------------------------ use of the library */
 
-/* An address of an interface other than the loopback one that is up; 0 where there is none. */
+/* Address of an interface other than loopback that is up; 0 if there is none. */
 static int other_interface(char *text, size_t capacity) {
   struct ifaddrs *all = NULL;
   CHECK(getifaddrs(&all) == 0);
@@ -124,7 +124,7 @@ static int other_interface(char *text, size_t capacity) {
 static void must_not_ask(void *arg, ucxx_conn_request_t *request) {
   (void)arg;
   (void)request;
-  FAIL("somebody asked");
+  FAIL("a refused listener got a connection request");
 }
 
 static void accept_it(void *arg, ucxx_conn_request_t *request) {
@@ -144,7 +144,7 @@ static void one_message(pair_t *pair, ucxx_endpoint_t *endpoint, int sends, size
                     &request));
     CHECK_CONTENT(data, length, pair->seed + tag);
   }
-  pair_sync(pair); /* the buffer of a large send is the peer's until here */
+  pair_sync(pair); /* the peer reads the buffer of the large send until here */
   free(data);
 }
 
@@ -174,7 +174,7 @@ static void refused(pair_t *pair, const char *host) {
   CHECK(listener == NULL && endpoint == NULL);
 }
 
-/* Side 0 listens, side 1 connects; both then look at what that has opened. */
+/* Side 0 listens, side 1 connects; then both check their open sockets. */
 static void by_port(pair_t *pair, const char *host) {
   STEP("by port, on %s", host != NULL ? host : "the default host");
   ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT;
@@ -211,8 +211,7 @@ static void by_port(pair_t *pair, const char *host) {
   pair_sync(pair);
 }
 
-/* Where sockets elsewhere are allowed there are some: otherwise the test would find nothing,
- * whatever happens. */
+/* Where other sockets are allowed there must be some. Otherwise the check could never fail. */
 static void control(void) {
   STEP("with UCXX_NETWORK_ALL");
   ucxx_context_t *context = NULL;

@@ -1,13 +1,13 @@
 /*
- * Being told when there is room again: once for each time it is asked for, whatever a send was
- * refused for, fairly among endpoints, with the error where there will be none.
+ * on_writable callbacks run when there is room again: once for each registration, whatever refused
+ * the send, fairly among endpoints, and with the error if the endpoint closes.
  */
 #include "test_util.h"
 
 #include "progress_thread.h"
 #include "send_window.h"
 
-/* What the callbacks of an endpoint saw, and in which order. */
+/* The callbacks of an endpoint, and their order. */
 typedef struct told {
   atomic_int count;
   ucxx_status_t status;
@@ -37,8 +37,8 @@ static void await_told(const line_t *line, const told_t *told, int count) {
   CHECK_EQ(atomic_load(&told->count), count);
 }
 
-/* Passes enough for anything that is due to have happened: none is waited for, so nothing is proved
- * by less. */
+/* Enough passes for everything that is due. The checks that follow expect nothing to happen, so
+ * more passes would only be stricter. */
 static void let_pass(const line_t *line) {
   for (int i = 0; i < 50; i++) drive(line);
 }
@@ -55,7 +55,7 @@ static void one_shot(const way_t *way) {
   line_t line;
   told_t told = {0};
   line_open(&line, way, limits(1, 0, 0, 0));
-  STEP("%s: with room, at the next pass, once", way->name);
+  STEP("%s: with room: in the next pass, once", way->name);
   CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
   if (!is_threaded(&line)) CHECK_EQ(atomic_load(&told.count), 0);
   await_told(&line, &told, 1);
@@ -64,7 +64,7 @@ static void one_shot(const way_t *way) {
   let_pass(&line);
   CHECK_EQ(atomic_load(&told.count), 1);
 
-  STEP("%s: without room, when there is some", way->name);
+  STEP("%s: without room: when there is some", way->name);
   uint64_t numbers[3] = {0, 1, 2};
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_NO_WAIT;
@@ -81,7 +81,7 @@ static void one_shot(const way_t *way) {
   let_pass(&line);
   CHECK_EQ(atomic_load(&told.count), 2);
 
-  STEP("%s: one at a time, and taken back", way->name);
+  STEP("%s: one registration at a time, and removal", way->name);
   first = occupy(&line, &numbers[0]);
   ucxx_request_t *second = occupy(&line, &numbers[1]);
   CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
@@ -94,7 +94,7 @@ static void one_shot(const way_t *way) {
   receive_number(&line, 0);
   CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &first));
   let_pass(&line);
-  /* The place that came free went to the one that waited. */
+  /* The free slot went to the send that waited. */
   CHECK_EQ(atomic_load(&other.count), 0);
   receive_number(&line, 1);
   CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &second));
@@ -127,12 +127,12 @@ static void ends(const way_t *way, enum end end) {
   uint64_t number = 0;
   ucxx_request_t *send = occupy(&line, &number), *close = NULL;
   CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
-  /* So that it is the end that has it looked at, and not the arming. */
+  /* So that the close triggers the callback, and not the registration. */
   let_pass(&line);
   switch (end) {
   case BY_CLOSE:
     CHECK_EQ(ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), UCXX_INPROGRESS);
-    /* Before the end: there will be no room any more. */
+    /* Before the close: after it there is no room. */
     await_told(&line, &told, 1);
     CHECK_EQ(atomic_load(&told.closed), 0);
     receive_number(&line, 0);
@@ -177,7 +177,7 @@ static void ends(const way_t *way, enum end end) {
   line_close(&line);
 }
 
-/* Sends numbers until there is no room, and asks to be told; for ever on. */
+/* Sends numbers until refused, registers the callback, and repeats. */
 typedef struct producer {
   uint64_t numbers[2000];
   unsigned next, count;
@@ -246,7 +246,7 @@ static void ask_again(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status
 
 static void fair(const way_t *way) {
   enum { ENDPOINTS = 4, PASSES = 200 };
-  STEP("%s: each pass calls each endpoint's once", way->name);
+  STEP("%s: each pass calls each endpoint's callback once", way->name);
   line_t line;
   line_open(&line, way, limits(2, 0, 0, 0));
   ucxx_endpoint_t *endpoints[ENDPOINTS] = {line.endpoint};
@@ -275,13 +275,13 @@ static void fair(const way_t *way) {
 }
 
 static void wakes(const way_t *way) {
-  STEP("%s: arming wakes who sleeps", way->name);
+  STEP("%s: registration wakes a sleeping thread", way->name);
   line_t line;
   told_t told = {0};
   line_open(&line, way, limits(0, 0, 0, 0));
   if (is_threaded(&line)) {
     for (int i = 0; i < 200; i++) {
-      /* The thread dozes off between two of them, now and then. */
+      /* Between two registrations the progress thread sometimes falls asleep. */
       CHECK_OK(ucxx_endpoint_on_writable(line.endpoint, tell, &told));
       while (atomic_load(&told.count) <= i) sched_yield();
     }

@@ -1,7 +1,7 @@
 /*
- * A peer that speaks another version of the library's protocol, or nonsense: refused with a message
- * that names both versions, and nothing else happens to the worker. The peer is a worker of UCP's
- * own in this process; docs/wire-formats.md has the layouts.
+ * A peer with another version of the library's protocol, or one that sends nonsense, is refused
+ * with a message that names both versions, and nothing else happens to the worker. The peer is a
+ * plain UCP worker in this process; docs/wire-formats.md has the layouts.
  */
 #include "test_util.h"
 
@@ -20,7 +20,7 @@ enum {
 
 static ucp_worker_h raw;
 static ucxx_worker_t *worker;
-static uint8_t heard[HEADER]; /* the last header that the raw side got */
+static uint8_t heard[HEADER]; /* the last header that the raw worker received */
 static int hearings;
 static int refuses;
 
@@ -63,7 +63,7 @@ static ucs_status_t on_message(void *arg, const void *header, size_t length, voi
   memcpy(heard, header, HEADER);
   hearings++;
   if (refuses && heard[1] == HELLO) {
-    memcpy(refusal + 8, heard + 20, 4); /* to the connection by its sender's number */
+    memcpy(refusal + 8, heard + 20, 4); /* addressed by the sender's number for the connection */
     CHECK(!UCS_PTR_IS_ERR(speak(param->reply_ep, refusal, HEADER, NULL, 0)));
   }
   return UCS_OK;
@@ -80,7 +80,7 @@ static ucp_context_h raw_open(void) {
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM;
   UCP_OK(ucp_init(&params, NULL, &context));
   UCP_OK(ucp_worker_create(context, &worker_params, &raw));
-  /* From 0 on: UCX up to 1.16 leaves the gaps uninitialised. */
+  /* From 0 on: UCX up to 1.16 leaves unused ids uninitialised. */
   for (unsigned id = 0; id <= AM_ID; id++) {
     memset(&handler, 0, sizeof handler);
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
@@ -116,14 +116,14 @@ static void check_alive(ucp_ep_h endpoint) {
   CHECK_EQ(got, word);
 }
 
-/* Its Hello is of a version that this library does not know. */
+/* Sends a Hello with a version that this library does not know. */
 static void they_are_newer(ucp_ep_h endpoint) {
   STEP("a Hello of version %d", THEIRS);
   uint8_t hello[HEADER] = {THEIRS, HELLO};
   uint32_t number = NUMBER;
   memcpy(hello + 20, &number, 4);
   hearings = 0;
-  settle(speak(endpoint, hello, HEADER, "whatever it may say then", 24));
+  settle(speak(endpoint, hello, HEADER, "messages after the refusal", 24));
   UNTIL(hearings > 0);
   CHECK_EQ(heard[0], OURS);
   CHECK_EQ(heard[1], REFUSAL);
@@ -134,7 +134,7 @@ static void they_are_newer(ucp_ep_h endpoint) {
 static void they_are_confused(ucp_ep_h endpoint) {
   static const uint8_t headers[][HEADER] = {
       {OURS, HELLO, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, /* and no address */
-      {OURS, 200}, /* no such kind */
+      {OURS, 200}, /* unknown kind */
       {OURS, 4, 0, 0, 0, 0, 2, 0, 0xff, 0xff, 0xff, 0xff}, /* Bye to nobody */
       {OURS, 2, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, /* Welcome to nobody */
       {OURS, 6},
@@ -163,7 +163,7 @@ static uint32_t crc32(const uint8_t *data, size_t length) {
   return ~crc;
 }
 
-/* The raw worker's address with the trailer that a worker of this library would put there. */
+/* The raw worker's address with a trailer like this library's. */
 static ucxx_address_t *disguised(ucxx_context_t *context) {
   ucxx_worker_t *model = NULL;
   ucxx_address_t *real = NULL, *made = NULL;
@@ -178,7 +178,7 @@ static ucxx_address_t *disguised(ucxx_context_t *context) {
          (const uint8_t *)ucxx_address_data(real) + ucxx_address_length(real) - TRAILER, TRAILER);
   uint32_t ucp_length = (uint32_t)length;
   memcpy(bytes + length, &ucp_length, 4);
-  /* The checksum covers all before it, and the four bytes after it. */
+  /* The checksum covers everything before it, and the four bytes after it. */
   uint8_t *covered = test_alloc(length + 68);
   memcpy(covered, bytes, length + 64);
   memcpy(covered + length + 64, bytes + length + 68, 4);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer's process is killed: its endpoint closes once, with PEER_FAILED, everything of it
- * completes with an error, and whoever else is connected does not notice. The dead are not reaped
- * before that: a process that nobody has reaped is dead, too.
+ * A peer's process is killed: its endpoint closes once, with PEER_FAILED, all operations on it
+ * complete with an error, and other connections are not affected. The test reaps the process only
+ * afterwards, because a dead process that nobody has reaped must be detected as well.
  */
 #include "killed_peer.h"
 
@@ -16,7 +16,7 @@ static ucxx_context_t *context;
 static ucxx_worker_t *worker;
 static const way_t *mode;
 
-/* The other side: sends back what it gets, until it is killed or its parent has gone. */
+/* The peer: echoes what it receives, until it is killed or its parent exits. */
 static void echo(pair_t pair) {
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
@@ -53,10 +53,10 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Kills a peer with this many sends of this size under way, and a receive that is to end with its
+/* Kills a peer with so many sends of this size in flight, and a receive that ends with its
  * endpoint. */
 static void kill_one(victim_t *survivor, int sends, size_t size) {
-  STEP("%s: killed with %d sends of %zu bytes under way", mode->name, sends, size);
+  STEP("%s: killed with %d sends of %zu bytes in flight", mode->name, sends, size);
   victim_t victim;
   start(&victim);
   uint8_t *data = test_alloc(size + 1);
@@ -79,12 +79,12 @@ static void kill_one(victim_t *survivor, int sends, size_t size) {
     while ((status = ucxx_tag_send(victim.endpoint, data, size, TAG_NEVER, &params,
                                    &requests[at])) == UCXX_ERR_NO_RESOURCE)
       progress(worker);
-    /* TCP takes some into its own buffers at once. */
+    /* TCP copies some into its own buffers at once. */
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     /*
-     * A process that is killed in the middle of a write to its peer's queue in shared memory stops
-     * that queue for good, whatever library is on top of UCX: this one is idle by then, as far as
-     * the first send is concerned.
+     * A process killed in the middle of a write to its peer's shared-memory queue blocks that queue
+     * for good, with any library on top of UCX. After this exchange the victim has finished its
+     * part of the first send.
      */
     if (at == 0) talk(&victim, 99);
   }
@@ -94,8 +94,8 @@ static void kill_one(victim_t *survivor, int sends, size_t size) {
   double closed = now();
   for (int at = 0; at <= sends; at++) {
     if (requests[at] == NULL) continue;
-    /* Over TCP a send is complete when the system has taken it, even if its receiver is dead by
-     * then. */
+    /* Over TCP a send completes when the kernel has taken it, even if its receiver is already
+     * dead. */
     ucxx_status_t status = finish(UCXX_INPROGRESS, &requests[at]);
     CHECK(status == UCXX_ERR_PEER_FAILED || (status == UCXX_OK && at < sends));
     CHECK_EQ(seen_count(&seen[at]), 1);
@@ -103,7 +103,7 @@ static void kill_one(victim_t *survivor, int sends, size_t size) {
   }
   printf("%s: %d sends of %zu bytes: closed after %.3f s, everything complete after %.3f s\n",
          mode->name, sends, size, closed - killed, now() - killed);
-  /* Nothing of UCX's touches it any more. */
+  /* UCX no longer accesses the buffer. */
   memset(data, 0xee, size);
   CHECK_STATUS(ucxx_tag_send(victim.endpoint, data, 8, TAG_NEVER, NULL, NULL),
                UCXX_ERR_PEER_FAILED);
@@ -114,7 +114,7 @@ static void kill_one(victim_t *survivor, int sends, size_t size) {
   free(data);
 }
 
-/* What an armed endpoint says of its end, and whether it did so first. */
+/* The on_writable callback, and whether it ran before on_close. */
 typedef struct told {
   seen_t seen;
   const victim_t *victim;
@@ -129,11 +129,11 @@ static void tell(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   see_endpoint(&told->seen, endpoint, status);
 }
 
-/* Killed while somebody waits for room: in the send window, or, with as many active messages as
- * there is credit for, that the peer never takes. */
+/* Killed while this side waits for room: in the send window, or for credit, with active messages
+ * that the peer never reads. */
 static void kill_armed(victim_t *survivor, int by_credit) {
   enum { CREDIT = 256, AM_ID = 3 };
-  STEP("%s: killed while somebody waits for %s", mode->name, by_credit ? "credit" : "its window");
+  STEP("%s: killed while a sender waits for %s", mode->name, by_credit ? "credit" : "its window");
   victim_t victim;
   told_t told = {.victim = &victim};
   uint64_t word = 0;
@@ -149,7 +149,7 @@ static void kill_armed(victim_t *survivor, int by_credit) {
   ucxx_address_destroy(address);
   talk(&victim, 1);
   if (by_credit) {
-    /* It has no handler for these, and once stopped it does not say so either. */
+    /* The peer has no handler for them, and once stopped it cannot report that. */
     stop_in_a_call(victim.pid);
     for (int at = 0; at < CREDIT; at++)
       CHECK(ucxx_am_send(victim.endpoint, AM_ID, &word, sizeof word, NULL, 0, NULL, NULL) >= 0);
@@ -163,7 +163,7 @@ static void kill_armed(victim_t *survivor, int by_credit) {
                  UCXX_ERR_NO_RESOURCE);
   }
   CHECK_OK(ucxx_endpoint_on_writable(victim.endpoint, tell, &told));
-  /* So that it is the end that has it looked at, and not the arming. */
+  /* So that the failure triggers the callback, and not the registration. */
   for (int pass = 0; pass < 50; pass++) progress(worker);
   CHECK_EQ(seen_count(&told.seen), 0);
   if (by_credit)
@@ -181,9 +181,9 @@ static void kill_armed(victim_t *survivor, int by_credit) {
   CHECK_EQ(seen_count(&told.seen), 1);
 }
 
-/* An address of a process that has ended. */
+/* Connects to the address of a process that has exited. */
 static void too_late(victim_t *survivor) {
-  STEP("%s: an endpoint to one that has ended", mode->name);
+  STEP("%s: an endpoint to a process that has exited", mode->name);
   victim_t gone;
   ucxx_endpoint_t *endpoint = NULL;
   ucxx_address_t *address = victim_start(&gone, worker, NULL);
@@ -220,7 +220,7 @@ int main(int argc, char **argv) {
     victim_reap(&survivor);
     ucxx_worker_destroy(worker);
     ucxx_context_destroy(context);
-    /* The first context leaves what UCX opens once. */
+    /* The first context opens what UCX keeps open for the process. */
     if (at > 0) CHECK_EQ(footprint_now().descriptors, before.descriptors);
   }
   return 0;

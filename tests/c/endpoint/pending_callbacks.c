@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What is still due when its endpoint changes under it. Callbacks of an endpoint that has ended run
- * after its last handle is gone, and touch none of its memory. Questions that another thread drops
- * are answered while the worker sends to itself. An endpoint to a peer that has made one to here is
- * the same connection, however much waits on it to be sent. And an endpoint that is closed because
- * a time runs out takes its flushes along, in whatever state: there UCX 1.22 crashed.
+ * Work that is still due when its endpoint changes:
+ * - Callbacks of a closed endpoint run after its last handle is destroyed, and touch none of its
+ *   memory.
+ * - Fetches that another thread drops are answered while the worker sends to itself.
+ * - An endpoint to a peer that has already connected here is the same connection, however much
+ *   waits on it.
+ * - A timeout that closes an endpoint completes its flushes in every state; UCX 1.22 crashed there.
  */
 #include "test_util.h"
 
@@ -17,9 +19,10 @@ enum { ID = 1, TAG = 5, QUESTIONS = 8, LONG = 4 << 20, ROUNDS = 60, FLUSHES = 5,
 static duo_t duo;
 static uint8_t data[LONG], room[LONG];
 
-/* ------------------------------------------------------------------ the allocator's guard */
+/* ------------------------------------------------------------------ a guard for freed memory */
 
-/* While it is on, what is freed is kept and filled: in the place of the C library's function. */
+/* Replaces the C library's free. While it is on, freed blocks are kept and filled with a
+ * pattern. */
 enum { BLOCKS = 1 << 14, FILLING = 0xa5 };
 extern void __libc_free(void *);
 static struct {
@@ -49,14 +52,14 @@ static void check_freed(void) {
   for (; block_count > 0; block_count--) {
     for (size_t at = 0; at < blocks[block_count - 1].length; at++)
       if (blocks[block_count - 1].data[at] != FILLING)
-        FAIL("byte %zu of %zu was written to after they had been freed", at,
+        FAIL("byte %zu of %zu was written after the block was freed", at,
              blocks[block_count - 1].length);
     __libc_free(blocks[block_count - 1].data);
   }
 }
 
-/* ------------------------------------------------------------------ callbacks of endpoints that
- * have gone */
+/* ------------------------------------------------------------------ callbacks of destroyed
+ * endpoints */
 
 static ucxx_status_t close_by(uint32_t mode, const ucxx_op_params_t *params) {
   return ucxx_endpoint_close(duo.to_right, mode, params, NULL);
@@ -79,7 +82,7 @@ static uint64_t endpoints_of(const ucxx_worker_t *worker) {
 
 static void gone(const char *what, ucxx_status_t (*operate)(const ucxx_op_params_t *params),
                  ucxx_status_t expected) {
-  STEP("%s with a callback, on an endpoint that has ended, and is destroyed", what);
+  STEP("%s with a callback, on a closed endpoint that is then destroyed", what);
   ucxx_context_params_t features = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
@@ -104,7 +107,8 @@ static void gone(const char *what, ucxx_status_t (*operate)(const ucxx_op_params
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ to oneself */
+/* ------------------------------------------------------------------ a worker connected to
+ * itself */
 
 static ucxx_fetch_t *questions[QUESTIONS];
 static int asked;
@@ -120,7 +124,7 @@ static void *drop_questions(void *arg) {
 }
 
 static void to_oneself(void) {
-  STEP("a send to oneself, and questions that another thread has dropped");
+  STEP("a send to the same worker, and fetches dropped by another thread");
   ucxx_context_params_t features = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   ucxx_request_t *fetches[QUESTIONS], *receive = NULL, *send = NULL;
@@ -142,11 +146,11 @@ static void to_oneself(void) {
         ucxx_am_fetch(duo.to_left, ID, NULL, 0, &words[at], sizeof *words, NULL, &fetches[at]),
         UCXX_INPROGRESS);
   while (asked < QUESTIONS) duo_progress(&duo);
-  /* The way to right is full: the answers will have to wait. */
+  /* The window to right is full: the replies must wait. */
   while (ucxx_tag_send(duo.to_right, data, 4000, TAG, NULL, NULL) == UCXX_OK) continue;
   CHECK_EQ(pthread_create(&thread, NULL, drop_questions, NULL), 0);
   CHECK_EQ(pthread_join(thread, NULL), 0);
-  /* The receive ends, badly, within UCX's call. None of this needs right. */
+  /* The receive fails within UCX's call. None of this needs right. */
   CHECK_STATUS(ucxx_tag_recv(duo.left, room, 10, TAG, UINT64_MAX, NULL, &receive), UCXX_INPROGRESS);
   ucxx_status_t sent = ucxx_tag_send(self, data, LONG, TAG, NULL, &send);
   CHECK_STATUS(finish(UCXX_INPROGRESS, &receive), UCXX_ERR_MESSAGE_TRUNCATED);
@@ -168,7 +172,7 @@ static void keep_reply(void *arg, ucxx_am_message_t *message) {
 }
 
 static void same_connection(void) {
-  STEP("an endpoint to a peer to which many sends wait");
+  STEP("an endpoint to a peer with many waiting sends");
   enum { LENGTH = 1 << 20 };
   ucxx_context_params_t features = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -201,14 +205,14 @@ static void same_connection(void) {
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ flushes at the end of a time
- */
+/* ------------------------------------------------------------------ flushes when a timeout
+ * expires */
 
 static void out_of_time(void) {
   ucxx_context_t *context = NULL;
   CHECK_OK(ucxx_context_create(NULL, &context));
   for (int round = 0; round < ROUNDS; round++) {
-    STEP("flushes on an endpoint that is closed when a time runs out: round %d", round);
+    STEP("flushes on an endpoint closed by a timeout: round %d", round);
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     ucxx_request_t *flushes[FLUSHES] = {NULL}, *fetch = NULL, *close = NULL;
     ucxx_status_t statuses[FLUSHES];
@@ -220,7 +224,7 @@ static void out_of_time(void) {
     asked = 0;
     duo.to_right = connect_workers(duo.left, duo.right);
     CHECK(ucxx_tag_send(duo.to_right, data, 8, TAG, NULL, NULL) >= 0);
-    /* While UCX makes the connection, or later. */
+    /* During UCX's connection setup, or later. */
     for (int pass = 0; pass < round % 40; pass++) duo_progress(&duo);
     for (int sent = 0; sent < SENDS; sent++)
       CHECK(ucxx_tag_send(duo.to_right, data, 8000, TAG, NULL, NULL) >= 0);
@@ -228,7 +232,7 @@ static void out_of_time(void) {
       statuses[at] = ucxx_endpoint_flush(duo.to_right, NULL, &flushes[at]);
     params.timeout_ns = 1000 + (uint64_t)round * 500;
     params.flags = UCXX_FLAG_TIMEOUT_CLOSES;
-    /* Nobody answers, and nobody receives. */
+    /* Nobody replies, and nobody receives. */
     CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, &word, sizeof word, &params, &fetch),
                  UCXX_INPROGRESS);
     CHECK_STATUS(ucxx_tag_send(duo.to_right, data, LONG, TAG, &params, NULL), UCXX_INPROGRESS);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two workers make endpoints to each other at the same moment, again and again; one sends what is
- * large, one of the two closes, by force or by flush, and the other one hears of it. Each
- * connection opens, whatever became of the one before.
+ * Two workers create endpoints to each other at the same moment, again and again. One sends a large
+ * message, one of them closes, by force or with a flush, and the other is notified. Every
+ * connection opens, whatever happened to the previous one.
  */
 #include "test_util.h"
 
@@ -62,7 +62,7 @@ static void body(pair_t *pair) {
   ucxx_address_t *address = pair_exchange_address(pair, pair->worker);
   for (unsigned at = 0; at < test_rounds(ROUNDS); at++) {
     uint64_t chance = test_mix(pair->seed + at);
-    STEP("round %u, %s closes by %s", at, chance % 2 == 0 ? "who sends" : "who receives",
+    STEP("round %u, %s closes by %s", at, chance % 2 == 0 ? "the sender" : "the receiver",
          chance / 2 % 2 ? "force" : "flush");
     round_of(pair, address, chance);
   }

@@ -1,5 +1,5 @@
-/* The send window and the queue behind it: what is given to UCX is bounded, what waits keeps its
- * order, and what is refused leaves no trace. */
+/* The send window and the queue behind it: what UCX is given is bounded, waiting sends keep their
+ * order, and a refused send has no effect. */
 #include "test_util.h"
 
 #include "send_window.h"
@@ -14,7 +14,7 @@ static ucxx_op_params_t no_wait(void) {
 
 static void window_is_kept(const way_t *way) {
   enum { WINDOW = 4, COUNT = 40 };
-  STEP("%s: no more than the window is under way", way->name);
+  STEP("%s: no more than the window is in flight", way->name);
   line_t line;
   line_open(&line, way, limits(WINDOW, 0, 0, 0));
   uint64_t numbers[COUNT];
@@ -56,7 +56,7 @@ static void window_of_bytes(const way_t *way) {
     CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[i]));
     CHECK(attr_of(line.endpoint).window_bytes < WINDOW + LENGTH);
   }
-  STEP("%s: one that is larger than the window goes out alone", way->name);
+  STEP("%s: a send larger than the window is sent alone", way->name);
   size_t length = 4 << 20;
   uint8_t *out = test_alloc(length), *in = test_alloc(length);
   test_fill(out, length, 5);
@@ -99,7 +99,7 @@ static void queue_is_bounded(const way_t *way) {
   ucxx_buffer_t parts[2] = {{.data = numbers, .length = 8}, {.data = numbers, .length = 8}};
   CHECK_STATUS(ucxx_tag_send_iov(line.endpoint, parts, 2, TAG, NULL, NULL), UCXX_ERR_NO_RESOURCE);
   check_window(&line, WINDOW, QUEUE);
-  STEP("%s: and takes again when one has gone", way->name);
+  STEP("%s: the queue accepts again when a send has left it", way->name);
   receive_number(&line, 0);
   await_in_flight(&line, COUNT - 1);
   CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[0]));
@@ -135,7 +135,7 @@ static void queue_is_bounded(const way_t *way) {
 
 static void never_waits(const way_t *way) {
   enum { WINDOW = 2 };
-  STEP("%s: NO_WAIT is refused where the window is full", way->name);
+  STEP("%s: NO_WAIT is refused if the window is full", way->name);
   line_t line;
   line_open(&line, way, limits(WINDOW, 0, 0, 0));
   ucxx_op_params_t params = no_wait();
@@ -162,7 +162,7 @@ static void never_waits(const way_t *way) {
   check_window(&line, WINDOW, 0);
   receive_number(&line, 0);
   while (!ucxx_endpoint_writable(line.endpoint)) drive(&line);
-  STEP("%s: and taken where there is room", way->name);
+  STEP("%s: NO_WAIT is accepted if there is room", way->name);
   CHECK_EQ(ucxx_tag_send_sync(line.endpoint, &numbers[2], 8, TAG, &params, &requests[2]),
            UCXX_INPROGRESS);
   receive_number(&line, 1);
@@ -172,7 +172,8 @@ static void never_waits(const way_t *way) {
   line_close(&line);
 }
 
-/* Sent from the callback of the one before, where numbers of one thread come from one counter. */
+/* A send posted in the callback of the previous one. The numbers of one thread come from one
+ * counter. */
 typedef struct chain {
   line_t *line;
   uint64_t *numbers;
@@ -209,8 +210,8 @@ static void order_is_kept(const way_t *way, uint64_t seed) {
     unsigned burst = seed % 8;
     for (unsigned i = 0; i < burst && next < COUNT; i++) {
       ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-      /* Callbacks run on another thread where there is one: what order is there between two
-       * threads? */
+      /* With a progress thread callbacks run on another thread, and two threads have no common
+       * order. */
       if (!is_threaded(&line) && (seed >> (8 + i)) % 4 == 0) {
         params.callback = send_next;
         params.callback_arg = &chain;
@@ -255,9 +256,9 @@ static void order_is_kept(const way_t *way, uint64_t seed) {
 
 static void million_offers(const way_t *way) {
   enum { LENGTH = 1024, QUEUE = 2000 };
-  /* A peer whose queue in shared memory stays full has UCX look for its process in every pass, once
-     its keepalive is due (after a second): some 100 us for each offer that waits its turn beside a
-     progress thread. */
+  /* If a peer's shared-memory queue stays full, UCX looks up its process in every pass once its
+   * keepalive is due (after a second). That takes some 100 us for each offer made beside a progress
+   * thread. */
   const unsigned offers = way->delayed == -1 ? 100000 : 1000000, warm_up = offers / 10;
   STEP("%s: %u offers to a receiver that takes none", way->name, offers);
   line_t line;
@@ -287,7 +288,7 @@ static void million_offers(const way_t *way) {
          after.resident_kib - before.resident_kib);
   CHECK(refused > offers / 2);
   CHECK(after.resident_kib - before.resident_kib < 4096);
-  STEP("%s: and each that was taken arrives", way->name);
+  STEP("%s: each accepted send arrives", way->name);
   for (unsigned i = 0; i < accepted; i++) {
     uint64_t in[LENGTH / 8];
     ucxx_request_t *receive = NULL;

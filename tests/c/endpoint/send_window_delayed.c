@@ -1,9 +1,8 @@
 /*
- * The limits of an endpoint where other threads hand their sends to a progress thread: what stands
- * in the submission queue counts as much as what has been taken over, for the window, for the send
- * queue, for credit, and for UCXX_FLAG_NO_WAIT. Who was refused for that is told when there is
- * room. The receiver is another process, which stands still until it is told to take so many
- * messages, each of them once.
+ * The limits of an endpoint when other threads submit to a progress thread. Sends in the submission
+ * queue count like those already taken over: for the window, the send queue, credit and
+ * UCXX_FLAG_NO_WAIT. A thread that was refused is notified when there is room. The receiver is
+ * another process, which receives only on request; it gets each message exactly once.
  */
 #include "test_util.h"
 
@@ -105,14 +104,14 @@ static void await_in_flight(uint64_t count) {
   while (in_flight() != count) sched_yield();
 }
 
-/* How one thread of a burst sends, until it is refused. */
+/* How one thread of a burst sends until it is refused. */
 typedef struct burst {
   enum what what;
   uint64_t flags;
   size_t length;
-  /* It completes when it has been received. */
+  /* Completes when it has been received. */
   int synchronous;
-  /* Kept, for each number. */
+  /* By number; kept. */
   ucxx_request_t **requests;
   atomic_uint next;
 } burst_t;
@@ -132,7 +131,7 @@ static ucxx_status_t send_number(burst_t *burst, unsigned number) {
                                             &params, request);
 }
 
-/* A number that was refused is used by nobody else. */
+/* No other thread uses a number that was refused. */
 static void *send_until_refused(void *arg) {
   burst_t *burst = arg;
   for (;;) {
@@ -146,7 +145,7 @@ static void *send_until_refused(void *arg) {
   }
 }
 
-/* So many threads send until each is refused. How many sends were accepted by that. */
+/* Each of so many threads sends until it is refused. Returns the number of accepted sends. */
 static unsigned run_burst(burst_t *burst, unsigned threads) {
   pthread_t running[THREADS];
   unsigned before = atomic_load(&burst->next);
@@ -216,12 +215,11 @@ static const char *place(int held) {
   return held ? "in the submission queue" : "taken over meanwhile";
 }
 
-/* ------------------------------------------------------------------ what is refused, and when its
- * thread is told */
+/* ------------------------------------------------------------------ refusals and notifications */
 
 static void window_of_operations(unsigned threads, int held) {
   enum { WINDOW = 6 };
-  STEP("%u threads: NO_WAIT, %s: as many as the window", threads, place(held));
+  STEP("%u threads: NO_WAIT, %s: as many as fit the window", threads, place(held));
   ucxx_endpoint_params_t params = limits(WINDOW, 0, 0, 0);
   hold_t hold = {0};
   told_t told = {0};
@@ -247,10 +245,10 @@ static void window_of_operations(unsigned threads, int held) {
   close_line();
 }
 
-/* Short sends end as soon as they are taken over: nothing but that makes room. */
+/* Short sends complete when they are taken over: nothing else makes room. */
 static void room_by_taking_over(unsigned threads) {
   enum { WINDOW = 3 };
-  STEP("%u threads: told when what stood in the submission queue has gone", threads);
+  STEP("%u threads: notified when the submission queue has been emptied", threads);
   ucxx_endpoint_params_t params = limits(WINDOW, 0, 0, 0);
   burst_t burst = {.what = TAGS, .flags = UCXX_FLAG_NO_WAIT, .length = 8};
   told_t told = {0};
@@ -271,7 +269,7 @@ static void room_by_taking_over(unsigned threads) {
 
 static void window_of_bytes(int held) {
   enum { LENGTH = 400, FIT = 3 };
-  STEP("NO_WAIT, %s: as many bytes as the window", place(held));
+  STEP("NO_WAIT, %s: as many bytes as fit the window", place(held));
   static uint64_t messages[FIT + 1][LENGTH / 8];
   ucxx_endpoint_params_t params = limits(0, 1000, 0, 0);
   hold_t hold = {0};
@@ -300,7 +298,7 @@ static void window_of_bytes(int held) {
 
 static void queue_of_operations(unsigned threads, int held) {
   enum { WINDOW = 4, QUEUE = 5 };
-  STEP("%u threads, %s: as many as window and queue", threads, place(held));
+  STEP("%u threads, %s: as many as fit window and queue", threads, place(held));
   ucxx_endpoint_params_t params = limits(WINDOW, 0, QUEUE, 0);
   burst_t burst = {.what = TAGS, .length = 8, .synchronous = 1};
   open_line(&params, 0);
@@ -310,8 +308,8 @@ static void queue_of_operations(unsigned threads, int held) {
     told_t told = {0};
     if (held) hold_thread(&hold, pair->worker);
     const unsigned sent = run_burst(&burst, threads);
-    /* A send that comes after another one, but gets there first, takes its place in the window, and
-     * gives its own in the queue back to a third. */
+    /* A send that is submitted later but reaches the queue earlier takes the other's place in the
+     * window, and leaves its own place in the queue to a third. */
     const unsigned overtaking = held ? 0 : threads - 1;
     CHECK(sent >= WINDOW + QUEUE && sent <= WINDOW + QUEUE + overtaking);
     CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, tell, &told));
@@ -329,7 +327,7 @@ static void queue_of_operations(unsigned threads, int held) {
 }
 
 static void queue_of_bytes(int held) {
-  STEP("%s: as many bytes as the queue", place(held));
+  STEP("%s: as many bytes as fit the queue", place(held));
   ucxx_endpoint_params_t params = limits(1, 0, 0, 20);
   hold_t hold = {0};
   burst_t burst = {.what = TAGS, .length = 8, .synchronous = 1};
@@ -359,7 +357,7 @@ static void queue_of_bytes(int held) {
 
 static void credit(unsigned threads, int held) {
   enum { QUEUE = 5 };
-  STEP("%u threads: active messages, %s: as many as there is credit for", threads, place(held));
+  STEP("%u threads: active messages, %s: as many as the credit allows", threads, place(held));
   ucxx_endpoint_params_t params = limits(2 * CREDIT, 0, QUEUE, 0);
   hold_t hold = {0};
   told_t told = {0};
@@ -385,8 +383,8 @@ static void credit(unsigned threads, int held) {
   close_line();
 }
 
-/* A long message costs more, and leaves room for short ones; with one that waits for its credit in
- * the submission queue nothing overtakes it. */
+/* A long message costs more credit and leaves some for short ones. If one waits for credit in the
+ * submission queue, nothing overtakes it. */
 static void credit_of_long_messages(int held) {
   enum {
     UNITS = 8192 + CREDIT,
@@ -394,7 +392,7 @@ static void credit_of_long_messages(int held) {
     FIT = UNITS / PRICE,
     REST = CREDIT - FIT < UNITS % PRICE ? CREDIT - FIT : UNITS % PRICE
   };
-  STEP("long active messages, %s: as many as there is credit for", place(held));
+  STEP("long active messages, %s: as many as the credit allows", place(held));
   ucxx_endpoint_params_t params = limits(2 * CREDIT, 0, 0, 0);
   hold_t hold = {0};
   told_t told = {0};
@@ -420,8 +418,7 @@ static void credit_of_long_messages(int held) {
   close_line();
 }
 
-/* Cancelled where they stand they count until the progress thread has seen it, and not after that.
- */
+/* Sends cancelled in the submission queue count until the progress thread has seen the cancel. */
 static void cancelled(void) {
   enum { WINDOW = 6 };
   STEP("cancelled in the submission queue");
@@ -434,7 +431,7 @@ static void cancelled(void) {
   if (pair->side == 1) return;
   hold_thread(&hold, pair->worker);
   CHECK_EQ(run_burst(&burst, 1), WINDOW + 2);
-  /* Three of those that have a place in the window, and one of the queue's. */
+  /* Three with a place in the window, and one in the queue. */
   const unsigned gone[] = {0, 2, 5, 7};
   for (unsigned i = 0; i < 4; i++) CHECK_OK(ucxx_request_cancel(requests[gone[i]]));
   CHECK_EQ(run_burst(&burst, 1), 0);
@@ -457,7 +454,7 @@ static void cancelled(void) {
   close_line();
 }
 
-/* What the submission queue has no place for is not counted either. */
+/* A send refused by the submission queue does not count. */
 static void full_ring(unsigned threads) {
   enum { DEPTH = 4, WINDOW = 6 };
   STEP("%u threads: refused by the submission queue", threads);
@@ -490,8 +487,8 @@ static void *close_by_force(void *arg) {
   return NULL;
 }
 
-/* An endpoint that ends with sends in the submission queue; another one of its worker goes on as
- * before. */
+/* An endpoint is closed with sends in the submission queue; another endpoint of its worker is not
+ * affected. */
 static void closed_meanwhile(void) {
   enum { WINDOW = 6, COUNT = WINDOW + 3 };
   STEP("closed by force with sends in the submission queue");
@@ -530,7 +527,7 @@ static void closed_meanwhile(void) {
   close_line();
 }
 
-/* ------------------------------------------------------------------ whatever is sent */
+/* ------------------------------------------------------------------ every kind of send */
 
 enum kind { IOV, STREAM, MULTI, QUEUED_MESSAGE, FETCH, PUT, GET, KINDS };
 static const char *const kind_names[] = {
@@ -553,8 +550,8 @@ static ucxx_status_t send_kind(enum kind kind, ucxx_rkey_t *rkey, const ucxx_op_
   }
 }
 
-/* Each takes the last place in the window, in the submission queue, and finds none a second time;
- * what makes room is its end by force. */
+/* Each kind takes the last place in the window while in the submission queue, and a second one is
+ * refused. Closing the endpoint by force makes room. */
 static void every_kind(enum kind kind) {
   enum { WINDOW = 3 };
   STEP("%s in the submission queue", kind_names[kind]);
@@ -580,7 +577,7 @@ static void every_kind(enum kind kind) {
   ucxx_address_destroy(address);
   CHECK_OK(ucxx_memory_register(duo.context, there, sizeof there, UCXX_MEMORY_HOST, &memory));
   CHECK_OK(ucxx_rkey_unpack(pair->endpoint, key, pack(memory, key), &rkey));
-  /* Not in the call, though the memory is this process's own. */
+  /* Must not complete in the call, though the memory belongs to this process. */
   op.flags = UCXX_FLAG_NO_WAIT | UCXX_FLAG_ALWAYS_CALLBACK;
   hold_thread(&hold, pair->worker);
   for (unsigned i = 0; i + 1 < WINDOW; i++) CHECK_STATUS(send_number(&burst, i), UCXX_INPROGRESS);
@@ -590,7 +587,7 @@ static void every_kind(enum kind kind) {
   ucxx_request_t *none = NULL;
   CHECK_STATUS(send_kind(kind, rkey, &op, &none), UCXX_ERR_NO_RESOURCE);
   CHECK_STATUS(send_number(&burst, 5), UCXX_ERR_NO_RESOURCE);
-  /* One may wait. */
+  /* This one may wait. */
   op.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   CHECK_STATUS(send_kind(kind, rkey, &op, &waiting), UCXX_INPROGRESS);
   CHECK_STATUS(send_kind(kind, rkey, &op, &none), UCXX_ERR_NO_RESOURCE);
@@ -610,8 +607,8 @@ static void every_kind(enum kind kind) {
   close_line();
 }
 
-/* ------------------------------------------------------------------ threads that are refused and
- * told, again and again */
+/* ------------------------------------------------------------------ threads refused and notified,
+ * again and again */
 
 static struct {
   atomic_uint next, sent;
@@ -628,7 +625,7 @@ static void *send_some(void *arg) {
       ucxx_status_t status = send_number(burst, number);
       if (status >= 0) break;
       CHECK_STATUS(status, UCXX_ERR_NO_RESOURCE);
-      /* Of several that were refused one asks, and all go on when it is told. */
+      /* One of the refused threads registers the callback, and all continue when it runs. */
       status = ucxx_endpoint_on_writable(pair->endpoint, tell, &crowd.told);
       if (status != UCXX_ERR_ALREADY_EXISTS) CHECK_OK(status);
       while (atomic_load(&crowd.told.count) == before) sched_yield();
@@ -638,7 +635,7 @@ static void *send_some(void *arg) {
 }
 
 static void crowded(enum what what, uint32_t window, int synchronous) {
-  STEP("%u threads that are refused and told: a window of %u, %s", THREADS, window,
+  STEP("%u threads, refused and notified: a window of %u, %s", THREADS, window,
        what == MESSAGES ? "active messages"
        : synchronous    ? "synchronous"
                         : "tags");
@@ -655,14 +652,14 @@ static void crowded(enum what what, uint32_t window, int synchronous) {
   while (atomic_load(&crowd.sent) < 4000) {
     ucxx_endpoint_load_t now = load();
     CHECK(now.window_operations <= window);
-    /* None of them waits. */
+    /* No send is queued. */
     CHECK_EQ(now.queued_operations, 0);
     sched_yield();
   }
   for (unsigned i = 0; i < THREADS; i++) join(threads[i]);
   pair_await(pair);
   accepted = 4000;
-  /* One may have asked that need not have. */
+  /* A thread may have registered without need. */
   CHECK_OK(ucxx_endpoint_on_writable(pair->endpoint, NULL, NULL));
   close_line();
 }

@@ -1,5 +1,5 @@
-/* Every way in which sends end that wait in the send queue: cancelled, out of time, flushed,
- * closed, cut short; each ends once. */
+/* Every way in which sends waiting in the send queue end: cancelled, timed out, flushed, closed,
+ * aborted. Each completes exactly once. */
 #include "test_util.h"
 
 #include "send_window.h"
@@ -7,7 +7,7 @@
 #include <malloc.h>
 #include <pthread.h>
 
-/* KiB. A sanitizer of threads remembers who has touched what. */
+/* KiB. ThreadSanitizer keeps a history of accesses. */
 #ifdef __SANITIZE_THREAD__
 enum { MOST_GROWN = 64 << 10 };
 #else
@@ -16,7 +16,7 @@ enum { MOST_GROWN = 4096 };
 
 static void cancel_and_timeout(const way_t *way) {
   enum { COUNT = 5 };
-  STEP("%s: what waits is cancelled at once", way->name);
+  STEP("%s: a waiting send is cancelled at once", way->name);
   line_t line;
   line_open(&line, way, limits(1, 0, 0, 0));
   uint64_t numbers[COUNT + 2] = {0};
@@ -27,7 +27,7 @@ static void cancel_and_timeout(const way_t *way) {
   CHECK_STATUS(ucxx_request_status(requests[2]), UCXX_ERR_CANCELED);
   await_in_flight(&line, COUNT - 1);
   check_window(&line, 1, COUNT - 2);
-  STEP("%s: and ends when its time runs out, without closing the endpoint", way->name);
+  STEP("%s: a waiting send times out without closing the endpoint", way->name);
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.timeout_ns = 20 * MILLISECOND;
   params.flags = UCXX_FLAG_TIMEOUT_CLOSES;
@@ -53,7 +53,7 @@ static void cancel_and_timeout(const way_t *way) {
   ucxx_request_destroy(requests[2]);
   ucxx_request_destroy(requests[COUNT]);
 
-  STEP("%s: what was cancelled leaves nothing behind", way->name);
+  STEP("%s: cancelled sends leave nothing behind", way->name);
   fill(&line, numbers, requests, 2);
   footprint_t before = {0};
   for (unsigned i = 0; i < 100000; i++) {
@@ -70,7 +70,7 @@ static void cancel_and_timeout(const way_t *way) {
   }
   long grown = footprint_now().resident_kib - before.resident_kib;
   printf("100000 cancelled: %+ld KiB\n", grown);
-  if (grown >= MOST_GROWN) FAIL("80000 cancelled sends have left %ld KiB", grown);
+  if (grown >= MOST_GROWN) FAIL("memory grew by %ld KiB over 80000 cancelled sends", grown);
   for (unsigned i = 0; i < 2; i++) {
     receive_number(&line, i);
     CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &requests[i]));
@@ -85,7 +85,7 @@ static void count_message(void *arg, ucxx_am_message_t *message) {
 
 static void credit_comes_back(const way_t *way) {
   enum { ID = 3, MANY = 300 };
-  STEP("%s: messages that are cancelled in the queue use up no credit", way->name);
+  STEP("%s: messages cancelled in the queue use no credit", way->name);
   line_t line;
   int arrived = 0;
   line_open(&line, way, limits(1, 0, 0, 0));
@@ -122,7 +122,7 @@ static void flushes(const way_t *way) {
   line_t line;
   line_open(&line, way, limits(2, 0, 0, 0));
   for (int whole = 0; whole < 2; whole++) {
-    STEP("%s: a flush of the %s covers what waits", way->name, whole ? "worker" : "endpoint");
+    STEP("%s: a flush of the %s covers waiting sends", way->name, whole ? "worker" : "endpoint");
     uint64_t numbers[COUNT];
     ucxx_request_t *requests[COUNT] = {NULL}, *flush = NULL, *later = NULL;
     fill(&line, numbers, requests, COUNT);
@@ -130,7 +130,7 @@ static void flushes(const way_t *way) {
                                  : ucxx_endpoint_flush(line.endpoint, NULL, &flush);
     CHECK_EQ(status, UCXX_INPROGRESS);
     uint64_t number = COUNT;
-    /* With delayed submission what is sent right after a flush may come before it. */
+    /* With delayed submission a send right after a flush may be sent before it. */
     if (!is_delayed(&line)) CHECK_EQ(send_sync(&line, &number, 8, &later), UCXX_INPROGRESS);
     for (unsigned i = 0; i < COUNT; i++) {
       CHECK_EQ(ucxx_request_status(flush), UCXX_INPROGRESS);
@@ -139,13 +139,13 @@ static void flushes(const way_t *way) {
     }
     CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &flush));
     if (later != NULL) {
-      /* The send behind it was not waited for. */
+      /* The flush did not wait for the send behind it. */
       CHECK_EQ(ucxx_request_status(later), UCXX_INPROGRESS);
       receive_number(&line, COUNT);
       CHECK_OK(line_finish(&line, UCXX_INPROGRESS, &later));
     }
 
-    STEP("%s: and tells what nobody else can", way->name);
+    STEP("%s: a flush reports the failure of a send without a request", way->name);
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
     params.timeout_ns = MILLISECOND;
     uint64_t failed = failed_so_far(&line);
@@ -209,7 +209,7 @@ static void blocking(const way_t *way) {
   line_close(&line);
 }
 
-/* Sends `count` numbers whose ends are counted, and no request kept. */
+/* Sends `count` numbers, counts their completions, and keeps no request. */
 static void send_seen(const line_t *line, uint64_t *numbers, seen_t *seen, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -225,7 +225,7 @@ static void send_seen(const line_t *line, uint64_t *numbers, seen_t *seen, unsig
 
 static void close_lets_out(const way_t *way) {
   enum { COUNT = 50 };
-  STEP("%s: a close lets out what waits", way->name);
+  STEP("%s: a close sends what waits", way->name);
   line_t line;
   line_open(&line, way, limits(2, 0, 0, 0));
   uint64_t numbers[COUNT];
@@ -253,7 +253,7 @@ static const char *const end_names[] = {"a close by force", "a close that is can
 
 static void ends_once(const way_t *way, enum end end) {
   enum { WINDOW = 2, COUNT = 50 };
-  STEP("%s: %s ends what waits, once", way->name, end_names[end]);
+  STEP("%s: %s ends waiting sends, once", way->name, end_names[end]);
   line_t line;
   line_open(&line, way, limits(WINDOW, 0, 0, 0));
   ucxx_endpoint_t *back = NULL;
@@ -281,7 +281,7 @@ static void ends_once(const way_t *way, enum end end) {
     CHECK_STATUS(line_finish(&line, UCXX_INPROGRESS, &close), UCXX_ERR_CANCELED);
     break;
   case BY_DESTROY:
-    /* Nobody receives: it goes on by force when its patience ends. */
+    /* Nobody receives: the destroy closes by force when its time limit expires. */
     ucxx_endpoint_destroy(line.endpoint);
     line.endpoint = NULL;
     break;

@@ -1,7 +1,7 @@
 /*
- * What UCX itself is given of active messages, questions, answers and refusals: this program stands
- * in for the function of UCP that sends them, and counts. UCP never has more of them than the send
- * window and the few refusals that are let through it.
+ * UCP never holds more active messages, fetches, replies and refusals than the send window allows,
+ * plus the few refusals that may bypass it. This program replaces UCP's function that sends them,
+ * and counts.
  */
 #include "test_util.h"
 
@@ -12,7 +12,7 @@
 
 enum { ID = 3, QUESTIONS = 3000, MESSAGES = 2000, WINDOW = 16, BEYOND = 64 };
 
-static int under_way, most; /* sends that UCP has and has not completed */
+static int under_way, most; /* sends that UCP has not completed */
 static ucp_send_nbx_callback_t library_callback;
 
 static void on_end(void *request, ucs_status_t status, void *user_data) {
@@ -70,12 +70,12 @@ static void ask(const duo_t *duo, uint16_t id, unsigned count, unsigned *counter
   }
 }
 
-/* The one that asks stands still while the other one refuses. */
+/* The fetching side does not progress while the other one refuses. */
 static void refuse(const duo_t *duo) {
-  STEP("questions that are all refused at once");
+  STEP("fetches that are all refused at once");
   ask(duo, ID, QUESTIONS, &ended[0]);
   while (questions < QUESTIONS) duo_progress(duo);
-  /* What each has told the other has arrived. */
+  /* Everything sent has arrived. */
   for (int quiet = 0; quiet < 1000; quiet++) duo_progress(duo);
   CHECK_EQ(under_way, 0);
   most = 0;
@@ -90,9 +90,9 @@ static void refuse(const duo_t *duo) {
   while (ended[0] < QUESTIONS) duo_progress(duo);
 }
 
-/* Both at once, and messages among them: nobody's UCP has more. */
+/* Both sides at once, with messages among the fetches: neither side's UCP has more. */
 static void both_ways(const duo_t *duo) {
-  STEP("messages, and questions that nobody answers, with a receiver that stands still now and "
+  STEP("messages, and fetches that nobody answers, with a receiver that pauses now and "
        "then");
   most = 0;
   for (unsigned at = 0; at < MESSAGES; at++) {
@@ -109,7 +109,7 @@ static void both_ways(const duo_t *duo) {
     if (at % 200 >= 100) progress(duo->right);
   }
   while (ended[1] < MESSAGES || ended[2] < MESSAGES || messages < MESSAGES) duo_progress(duo);
-  printf("%d of %d messages, questions and refusals in UCP at a time\n", most, 3 * MESSAGES);
+  printf("%d of %d messages, fetches and refusals in UCP at a time\n", most, 3 * MESSAGES);
   CHECK(most <= 2 * WINDOW + BEYOND);
   CHECK_EQ(messages, MESSAGES);
 }

@@ -1,7 +1,7 @@
 /*
- * What UCX itself is given: this program stands in for the functions of UCP that send, and counts.
- * However many sends are offered, UCP never has more than the window, and none of it is sent from
- * inside its progress, where messages lose their order.
+ * However many sends are offered, UCP never holds more than the window, and the library never sends
+ * from inside UCP's progress, where messages lose their order. This program replaces UCP's send
+ * functions, and counts.
  */
 #include "test_util.h"
 
@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <ucp/api/ucp.h>
 
-static int under_way, most; /* sends that UCP has and has not completed */
+static int under_way, most; /* sends that UCP has not completed */
 static int progressing;
 static ucp_send_nbx_callback_t library_callback;
 
@@ -68,7 +68,7 @@ static void send_more(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   CHECK(sent == UCXX_OK || sent == UCXX_INPROGRESS);
 }
 
-/* Lengths from all protocols, synchronous or not, with a callback that sends or without. */
+/* Lengths for all protocols, synchronous or not, with or without a callback that sends. */
 static void offer(line_t *line, unsigned window, uint64_t seed) {
   enum { OFFERS = 2000, LONGEST = 100000 };
   static const size_t lengths[] = {8, 200, 6000, 20000, LONGEST};
@@ -107,8 +107,8 @@ static void offer(line_t *line, unsigned window, uint64_t seed) {
   CHECK(nothing_arrived(line));
   CHECK_EQ(under_way, 0);
   CHECK_EQ(attr_of(line->endpoint).in_flight, 0);
-  printf("window %u: %u messages, at most %d in UCP, %u offers found it full\n", window, messages,
-         most, full);
+  printf("window %u: %u messages, at most %d in UCP, %u offers refused\n", window, messages, most,
+         full);
   CHECK_EQ(most, window);
   CHECK(full > OFFERS / 2);
 }

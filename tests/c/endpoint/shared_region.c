@@ -1,7 +1,7 @@
 /*
- * Two workers of one context send from the same memory, which UCX registers once for both. One is
- * closed by force in the midst of it and destroyed: what UCX still has to say of that memory, when
- * the other one's send ends, is said to a worker that is there.
+ * Two workers of one context send from the same memory, which UCX registers once for both. One
+ * closes by force during its send and is destroyed. When the other one's send completes, UCX must
+ * not notify the destroyed worker about the memory.
  */
 #include "test_util.h"
 
@@ -42,7 +42,7 @@ static void round_of(size_t length, int senders, unsigned number) {
     CHECK_STATUS(ucxx_tag_send(endpoint[at], out, length, (uint64_t)at, &params, &sends[at]),
                  UCXX_INPROGRESS);
   }
-  /* The last one's goes through; those of the others end here, one by a close and the rest with
+  /* The last sender's message goes through. The others end here, one by a close and the rest with
    * their workers. */
   int last = senders - 1;
   for (int at = 0; at < last; at++) {
@@ -80,7 +80,7 @@ static void round_of(size_t length, int senders, unsigned number) {
 
 int main(void) {
   test_begin("shared_region", 60);
-  /* Memory that has been freed reads as nothing that makes sense. */
+  /* Freed memory reads as a pattern. */
   mallopt(M_PERTURB, 0xa5);
   round_of(1 << 20, 2, 0);
   footprint_t first = footprint_now();

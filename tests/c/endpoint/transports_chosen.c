@@ -1,14 +1,14 @@
 /*
- * Between two processes of one host an endpoint with failure detection keeps shared memory,
- * whatever the UCX. Left to itself UCX takes one of two transports that do the same, posix and
- * sysv; told to use posix, it has to be that one.
+ * Between two processes of one host an endpoint with failure detection uses shared memory, with any
+ * UCX release. By default UCX takes one of two equivalent transports, posix and sysv; if UCX_TLS
+ * names posix, it must be that one.
  */
 #include "test_util.h"
 
 #include <errno.h>
 #include <sys/uio.h>
 
-/* Containers may forbid reading another process's memory, which is what the cma transport does. */
+/* Containers may forbid reading another process's memory, which the cma transport needs. */
 static int may_read_peer(const pair_t *pair) {
   static char word[8] = "readable";
   char *theirs = NULL, copy[8];
