@@ -1,5 +1,5 @@
-/* Fetches with data along, and with buffers that are made when the answer has come: who makes them,
- * who gets them, and who frees them. */
+/* Fetches that send data, and replies into buffers allocated on arrival: an allocator makes each
+ * buffer, the right caller gets it, and each is freed exactly once. */
 #include "counting_allocator.h"
 
 enum { ID = 7, UNKNOWN = 8, LARGE = 3 << 20, WITH_QUESTION = 8 << 20, APPLICATION = -1007 };
@@ -33,7 +33,7 @@ static ucxx_status_t ask(asked_t *asked, const duo_t *duo, uint16_t id, const vo
                              &asked->request);
 }
 
-/* Its end; the request is still there. */
+/* Waits for the result; keeps the request. */
 static ucxx_status_t end_of(const duo_t *duo, asked_t *asked) {
   while (ucxx_request_status(asked->request) == UCXX_INPROGRESS) duo_progress(duo);
   CHECK_EQ(seen_count(&asked->seen), 1);
@@ -70,7 +70,7 @@ static void sizes(const duo_t *duo, inbox_t *inbox) {
   for (int at = 0; at < 5; at++)
     for (int other = 0; other < 5; other++) {
       size_t length = lengths[at], back = answers[other], there = 0;
-      STEP("%zu bytes along, %zu back", length, back);
+      STEP("%zu bytes sent, %zu bytes of reply", length, back);
       asked_t asked;
       int own = (at + other) % 2;
       test_fill(data, length, length + 1);
@@ -150,7 +150,7 @@ static void not_taken(const duo_t *duo, inbox_t *inbox) {
   uint8_t *answer = calloc(1, LARGE);
   CHECK(answer != NULL);
   for (int at = 0; at < 2; at++) {
-    STEP("taken by nobody: the request is destroyed after the end, %zu bytes", lengths[at]);
+    STEP("not taken: the request is destroyed after it has completed, %zu bytes", lengths[at]);
     maker.made = maker.freed = 0;
     CHECK_STATUS(ask(&asked, duo, ID, NULL, 0, &allocator), UCXX_INPROGRESS);
     reply_ok(duo, question(duo, inbox), answer, lengths[at], 0);
@@ -159,7 +159,7 @@ static void not_taken(const duo_t *duo, inbox_t *inbox) {
     ucxx_request_destroy(asked.request);
     CHECK_EQ(maker.freed, 1);
 
-    STEP("before the end");
+    STEP("not taken: the request is destroyed before it has completed");
     CHECK_STATUS(ask(&asked, duo, ID, NULL, 0, &allocator), UCXX_INPROGRESS);
     ucxx_request_destroy(asked.request);
     reply_ok(duo, question(duo, inbox), answer, lengths[at], 0);
@@ -223,7 +223,7 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
                "`allocate` has returned UCXX_ERR_NO_MEMORY for"},
               {"with a status of its own", APPLICATION, APPLICATION, 0, 0,
                "`allocate` has returned status -1007 for"},
-              {"the allocator gives nothing", UCXX_OK, UCXX_ERR_NO_MEMORY, 1, 0, "no memory for"},
+              {"the allocator returns NULL", UCXX_OK, UCXX_ERR_NO_MEMORY, 1, 0, "no memory for"},
               {"more than max_total_bytes", UCXX_OK, UCXX_ERR_EXCEEDS_LIMIT, 0, 99,
                "max_total_bytes is 99"}};
   static const size_t lengths[] = {100, LARGE};
@@ -238,7 +238,7 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
     allocator.max_total_bytes = ways[at / 2].most;
     CHECK_STATUS(ask(&asked, duo, ID, "data", 4, &allocator), UCXX_INPROGRESS);
     reply_ok(duo, question(duo, inbox), answer, lengths[at % 2],
-             0); /* the other side learns nothing of it */
+             0); /* the other side is not notified */
     CHECK_STATUS(end_of(duo, &asked), ways[at / 2].expected);
     char length[40];
     snprintf(length, sizeof length, "%zu bytes", lengths[at % 2]);
@@ -263,7 +263,7 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
   ucxx_request_destroy(asked.request);
   CHECK(maker.made == 1 && maker.freed == 1);
 
-  STEP("no answer that has data");
+  STEP("replies without data");
   ucxx_buffers_t *buffers = NULL;
   CHECK_STATUS(ask(&asked, duo, UNKNOWN, "data", 4, &allocator), UCXX_INPROGRESS);
   CHECK_STATUS(end_of(duo, &asked), UCXX_ERR_NO_ELEM);
@@ -286,7 +286,7 @@ static void failures(const duo_t *duo, inbox_t *inbox) {
 }
 
 static void refused(const duo_t *duo) {
-  STEP("what is refused");
+  STEP("refused calls");
   static const char data[8] = "";
   ucxx_notifier_t *notifier = NULL;
   ucxx_request_t *request = NULL;
@@ -334,8 +334,8 @@ int main(void) {
   from_callback(&duo, &inbox);
   failures(&duo, &inbox);
   refused(&duo);
-  /* They end when their worker does. */
-  STEP("under way when all ends");
+  /* They complete when their worker is destroyed. */
+  STEP("in flight when everything is destroyed");
   asked_t asked;
   CHECK_STATUS(ask(&asked, &duo, ID, "data", 4, NULL), UCXX_INPROGRESS);
   ucxx_fetch_t *fetch = question(&duo, &inbox);

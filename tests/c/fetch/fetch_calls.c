@@ -1,5 +1,5 @@
-/* What each call about fetches promises, with two workers in one process and with one to itself;
- * fetch_alloc has a test of its own. */
+/* Every fetch call does what the header promises, between two workers of one process and on a
+ * worker connected to itself. fetch_alloc covers replies into allocated buffers. */
 #include "test_util.h"
 
 enum {
@@ -12,7 +12,7 @@ enum {
   CREDITS = 256
 };
 
-/* Keeps what it is asked. */
+/* Keeps the fetches it receives. */
 typedef struct inbox {
   ucxx_fetch_t *last;
   int count, destroyed;
@@ -28,7 +28,7 @@ static void hold(void *arg, ucxx_fetch_t *fetch) {
 
 static void count_destroyed(void *arg) { ((inbox_t *)arg)->destroyed++; }
 
-/* The fetch that is in flight: one, as most of what is asked here is. */
+/* The fetch in flight; most steps have only one. */
 typedef struct asked {
   ucxx_request_t *request;
   ucxx_recv_info_t info;
@@ -104,7 +104,7 @@ static ucxx_status_t reply_in_form(ucxx_fetch_t *fetch, int scattered, const uin
 
 static void one_size(const duo_t *duo, inbox_t *inbox, size_t capacity, size_t length,
                      uint64_t flags, int scattered) {
-  STEP("an answer of %zu bytes into %zu, flags %x", length, capacity, (unsigned)flags);
+  STEP("a reply of %zu bytes into %zu, flags %x", length, capacity, (unsigned)flags);
   static uint8_t data[LARGE + 1], buffer[LARGE + 1];
   uint64_t seed = capacity * 3 + length;
   asked_t asked;
@@ -165,7 +165,7 @@ static void scattered(const duo_t *duo) {
     memset(buffer, FILLER, sizeof buffer);
     CHECK_STATUS(ucxx_am_fetch_iov(duo->to_right, ID, "head", 4, parts, 4, &params, &asked.request),
                  UCXX_INPROGRESS);
-    memset(parts, 0, sizeof parts); /* the list was copied */
+    memset(parts, 0, sizeof parts); /* the library has copied the list */
     ucxx_request_t *sent = NULL;
     ucxx_fetch_t *fetch = question(duo, &inbox);
     CHECK_EQ(ucxx_fetch_capacity(fetch), LARGE);
@@ -196,14 +196,14 @@ static void unknown_ids(const duo_t *duo) {
     CHECK_EQ(asked.info.length, 0);
   }
   CHECK(untouched(buffer, sizeof buffer));
-  /* Handlers of active messages are others. */
+  /* Handlers of active messages are separate. */
   CHECK_OK(ucxx_endpoint_status(duo->to_right));
 }
 
 static void replace_inside(void *arg, ucxx_fetch_t *fetch) {
   inbox_t *inbox = arg;
   CHECK_OK(ucxx_worker_set_fetch_handler(inbox->worker, ID, NULL, NULL, NULL));
-  CHECK_EQ(inbox->destroyed, 0); /* it is still running */
+  CHECK_EQ(inbox->destroyed, 0); /* a fetch for it is still unanswered */
   CHECK_OK(ucxx_fetch_reject(fetch, UCXX_ERR_BUSY));
   ucxx_fetch_destroy(fetch);
   inbox->count++;
@@ -221,7 +221,7 @@ static void handlers(const duo_t *duo) {
   ask(&asked[1], duo, NULL, 0);
   reply_ok(duo, question(duo, &second), NULL, 0);
   CHECK_OK(answer_of(duo, &asked[1]));
-  /* What the first one was asked is its own still. */
+  /* A fetch given to the first handler is still its own. */
   reply_ok(duo, fetch, NULL, 0);
   CHECK_OK(answer_of(duo, &asked[0]));
   CHECK(first.count == 1 && second.count == 1);
@@ -272,8 +272,8 @@ static void rejections(const duo_t *duo) {
       CHECK_MESSAGE("status");
     }
     CHECK_OK(ucxx_fetch_reject(fetch, allowed[at]));
-    if (at % 2 == 0)
-      CHECK_STATUS(answer_of(duo, &asked), allowed[at]); /* whether it has been destroyed or not */
+    if (at % 2 == 0) /* whether the fetch has been destroyed or not */
+      CHECK_STATUS(answer_of(duo, &asked), allowed[at]);
     ucxx_fetch_destroy(fetch);
     if (at % 2 != 0) CHECK_STATUS(answer_of(duo, &asked), allowed[at]);
     if (allowed[at] == APPLICATION)
@@ -281,7 +281,7 @@ static void rejections(const duo_t *duo) {
     if (allowed[at] == UCXX_ERR_BUSY) CHECK_MESSAGE("rejected it with UCXX_ERR_BUSY");
     CHECK_EQ(asked.info.length, 0);
   }
-  STEP("refused statuses leave it to be answered");
+  STEP("a refused status leaves the fetch unanswered");
   ask(&asked, duo, buffer, sizeof buffer);
   ucxx_fetch_t *fetch = question(duo, &inbox);
   CHECK_STATUS(ucxx_fetch_reject(fetch, UCXX_OK), UCXX_ERR_INVALID_PARAM);
@@ -303,7 +303,7 @@ static void two_answers(const duo_t *duo) {
       ucxx_fetch_t *fetch = question(duo, &inbox);
       ucxx_op_params_t wrong = UCXX_OP_PARAMS_INIT;
       wrong.flags = UCXX_FLAG_EAGER | UCXX_FLAG_RNDV;
-      /* What is refused is no answer. */
+      /* A refused reply is no reply. */
       CHECK_STATUS(ucxx_fetch_reply(fetch, "x", 1, &wrong, NULL), UCXX_ERR_INVALID_PARAM);
       CHECK_STATUS(ucxx_fetch_reply(fetch, NULL, 1, NULL, NULL), UCXX_ERR_INVALID_PARAM);
       if (rejected) {
@@ -327,7 +327,7 @@ static void two_answers(const duo_t *duo) {
 }
 
 static void unanswered(const duo_t *duo) {
-  STEP("destroyed without an answer");
+  STEP("destroyed without a reply");
   static uint8_t buffer[LARGE];
   inbox_t inbox = {0};
   asked_t asked;
@@ -344,19 +344,19 @@ static void unanswered(const duo_t *duo) {
   CHECK_STATUS(answer_of(duo, &asked), UCXX_ERR_TIMED_OUT);
   CHECK(untouched(buffer, sizeof buffer));
   reply_ok(duo, fetch, buffer,
-           sizeof buffer / 2); /* nobody waits for it any more, which its sender does not learn */
+           sizeof buffer / 2); /* the fetch has timed out by now, and the replier is not notified */
   ask_with(&asked, duo->to_right, ID, buffer, sizeof buffer, 20 * MILLISECOND);
   CHECK_STATUS(answer_of(duo, &asked), UCXX_ERR_TIMED_OUT);
   ucxx_fetch_destroy(question(duo, &inbox));
   ask_with(&asked, duo->to_right, ID, buffer, sizeof buffer, 600 * SECOND);
-  reply_ok(duo, question(duo, &inbox), "in time", 8);
+  reply_ok(duo, question(duo, &inbox), "answered in time", 8);
   CHECK_OK(answer_of(duo, &asked));
 }
 
 /* ------------------------------------------------------------------ */
 
 static void cancels(const duo_t *duo) {
-  STEP("cancelled before the question has left");
+  STEP("cancelled before it is sent");
   enum { MANY = CREDITS + 40 };
   static char buffer[100];
   static asked_t asked[MANY];
@@ -364,7 +364,7 @@ static void cancels(const duo_t *duo) {
   ucxx_endpoint_load_t attr = UCXX_ENDPOINT_LOAD_INIT;
   CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, UNKNOWN, NULL, NULL, NULL));
   CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, ID, hold, &inbox, NULL));
-  /* The other side takes nothing in, so the last of them wait for credit. */
+  /* The other side does not progress, so the last ones wait for credit. */
   for (int at = 0; at < MANY; at++)
     ask_with(&asked[at], duo->to_right, at < CREDITS ? UNKNOWN : ID, buffer, sizeof buffer, 0);
   CHECK_OK(ucxx_endpoint_query_load(duo->to_right, &attr));
@@ -379,7 +379,7 @@ static void cancels(const duo_t *duo) {
   CHECK_MESSAGE("256 or 8 MiB");
   for (int at = CREDITS; at < MANY; at++) {
     CHECK_OK(ucxx_request_cancel(asked[at].request));
-    CHECK_OK(ucxx_request_cancel(asked[at].request)); /* again changes nothing */
+    CHECK_OK(ucxx_request_cancel(asked[at].request)); /* a second cancel has no effect */
     while (ucxx_request_status(asked[at].request) == UCXX_INPROGRESS)
       CHECK_OK(ucxx_worker_progress(duo->left, NULL));
     CHECK_STATUS(answer_of(duo, &asked[at]), UCXX_ERR_CANCELED);
@@ -389,14 +389,14 @@ static void cancels(const duo_t *duo) {
   for (int at = 0; at < CREDITS; at++) CHECK_STATUS(answer_of(duo, &asked[at]), UCXX_ERR_NO_ELEM);
   CHECK_EQ(inbox.count, 0);
 
-  STEP("cancelled after that");
+  STEP("cancelled after it is sent");
   ask(&asked[0], duo, buffer, sizeof buffer);
   ucxx_fetch_t *fetch = question(duo, &inbox);
   CHECK_EQ(inbox.count, 1);
   CHECK_OK(ucxx_request_cancel(asked[0].request));
   CHECK_STATUS(answer_of(duo, &asked[0]), UCXX_ERR_CANCELED);
   reply_ok(duo, fetch, buffer, 10);
-  /* The credit of all that has come back. */
+  /* Their credit has come back. */
   for (int at = 0; at < 2 * MANY; at++) {
     ask(&asked[0], duo, buffer, sizeof buffer);
     reply_ok(duo, question(duo, &inbox), buffer, 10);
@@ -404,10 +404,10 @@ static void cancels(const duo_t *duo) {
   }
 }
 
-/* However many fetches come in between, the answer to one that was cancelled goes nowhere. */
+/* The reply to a cancelled fetch is dropped, however many fetches came in between. */
 static void late_answers(const duo_t *duo) {
-  STEP("answers that come late find no other fetch");
-  enum { LATE = 4096 /* a power of two, at which counters come round */ };
+  STEP("late replies match no other fetch");
+  enum { LATE = 4096 /* a power of two, where counters wrap */ };
   static ucxx_fetch_t *late[LATE];
   inbox_t inbox = {0};
   asked_t asked;
@@ -446,7 +446,7 @@ static void inner_came(void *arg, ucxx_request_t *request, ucxx_status_t status)
   CHECK(strcmp(nested->word, "inner") == 0);
   nested->word[0] = 'I';
   CHECK_OK(ucxx_fetch_reply(nested->outer, nested->word, 6, NULL,
-                            NULL)); /* short, and so complete at once */
+                            NULL)); /* short, so it completes at once */
   ucxx_fetch_destroy(nested->outer);
   nested->done++;
 }
@@ -469,7 +469,7 @@ static void answer_inner(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-/* Where a call would have to wait for its own callback's end. */
+/* Calls that would have to wait for their own callback to return. */
 static void wait_inside(void *arg, ucxx_fetch_t *fetch) {
   inbox_t *inbox = arg;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -485,7 +485,7 @@ static void wait_inside(void *arg, ucxx_fetch_t *fetch) {
   }
   CHECK_MESSAGE("callback");
   inbox->count++;
-  /* Behind what would have been sent. */
+  /* Arrives after anything that a refused call had sent. */
   params.flags = 0;
   params.timeout_ns = 0;
   CHECK(ucxx_am_send(back, INNER, "last", 4, NULL, 0, &params, NULL) >= 0);
@@ -502,7 +502,7 @@ static void count_last(void *arg, ucxx_am_message_t *message) {
 }
 
 static void waiting_inside(duo_t *duo) {
-  STEP("what would wait in a handler is BUSY, and sends nothing");
+  STEP("calls that would block in a handler return BUSY and send nothing");
   inbox_t inbox = {0}, fetched = {0}, messages = {0};
   asked_t asked;
   ucxx_endpoint_load_t load = UCXX_ENDPOINT_LOAD_INIT;
@@ -524,7 +524,7 @@ static void waiting_inside(duo_t *duo) {
 }
 
 static void inside_handlers(duo_t *duo) {
-  STEP("a fetch from a handler, and its answer before the one that the handler owes");
+  STEP("a fetch from a handler, answered before the handler replies");
   nested_t nested = {.duo = duo};
   char buffer[8] = "";
   asked_t asked;
@@ -542,7 +542,7 @@ static void inside_handlers(duo_t *duo) {
 /* ------------------------------------------------------------------ */
 
 static void limits(const duo_t *duo) {
-  STEP("headers up to the limit, and what is refused");
+  STEP("headers up to the limit, and one more byte");
   inbox_t inbox = {0};
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
   ucxx_request_t *request = NULL;
@@ -584,7 +584,7 @@ static void limits(const duo_t *duo) {
 }
 
 static void notified(const duo_t *duo) {
-  STEP("reported by a notifier, kept by nobody, and forgotten before its end");
+  STEP("by a notifier, without a request, and destroyed before completion");
   inbox_t inbox = {0};
   ucxx_notifier_t *notifier = NULL;
   char buffer[8] = "";
@@ -622,7 +622,7 @@ static void notified(const duo_t *duo) {
 }
 
 static void nothing(void) {
-  STEP("no question at all");
+  STEP("invalid fetch handles");
   size_t length = 7;
   CHECK(ucxx_fetch_header(NULL, &length) == NULL && length == 0);
   length = 7;
@@ -632,9 +632,9 @@ static void nothing(void) {
   ucxx_fetch_destroy(NULL);
 }
 
-/* An answer that waits for room and is given up tells the side that asks at least that. */
+/* If a waiting reply is given up, the fetching side is notified at least of that. */
 static void dropped_answers(int timed) {
-  STEP("an answer that is %s before it has left", timed ? "out of time" : "cancelled");
+  STEP("a reply that is %s before it is sent", timed ? "out of time" : "cancelled");
   duo_t duo = {0};
   inbox_t inbox = {0};
   asked_t asked;
@@ -671,10 +671,10 @@ static void dropped_answers(int timed) {
   duo_close(&duo);
 }
 
-/* Fetches whose questions wait for credit, with callbacks and without requests, end once with their
- * worker. */
+/* Fetches that wait for credit, with callbacks and without requests, complete once when their
+ * worker is destroyed. */
 static void destroyed_in_the_queue(void) {
-  STEP("the worker goes while questions wait for credit");
+  STEP("the worker is destroyed while fetches wait for credit");
   enum { MANY = CREDITS + 50 };
   duo_t duo;
   static seen_t seen[MANY];

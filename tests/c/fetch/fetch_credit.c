@@ -1,7 +1,7 @@
 /*
- * One side sends messages without end, the other destroys them and asks questions meanwhile: the
- * questions do not keep from the sender that its credit is free again. And questions that are kept
- * unanswered on both sides hold up neither.
+ * One side sends messages without pause; the other destroys them and sends fetches meanwhile. The
+ * fetches do not delay the credit updates to the sender. Fetches kept unanswered on both sides
+ * block neither.
  */
 #include "test_util.h"
 
@@ -52,7 +52,7 @@ static void send_all(void) {
   }
 }
 
-/* A question for every few messages: more often than credit is given back unasked. */
+/* Fetches once every few messages: more often than credit is returned by itself. */
 static void take_all(int every) {
   for (int taken = 0; taken < MESSAGES; taken += every) {
     uint64_t word = 0;
@@ -71,7 +71,7 @@ static void round_of(const ucxx_worker_params_t *given, const char *mode) {
   CHECK_OK(ucxx_worker_set_fetch_handler(pair->worker, ID, answer, NULL, NULL));
   pair_sync(pair);
   for (int every = 1; every <= 100; every = every * 3 + 1) {
-    STEP("%s: a question for every %d messages", mode, every);
+    STEP("%s: a fetch for every %d messages", mode, every);
     if (pair->side == 0)
       send_all();
     else
@@ -79,7 +79,7 @@ static void round_of(const ucxx_worker_params_t *given, const char *mode) {
     arrived = 0;
     pair_sync(pair);
   }
-  STEP("%s: %d questions each, none of them answered until all have come", mode, (int)EACH);
+  STEP("%s: %d fetches each, none answered until all have arrived", mode, (int)EACH);
   CHECK_OK(ucxx_worker_set_fetch_handler(pair->worker, ID, keep, NULL, NULL));
   pair_sync(pair);
   static uint64_t words[EACH];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer's process is killed while fetches are under way: who answers dies before and in the middle
- * of its answers, who asks dies with its questions in the other's hands. Everything ends once, what
- * was taken back stays as it is, and whoever else is connected goes on.
+ * A peer's process is killed while fetches are in flight: the replier before or during its replies,
+ * or the fetching side with unanswered fetches. Each fetch completes once, cancelled fetches keep
+ * their status, and other connections keep working.
  */
 #include "killed_peer.h"
 
@@ -16,7 +16,7 @@ static ucxx_context_t *context;
 static ucxx_worker_t *worker;
 static const way_t *mode;
 
-/* ------------------------------------------------------------------ the other side, until it is
+/* ------------------------------------------------------------------ the peer, until it is
  * killed */
 
 static uint8_t *source;
@@ -30,8 +30,8 @@ static void answer(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-/* An answer of which more is to go than fits on its way, after which this side does nothing more.
- * One that the other side took in while it was written is no such answer. */
+/* A reply that is larger than the transport's buffers; after it has begun the peer does nothing
+ * more. A reply that this side read while it was written does not count. */
 static int begun;
 
 static void begin(void *arg, ucxx_fetch_t *fetch) {
@@ -104,9 +104,9 @@ static void start(victim_t *peer, const char *asks) {
   talk(peer);
 }
 
-/* It has these questions, and answers none. */
+/* The peer holds these fetches and answers none. */
 static void dies_silent(victim_t *survivor) {
-  STEP("%s: dies with %d questions in its hands", mode->name, QUESTIONS);
+  STEP("%s: dies with %d unanswered fetches", mode->name, QUESTIONS);
   victim_t peer;
   static uint8_t buffers[QUESTIONS][64];
   static seen_t seen[QUESTIONS];
@@ -116,8 +116,8 @@ static void dies_silent(victim_t *survivor) {
   start(&peer, "0");
   for (int at = 0; at < QUESTIONS; at++)
     requests[at] = ask(peer.endpoint, HOLD, buffers[at], sizeof buffers[at], &seen[at]);
-  talk(&peer); /* behind them all: no credit was held back */
-  /* What ended by this side's wish, while the peer lived, says nothing of how the peer ends. */
+  talk(&peer); /* arrives after all of them: no credit was withheld */
+  /* Requests cancelled while the peer lived do not report its death. */
   CHECK_OK(ucxx_request_cancel(requests[0]));
   while (seen_count(&seen[0]) == 0) move_on(worker, mode);
   victim_kill(&peer);
@@ -136,9 +136,9 @@ static void dies_silent(victim_t *survivor) {
   victim_bury(&peer);
 }
 
-/* Its answers are somewhere on their way. */
+/* The peer's replies are partly in flight. */
 static void dies_answering(victim_t *survivor, int passes) {
-  STEP("%s: dies after %d passes of answers", mode->name, passes);
+  STEP("%s: dies after %d passes of replying", mode->name, passes);
   victim_t peer;
   uint8_t *buffers[LARGE_ONES];
   ucxx_request_t *requests[LARGE_ONES];
@@ -168,10 +168,10 @@ static void dies_answering(victim_t *survivor, int passes) {
     for (size_t byte = 0; byte < LARGE; byte += 512) CHECK(buffers[at][byte] == 0xee);
     free(buffers[at]);
   }
-  printf("%s, %d passes: %d of %d answers complete\n", mode->name, passes, complete, LARGE_ONES);
+  printf("%s, %d passes: %d of %d replies complete\n", mode->name, passes, complete, LARGE_ONES);
 }
 
-/* It has told that it is in the middle of an answer. */
+/* The peer has announced that it is in the middle of a reply. */
 static int is_told(const victim_t *peer) {
   char byte = 0;
   ssize_t got = recv(peer->pair.channel, &byte, 1, MSG_DONTWAIT);
@@ -179,9 +179,9 @@ static int is_told(const victim_t *peer) {
   return got == 1;
 }
 
-/* One answer or more are there, of the next one a part. */
+/* At least one reply is here, and a part of the next. */
 static void dies_within(victim_t *survivor) {
-  STEP("%s: dies in the middle of an answer", mode->name);
+  STEP("%s: dies in the middle of a reply", mode->name);
   victim_t peer;
   uint8_t *buffer = test_alloc(LARGE);
   seen_t seen[2] = {{0}};
@@ -197,7 +197,7 @@ static void dies_within(victim_t *survivor) {
     memset(&seen[1], 0, sizeof seen[1]);
     request = ask(peer.endpoint, BEGIN, buffer, LARGE, &seen[1]);
   }
-  /* What there is of it is taken in. */
+  /* Reads what has arrived of it. */
   for (int pass = 0; pass < 100; pass++) progress(worker);
   CHECK_EQ(seen_count(&seen[1]), 0);
   victim_kill(&peer);
@@ -212,9 +212,9 @@ static void dies_within(victim_t *survivor) {
   free(buffer);
 }
 
-/* It has asked, and is killed before, or while, it is answered. */
+/* The fetching peer is killed before or during the replies. */
 static void dies_asking(victim_t *survivor) {
-  STEP("%s: dies with %d answers outstanding", mode->name, QUESTIONS + LARGE_ONES);
+  STEP("%s: dies with %d replies outstanding", mode->name, QUESTIONS + LARGE_ONES);
   victim_t peer;
   ucxx_request_t *replies[LARGE_ONES] = {0};
   ucxx_status_t statuses[LARGE_ONES];
@@ -278,7 +278,7 @@ int main(int argc, char **argv) {
     victim_bury(&survivor);
     ucxx_worker_destroy(worker);
     ucxx_context_destroy(context);
-    /* The first context leaves what UCX opens once. */
+    /* The first context opens what UCX keeps open for the process. */
     if (at > 0) CHECK_EQ(footprint_now().descriptors, before.descriptors);
   }
   free(source);

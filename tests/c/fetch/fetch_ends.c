@@ -1,6 +1,6 @@
 /*
- * Fetches of a worker to itself, blocking ones, and what becomes of questions and fetches when
- * their connection or their worker ends before they do.
+ * Fetches of a worker to itself, blocking fetches, and fetches whose connection or worker ends
+ * first: each completes once, on both sides.
  */
 #include "test_util.h"
 
@@ -21,7 +21,8 @@ static void hold(void *arg, ucxx_fetch_t *fetch) {
 
 static void count_destroyed(void *arg) { ((inbox_t *)arg)->destroyed++; }
 
-/* ------------------------------------------------------------------ to itself */
+/* ------------------------------------------------------------------ a worker connected to
+ * itself */
 
 typedef struct question {
   uint64_t length, flags;
@@ -93,7 +94,7 @@ static void to_itself(int progress_mode) {
   inbox_t inbox = {0};
   CHECK_OK(ucxx_worker_set_fetch_handler(worker, ID + 1, hold, &inbox, NULL));
   params.timeout_ns = 20 * MILLISECOND;
-  /* On a busy machine the time may be over before the question has left. */
+  /* On a busy machine the timeout may expire before the fetch is sent. */
   do {
     CHECK_STATUS(
         ucxx_am_fetch(endpoint, ID + 1, &question, sizeof question, buffer, 99, &params, NULL),
@@ -122,11 +123,11 @@ static void close_forced(const duo_t *duo, ucxx_endpoint_t *endpoint) {
       duo_finish(duo, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &request), &request));
 }
 
-/* Half of the questions are in their handler's hands, the others have mostly not been looked at. */
+/* Half of the fetches are held by their handler; most others have not been read. */
 static void ends(int how) {
-  static const char *const names[] = {"the endpoint that asks", "the endpoint that answers",
-                                      "the worker that asks", "the worker that answers"};
-  STEP("questions and fetches outlive %s", names[how]);
+  static const char *const names[] = {"the fetching endpoint", "the replying endpoint",
+                                      "the fetching worker", "the replying worker"};
+  STEP("fetches outlive %s on both sides", names[how]);
   duo_t duo;
   inbox_t inbox = {0};
   asked_t asked[2 * KINDS];
@@ -150,7 +151,7 @@ static void ends(int how) {
                                                      : LARGE,
                                    NULL, &params, &asked[at].request);
     CHECK_STATUS(status, UCXX_INPROGRESS);
-    /* A worker that goes while its peer does nothing cannot tell it so behind megabytes. */
+    /* A worker destroyed behind megabytes of data cannot notify a peer that does not progress. */
     int looks = at == KINDS - 1 || how == ASKER_WORKER;
     while (looks && inbox.count <= at) duo_progress(&duo);
   }
@@ -172,7 +173,7 @@ static void ends(int how) {
     ucxx_request_destroy(asked[at].request);
   }
   for (size_t at = 0; at < sizeof buffer; at++) CHECK(buffer[at] == FILLER);
-  STEP("the questions that are left");
+  STEP("the remaining fetches");
   if (how == ASKER_CLOSES || how == ASKER_WORKER)
     while (ucxx_endpoint_status(duo.to_left) == UCXX_OK)
       CHECK_OK(ucxx_worker_progress(duo.right, NULL));
@@ -184,7 +185,7 @@ static void ends(int how) {
     CHECK(length == 4 && memcmp(header, "head", 4) == 0);
     const void *came = ucxx_fetch_data(fetch, &length);
     if (how == ANSWERER_WORKER)
-      CHECK(came == NULL); /* UCX's memory, which went with its worker */
+      CHECK(came == NULL); /* its data was UCX's memory, which the worker freed */
     else
       CHECK((came == NULL) == (at % KINDS < 3) &&
             (came == NULL || memcmp(came, data, length) == 0));
@@ -207,10 +208,9 @@ static void ends(int how) {
   for (int at = 0; at < inbox.count; at += 2) ucxx_fetch_destroy(inbox.kept[at]);
 }
 
-/* One that was given to its handler waits for its answer through a flush of the connection, and
- * ends with its close. */
+/* A flush does not wait for a fetch held by its handler; a close ends the fetch. */
 static void flushed(void) {
-  STEP("a flush does not wait for answers");
+  STEP("a flush does not wait for replies");
   duo_t duo;
   inbox_t inbox = {0};
   ucxx_request_t *request = NULL, *flush = NULL;
@@ -246,7 +246,7 @@ static void count_asked(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-/* The progress thread is in a handler, so what is asked meanwhile waits for it. */
+/* The progress thread is blocked in a handler, so fetches submitted meanwhile wait. */
 static void queued(void) {
   STEP("cancelled while it waits for the progress thread");
   ucxx_context_t *context = NULL;

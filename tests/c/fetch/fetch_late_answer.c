@@ -1,8 +1,7 @@
 /*
- * Answers that come too late, or are given up when they have begun to come: whatever is sent by
- * then, the buffer of a fetch that has ended is its owner's. Here it is taken away at once (no
- * access), so that whoever touches it gets a fault. All of it once into one buffer, and once into
- * several, from several.
+ * Replies that arrive late, or are abandoned halfway: once a fetch has completed, nothing writes to
+ * its buffer. The test makes the buffer inaccessible at that moment, so that a write faults.
+ * Everything runs once with one buffer and once with several on both sides.
  */
 #include "test_util.h"
 
@@ -17,11 +16,11 @@ enum { WAYS = 12 };
 
 typedef struct question {
   uint64_t length, flags, seed;
-  uint32_t later; /* answered when the other side says so over the channel */
+  uint32_t later; /* answered when the other side asks for it over the channel */
   uint32_t scattered;
 } question_t;
 
-/* ------------------------------------------------------------------ who answers */
+/* ------------------------------------------------------------------ the replying side */
 
 static pair_t *pair;
 static ucxx_fetch_t *kept;
@@ -38,7 +37,7 @@ static question_t question_of(const ucxx_fetch_t *fetch) {
   return question;
 }
 
-/* Where the second part begins: contents of both can be told from the same seed. */
+/* Where the second part begins; both parts' contents come from one seed. */
 static size_t first_part(size_t length) { return length / 3 / 8 * 8; }
 
 static ucxx_status_t reply_in_form(ucxx_fetch_t *fetch, const question_t *question,
@@ -61,7 +60,7 @@ static void reply(ucxx_fetch_t *fetch) {
   params.callback = see_completion;
   params.callback_arg = &sent;
   ucxx_status_t status = reply_in_form(fetch, &question, &params);
-  /* Who asked may have closed its end by now. */
+  /* The fetching side may have closed its endpoint by now. */
   if (status == UCXX_ERR_CONNECTION_RESET)
     see_completion(&sent, NULL, status);
   else
@@ -78,7 +77,7 @@ static void handle(void *arg, ucxx_fetch_t *fetch) {
     reply(fetch);
 }
 
-/* The end of an answer: OK also where nobody wanted it any more. */
+/* Completion of a reply: OK even if nobody waited for it any more. */
 static ucxx_status_t answered(void) {
   while (seen_count(&sent) == 0) progress(pair->worker);
   CHECK_EQ(seen_count(&sent), 1);
@@ -89,7 +88,7 @@ static ucxx_status_t answered(void) {
   return status;
 }
 
-/* Question after question until the other side has had enough. */
+/* Answers fetches until the other side is done. */
 static void serve(void) {
   char more = 0;
   for (;;) {
@@ -97,7 +96,7 @@ static void serve(void) {
     if (!more) return;
     STEP("serving");
     pair_await(pair);
-    while (came == 0) /* also what was cancelled: it had left by then */
+    while (came == 0) /* cancelled ones too: they had been sent by then */
       progress(pair->worker);
     came = 0;
     if (kept != NULL) {
@@ -110,15 +109,15 @@ static void serve(void) {
   }
 }
 
-/* ------------------------------------------------------------------ who asks */
+/* ------------------------------------------------------------------ the fetching side */
 
-/* Memory with nothing before it and nothing behind it. */
+/* Memory between two inaccessible pages. */
 typedef struct area {
   uint8_t *pages, *data;
   size_t bytes, length;
 } area_t;
 
-/* What is asked for in one piece has all of it in the first. */
+/* A fetch into one buffer has all data in the first part. */
 enum { PARTS = 2, PAGE = 4096 };
 typedef struct room {
   area_t parts[PARTS];
@@ -132,7 +131,7 @@ static area_t area_make(size_t length) {
   CHECK(area.pages != MAP_FAILED);
   CHECK_EQ(mprotect(area.pages + PAGE, bytes, PROT_READ | PROT_WRITE), 0);
   area.data = area.pages + PAGE + bytes -
-              length; /* at the end, so that a byte too much is one in the guard */
+              length; /* at the end, so that a byte too many hits the guard page */
   memset(area.data, FILLER, length);
   return area;
 }
@@ -189,7 +188,7 @@ static ucxx_request_t *ask(room_t *room, const question_t *question, uint64_t ti
   return request;
 }
 
-/* The other side answers what was kept, and goes on when its answers are complete. */
+/* Lets the other side answer the kept fetches, and waits until the replies have completed. */
 static void let_answer(void) {
   pair_tell(pair);
   pair_await(pair);
@@ -227,7 +226,7 @@ static void too_late(int way, int cancelled) {
   room_free(&room);
 }
 
-/* Ends it after so many passes; was it complete by then? */
+/* Ends the fetch after so many passes. Returns whether it had completed by then. */
 static int given_up(int way, long passes, uint64_t timeout_ns) {
   question_t question = question_for(way, 0);
   room_t room = room_make(&question);
@@ -266,8 +265,8 @@ static void await_end(void) {
   while (ucxx_endpoint_status(pair->endpoint) == UCXX_OK) progress(pair->worker);
 }
 
-/* One side closes its endpoint by force when the answer may be half there: 0 the one that asks, 1
- * the one that answers. */
+/* One side closes its endpoint by force when the reply may be half transferred: 0 the fetching
+ * side, 1 the replying side. */
 static void closed_under_way(int way, int passes, int closes) {
   question_t question = question_for(way, 0);
   pair_connect(pair, NULL, NULL, NULL);
@@ -329,12 +328,12 @@ static void body(pair_t *own) {
         too_late(way, 1);
       }
       for (int way = 0; way < WAYS; way++) {
-        STEP("way %d %s: cancelled after ever more passes", way, form_name());
+        STEP("way %d %s: cancelled after more and more passes", way, form_name());
         for (long passes = 0; !given_up(way, passes, 0);) passes += 1 + passes / 3;
-        STEP("way %d %s: out of time after ever longer", way, form_name());
+        STEP("way %d %s: timed out after longer and longer", way, form_name());
         for (uint64_t timeout = 1; !given_up(way, 0, timeout);) timeout += 1 + timeout / 2;
       }
-      STEP("all is well afterwards");
+      STEP("the connection works afterwards");
       question_t question = question_for(3, 0);
       room_t room = room_make(&question);
       next_question();
@@ -350,8 +349,7 @@ static void body(pair_t *own) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   const char *transports = getenv("UCX_TLS");
-  /* UCX 1.13 uses an endpoint that it has freed when a TCP peer's socket closes while much is left
-   * to be written to it. */
+  /* UCX 1.13 uses a freed endpoint if a TCP peer's socket closes with much left to write. */
   int careful = version.ucx_major == 1 && version.ucx_minor < 14 && transports != NULL &&
                 strstr(transports, "tcp") != NULL;
   for (int closes = 0; closes < 4; closes++) {

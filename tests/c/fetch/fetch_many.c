@@ -1,14 +1,14 @@
 /*
- * A hundred thousand fetches in flight at once, every one of them unanswered until all have been
- * asked, then answered in another order; again and again, without growth.
+ * A hundred thousand fetches in flight at once, none answered until all have arrived; then they are
+ * answered in another order. The rounds repeat without growth of memory.
  */
 #include "test_util.h"
 
 #include <malloc.h>
 
 enum { ID = 1, FETCHES = 100000, ROUNDS = 4, REFUSED = -1001 };
-/* Of rounds that need some hundred MiB: objects change their roles from round to round, until each
- * has had room for all of them. */
+/* For rounds that need some hundred MiB. Objects change their roles from round to round, until each
+ * has been large enough for all of them. */
 static const long GROWTH_KIB = 32 * 1024;
 static const long LEFT_KIB = 16 * 1024;
 
@@ -37,7 +37,7 @@ static void keep(void *arg, ucxx_fetch_t *fetch) {
   const void *header = ucxx_fetch_header(fetch, &length);
   CHECK_EQ(length, sizeof question);
   memcpy(&question, header, sizeof question);
-  CHECK_EQ(question.number, came); /* in the order in which they were asked */
+  CHECK_EQ(question.number, came); /* in the order in which they were sent */
   CHECK_EQ(question.length, length_of(question.number));
   CHECK_EQ(ucxx_fetch_capacity(fetch), 48);
   kept[came++] = fetch;
@@ -60,10 +60,10 @@ static void answer(uint32_t number) {
 
 static void answer_round(uint32_t round) {
   while (came < FETCHES) progress(pair->worker);
-  /* Here, as the next round's first may come while this side still waits for the other one at the
-   * end of this round. */
+  /* Reset here: the next round's first fetch may arrive while this side still waits at the end of
+   * this round. */
   came = 0;
-  STEP("round %u: all are there", round);
+  STEP("round %u: all have arrived", round);
   pair_sync(pair);
   uint32_t *order = test_alloc(FETCHES * sizeof *order);
   for (uint32_t at = 0; at < FETCHES; at++) {
@@ -89,7 +89,7 @@ static void ask_round(uint32_t round, fetch_t *fetches) {
       progress(pair->worker); /* the send queue is full */
     CHECK_STATUS(status, UCXX_INPROGRESS);
   }
-  STEP("round %u: all are asked", round);
+  STEP("round %u: all are sent", round);
   pair_sync(pair);
   ucxx_endpoint_load_t attr = UCXX_ENDPOINT_LOAD_INIT;
   CHECK_OK(ucxx_endpoint_query_load(pair->endpoint, &attr));

@@ -1,6 +1,6 @@
 /*
- * Answers that come too late, room that was promised, and who is told that there is room again:
- * none of it may leave a connection without credit, or a fetch without its place.
+ * Late replies, reserved places and on_writable notifications never leave a connection without
+ * credit, or an accepted fetch without its place.
  */
 #include "test_util.h"
 
@@ -30,14 +30,14 @@ static ucxx_fetch_t *question(const duo_t *duo) {
   return fetch;
 }
 
-/* What an answer tells of the credit holds, whoever waits for the answer. */
+/* A reply's credit update counts, even if its fetch has already ended. */
 static void late_in_a_row(void) {
   duo_t duo;
   uint64_t word = 0;
   duo_open(&duo, NULL);
   CHECK_OK(ucxx_worker_set_fetch_handler(duo.right, ID, hold, NULL, NULL));
   for (int at = 0; at < 3 * CREDITS; at++) {
-    STEP("late answer %d in a row", at);
+    STEP("late reply %d in a row", at);
     ucxx_request_t *request = NULL, *answer = NULL;
     CHECK_STATUS(ucxx_am_fetch(duo.to_right, ID, NULL, 0, &word, sizeof word, NULL, &request),
                  UCXX_INPROGRESS);
@@ -72,10 +72,10 @@ static void answer_all(void *arg, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-/* The progress thread is in a callback while more fetches are handed to it than its endpoint has
- * room for: those that it has promised a place have theirs. */
+/* The progress thread is blocked in a callback while more fetches are submitted than their endpoint
+ * has room for. Every accepted fetch has its place. */
 static void promised(void) {
-  STEP("fetches that the submission queue has taken, of an endpoint with room for a few");
+  STEP("fetches accepted by the submission queue, on an endpoint with little room");
   enum { QUEUE = 4, MANY = CREDITS + 100 };
   duo_t duo = {0};
   ucxx_worker_params_t threaded = UCXX_WORKER_PARAMS_INIT;
@@ -150,10 +150,10 @@ static ucxx_status_t offer(const duo_t *duo, size_t length, ucxx_request_t **req
   return ucxx_am_send(duo->to_right, ID, NULL, 0, bytes, length, &params, request);
 }
 
-/* There is credit left for short messages, and none for a long one: who was refused a long one is
- * told when that has changed, and not before. */
+/* The credit suffices for short messages and not for a long one. A sender of a refused long message
+ * is notified when that has changed, and not before. */
 static void room_for_what_was_refused(void) {
-  STEP("a long message is refused for want of credit");
+  STEP("a long message is refused for lack of credit");
   duo_t duo;
   ucxx_request_t *requests[CREDITS] = {NULL}, *more = NULL;
   unsigned sent = 0;

@@ -1,7 +1,7 @@
 /*
- * Fetches of random sizes both ways at once, into one buffer, several, or what is made for the
- * answer, with data along; answered in the handler, later, by another thread, with a status, or by
- * letting go. Each ends once, with what its question asked for.
+ * Fetches of random sizes, both ways at once, into one buffer, several, or allocated ones, with
+ * data attached. They are answered in the handler, later, by another thread, with a status, or
+ * destroyed. Each completes once, with the requested result.
  */
 #include "test_util.h"
 
@@ -38,7 +38,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int stop;
 static atomic_uint answered;
 static int threads;
-static int made_now; /* of the allocator */
+static int made_now; /* buffers that the allocator has made */
 
 static question_t question_of(const ucxx_fetch_t *fetch) {
   question_t question;
@@ -223,7 +223,7 @@ static void check(fetch_t *fetch) {
     if (fetch->made) {
       ucxx_buffers_t *buffers = NULL;
       ucxx_buffer_t buffer;
-      if (question->seed % 5 != 0) { /* else they go with the request */
+      if (question->seed % 5 != 0) { /* otherwise they are destroyed with the request */
         CHECK_OK(ucxx_request_take_buffers(fetch->request, &buffers));
         CHECK_EQ(ucxx_buffers_count(buffers), 1);
         CHECK_OK(ucxx_buffers_get(buffers, 0, &buffer));

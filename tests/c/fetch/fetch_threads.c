@@ -1,7 +1,7 @@
 /*
- * Questions in the hands of two threads. Both answer at once: one answer counts, whichever, and the
- * side that asks gets that one whole. One answers, and the other one destroys as soon as that call
- * has returned: what the answer has begun goes on.
+ * Fetches answered by two threads. If both answer at once, exactly one reply counts, and the
+ * fetching side gets all of it. If one answers and the other destroys the fetch right after that
+ * call, the reply completes.
  */
 #include "test_util.h"
 
@@ -20,8 +20,8 @@ enum {
   NARROW = 2
 };
 
-/* ------------------------------------------------------------------ answers, of which a thread
- * draws one */
+/* ------------------------------------------------------------------ replies, chosen by each
+ * thread */
 
 typedef enum way { REPLY, REPLY_IOV, REPLY_TOO_LONG, REJECT, WAYS } way_t;
 
@@ -30,11 +30,11 @@ typedef struct answer {
   size_t length;
   uint64_t flags;
   const uint8_t *data;
-  ucxx_status_t status; /* what the call has returned */
+  ucxx_status_t status; /* what the call returned */
   seen_t sent;
 } answer_t;
 
-/* A question's place: asked by the main thread, kept by the handler, answered by the threads. */
+/* A fetch: sent by the main thread, kept by the handler, answered by the threads. */
 typedef struct place {
   uint8_t buffer[LONG];
   size_t capacity;
@@ -98,17 +98,17 @@ static void answer_both(place_t *place, int thread) {
   ucxx_fetch_t *fetch = atomic_load(&place->fetch);
   meet(&place->here);
   own->status = give(fetch, own);
-  /* Once it is answered there is no way to answer it again, whoever has done it. */
+  /* Once a fetch is answered, nobody can answer it again. */
   CHECK_STATUS(ucxx_fetch_reject(fetch, UCXX_ERR_BUSY), UCXX_ERR_ALREADY_EXISTS);
-  /* It is destroyed when both have done with it, by whoever is the last: in one round in two the
-   * one that was too late. */
+  /* The last thread to finish with it destroys it: in half of the rounds the one that was too
+   * late. */
   if (atomic_fetch_add(&place->through, 1) == 1) ucxx_fetch_destroy(fetch);
 }
 
 static int is_left_unanswered(unsigned at) { return at % 5 == 3; }
 
-/* The first one answers, and hands it over to the second one, which destroys it. Meanwhile the
- * first one is at the next question. */
+/* The first thread answers and passes the fetch to the second, which destroys it while the first
+ * works on the next fetch. */
 static void answer_and_destroy(place_t *place, unsigned at, int thread) {
   ucxx_fetch_t *fetch = atomic_load(&place->fetch);
   if (thread == 0) {
@@ -134,13 +134,14 @@ static void *answer_batches(void *arg) {
       else
         answer_and_destroy(place, at, thread);
     }
-    /* The next batch uses the same places, and begins when all of these are through. */
+    /* The next batch reuses these slots, and begins when all of them are done. */
     while (atomic_load(&batch_begun) == batch) sched_yield();
   }
   return NULL;
 }
 
-/* ------------------------------------------------------------------ who asks, and progresses */
+/* ------------------------------------------------------------------ the fetching side, which
+ * progresses */
 
 typedef struct question {
   uint32_t at, capacity;
@@ -182,7 +183,7 @@ static void ask(ucxx_endpoint_t *to, uint64_t number, uint32_t at) {
                UCXX_INPROGRESS);
 }
 
-/* What came is the whole of this answer, and nothing else. */
+/* Checks that exactly this reply arrived, complete. */
 static void check_answer(place_t *place, const answer_t *answer) {
   ucxx_status_t expected = answer->way == REJECT           ? REFUSED
                            : answer->way == REPLY_TOO_LONG ? UCXX_ERR_MESSAGE_TRUNCATED
@@ -199,7 +200,7 @@ static void check_cancelled(const place_t *place) {
   for (size_t at = 0; at < place->capacity; at++) CHECK(place->buffer[at] == FILLER);
 }
 
-/* The index of the answer that counts: of two there is just one. */
+/* The index of the one reply that counts. */
 static int winner(const place_t *place) {
   const answer_t *answers = place->answers;
   int first = answers[0].status >= 0;
@@ -228,7 +229,7 @@ static void check_place(place_t *place, unsigned at, int both) {
   ucxx_request_destroy(place->request);
 }
 
-/* Both threads have done with it, the fetch has ended, and so has what the answer has begun. */
+/* Both threads are done with it, the fetch has completed, and so has the reply. */
 static int is_complete(const place_t *place, unsigned at, int both) {
   if (atomic_load(&place->through) < 2 || ucxx_request_status(place->request) == UCXX_INPROGRESS)
     return 0;
@@ -243,7 +244,7 @@ static void run_batch(const duo_t *duo, unsigned batch, int both) {
   atomic_store(&batch_begun, batch);
   for (unsigned at = 0; at < BATCH; at++) {
     place_t *place = &places[at];
-    /* Some are given up when they may be half answered. */
+    /* Some are cancelled when they may be half answered. */
     if (test_mix(seed * 7 + (uint64_t)batch * BATCH + at) % 4 == 0) {
       while (atomic_load(&place->fetch) == NULL) {
         progress(duo->left);
@@ -268,7 +269,7 @@ static void one_mode(const ucxx_worker_params_t *params, const char *mode) {
     static const int numbers[2] = {0, 1};
     ucxx_address_t *address = NULL;
     ucxx_endpoint_params_t endpoint_params = UCXX_ENDPOINT_PARAMS_INIT;
-    /* Answers that have to wait are not sent when their call returns. */
+    /* Replies that must wait for the window are not sent when their call returns. */
     endpoint_params.send_window_ops = narrow ? NARROW : 0;
     STEP("%s, %s window: connecting", mode, narrow ? "a narrow" : "the usual");
     CHECK_OK(ucxx_context_create(NULL, &duo.context));
