@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Groups as their members see them: collectives of all sizes, subsets, endpoints, who is on this
- * host, and leaving right after a barrier.
+ * Groups from a member's view: collectives of all sizes, subsets, endpoints, the list of members on
+ * this host, and leaving right after a barrier.
  */
 #include "group.h"
 
 static const ucxx_worker_params_t *worker_params;
 
 static void check_barrier(const member_t *member, ucxx_group_t *group, uint64_t *count) {
-  /* Who has come out finds that all others have come in. */
+  /* A member that leaves the barrier sees that all others have entered it. */
   uint64_t before = __atomic_load_n(count, __ATOMIC_SEQ_CST);
   (void)before;
   for (uint64_t round = 1; round <= 20; round++) {
@@ -17,7 +17,7 @@ static void check_barrier(const member_t *member, ucxx_group_t *group, uint64_t 
     CHECK(mine <= round * ucxx_group_size(group));
     CHECK_OK(ucxx_group_barrier(group));
     CHECK(__atomic_load_n(count, __ATOMIC_SEQ_CST) >= round * ucxx_group_size(group));
-    /* And a second one, so that nobody counts for the next round before all have looked. */
+    /* A second barrier, so that no member counts for the next round before all have checked. */
     CHECK_OK(ucxx_group_barrier(group));
   }
   (void)member;
@@ -75,7 +75,7 @@ static void collectives(member_t *member) {
   member_close(member);
 }
 
-/* The root is ahead of the others, as far as it gets. */
+/* The root runs ahead of the others as far as it can. */
 static void ahead(member_t *member) {
   enum { ROUNDS = 3000, LENGTH = 5000 };
   char *data = test_alloc(LENGTH);
@@ -91,8 +91,8 @@ static void ahead(member_t *member) {
   member_close(member);
 }
 
-/* And in many groups at once, by more messages than a connection's credit, of lengths for which no
- * root waits: another group's collective, over the same connections, is done meanwhile. */
+/* The same in many groups, with more messages than a connection has credit for, of lengths that no
+ * root waits for. Meanwhile another group completes a collective on the same connections. */
 static void ahead_in_many(member_t *member) {
   enum { GROUPS = 8, ROUNDS = 2, LONG = 4000 };
   static const struct {
@@ -129,7 +129,7 @@ static void subsets(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   uint32_t half[MOST_MEMBERS], count = 0;
-  /* The even and the odd ones at the same time, in reverse order. */
+  /* Even and odd ranks at the same time, in reverse order. */
   for (uint32_t rank = member->size; rank-- > 0;) {
     if (rank % 2 == member->rank % 2) half[count++] = rank;
   }
@@ -164,8 +164,8 @@ static void subsets(member_t *member) {
   member_close(member);
 }
 
-/* Messages on the endpoints that a group hands out, around the ring and to oneself; before and
- * after a collective. */
+/* Messages on the group's endpoints, around the ring and to the member itself, before and after a
+ * collective. */
 static void endpoints(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
@@ -189,8 +189,8 @@ static void endpoints(member_t *member) {
   member_close(member);
 }
 
-/* While one waits in a collective its worker makes progress: here with a message that another needs
- * before it comes. */
+/* A worker makes progress while its member waits in a collective: another member needs its message
+ * before it can enter. */
 static void progress_meanwhile(member_t *member) {
   enum { LENGTH = 4 << 20 };
   char *data = test_alloc(LENGTH);
@@ -224,7 +224,7 @@ static void *barriers(void *arg) {
   return NULL;
 }
 
-/* Two threads at once, with one group each, use for the first time who is not connected yet. */
+/* Two threads, each with its own group, use members for the first time at once. */
 static void two_threads(member_t *member) {
   uint32_t turned[MOST_MEMBERS];
   if (worker_params->thread_mode != UCXX_THREAD_MULTI) return;
@@ -246,8 +246,8 @@ static void two_threads(member_t *member) {
   member_close(member);
 }
 
-/* Groups come and go; each time members leave right after a barrier, and some processes end at
- * once. */
+/* Groups are created and destroyed; each time members leave right after a barrier, and some
+ * processes exit at once. */
 static void come_and_go(member_t *member) {
   member_open(member, worker_params);
   for (int round = 0; round < 5; round++) {
@@ -305,7 +305,7 @@ static void bad_arguments(member_t *member) {
   CHECK_EQ(ucxx_group_size(NULL), 0);
   CHECK_EQ(ucxx_group_rank(NULL), 0);
   ucxx_group_destroy(NULL);
-  /* None of it has disturbed the group. */
+  /* None of this disturbed the group. */
   CHECK_OK(ucxx_group_barrier(member->group));
   member_close(member);
 }
@@ -337,7 +337,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   run_members(4, seed, progress_meanwhile);
   STEP("%s, two threads", mode);
   run_members(3, seed, two_threads);
-  STEP("%s, come and go", mode);
+  STEP("%s, create and destroy", mode);
   run_members(4, seed, come_and_go);
   STEP("%s, a root far ahead", mode);
   run_members(3, seed, ahead);
@@ -351,7 +351,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 int main(void) {
   test_begin("group", 120);
   in_every_mode(round_in);
-  STEP("without what a group needs");
+  STEP("without the features a group needs");
   run_members(1, 0, missing_feature);
   return 0;
 }

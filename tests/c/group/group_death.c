@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Collectives that cannot succeed: a member is killed, leaves too early, calls something else, or
- * does not come. All the others are told, with its rank; nobody hangs.
+ * Collectives that cannot succeed: a member is killed, leaves early, calls another collective, or
+ * never calls. All other members get an error that names its rank; none hangs.
  */
 #include "group.h"
 
 static const ucxx_worker_params_t *worker_params;
 static const uint32_t victim = 2;
 
-/* What the others find: this status from now on, with that word in the message. */
+/* The other members get this status from now on, with that word in the message. */
 static void check_ended(const member_t *member, ucxx_status_t status, ucxx_status_t expected,
                         const char *word) {
   char byte = 0, *bytes = test_alloc(member->size);
@@ -38,7 +38,7 @@ static uint32_t list_others(const member_t *member, uint32_t *others) {
   return count;
 }
 
-/* Of all but the victim. */
+/* A subset of all members but the victim. */
 static ucxx_group_t *make_rest(const member_t *member) {
   uint32_t others[MOST_MEMBERS];
   ucxx_group_t *rest = NULL;
@@ -47,7 +47,7 @@ static ucxx_group_t *make_rest(const member_t *member) {
   return rest;
 }
 
-/* The failure of another group has cut nothing that this one needs. */
+/* The failure of another group has cut no connection that this one needs. */
 static void goes_on(ucxx_group_t *group, char *data, size_t length) {
   for (uint32_t root = 0; root < ucxx_group_size(group); root++) {
     CHECK_OK(ucxx_group_barrier(group));
@@ -56,7 +56,8 @@ static void goes_on(ucxx_group_t *group, char *data, size_t length) {
   CHECK_OK(ucxx_group_barrier(group));
 }
 
-/* Killed while all run from barrier to barrier. A subset without it goes on. */
+/* Killed while all members call barrier after barrier. A subset without the victim keeps
+ * working. */
 static void killed_in_barriers(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
@@ -72,8 +73,8 @@ static void killed_in_barriers(member_t *member) {
   member_close(member);
 }
 
-/* Killed while large data is on its way from one to the next. The connections among the others
- * stand. */
+/* Killed while large data is passed from member to member. The connections between the others stay
+ * open. */
 static void killed_in_broadcasts(member_t *member) {
   const size_t length = (size_t)24 << 20;
   char *data = test_alloc(length);
@@ -123,7 +124,7 @@ static void run_and_kill(uint32_t size, uint64_t seed, uint64_t after,
   board_close(board);
 }
 
-/* It is killed before anybody has connected to it. */
+/* Killed before any member has connected to it. */
 static void killed_before(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
@@ -135,8 +136,8 @@ static void killed_before(member_t *member) {
   member_close(member);
 }
 
-/* The same, and the first that others do is to make a subset with it, in which it has another rank:
- * the message has the one of the group that was asked. */
+/* The same, and the others' first call creates a subset with the victim, where it has another rank:
+ * the message names its rank in the original group. */
 static void killed_before_subset(member_t *member) {
   uint32_t turned[MOST_MEMBERS];
   ucxx_group_t *subset = NULL;
@@ -163,7 +164,7 @@ static void leaves_early(member_t *member) {
   member_close(member);
 }
 
-/* The same of a subset, while the group that it was taken from goes on. */
+/* A member leaves a subset; the original group keeps working. */
 static void leaves_subset(member_t *member) {
   uint32_t all[MOST_MEMBERS];
   ucxx_group_t *subset = NULL;
@@ -210,8 +211,8 @@ static void other_length(member_t *member) {
   member_close(member);
 }
 
-/* Of large data, in a subset, for which some have not come: what was sent is dropped where it is,
- * and the connections stand for the group. */
+/* With large data, in a subset where some never enter the collective: what was sent is dropped at
+ * its receiver, and the connections still serve the group. */
 static void other_large_length(member_t *member) {
   const size_t length = (size_t)8 << 20;
   char *data = test_alloc(length);
@@ -223,13 +224,13 @@ static void other_large_length(member_t *member) {
   member_join(member, 0);
   CHECK_OK(ucxx_group_subset(member->group, all, member->size, &subset));
   if (member->rank != 0 && member->rank != victim) {
-    /* Not before the root has come out. */
+    /* Not before the root has returned. */
     while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) sched_yield();
   }
   ucxx_status_t status =
       ucxx_group_broadcast(subset, data, member->rank == victim ? length - 1 : length, 0);
-  /* A root may come out before others have come in, also where they never will: then the next one
-   * fails. */
+  /* A root may return before the others have entered, even if they never will; then its next
+   * collective fails. */
   if (member->rank == 0 && status == UCXX_OK) status = ucxx_group_barrier(subset);
   CHECK_STATUS(status, UCXX_ERR_INVALID_PARAM);
   memset(data, 2, length);
@@ -254,8 +255,8 @@ static void does_not_come(member_t *member) {
   member_close(member);
 }
 
-/* What is sent is large, and nobody takes it: the memory is the caller's again when the call
- * returns. */
+/* Large data is sent and nobody receives it: after the call the buffer belongs to the caller
+ * again. */
 static void nobody_takes_it(member_t *member) {
   const size_t length = (size_t)8 << 20;
   char *data = test_alloc(length);
@@ -277,7 +278,7 @@ static void nobody_takes_it(member_t *member) {
   member_close(member);
 }
 
-/* Some call for a subset of which others know nothing. */
+/* Some create a subset that the others do not create. */
 static void other_subset(member_t *member) {
   uint32_t mine[2] = {0, 1}, theirs[2] = {1, 0};
   ucxx_group_t *subset = NULL;
@@ -291,8 +292,8 @@ static void other_subset(member_t *member) {
   member_close(member);
 }
 
-/* UCX 1.13 over TCP can end a process itself when another dies while they connect, or with large
- * data under way: see docs/known-issues.md. */
+/* With UCX 1.13 over TCP a death during connection setup, or with large data in flight, can end
+ * other processes: see docs/known-issues.md. */
 static int ucx_copes_with_deaths(void) {
   const char *transports = getenv("UCX_TLS");
   ucxx_version_t version = UCXX_VERSION_INIT;
@@ -316,8 +317,8 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
     STEP("%s: killed in allgathers", mode);
     run_and_kill(4, seed, 6 + test_mix(seed + 2) % 20, killed_in_allgathers);
   } else {
-    printf("%s: left out with this UCX over TCP: killed while others connect, or with large data "
-           "under way\n",
+    printf("%s: skipped with this UCX over TCP: killed while others connect, or with large data "
+           "in flight\n",
            mode);
   }
   STEP("%s: leaves early", mode);
@@ -328,11 +329,11 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   run_members(6, seed, calls_something_else);
   STEP("%s: gives another length", mode);
   run_members(3, seed, other_length);
-  STEP("%s: gives another length with large data under way", mode);
+  STEP("%s: gives another length with large data in flight", mode);
   run_members(4, seed, other_large_length);
-  STEP("%s: does not come", mode);
+  STEP("%s: never calls", mode);
   run_members(5, seed, does_not_come);
-  STEP("%s: nobody takes what is sent", mode);
+  STEP("%s: nobody receives what is sent", mode);
   run_members(2, seed, nobody_takes_it);
   STEP("%s: another subset", mode);
   run_members(2, seed, other_subset);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Members of other hosts that give no sign of life, in groups that want to know it: one is stopped,
- * as a host that has gone or is cut off looks to the others. They are told, with its rank. One that
- * only computes, in manual progress, is not taken for it.
+ * Groups with liveness checks, and members on other hosts. One member is stopped, which looks like
+ * a host that is down or cut off: the others get an error that names its rank. A member that only
+ * computes, with manual progress, is not given up.
  */
 #include "window.h"
 
@@ -14,14 +14,14 @@ static const uint64_t patience = 1000 * MILLISECOND;
 static void join(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
-  /* Before there are connections, or after that. */
+  /* Set before connections exist, or after. */
   if (member->rank % 2 == 0) CHECK_OK(ucxx_group_set_liveness(member->group, patience));
   /* Nobody is stopped before all are connected. */
   for (int round = 0; round < 3; round++) CHECK_OK(ucxx_group_barrier(member->group));
   CHECK_OK(ucxx_group_set_liveness(member->group, patience));
 }
 
-/* The launcher stops this process here, and kills it when the others have been told. */
+/* The launcher stops this process here, and kills it when the others have been notified. */
 static void be_silent(const member_t *member) {
   mark(&member->board->count[0], 1);
   for (;;) pause();
@@ -41,7 +41,7 @@ static void in_a_barrier(member_t *member) {
   member_close(member);
 }
 
-/* It holds the lock of rank 0's part alone, for which another one waits. */
+/* The victim holds the lock on rank 0's part alone, and another member waits for it. */
 static void with_a_lock(member_t *member) {
   uint64_t *base = NULL;
   ucxx_window_t *window = NULL;
@@ -55,7 +55,7 @@ static void with_a_lock(member_t *member) {
   CHECK_OK(ucxx_group_barrier(member->group));
   if (member->rank == 1) {
     CHECK_STATUS(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, 0, 0), UCXX_ERR_RMA_POISONED);
-    /* What nobody has touched goes on. */
+    /* The members that were not involved keep working. */
     uint64_t found = 0;
     CHECK_OK(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, 3, 0));
     const ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
@@ -63,7 +63,7 @@ static void with_a_lock(member_t *member) {
     CHECK_OK(ucxx_window_unlock(window, 3));
   }
   check_told(member, ucxx_group_barrier(member->group));
-  /* Nobody leaves the window while another one is at it. */
+  /* Nobody leaves the window while another member uses it. */
   meet_at(&member->board->count[2], member->size - 1);
   ucxx_window_destroy(window);
   member_close(member);
@@ -81,7 +81,7 @@ static void run_and_stop(uint32_t size, void (*body)(member_t *member)) {
   board_close(board);
 }
 
-/* Longer than the others would wait for a sign: the group's thread gives them. */
+/* Computes longer than the others' liveness limit: the group's own thread answers for it. */
 static void computes(member_t *member) {
   join(member);
   if (member->rank == victim) {
@@ -94,7 +94,8 @@ static void computes(member_t *member) {
 
 static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   worker_params = params;
-  /* The group has a thread of its own in each mode: one of those without the user's will do. */
+  /* The group has a thread of its own in each mode, so one mode without a progress thread is
+   * enough. */
   if (params->progress_mode == UCXX_PROGRESS_MANUAL && params->thread_mode != UCXX_THREAD_SINGLE)
     return;
   STEP("%s: silent while the others wait in a barrier", mode);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * How groups find their members: by TCP with a secret, by what launchers put into the environment,
- * and many of them. A stranger and a wrong secret disturb nobody; who is missing is named.
+ * Bootstrap of groups: by TCP with a secret, by the launchers' environment variables, and with many
+ * members. Strangers and wrong secrets disturb nobody; missing members are named.
  */
 #include "group.h"
 
@@ -13,8 +13,8 @@
 static const char secret[] = "what only the members know";
 static char root[64];
 
-/* A port that nobody has, and below those that the kernel gives to whoever connects: else somebody
- * could get it before rank 0 has it. */
+/* A free port below those that the kernel assigns to connecting sockets; otherwise another process
+ * could get it before rank 0 listens. */
 static void choose_root(void) {
   static uint64_t tries;
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -55,7 +55,7 @@ static void join_by_tcp(member_t *member) {
   member_close(member);
 }
 
-/* Somebody with another secret, and somebody who says nothing, come before the last member does. */
+/* A client with another secret, and one that sends nothing, connect before the last member does. */
 static void with_strangers(member_t *member) {
   member_open(member, NULL);
   ucxx_group_params_t params = by_tcp(member);
