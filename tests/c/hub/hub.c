@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Hubs on one thread: what a chunk goes through between its producer and its consumers. */
+/* Hubs on one thread: every step of a chunk between its producer and its consumers, and the
+ * errors. */
 #include "hub.h"
 
 #include <sys/wait.h>
@@ -9,7 +10,7 @@
 enum { SIZE = 64 };
 
 static void produce_and_consume(void) {
-  STEP("chunks come out in the order in which they were committed, and their envelopes go back");
+  STEP("chunks are consumed in the order of their commits, and their envelopes become free again");
   hub_t hub = hub_open(SIZE, 2, 0);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
@@ -23,13 +24,13 @@ static void produce_and_consume(void) {
     CHECK_EQ(consume_word(out), 2 * round + 1);
     CHECK_EQ(ucxx_hub_length(hub.hub), 0);
   }
-  STEP("a commit in another order than the leases: the order of the commits counts");
+  STEP("commits in another order than the leases: the order of the commits counts");
   ucxx_envelope_t *first = lease_now(in), *second = lease_now(in);
   put_word(second, 2);
   put_word(first, 1);
   CHECK_EQ(consume_word(out), 2);
   CHECK_EQ(consume_word(out), 1);
-  STEP("what a producer aborts is no chunk");
+  STEP("an aborted production is no chunk");
   CHECK_OK(ucxx_envelope_abort(lease_now(in), NULL));
   CHECK_OK(ucxx_envelope_release(lease_now(in), NULL));
   lease_none(out, UCXX_ERR_NO_RESOURCE);
@@ -46,7 +47,7 @@ static void produce_and_consume(void) {
 }
 
 static void envelopes(void) {
-  STEP("an envelope's attributes; its metadata travels, and begins as zeros");
+  STEP("an envelope's attributes; its metadata is passed on, and is zero at first");
   hub_t hub = hub_open(SIZE, 2, 1);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
@@ -88,7 +89,7 @@ static void envelopes(void) {
 }
 
 static void autocommit(void) {
-  STEP("a release commits where the link says so, and aborts elsewhere");
+  STEP("a release commits with an autocommit link, and aborts with others");
   hub_t hub = hub_open(SIZE, 2, 0);
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
   ucxx_link_t *links[3] = {NULL};
@@ -104,7 +105,7 @@ static void autocommit(void) {
   CHECK_EQ(look_at(envelope).length, SIZE);
   (*word_of(envelope))++;
   CHECK_OK(ucxx_envelope_release(envelope, NULL));
-  STEP("an abort is one, with autocommit too");
+  STEP("an abort is an abort with autocommit, too");
   envelope = lease_now(links[2]);
   CHECK_OK(ucxx_envelope_abort(envelope, NULL));
   CHECK_EQ(ucxx_hub_length(hub.hub), 1);
@@ -112,7 +113,7 @@ static void autocommit(void) {
   CHECK_EQ(*word_of(envelope), 8);
   CHECK_OK(ucxx_envelope_release(envelope, NULL));
   CHECK_EQ(ucxx_hub_length(hub.hub), 0);
-  STEP("without it nothing is committed of itself");
+  STEP("without autocommit nothing is committed by itself");
   ucxx_link_t *plain = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   produce_word(links[0], 9);
   CHECK_OK(ucxx_envelope_release(lease_now(plain), NULL));
@@ -123,7 +124,7 @@ static void autocommit(void) {
 }
 
 static void transfers(void) {
-  STEP("a transfer copies what a consumer wants elsewhere, ahead of time");
+  STEP("a transfer copies ahead of time to a consumer's device");
   hub_t hub = hub_open(SIZE, 3, 2);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
@@ -141,7 +142,7 @@ static void transfers(void) {
   CHECK_EQ(*word_of(older), 4);
   CHECK_OK(ucxx_envelope_commit(younger, 0, NULL));
   CHECK_EQ(ucxx_hub_length(hub.hub), 1);
-  STEP("what a consumer aborts is offered first");
+  STEP("an aborted consumption is offered first");
   produce_word(in, 6);
   CHECK_OK(ucxx_envelope_abort(older, NULL));
   CHECK_EQ(consume_word(out), 4);
@@ -152,7 +153,7 @@ static void transfers(void) {
 }
 
 static void manual(void) {
-  STEP("push, peek and pop by hand; a peek copies to where it is asked for");
+  STEP("push, peek and pop by hand; a peek copies to the requested device");
   hub_t hub = hub_open(SIZE, 2, 1);
   ucxx_envelope_t *envelope = NULL;
   CHECK_STATUS(ucxx_hub_pop(hub.hub), UCXX_ERR_NO_ELEM);
@@ -173,14 +174,14 @@ static void manual(void) {
   CHECK_EQ(peek_word(hub.hub, on_dummy), 2);
   CHECK_OK(ucxx_hub_pop(hub.hub));
   CHECK_EQ(ucxx_hub_length(hub.hub), 0);
-  STEP("a peek where there is no envelope");
+  STEP("a peek on a device without an envelope");
   push_word(hub.hub, on_host, 3);
   envelope = NULL;
   CHECK_STATUS(ucxx_hub_peek(hub.hub, on_other_dummy, FOR_EVER, &envelope), UCXX_ERR_STARVED);
   CHECK(envelope == NULL);
   CHECK_OK(ucxx_hub_pop(hub.hub));
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 3);
-  STEP("an envelope that was pushed and released is none");
+  STEP("a released envelope cannot be pushed");
   CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &envelope));
   CHECK_OK(ucxx_envelope_release(envelope, NULL));
   CHECK_EQ(ucxx_hub_length(hub.hub), 0);
@@ -196,7 +197,7 @@ static void deallocate(void *arg, void *data) {
 }
 
 static void wrapped(void) {
-  STEP("memory of the caller's is an envelope, and is given back at the end");
+  STEP("the caller's memory serves as an envelope, and is returned at the end");
   hub_t hub = hub_open(SIZE, 0, 0);
   uint64_t *mine = test_alloc(SIZE), kept[SIZE / 8] = {0};
   CHECK_OK(ucxx_hub_add_buffer(hub.hub, on_host, mine, deallocate, &deallocated));
@@ -215,7 +216,7 @@ static void wrapped(void) {
   CHECK_EQ(peek_word(hub.hub, on_dummy), 12);
   CHECK_EQ(kept[0], 12);
   CHECK_EQ(deallocated, 0);
-  STEP("a lease keeps it");
+  STEP("a lease keeps the memory in use");
   envelope = lease_now(modify);
   hub_close(&hub);
   CHECK_EQ(deallocated, 0);
@@ -229,7 +230,7 @@ static void wrapped(void) {
 }
 
 static void end_of_stream(void) {
-  STEP("after close readers get what is left, and then CLOSED");
+  STEP("after a close readers get the remaining chunks, then CLOSED");
   hub_t hub = hub_open(SIZE, 4, 0);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
@@ -249,7 +250,7 @@ static void end_of_stream(void) {
   ucxx_envelope_t *held = lease_now(out);
   CHECK_OK(ucxx_envelope_abort(late, NULL));
   CHECK_STATUS(ucxx_hub_drain(hub.hub, MILLISECOND), UCXX_ERR_TIMED_OUT);
-  STEP("what another consumer may still give back is not the end; what this one holds itself is");
+  STEP("no CLOSED while another consumer may still return a chunk; its own leases do not count");
   ucxx_link_t *other = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   lease_none(other, UCXX_ERR_NO_RESOURCE);
   lease_none(out, UCXX_ERR_CLOSED);
@@ -260,7 +261,7 @@ static void end_of_stream(void) {
   lease_none(peek, UCXX_ERR_CLOSED);
   CHECK_OK(ucxx_hub_drain(hub.hub, 0));
   ucxx_hub_destroy(hub.hub);
-  STEP("links outlive their hub, and tell");
+  STEP("links outlive their hub, and report it");
   lease_none(in, UCXX_ERR_CLOSED);
   lease_none(out, UCXX_ERR_CLOSED);
   ucxx_link_destroy(in);
@@ -270,9 +271,9 @@ static void end_of_stream(void) {
   ucxx_context_destroy(hub.context);
 }
 
-/* What it holds itself is its own to know, as for those that compete. */
+/* A broadcast consumer's own leases do not delay its CLOSED, as with competing consumers. */
 static void end_of_broadcast(void) {
-  STEP("a consumer of everything that holds its last chunks gets CLOSED; one that has not had them "
+  STEP("a broadcast consumer that holds its last chunks gets CLOSED; one that has not seen them "
        "does not");
   hub_t hub = hub_open(SIZE, 3, 0);
   ucxx_link_t *all = hub_broadcast(hub.hub, on_host), *late = hub_broadcast(hub.hub, on_host);
@@ -288,7 +289,7 @@ static void end_of_broadcast(void) {
   CHECK_OK(ucxx_envelope_abort(made, NULL));
   CHECK_STATUS(ucxx_link_lease(all, FOR_EVER, &none), UCXX_ERR_CLOSED);
   CHECK_STATUS(ucxx_link_lease_many(&all, 1, FOR_EVER, &none), UCXX_ERR_CLOSED);
-  STEP("what it gives back it can have again");
+  STEP("what it returns it can lease again");
   CHECK_OK(ucxx_envelope_commit(second, 0, NULL));
   lease_none(all, UCXX_ERR_CLOSED);
   CHECK_OK(ucxx_envelope_abort(first, NULL));
@@ -338,8 +339,8 @@ static void starvation(void) {
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_dummy, 1));
   CHECK_OK(ucxx_hub_validate(hub.hub));
   CHECK_EQ(consume_word(hungry), 1);
-  STEP("nobody is served when the last link of a dataflow strategy has gone, and those that it "
-       "left out are not, either");
+  STEP("nobody is served when the last link of a dataflow strategy is destroyed, nor the links "
+       "outside the strategy");
   ucxx_link_t *only = hub_link(hub.hub, UCXX_LINK_PEEK, on_host);
   CHECK_OK(ucxx_hub_set_flow(hub.hub, &only, 1));
   CHECK_OK(ucxx_hub_add_flow(hub.hub, hungry));
@@ -361,7 +362,7 @@ static void starvation(void) {
   CHECK_MESSAGE("produces on dummy device 1");
   lease_none(producer, UCXX_ERR_STARVED);
   CHECK_STATUS(ucxx_hub_push(hub.hub, on_other_dummy, &envelope), UCXX_ERR_STARVED);
-  STEP("each link can be served, both at once never");
+  STEP("each link can be served alone, both together never");
   ucxx_link_t *both[] = {out, in};
   ucxx_envelope_t *envelopes[2] = {NULL, NULL};
   CHECK_STATUS(ucxx_link_lease_many(both, 2, FOR_EVER, envelopes), UCXX_ERR_STARVED);
@@ -374,7 +375,7 @@ static void starvation(void) {
   hub_close(&hub);
 }
 
-/* Whatever a link does, and however it is asked for. */
+/* For every type of link and every kind of lease call. */
 static void starved_links(void) {
   static const struct {
     int32_t type;
@@ -404,8 +405,8 @@ static void starved_links(void) {
       CHECK_MESSAGE("dummy device 1");
       CHECK_MESSAGE("1 more envelope needed");
     }
-    /* Those that produce or consume need one each, as they get another one with each lease; others
-     * can look at the same. */
+    /* Producers and consumers need one envelope each, as they get another with each lease. Peeks
+     * can share one. */
     int is_one_each = rows[row].type == UCXX_LINK_PRODUCE || rows[row].type == UCXX_LINK_CONSUME;
     ucxx_link_t *three[] = {link, link, link};
     CHECK_STATUS(ucxx_link_lease_many(three, 3, FOR_EVER, envelopes), UCXX_ERR_STARVED);
@@ -414,14 +415,14 @@ static void starved_links(void) {
     ucxx_link_destroy(link);
     CHECK_OK(ucxx_hub_validate(hub.hub));
   }
-  STEP("and the hub's own calls");
+  STEP("the hub's own calls");
   ucxx_envelope_t *none = NULL;
   CHECK_STATUS(ucxx_hub_peek(hub.hub, on_other_dummy, FOR_EVER, &none), UCXX_ERR_STARVED);
   CHECK_MESSAGE("a call that peeks on dummy device 1 can never be served");
   CHECK_STATUS(ucxx_hub_push(hub.hub, on_other_dummy, &none), UCXX_ERR_STARVED);
   CHECK_MESSAGE("produces on dummy device 1");
   CHECK(none == NULL);
-  STEP("what is enough for one is missing for others by so much");
+  STEP("enough for one link, and too little for others by so much");
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_other_dummy, 1));
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_other_dummy),
               *three[] = {out, out, out};
@@ -434,7 +435,7 @@ static void starved_links(void) {
   hub_close(&hub);
 }
 
-/* In the child: all that is left is to say so. */
+/* In the child every call only returns an error. */
 static int in_child(hub_t *hub, ucxx_link_t *link, ucxx_envelope_t *held) {
   ucxx_envelope_attr_t attr = UCXX_ENVELOPE_ATTR_INIT;
   ucxx_hub_stats_t stats = UCXX_HUB_STATS_INIT;
@@ -468,7 +469,7 @@ static int in_child(hub_t *hub, ucxx_link_t *link, ucxx_envelope_t *held) {
 }
 
 static void forked(void) {
-  STEP("in a forked child all calls say so, and destroys do nothing");
+  STEP("in a forked child all calls return an error, and destroys do nothing");
   hub_t hub = hub_open(SIZE, 2, 0);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
   ucxx_envelope_t *held = lease_now(in);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Once all that is in use at a time has been made, hubs allocate nothing, whichever way a chunk
- * goes. */
+/* In steady state hubs allocate nothing, whatever is done with a chunk. The test counts
+ * allocations. */
 #include "allocations.h"
 #include "hub_stream.h"
 
@@ -20,8 +20,8 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   ways->called++;
 }
 
-/* Produced, copied, modified, consumed through several links at once; refused; pushed, peeked at
- * and popped. */
+/* A chunk is produced, copied, modified, consumed through several links at once, refused; pushed,
+ * peeked at and popped. */
 static void go_all_ways(ways_t *ways, uint64_t word) {
   ucxx_envelope_t *envelope = NULL, *envelopes[3];
   ucxx_link_t *several[] = {ways->out, ways->all, ways->in};
@@ -44,16 +44,16 @@ static void go_all_ways(ways_t *ways, uint64_t word) {
   CHECK_OK(ucxx_link_arm(ways->out));
 }
 
-/* One kind of host memory, and who competes for it: a hub that needs no lock, but where somebody
- * asks it for more now and then. */
+/* One kind of host memory and competing consumers: such a hub needs no lock, except when a call now
+ * and then asks for more. */
 static void plain(void) {
-  STEP("nor in a plain hub");
+  STEP("no allocation in a plain hub");
   hub_t hub = hub_open(SIZE, 4, 0);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
   for (int asks = 0; asks < 2; asks++) {
     for (uint64_t word = 0; word < LONG_RUN; word++) {
-      /* Long enough for every way in and out of it, and back. */
+      /* Long enough for the hub to enter and leave each state. */
       counting = word >= LONG_RUN / 2;
       produce_word(in, word);
       if (asks && word % 300 < 3) CHECK_EQ(ucxx_hub_length(hub.hub), 1);
@@ -80,7 +80,7 @@ static void one_message(const duo_t *duo, end_t *left, end_t *right, size_t leng
   CHECK_OK(ucxx_envelope_commit(lease_now(right->out), 0, NULL));
 }
 
-/* Of UCX's own allocations there is no saying which release makes what. */
+/* How many allocations UCX makes depends on its release. */
 static void messages(void) {
   static const size_t lengths[] = {0, 8, 3000, MESSAGE};
   duo_t duo;
@@ -88,7 +88,7 @@ static void messages(void) {
   end_t left = end_open(duo.context, duo.left, MESSAGE, 4),
         right = end_open(duo.context, duo.right, MESSAGE, 4);
   for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
-    STEP("nor the library for messages of %zu bytes into and out of envelopes", lengths[at]);
+    STEP("no allocation for messages of %zu bytes from and into envelopes", lengths[at]);
     for (int round = 0; round < 10 * WARM; round++) one_message(&duo, &left, &right, lengths[at]);
     own_allocations = 0;
     counting = 1;
@@ -96,7 +96,7 @@ static void messages(void) {
     counting = 0;
     CHECK_EQ(own_allocations, 0);
   }
-  /* It does count: an error has a text. */
+  /* Shows that the counter works: an error text is allocated. */
   ucxx_request_t *request = NULL;
   counting = 1;
   CHECK_STATUS(ucxx_link_send(left.in, duo.to_right, 1, NULL, &request), UCXX_ERR_INVALID_PARAM);
@@ -109,7 +109,7 @@ static void messages(void) {
 
 int main(void) {
   test_begin("hub_alloc", 120);
-  STEP("what is counted: a hub that is made");
+  STEP("the counter works: a new hub allocates");
   counting = 1;
   hub_t hub = hub_open(SIZE, 4, 4);
   CHECK(allocations > 0);
@@ -125,13 +125,13 @@ int main(void) {
   ways.modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy);
   CHECK_OK(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_host, &params, &ways.all));
   for (uint64_t round = 0; round < WARM; round++) go_all_ways(&ways, round);
-  STEP("then nothing");
+  STEP("no allocation in steady state");
   counting = 1;
   for (uint64_t round = 0; round < ROUNDS; round++) go_all_ways(&ways, round);
   counting = 0;
   CHECK_EQ(allocations, 0);
   CHECK(ways.called >= ROUNDS);
-  STEP("nor in a million chunks with a copy each");
+  STEP("no allocation in a million chunks with a copy each");
   ucxx_link_destroy(ways.all);
   counting = 1;
   for (uint64_t word = 0; word < LONG_RUN; word++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two hubs in a row, each with room for two chunks: producers, a filter between the hubs, a
- * consumer, and somebody who looks at both hubs all the while. Nothing is lost or reordered, and no
- * limit is exceeded at any moment, however many productions are under way.
+ * Two hubs in a row, each limited to two chunks: producers, a filter between the hubs, a consumer,
+ * and a thread that checks both hubs all the time. No chunk is lost or reordered, and no limit is
+ * exceeded at any moment.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -12,14 +12,14 @@
 
 enum { SIZE = 512, LIMIT = 2, ENVELOPES = 6, PRODUCERS = 2, EACH = 1000 };
 
-/* How the filter passes on what it keeps. */
+/* How the filter passes on the chunks it keeps. */
 typedef enum way { COPIES, SWAPS } way_t;
 
 typedef struct chain {
   hub_t hubs[2];
   way_t way;
   ucxx_memory_kind_t outside,
-      inside; /* where the ends of the chain have chunks, and where the filter has them */
+      inside; /* memory of the hubs at the ends, and of the filter's links */
   size_t kinds;
   int over;
 } chain_t;
@@ -30,12 +30,12 @@ typedef struct producer {
   uint64_t number;
 } producer_t;
 
-/* Words are producer << 32 | number; all else that a chunk consists of follows from its word. It is
- * over half an envelope: so many bytes as two envelopes have hold two. */
+/* Words are producer << 32 | number; the rest of a chunk follows from its word. A chunk is longer
+ * than half an envelope, so the bytes of two envelopes hold two chunks. */
 static size_t length_of(uint64_t word) { return SIZE / 2 + 1 + test_mix(word) % (SIZE / 2); }
 
-/* A chunk, or what is to be one, has an envelope of each kind at most, so that no more than these
- * are ever in use. */
+/* A chunk, finished or not, uses at most one envelope of each kind, so no more than these are ever
+ * in use. */
 static void look_on(const chain_t *chain) {
   for (int at = 0; at < 2; at++) {
     CHECK(ucxx_hub_length(chain->hubs[at].hub) <= LIMIT);
@@ -49,7 +49,7 @@ static void look_on(const chain_t *chain) {
 static void *produce(void *arg) {
   producer_t *producer = arg;
   for (uint64_t at = 1; at <= EACH; at++) {
-    /* Two at once if that can be, so that there is more under way than may be in the queue. */
+    /* Two at once if possible, so that more productions are in progress than the queue may hold. */
     ucxx_link_t *links[] = {producer->link, producer->link};
     ucxx_envelope_t *envelopes[2] = {NULL, NULL};
     if (ucxx_link_lease_many(links, 2, 0, envelopes) != UCXX_OK)
@@ -66,7 +66,7 @@ static void *produce(void *arg) {
   return NULL;
 }
 
-/* Keeps what is odd; an envelope for what it drops is given back empty. */
+/* Keeps odd numbers; returns an empty envelope for each dropped chunk. */
 static void *filter(void *arg) {
   chain_t *chain = arg;
   ucxx_link_t *links[] = {hub_link(chain->hubs[0].hub, UCXX_LINK_CONSUME, chain->inside),
@@ -126,7 +126,7 @@ static void *consume(void *arg) {
   return NULL;
 }
 
-/* Looks on from outside, whatever the others are in the midst of. */
+/* Checks from outside at any moment. */
 static void *watch(void *arg) {
   chain_t *chain = arg;
   do {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Chunks that are changed, swapped and consumed while they are copied, or on several devices; and
- * leases that come to nothing. */
+/* Chunks that are modified, swapped and consumed while they are copied, or on several devices; and
+ * leases that are aborted. Readers see whole states only, and no change is lost. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -22,7 +22,7 @@ static void give_up(ucxx_envelope_t *envelope, int releases) {
 }
 
 static void consumers(int releases) {
-  STEP("a consumer that %s: the chunk is offered again, first, with all that belongs to it",
+  STEP("a consumer that %s: the chunk is offered again, first and complete",
        releases ? "releases" : "aborts");
   hub_t hub = hub_open(SIZE, 3, 3);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
@@ -33,7 +33,7 @@ static void consumers(int releases) {
     look_at(envelope).metadata[5] = (unsigned char)word;
     put_word(envelope, word);
   }
-  /* The second is given back before the first, and found after it. */
+  /* The second is returned before the first, and is offered after it. */
   ucxx_envelope_t *first = lease_now(here), *second = lease_now(there), *third = lease_now(here);
   CHECK_EQ(*word_of(second), 2);
   give_up(second, releases);
@@ -57,7 +57,7 @@ static void consumers(int releases) {
   hub_close(&hub);
 }
 
-/* A chunk of a word and of one byte of metadata. */
+/* A chunk of one word and one byte of metadata. */
 static void write_both(ucxx_envelope_t *envelope, uint64_t word) {
   word_of(envelope)[0] = word;
   look_at(envelope).metadata[0] = (unsigned char)word;
@@ -73,7 +73,7 @@ static void shows(hub_t *hub, ucxx_memory_kind_t kind, uint64_t word, size_t len
 }
 
 static void modifiers(int releases) {
-  STEP("a modifier that %s: nothing has been where the chunk has another replica, whatever was "
+  STEP("a modifier that %s: no effect if the chunk has another replica, whatever was "
        "written",
        releases ? "releases" : "aborts");
   hub_t hub = hub_open(SIZE, 2, 2);
@@ -90,7 +90,7 @@ static void modifiers(int releases) {
     shows(&hub, on_host, 1, 8);
     shows(&hub, on_dummy, 1, 8);
   }
-  STEP("of two on one device: what one commits is the chunk, also after the other one's end, and "
+  STEP("two modifiers on one device: what one commits is the chunk, after the other's end and "
        "before it");
   for (int first = 0; first < 2; first++) {
     for (int last = 0; last < 2; last++) {
@@ -98,7 +98,7 @@ static void modifiers(int releases) {
       ucxx_envelope_t *both[] = {lease_now(modify), lease_now(modify)};
       CHECK(word_of(both[0]) == word_of(both[1]));
       write_both(both[first], word);
-      /* Who commits does so last or first. */
+      /* The committing modifier ends last or first. */
       if (last) {
         give_up(both[1 - first], releases);
         shows(&hub, on_host, before, 8);
@@ -111,7 +111,7 @@ static void modifiers(int releases) {
       shows(&hub, on_dummy, word, 8);
     }
   }
-  STEP("of two that both come to nothing, nothing has been");
+  STEP("two modifiers that both abort change nothing");
   uint64_t word = peek_word(hub.hub, on_host);
   ucxx_envelope_t *both[] = {lease_now(modify), lease_now(modify)};
   write_both(both[0], 200);
@@ -120,10 +120,10 @@ static void modifiers(int releases) {
   give_up(both[1], releases);
   shows(&hub, on_dummy, word, 8);
   CHECK_EQ(hub_stats(hub.hub).trashed_envelopes + hub_stats(hub.hub).leased_envelopes, 0);
-  STEP("nobody changes it elsewhere meanwhile, whichever of them was first");
+  STEP("nobody modifies it on another device meanwhile, whichever was first");
   ucxx_link_t *here = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host), *two[] = {modify, here};
   for (int first = 0; first < 2; first++) {
-    /* It lies on both. */
+    /* The chunk is on both. */
     shows(&hub, on_host, word, 8);
     shows(&hub, on_dummy, word, 8);
     envelope = lease_now(two[first]);
@@ -137,7 +137,7 @@ static void modifiers(int releases) {
     shows(&hub, on_host, word, 8);
   }
   ucxx_link_destroy(here);
-  STEP("where it has none, what was written stays, and is not copied before that");
+  STEP("without another replica, what was written stays, and is not copied earlier");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &envelope));
   write_both(envelope, 1);
@@ -160,7 +160,7 @@ typedef struct changer {
   int slot, *over;
 } changer_t;
 
-/* Each has a word of its own in the chunk, which it counts up. */
+/* Each thread counts up its own word in the chunk. */
 static void *count_up(void *arg) {
   changer_t *changer = arg;
   for (uint64_t round = 0; round < EACH; round++) {
@@ -175,7 +175,7 @@ static void *count_up(void *arg) {
   return NULL;
 }
 
-/* What was seen once is never undone. */
+/* An observed change is never undone. */
 static void *look_on(void *arg) {
   changer_t *changer = arg;
   uint64_t seen[THREADS] = {0};
@@ -197,8 +197,8 @@ static void *look_on(void *arg) {
 }
 
 static void several_devices(int32_t retain) {
-  STEP("threads that change one chunk on three devices: each change is made on top of all before "
-       "it, retain %d",
+  STEP("threads that modify one chunk on three devices: each change builds on all earlier "
+       "ones, retain %d",
        retain);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = CHANGED;
@@ -264,7 +264,7 @@ static void *produce_wide(void *arg) {
   return NULL;
 }
 
-/* What a reader has had, in its order; those that peek see some, and some again. */
+/* The chunks that a reader got, in its order. Peeks skip some and see some twice. */
 typedef struct reader {
   ucxx_link_t *link;
   int32_t type;
@@ -288,15 +288,15 @@ static void *read_all(void *arg) {
 }
 
 static void read_everywhere(int32_t retain) {
-  STEP("readers of each kind on three devices: chunks are consumed while they are copied, and "
-       "nobody reads anything else, retain %d",
+  STEP("readers of each kind on three devices: chunks are consumed while being copied, and "
+       "readers see only whole chunks, retain %d",
        retain);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = WIDE;
   params.retain = retain;
   hub_t hub = hub_open_with(&params, 3, 2);
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_other_dummy, 1));
-  /* Two that see everything, two that share it, and one that looks. */
+  /* Two broadcast consumers, two that compete, and one that peeks. */
   reader_t readers[] = {
       {.link = hub_broadcast(hub.hub, on_dummy)},
       {.link = hub_broadcast(hub.hub, on_host)},
@@ -337,8 +337,8 @@ static int is_all(const ucxx_envelope_t *envelope, char letter) {
 }
 
 static void swap_while_copied(void) {
-  STEP("a consumer that swaps while its chunk is copied elsewhere has to wait for that; what was "
-       "copied is what the chunk was");
+  STEP("a consumer that swaps while its chunk is copied elsewhere waits for the copy, which "
+       "has the old contents");
   hub_t hub = hub_open(LARGE, 2, 1);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
@@ -360,7 +360,7 @@ static void swap_while_copied(void) {
     CHECK(is_all(fresh, 'o') && is_all(chunk, 'n'));
     memset(word_of(fresh), 'x', LARGE);
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    /* On the device it is as it was, and nowhere else: so it is the chunk. */
+    /* The old contents are on the device only, so they are the chunk. */
     ucxx_envelope_t *looking = lease_now(peek);
     CHECK(is_all(looking, 'o'));
     CHECK_OK(ucxx_envelope_abort(chunk, NULL));
@@ -380,7 +380,7 @@ static void swap_while_copied(void) {
 }
 
 static void swap_without_copy(int32_t retain) {
-  STEP("what a consumer has swapped away is not copied anew for it unless it comes back: retain %d",
+  STEP("a consumer's swapped-away chunk is not copied for it again unless returned: retain %d",
        retain);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
@@ -412,7 +412,7 @@ static void swap_without_copy(int32_t retain) {
     }
     CHECK_EQ(hub_stats(hub.hub).free_envelopes, 5);
   }
-  STEP("but for others that read there");
+  STEP("but for other readers there");
   ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
   ucxx_envelope_t *fresh = NULL;
   CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &fresh));
@@ -427,7 +427,7 @@ static void swap_without_copy(int32_t retain) {
   ucxx_link_destroy(out);
   ucxx_link_destroy(peek);
   hub_close(&hub);
-  STEP("what comes back has an envelope there, however much has been made and copied meanwhile");
+  STEP("a returned chunk gets an envelope there, however much was produced and copied meanwhile");
   hub = hub_open_with(&params, 2, 2);
   in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
   out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Two envelopes where chunks are made, or one, a single one where they are read, and a consumer
- * that stops again and again: copying ahead stops with it, and goes on with it. What was copied is
- * what was made, once each, and nobody waits for ever.
+ * One or two envelopes where chunks are produced, a single one where they are read, and a consumer
+ * that stops again and again. Copying ahead stops and resumes with it, each chunk is copied once
+ * and correctly, and no thread waits without end.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -16,7 +16,7 @@ typedef struct stall {
   hub_t hub;
   ucxx_memory_kind_t from, to;
   ucxx_link_t *in, *second, *out;
-  /* Chunks that there can be while the consumer holds the oldest, or has not come for it. */
+  /* The most chunks that can exist while the consumer holds the oldest or has not leased it. */
   uint64_t most;
 } stall_t;
 
@@ -44,10 +44,10 @@ static void check_chunk(const ucxx_envelope_t *envelope, uint64_t number) {
   CHECK(memcmp((char *)attr.data + 8, expected + 8, attr.length - 8) == 0);
 }
 
-/* Until the producer can make nothing more. `copied` chunks have been copied then, and no more can
- * be: the only envelope there has the last of them. */
+/* Waits until the producer can produce no more. By then `copied` chunks have been copied; the only
+ * envelope there holds the last. */
 static void stand_still(const stall_t *stall, uint64_t copied) {
-  /* A chunk is in the queue before it has been copied. */
+  /* A chunk is queued before it has been copied. */
   while (ucxx_hub_length(stall->hub.hub) < stall->most ||
          hub_stats(stall->hub.hub).transfers < copied)
     sched_yield();
@@ -72,7 +72,7 @@ static void run(size_t envelopes, ucxx_memory_kind_t from, ucxx_memory_kind_t to
   stall.in = hub_link(stall.hub.hub, UCXX_LINK_PRODUCE, from);
   stall.second = hub_link(stall.hub.hub, UCXX_LINK_PRODUCE, from);
   stall.out = hub_link(stall.hub.hub, UCXX_LINK_CONSUME, to);
-  /* With ALWAYS the source of a copy is kept; else a producer gets it. */
+  /* With ALWAYS the source of a copy is kept; otherwise a producer gets it. */
   stall.most = retain == UCXX_HUB_RETAIN_ALWAYS ? envelopes : envelopes + 1;
   pthread_t thread;
   CHECK_EQ(pthread_create(&thread, NULL, produce, &stall), 0);
@@ -112,9 +112,9 @@ static void run(size_t envelopes, ucxx_memory_kind_t from, ucxx_memory_kind_t to
   hub_close(&stall.hub);
 }
 
-/* Steps of one thread, so that what is where after each is certain. */
+/* All steps on one thread, so that the place of each chunk is known after each. */
 static void step_by_step(void) {
-  STEP("one step after the other, with somebody who looks at the device as well");
+  STEP("step by step, with a peek on the device as well");
   hub_t hub = hub_open(SIZE, 2, 1);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
@@ -127,8 +127,8 @@ static void step_by_step(void) {
   ucxx_envelope_t *looking = lease_now(peek), *held = lease_now(out);
   CHECK(word_of(looking) == word_of(held));
   CHECK_OK(ucxx_envelope_commit(held, 0, NULL));
-  STEP("a consumed chunk that is still looked at keeps the only envelope there: nothing is copied, "
-       "and nobody is starved");
+  STEP("a consumed chunk that is still peeked at keeps the only envelope: nothing is copied, "
+       "and no link is starved");
   CHECK_EQ(hub_stats(hub.hub).transfers, 1);
   CHECK_EQ(hub_stats(hub.hub).trashed_envelopes, 1);
   CHECK_EQ(*word_of(looking), 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The consumer of a hub's last chunk ends everything at once, links and hub, while its producer may
- * not have returned from its commit. */
+/* The consumer of a hub's last chunk destroys links and hub at once, while the producer may still
+ * be inside its commit: nothing touches freed memory. */
 #include <pthread.h>
 
 #include "hub.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Limits of the queue, leases through several links at once, and envelopes that are swapped. */
+/* Limits of the queue hold at every moment; leases through several links get all or nothing; swaps
+ * move chunks between hubs without a copy. */
 #include "hub.h"
 
 enum { SIZE = 64 };
 
 static void chunks(void) {
-  STEP("a limit in chunks: leases count, so it is not overshot however many commit");
+  STEP("a limit in chunks: leases count, so that no commit exceeds it");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
   params.max_queue_chunks = 2;
@@ -23,7 +24,7 @@ static void chunks(void) {
   put_word(first, 1);
   put_word(second, 2);
   lease_none(a, UCXX_ERR_NO_RESOURCE);
-  STEP("a chunk that is held is still in the queue");
+  STEP("a leased chunk is still in the queue");
   ucxx_envelope_t *held = lease_now(out);
   lease_none(a, UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_envelope_commit(held, 0, NULL));
@@ -54,7 +55,7 @@ static void bytes(void) {
   lease_none(in, UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_envelope_commit(lease_now(out), 0, NULL));
   CHECK_OK(ucxx_envelope_abort(lease_now(in), NULL));
-  STEP("chunks of no bytes need no room");
+  STEP("empty chunks need no room");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   CHECK_OK(ucxx_hub_pop(hub.hub));
   for (int at = 0; at < 8; at++) CHECK_OK(ucxx_envelope_commit(lease_now(in), 0, NULL));
@@ -103,8 +104,8 @@ static void at_once(void) {
   CHECK_OK(ucxx_envelope_abort(envelopes[0], NULL));
   CHECK_OK(ucxx_envelope_commit(envelopes[1], 0, NULL));
   CHECK_EQ(consume_word(in), 3);
-  STEP("two consumers of what is left after the end: enough, too little, and something that a "
-       "third one may give back");
+  STEP("two consumers of what is left after a close: enough, too little, and a chunk that a "
+       "third one may return");
   hub_t last = hub_open(SIZE, 3, 0);
   ucxx_link_t *rivals[3];
   for (int at = 0; at < 3; at++) {
@@ -128,7 +129,7 @@ static void at_once(void) {
   CHECK_EQ(consume_word(rivals[1]), 6);
   for (int at = 0; at < 3; at++) ucxx_link_destroy(rivals[at]);
   hub_close(&last);
-  STEP("what one link can wait for does not hide that another one never gets anything");
+  STEP("a link that may be served later does not hide one that never will be");
   hub_t over = hub_open(SIZE, 1, 0);
   ucxx_link_t *nowhere = hub_link(over.hub, UCXX_LINK_PRODUCE, on_dummy);
   ucxx_link_t *never = hub_link(over.hub, UCXX_LINK_PRODUCE, on_host),
@@ -148,7 +149,7 @@ static void at_once(void) {
   ucxx_link_destroy(nowhere);
   ucxx_link_destroy(never);
   hub_close(&over);
-  STEP("nothing, too much, and the end");
+  STEP("no links, too many, and a closed hub");
   CHECK_OK(ucxx_link_lease_many(NULL, 0, FOR_EVER, NULL));
   ucxx_link_t *many[65];
   ucxx_envelope_t *places[65] = {NULL};
@@ -187,7 +188,7 @@ static void swap_between_hubs(void) {
   CHECK_EQ(look_at(source).length, SIZE);
   CHECK_OK(ucxx_envelope_commit(source, 0, NULL));
   CHECK_OK(ucxx_envelope_commit(target, look_at(target).length, NULL));
-  STEP("the memory outlives the hub that has made it");
+  STEP("the memory outlives the hub that allocated it");
   ucxx_link_destroy(in);
   hub_close(&from);
   target = lease_now(end);
@@ -216,8 +217,8 @@ static void swap_within(void) {
   CHECK_EQ(*word_of(fresh), 1);
   CHECK_OK(ucxx_envelope_abort(fresh, NULL));
   CHECK_EQ(peek_word(hub.hub, on_host), 2);
-  STEP("a consumer that aborts after a swap: what it has brought is the chunk, unless it was "
-       "elsewhere, too");
+  STEP("a consumer that aborts after a swap: the swapped-in chunk counts, unless the old one "
+       "is on another device, too");
   fresh = lease_now(in);
   chunk = lease_now(out);
   *word_of(fresh) = 3;
@@ -237,7 +238,7 @@ static void swap_within(void) {
   CHECK_OK(ucxx_envelope_abort(chunk, NULL));
   CHECK_OK(ucxx_envelope_abort(fresh, NULL));
   CHECK_EQ(peek_word(hub.hub, on_host), 4);
-  STEP("what has been swapped away is no chunk for a consumer that comes before it is consumed");
+  STEP("a swapped-away chunk is not offered to another consumer");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   push_word(hub.hub, on_host, 8);
   fresh = lease_now(in);
@@ -253,8 +254,8 @@ static void swap_within(void) {
   CHECK_EQ(consume_word(late), 8);
   ucxx_link_destroy(late);
   CHECK_EQ(ucxx_hub_length(hub.hub), 1);
-  STEP("what is not swapped: what others look at, what only reads, what is elsewhere, what is of "
-       "another size or the caller's");
+  STEP("swaps that are refused: peeked chunks, read-only leases, other devices, another size, "
+       "the caller's memory");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   push_word(hub.hub, on_host, 6);
   fresh = lease_now(in);
@@ -281,14 +282,14 @@ static void swap_within(void) {
   CHECK_STATUS(ucxx_envelope_swap(elsewhere, fresh), UCXX_ERR_UNSUPPORTED);
   CHECK_OK(ucxx_envelope_abort(elsewhere, NULL));
   hub_close(&mine);
-  STEP("nor what another consumer is still to have there");
+  STEP("and a chunk that another consumer still needs there");
   ucxx_link_t *all = hub_broadcast(hub.hub, on_host);
   CHECK_STATUS(ucxx_envelope_swap(fresh, chunk), UCXX_ERR_BUSY);
   CHECK_EQ(consume_word(all), 6);
   CHECK_OK(ucxx_envelope_swap(fresh, chunk));
   CHECK_EQ(*word_of(fresh), 6);
   CHECK_OK(ucxx_envelope_commit(chunk, 0, NULL));
-  STEP("and the rest of the queue goes on");
+  STEP("the rest of the queue is not affected");
   CHECK_OK(ucxx_envelope_commit(fresh, look_at(fresh).length, NULL));
   CHECK_EQ(consume_word(all), 6);
   ucxx_link_destroy(all);
@@ -300,10 +301,10 @@ static void swap_within(void) {
   hub_close(&hub);
 }
 
-/* Without one the younger chunks, which are nowhere else, take what the oldest has to be copied
- * back to: whoever waits for it is told. */
+/* Without a limit newer chunks, which are on the device only, hold all host envelopes that the
+ * oldest one needs for its copy back. A reader that waits for it gets STARVED. */
 static void a_way_back(void) {
-  STEP("a limit of as many chunks as the host has envelopes: the flow can turn back to it");
+  STEP("a limit equal to the host's envelopes: the flow can return to the host");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
   for (uint64_t limit = 0; limit <= 2; limit += 2) {
@@ -335,12 +336,12 @@ static void a_way_back(void) {
       }
       CHECK_STATUS(ucxx_hub_peek(hub.hub, on_host, FOR_EVER, &envelope), UCXX_ERR_STARVED);
       CHECK(envelope == NULL);
-      /* Who still has something may give up what is needed. */
+      /* A lease elsewhere may still free what is needed. */
       CHECK_OK(ucxx_hub_peek(hub.hub, on_dummy, 0, &envelope));
       lease_none(out, UCXX_ERR_NO_RESOURCE);
       CHECK_OK(ucxx_hub_validate(hub.hub));
       CHECK_OK(ucxx_envelope_release(envelope, NULL));
-      /* Or one that consumes where the chunk is. */
+      /* Or a consumer on the device where the chunk is. */
       ucxx_link_t *there = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
       lease_none(out, UCXX_ERR_NO_RESOURCE);
       CHECK_OK(ucxx_hub_validate(hub.hub));
@@ -367,7 +368,7 @@ static ucxx_envelope_t *made(ucxx_hub_t *hub, size_t length) {
 }
 
 static void swap_and_bytes(void) {
-  STEP("what a swap has brought counts for the limit in bytes, also where its lease is aborted");
+  STEP("a swapped-in chunk counts for the limit in bytes, even if its lease is aborted");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
   params.max_queue_bytes = 2 * SIZE;
@@ -384,11 +385,11 @@ static void swap_and_bytes(void) {
     lease_none(in, UCXX_ERR_NO_RESOURCE);
     CHECK_OK(ucxx_envelope_swap(large, little));
     CHECK_OK(ucxx_envelope_abort(large, NULL));
-    /* 8 and 8 now, where it was an envelope's and 8. */
+    /* 8 and 8 bytes now, where it was a whole envelope and 8. */
     first = lease_now(in);
     lease_none(in, UCXX_ERR_NO_RESOURCE);
     CHECK_OK(ucxx_envelope_abort(first, NULL));
-    STEP("a longer one takes more than there is, and keeps producers out");
+    STEP("a longer chunk exceeds the limit, and blocks producers");
     CHECK_OK(ucxx_envelope_commit(lease_now(in), SIZE, NULL));
     large = lease_now(out);
     CHECK_EQ(look_at(large).length, 8);
@@ -410,7 +411,7 @@ static void swap_and_bytes(void) {
 }
 
 static void too_many(void) {
-  STEP("a hub has so many broadcast consumers, and kinds of memory, and no more");
+  STEP("the limits on broadcast consumers and kinds of memory");
   enum { CONSUMERS = 63, KINDS = 32 };
   hub_t hub = hub_open(SIZE, 1, 0);
   ucxx_link_t *links[CONSUMERS], *none = NULL;

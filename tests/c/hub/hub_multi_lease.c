@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Leases through links of several hubs, named in every order by several threads at once: each gets
- * all or nothing, so none waits for what another one holds in vain, and none sees half of what
- * another one has done.
+ * Leases through links of several hubs, named in every order by several threads at once. Each gets
+ * all or nothing, so no two threads deadlock, and none sees another's transaction half done.
  */
 #include <pthread.h>
 
@@ -11,10 +10,11 @@
 
 enum { SIZE = 64, HUBS = 5, MOST = 4, WORKERS = 4, ROUNDS = 10000, LOOKS = 10000 };
 
-/* An account is a hub with one chunk, its balance. A transaction replaces the chunks of several. */
+/* An account is a hub with one chunk, its balance. A transaction replaces the chunks of several
+ * accounts. */
 typedef struct clerk {
   uint64_t seed;
-  ucxx_link_t *out[HUBS], *in[HUBS]; /* of its own, in each account */
+  ucxx_link_t *out[HUBS], *in[HUBS]; /* this thread's links to each account */
 } clerk_t;
 
 static uint64_t draw(clerk_t *clerk, uint64_t below) { return test_mix(clerk->seed++) % below; }
@@ -27,7 +27,7 @@ static void shuffle(clerk_t *clerk, int *order, int count) {
   }
 }
 
-/* Waits, or looks until it can: both have to come out the same. */
+/* Waits, or polls: both must have the same result. */
 static void lease_all(clerk_t *clerk, ucxx_link_t *const *links, int count,
                       ucxx_envelope_t **envelopes) {
   ucxx_status_t status = UCXX_ERR_NO_RESOURCE;
@@ -42,7 +42,7 @@ static void lease_all(clerk_t *clerk, ucxx_link_t *const *links, int count,
   CHECK_OK(status);
 }
 
-/* Takes from one account, and shares that out among two or three others. */
+/* Takes an amount from one account and divides it among two or three others. */
 static void *work(void *arg) {
   clerk_t *clerk = arg;
   for (uint64_t round = 0; round < ROUNDS; round++) {
@@ -51,7 +51,7 @@ static void *work(void *arg) {
     shuffle(clerk, accounts, HUBS);
     for (int at = 0; at < 2 * count; at++) slots[at] = at;
     shuffle(clerk, slots, 2 * count);
-    /* Slots 0 to count - 1 are what is there, the others what replaces it. */
+    /* Slots 0 to count - 1 are the old chunks, the others their replacements. */
     ucxx_link_t *links[2 * MOST];
     ucxx_envelope_t *envelopes[2 * MOST] = {NULL}, *from[MOST], *to[MOST];
     for (int at = 0; at < 2 * count; at++) {
@@ -81,7 +81,7 @@ static void *work(void *arg) {
   return NULL;
 }
 
-/* Whoever has the chunks of all accounts at once sees no transaction that is under way. */
+/* A thread that holds the chunks of all accounts sees no transaction in progress. */
 static void *audit(void *arg) {
   clerk_t *clerk = arg;
   for (uint64_t look = 0; look < LOOKS; look++) {
@@ -132,7 +132,7 @@ int main(void) {
         0);
   for (int number = 0; number <= WORKERS; number++)
     CHECK_EQ(pthread_join(threads[number], NULL), 0);
-  STEP("what is left: one chunk each, and nobody holds anything");
+  STEP("at the end: one chunk each, and no leases");
   int64_t sum = 0;
   for (int at = 0; at < HUBS; at++) {
     ucxx_hub_stats_t stats = hub_stats(accounts[at].hub);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Several links that read one hub: consumers of both kinds, peeks, changes, the dataflow strategy,
- * replicas and what becomes of them. */
+/* Several links that read one hub: competing and broadcast consumers, peeks, modifiers, dataflow
+ * strategies, and what becomes of replicas. */
 #include "hub.h"
 
 enum { SIZE = 64 };
@@ -14,7 +14,7 @@ static hub_t hub_retaining(int32_t retain, size_t host, size_t dummy) {
 }
 
 static void competing(void) {
-  STEP("consumers that compete hold different chunks at once, and may consume them in any order");
+  STEP("competing consumers hold different chunks at once, and may consume them in any order");
   hub_t hub = hub_open(SIZE, 4, 0);
   ucxx_link_t *a = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host),
               *b = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
@@ -53,7 +53,7 @@ static void broadcast(void) {
   CHECK_EQ(ucxx_hub_length(hub.hub), 2);
   CHECK_EQ(consume_word(competitor), 2);
   CHECK_EQ(ucxx_hub_length(hub.hub), 1);
-  STEP("one that comes late sees what is there; one that goes is not waited for");
+  STEP("a late consumer sees the queued chunks; a destroyed one is not waited for");
   ucxx_link_t *late = hub_broadcast(hub.hub, on_host);
   CHECK_EQ(consume_word(slow), 3);
   CHECK_EQ(consume_word(competitor), 3);
@@ -67,7 +67,7 @@ static void broadcast(void) {
   ucxx_link_destroy(late);
   CHECK_EQ(ucxx_hub_length(hub.hub), 0);
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 6);
-  STEP("63 of them, and no more");
+  STEP("63 broadcast consumers, and no more");
   ucxx_link_t *many[62], *last = NULL;
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
   params.broadcast = 1;
@@ -89,8 +89,8 @@ static void broadcast(void) {
 }
 
 static void peeking(void) {
-  STEP("peeks see the top chunk, any number of them, also while it is consumed: then it is trashed "
-       "until they have ended");
+  STEP("any number of peeks see the top chunk, also while it is consumed: then it is trashed "
+       "until they end");
   hub_t hub = hub_open(SIZE, 2, 2);
   ucxx_link_t *here = hub_link(hub.hub, UCXX_LINK_PEEK, on_host),
               *there = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
@@ -124,7 +124,7 @@ static void peeking(void) {
   hub_close(&hub);
 }
 
-/* The chunk {1,2,3} pushed on the host, modified on the device, peeked on the host. */
+/* The chunk {1,2,3} is pushed on the host, modified on the device, and peeked at on the host. */
 static void modify_elsewhere(void) {
   STEP("a change on the device is what a peek on the host sees");
   hub_t hub = hub_open(SIZE, 1, 1);
@@ -145,7 +145,7 @@ static void modify_elsewhere(void) {
 }
 
 static void modifying(void) {
-  STEP("a peek elsewhere keeps what the chunk was, in an envelope that is trashed until then");
+  STEP("a peek elsewhere keeps the old contents, in an envelope that is trashed until it ends");
   hub_t hub = hub_open(SIZE, 2, 1);
   ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy),
               *other = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host);
@@ -155,7 +155,7 @@ static void modifying(void) {
   ucxx_envelope_t *before = lease_now(peek), *changing = lease_now(modify);
   *word_of(changing) = 2;
   CHECK_EQ(*word_of(before), 1);
-  STEP("meanwhile it is neither consumed, nor changed on another device; on the same one it is");
+  STEP("meanwhile it is not consumed, nor modified on another device; on the same one it may be");
   lease_none(out, UCXX_ERR_NO_RESOURCE);
   lease_none(other, UCXX_ERR_NO_RESOURCE);
   ucxx_envelope_t *together = lease_now(modify);
@@ -166,29 +166,29 @@ static void modifying(void) {
   CHECK_EQ(hub_stats(hub.hub).trashed_envelopes, 1);
   CHECK_OK(ucxx_envelope_release(before, NULL));
   CHECK_OK(ucxx_envelope_commit(together, 16, NULL));
-  STEP("what both have written is what the chunk is, everywhere");
+  STEP("the changes of both are visible everywhere");
   ucxx_envelope_t *after = lease_now(out);
   CHECK_EQ(look_at(after).length, 16);
   CHECK_EQ(word_of(after)[0], 2);
   CHECK_EQ(word_of(after)[1], 3);
-  STEP("what is consumed is not changed");
+  STEP("a chunk being consumed is not modified");
   lease_none(modify, UCXX_ERR_NO_RESOURCE);
   lease_none(other, UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_envelope_abort(after, NULL));
-  STEP("what is read is not changed in the same envelope, nor the other way round");
+  STEP("a chunk being read is not modified in the same envelope, and vice versa");
   before = lease_now(peek);
   lease_none(other, UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_envelope_release(before, NULL));
   changing = lease_now(other);
   lease_none(peek, UCXX_ERR_NO_RESOURCE);
-  STEP("a change that is aborted has not been, where the chunk is elsewhere as well");
+  STEP("an aborted change has no effect if the chunk has another replica");
   *word_of(changing) = 99;
   CHECK_OK(ucxx_envelope_abort(changing, NULL));
   CHECK_EQ(peek_word(hub.hub, on_host), 2);
   CHECK_EQ(peek_word(hub.hub, on_dummy), 2);
   ucxx_link_destroy(modify);
   ucxx_link_destroy(other);
-  STEP("where it is not, what was written stays");
+  STEP("without another replica, what was written stays");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host);
   push_word(hub.hub, on_host, 4);
@@ -225,7 +225,7 @@ static void alternating_flow(void) {
     CHECK_EQ(consume_word(out), word * word);
   }
   CHECK_EQ(hub_stats(hub.hub).transfers, 10);
-  STEP("links are added to a flow; the first one makes it one; a count of 0 ends it");
+  STEP("links are added to a flow; the first one creates it; a count of 0 removes it");
   CHECK_OK(ucxx_hub_set_flow(hub.hub, NULL, 0));
   push_word(hub.hub, on_host, 6);
   CHECK_OK(ucxx_envelope_abort(lease_now(out), NULL));
@@ -233,7 +233,7 @@ static void alternating_flow(void) {
   lease_none(out, UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_hub_add_flow(hub.hub, out));
   CHECK_OK(ucxx_envelope_abort(lease_now(square), NULL));
-  STEP("a flow that is refused leaves the one before");
+  STEP("a refused flow leaves the previous one");
   ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_host), *wrong[] = {peek, in};
   CHECK_STATUS(ucxx_hub_set_flow(hub.hub, wrong, 2), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_hub_add_flow(hub.hub, in), UCXX_ERR_INVALID_PARAM);
@@ -261,7 +261,7 @@ static void alternating_flow(void) {
 }
 
 static void multi_flow(void) {
-  STEP("a flow with several links: chunks are copied to where each of them reads");
+  STEP("a flow with several links: chunks are copied to each one's device");
   hub_t hub = hub_open(SIZE, 3, 3);
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_other_dummy, 3));
   ucxx_link_t *links[] = {hub_broadcast(hub.hub, on_dummy), hub_broadcast(hub.hub, on_other_dummy),
@@ -277,7 +277,7 @@ static void multi_flow(void) {
   CHECK_OK(ucxx_envelope_release(lease_now(links[2]), NULL));
   CHECK_EQ(consume_word(links[1]), 1);
   CHECK_EQ(ucxx_hub_length(hub.hub), 1);
-  STEP("from device to device, where the host has none");
+  STEP("from device to device, without an envelope on the host");
   CHECK_OK(ucxx_hub_pop(hub.hub));
   CHECK_OK(ucxx_hub_set_flow(hub.hub, &links[1], 1));
   push_word(hub.hub, on_dummy, 3);
@@ -288,7 +288,7 @@ static void multi_flow(void) {
 }
 
 static void retention(void) {
-  STEP("what a transfer has copied is kept, given back, or given up when needed");
+  STEP("a transfer's copy is kept, returned, or dropped when its envelope is needed");
   const struct {
     int32_t retain;
     uint64_t free_after, produced;
@@ -312,7 +312,7 @@ static void retention(void) {
     ucxx_link_destroy(out);
     hub_close(&hub);
   }
-  STEP("what another link is to read there stays");
+  STEP("a copy that another link still reads stays");
   hub_t hub = hub_retaining(UCXX_HUB_RETAIN_UNTIL_COPIED, 2, 2);
   ucxx_link_t *a = hub_broadcast(hub.hub, on_host), *b = hub_broadcast(hub.hub, on_dummy);
   push_word(hub.hub, on_host, 1);
@@ -323,7 +323,7 @@ static void retention(void) {
   ucxx_link_destroy(a);
   ucxx_link_destroy(b);
   hub_close(&hub);
-  STEP("an older chunk gets an envelope that a younger one can do without");
+  STEP("an older chunk gets an envelope from a newer one that does not need it");
   hub = hub_retaining(UCXX_HUB_RETAIN_AUTO, 2, 2);
   ucxx_link_t *modify = hub_link(hub.hub, UCXX_LINK_MODIFY, on_dummy),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);

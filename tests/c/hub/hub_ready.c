@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* How a link tells that a lease can be had: callbacks and the descriptor. */
+/* How a link reports that a lease is available: by its ready callback and by its descriptor. */
 #include <poll.h>
 #include <pthread.h>
 
@@ -10,8 +10,8 @@ enum { SIZE = 64 };
 
 typedef struct watcher {
   ucxx_link_t *link;
-  ucxx_hub_t *next; /* where what is consumed goes */
-  ucxx_link_t *hand; /* what changes the chunk meanwhile */
+  ucxx_hub_t *next; /* where consumed chunks go */
+  ucxx_link_t *hand; /* modifies the chunk meanwhile */
   int ready, closed, act, depth, deepest;
   uint64_t sum;
 } watcher_t;
@@ -57,7 +57,7 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
       ucxx_hub_destroy(watcher->next);
     } else if (watcher->act == DESTROY_HUB) {
       ucxx_hub_destroy(watcher->next);
-      /* From here on nothing of the hub's is called. */
+      /* No call on the hub from here on. */
       CHECK_EQ(watcher->closed, 0);
       watcher->act = LOOK;
     } else if (watcher->act == DESTROY) {
@@ -78,7 +78,7 @@ static ucxx_link_t *watched(ucxx_hub_t *hub, int32_t type, ucxx_memory_kind_t ki
 }
 
 static void once(void) {
-  STEP("a link is told when a lease can be had, and again when a lease was tried in between");
+  STEP("the callback runs when a lease is available, and again after a lease attempt");
   hub_t hub = hub_open(SIZE, 4, 1);
   watcher_t out = {0}, elsewhere = {0};
   watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
@@ -94,13 +94,13 @@ static void once(void) {
   lease_none(out.link, UCXX_ERR_NO_RESOURCE);
   push_word(hub.hub, on_host, 3);
   CHECK_EQ(out.ready, 3);
-  STEP("a link that is made when there is something is told at once; one elsewhere, when it has "
-       "been copied");
+  STEP("a link created when a chunk is queued is called at once; one on another device after the "
+       "copy");
   watched(hub.hub, UCXX_LINK_PEEK, on_dummy, &elsewhere);
   CHECK_EQ(elsewhere.ready, 1);
   CHECK_EQ(hub_stats(hub.hub).transfers, 1);
   ucxx_link_destroy(elsewhere.link);
-  STEP("the end is told once");
+  STEP("the close is reported once");
   CHECK_OK(ucxx_hub_close(hub.hub));
   CHECK_EQ(out.closed, 0);
   CHECK_EQ(consume_word(out.link), 3);
@@ -149,7 +149,7 @@ static void chain(void) {
 }
 
 static void giving_back(void) {
-  STEP("who gives back what it has got is not told of that over and over");
+  STEP("a link that returns its chunk is not called again and again");
   hub_t hub = hub_open(SIZE, 4, 0);
   watcher_t out = {.act = GIVE_BACK}, in = {.act = GIVE_BACK};
   watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
@@ -160,7 +160,7 @@ static void giving_back(void) {
   watched(hub.hub, UCXX_LINK_PRODUCE, on_host, &in);
   CHECK_EQ(in.ready, 1);
   CHECK_EQ(ucxx_hub_length(hub.hub), 2);
-  STEP("a link that is destroyed from inside its callback");
+  STEP("a link destroyed in its own callback");
   out.act = DESTROY;
   push_word(hub.hub, on_host, 3);
   CHECK_EQ(out.ready, 3);
@@ -171,7 +171,7 @@ static void giving_back(void) {
   hub_close(&hub);
 }
 
-/* What a link of `takers` does with what it is told of. */
+/* What a link of `takers` does in its callback. */
 typedef enum deed { PEEKS, CHANGES, CHANGES_NOT, DECLINES, TAKES, MAKES_NOT } deed_t;
 
 typedef struct taker {
@@ -194,7 +194,7 @@ static void on_taker(void *arg, ucxx_link_t *link, ucxx_status_t status) {
     CHECK_OK(ucxx_envelope_abort(envelope, NULL));
 }
 
-/* How often each of `count` links is called, of a hub with one chunk, which comes last. */
+/* Counts the calls of each of `count` links of a hub with one chunk; the chunk is pushed last. */
 static void takers(taker_t *all, int count, int left) {
   static const int32_t types[] = {
       [PEEKS] = UCXX_LINK_PEEK,         [CHANGES] = UCXX_LINK_MODIFY,
@@ -218,7 +218,7 @@ static void takers(taker_t *all, int count, int left) {
 }
 
 static void declining(void) {
-  STEP("links that decline the same chunk do not call each other for ever");
+  STEP("links that decline the same chunk do not trigger each other without end");
   taker_t consumers[] = {{.deed = DECLINES}, {.deed = DECLINES}};
   takers(consumers, 2, 1);
   CHECK(consumers[0].calls == 1 && consumers[1].calls == 1);
@@ -228,7 +228,7 @@ static void declining(void) {
   taker_t producers[] = {{.deed = MAKES_NOT}, {.deed = MAKES_NOT}, {.deed = MAKES_NOT}};
   takers(producers, 3, 1);
   CHECK(producers[0].calls == 1 && producers[1].calls == 1 && producers[2].calls == 1);
-  STEP("a change is news to those who have seen what was there before, once");
+  STEP("a change triggers each link that saw the old contents, once");
   taker_t reader[] = {{.deed = PEEKS}, {.deed = CHANGES}};
   takers(reader, 2, 1);
   CHECK(reader[0].calls == 2 && reader[1].calls == 1);
@@ -238,7 +238,7 @@ static void declining(void) {
   taker_t changed[] = {{.deed = DECLINES}, {.deed = CHANGES}};
   takers(changed, 2, 1);
   CHECK(changed[0].calls == 2 && changed[1].calls == 1);
-  STEP("links behind them have their turn");
+  STEP("later links get their turn");
   taker_t behind[] = {{.deed = DECLINES}, {.deed = DECLINES}, {.deed = TAKES}};
   takers(behind, 3, 0);
   CHECK(behind[0].calls == 1 && behind[1].calls == 1 && behind[2].calls == 1);
@@ -246,14 +246,14 @@ static void declining(void) {
   takers(behind_changes, 3, 0);
   CHECK(behind_changes[0].calls == 1 && behind_changes[1].calls == 1 &&
         behind_changes[2].calls == 1);
-  STEP("links that change the same chunk are called 64 times each");
+  STEP("links that modify the same chunk are called 64 times each");
   taker_t endless[] = {{.deed = CHANGES}, {.deed = CHANGES}};
   takers(endless, 2, 1);
   CHECK(endless[0].calls == 64 && endless[1].calls == 64);
 }
 
 static void missed(void) {
-  STEP("who has declined a chunk, asked again in vain, is told when it is there again");
+  STEP("a link that declined a chunk, then failed to lease it, is called when it is back");
   hub_t hub = hub_open(SIZE, 2, 0);
   watcher_t out = {.act = GIVE_BACK};
   ucxx_link_t *other = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
@@ -267,7 +267,7 @@ static void missed(void) {
   lease_none(out.link, UCXX_ERR_NO_RESOURCE);
   CHECK_OK(ucxx_envelope_abort(envelope, NULL));
   CHECK_EQ(out.ready, 2);
-  STEP("and who has declined one chunk is told of another one");
+  STEP("a link that declined one chunk is called for another");
   push_word(hub.hub, on_host, 2);
   CHECK_EQ(out.ready, 3);
   envelope = lease_now(other);
@@ -279,7 +279,7 @@ static void missed(void) {
 }
 
 static void changed_meanwhile(void) {
-  STEP("a change that comes while the chunk is looked at elsewhere is news");
+  STEP("a change made during a peek elsewhere triggers the callback");
   hub_t hub = hub_open(SIZE, 1, 2);
   watcher_t eye = {.act = CHANGED, .hand = hub_link(hub.hub, UCXX_LINK_MODIFY, on_host)};
   watched(hub.hub, UCXX_LINK_PEEK, on_dummy, &eye);
@@ -292,7 +292,7 @@ static void changed_meanwhile(void) {
 }
 
 static void holding_the_last(void) {
-  STEP("the end is told when nothing can be given back any more, also by the link itself");
+  STEP("the close is reported when no lease can be returned any more, by the link itself either");
   for (int broadcast = 0; broadcast < 2; broadcast++) {
     hub_t hub = hub_open(SIZE, 2, 0);
     watcher_t out = {0}, other = {0};
@@ -319,7 +319,7 @@ static void holding_the_last(void) {
     ucxx_link_destroy(other.link);
     hub_close(&hub);
   }
-  STEP("a hub that is destroyed takes nothing back");
+  STEP("after a hub is destroyed nothing can be returned");
   hub_t hub = hub_open(SIZE, 1, 0);
   watcher_t out = {0};
   watched(hub.hub, UCXX_LINK_CONSUME, on_host, &out);
@@ -336,7 +336,7 @@ static void holding_the_last(void) {
 }
 
 static void ending_all(void) {
-  STEP("a callback that takes the hub down, from inside the commit that it came from");
+  STEP("a callback that destroys the hub inside the commit that called it");
   hub_t hub = hub_open(SIZE, 1, 1);
   watcher_t out = {.act = DESTROY_ALL, .next = hub.hub};
   watched(hub.hub, UCXX_LINK_CONSUME, on_dummy, &out);
@@ -352,7 +352,7 @@ static int readable(int fd) {
 }
 
 static void ended_by_a_callback(void) {
-  STEP("a hub that one of its callbacks destroys calls back no more");
+  STEP("a hub destroyed in a callback makes no more callbacks");
   for (int which = 0; which < 2; which++) {
     hub_t hub = hub_open(SIZE, 4, 0);
     watcher_t out[2] = {{0}, {0}};
@@ -370,7 +370,7 @@ static void ended_by_a_callback(void) {
 }
 
 static void descriptor(void) {
-  STEP("the descriptor is written to when it is armed, and only then");
+  STEP("the descriptor is signalled when armed, and only then");
   hub_t hub = hub_open(SIZE, 2, 0);
   ucxx_link_t *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host),
               *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
@@ -437,7 +437,7 @@ static void *sleep_in_poll(void *arg) {
 }
 
 static void sleeping(void) {
-  STEP("a consumer that sleeps in poll misses nothing");
+  STEP("a consumer that sleeps in poll misses no chunk");
   enum { COUNT = 30000 };
   hub_t hub = hub_open(SIZE, 2, 2);
   sleeper_t sleeper = {hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy), 0};
@@ -473,7 +473,7 @@ static void *push_many(void *arg) {
 }
 
 static void called_on_threads(void) {
-  STEP("callbacks on the threads of producers: one at a time for a link, none after its end");
+  STEP("callbacks on producer threads: one at a time for a link, none after its destruction");
   for (int round = 0; round < 20; round++) {
     enum { COUNT = 500 };
     hub_t hub = hub_open(SIZE, 4, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Calls for several links: those that can never be served are told so at once, those that may be
- * are waited for, and those that can be are served. */
+/* Leases through several links: if they can never be served together, the call returns STARVED at
+ * once; if they may be served later, it waits; if they can be served, it succeeds. */
 #include <pthread.h>
 
 #include "hub.h"
@@ -26,7 +26,7 @@ static ucxx_link_t *lettered(ucxx_hub_t *hub, char letter) {
 
 static void never(void) {
   static const struct {
-    const char *what, *call, *beside; /* links in the call, and others of the hub */
+    const char *what, *call, *beside; /* links of the call, and other links of the hub */
     size_t max_chunks, max_bytes, host, queued, length;
     ucxx_status_t status;
     const char *told[2];
@@ -358,7 +358,7 @@ static void *wait_for_both(void *arg) {
   return NULL;
 }
 
-/* Whoever waits for something that may come learns so when it has become what can never be. */
+/* A waiting call returns as soon as what it waits for has become impossible. */
 static void never_any_more(void) {
   STEP("a chunk comes that is too long for what is to replace it");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
@@ -375,7 +375,7 @@ static void never_any_more(void) {
   CHECK(strstr(waiting.told, "max_queue_bytes is 64") != NULL);
   for (int at = 0; at < 2; at++) ucxx_link_destroy(waiting.links[at]);
   hub_close(&hub);
-  STEP("a change and the next chunk, as long as another one is to have the first: and then never");
+  STEP("a change and the next chunk, while another link needs the first: then never");
   hub = hub_open(SIZE, 4, 0);
   ucxx_link_t *all = hub_broadcast(hub.hub, on_host);
   waiting.links[0] = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);

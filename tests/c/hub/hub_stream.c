@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A link here and one in another process are a stream: every chunk comes, whole, in its order, and
+/* A link here and one in another process form a stream: every chunk arrives whole and in order, and
  * then the end. */
 #include "hub_stream.h"
 
@@ -8,8 +8,8 @@ enum { SIZE = 200000, ENVELOPES = 6, STREAM = 7 };
 
 static pair_t *both;
 
-/* From side 0 to side 1, which has `there` envelopes. Whoever is `late` connects when the other one
- * has. */
+/* From side 0 to side 1, which has `there` envelopes. The side `late` connects after the other
+ * one. */
 static void transfer(const char *what, uint64_t chunks, uint32_t window, size_t there, int late) {
   STEP("%s: %llu chunks, window %u, %zu envelopes there", what, (unsigned long long)chunks, window,
        there);
@@ -17,7 +17,7 @@ static void transfer(const char *what, uint64_t chunks, uint32_t window, size_t 
   ucxx_link_t *link = both->side == 0 ? end.out : end.in;
   if (late == both->side) pair_await(both);
   CHECK_OK(ucxx_link_connect(link, both->endpoint, STREAM, window));
-  /* A receiver that comes late may have had all that there was, and the end, by now. */
+  /* A late receiver may have received everything by now, including the end. */
   if (late != 1 || both->side == 0) {
     CHECK_STATUS(ucxx_link_connect(link, both->endpoint, STREAM, window), UCXX_ERR_BUSY);
     lease_none(link, UCXX_ERR_BUSY);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Once all that is in use at a time has been made, neither end of a stream allocates, however long
- * its chunks are. */
+/* In steady state neither end of a stream allocates, whatever the length of its chunks. The test
+ * counts allocations. */
 #include "allocations.h"
 #include "hub_stream.h"
 
 enum { SIZE = 100000, ENVELOPES = 6, WINDOW = 3, WARM = 1000, COUNTED = 4000 };
 
-/* So many chunks from left to right, of this length. */
+/* Transfers so many chunks of this length from left to right. */
 static void transfer(end_t *left, end_t *right, size_t length, uint64_t chunks) {
   uint64_t sent = 0, came = 0;
   while (came < chunks) {
@@ -44,7 +44,7 @@ int main(void) {
     counting = 0;
     CHECK_EQ(own_allocations, 0);
   }
-  /* It does count: an error has a text. */
+  /* Shows that the counter works: an error text is allocated. */
   counting = 1;
   lease_none(left.out, UCXX_ERR_BUSY);
   counting = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * The process at the other end of a stream is killed. What it had not acknowledged is offered again
- * here, and another process gets it: nothing is missing. Of what a killed one has sent there is a
- * beginning here, whole and in order.
+ * The process at the other end of a stream is killed. A killed receiver's unacknowledged chunks are
+ * offered again, and another process gets them: none is missing. From a killed sender a prefix of
+ * the stream has arrived, whole and in order.
  */
 #include "hub_stream.h"
 #include "killed_peer.h"
@@ -15,7 +15,7 @@ static ucxx_context_t *context;
 static ucxx_worker_t *worker;
 static const way_t *mode;
 
-/* What the side that is to be killed does, as its second argument says: it sends, or takes. */
+/* The victim's role, from its second argument: it sends or receives. */
 static void other_side(pair_t pair, char role) {
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
@@ -37,7 +37,7 @@ static void other_side(pair_t pair, char role) {
     channel_put(&pair, &number, sizeof number);
     CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
   }
-  /* All of it has come: whoever is left alone says so, and waits to be killed. */
+  /* Everything has arrived: the survivor reports it and waits to be killed. */
   expected = UINT64_MAX;
   channel_put(&pair, &expected, sizeof expected);
   for (;;) progress(worker);
@@ -59,7 +59,7 @@ static void end_victim(victim_t *victim) {
   victim_await_end(victim, worker, mode);
 }
 
-/* Fills the hub as far as it goes. */
+/* Fills the hub as far as possible. */
 static uint64_t produce_more(end_t *end, uint64_t number, uint64_t most) {
   ucxx_envelope_t *envelope = NULL;
   while (number < most && ucxx_link_lease(end->in, 0, &envelope) == UCXX_OK)
@@ -80,8 +80,8 @@ static void receiver_dies(void) {
     progress(worker);
   }
   end_victim(&first);
-  /* It is this side's again, before on_close has run: the oldest chunk that is not gone is the next
-   * one that was not acknowledged. */
+  /* The chunks are back before on_close has run; the oldest is the first that was not
+   * acknowledged. */
   ucxx_envelope_t *envelope = NULL;
   uint64_t acknowledged = hub_stats(end.hub).chunks_consumed;
   CHECK_EQ(ucxx_hub_length(end.hub) + acknowledged, produced);
@@ -93,7 +93,7 @@ static void receiver_dies(void) {
   }
   victim_connect(&second, worker, "r");
   CHECK_OK(ucxx_link_connect(end.out, second.endpoint, STREAM, WINDOW));
-  /* From the first one on that was not acknowledged, each once and in order, to the last. */
+  /* From the first unacknowledged chunk to the last, each once and in order. */
   seen = acknowledged;
   while (produced < CHUNKS) {
     produced = produce_more(&end, produced, CHUNKS);
@@ -119,7 +119,7 @@ static void sender_dies(void) {
   while (seen < BEFORE) CHECK_OK(consume_chunk(&end, SEED, seen++, SIZE));
   end_victim(&first);
   CHECK_EQ(hub_stats(end.hub).leased_envelopes, 0);
-  /* What has come is a beginning. The hub is open: another one may bring the rest. */
+  /* A prefix has arrived. The hub stays open: another sender may bring the rest. */
   uint64_t came = hub_stats(end.hub).chunks_produced;
   while (seen < came) CHECK_OK(consume_chunk(&end, SEED, seen++, SIZE));
   lease_none(end.out, UCXX_ERR_NO_RESOURCE);

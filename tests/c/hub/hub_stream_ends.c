@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Ends of streams: several at a time, hubs that are full, links and hubs that go in the middle, and
- * who comes after them. */
+/* Ends of streams: several at a time, full hubs, links and hubs destroyed during the stream, and
+ * their successors. No chunk is lost or duplicated. */
 #include "hub_stream.h"
 
 enum { SIZE = 70000, ENVELOPES = 5, WINDOW = 3, CHUNKS = 400 };
@@ -16,8 +16,8 @@ static void join(ucxx_link_t *link, uint64_t stream) {
   CHECK_OK(ucxx_link_connect(link, both->endpoint, stream, WINDOW));
 }
 
-/* In the place of one that goes: it is not gone before its turn, and there is one stream of a
- * number at a time. */
+/* Connects a successor once the previous link of this stream is gone: only one stream of a number
+ * may exist. */
 static void join_after(ucxx_link_t *link, uint64_t stream) {
   ucxx_status_t status;
   while ((status = ucxx_link_connect(link, both->endpoint, stream, WINDOW)) ==
@@ -26,14 +26,14 @@ static void join_after(ucxx_link_t *link, uint64_t stream) {
   CHECK_OK(status);
 }
 
-/* Waits until it has so many leases, as the other side has done what makes it so. */
+/* Waits until the other side's actions have raised the count of consumed chunks to this. */
 static void await_consumed(const end_t *end, uint64_t chunks) {
   while (hub_stats(end->hub).chunks_consumed < chunks) progress(end->worker);
   CHECK_EQ(hub_stats(end->hub).chunks_consumed, chunks);
 }
 
-/* Two hubs on each side: what comes through the one goes back through the other, whose stream has
- * the same number. */
+/* Two hubs on each side: chunks that arrive on one stream return on another with the same
+ * number. */
 static void there_and_back(void) {
   STEP("there and back");
   end_t near = open_end(ENVELOPES), far = open_end(ENVELOPES);
@@ -57,7 +57,7 @@ static void there_and_back(void) {
   pair_sync(both);
 }
 
-/* Nobody consumes: as many come as there are envelopes, and the sender keeps the rest. */
+/* Nobody consumes: as many chunks arrive as there are envelopes, and the sender keeps the rest. */
 static void back_pressure(void) {
   STEP("a hub that is full");
   end_t end = open_end(ENVELOPES);
@@ -89,8 +89,8 @@ static void back_pressure(void) {
   pair_sync(both);
 }
 
-/* The receiving hub is drained when it is empty, whatever is leased for what may come; two streams
- * feed it, and the second one ends it. */
+/* The receiving hub counts as drained when it is empty, whatever is leased for arriving chunks. Two
+ * streams feed it, and the end of the second closes it. */
 static void two_sources(void) {
   STEP("two streams into one hub");
   end_t one = open_end(ENVELOPES), other = open_end(ENVELOPES);
@@ -108,7 +108,7 @@ static void two_sources(void) {
     ucxx_link_t *second = hub_link(one.hub, UCXX_LINK_PRODUCE, on_host);
     join(one.in, 3);
     join(second, 4);
-    /* The end of the only one would be the hub's. */
+    /* The end of an only stream would close the hub. */
     pair_sync(both);
     CHECK_OK(consume_chunk(&one, both->seed, 0, SIZE));
     pair_sync(both);
@@ -125,10 +125,10 @@ static void two_sources(void) {
   pair_sync(both);
 }
 
-/* The receiver goes after some: its link, its hub, or it closes the hub. Another one takes the
- * rest, and nothing is lost or doubled. */
+/* The receiver stops after some chunks: it destroys its link or its hub, or closes the hub. A
+ * successor gets the rest, and no chunk is lost or duplicated. */
 static void receiver_goes(const char *how, char way) {
-  STEP("a receiver that goes: %s", how);
+  STEP("a receiver stops: %s", how);
   end_t end = open_end(ENVELOPES);
   if (both->side == 0) {
     join(end.out, 5);
@@ -165,10 +165,10 @@ static void receiver_goes(const char *how, char way) {
   pair_sync(both);
 }
 
-/* The sender's link goes, or its hub: the receiver has all that was sent, and takes in what the
- * next one has. */
+/* The sender's link or hub is destroyed: the receiver has everything that was sent, and continues
+ * with the next sender. */
 static void sender_goes(const char *how, int hub) {
-  STEP("a sender that goes: %s", how);
+  STEP("a sender stops: %s", how);
   end_t end = open_end(ENVELOPES);
   if (both->side == 0) {
     uint64_t number = 0;
@@ -195,7 +195,7 @@ static void sender_goes(const char *how, int hub) {
   pair_sync(both);
 }
 
-/* A chunk that is too long over there ends the stream, and is still here. */
+/* A chunk too long for the receiver ends the stream, and stays in the sender's hub. */
 static void too_long(void) {
   STEP("a chunk that is too long");
   end_t end = both->side == 0 ? open_end(2) : end_open(both->context, both->worker, 100, 2);
@@ -222,10 +222,10 @@ static void too_long(void) {
   pair_sync(both);
 }
 
-/* A chunk goes to the other side, and to whoever else is to see each; devices are devices on one
- * side alone. */
+/* A chunk goes to the other side and to a local broadcast reader. Devices are local to each
+ * side. */
 static void devices_and_others(void) {
-  STEP("to a device, and past a reader here");
+  STEP("to a device, and to a reader on this side");
   end_t end = open_end(ENVELOPES);
   CHECK_OK(ucxx_hub_add_envelopes(end.hub, on_dummy, ENVELOPES));
   if (both->side == 0) {
@@ -252,9 +252,9 @@ static void devices_and_others(void) {
   pair_sync(both);
 }
 
-/* Links that wait for nobody, and are destroyed; the worker ends with others. */
+/* Links whose peer never connects are destroyed; some end with their worker. */
 static void never_met(void) {
-  STEP("ends that are never met");
+  STEP("links whose peer never connects");
   end_t end = open_end(1);
   join(end.in, 100 + (uint64_t)both->side);
   join(end.out, 200 + (uint64_t)both->side);

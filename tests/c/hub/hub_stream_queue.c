@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A stream on an endpoint whose send queue the user has filled with traffic of its own: what the
- * ends tell each other, and chunks that have credit, go nevertheless, so the stream goes on, and
- * ends, and nothing comes twice.
+ * A stream on an endpoint whose send queue is full of user messages. The stream's control messages
+ * and chunks with credit are sent nevertheless: the stream continues, ends, and duplicates nothing.
  */
 #include "hub_stream.h"
 
@@ -11,7 +10,7 @@ enum { SIZE = 100, ENVELOPES = 4, CHUNKS = 9, MOST = 16, LARGE = 1 << 20, TAG = 
 
 static unsigned char large[LARGE];
 
-/* Sends nobody receives yet, until one is refused. */
+/* Sends messages that nobody receives until one is refused. */
 static int fill_queue(ucxx_endpoint_t *endpoint, ucxx_request_t **requests) {
   int count = 0;
   ucxx_status_t status = UCXX_INPROGRESS;
@@ -34,7 +33,7 @@ static void empty_queue(const duo_t *duo, ucxx_worker_t *to, ucxx_request_t **re
   }
 }
 
-/* `at_sender`: it is the sender's queue that is full, and else the receiver's. */
+/* Fills the sender's queue (at_sender) or the receiver's. */
 static void round_of(int at_sender) {
   duo_t duo;
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
@@ -54,12 +53,12 @@ static void round_of(int at_sender) {
   ucxx_worker_t *other = at_sender ? duo.right : duo.left;
   int count = fill_queue(at_sender ? duo.to_right : duo.to_left, requests);
   produce_chunk(&source, seed, made++);
-  /* The receiver has taken it in, or it waits in the sender's queue: in any case something has to
-   * be told while the queue is full. */
+  /* The receiver has the chunk, or it waits in the sender's queue. In both cases a message must be
+   * sent while the queue is full. */
   for (int pass = 0; pass < 1000; pass++) duo_progress(&duo);
   empty_queue(&duo, other, requests, count);
 
-  STEP("it goes on");
+  STEP("the stream continues");
   while (made < CHUNKS || taken < CHUNKS) {
     ucxx_envelope_t *envelope = NULL;
     if (made < CHUNKS && ucxx_link_lease(source.in, 0, &envelope) == UCXX_OK)

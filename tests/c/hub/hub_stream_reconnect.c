@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Links of a stream that go and are replaced on both sides, between any two messages of the other
- * side: the ends that are there at last find each other, and nothing is lost, doubled or out of
- * order. Everything is done by one thread, in an order that the seed gives.
+ * Links of a stream are destroyed and replaced on both sides, between any two messages of the other
+ * side. The final pair connects, and no chunk is lost, duplicated or out of order. One thread does
+ * everything, in an order given by the seed.
  */
 #include "hub_stream.h"
 
@@ -25,7 +25,7 @@ static void connect_if_free(half_t *half) {
   ucxx_status_t status =
       ucxx_link_connect(half->sends ? half->end.out : half->end.in, half->to, STREAM, half->window);
   if (status == UCXX_ERR_ALREADY_EXISTS) return;
-  /* The end may have come before the link that took it went. */
+  /* The end may have arrived before its link was destroyed. */
   CHECK(status == UCXX_OK || (status == UCXX_ERR_CLOSED && !half->sends));
   half->waits = 0;
 }
@@ -63,8 +63,8 @@ static void round_of(const duo_t *duo, uint64_t seed) {
       /* One side may run ahead of the other. */
       CHECK_OK(ucxx_worker_progress(halves[below(3) == 0 ? seldom % 2 : side].end.worker, NULL));
     } else if (what == 0 && cuts > 0 && !(half->sends && closed)) {
-      /* A link that sends and comes when the end has been taken would wait for somebody else to
-       * take it. */
+      /* A sending link that is created after the end was received would wait for another
+       * receiver. */
       cut(half);
       cuts--;
     } else if (what == 1 && made < chunks) {

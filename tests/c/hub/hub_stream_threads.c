@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Streams whose hubs are used, and whose workers are progressed, by many threads; links that go
- * while chunks are on their way. */
+/* Streams whose hubs are used, and whose workers are progressed, by many threads; links are
+ * destroyed while chunks are in flight. No chunk is lost or duplicated. */
 #include "hub_stream.h"
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void *produce(void *arg) {
   return NULL;
 }
 
-/* All is consumed once; what one thread has got of a producer's is in order. */
+/* Each chunk is consumed once, and one thread gets each producer's chunks in order. */
 static void *consume(void *arg) {
   world_t *world = arg;
   ucxx_envelope_t *envelope = NULL;
@@ -70,8 +70,7 @@ static void *drive(void *arg) {
   return NULL;
 }
 
-/* The stream is cut again and again, on either side, and joined anew: nothing is lost or doubled.
- */
+/* Cuts and reconnects the stream again and again, on either side. */
 static void cut(world_t *world, const duo_t *duo) {
   for (int at = 0; at < GONE; at++) {
     int here = at % 2;

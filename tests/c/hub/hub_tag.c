@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Tag messages straight into and out of envelopes, in every mode of progress. */
+/* Tag messages sent directly from envelopes and received directly into them, in every progress
+ * mode. */
 #include "hub.h"
 
 enum { SIZE = 100000, ENVELOPES = 4, MESSAGES = 200 };
@@ -55,7 +56,7 @@ static ucxx_status_t ends_finish(const ends_t *ends, ucxx_status_t status,
                                  ucxx_request_t **request) {
   if (status != UCXX_INPROGRESS) return status;
   while ((status = ucxx_request_status(*request)) == UCXX_INPROGRESS) ends_progress(ends);
-  /* The callback may be running still. */
+  /* The callback may still be running. */
   CHECK_STATUS(ucxx_request_wait(*request, FOR_EVER), status);
   ucxx_request_destroy(*request);
   *request = NULL;
@@ -91,7 +92,7 @@ static void stream_of_messages(ends_t *ends) {
       CHECK_OK(ends_finish(ends, received[at], &receives[at]));
       CHECK_OK(ends_finish(ends, sent[at], &sends[at]));
     }
-    /* A short message may be complete before a long one that was sent before it. */
+    /* A short message may complete before a long one sent earlier. */
     ucxx_envelope_t *first = lease_now(ends->right.out);
     int swapped = look_at(first).length != length_of(number);
     CHECK_OK(ucxx_envelope_abort(first, NULL));
@@ -105,7 +106,7 @@ static void stream_of_messages(ends_t *ends) {
 
 typedef struct arrival {
   ucxx_hub_t *hub;
-  size_t length; /* of the hub, when the callback ran */
+  size_t length; /* queue length of the hub when the callback ran */
   seen_t seen;
 } arrival_t;
 
@@ -174,7 +175,7 @@ static void notified(ends_t *ends) {
 static void what_does_not_end_well(ends_t *ends) {
   ucxx_request_t *request = NULL, *send = NULL;
   ucxx_envelope_t *envelopes[ENVELOPES];
-  STEP("no envelope, no chunk: nothing was submitted");
+  STEP("without an envelope or a chunk nothing is submitted");
   for (int at = 0; at < ENVELOPES; at++) envelopes[at] = lease_now(ends->right.in);
   CHECK_STATUS(ucxx_link_recv(ends->right.in, 5, UINT64_MAX, NULL, &request), UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("no empty envelope");
@@ -183,13 +184,13 @@ static void what_does_not_end_well(ends_t *ends) {
   CHECK_MESSAGE("no chunk");
   CHECK(request == NULL);
   for (int at = 0; at < ENVELOPES; at++) CHECK_OK(ucxx_envelope_abort(envelopes[at], NULL));
-  STEP("a receive that is cancelled gives its envelope back");
+  STEP("a cancelled receive releases its envelope");
   CHECK_STATUS(ucxx_link_recv(ends->right.in, 5, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
   CHECK_EQ(hub_stats(ends->right.hub).leased_envelopes, 1);
   CHECK_OK(ucxx_request_cancel(request));
   CHECK_STATUS(ends_finish(ends, UCXX_INPROGRESS, &request), UCXX_ERR_CANCELED);
   CHECK_EQ(hub_stats(ends->right.hub).free_envelopes, ENVELOPES);
-  STEP("and so does one whose message is too long");
+  STEP("a receive of a longer message releases its envelope");
   char *large = test_alloc(SIZE + 1);
   test_fill(large, SIZE + 1, 1);
   CHECK_STATUS(ucxx_link_recv(ends->right.in, 5, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
@@ -199,7 +200,7 @@ static void what_does_not_end_well(ends_t *ends) {
   free(large);
   CHECK_EQ(hub_stats(ends->right.hub).free_envelopes, ENVELOPES);
   CHECK_EQ(ucxx_hub_length(ends->right.hub), 0);
-  STEP("what cannot be sent is offered again");
+  STEP("a chunk that cannot be sent is offered again");
   push_message(&ends->left, 9);
   ucxx_endpoint_t *closed = connect_workers(ends->left.worker, ends->right.worker);
   CHECK_OK(ends_finish(ends, ucxx_endpoint_close(closed, UCXX_CLOSE_FORCE, NULL, &send), &send));
@@ -207,7 +208,7 @@ static void what_does_not_end_well(ends_t *ends) {
   ucxx_endpoint_destroy(closed);
   CHECK_EQ(ucxx_hub_length(ends->left.hub), 1);
   take_message(&ends->left, 9);
-  STEP("links and endpoints that are not for this");
+  STEP("links and endpoints that do not allow it");
   CHECK_STATUS(ucxx_link_recv(ends->right.out, 5, UINT64_MAX, NULL, &request),
                UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("produces");
@@ -232,7 +233,7 @@ static void what_does_not_end_well(ends_t *ends) {
 }
 
 static void blocking(ends_t *ends) {
-  /* A short message is there before the call that waits for it. */
+  /* The short message has arrived before the call that waits for it. */
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_recv_info_t info = {0};
   ucxx_request_t *send = NULL;
@@ -249,7 +250,7 @@ static void blocking(ends_t *ends) {
   CHECK_EQ(hub_stats(ends->right.hub).free_envelopes, ENVELOPES);
 }
 
-/* One message there, into an envelope; each with another length. */
+/* One message into an envelope; each number has another length. */
 static void one_message(ends_t *ends, uint64_t number) {
   ucxx_request_t *send = NULL, *receive = NULL;
   push_message(&ends->left, number);
@@ -269,7 +270,7 @@ static void swap_memory(ucxx_link_t *one, ucxx_link_t *other) {
   CHECK_OK(ucxx_envelope_abort(second, NULL));
 }
 
-/* A chunk that has come here goes, without a copy, on from another hub. */
+/* A received chunk is sent on from another hub without a copy. */
 static void forwarded(ends_t *ends, ucxx_link_t *bare_in, ucxx_link_t *bare_out, uint64_t number) {
   ucxx_envelope_t *came = NULL, *empty = lease_now(bare_in);
   ucxx_request_t *send = NULL, *receive = NULL;
@@ -278,7 +279,7 @@ static void forwarded(ends_t *ends, ucxx_link_t *bare_in, ucxx_link_t *bare_out,
   ucxx_status_t sent = ucxx_link_send(ends->left.out, ends->to_right, 8, NULL, &send);
   CHECK_OK(ends_finish(ends, sent, &send));
   CHECK_OK(ends_finish(ends, received, &receive));
-  /* Through a hub without a worker, to the first one again, which sends it once more. */
+  /* Through a hub without a worker back to the first one, which sends it again. */
   came = lease_now(ends->right.out);
   CHECK_OK(ucxx_envelope_swap(came, empty));
   CHECK_OK(ucxx_envelope_commit(came, 0, NULL));
@@ -295,8 +296,8 @@ static void forwarded(ends_t *ends, ucxx_link_t *bare_in, ucxx_link_t *bare_out,
   take_message(&ends->right, number);
 }
 
-/* Memory that one hub has registered is another one's by then, and stays when the hub that made it
- * has gone. */
+/* An envelope registered by one hub belongs to another one by now, and survives the hub that made
+ * it. */
 static void swapped(ends_t *ends) {
   enum { SWAPS = 60 };
   uint64_t number = 1;
@@ -322,7 +323,7 @@ static void swapped(ends_t *ends) {
   CHECK_EQ(hub_stats(ends->right.hub).free_envelopes, ENVELOPES);
 }
 
-/* One way or the other: the hub goes first, or the worker does, with a receive under way. */
+/* The hub is destroyed first, or the worker, with a receive in flight. */
 static void ends_close(ends_t *ends, int hub_first) {
   ucxx_request_t *request = NULL;
   CHECK_STATUS(ucxx_link_recv(ends->right.in, 1234, UINT64_MAX, NULL, &request), UCXX_INPROGRESS);
@@ -355,14 +356,14 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
     STEP("%s: a stream of messages from hub to hub", mode);
     ends_t ends = ends_open(params);
     stream_of_messages(&ends);
-    STEP("%s: callbacks find the chunk in the queue, or gone from it", mode);
+    STEP("%s: in the callback the chunk is in the queue, or removed from it", mode);
     callbacks(&ends);
-    STEP("%s: notifiers report what the caller has given", mode);
+    STEP("%s: notifiers report the caller's value", mode);
     notified(&ends);
     what_does_not_end_well(&ends);
     STEP("%s: calls that wait", mode);
     blocking(&ends);
-    STEP("%s: memory that has changed hubs", mode);
+    STEP("%s: memory that has moved between hubs", mode);
     swapped(&ends);
     STEP("%s: the end, the %s first", mode, hub_first ? "hub" : "worker");
     ends_close(&ends, hub_first);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer is killed while chunks go to it out of their envelopes, or come into one: what has not
- * gone is offered again, in its order and as it was, the envelopes come back, and the hub goes on
+ * A peer is killed while chunks are sent to it from envelopes, or received from it. Unsent chunks
+ * are offered again, in order and unchanged, the envelopes become free, and the hub keeps working
  * with another peer.
  */
 #include "hub.h"
 #include "killed_peer.h"
 
 enum { TAG = 3, TAG_BACK = 4, TAG_HELLO = 5, ENVELOPES = 3, CHUNKS = 2 };
-/* Pulled by its receiver from the sender's memory. */
+/* Long enough for rendezvous: the receiver pulls it. */
 static const size_t SIZE = (size_t)4 << 20;
 
 static ucxx_context_t *context;
@@ -18,7 +18,7 @@ static const way_t *mode;
 static ucxx_hub_t *hub;
 static ucxx_link_t *in, *out;
 
-/* What a victim does with its life. */
+/* What a victim does until it is killed. */
 enum { IDLES = 'i', RECEIVES = 'r', SENDS = 's', ECHOES = 'e' };
 
 static void live(pair_t pair, char role) {
@@ -44,8 +44,7 @@ static void live(pair_t pair, char role) {
       CHECK_OK(
           finish(ucxx_tag_recv(worker, data, SIZE, TAG, UINT64_MAX, NULL, &request), &request));
     } else if (role == SENDS) {
-      /* Once: whatever more was announced would be matched by the next receive, whoever that is
-       * from. */
+      /* Only once: any further message would match the next receive, from whichever peer. */
       role = IDLES;
       CHECK_OK(finish(ucxx_tag_send(back, data, SIZE, TAG_BACK, NULL, &request), &request));
     } else {
@@ -55,9 +54,8 @@ static void live(pair_t pair, char role) {
 }
 
 /*
- * With a word there and back: UCX attaches to the other side's memory in the middle of its first
- * writes to its queue, and who is killed there stops that queue for good
- * (docs/known-issues.md).
+ * First one message each way: UCX maps the other side's queue during its first writes there, and a
+ * process killed at that point blocks the queue for good (docs/known-issues.md).
  */
 static void start(victim_t *peer, char role) {
   char roles[] = {role, 0};
@@ -94,7 +92,7 @@ static void is_empty(void) {
   CHECK_EQ(stats.leased_envelopes + stats.queued_chunks, 0);
 }
 
-/* A chunk there and back, by one that lives. */
+/* A chunk each way with a live peer. */
 static void goes_on(victim_t *survivor) {
   ucxx_request_t *send = NULL, *receive = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -110,11 +108,11 @@ static void goes_on(victim_t *survivor) {
   is_empty();
 }
 
-/* One that receives nothing has taken nothing, so both chunks come back; of one that receives,
- * there is no saying. How many came back. */
+/* If the peer receives nothing, both chunks come back; if it receives, any number may. Returns how
+ * many came back. */
 static int dies_receiving(victim_t *survivor, char role, int passes) {
-  STEP("%s: chunks to one that is killed after %d passes, and %s", mode->name, passes,
-       role == IDLES ? "takes none" : "may have taken some");
+  STEP("%s: chunks to a peer that is killed after %d passes, and %s", mode->name, passes,
+       role == IDLES ? "receives none" : "may have received some");
   victim_t peer;
   ucxx_request_t *requests[CHUNKS] = {NULL};
   ucxx_status_t statuses[CHUNKS];
@@ -142,7 +140,7 @@ static int dies_receiving(victim_t *survivor, char role, int passes) {
   }
   CHECK_EQ(ucxx_hub_length(hub), back);
   CHECK_EQ(hub_stats(hub).free_envelopes, ENVELOPES - back);
-  /* A send to one that is dead takes none of them. */
+  /* A send to a dead peer takes no chunk. */
   ucxx_request_t *request = NULL;
   if (back > 0)
     CHECK_STATUS(ucxx_link_send(out, peer.endpoint, TAG, NULL, &request), UCXX_ERR_PEER_FAILED);
@@ -155,9 +153,9 @@ static int dies_receiving(victim_t *survivor, char role, int passes) {
   return back;
 }
 
-/* Into an envelope from one that is killed; did it fail? */
+/* Receives into an envelope from a peer that is killed. Returns whether it failed. */
 static int dies_sending(victim_t *survivor, char role, int passes) {
-  STEP("%s: a chunk from one that is killed after %d passes, and %s", mode->name, passes,
+  STEP("%s: a chunk from a peer that is killed after %d passes, and %s", mode->name, passes,
        role == IDLES ? "sends none" : "may have sent it");
   victim_t peer;
   seen_t seen = {0};
@@ -212,8 +210,8 @@ static void round_of(void) {
     failed += dies_sending(&survivor, SENDS, passes);
     rounds++;
   }
-  printf("%s: of those that took some, %d of %d came back; of those that sent, %d of %d failed\n",
-         mode->name, back, CHUNKS * rounds, failed, rounds);
+  printf("%s: %d of %d chunks came back; %d of %d receives failed\n", mode->name, back,
+         CHUNKS * rounds, failed, rounds);
   ucxx_link_destroy(in);
   ucxx_link_destroy(out);
   ucxx_hub_destroy(hub);
@@ -231,7 +229,7 @@ int main(int argc, char **argv) {
     mode = &ways[at];
     footprint_t before = footprint_now();
     round_of();
-    /* The first context leaves what UCX opens once. */
+    /* The first context opens what UCX keeps open for the process. */
     if (at > 0) CHECK_EQ(footprint_now().descriptors, before.descriptors);
   }
   return 0;

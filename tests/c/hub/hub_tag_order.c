@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Chunks come in the order in which their messages are complete: also where a receive is complete
- * in its call, while the end of an earlier one has yet to be told. All messages are equally short,
- * so they are complete in the order in which they were sent.
+ * Chunks are queued in the order in which their messages complete, even if a receive completes in
+ * its call while an earlier completion is still to be delivered. All messages are equally short, so
+ * they complete in the order sent.
  */
 #include "hub.h"
 
@@ -44,7 +44,7 @@ static void on_chunk(void *arg, ucxx_link_t *link, ucxx_status_t status) {
 
 int main(void) {
   test_begin("hub_tag_order", 60);
-  STEP("messages that are there already, into envelopes that become free in callbacks");
+  STEP("messages that have arrived, into envelopes freed in callbacks");
   ucxx_context_t *context = NULL;
   ucxx_worker_t *left = NULL, *right = NULL;
   sink_t sink = {.in_order = 1};
@@ -68,7 +68,7 @@ int main(void) {
     ucxx_status_t status = ucxx_tag_send(to_right, &number, sizeof number, TAG, NULL, &send);
     while (status == UCXX_INPROGRESS && (status = ucxx_request_status(send)) == UCXX_INPROGRESS) {
       progress(left);
-      /* The first one connects; the others come all at once. */
+      /* The first one connects; the others arrive all at once. */
       if (number == 0) progress(right);
     }
     CHECK_OK(status);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Hubs between threads: nothing is lost, nothing comes twice, each producer's chunks come in their
- * order, and nothing grows. */
+/* Hubs between threads: no chunk is lost or duplicated, each producer's chunks arrive in order, and
+ * memory does not grow. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -9,8 +9,7 @@
 
 enum { SIZE = 64, PRODUCERS = 3, CONSUMERS = 3, EACH = 20000, LONG_RUN = 1000000 };
 
-/* What some consumers do: give chunks back, of which others then see an older one after a younger
- * one. */
+/* What some consumers do: return chunks, so that others see an older chunk after a newer one. */
 enum { IN_ORDER = 1, ABORTS = 2 };
 
 typedef struct stage {
@@ -70,7 +69,7 @@ static uint64_t expected_sum(uint64_t each) {
   return sum;
 }
 
-/* Each consumer of a kind: broadcast or not, here or on the device. */
+/* Consumers of one kind: broadcast or competing, on the host or on the device. */
 static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t retain) {
   STEP("%d producers, %d consumers%s, on memory type %d, retain %d", PRODUCERS, CONSUMERS,
        broadcast ? " of everything" : "", kind.memory_type, retain);
@@ -118,9 +117,9 @@ static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t 
 }
 
 /*
- * One kind of host memory, and who competes for it: a hub that needs no lock, until one sleeps in a
- * lease that waits, or asks for more. All of that goes on at the same time: envelopes are few for
- * some rounds, so that producers sleep, and many for others, so that consumers do.
+ * One kind of host memory and competing consumers: such a hub needs no lock until a thread sleeps
+ * in a blocking lease or makes another kind of call. All of that happens at once. Envelopes are few
+ * in some rounds, so that producers sleep, and many in others, so that consumers do.
  */
 static void *ask(void *arg) {
   stage_t *stage = arg;
@@ -128,7 +127,7 @@ static void *ask(void *arg) {
     ucxx_hub_stats_t stats = hub_stats(stage->hub);
     CHECK(stats.queued_chunks + stats.free_envelopes + stats.leased_envelopes <= 2 * stage->count);
     CHECK(ucxx_hub_length(stage->hub) <= stage->count);
-    /* So that others get on between two looks. */
+    /* So that other threads run between two checks. */
     for (int turn = 0; turn < 500; turn++) sched_yield();
   }
   return NULL;
@@ -136,7 +135,8 @@ static void *ask(void *arg) {
 
 static void plain(size_t envelopes, uint64_t how, int asked) {
   STEP("%d producers and %d consumers of a plain hub of %zu envelopes%s%s", PRODUCERS, CONSUMERS,
-       envelopes, how & ABORTS ? ", some give back" : "", asked ? ", and one that asks" : "");
+       envelopes, how & ABORTS ? ", some return chunks" : "",
+       asked ? ", and one that makes other calls" : "");
   hub_t hub = hub_open(SIZE, envelopes, 0);
   stage_t producers[PRODUCERS], consumers[CONSUMERS], asks = {.hub = hub.hub, .count = envelopes};
   pthread_t threads[PRODUCERS + CONSUMERS + 1];
@@ -214,7 +214,7 @@ static void filters(void) {
     CHECK_EQ(pthread_create(&threads[1 + at], NULL, filter, &between[at]), 0);
   }
   CHECK_EQ(pthread_create(&threads[0], NULL, produce, &source), 0);
-  /* Two filters may overtake each other, so no order is looked for here. */
+  /* Two filters may overtake each other, so the order is not checked here. */
   uint64_t count = 0, sum = 0, expected = 0;
   for (uint64_t at = 1; at <= EACH; at += 2) expected += at;
   while (count < EACH / 2) {
@@ -250,7 +250,7 @@ static void *wait_for_the_end(void *arg) {
 }
 
 static void destroyed_while_waiting(void) {
-  STEP("who waits in a hub that is destroyed gets CLOSED");
+  STEP("a thread that waits in a destroyed hub gets CLOSED");
   for (int round = 0; round < 50; round++) {
     hub_t hub = hub_open(SIZE, 1, 1);
     ucxx_link_t *links[] = {hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy),
@@ -280,7 +280,7 @@ static void *produce_one(void *arg) {
 }
 
 static void stale_copies(void) {
-  STEP("a chunk that is consumed while its producer copies it to where another link reads: the "
+  STEP("a chunk consumed while its producer copies it to another link's device: the "
        "copy is dropped, and counted");
   hub_t hub = hub_open(16 << 20, 1, 1);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
@@ -310,7 +310,7 @@ static void stale_copies(void) {
 }
 
 static void a_million_chunks(void) {
-  STEP("a million chunks with a transfer each: the memory stays as it is");
+  STEP("a million chunks with a transfer each: memory does not grow");
   hub_t hub = hub_open(SIZE, 3, 3);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);

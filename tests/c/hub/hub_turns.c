@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Hubs that go without their lock, and at a moment that chance chooses, with chunks and envelopes
- * in everybody's hands, are asked for what only their tables can do. Nothing is lost, nothing comes
- * twice or out of order, no thread sleeps without end, and the numbers add up. */
+/* Lock-free hubs that are forced at a random moment, with chunks and envelopes leased by many
+ * threads, into the mode with the lock. No chunk is lost, duplicated or out of order, no thread
+ * sleeps without end, and the statistics add up. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -10,7 +10,7 @@
 
 enum { SIZE = 64, MOST_PRODUCERS = 3, MOST_CONSUMERS = 3, EACH = 400, HELD = 3, ROUNDS = 60 };
 
-/* What turns a hub to its tables. */
+/* The call that forces the hub into the mode with the lock. */
 typedef enum turn { NOTHING, CLOSE, TOLD, BROADCAST, PEEK, MANY, MORE, TURNS } turn_t;
 
 typedef struct world {
@@ -18,9 +18,9 @@ typedef struct world {
   uint64_t producers, consumers, envelopes, seed;
   turn_t turn;
   uint64_t turn_at;
-  /* All wait without end; some give back what they have; links come and go. */
+  /* All wait without timeout; some return chunks; links are created and destroyed. */
   int patient, aborts, changes;
-  /* Commits that have begun, and that are over. */
+  /* Commits begun, and commits completed. */
   uint64_t producing, produced, consuming, consumed;
   uint64_t done[MOST_PRODUCERS];
   unsigned char seen[MOST_PRODUCERS][EACH + 1];
@@ -55,7 +55,7 @@ static ucxx_link_t *new_link(const world_t *world, int32_t type, int commits) {
   return link;
 }
 
-/* Links of even numbers commit what is released. */
+/* Links with even numbers commit on release. */
 static void change(stage_t *stage, int32_t type) {
   if (!stage->world->changes || hub_draw(&stage->random, 16) != 0) return;
   ucxx_link_destroy(stage->link);
@@ -121,8 +121,8 @@ static void consume_one(world_t *world, ucxx_envelope_t *envelope, uint64_t word
   count(&world->consumed);
 }
 
-/* Up to HELD at a time. `turn` is the order in which chunks were first had: what has been given
- * back comes again in that order, before all others. */
+/* Leases up to HELD at a time. `turn` is the order of the first leases: returned chunks are offered
+ * again in that order, before all others. */
 static void *consume(void *arg) {
   stage_t *stage = arg;
   world_t *world = stage->world;
@@ -180,7 +180,7 @@ static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   consume_one(world, envelope, read_word(world, envelope));
 }
 
-/* In the midst of what the others do. */
+/* Runs in the middle of the other threads' work. */
 static ucxx_link_t *turn(world_t *world) {
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
   ucxx_link_t *link = NULL, *pair[2] = {NULL, NULL};
@@ -257,7 +257,7 @@ static void *look(void *arg) {
     }
     for (uint64_t pause = hub_draw(&stage->random, 200); pause > 0; pause--) sched_yield();
   }
-  /* Its chunks have all been had. */
+  /* All its chunks have been seen. */
   ucxx_link_destroy(told);
   return NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Who waits for a hub whose worker has manual progress makes that progress itself, and is woken by
- * what other threads do to the hub. */
+/* A thread that waits for a hub whose worker has manual progress makes that progress itself, and is
+ * woken by other threads' calls on the hub. */
 #include "hub_stream.h"
 
 #include <pthread.h>
@@ -20,8 +20,7 @@ static ucxx_envelope_t *lease_soon(ucxx_link_t *link) {
   return envelope;
 }
 
-/* Waits for the next chunk together with an envelope of another hub, which has the worker, or none.
- */
+/* Waits for the next chunk together with an envelope of another hub, with or without a worker. */
 static ucxx_status_t lease_with(ucxx_link_t *link, ucxx_link_t *other, ucxx_envelope_t **envelope) {
   ucxx_link_t *links[] = {link, other};
   ucxx_envelope_t *envelopes[2] = {NULL, NULL};
@@ -47,7 +46,7 @@ static ucxx_status_t next_chunk(const end_t *end, const end_t *other, way_t way,
   return UCXX_OK;
 }
 
-/* Nobody progresses but by waiting. */
+/* All progress is made by waiting calls. */
 static void stream(way_t way) {
   static const char *const names[WAYS] = {"a lease", "several", "several, of a hub without worker",
                                           "a peek"};
@@ -71,7 +70,7 @@ static void stream(way_t way) {
 }
 
 static void message(void) {
-  STEP("a message, which comes while a chunk is waited for");
+  STEP("a message arrives during a wait for a chunk");
   end_t end = open_end();
   ucxx_request_t *request = NULL;
   if (both->side == 0) {
@@ -95,7 +94,7 @@ static void message(void) {
 }
 
 static void timeouts(void) {
-  STEP("the time runs out");
+  STEP("the timeout expires");
   enum { SHORT = 1000000 };
   end_t end = open_end();
   ucxx_envelope_t *envelopes[2] = {NULL, NULL};
@@ -127,7 +126,7 @@ static void *answer(void *arg) {
 }
 
 static void two_threads(void) {
-  STEP("what another thread does to the hub wakes who waits");
+  STEP("another thread's calls on the hub wake the waiting thread");
   game_t game = {open_end(), open_end()};
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, answer, &game) == 0);
@@ -152,8 +151,8 @@ static void two_threads(void) {
   pair_sync(both);
 }
 
-/* The progress thread comes and goes while others wait: what they wait for is sent when it has
- * gone. */
+/* The progress thread starts and stops while others wait; what they wait for is sent after it has
+ * stopped. */
 typedef struct reader {
   end_t *end, *other;
   pthread_mutex_t lock;
@@ -178,7 +177,7 @@ static void *read_all(void *arg) {
 }
 
 static void changes(void) {
-  STEP("a progress thread that comes and goes");
+  STEP("a progress thread that starts and stops");
   end_t end = open_end(), other = open_end();
   CHECK_OK(ucxx_link_connect(both->side == 0 ? end.out : end.in, both->endpoint, 9, WINDOW));
   if (both->side == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Who waits in a hub, and what wakes it: each of the calls that can make a lease possible, or
- * impossible for good. */
+/* Every call that makes a lease possible, or impossible for good, wakes the threads that wait in
+ * the hub. */
 #include "hub.h"
 
 #include <pthread.h>
@@ -18,11 +18,11 @@ typedef enum way { LEASE, LEASE_MANY, PEEK } way_t;
 typedef struct waiter {
   way_t way;
   ucxx_link_t *link;
-  ucxx_hub_t *hub; /* of a peek, which is for the device */
+  ucxx_hub_t *hub; /* for a peek, on the device */
   pthread_t thread;
   long id;
   ucxx_status_t status;
-  uint64_t word; /* 0 for an envelope that is empty */
+  uint64_t word; /* 0 for an empty envelope */
 } waiter_t;
 
 static void *wait_for_one(void *arg) {
@@ -54,8 +54,8 @@ static char state_of(long id) {
   return after[2];
 }
 
-/* Returns when the thread sleeps. What follows has to wake it, and would also have to if it did not
- * sleep yet. */
+/* Returns when the thread sleeps. The next call must wake it; it must also work if the thread does
+ * not sleep yet. */
 static waiter_t *begin(waiter_t *waiter, way_t way, hub_t *hub, ucxx_link_t *link) {
   *waiter = (waiter_t){.way = way, .link = link, .hub = hub->hub};
   CHECK_EQ(pthread_create(&waiter->thread, NULL, wait_for_one, waiter), 0);
@@ -71,11 +71,11 @@ static void ends_with(waiter_t *waiter, ucxx_status_t status, uint64_t word) {
   CHECK_EQ(waiter->word, word);
 }
 
-/* A chunk lies on the host and on the device, and a producer wants the only envelope of the host:
- * it gets that when nobody is to read there any more. */
+/* A chunk has replicas on the host and the device, and a producer wants the only host envelope. It
+ * gets that when no link reads on the host any more. */
 static void producers(way_t way) {
-  STEP("a producer that sleeps, as somebody is to read there: a new flow, a link more in it, the "
-       "end of that link; way %d",
+  STEP("a producer sleeps while a link reads there: a new flow, a link added to it, the "
+       "destruction of that link; way %d",
        way);
   for (int what = 0; what < 3; what++) {
     hub_t hub = hub_open(SIZE, 1, 2);
@@ -101,9 +101,9 @@ static void producers(way_t way) {
   }
 }
 
-/* What can make a lease possible, one by one. */
+/* Each call that can make a lease possible, one by one. */
 static void wakeups(way_t way) {
-  STEP("envelopes, flows, links and ends that those who sleep wait for; way %d", way);
+  STEP("envelopes, flows, links and closes that sleeping threads wait for; way %d", way);
   hub_t hub = hub_open(SIZE, 1, 0);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_dummy);
@@ -115,7 +115,7 @@ static void wakeups(way_t way) {
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_host, 1));
   ends_with(&waiter, UCXX_OK, 0);
   CHECK_OK(ucxx_envelope_abort(held, NULL));
-  STEP("an envelope more on the device, where the only one is held");
+  STEP("another envelope on the device, where the only one is leased");
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_dummy, 1));
   CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &held));
   produce_word(in, 2);
@@ -123,7 +123,7 @@ static void wakeups(way_t way) {
   CHECK_OK(ucxx_hub_add_envelopes(hub.hub, on_dummy, 1));
   ends_with(&waiter, UCXX_OK, 2);
   CHECK_OK(ucxx_envelope_abort(held, NULL));
-  STEP("a flow that it is in");
+  STEP("a flow that includes it");
   CHECK_OK(ucxx_hub_set_flow(hub.hub, &here, 1));
   begin(&waiter, way, &hub, out);
   CHECK_OK(ucxx_hub_add_flow(hub.hub, out));
@@ -132,7 +132,7 @@ static void wakeups(way_t way) {
   begin(&waiter, way, &hub, there);
   CHECK_OK(ucxx_hub_set_flow(hub.hub, NULL, 0));
   ends_with(&waiter, UCXX_OK, 2);
-  STEP("the end of the last consumer that was to have the chunk");
+  STEP("destruction of the last consumer that needed the chunk");
   ucxx_link_t *slow = hub_broadcast(hub.hub, on_host);
   CHECK_EQ(consume_word(out), 2);
   CHECK_EQ(ucxx_hub_length(hub.hub), 1);
@@ -141,7 +141,7 @@ static void wakeups(way_t way) {
   ucxx_link_destroy(slow);
   CHECK_EQ(ucxx_hub_length(hub.hub), 0);
   ends_with(&waiter, UCXX_OK, 0);
-  STEP("the end of the stream, and a production that comes to nothing after it");
+  STEP("a close, then an aborted production");
   begin(&waiter, way, &hub, out);
   CHECK_OK(ucxx_hub_close(hub.hub));
   CHECK_OK(ucxx_envelope_abort(held, NULL));
@@ -153,10 +153,9 @@ static void wakeups(way_t way) {
   hub_close(&hub);
 }
 
-/* A peek of the hub's own, which nothing is copied for before it asks. */
+/* A peek by the hub itself: nothing is copied for it before the call. */
 static void peeks(void) {
-  STEP(
-      "a peek that waits: for a chunk, for an envelope to copy it to, for its change, for the end");
+  STEP("a peek that waits for a chunk, an envelope for its copy, its change, or the close");
   hub_t hub = hub_open(SIZE, 2, 1);
   waiter_t waiter;
   ucxx_envelope_t *held = NULL;
@@ -187,9 +186,9 @@ static void peeks(void) {
   hub_close(&hub);
 }
 
-/* What goes through a link that is connected goes to the other one, whoever has waited for it. */
+/* A connected link's chunks go to its peer alone, whatever waited for them before. */
 static void connected(way_t way) {
-  STEP("who sleeps in a lease through a link that is connected meanwhile gets BUSY; way %d", way);
+  STEP("a thread in a lease through a link that gets connected receives BUSY; way %d", way);
   duo_t duo = {0};
   duo_open(&duo, NULL);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
@@ -230,9 +229,9 @@ static void *keep_busy(void *arg) {
   return NULL;
 }
 
-/* What another thread held at the fork it holds for ever in the child. */
+/* In the child, a lock held by another thread at the fork is never released. */
 static void forked(void) {
-  STEP("children of a process whose other thread is inside the hub do not wait for it");
+  STEP("a child forked while another thread is inside the hub does not wait for it");
   duo_t duo = {0};
   duo_open(&duo, NULL);
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
