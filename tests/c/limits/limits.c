@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What there is at most, and what happens one past it: docs/reliability.md has the list, and the
- * tests of the limits that are not here. What is over 4 GiB lies in memory that nobody touches, or
- * that is many times the same.
+ * Each documented limit is reached, and one more is refused: docs/reliability.md lists the limits,
+ * and the tests of those that are not here. Data over 4 GiB is in memory that is never touched, or
+ * that maps one piece many times.
  */
 #include "group.h"
 #include "hub_stream.h"
@@ -14,7 +14,7 @@
 static const size_t WIDE = ((size_t)1 << 32) + 8;
 enum { ID = 7, PAGE = 4096, PIECE = 16 << 20 };
 
-/* Bytes that take no memory before they are touched. */
+/* Reserves bytes that take no memory until they are touched. */
 static uint8_t *wide_open(size_t length) {
   uint8_t *memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -22,7 +22,7 @@ static uint8_t *wide_open(size_t length) {
   return memory;
 }
 
-/* The same, in which all that is touched but the last page is one piece, again and again. */
+/* The same, with everything but the last page mapped to one piece of memory again and again. */
 static uint8_t *folded_open(size_t length) {
   const size_t folded = (length - PAGE) / PIECE * PIECE;
   uint8_t *memory = wide_open(length);
@@ -99,7 +99,7 @@ static void wide_window(member_t *member) {
   member_close(member);
 }
 
-/* As many regions as a dynamic window takes, none beside another, and one more. */
+/* The most regions that a dynamic window takes, none adjacent to another, and one more. */
 static void regions(member_t *member) {
   enum { REGIONS = 1024 };
   ucxx_window_t *window = NULL;
@@ -127,7 +127,7 @@ static void regions(member_t *member) {
   member_close(member);
 }
 
-/* More than 4 GiB by one call. */
+/* More than 4 GiB in one call. */
 static void wide_put(member_t *member) {
   member_open(member, NULL);
   member_join(member, 0);
@@ -184,7 +184,8 @@ static void keep_question(void *arg, ucxx_fetch_t *fetch) {
   asked = fetch;
 }
 
-/* Lengths that do not fit into 32 bits, where nothing is copied, and whole where `copied`. */
+/* Lengths of more than 32 bits. Nothing is copied, unless `copied`: then the whole message
+ * arrives. */
 static void wide_messages(const duo_t *duo, int copied) {
   uint8_t *from = folded_open(WIDE), *to = folded_open(WIDE), little[8];
   const uint64_t number = 0x4444444444444444;
@@ -202,7 +203,7 @@ static void wide_messages(const duo_t *duo, int copied) {
   CHECK_STATUS(duo_finish(duo, status, &received), UCXX_ERR_MESSAGE_TRUNCATED);
   CHECK(info.length == WIDE);
   duo_finish(duo, sending, &sent);
-  STEP("an active message of as many");
+  STEP("an active message of that length");
   CHECK_OK(ucxx_worker_set_am_handler(duo->right, ID, keep, NULL, NULL));
   sending = ucxx_am_send(duo->to_right, ID, NULL, 0, from, WIDE, &rndv, &sent);
   ucxx_am_message_t *message = await_message(duo);
@@ -214,7 +215,7 @@ static void wide_messages(const duo_t *duo, int copied) {
   ucxx_am_message_destroy(message);
   CHECK_OK(duo_finish(duo, sending, &sent));
   CHECK(!copied || memcmp(to + WIDE - 8, &number, 8) == 0);
-  STEP("an answer of as many");
+  STEP("a reply of that length");
   CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, ID, keep_question, NULL, NULL));
   memset(&info, 0, sizeof info);
   status = ucxx_am_fetch(duo->to_right, ID, NULL, 0, little, sizeof little, &params, &received);
@@ -225,7 +226,7 @@ static void wide_messages(const duo_t *duo, int copied) {
   duo_finish(duo, sending, &sent);
   ucxx_fetch_destroy(asked);
   asked = NULL;
-  STEP("a buffer of as many, among others, where 1 MiB is allowed");
+  STEP("a buffer of that length among others, with a limit of 1 MiB");
   maker_t maker = {0};
   ucxx_allocator_t allocator = maker_allocator(&maker);
   allocator.max_total_bytes = 1 << 20;
@@ -238,7 +239,7 @@ static void wide_messages(const duo_t *duo, int copied) {
   CHECK(multi_came == NULL && maker.calls == 0);
   duo_finish(duo, sending, &sent);
   CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID, NULL, NULL, NULL, NULL));
-  STEP("more than any memory has");
+  STEP("a length that no memory has");
   CHECK_STATUS(ucxx_tag_send(duo->to_right, from, ((size_t)1 << 47) + 1, 1, NULL, &sent),
                UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("length");
@@ -256,7 +257,7 @@ static void wide_messages(const duo_t *duo, int copied) {
   CHECK_EQ(munmap(to, WIDE), 0);
 }
 
-/* The longest header arrives, of each kind; one byte more is refused. */
+/* The longest header of each kind arrives; one byte more is refused. */
 static void headers(const duo_t *duo) {
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
   CHECK_OK(ucxx_worker_query(duo->left, &attr));
@@ -298,8 +299,7 @@ static void headers(const duo_t *duo) {
   free(header);
 }
 
-/* As many buffers as an allocator takes that says nothing, one more, and more than any call takes.
- */
+/* The most buffers for an allocator with defaults, one more, and more than any call takes. */
 static void counts(const duo_t *duo) {
   enum { FRAMES = 65536, PARTS = 1 << 20 };
   ucxx_buffer_t *list = test_alloc(((size_t)PARTS + 1) * sizeof *list);
@@ -316,7 +316,7 @@ static void counts(const duo_t *duo) {
   CHECK_OK(duo_finish(duo, sending, &sent));
   CHECK(memcmp(bytes, there, FRAMES) == 0);
   for (size_t count = FRAMES; count <= FRAMES + 1; count++) {
-    STEP("%zu buffers of their own", count);
+    STEP("%zu separate buffers", count);
     multi_count = 0;
     CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID, keep_multi, NULL, NULL, NULL));
     sending = ucxx_am_send_multi(duo->to_right, ID, NULL, 0, list, count, NULL, &sent);
@@ -326,7 +326,7 @@ static void counts(const duo_t *duo) {
     CHECK_EQ(ucxx_buffers_count(multi_came), count == FRAMES ? FRAMES : 0);
     ucxx_buffers_destroy(multi_came);
   }
-  STEP("%d buffers and one", PARTS);
+  STEP("%d buffers, and one more", PARTS);
   CHECK_STATUS(ucxx_tag_send_iov(duo->to_right, list, PARTS + 1, 1, NULL, &sent),
                UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("count");
@@ -344,12 +344,12 @@ static void counts(const duo_t *duo) {
   free(there);
 }
 
-/* A window and a queue of the usual lengths, full, and receives that nothing limits. */
+/* A window and a queue of default length, both full, and receives, which have no limit. */
 static void in_flight(const duo_t *duo) {
   enum { SENDS = 256 + 16384, RECEIVES = 100000, TAG = 1 << 20 };
   ucxx_request_t **requests = test_alloc(RECEIVES * sizeof *requests), *none = NULL;
   uint8_t byte = 9, *there = test_alloc(RECEIVES);
-  STEP("%d sends, and one", SENDS);
+  STEP("%d sends, and one more", SENDS);
   for (int at = 0; at < SENDS; at++)
     CHECK_STATUS(ucxx_tag_send_sync(duo->to_right, &byte, 1, TAG, NULL, &requests[at]),
                  UCXX_INPROGRESS);
@@ -383,7 +383,7 @@ static void in_flight(const duo_t *duo) {
 
 /* ------------------------------------------------------------------ endpoints */
 
-/* Many of one worker, each of which is used; then one that there are no descriptors for, where
+/* Many endpoints of one worker, all used; then one without descriptors left for it, where
  * connections need them. */
 static void endpoints(const duo_t *duo, unsigned count) {
   ucxx_endpoint_t **list = test_alloc(count * sizeof *list);
@@ -393,7 +393,7 @@ static void endpoints(const duo_t *duo, unsigned count) {
   CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   STEP("%u endpoints of a worker", count);
   if (limit.rlim_cur < 4 * (rlim_t)count + 100) {
-    fprintf(stderr, "left out: %u endpoints, with %llu descriptors\n", count,
+    fprintf(stderr, "skipped: %u endpoints, with %llu descriptors\n", count,
             (unsigned long long)limit.rlim_cur);
     free(list);
     return;
@@ -448,7 +448,7 @@ static void hubs(void) {
   ucxx_link_destroy(out);
   ucxx_hub_destroy(hub);
   CHECK_EQ(munmap(memory, 2 * (WIDE + 56)), 0);
-  STEP("%d kinds of memory, and one", KINDS);
+  STEP("%d kinds of memory, and one more", KINDS);
   params.envelope_size = 1;
   params.max_queue_bytes = 0;
   CHECK_OK(ucxx_hub_create(context, &params, &hub));
@@ -460,7 +460,7 @@ static void hubs(void) {
   CHECK_STATUS(ucxx_link_create(hub, UCXX_LINK_CONSUME,
                                 (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, KINDS}, NULL, &out),
                UCXX_ERR_EXCEEDS_LIMIT);
-  STEP("%d envelopes less those that there are, and one", ENVELOPES);
+  STEP("%d envelopes in all, and one more", ENVELOPES);
   CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, 0},
                                       ENVELOPES - KINDS + 1),
                UCXX_ERR_EXCEEDS_LIMIT);
@@ -472,7 +472,7 @@ static void hubs(void) {
                UCXX_ERR_EXCEEDS_LIMIT);
   CHECK_EQ(hub_stats(hub).free_envelopes, KINDS);
   ucxx_hub_destroy(hub);
-  STEP("the largest envelope, and a byte more");
+  STEP("the largest envelope, and one more byte");
   params.envelope_size = (size_t)1 << 47;
   CHECK_OK(ucxx_hub_create(context, &params, &hub));
   CHECK_STATUS(ucxx_hub_add_envelopes(hub, on_host, 1), UCXX_ERR_NO_MEMORY);
@@ -484,7 +484,7 @@ static void hubs(void) {
   ucxx_context_destroy(context);
 }
 
-/* The window of a stream of chunks. */
+/* The largest window of a stream. */
 static void streams(const duo_t *duo) {
   STEP("a stream's window of 65536, and one more");
   end_t end = end_open(duo->context, duo->right, 8, 4);
@@ -498,7 +498,7 @@ static void streams(const duo_t *duo) {
 
 /* ------------------------------------------------------------------ groups and names */
 
-/* Says of every member what this one says of itself. */
+/* An allgather that returns this member's data for every member. */
 static ucxx_status_t all_alike(void *arg, const void *data, size_t length, void *out) {
   for (uint32_t rank = 0; rank < *(const uint32_t *)arg; rank++)
     memcpy((char *)out + rank * length, data, length);
@@ -538,7 +538,7 @@ static void somebody(void *arg, ucxx_conn_request_t *conn_request) {
   ucxx_conn_request_destroy(conn_request);
 }
 
-/* A mebibyte where a name is wanted. */
+/* Names of 1 MiB. */
 static void names(ucxx_context_t *context, ucxx_worker_t *worker) {
   enum { LONG = 1 << 20 };
   char *name = test_alloc(LONG + 1);
@@ -556,7 +556,7 @@ static void names(ucxx_context_t *context, ucxx_worker_t *worker) {
   CHECK_OK(ucxx_worker_create(named, &worker_params, &other));
   ucxx_worker_destroy(other);
   ucxx_context_destroy(named);
-  STEP("a queue for as many operations as there can be, and one more");
+  STEP("the longest queue, and one more");
   worker_params.name = NULL;
   worker_params.submission_queue_depth = 1 << 20;
   CHECK_OK(ucxx_worker_create(context, &worker_params, &other));
@@ -603,14 +603,15 @@ static void names(ucxx_context_t *context, ucxx_worker_t *worker) {
   free(name);
 }
 
-/* limits [ENDPOINTS]: with an argument so many endpoints, and what takes seconds, too. */
+/* limits [ENDPOINTS]: with an argument this many endpoints, and also the parts that take
+ * seconds. */
 int main(int argc, char **argv) {
   const unsigned many = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 200;
   const int over_network = test_hosts() > 1;
   test_begin("limits", 120);
   void *most = mmap(NULL, 2 * WIDE + PAGE, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (most == MAP_FAILED) test_skip("no address space for 8 GiB that nobody touches");
+  if (most == MAP_FAILED) test_skip("cannot reserve 8 GiB of address space");
   CHECK_EQ(munmap(most, 2 * WIDE + PAGE), 0);
   run_members(2, test_seed(), wide_window);
   run_members(2, test_seed(), regions);

@@ -1,7 +1,7 @@
 /*
- * Where the system lets this user have no more threads, what needs one is refused with NO_RESOURCE;
- * UCX would end the process. A worker that a callback destroys on its progress thread has no thread
- * to end on then: the next call that can ends it. One that is destroyed without waiting stays.
+ * If the user may have no more threads, calls that need one return NO_RESOURCE, where UCX would end
+ * the process. A worker that a callback destroys on its progress thread has no thread to finish on:
+ * the next call that can finishes it. One that is destroyed without waiting stays.
  */
 #include "test_util.h"
 
@@ -20,16 +20,16 @@ static void limit_threads(int limited) {
 
 static void *nothing(void *arg) { return arg; }
 
-/* The limit is not for root. */
+/* Gives up root, which has no limit on threads. */
 static void become_somebody(void) {
   pthread_t thread;
   if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
-    test_skip("this process may not give root up, for which there is no limit");
+    test_skip("cannot give up root, which has no limit on threads");
   limit_threads(1);
   const int error = pthread_create(&thread, NULL, nothing, NULL);
   if (!error) pthread_join(thread, NULL);
   limit_threads(0);
-  if (error != EAGAIN) test_skip("RLIMIT_NPROC does not count here");
+  if (error != EAGAIN) test_skip("RLIMIT_NPROC has no effect here");
 }
 
 static void destroys(void *worker, ucxx_request_t *request, ucxx_status_t status) {
@@ -57,7 +57,7 @@ int main(void) {
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &manual));
 
-  STEP("it has, and no other thread can be made");
+  STEP("UCX has its thread, and no other can be created");
   limit_threads(1);
   CHECK_STATUS(ucxx_worker_create(context, &params, &threaded), UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("thread");
@@ -71,7 +71,7 @@ int main(void) {
   CHECK_STATUS(ucxx_worker_progress(manual, NULL), UCXX_OK);
   limit_threads(0);
 
-  STEP("a worker with a thread is destroyed on that, and there is no thread to end it on");
+  STEP("a worker is destroyed on its progress thread, and no thread is left to finish it");
   CHECK_OK(ucxx_worker_create(context, &params, &threaded));
   CHECK_OK(ucxx_worker_address(threaded, &address));
   CHECK_OK(ucxx_endpoint_create(threaded, address, NULL, &endpoint));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Without shared memory, or leave to write long files: what needs them fails with a status and says
- * what was missing, nothing is ended by a signal, and the process goes on with what does not need
- * them. Each in a process of its own, which is deprived before it uses UCX, or while it does.
+ * Without shared memory, or with a small file size limit, calls that need more fail with a status
+ * and a message that names what is missing. No signal ends the process, and everything else keeps
+ * working. Each case runs in its own process, which is limited before or during its use of UCX.
  */
 #include "test_util.h"
 
@@ -19,13 +19,13 @@
 
 enum { SKIPPED = 77, ID = 3 };
 
-/* A /dev/shm of this process's own, of so many bytes. */
+/* Mounts a private /dev/shm of this size. */
 static void shared_memory_of(const char *size) {
   char options[64];
   snprintf(options, sizeof options, "size=%s", size);
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
       mount("tmpfs", "/dev/shm", "tmpfs", 0, options) != 0) {
-    fprintf(stderr, "left out: no /dev/shm of one's own (%s)\n", strerror(errno));
+    fprintf(stderr, "skipped: no private /dev/shm (%s)\n", strerror(errno));
     exit(SKIPPED);
   }
 }
@@ -44,13 +44,13 @@ static void fill_shared_memory(void) {
   CHECK_EQ(left.f_bavail, 0);
 }
 
-/* Over TCP, in the same process, with a group and a window of its own. */
+/* Over TCP, in the same process, with its own group and window. */
 static void others_work(void) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   const ucxx_config_entry_t tcp = {"TLS", "tcp,self"};
   params.config = &tcp;
   params.config_count = 1;
-  STEP("what does not need it");
+  STEP("calls that do not need it");
   duo_t duo;
   duo_open(&duo, &params);
   duo_transfer(&duo, 100, 1);
@@ -64,7 +64,7 @@ static ucxx_status_t alone(void *arg, const void *data, size_t length, void *out
   return UCXX_OK;
 }
 
-/* A window of so many bytes, of a group of one. */
+/* A window of this size, of a group of one process. */
 static ucxx_status_t window_of(size_t size, const char *tls) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   const ucxx_config_entry_t entry = {"TLS", tls};
@@ -97,8 +97,8 @@ static ucxx_status_t window_of(size_t size, const char *tls) {
 
 /* ------------------------------------------------------------------ */
 
-/* From the beginning: UCX refuses the worker, or leaves that memory out, and finds no way to a peer
- * where that is all there is. */
+/* From the start: UCX refuses the worker, or leaves shared memory out, and cannot reach a peer if
+ * there is no other transport. */
 static void no_shared_memory(void) {
   shared_memory_of("1m");
   STEP("a worker with 1 MiB of shared memory");
@@ -139,9 +139,9 @@ static void count(void *arg, ucxx_am_message_t *message) {
 }
 
 /*
- * After workers have connected: what has a receive waiting for it comes, and no access to memory
- * that is not there ends the process. Not so messages that nobody waits for, and further workers of
- * the context: docs/known-issues.md.
+ * After the workers have connected: expected messages arrive, and no access to missing memory ends
+ * the process. This does not hold for unexpected messages and for further workers of the context:
+ * docs/known-issues.md.
  */
 static void shared_memory_full(void) {
   enum { MESSAGES = 2000, LENGTH = 4000 };
@@ -183,12 +183,12 @@ static void shared_memory_full(void) {
   free(there);
 }
 
-/* Memory that processes share counts as a file, and a file that becomes too long ends who makes it.
- */
+/* Shared memory counts as a file, and a file over the limit raises a signal in the process that
+ * extends it. */
 static void no_long_files(void) {
   const struct rlimit limit = {1 << 20, 1 << 20};
   CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  STEP("a window of 2 MiB where files have 1 MiB at most");
+  STEP("a window of 2 MiB with a file size limit of 1 MiB");
   CHECK_STATUS(window_of(2 << 20, "tcp,self"), UCXX_ERR_NO_RESOURCE);
   CHECK_OK(window_of(64 << 10, "tcp,self"));
   others_work();
@@ -196,7 +196,7 @@ static void no_long_files(void) {
 
 /* ------------------------------------------------------------------ */
 
-/* With the number of a part: that alone, in this process. */
+/* With a part's number as argument: runs that part, in this process. */
 int main(int argc, char **argv) {
   static void (*const parts[])(void) = {no_shared_memory, shared_memory_full, no_long_files};
   int skipped = 0;
@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-      test_begin("starved, in a process of its own", 60);
+      test_begin("limited, in a process of its own", 60);
       parts[at]();
       exit(0);
     }
@@ -220,6 +220,6 @@ int main(int argc, char **argv) {
     CHECK(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == SKIPPED);
     skipped += WEXITSTATUS(status) == SKIPPED;
   }
-  printf("%d of %zu parts left out\n", skipped, sizeof parts / sizeof *parts);
+  printf("%d of %zu parts skipped\n", skipped, sizeof parts / sizeof *parts);
   return 0;
 }
