@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Multi-buffer transfer in one active message, between two workers of one process: numbers, sizes,
- * order, limits, ends. */
+/* Multi-buffer transfer in one active message, between two workers of one process: any number and
+ * size of frames arrives whole and in order; limits and errors are reported; nothing leaks at the
+ * end. */
 #include "multi.h"
 
 enum { ID = 40, MOST_CAME = 600 };
@@ -11,7 +12,7 @@ typedef struct came {
   ucxx_status_t status;
   size_t header_length;
   uint8_t header[64];
-  ucxx_endpoint_t *reply; /* our own */
+  ucxx_endpoint_t *reply; /* an endpoint of this side's own */
 } came_t;
 
 typedef struct inbox {
@@ -81,7 +82,7 @@ static void sizes(const duo_t *duo, inbox_t *inbox) {
       }
 }
 
-/* More of them than a header has room for. */
+/* More frames than fit in a header. */
 static void thousands(const duo_t *duo, inbox_t *inbox) {
   enum { MANY = 20000 };
   ucxx_buffer_t *list = test_alloc(MANY * sizeof *list);
@@ -116,7 +117,7 @@ static void thousands(const duo_t *duo, inbox_t *inbox) {
   free(list);
 }
 
-/* Large and small ones after each other: handed over in the order they were sent. */
+/* Large and small messages in turn: handlers run in the order sent. */
 static void in_order(const duo_t *duo, inbox_t *inbox) {
   STEP("in order");
   enum { MANY = 200 };
@@ -183,7 +184,7 @@ static void limits(const duo_t *duo) {
       CHECK_OK(ucxx_worker_set_multi_handler(duo->right, ID + 1, NULL, NULL, NULL, NULL));
       CHECK_EQ(inbox.destroyed, 1);
     }
-  STEP("nobody there");
+  STEP("no handler");
   ucxx_request_t *sent = NULL;
   ucxx_worker_stats_t before = UCXX_WORKER_STATS_INIT, after = UCXX_WORKER_STATS_INIT;
   CHECK_OK(ucxx_worker_query_stats(duo->right, &before));
@@ -199,8 +200,7 @@ static void limits(const duo_t *duo) {
   frames_free(&frames);
 }
 
-/* A message that is no multi-buffer message does not reach such a handler, nor the other way round.
- */
+/* A plain message does not reach a multi-buffer handler, nor the other way round. */
 static void bad_calls(const duo_t *duo) {
   STEP("bad calls");
   ucxx_request_t *request = NULL;
@@ -226,9 +226,9 @@ static void bad_calls(const duo_t *duo) {
   CHECK(request == NULL);
 }
 
-/* The worker goes with messages that have not been handed over, and with a handler. */
+/* The worker is destroyed with undelivered messages and with a handler. */
 static void left_over(duo_t *duo, inbox_t *inbox) {
-  STEP("left over at the end");
+  STEP("pending at the end");
   static const size_t lengths[] = {1 << 20, 5};
   frames_t frames;
   ucxx_request_t *sent = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Multi-buffer transfer, and the queue form of active messages, with a peer that is UCXX, both
- * ways; see tests/bindings/ucxx/run.sh.
+ * Multi-buffer transfer, and the queue form of active messages, with a UCXX peer, both ways; see
+ * tests/bindings/ucxx/run.sh.
  *
  *   foreign_multi PROGRAM [ARGUMENT...]
  */
@@ -80,7 +80,7 @@ static void tags(const foreigner_t *other) {
     }
 }
 
-/* The queue form, both ways; of our receives every second one is posted before. */
+/* The queue form, both ways; every second receive is posted before its message. */
 static void queue(const foreigner_t *other) {
   static const size_t lengths[] = {1, 8, 5000, 70000, 4 << 20};
   for (unsigned at = 0; at < sizeof lengths / sizeof *lengths; at++) {

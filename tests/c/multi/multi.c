@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Multi-buffer transfer by tag, between two workers of one process: its ends, its bytes, and what
- * comes in that nobody should send. */
+/* Multi-buffer transfer by tag, between two workers of one process: every transfer ends correctly,
+ * its messages have UCXX's format, and malformed input is refused. */
 #include "multi.h"
 
 enum { TAG = 0x7a };
@@ -42,7 +42,7 @@ static ucxx_status_t await(const duo_t *duo, ucxx_request_t *request) {
   return ucxx_request_status(request);
 }
 
-/* The tag works: nothing is left over that would take, or spoil, what comes next. */
+/* The tag still works: nothing is left that would receive or damage the next transfer. */
 static void still_works(const duo_t *duo) {
   static const size_t lengths[] = {3, 0, 70000};
   frames_t frames;
@@ -101,7 +101,8 @@ static void counts(const duo_t *duo) {
     }
 }
 
-/* As separate messages: what UCXX would see of ours, and we of its. */
+/* Received as separate messages: what a UCXX peer would see. And a send made of separate
+ * messages. */
 static void bytes(const duo_t *duo) {
   static const size_t lengths[] = {5, 0, 100};
   uint8_t header[HEADER_BYTES], came[HEADER_BYTES + 1];
@@ -156,7 +157,7 @@ static ucxx_status_t against(const duo_t *duo, const void *message, size_t lengt
 static void hostile(const duo_t *duo) {
   uint8_t header[HEADER_BYTES + 1];
   uint64_t lengths[HEADER_FRAMES] = {0};
-  STEP("what is no header");
+  STEP("messages that are no header");
   memset(header, 0, sizeof header);
   CHECK_STATUS(against(duo, header, 0, "1209"), UCXX_ERR_IO_ERROR);
   CHECK_STATUS(against(duo, header, 8, "1209"), UCXX_ERR_IO_ERROR);
@@ -167,7 +168,7 @@ static void hostile(const duo_t *duo) {
   header_make(header, 0, UINT64_MAX, NULL);
   CHECK_STATUS(against(duo, header, HEADER_BYTES, "100"), UCXX_ERR_IO_ERROR);
   header_make(header, 1, 1, lengths);
-  CHECK_STATUS(against(duo, header, HEADER_BYTES, "not full"), UCXX_ERR_IO_ERROR);
+  CHECK_STATUS(against(duo, header, HEADER_BYTES, "header not full"), UCXX_ERR_IO_ERROR);
   header_make(header, 7, 1, lengths);
   CHECK_STATUS(against(duo, header, HEADER_BYTES, "another"), UCXX_ERR_IO_ERROR);
   still_works(duo);
@@ -201,7 +202,8 @@ static void hostile(const duo_t *duo) {
     send_plain(duo, header, longer ? 11 : 9, TAG);
     for (int at = 0; at < 100; at++) {
       duo_progress(duo);
-      CHECK_STATUS(ucxx_request_status(request), UCXX_INPROGRESS); /* until all have come */
+      /* until all frames have arrived */
+      CHECK_STATUS(ucxx_request_status(request), UCXX_INPROGRESS);
     }
     send_plain(duo, header, 10, TAG);
     CHECK_STATUS(await(duo, request), UCXX_ERR_IO_ERROR);
@@ -227,7 +229,7 @@ static void refused(const duo_t *duo, const char *why, size_t count, size_t leng
   CHECK_OK(duo_finish(duo, status, &sent));
   ucxx_request_destroy(request);
   CHECK_EQ(maker->made, maker->freed);
-  /* What waited behind it gets what comes behind it. */
+  /* The receive that waited behind it gets the next transfer. */
   status = ucxx_tag_send_multi(duo->to_right, frames.list, count, TAG, NULL, &sent);
   CHECK_OK(await(duo, behind));
   CHECK_OK(duo_finish(duo, status, &sent));
@@ -310,7 +312,7 @@ static void cancels(const duo_t *duo) {
   still_works(duo);
 }
 
-/* Several at a time: of one tag in turn, of others beside each other. */
+/* Several at a time: with one tag in turn, with other tags in parallel. */
 static void concurrent(const duo_t *duo) {
   enum { MANY = 40 };
   ucxx_request_t *received[MANY], *sent[MANY];
@@ -345,8 +347,8 @@ static void concurrent(const duo_t *duo) {
 
 enum { ALIVE = 24 };
 
-/* Buffers of the library's own, of several messages at a time. What they hold is looked at when
- * they go, since memory of those that went before is used again. */
+/* Buffers of the library from several messages at once. Contents are checked when a buffer is
+ * destroyed, since freed memory is reused. */
 typedef struct alive {
   ucxx_buffers_t *buffers;
   uint64_t seed;
@@ -365,7 +367,7 @@ static void let_go(alive_t *alive) {
 }
 
 static void used_again(const duo_t *duo, alive_t *alive) {
-  STEP("memory that is used again");
+  STEP("memory that is reused");
   for (uint64_t round = 0; round < 300; round++) {
     alive_t *one = &alive[test_mix(round) % ALIVE];
     ucxx_request_t *request = receive(duo, TAG, UINT64_MAX, NULL, NULL), *sent = NULL;
@@ -410,9 +412,9 @@ static void bad_calls(const duo_t *duo) {
   CHECK(request == NULL);
 }
 
-/* The worker goes with receives in every stage. */
+/* The worker is destroyed with receives in every stage. */
 static void left_over(duo_t *duo) {
-  STEP("left over at the end");
+  STEP("pending at the end");
   uint8_t header[HEADER_BYTES];
   uint64_t lengths[] = {10, 20};
   maker_t maker = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer's process is killed in the midst of multi-buffer transfer, in both forms and both
- * directions: each operation ends once, what ended well is whole, and buffers are freed once.
+ * A peer's process is killed during multi-buffer transfer, in both forms and both directions: each
+ * operation completes once, a successful one is whole, and buffers are freed once.
  */
 #include "multi.h"
 #include "killed_peer.h"
@@ -19,7 +19,7 @@ static void plan(size_t *lengths) {
     lengths[at] = at % 5 == 0 ? LENGTHS[0] / (1 + at) : at % 5 == 1 ? 0 : LENGTHS[1] + at;
 }
 
-/* ------------------------------------------------------------------ the other side, until it is
+/* ------------------------------------------------------------------ the peer, until it is
  * killed */
 
 static void drop(void *arg, ucxx_endpoint_t *reply, const void *header, size_t header_length,
@@ -82,7 +82,7 @@ static void await(ucxx_request_t *request) {
 }
 
 static void dies_after(int messages) {
-  STEP("%s: dies when %d messages have come", threaded ? "thread" : "manual", messages);
+  STEP("%s: dies after %d messages have arrived", threaded ? "thread" : "manual", messages);
   const uint64_t tag = TAG;
   victim_t victim;
   victim_connect(&victim, worker, NULL);
@@ -148,8 +148,8 @@ int main(int argc, char **argv) {
     params.progress_mode = threaded ? UCXX_PROGRESS_THREAD_ADAPTIVE : UCXX_PROGRESS_MANUAL;
     memset(&maker, 0, sizeof maker);
     CHECK_OK(ucxx_context_create(NULL, &context));
-    /* A worker for each: a sender that is killed between claiming a place in its queue and filling
-     * it stops that for good (UCX). */
+    /* A new worker each time: a sender killed between reserving a slot in the worker's queue and
+     * filling it blocks the queue for good (UCX). */
     for (int messages = 0; messages < 10; messages = 1 + 2 * messages) {
       CHECK_OK(ucxx_worker_create(context, &params, &worker));
       CHECK_OK(ucxx_worker_set_multi_handler(worker, ID, on_multi, NULL, NULL, NULL));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /* Multi-buffer transfer between two processes: random numbers and sizes of frames, both ways at
- * once, in every mode. */
+ * once, in every progress mode, arrive whole and in order. */
 #include "multi.h"
 
 enum { ROUNDS = 30, AT_ONCE = 6 };
@@ -10,7 +10,7 @@ static const uint64_t LARGEST = 64 << 20;
 static pair_t *pair;
 static int played;
 
-/* What goes out in a round; the same on both sides but for `side`. */
+/* What is sent in a round; the same on both sides except for `side`. */
 static size_t plan(uint64_t seed, size_t *lengths) {
   static const size_t numbers[] = {0, 1, 8, 99, 100, 101, 250};
   uint64_t random = test_mix(seed);
@@ -69,7 +69,7 @@ static void round_of(uint64_t seed) {
 static void in_this_mode(const ucxx_worker_params_t *params, const char *mode) {
   ucxx_endpoint_params_t endpoint = UCXX_ENDPOINT_PARAMS_INIT;
   played++;
-  if (played % 2) endpoint.send_window_ops = 7; /* the frames of one wait for each other */
+  if (played % 2) endpoint.send_window_ops = 7; /* the frames of one transfer wait for each other */
   pair_connect(pair, NULL, params, &endpoint);
   for (int at = 0; at < ROUNDS; at++) {
     STEP("%s, round %d", mode, at);
