@@ -1,7 +1,7 @@
 /*
- * A callback that does not return: an exception leaves it, or it ends its thread. The process ends
- * where that happens, with the function that did it on the stack: C++ calls its terminate handler,
- * pthread_exit aborts. The library's log says it before. Each way is a process of its own.
+ * A callback that does not return: an exception leaves it, or it ends its thread. The process must
+ * end at that point, with the faulty function on the stack: by C++'s terminate handler, or by abort
+ * for pthread_exit. The library's log reports it first. Each case is a child process.
  */
 #include <csignal>
 #include <cstdint>
@@ -40,7 +40,7 @@ int logged;
 
 } // namespace
 
-// Where the fault is: it has to be found on the stack. As a cold function it stays in one piece.
+// The faulty function, which must be found on the stack. `cold` keeps it in one piece.
 extern "C" __attribute__((noinline, cold)) void leave_callback() {
   if (exits) pthread_exit(nullptr);
   throw std::runtime_error("out of a callback");
@@ -91,7 +91,7 @@ void on_line(void *, const char *) { leave_callback(); }
 
 ucxx_context_t *context;
 ucxx_worker_t *worker;
-ucxx_endpoint_t *endpoint; // to itself
+ucxx_endpoint_t *endpoint; // to the same worker
 
 void open(int way) {
   ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
@@ -134,7 +134,7 @@ void make_ready() {
 
 int in_this_way(int way) {
   void *frame[1];
-  backtrace(frame, 1); // loads what it needs
+  backtrace(frame, 1); // loads what backtrace needs
   std::set_terminate(terminated);
   std::signal(SIGABRT, aborted);
   if (way == LOG) {
@@ -164,7 +164,7 @@ int in_this_way(int way) {
     handle_parts(&allocator);
     send_parts();
     break;
-  case LOG: // which says that there is no handler
+  case LOG: // a message without a handler is logged
     send_parts();
     break;
   case DESTROY_ARG:
@@ -184,7 +184,7 @@ int in_this_way(int way) {
     else
       ucxx_worker_progress(worker, nullptr);
   }
-  return 8; // it has come back, or was not called
+  return 8; // the callback returned, or was not called
 }
 
 } // namespace

@@ -1,8 +1,7 @@
 /*
- * The library may be called where a thread's own storage has been destroyed: in functions of
- * atexit, in static destructors, and in destructors of thread-locals that are older than the
- * thread's first call of the library. All of it works there as elsewhere. Each place is a process
- * of its own.
+ * The library works where a thread's own storage has already been destroyed: in atexit functions,
+ * in static destructors, and in destructors of thread-locals older than the thread's first call of
+ * the library. Each place is tested in a child process.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -17,13 +16,12 @@
 namespace {
 
 enum Place { AT_EXIT, STATIC, MAIN_THREAD, OTHER_THREAD, PLACES };
-const int ROUNDS =
-    1000000; // of progress, until something has come: a limit that only a hang reaches
+const int ROUNDS = 1000000; // passes until a message arrives: a limit that only a hang reaches
 Place place;
 
 struct Peer {
   ucxx_worker_t *worker = nullptr;
-  ucxx_endpoint_t *endpoint = nullptr; // to itself, or to another one
+  ucxx_endpoint_t *endpoint = nullptr; // to the same worker, or to another one
 };
 
 ucxx_context_t *context;
@@ -46,7 +44,7 @@ void drop(Peer &peer) {
   ucxx_worker_destroy(peer.worker);
 }
 
-// A worker that a callback destroys ends when its pass has returned.
+// A worker destroyed in a callback ends when its pass has returned.
 void on_send(void *worker, ucxx_request_t *, ucxx_status_t) {
   ucxx_worker_destroy(static_cast<ucxx_worker_t *>(worker));
 }
@@ -65,7 +63,7 @@ void end_in_callback(Peer &peer, const char *what) {
   require(ucxx_endpoint_status(peer.endpoint) == UCXX_ERR_CLOSED, what);
   ucxx_endpoint_destroy(peer.endpoint);
 }
-// In the handler of a message the one thread of a SINGLE worker is known in another way.
+// In a message handler the library identifies the thread of a SINGLE worker in another way.
 void end_in_handler(Peer &peer, const char *what) {
   done(ucxx_worker_set_am_handler(peer.worker, 1, on_message, peer.worker, nullptr), "a handler");
   done(ucxx_am_send(peer.endpoint, 1, nullptr, 0, "word", 4, nullptr, nullptr), "a message");
@@ -88,7 +86,7 @@ void on_ready(void *, ucxx_link_t *link, ucxx_status_t) {
   calls++;
   if (ucxx_link_lease(link, 0, &envelope) == UCXX_OK) ucxx_envelope_release(envelope, nullptr);
 }
-// A worker that is destroyed while a hub calls back ends with the call that the hub was in.
+// A worker destroyed during a hub's callback ends with the call that the hub was in.
 void on_ready_ends(void *worker, ucxx_link_t *link, ucxx_status_t status) {
   on_ready(nullptr, link, status);
   ucxx_worker_destroy(static_cast<ucxx_worker_t *>(worker));
@@ -129,8 +127,8 @@ struct All {
   Hub hub;
   std::string explained;
 
-  // Before: what is to be used later, and everything once, so that the thread's storage has been
-  // made.
+  // Before: creates what is used later, and uses everything once, so that the thread's storage
+  // exists.
   void begin() {
     alarm(60);
     done(ucxx_context_create(nullptr, &context), "a context");
@@ -152,7 +150,7 @@ struct All {
   }
 
   void late() {
-    // What went wrong is explained.
+    // Errors have an explanation.
     require(explanation() == explained && !explained.empty(), "the explanation");
     // A new peer is answered.
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -164,10 +162,10 @@ struct All {
       done(ucxx_worker_progress(receiver.worker, nullptr), "a pass of the receiver's");
     }
     require(heard == 1, "the first message of a peer");
-    // A hub calls.
+    // A hub calls back.
     hub.chunk();
     require(calls == 2, "the hub's second call");
-    // Workers end that are older, and new ones.
+    // Old and new workers end.
     end_in_callback(one, "a worker that a callback destroyed");
     end_in_handler(single, "a SINGLE worker that a handler destroyed");
     Peer later = make(UCXX_PROGRESS_MANUAL, UCXX_THREAD_SINGLE, nullptr);
@@ -181,7 +179,7 @@ struct All {
     require(ucxx_endpoint_status(by_hub.endpoint) == UCXX_ERR_CLOSED,
             "a worker that was destroyed while a hub called back");
     ucxx_endpoint_destroy(by_hub.endpoint);
-    // Everything can be made.
+    // Every object can be created.
     ucxx_context_t *other = nullptr;
     ucxx_notifier_t *notifier = nullptr;
     done(ucxx_context_create(nullptr, &other), "a context");
@@ -221,7 +219,7 @@ thread_local Thread in_thread;
 void at_exit() { all.late(); }
 
 void in_this_thread() {
-  in_thread.is_used = true; // made before the library is called
+  in_thread.is_used = true; // constructed before the library is called
   all.begin();
 }
 
@@ -243,6 +241,6 @@ int main(int argc, char **argv) {
   }
   int wrong = 0;
   for (int way = 0; way < PLACES; way++) wrong += !try_way(argv[0], way);
-  std::printf("%d places, %d wrong\n", static_cast<int>(PLACES), wrong);
+  std::printf("%d places, %d failed\n", static_cast<int>(PLACES), wrong);
   return wrong > 0;
 }

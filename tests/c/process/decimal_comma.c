@@ -1,5 +1,6 @@
-/* UCX reads and prints numbers as the locale writes them. Where that has a decimal comma, the
- * configuration is read and told with the point as elsewhere, and the locale stays what it is. */
+/* UCX reads and prints numbers as the locale writes them. In a locale with a decimal comma the
+ * library still reads and prints the configuration with a point, and leaves the locale
+ * unchanged. */
 #include "test_util.h"
 
 #include <ftw.h>
@@ -11,7 +12,7 @@
 static char folder[PATH_MAX];
 static const char *name = "de_DE.UTF-8";
 
-/* A locale that has a comma, and is POSIX's in all else. */
+/* A locale that has a comma and otherwise equals POSIX. */
 static const char SOURCE[] =
     "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n"
     "LC_CTYPE\ncopy \"POSIX\"\nEND LC_CTYPE\nLC_COLLATE\ncopy \"POSIX\"\nEND LC_COLLATE\n"
@@ -23,7 +24,7 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
   return remove(path);
 }
 
-/* In a folder of this process's. */
+/* In a temporary folder. */
 static void make_locale(void) {
   char source[PATH_MAX + 32], path[PATH_MAX + 32];
   const char *place = getenv("TMPDIR");
@@ -46,7 +47,7 @@ static void make_locale(void) {
   setenv("LOCPATH", folder, 1);
 }
 
-/* Makes it the process's locale, and returns it as one for a thread. */
+/* Makes it the process's locale, and returns it as a locale for a thread. */
 static locale_t choose_locale(void) {
   const char *found = setlocale(LC_NUMERIC, name);
   if (!found) {
@@ -78,7 +79,8 @@ static void visit(void *arg, const char *key, const char *value) {
   CHECK(told->length < sizeof told->text);
 }
 
-/* A context whose configuration has a number with a point from each side, and a message over it. */
+/* Creates a context on each side whose configuration has a number with a point, and sends a
+ * message. */
 static void use(told_t *told) {
   const ucxx_config_entry_t entries[] = {{"KEEPALIVE_INTERVAL", "1.5s"},
                                          {"BCOPY_BW", "5500.5MBps"}};

@@ -1,8 +1,7 @@
 /*
- * A program may end while the library is at work, and in any order with static destructors: handles
- * that are destroyed there, in the order of their making or against it, that are destroyed by
- * functions of atexit, or never. Each way is a process of its own, which has to end with 0, to say
- * nothing, and not to hang.
+ * A program may exit while the library is working, and destroy handles in any order in static
+ * destructors, in atexit functions, or never. Each way is a child process, which must exit with 0,
+ * print nothing, and not hang.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -17,8 +16,8 @@ namespace {
 int how; // bits: what is destroyed, and when
 enum { DESTROY = 1, BACKWARDS = 2, AT_EXIT = 4, THREAD = 8, BUSY = 16, WAYS = 32 };
 
-// Static objects are destroyed against the order of their definition, so the first holder's
-// destructor runs last.
+// Static objects are destroyed in reverse order of definition, so the first holder's destructor
+// runs last.
 struct Holder {
   ucxx_context_t *context = nullptr;
   ucxx_worker_t *worker = nullptr;
@@ -40,7 +39,7 @@ struct Static : Holder {
   }
 };
 
-Static first; // the context's, or all, by way
+Static first; // the context, or all, depending on the way
 Static second; // the rest
 uint64_t word;
 char message[100];
@@ -87,6 +86,6 @@ int main(int argc, char **argv) {
   }
   int wrong = 0;
   for (int way = 0; way < WAYS; way++) wrong += !try_way(argv[0], way);
-  std::printf("%d ways to exit, %d wrong\n", static_cast<int>(WAYS), wrong);
+  std::printf("%d ways to exit, %d failed\n", static_cast<int>(WAYS), wrong);
   return wrong > 0;
 }

@@ -1,7 +1,7 @@
 /*
- * A library whose constructor uses ucxx_rs as a program does, while the loader's lock is held:
- * workers in each progress mode, waits for what their threads bring, a worker that a callback
- * destroys, a group with the thread of its own. See load_in_constructor.c.
+ * A shared library whose constructor uses ucxx_rs like a program, while the dynamic loader holds
+ * its lock: workers in each progress mode, waits for their threads, a worker destroyed in a
+ * callback, a group with its own thread. See load_in_constructor.c.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

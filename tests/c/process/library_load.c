@@ -1,12 +1,10 @@
 /*
- * Loading and using the library leaves the process as it was: signal handlers, signal mask,
- * environment; and no thread that it starts takes a signal. The library is loaded by hand, so that
- * "before" can be looked at.
+ * Loading and using the library leaves signal handlers, signal mask and environment unchanged, and
+ * its threads take no signals of the application. The test uses dlopen, to see the state before.
  *
  *   load LIBRARY
  *   load LIBRARY often      loads and unloads it a thousand times, and uses it now and then
- *   load LIBRARY copies     says that there are two images of libucp, where a second one has been
- * mapped
+ *   load LIBRARY copies     the library reports two images of libucp when a second one is mapped
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -57,8 +55,7 @@ static void compare(const surroundings_t *before, const char *when) {
   look(&now);
   for (int number = 1; number < NSIG; number++) {
     const struct sigaction *was = &before->actions[number], *is = &now.actions[number];
-    /* Whoever sets an action through the C library adds this bit; it says nothing of the
-     * application's. */
+    /* The C library adds this bit to every action it sets; it is not the application's. */
     enum { RESTORER = 0x04000000 };
     if (was->sa_sigaction != is->sa_sigaction || (was->sa_flags ^ is->sa_flags) & ~RESTORER) {
       fprintf(stderr, "%s: the action of signal %d (%s) has changed\n", when, number,
@@ -77,8 +74,8 @@ static void take(int number) {
   taken = 1;
 }
 
-/* A garbage collector stops the threads that it knows by such a signal, and waits until each has
- * taken it. */
+/* A garbage collector stops the threads it knows with such a signal, and waits until each has taken
+ * it. */
 static void stop_thread(int id, int number) {
   struct sigaction own = {.sa_handler = take, .sa_flags = SA_RESTART}, before;
   CHECK(sigaction(number, &own, &before) == 0);
@@ -88,8 +85,8 @@ static void stop_thread(int id, int number) {
   CHECK(sigaction(number, &before, NULL) == 0);
 }
 
-/* Every thread but this one has to block the signals that an application handles, and to take those
- * that are sent to it alone. */
+/* Every other thread must block the signals that an application handles, and take those sent to it
+ * directly. */
 static void threads_block_signals(void) {
   static const int numbers[] = {SIGHUP,  SIGINT,  SIGTERM, SIGALRM,
                                 SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
@@ -189,7 +186,7 @@ static uint32_t copies(void *library, char *path, size_t room) {
   return version.ucx_copies;
 }
 
-/* A copy of the file is another library to the loader. */
+/* The dynamic loader treats a copy of the file as another library. */
 static int load_copies(const char *path) {
   char original[4096], folder[] = "/tmp/ucxx_rs_copies_XXXXXX", copy[64], block[65536];
   void *library = open_library(path);
@@ -218,7 +215,7 @@ int main(int argc, char **argv) {
   CHECK(argc == 2 || argc == 3);
   alarm(60);
   if (argc == 3) return strcmp(argv[2], "often") == 0 ? load_often(argv[1]) : load_copies(argv[1]);
-  /* Some handlers of the application's own, among them one that UCX likes to replace. */
+  /* Some handlers of the application, one of them for a signal that UCX tends to replace. */
   struct sigaction own = {.sa_handler = handler, .sa_flags = SA_RESTART};
   sigaction(SIGSEGV, &own, NULL);
   sigaction(SIGHUP, &own, NULL);

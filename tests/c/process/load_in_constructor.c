@@ -1,6 +1,6 @@
 /*
  * load_in_constructor LIBRARY: loads a library whose constructor uses ucxx_rs (in_constructor.c),
- * on the main thread, which loads UCX as well, and on another one. The program itself is linked to
+ * on the main thread, which also loads UCX, and on another one. The program itself is linked to
  * neither.
  */
 #ifndef _GNU_SOURCE

@@ -1,5 +1,5 @@
-/* Every negative status explains itself: also one that is an answer, and no failure. What an
- * earlier call has left is not shown again. */
+/* Every negative status has an explanation, even one that is a normal result. An earlier call's
+ * message is not shown again. */
 #include "test_util.h"
 
 #include <pthread.h>
@@ -13,7 +13,8 @@ static void leave_something_old(void) {
   CHECK_STATUS(ucxx_version_query(NULL), UCXX_ERR_INVALID_PARAM);
 }
 
-/* What has just returned `status` left a message with this word in it, and the text is of both. */
+/* The call that just returned `status` left a message with this word, and the text contains
+ * both. */
 static void check_text(ucxx_status_t status, const char *word) {
   char expected[2048];
   CHECK_MESSAGE(word);
@@ -39,7 +40,7 @@ static void worker_answers(const duo_t *duo) {
   ANSWERS(ucxx_worker_wait(duo->left, 0), UCXX_ERR_TIMED_OUT, "given time");
   leave_something_old();
   CHECK_OK(ucxx_tag_send(duo->to_left, "x", 1, TAG, NULL, NULL));
-  CHECK_MESSAGE("version"); /* success leaves it */
+  CHECK_MESSAGE("version"); /* a successful call leaves it */
   ucxx_status_t status;
   do {
     leave_something_old();

@@ -1,13 +1,12 @@
-/* Version, status texts, initialisers, the log callback, and that the library prints nothing of its
- * own accord. */
+/* Version, status texts, initialisers and the log callback work as documented, and the library
+ * prints nothing by itself. */
 #include "test_util.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* UCX warns about a variable of its own prefix that nothing reads: a message that has to come
- * through the log. */
+/* UCX warns about an unused variable with its prefix: this message must arrive in the log. */
 #define UNUSED_VARIABLE "UCX_NO_SUCH_VARIABLE"
 
 static void version(void) {
@@ -82,8 +81,8 @@ static void statuses(void) {
   CHECK(ucxx_last_error_message() != NULL);
 }
 
-/* The exported twin of each initialiser macro does the same; a caller with a larger struct gets all
- * of it zeroed. */
+/* The exported function for each initialiser macro gives the same result; a caller with a larger
+ * struct gets all of it zeroed. */
 #define CHECK_INIT(type, init, macro)                                              \
   do {                                                                             \
     struct {                                                                       \
@@ -134,7 +133,7 @@ static void work(void) {
   duo_open(&duo, NULL);
   duo_transfer(&duo, 1000, 1);
   duo_transfer(&duo, 1 << 20, 2);
-  /* Errors are told to the caller, not to the terminal. */
+  /* Errors are returned to the caller, not printed. */
   uint8_t nonsense[100] = {0};
   ucxx_address_t *address = NULL;
   CHECK(ucxx_address_from_bytes(nonsense, sizeof nonsense, &address) < 0);
@@ -148,7 +147,7 @@ static void work(void) {
     CHECK(ucxx_worker_create(context, NULL, &worker) < 0);
     ucxx_context_destroy(context);
   }
-  /* Left in flight on purpose: UCX likes to complain about such things. */
+  /* Left in flight deliberately: UCX often complains about such operations. */
   static uint64_t word;
   uint8_t *large = test_alloc(4 << 20);
   test_fill(large, 4 << 20, 3);
@@ -162,7 +161,7 @@ static void work(void) {
   free(large);
 }
 
-/* One child process with its output redirected into files, which have to stay empty. */
+/* One child process with its output redirected to files, which must stay empty. */
 static void quiet(char **argv, const char *log_level, int set_callback) {
   STEP("nothing on stdout or stderr, UCX_LOG_LEVEL=%s", log_level != NULL ? log_level : "(unset)");
   FILE *files[2] = {tmpfile(), tmpfile()};
@@ -203,7 +202,7 @@ static void log_callback(void) {
   CHECK_OK(ucxx_log_set_callback(listen, &heard, UCXX_LOG_TRACE));
   work();
   CHECK(heard.count > 0);
-  /* UCX's own words come here too. */
+  /* UCX's messages arrive here too. */
   CHECK(heard.unused_variable > 0);
   CHECK_OK(ucxx_log_set_callback(NULL, NULL, UCXX_LOG_OFF));
   int before = heard.count;
