@@ -1,7 +1,7 @@
 /*
- * What comes after the callbacks of an endpoint's requests, also where those take their time:
- * flushes, its close, on_close, and the return of ucxx_endpoint_destroy. With a progress thread,
- * and with two threads that progress.
+ * Events that follow the callbacks of an endpoint's requests, even slow ones: flushes, the close,
+ * on_close, and the return of ucxx_endpoint_destroy. With a progress thread, and with two threads
+ * that progress.
  */
 #include "test_util.h"
 
@@ -17,7 +17,7 @@ static ucxx_address_t *address;
 static uint8_t *out, *in;
 static atomic_int running, returned, closes, early;
 
-/* Lets the other threads come to whatever they come to. */
+/* Gives the other threads time to run. */
 static void take_time(void) {
   for (int i = 0; i < TURNS; i++) sched_yield();
 }
@@ -75,7 +75,8 @@ static ucxx_request_t *send_with_callback(ucxx_endpoint_t *endpoint, size_t leng
 
 enum { ENDPOINT, WORKER, CLOSE, FLUSHES };
 
-/* The callback of each send before it has returned, and who asks for its status is told. */
+/* The callback of each send has returned before the flush completes and before its status can be
+ * read. */
 static void flush_after(int what) {
   static const size_t lengths[] = {8, LENGTH};
   ucxx_endpoint_t *endpoint = NULL;
@@ -110,8 +111,7 @@ static void flush_after(int what) {
   if (endpoint != NULL) ucxx_endpoint_destroy(endpoint);
 }
 
-/* Nothing of an endpoint's is called after ucxx_endpoint_destroy has returned, or is still running.
- */
+/* No callback of an endpoint starts or runs after ucxx_endpoint_destroy has returned. */
 static void destroy_after(void) {
   for (int i = 0; i < 10; i++) {
     ucxx_endpoint_t *endpoint = open_endpoint();
@@ -139,8 +139,8 @@ static void *progress_on(void *arg) {
   return NULL;
 }
 
-/* Two threads progress: while one is in the callback of a request, the other one finds its
- * endpoint's end. */
+/* Two threads progress: while one is in a request's callback, the other one detects the endpoint's
+ * close. */
 static void two_threads(void) {
   open_workers(UCXX_PROGRESS_MANUAL, 0);
   for (int i = 0; i < 10; i++) {
@@ -191,7 +191,7 @@ static void *close_once(void *arg) {
   return NULL;
 }
 
-/* Of two closes at once, both of which have been accepted, each comes to its end. */
+/* Two concurrent closes that were both accepted both complete. */
 static void close_twice(void) {
   unsigned both = 0;
   for (int i = 0; i < 200; i++) {

@@ -1,5 +1,5 @@
-/* What may be done from inside a callback, or a handler of messages: everything that does not wait.
- */
+/* Inside a callback or a message handler every call that does not wait works; calls that would wait
+ * are refused. */
 #include "test_util.h"
 
 enum { GO = 0x60, NEVER = 0x61, CHAIN = 0x62, HERE = 0x63, LARGE = 4 << 20 };
@@ -35,8 +35,7 @@ static void enter_by_message(void *arg, ucxx_am_message_t *message) {
   scene->act(scene);
 }
 
-/* Runs `act` in a callback of the right worker, or in a handler there, and the pass that runs it to
- * its end. */
+/* Runs `act` in a callback of the right worker, or in a handler there, and completes the pass. */
 static void run_inside(scene_t *scene, void (*act)(scene_t *scene)) {
   static uint64_t word, never;
   scene->act = act;
@@ -96,12 +95,12 @@ static void wait_everywhere(scene_t *scene) {
 }
 
 static void waiting_is_refused(void) {
-  STEP("what waits is refused");
+  STEP("calls that wait are refused");
   scene_t scene = {0};
   run_inside(&scene, wait_everywhere);
   drop_other(&scene);
   duo_transfer(&duo, 1000, 1);
-  /* Nothing of what was refused has been sent. */
+  /* Nothing was sent by the refused calls. */
   ucxx_recv_info_t info;
   for (int pass = 0; pass < 100; pass++) duo_progress(&duo);
   CHECK_STATUS(ucxx_tag_probe(duo.left, NEVER, UINT64_MAX, &info, NULL), UCXX_ERR_NO_MESSAGE);
@@ -166,7 +165,7 @@ static void send_next(void *arg, ucxx_request_t *request, ucxx_status_t status) 
 
 /* Each completion sends the next message. */
 static void order_from_callbacks(void) {
-  STEP("order of what callbacks send");
+  STEP("order of sends from callbacks");
   for (int at = 0; at < CHAIN_WINDOW; at++) send_next(NULL, NULL, UCXX_OK);
   chain.completed = 0;
   for (uint32_t at = 0; at < CHAIN_LENGTH; at++) {
@@ -200,7 +199,7 @@ static void close_endpoint(scene_t *scene) {
                UCXX_INPROGRESS);
 }
 
-/* A connected endpoint from right to left, closed or destroyed in a callback. */
+/* A connected endpoint from right to left, to be closed or destroyed in a callback. */
 static ucxx_endpoint_t *endpoint_with_on_close(seen_t *seen) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.on_close = see_endpoint;
@@ -245,13 +244,13 @@ static void destroy_endpoint_works(void) {
 
 static void destroy_worker(scene_t *scene) {
   ucxx_worker_destroy(duo.right);
-  /* Takes effect at the end of the pass; what this callback holds stays valid until then. */
+  /* Takes effect at the end of the pass; handles stay valid until then. */
   CHECK(ucxx_request_status(scene->other) == UCXX_INPROGRESS ||
         ucxx_request_status(scene->other) == UCXX_ERR_CANCELED);
 }
 
 static void destroy_worker_works(void) {
-  STEP("destroy of the worker at hand");
+  STEP("destroy of the callback's own worker");
   scene_t scene = {0};
   seen_t closed = {0, 0, UCXX_OK};
   scene.endpoint = endpoint_with_on_close(&closed);
@@ -280,7 +279,7 @@ static void everything(void) {
   destroy_worker_works();
 }
 
-/* Workers of one thread, which take short messages by a way of their own. */
+/* Workers of one thread, which receive short messages on a path of their own. */
 static void open_single(void) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.thread_mode = UCXX_THREAD_SINGLE;

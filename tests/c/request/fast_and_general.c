@@ -1,8 +1,8 @@
 /*
- * The same random operations by the fast path and by the general one: in four pairs of workers that
- * differ in nothing but that. Users see the same of each: status, length, tag, data and error
- * message of every operation, what arrives at the handlers and in which order, and the counters of
- * workers and endpoints.
+ * The same random operations on the fast path and on the general one, in four pairs of workers that
+ * differ only in that. The user-visible results must be equal: status, length, tag, data and error
+ * message of every operation, the order in which handlers get messages, and the counters of workers
+ * and endpoints.
  *
  *   fast_and_general [ROUNDS]; UCXX_TEST_SEED repeats a run.
  */
@@ -12,9 +12,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* What has the library take the general path: nothing; a timeout, and data in two parts, which is
- * not short at the receiver either; the gate of a worker that any thread may use; the ring to a
- * progress thread. */
+/* What forces the general path: nothing; a timeout, and data in two parts, which is not short at
+ * the receiver either; the lock of a worker for any thread; the submission ring of a progress
+ * thread. */
 enum way { FAST, PARAMETERS, MULTI, THREAD, WAYS };
 static const char *const ways[WAYS] = {"plain", "with a timeout and in parts", "of many threads",
                                        "by a progress thread"};
@@ -27,7 +27,7 @@ enum kind { TAG_SEND, TAG_RECV, STREAM_SEND, STREAM_RECV, MESSAGE, FETCH };
 typedef struct question {
   uint64_t seed;
   uint32_t length;
-  int32_t status; /* to reject it with; 0 for an answer */
+  int32_t status; /* status to reject it with; 0 for a reply */
   uint32_t later, left;
 } question_t;
 
@@ -38,25 +38,25 @@ typedef struct operation {
   uint16_t id;
   uint64_t tag, mask;
   uint8_t header[LONGEST_HEADER];
-  size_t header_length, length; /* of a receive and a fetch, the room */
+  size_t header_length, length; /* for a receive and a fetch: size of the buffer */
   uint8_t *data;
   unsigned passes;
 } operation_t;
 
-/* What a user has seen of one; compared as a whole up to `call`. */
+/* The user-visible result of one operation; compared as a whole up to `call`. */
 typedef struct result {
   ucxx_status_t status;
   ucxx_recv_info_t info, of_request;
   uint64_t data;
   char text[256];
   ucxx_status_t call, said;
-  int has_told; /* in `of_request` */
+  int has_told; /* valid in `of_request` */
   atomic_int told;
   uint8_t *room;
   ucxx_request_t *request;
 } result_t;
 
-/* What a handler has seen. */
+/* What a handler received. */
 typedef struct arrival {
   uint64_t id, header, data, header_length, length, capacity;
   int64_t memory_type, has_reply;
@@ -96,7 +96,7 @@ static uint64_t hash_of(const void *data, size_t length) {
   return hash;
 }
 
-/* ------------------------------------------------------------------ one way of doing it */
+/* ------------------------------------------------------------------ one pair of workers */
 
 static ucxx_op_params_t *params_of(const world_t *world, ucxx_op_params_t *params,
                                    int32_t memory_type) {
@@ -123,7 +123,7 @@ static void on_end(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   atomic_fetch_add(&result->told, 1);
 }
 
-/* A message names the peer by the number of its worker, which each world has of its own. */
+/* A message names the peer by its worker's number, which differs in each pair. */
 static void keep_text(result_t *result, const char *text) {
   const char *worker = strstr(text, "(worker ");
   size_t before = worker == NULL ? strlen(text) : (size_t)(worker - text) + strlen("(worker ");
@@ -279,7 +279,7 @@ static void pass(const world_t *world) {
   if (left + right == 0) sched_yield();
 }
 
-/* Passes, and does what the handlers have left. */
+/* Makes passes, and does the work that handlers deferred. */
 static void drive(world_t *world) {
   for (;;) {
     pthread_mutex_lock(&world->lock);
@@ -307,7 +307,7 @@ static int has_ended(const operation_t *op, result_t *result) {
   return !op->has_callback || atomic_load(&result->told) > 0;
 }
 
-/* Everything has arrived, and all that can end has ended. */
+/* Everything has arrived, and every operation that can complete has completed. */
 static void settle(world_t *world) {
   uint8_t room[SIDES][8];
   ucxx_request_t *receives[SIDES] = {NULL}, *request = NULL;
@@ -338,7 +338,7 @@ static void settle(world_t *world) {
     if (!has_ended(op, result)) ucxx_request_cancel(result->request);
     while (!has_ended(op, result)) drive(world);
     if (op->has_callback) CHECK_EQ(atomic_load(&result->told), result->call == UCXX_INPROGRESS);
-    /* What nobody watches a flush has told. */
+    /* A flush reports failures of sends without requests. */
     result->status = result->call != UCXX_INPROGRESS ? result->call
                      : op->has_callback              ? result->said
                                                      : UCXX_OK;
@@ -358,7 +358,7 @@ static void settle(world_t *world) {
   while (world->answered > 0) free(world->answers[--world->answered]);
 }
 
-/* ------------------------------------------------------------------ the same for all */
+/* ------------------------------------------------------------------ the same for all pairs */
 
 static size_t any_length(void) {
   switch (draw(12)) {
@@ -412,14 +412,14 @@ static void add_fetch(int side) {
   memcpy(op->header, &question, sizeof question);
 }
 
-/* Some operations that end, whoever else does what. */
+/* Some operations that complete in any case. */
 static void add_some(uint64_t round) {
   int side = (int)draw(SIDES);
   size_t length = draw(20) ? any_length() : 8000 + draw(90000);
   uint64_t tag = 1000 + round * 1000 + (uint64_t)count;
   operation_t *op;
   switch (draw(10)) {
-  case 0: /* Both ends of a message that may be long, and does not fit perhaps. */
+  case 0: /* A send and its receive; the message may be long, or longer than the buffer. */
     op = add(TAG_SEND, side, length);
     op->tag = tag;
     op = add(TAG_RECV, !side, draw(6) ? length : length - draw(length + 1) / 2);
@@ -452,10 +452,10 @@ static void compare(world_t *world) {
   for (int index = 0; index < count; index++) {
     const result_t *a = &fast->results[index];
     result_t *b = &world->results[index];
-    /* One that ended inside its call tells nothing of its message where it was not asked to. */
+    /* An operation that completed inside its call reports its message only if asked. */
     if (!a->has_told || !b->has_told) b->of_request = a->of_request;
     if (memcmp(a, b, offsetof(result_t, call)) != 0)
-      FAIL("operation %d, of kind %d, length %zu: plain it has status %d, length %llu or %llu, tag "
+      FAIL("operation %d, kind %d, length %zu: plain gives status %d, length %llu or %llu, tag "
            "0x%llx, data %llx, \"%s\"; "
            "%s status %d, length %llu or %llu, tag 0x%llx, data %llx, \"%s\"",
            index, (int)operations[index].kind, operations[index].length, a->status,
@@ -470,7 +470,7 @@ static void compare(world_t *world) {
     for (int i = 0; i < world->arrived[side]; i++) {
       const arrival_t *a = &fast->arrivals[side][i], *b = &world->arrivals[side][i];
       if (memcmp(a, b, sizeof *a) != 0)
-        FAIL("number %d that arrived at side %d: plain id %llu, header of %llu, %llu bytes, room "
+        FAIL("arrival %d at side %d: plain id %llu, header of %llu, %llu bytes, room "
              "%llu, memory %lld, endpoint %lld; "
              "%s id %llu, header of %llu, %llu bytes, room %llu, memory %lld, endpoint %lld; or "
              "the contents differ",
@@ -541,7 +541,7 @@ static void open_world(ucxx_context_t *context, enum way way) {
     world->endpoints[side] = connect_workers(world->workers[side], world->workers[!side]);
 }
 
-/* Each way refuses in the same words. */
+/* Each path refuses with the same message. */
 static void close_world(world_t *world) {
   ucxx_request_t *request = NULL;
   for (int side = 0; side < SIDES; side++)

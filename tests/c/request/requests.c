@@ -1,5 +1,5 @@
-/* Requests: one completion each, by callback, polling or waiting; timeouts, cancel, early destroy.
- */
+/* Requests complete exactly once: by callback, polling or waiting, with timeouts, cancel and early
+ * destroy. */
 #include "test_util.h"
 
 static duo_t duo;
@@ -13,7 +13,7 @@ static ucxx_op_params_t with_callback(seen_t *seen) {
   return params;
 }
 
-/* A receive on the right that nothing has matched yet. */
+/* Posts a receive on the right that has no match yet. */
 static ucxx_request_t *post(void *data, size_t length, uint64_t tag,
                             const ucxx_op_params_t *params) {
   ucxx_request_t *request = NULL;
@@ -204,7 +204,7 @@ static void early_destroy(void) {
   memset(&in, 0, sizeof in);
   ucxx_request_destroy(post(&in, sizeof in, tag, NULL));
   send_to_right("message", 8, tag);
-  /* A later message of the same tag is matched later, so once it is here the first has been
+  /* A later message with the same tag is matched later: when it has arrived, the first one has been
    * delivered. */
   uint64_t second = 0;
   ucxx_request_t *request = post(&second, sizeof second, tag, NULL);
@@ -271,13 +271,13 @@ static void cancel(void) {
   CHECK_EQ(seen_count(&seen), 1);
   CHECK_STATUS(seen.status, UCXX_ERR_CANCELED);
   CHECK(strstr(ucxx_request_error_message(request), "tag") != NULL);
-  /* Whoever learns of it by its status finds the reason where the reasons of calls are. */
+  /* A caller that polls the status finds the reason in the last error message. */
   CHECK(ucxx_request_status(request) < 0 && strstr(ucxx_last_error_message(), "tag") != NULL);
   ucxx_request_cancel(request);
   CHECK_STATUS(ucxx_request_wait(request, 0), UCXX_ERR_CANCELED);
   some_passes();
   CHECK_EQ(seen_count(&seen), 1);
-  /* What was cancelled matches nothing any more. */
+  /* A cancelled receive matches nothing. */
   send_to_right("message", 8, tag);
   some_passes();
   CHECK(in == 0x1234);
@@ -340,7 +340,7 @@ static void timeouts(void) {
   CHECK_OK(ucxx_request_cancel(flush));
   CHECK_STATUS(duo_finish(&duo, UCXX_INPROGRESS, &flush), UCXX_ERR_CANCELED);
   CHECK_EQ(seen_count(&seen), 1);
-  /* Nor does giving up on the flush disturb the send. */
+  /* Giving up the flush does not disturb the send. */
   request = NULL;
   ucxx_status_t received = ucxx_tag_recv(duo.right, room, LARGE, tag, UINT64_MAX, NULL, &request);
   CHECK_OK(duo_finish(&duo, received, &request));
@@ -361,7 +361,7 @@ static void very_many(void) {
   next_tag += COUNT;
   for (uint32_t at = 0; at < COUNT; at++)
     requests[at] = post(&in[at], sizeof in[at], tag + at, &params);
-  /* Half are matched, in an order of their own, and half cancelled. */
+  /* Half are matched, in another order, and half cancelled. */
   for (uint32_t at = 0; at < COUNT; at += 2) {
     uint32_t value = (uint32_t)(at * UINT64_C(7919) % COUNT) & ~1u;
     send_to_right(&value, sizeof value, tag + value);

@@ -1,6 +1,6 @@
 /*
- * What a completed send promises: the buffer may be reused. Side 0 sends and overwrites its buffer
- * the moment it may; side 1 receives, late, and has to find what was sent.
+ * After a send has completed its buffer may be reused. Side 0 sends and overwrites its buffer at
+ * the first permitted moment; side 1 receives late and must get the original data.
  */
 #include "test_util.h"
 
@@ -60,7 +60,7 @@ static void overwrite(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   *data = NULL;
 }
 
-/* The receiver posts only after it has been told to, so the send cannot have ended before. */
+/* The receive is posted only on request, so the send cannot have completed before. */
 static void large(const pair_t *pair, int by_callback, int sync) {
   STEP("a large send completes when the buffer is free, %s%s", by_callback ? "callback" : "polled",
        sync ? ", synchronous" : "");
@@ -102,8 +102,8 @@ static void large(const pair_t *pair, int by_callback, int sync) {
   }
 }
 
-/* Middle sizes, where the transport decides: completed or not, a completed one may be overwritten.
- */
+/* Middle sizes, where the protocol depends on the transport: once a send has completed its buffer
+ * may be overwritten. */
 static void middle(const pair_t *pair, size_t length) {
   STEP("overwriting the buffer after sends of %zu bytes", length);
   enum { ROUNDS = 200 };
@@ -144,7 +144,7 @@ static void blocking(const pair_t *pair) {
   }
 }
 
-/* Neither request nor callback: only a flush tells, and it tells the truth about rendezvous that
+/* Without request or callback only a flush reports completion, and it must wait for rendezvous that
  * nobody has received. */
 static void flush_tells(const pair_t *pair, int of_worker, size_t length) {
   STEP("flush of %s behind a send of %zu bytes without a request",
@@ -174,7 +174,7 @@ static void flush_tells(const pair_t *pair, int of_worker, size_t length) {
   }
 }
 
-/* A flush covers what was posted before it, not what comes later, and not receives. */
+/* A flush covers earlier sends; not later ones, and not receives. */
 static void flush_reaches_back_only(const pair_t *pair) {
   STEP("a flush waits for earlier sends only");
   uint64_t seed = test_mix(pair->seed + 3);
@@ -228,7 +228,7 @@ static void many_then_flush(const pair_t *pair) {
   pair_sync(pair);
 }
 
-/* An error of a send that kept no request is reported by the next flush, once. */
+/* The next flush reports the error of a send without a request, once. */
 static void error_reported_once(const pair_t *pair) {
   STEP("an error without a request is reported by the next flush, once");
   ucxx_address_t *address = pair_exchange_address(pair, pair->worker);
