@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * The key of a process that is killed: whoever unpacks it at that moment, before it or after, with
- * or without progress in between, has a key or learns that its owner has ended. What it sees of the
- * memory by an earlier key stays where it is.
+ * The remote key of a process that is killed: unpacking it before, during or after the death, with
+ * or without progress in between, gives a key or an error that the owner has ended. Memory mapped
+ * by an earlier key stays mapped.
  */
 #include "test_util.h"
 
@@ -50,7 +50,8 @@ static void own(int channel) {
   for (;;) pause();
 }
 
-/* With progress in between only where `looks`, so that the endpoint does not know either. */
+/* Makes progress in between only if `looks`; otherwise the endpoint does not know of the death
+ * either. */
 static void unpack_until_it_ends(int channel, int looks) {
   static shown_t shown;
   ucxx_address_t *address = NULL;
@@ -107,7 +108,7 @@ int main(void) {
     char byte = 0;
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, channels), 0);
     pid_t owner = start(channels[0], 1, 0), user = start(channels[1], 0, round % 2 == 0);
-    /* The last one is to see the end of the channel, where one of the two has failed. */
+    /* The last process must see the channel end if one of the two has failed. */
     close(channels[1]);
     CHECK_EQ(recv(channels[0], &byte, 1, MSG_WAITALL), 1);
     for (uint64_t turns = test_mix(seed + round) % 20000; turns > 0; turns--)

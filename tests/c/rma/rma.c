@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Put, get and atomic operations between two processes: on memory that was registered and that was
- * allocated, with and without failure detection, in every mode. */
+/* Put, get and atomic operations between two processes give the right results: on registered and on
+ * allocated memory, with and without failure detection, in every progress mode. */
 #include "rma.h"
 
 enum {
@@ -22,7 +22,7 @@ static int played;
 typedef struct side {
   ucxx_memory_t *memory;
   uint8_t *bytes; /* of this side */
-  uint8_t *owned; /* where it was registered */
+  uint8_t *owned; /* for registered memory */
   ucxx_rkey_t *rkey;
 } side_t;
 
@@ -48,7 +48,7 @@ static void open_side(side_t *side, int allocated) {
   CHECK(length <= sizeof key);
   channel_get(pair, key, length);
   CHECK_OK(ucxx_rkey_unpack(pair->endpoint, key, length, &side->rkey));
-  /* This side's own leads nowhere there. */
+  /* This side's own key is invalid there. */
   ucxx_rkey_t *own = NULL;
   length = pack(side->memory, key);
   CHECK_STATUS(ucxx_rkey_unpack(pair->endpoint, key, length, &own), UCXX_ERR_INVALID_PARAM);
@@ -64,7 +64,7 @@ static void close_side(side_t *side) {
   free(side->owned);
 }
 
-/* Of transfer `number` of a side: where, and how much. They do not overlap within a round of
+/* Offset and length of transfer `number` of a side. Transfers do not overlap within a round of
  * AT_ONCE. */
 static void plan(uint64_t seed, int number, uint64_t *offset, size_t *length) {
   static const size_t sizes[] = {0, 1, 2, 4, 7, 8, 9, 100, 4096, 8192, 20000};
@@ -121,7 +121,8 @@ static void large(side_t *side, uint64_t seed) {
   free(data);
 }
 
-/* One after the other, on this side's own number: what each leaves, and what it says was there. */
+/* Each atomic operation in turn, on this side's own number: checks its effect and the returned old
+ * value. */
 static void each_atomic(side_t *side) {
   static const struct {
     int32_t op;
@@ -142,7 +143,7 @@ static void each_atomic(side_t *side) {
       get(side->rkey, &now, size, FLAGS);
       CHECK_EQ(now, steps[at].after);
     }
-  /* Without a result: a flush says when it has been done, and nothing beside it has changed. */
+  /* Without a result: a flush reports when it is done, and nothing beside it has changed. */
   const uint32_t one = 1;
   uint64_t now = 0;
   CHECK(ucxx_rma_atomic(side->rkey, UCXX_ATOMIC_ADD, 4, &one, NULL, NULL, FLAGS + 4, NULL, NULL) >=
@@ -153,8 +154,8 @@ static void each_atomic(side_t *side) {
   atomic(side->rkey, UCXX_ATOMIC_SWAP, 8, 0, 0, FLAGS);
 }
 
-/* Both sides, and the processor of the one that has them, count on the same numbers: by adding, and
- * by compare-and-swap. */
+/* Both sides, and the owner's processor, count on the same numbers: by adding, and by
+ * compare-and-swap. */
 static void count_together(side_t *side) {
   uint64_t before[AT_ONCE], sum = 0, seen, expected;
   ucxx_request_t *requests[AT_ONCE] = {0};
@@ -208,7 +209,7 @@ static void refusals(side_t *side) {
   CHECK(request == NULL);
 }
 
-/* Loads and stores, where both processes see the memory. */
+/* Loads and stores, where both processes map the memory. */
 static void by_pointer(side_t *side, int allocated) {
   void *there = NULL;
   ucxx_status_t status = ucxx_rkey_pointer(side->rkey, &there);
@@ -223,7 +224,7 @@ static void by_pointer(side_t *side, int allocated) {
   CHECK_EQ(*(uint64_t *)(void *)(side->bytes + 128), pair->seed + 1 - (uint64_t)pair->side);
 }
 
-/* Each operation in a form that completes later, whatever way it goes. */
+/* Each operation in its asynchronous form, on every path. */
 static void with_callbacks(side_t *side) {
   seen_t seen[3] = {{0}};
   uint64_t numbers[3] = {1, 0, 2}, before = 99;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Registered memory and its keys: what outlives what, and what is given back. What is refused is in
- * bad_input_memory.inc. */
+/* Registered memory and remote keys: lifetimes in every order, and no leaks. bad_input_memory.inc
+ * has the refused calls. */
 #include "rma.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@ enum { LENGTH = 1 << 16, CYCLES = 300 };
 
 typedef struct fixture {
   duo_t duo;
-  ucxx_memory_t *memory; /* of this process, which is the peer as well */
+  ucxx_memory_t *memory; /* of this process, which is also the peer */
   uint64_t *words;
   uint8_t key[LONGEST_KEY];
   size_t key_length;
@@ -48,7 +48,8 @@ static int is_seen(const ucxx_rkey_t *rkey) {
   return ucxx_rkey_pointer(rkey, &local) == UCXX_OK;
 }
 
-/* Anywhere, and beside and over one another: what a key is to is what was asked for. */
+/* Registered anywhere, adjacent and overlapping: each key gives access to exactly what was
+ * registered. */
 static void anywhere(void) {
   STEP("anywhere");
   static const size_t begins[] = {0, 4096, 4, 65537, 100},
@@ -102,7 +103,8 @@ static void features(void) {
   CHECK_STATUS(ucxx_rkey_unpack(plain.to_right, f.key, f.key_length, &rkey), UCXX_ERR_UNSUPPORTED);
   CHECK_OK(ucxx_memory_allocate(plain.context, 8, UCXX_MEMORY_AUTO, &memory));
   CHECK_STATUS(ucxx_memory_pack(memory, NULL, &length), UCXX_ERR_UNSUPPORTED);
-  /* Registering needs none, and names a buffer to an operation of the same context. */
+  /* Registering works without the features, and the handle can be named in operations of the same
+   * context. */
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   uint8_t in[8];
   params.memory = memory;
@@ -126,10 +128,9 @@ static void features(void) {
   close_it(&f, 1);
 }
 
-/* The key, its endpoint, its worker, and the memory, in every order that ends one before another.
- */
+/* Key, endpoint, worker and memory are destroyed in every order. */
 static void outliving(int allocated) {
-  STEP("what outlives what, %s", allocated ? "allocated" : "registered");
+  STEP("every order of destruction, %s", allocated ? "allocated" : "registered");
   fixture_t f;
   uint64_t number = 1;
   ucxx_request_t *request = NULL;
@@ -161,9 +162,9 @@ static void outliving(int allocated) {
   ucxx_context_destroy(f.duo.context);
 }
 
-/* The handle goes while operations are under way that go by it. */
+/* The key's handle is destroyed while operations with it are in flight. */
 static void let_go(int allocated) {
-  STEP("let go with operations under way, %s", allocated ? "allocated" : "registered");
+  STEP("key destroyed with operations in flight, %s", allocated ? "allocated" : "registered");
   enum { AT_ONCE = 8, PIECE = LENGTH / AT_ONCE };
   fixture_t f;
   uint8_t *data = test_alloc(LENGTH), *back = test_alloc(LENGTH);
@@ -224,7 +225,7 @@ static void to_itself(void) {
   duo_close(&f.duo);
 }
 
-/* Keys and memory come and go: what the process holds stays flat. */
+/* Keys and memory are created and destroyed: the process's resources stay constant. */
 static void cycles(void) {
   STEP("cycles");
   fixture_t f;
@@ -258,7 +259,7 @@ static void *destroy_key(void *rkey) {
   return NULL;
 }
 
-/* From a thread that is not the worker's, with a progress thread. */
+/* From a thread other than the worker's, with a progress thread. */
 static void other_threads(void) {
   STEP("other threads");
   ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The process that has the memory is killed with puts, gets and atomic operations of all kinds
- * under way: each ends once, in time, and keys stay harmless. */
+/* The process that owns the memory is killed with puts, gets and atomic operations of all kinds in
+ * flight: each completes once, in time, and its keys stay safe to use. */
 #include "rma.h"
 #include "killed_peer.h"
 
@@ -9,7 +9,7 @@ enum { LENGTH = 4 << 20, PIECE = 1 << 18, AT_ONCE = 16 };
 
 static int threaded;
 
-/* ------------------------------------------------------------------ the other side, until it is
+/* ------------------------------------------------------------------ the owner, until it is
  * killed */
 
 static void live(pair_t pair) {
@@ -107,7 +107,7 @@ static void dies(int rounds) {
         CHECK_EQ(seen_count(&operation->seen), 1);
         well += status == UCXX_OK;
       }
-  printf("%d of %d ended well\n", well, 2 * 3 * AT_ONCE);
+  printf("%d of %d succeeded\n", well, 2 * 3 * AT_ONCE);
   for (int at = 0; at < 2; at++) {
     ucxx_request_t *request = NULL;
     CHECK_STATUS(ucxx_rma_put(rkeys[at], data, 8, 0, NULL, &request), UCXX_ERR_PEER_FAILED);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Memory of which a part may only be read: its key is for gets alone, and nobody ends by a signal.
- */
+/* Registered memory that is partly read-only: its key allows gets only, and no process is ended by
+ * a signal. */
 #include "rma.h"
 
 #include <sys/mman.h>
@@ -42,10 +42,10 @@ int main(void) {
   uint8_t *base = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(base != MAP_FAILED);
   memset(base, 7, LENGTH);
-  STEP("a part may only be read");
+  STEP("partly read-only");
   CHECK(mprotect(base, PAGE, PROT_READ) == 0);
   key_to(&duo, base, 0);
-  STEP("all may be written");
+  STEP("writable");
   CHECK(mprotect(base, PAGE, PROT_READ | PROT_WRITE) == 0);
   key_to(&duo, base, 1);
   duo_close(&duo);

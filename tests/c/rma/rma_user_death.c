@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A process that puts to memory of this one, or gets from it, is killed in the midst of that: this
- * side is told, and goes on. */
+/* A process is killed while it puts to this one's memory or gets from it: this side detects the
+ * failure and keeps working. */
 #include "rma.h"
 #include "killed_peer.h"
 
@@ -9,7 +9,7 @@ enum { LENGTH = 1 << 20, PIECE = 1 << 16, PIECES = LENGTH / PIECE, ROUNDS = 8 };
 
 static const char *const KINDS[] = {"put", "get"};
 
-/* ------------------------------------------------------------------ the other side, until it is
+/* ------------------------------------------------------------------ the peer, until it is
  * killed */
 
 static void live(pair_t pair, const char *kind) {
@@ -44,11 +44,11 @@ static void live(pair_t pair, const char *kind) {
 
 /* ------------------------------------------------------------------ this side */
 
-/* A worker for each: one that is killed between claiming a place in its queue and filling it stops
- * that for good (UCX). */
+/* A new worker each time: a peer killed between reserving a slot in the worker's queue and filling
+ * it blocks the queue for good (UCX). */
 static void dies(ucxx_context_t *context, const ucxx_memory_t *memory, const way_t *way,
                  const char *kind, int passes) {
-  STEP("%s: dies in the midst of a %s, after %d passes", way->name, kind, passes);
+  STEP("%s: dies during a %s, after %d passes", way->name, kind, passes);
   victim_t victim;
   uint8_t key[LONGEST_KEY];
   char mark;
