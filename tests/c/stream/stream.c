@@ -1,5 +1,5 @@
-/* Streams between two processes: bytes cut differently on both sides, empty, partial, posted ahead,
- * cancelled, timed out, from callbacks. */
+/* Streams between two processes deliver all bytes in order: cut differently on both sides, empty,
+ * partial, posted ahead, cancelled, timed out, and received in callbacks. */
 #include "test_util.h"
 
 #include <sched.h>
@@ -25,7 +25,7 @@ static size_t roll(size_t sides) {
   return (size_t)(dice % sides);
 }
 
-/* Mostly small, now and then large, sometimes nothing. */
+/* Mostly small, sometimes large, sometimes 0. */
 static size_t roll_length(void) {
   static const size_t most[] = {1, 9, 100, 3000, 9000, 70000, 300000};
   return roll(most[roll(sizeof most / sizeof *most)] + 1);
@@ -60,7 +60,7 @@ static size_t recv_on(ucxx_endpoint_t *endpoint, void *data, size_t length, uint
   return info.length;
 }
 
-/* A message behind what this side has sent on its stream: where it is, that is. */
+/* Sends a tag message after the stream's data, to show that the data has arrived. */
 static void mark_arrival(const pair_t *pair) {
   ucxx_request_t *request = NULL;
   CHECK_OK(finish(ucxx_tag_send(pair->endpoint, NULL, 0, TAG_BEHIND, NULL, &request), &request));
@@ -72,7 +72,7 @@ static void await_arrival(const pair_t *pair) {
                   &request));
 }
 
-/* One step of a side that sends and receives at the same time, in whatever pieces the dice say. */
+/* One step of a side that sends and receives at the same time, in pieces of random length. */
 typedef struct piece {
   ucxx_request_t *request;
   uint8_t *data;
@@ -107,7 +107,7 @@ static void random_cuts(const pair_t *pair, size_t total) {
         sent += length;
       }
     }
-    /* Some at once, or one of a length that is known only afterwards. */
+    /* A partial receive, or one whose length is known only on completion. */
     if (receiving == 0 && received < total) {
       size_t count = roll(3) == 0 ? 1 : 1 + roll(AHEAD);
       uint64_t flags = count == 1 ? UCXX_FLAG_STREAM_PARTIAL : 0;
@@ -148,7 +148,7 @@ static void random_cuts(const pair_t *pair, size_t total) {
   pair_sync(pair);
 }
 
-/* A complete send has let go of its buffer. */
+/* After a send completes its buffer may be reused. */
 static void large(const pair_t *pair, size_t length, int posted_first) {
   STEP("%zu bytes in one send, receive posted %s", length, posted_first ? "first" : "later");
   uint8_t *data = test_alloc(length);
@@ -193,7 +193,7 @@ static void empty(const pair_t *pair) {
   CHECK_EQ(recv_on(pair->endpoint, NULL, 0, UCXX_FLAG_STREAM_PARTIAL), 0);
   pair_sync(pair);
   if (pair->side == 0) {
-    /* In its turn only. */
+    /* Receives complete in their order only. */
     CHECK_STATUS(ucxx_stream_recv(pair->endpoint, &byte, 1, NULL, &first), UCXX_INPROGRESS);
     CHECK_STATUS(ucxx_stream_recv(pair->endpoint, NULL, 0, NULL, &second), UCXX_INPROGRESS);
     progress(pair->worker);
@@ -225,8 +225,8 @@ static void partial(const pair_t *pair) {
     CHECK(memcmp(data, "0123456789", 10) == 0);
     pair_tell(pair);
     await_arrival(pair);
-    /* What has arrived in two pieces, across their border; then the rest of the second, which is
-     * held. */
+    /* First reads what has arrived in two pieces, across their border. Then reads the rest of the
+     * second, which the library still holds. */
     CHECK_EQ(recv_on(pair->endpoint, data, 8, UCXX_FLAG_STREAM_PARTIAL), 8);
     CHECK(memcmp(data, "abcdefgh", 8) == 0);
     CHECK_EQ(recv_on(pair->endpoint, data, 100, UCXX_FLAG_STREAM_PARTIAL), 2);
@@ -242,7 +242,7 @@ static void partial(const pair_t *pair) {
   pair_sync(pair);
 }
 
-/* What ends before it is full has taken what had arrived. */
+/* A receive that ends before it is full has taken the bytes that had arrived. */
 static void cut_short(const pair_t *pair, int by_timeout) {
   STEP("%s", by_timeout ? "timed out" : "cancelled");
   ucxx_status_t expected = by_timeout ? UCXX_ERR_TIMED_OUT : UCXX_ERR_CANCELED;
@@ -297,7 +297,7 @@ typedef struct chain {
   size_t total, done;
   uint64_t flags;
   ucxx_recv_info_t info;
-  int calls, finished; /* finished: atomic */
+  int calls, finished; /* `finished` is atomic */
 } chain_t;
 
 static void chain_on(chain_t *chain);
@@ -311,7 +311,7 @@ static void link_done(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   chain_on(chain);
 }
 
-/* Each receive is posted by the callback of the one before. */
+/* The callback of each receive posts the next one. */
 static void chain_on(chain_t *chain) {
   while (chain->done < chain->total) {
     ucxx_op_params_t params = with_info(&chain->info, chain->flags);
@@ -431,8 +431,8 @@ static void kept_apart(const pair_t *pair) {
   for (int at = 0; at < SEVERAL; at++) ucxx_endpoint_destroy(endpoints[at]);
 }
 
-/* More than the send window takes waits on this side, in its order; what may not wait is refused,
- * and leaves no gap. */
+/* Sends beyond the send window wait on this side, in order. A send with NO_WAIT is refused and
+ * leaves no gap. */
 static void behind_a_window(const pair_t *pair) {
   STEP("behind a send window");
   enum { SENDS = 200, LENGTH = 30000 };
@@ -451,7 +451,7 @@ static void behind_a_window(const pair_t *pair) {
   if (pair->side == 0) {
     test_fill(data, SENDS * LENGTH, pair->seed);
     for (size_t at = 0; at < SENDS; at++) {
-      /* Every second one may not wait; where it is refused it is sent again, and may. */
+      /* Every second send uses NO_WAIT; a refused one is sent again without it. */
       ucxx_status_t status = UCXX_ERR_NO_RESOURCE;
       if (at % 2 == 0)
         status = ucxx_stream_send(endpoint, data + at * LENGTH, LENGTH, &never, NULL);
@@ -461,8 +461,8 @@ static void behind_a_window(const pair_t *pair) {
       }
       CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     }
-    /* How many depends on how fast the other side reads. */
-    printf("%zu sends found no room\n", refused);
+    /* The number depends on how fast the other side reads. */
+    printf("%zu sends were refused\n", refused);
     CHECK_OK(finish(ucxx_endpoint_flush(endpoint, NULL, &request), &request));
   } else {
     memset(data, 0, SENDS * LENGTH);

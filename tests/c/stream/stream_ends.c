@@ -1,5 +1,5 @@
-/* How streams end: closes with bytes on their way, deaths, what nobody has received; by address and
- * by port, and to the worker itself. */
+/* How streams end: closes with bytes in flight, a peer that dies, bytes that nobody receives.
+ * Connections by address, by port and to the worker itself. */
 #include "test_util.h"
 
 #include "client_server.h"
@@ -63,7 +63,7 @@ static void open_workers(site_t *site, const manner_t *manner) {
   CHECK_OK(ucxx_worker_create(site->context, &params, &site->client));
 }
 
-/* `here` is the client's end; the server's may not be there yet. */
+/* `here` is the client's endpoint; the server's may not exist yet. */
 static void open_link(link_t *link, const manner_t *manner) {
   memset(link, 0, sizeof *link);
   open_workers(&link->site, manner);
@@ -106,7 +106,7 @@ static void post(take_t *take, ucxx_endpoint_t *endpoint, size_t length) {
   take->status = ucxx_stream_recv(endpoint, take->data, length, &params, &take->request);
 }
 
-/* It ended so, with that much of what stands at `from`. */
+/* The receive completed with this status and these bytes of the contents at `from`. */
 static void taken(const site_t *site, take_t *take, ucxx_status_t expected, size_t length,
                   const uint8_t *from) {
   CHECK_STATUS(site_finish(site, take->status, &take->request), expected);
@@ -118,7 +118,7 @@ static void taken(const site_t *site, take_t *take, ucxx_status_t expected, size
 static void send_all(const site_t *site, ucxx_endpoint_t *endpoint, const void *data,
                      size_t length) {
   ucxx_request_t *request = NULL;
-  /* What completes inside its call is not looked at by the other side yet. */
+  /* The other side has not progressed since a send that completed inside its call. */
   ucxx_status_t status = ucxx_stream_send(endpoint, data, length, NULL, &request);
   CHECK_OK(site_finish(site, status, &request));
 }
@@ -127,8 +127,8 @@ static void close_here(link_t *link) {
   enum { BLIND = 100 };
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_close(link->here.endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
-  /* The other side then finds what was sent and the close in one pass, where the transport can do
-     that. Without giving way to others: a close waits for the other side a second at most. */
+  /* The peer should find the data and the close in one pass, if the transport can do that.
+   * Therefore no yield here: a close waits at most a second for the peer. */
   if (link->site.manner->progress_mode == UCXX_PROGRESS_MANUAL)
     for (int pass = 0; pass < BLIND; pass++)
       CHECK_OK(ucxx_worker_progress(link->site.client, NULL));
@@ -145,9 +145,9 @@ static void close_link(link_t *link) {
   ucxx_context_destroy(link->site.context);
 }
 
-/* Sends and receives that are submitted before the connection stands. */
+/* Sends and receives submitted before the connection is established. */
 static void early(const manner_t *manner) {
-  STEP("%s, %s: before the connection stands", manner->name, way->name);
+  STEP("%s, %s: before the connection is established", manner->name, way->name);
   enum { LENGTH = 100000 };
   link_t link;
   take_t here[SEVERAL], there;
@@ -175,7 +175,7 @@ static void early(const manner_t *manner) {
   free(data);
 }
 
-/* The peer has closed: what it had sent is there all the same, and then it says so. */
+/* The peer has closed: receives return all that it had sent, and then report the close. */
 static void read_after_close(const manner_t *manner) {
   STEP("%s, %s: read after the peer's close", manner->name, way->name);
   enum { LENGTH = 100000, BEGIN = 10, THEN = 50000, LAST = 40000 };
@@ -197,7 +197,7 @@ static void read_after_close(const manner_t *manner) {
   taken(&link.site, &take, UCXX_OK, THEN, data + BEGIN);
   post(&take, link.there.endpoint, LAST);
   taken(&link.site, &take, UCXX_OK, LAST, data + BEGIN + THEN);
-  /* More than there is: a request that fails, and tells how much it got. */
+  /* Asks for more than there is: the request fails and reports how much it received. */
   post(&take, link.there.endpoint, LENGTH);
   CHECK_STATUS(take.status, UCXX_INPROGRESS);
   taken(&link.site, &take, UCXX_ERR_CONNECTION_RESET, LENGTH - BEGIN - THEN - LAST,
@@ -205,7 +205,7 @@ static void read_after_close(const manner_t *manner) {
   post(&take, link.there.endpoint, 1);
   CHECK_STATUS(take.status, UCXX_ERR_CONNECTION_RESET);
   free(take.data);
-  /* Who waits in the call is told that it got nothing. */
+  /* A blocking receive reports a length of 0. */
   ucxx_recv_info_t info = {.length = 777};
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.recv_info = &info;
@@ -236,7 +236,7 @@ static void in_turn(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   __atomic_store_n(&turn->order->count, at + 1, __ATOMIC_RELEASE);
 }
 
-/* Receives that are posted when an end closes, ours or the peer's: they end in their order. */
+/* Receives that are posted when this side or the peer closes: they complete in order. */
 static void posted_at_close(const manner_t *manner, int by_peer) {
   STEP("%s, %s: receives posted when %s closes", manner->name, way->name,
        by_peer ? "the peer" : "this side");
@@ -280,7 +280,7 @@ static void posted_at_close(const manner_t *manner, int by_peer) {
   close_link(&link);
 }
 
-/* What UCX says when it is not given everything back. */
+/* UCX's warning if some of its objects were not returned. */
 static void count_complaint(void *arg, int32_t level, const char *component, const char *message) {
   (void)level;
   (void)component;
@@ -288,11 +288,11 @@ static void count_complaint(void *arg, int32_t level, const char *component, con
     __atomic_fetch_add((int *)arg, 1, __ATOMIC_RELAXED);
 }
 
-/* Bytes that nobody receives, some of them half received, when an endpoint closes or its worker
- * goes; and a receive under way then. */
+/* Bytes that nobody receives, or that are half received, with a receive posted, when an endpoint
+ * closes or its worker is destroyed. */
 static void unread(const manner_t *manner, int worker_goes) {
   STEP("%s, %s: unread when %s", manner->name, way->name,
-       worker_goes ? "the worker goes" : "the endpoint closes");
+       worker_goes ? "the worker is destroyed" : "the endpoint closes");
   enum { LENGTH = 50000, BEGIN = 1000 };
   static int complaints;
   link_t link;
@@ -312,7 +312,7 @@ static void unread(const manner_t *manner, int worker_goes) {
     link.site.server = link.site.client = NULL;
     CHECK_STATUS(last.status, UCXX_INPROGRESS);
     ucxx_status_t ended = ucxx_request_status(last.request);
-    /* The other worker said that it goes. */
+    /* The other worker has announced its destruction. */
     CHECK(ended == UCXX_ERR_CANCELED || ended == UCXX_ERR_CONNECTION_RESET);
     ucxx_request_destroy(last.request);
     free(last.data);
@@ -329,7 +329,7 @@ static void unread(const manner_t *manner, int worker_goes) {
   free(data);
 }
 
-/* What an endpoint to its own worker sends it receives itself, and sleepers wake for it. */
+/* A worker connected to itself receives what it sends, and sleeping threads wake for it. */
 static void to_itself(const manner_t *manner) {
   STEP("%s, %s: to the worker itself", manner->name, way->name);
   enum { LENGTH = 300000 };
@@ -370,8 +370,8 @@ static void to_itself(const manner_t *manner) {
   free(data);
 }
 
-/* Without WAKEUP UCX has a way to the worker itself on which everything arrives inside the call
- * that sends it. */
+/* Without WAKEUP UCX uses a transport to itself where everything arrives inside the sending
+ * call. */
 static void inside_the_call(void) {
   STEP("arrived inside the call");
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
@@ -398,7 +398,7 @@ static void inside_the_call(void) {
 
 enum { WHOLE = 70000, SECOND_PART = 1000000, SENT = 100000 };
 
-/* The other process: sends, and waits for its end. */
+/* The other process sends and waits to be killed. */
 static void send_and_stay(int channel) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   pair_t pair = {.channel = channel};
@@ -477,8 +477,8 @@ int main(int argc, char **argv) {
       posted_at_close(&manners[at], 1);
       posted_at_close(&manners[at], 0);
       unread(&manners[at], 0);
-      /* By port each side would wait for the other's answer, for a second, where nobody progresses
-       * it meanwhile. */
+      /* By port each side's close would wait a second for the other's reply while nobody progresses
+       * that side. */
       if (!way->by_port || manners[at].progress_mode != UCXX_PROGRESS_MANUAL)
         unread(&manners[at], 1);
       if (!way->by_port) to_itself(&manners[at]);
