@@ -1,4 +1,5 @@
-/* Scattered sends and receives between two processes: every shape of parts against every other. */
+/* Scattered sends and receives between two processes: every shape of parts is sent into every
+ * other, and lengths, contents and the gaps between parts are checked. */
 #include "test_util.h"
 
 enum { PARTS = 64 };
@@ -64,14 +65,14 @@ static void send_side(const pair_t *pair, const shape_t *shape, uint64_t seed, i
   ucxx_status_t status =
       contiguous ? ucxx_tag_send(pair->endpoint, data, total, 4, NULL, &request)
                  : ucxx_tag_send_iov(pair->endpoint, entries, shape->parts, 4, NULL, &request);
-  /* The array was copied, only what it points to has to stay. */
+  /* The library has copied the array; only the data must stay valid. */
   memset(entries, 0xff, sizeof entries);
   CHECK_OK(finish(status, &request));
   free(data);
 }
 
-/* Parts in reverse order of address with gaps between them, so that a receive into one piece would
- * be noticed. */
+/* Parts in descending address order with gaps between them, so that a receive into one contiguous
+ * buffer would be detected. */
 static void recv_side(const pair_t *pair, const shape_t *sent, const shape_t *shape,
                       uint64_t seed) {
   ucxx_buffer_t entries[PARTS + 1], kept[PARTS + 1];
@@ -87,7 +88,7 @@ static void recv_side(const pair_t *pair, const shape_t *sent, const shape_t *sh
     entries[parts].length = length < left ? length : left;
     left -= entries[parts].length;
   }
-  /* What the shape does not hold goes into one last part. */
+  /* One last part takes the rest. */
   if (left > 0) entries[parts++].length = left;
   for (size_t part = 0; part < parts; part++) {
     top -= GAP + entries[part].length;

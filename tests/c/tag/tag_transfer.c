@@ -1,5 +1,5 @@
-/* Tag messages between two processes: sizes, masks, synchronous sends, truncation, order, many at
- * once. */
+/* Tag messages between two processes arrive whole, in order and as the tag mask selects them: all
+ * sizes, synchronous sends, truncation, probes, and many messages at once. */
 #include "test_util.h"
 
 enum { TAG_BACK = 0x100000 };
@@ -28,7 +28,7 @@ static void recv_now(const pair_t *pair, void *data, size_t length, uint64_t tag
   CHECK_OK(finish(status, &request));
 }
 
-/* Returns when a message with this tag waits to be received. */
+/* Waits until a message with this tag can be received. */
 static ucxx_recv_info_t await_message(const pair_t *pair, uint64_t tag) {
   ucxx_recv_info_t info = {0, 0, {0, 0}};
   ucxx_status_t status;
@@ -40,7 +40,8 @@ static ucxx_recv_info_t await_message(const pair_t *pair, uint64_t tag) {
   return info;
 }
 
-/* Both directions at once, expected and unexpected receives alike: the two sides run freely. */
+/* Both directions at once. The two sides are not synchronised, so receives are expected and
+ * unexpected. */
 static void every_size(const pair_t *pair) {
   for (size_t at = 0; at < SIZES; at++) {
     size_t length = sizes[at];
@@ -133,7 +134,7 @@ static void masks(const pair_t *pair) {
   pair_sync(pair);
 }
 
-/* A synchronous send is complete only once the receiver has matched it, however small. */
+/* A synchronous send completes only when the receiver has matched it, however small it is. */
 static void synchronous(const pair_t *pair, size_t length) {
   STEP("synchronous send of %zu bytes", length);
   uint8_t *data = test_alloc(length);
@@ -161,7 +162,7 @@ static void synchronous(const pair_t *pair, size_t length) {
   pair_sync(pair);
 }
 
-/* The message is there before the receive is posted: length and tag are known however the receive
+/* The message arrives before the receive is posted: length and tag are reported however the receive
  * completes. */
 static void already_arrived(const pair_t *pair, size_t length, int inside_call) {
   STEP("receive of %zu bytes that have arrived", length);
@@ -198,8 +199,8 @@ static void already_arrived(const pair_t *pair, size_t length, int inside_call) 
   pair_sync(pair);
 }
 
-/* A message longer than the buffer: its full length is reported, and nothing behind the buffer is
- * touched. */
+/* A message longer than the buffer: its full length is reported, and nothing is written behind the
+ * buffer. */
 static void truncated(const pair_t *pair, size_t length, int arrived_first) {
   STEP("truncation of %zu bytes, %s", length, arrived_first ? "arrived first" : "expected");
   enum { ROOM = 16, GUARD = 256 };
@@ -240,8 +241,8 @@ static void truncated(const pair_t *pair, size_t length, int arrived_first) {
   pair_sync(pair);
 }
 
-/* Messages of one tag arrive in the order sent, whatever their sizes and whether a receive waits
- * for them or not. */
+/* Messages with one tag arrive in the order sent, whatever their sizes, with receives posted early
+ * or late. */
 static void order(const pair_t *pair, int posted_first) {
   STEP("order on one tag, receives posted %s", posted_first ? "first" : "later");
   enum { MESSAGES = 1000 };
@@ -252,7 +253,7 @@ static void order(const pair_t *pair, int posted_first) {
   uint8_t *data[MESSAGES];
   for (size_t at = 0; at < MESSAGES; at++) {
     requests[at] = NULL;
-    /* The largest only now and then: the sum has to stay moderate. */
+    /* The largest sizes are rare, to keep the total moderate. */
     size_t length = lengths[test_mix(pair->seed + at) % LENGTHS];
     if (length > 100000 && at % 20 != 0) length = 16;
     data[at] = test_alloc(length);
@@ -276,7 +277,7 @@ static void order(const pair_t *pair, int posted_first) {
   pair_sync(pair);
 }
 
-/* Thousands posted before any is waited for, both ways. */
+/* Thousands are posted both ways before the test waits for any. */
 static void many(const pair_t *pair, size_t length) {
   STEP("many messages of %zu bytes in flight", length);
   enum { MESSAGES = 4000 };
@@ -311,7 +312,7 @@ static void many(const pair_t *pair, size_t length) {
   pair_sync(pair);
 }
 
-/* Probe with a message takes it out of matching; it is then received or dropped. */
+/* A probe that returns a message removes it from matching; the test then receives or drops it. */
 static void messages(const pair_t *pair, size_t length) {
   STEP("probed message of %zu bytes", length);
   uint8_t *data = test_alloc(length);
