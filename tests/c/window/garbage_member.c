@@ -1,8 +1,8 @@
 /*
- * A member of a group that speaks garbage to the others: messages of windows and of collectives,
- * changed, again, and out of turn. What the honest members do among themselves stays whole, and the
- * memory beside what it may touch is as it was. Within a window of which it is a member it may do
- * what it likes (docs/security.md): that the honest ones do not use.
+ * A group member sends garbage to the others: messages of windows and of collectives, changed,
+ * repeated and out of turn. Windows and collectives of the honest members stay correct, and memory
+ * outside the garbling member's windows does not change. Inside a window of its own a member may do
+ * anything (docs/security.md), so the honest ones do not use that.
  *
  *   UCXX_TEST_HOSTS=64 UCX_TLS=tcp,self garbage_member [ROUNDS]
  */
@@ -18,7 +18,7 @@ static struct marks {
 
 static uint32_t other_of(uint32_t rank) { return 1 - rank; }
 
-/* Among the honest: a window and collectives of their own. */
+/* The honest members use a window and collectives of their own. */
 static void honest_turn(const win_t *win, uint64_t turn) {
   const uint64_t one = 1, number = test_mix(turn * 2 + win->rank);
   uint64_t before = 0, found = 0, all[GARBLER];
@@ -46,7 +46,7 @@ static void stay_honest(member_t *member, win_t *shared) {
   half.size = 2;
   win_open(&win, &half, UCXX_WINDOW_FLAVOR_CREATE, SIZE, 8, NULL);
   for (uint64_t turn = 0; turn < 2; turn++) honest_turn(&win, turn);
-  /* All that was sent went to the other one of these. */
+  /* Everything was sent to the other peer. */
   garbage.notes = 0;
   CHECK(garbage.spared[0].count > 0);
   marks->spared[other_of(win.rank)] = garbage.spared[0];
@@ -57,7 +57,7 @@ static void stay_honest(member_t *member, win_t *shared) {
   }
   win_close(&win);
   ucxx_group_destroy(half.group);
-  /* This may have ended for good, or not have heard of the end. */
+  /* The close may fail for good, or miss another member's. */
   ucxx_status_t status = ucxx_window_close(shared->window);
   CHECK(status != UCXX_OK);
   ucxx_window_destroy(shared->window);
@@ -71,7 +71,7 @@ static void speak_garbage(member_t *member, win_t *win) {
   static uint64_t room[512];
   (void)member;
   await_mark(&marks->numbers, GARBLER);
-  /* Which connection leads to whom. */
+  /* Finds out which connection belongs to which peer. */
   for (unsigned target = 0; target < GARBLER; target++) {
     garbage.towards = target;
     garbage.spared[target] = marks->spared[target];
@@ -145,7 +145,7 @@ int main(int argc, char **argv) {
     board_close(board);
     munmap(marks, sizeof *marks);
   }
-  printf("%llu messages, and %llu again or changed\n", (unsigned long long)sent,
+  printf("%llu messages, %llu replayed or changed\n", (unsigned long long)sent,
          (unsigned long long)changed);
   CHECK(changed > 0);
   return 0;

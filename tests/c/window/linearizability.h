@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Is a history of one location linearisable? Each operation took effect at one moment between its
- * begin and its end, those of one process in the order in which it made them. Searched through from
- * the first operation on, with a memory for the states that led nowhere.
+ * Checks whether the history of one location is linearizable: each operation took effect at one
+ * moment between its begin and its end, those of one process in program order. A search from the
+ * first operation on, with a table of the states that led nowhere.
  */
 #ifndef UCXX_RS_TEST_WIN_LINEAR_H
 #define UCXX_RS_TEST_WIN_LINEAR_H
@@ -27,7 +27,7 @@ typedef enum event_kind {
 
 typedef struct event {
   event_kind_t kind;
-  value_t operand, compare, result; /* `result`: what was there before, where the operation tells */
+  value_t operand, compare, result; /* `result`: the old value, if the operation returns it */
   uint64_t begin, end;
 } event_t;
 
@@ -41,7 +41,7 @@ static inline int value_eq(value_t left, value_t right) {
   return left.a == right.a && left.b == right.b;
 }
 
-/* What the event leaves; 0 if it could not have found this value. */
+/* Computes the value after the event; 0 if the event could not have found this value. */
 static inline int event_applies(const event_t *event, value_t *value) {
   int tells = event->kind != ADD && event->kind != WRITE;
   if (tells && !value_eq(event->result, *value)) return 0;
@@ -79,7 +79,7 @@ static inline int search_is_new(search_t *search, const uint32_t *next, value_t 
   for (size_t at = hash % PLACES;; at = (at + 1) % PLACES) {
     place_t *place = &search->places[at];
     if (place->round != search->round) {
-      if (++search->used > PLACES / 2) FAIL("the history is too large to be searched through");
+      if (++search->used > PLACES / 2) FAIL("the history is too large to search");
       place->round = search->round;
       memcpy(place->next, next, sizeof place->next);
       place->value = value;
@@ -105,7 +105,7 @@ static inline int search_from(search_t *search, uint32_t *next, value_t value) {
   for (int process = 0; process < MOST_PROCESSES; process++) {
     const event_t *event = &history->events[process][next[process]];
     value_t after = value;
-    /* What has ended before it began comes before it. */
+    /* An operation that ended before this one began comes before it. */
     if (next[process] == history->count[process] || event->begin > first_end ||
         !event_applies(event, &after))
       continue;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Operations that are done as a whole, or not at all, whichever way they go: accumulates with
- * `accumulate_granularity` that name an element often, so that they are about more bytes than the
- * window has; and operations of which the last part alone is not attached.
+ * Operations take effect completely or not at all, on every path: accumulates with
+ * `accumulate_granularity` that name an element so often that they cover more bytes than the
+ * window, and operations of which only the last part is not attached.
  */
 #include "window.h"
 
@@ -30,8 +30,7 @@ static uint64_t sum_at(uint64_t offset) {
   return found;
 }
 
-/* Sums go up by one for each time that an element is named, and what is fetched is what was there.
- */
+/* Each element's sum grows by one for each time it is named, and a fetch returns the old value. */
 static void named_often(member_t *member, int32_t flavor, uint64_t granularity) {
   ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT;
   params.accumulate_granularity = granularity;
@@ -72,7 +71,7 @@ static void untouched(const uint8_t *bytes, size_t length, uint8_t value, const 
 
 enum { PUT, GET, ACCUMULATE, FETCH, RPUT, RGET, PUT_BLOCKS, GAP, BEFORE, WAYS };
 
-/* What the call says, or its request, or the flush. What is fetched goes behind what is sent. */
+/* The status of the call, its request, or the flush. Fetched data follows the sent data. */
 static ucxx_status_t in_one_way(int way, uint8_t *data, int64_t disp) {
   const ucxx_layout_t all = contiguous(UCXX_TYPE_UINT8, CALL),
                       few = contiguous(UCXX_TYPE_UINT8, BLOCKS),
@@ -99,15 +98,15 @@ static ucxx_status_t in_one_way(int way, uint8_t *data, int64_t disp) {
     status =
         finish(ucxx_window_rget(window, data, &all, TARGET, disp, &all, NULL, &request), &request);
     break;
-  case PUT_BLOCKS: /* the last ones are behind the end */
+  case PUT_BLOCKS: /* the last ones are beyond the end */
     ucxx_layout_init_vector(&blocks, UCXX_TYPE_UINT8, BLOCKS, 1, 30);
     status = ucxx_window_put(window, data, &few, TARGET, disp, &blocks);
     break;
-  case GAP: /* what is between them is not attached */
+  case GAP: /* the gap between them is not attached */
     ucxx_layout_init_vector(&blocks, UCXX_TYPE_UINT8, 2, 1, MEMORY);
     status = ucxx_window_put(window, data, &two, TARGET, disp, &blocks);
     break;
-  default: /* the second one is in front of it */
+  default: /* the second one is before the start */
     ucxx_layout_init_vector(&blocks, UCXX_TYPE_UINT8, 2, 1, -MEMORY);
     status = ucxx_window_put(window, data, &two, TARGET, disp, &blocks);
   }
@@ -137,7 +136,7 @@ static void not_attached(member_t *member) {
     CHECK_OK(ucxx_group_barrier(member->group));
     untouched(memory, MEMORY + TAIL, 1, "at the target");
   }
-  /* In full, as one region follows the other. */
+  /* Succeeds completely, as one region follows the other. */
   CHECK_OK(ucxx_window_attach(win.window, memory + ATTACHED, MEMORY - ATTACHED));
   CHECK_OK(ucxx_group_barrier(member->group));
   if (member->rank == ORIGIN) {

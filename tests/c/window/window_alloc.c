@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Once all that is in use at a time has been made, windows of one host allocate nothing: epochs of
- * every kind, and the data in them. */
+/* In steady state windows of one host allocate nothing, in epochs of every kind and their
+ * operations. The test counts allocations. */
 #include "allocations.h"
 #include "window.h"
 
@@ -9,8 +9,8 @@ enum { MEMBERS = 3, LONG = 1 << 20, SIZE = 4096 + LONG, WARM = 50, ROUNDS = 500 
 
 static win_t win;
 
-/* All post to each other, and start each other; then a fence, and locks. Some targets wait
- * meanwhile, and do what they are asked for; others do not. */
+/* Every member posts to all and starts all; then a fence, and locks. Some targets wait meanwhile
+ * and execute delegated operations; others do not. */
 static void one_round(uint64_t round) {
   uint32_t others[MEMBERS - 1], count = 0;
   uint64_t number = round, before = 0;
@@ -43,7 +43,7 @@ static void member_run(member_t *member, int32_t flavor) {
   const ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   member_open(member, &params);
   member_join(member, 0);
-  STEP("what is counted: a window that is made");
+  STEP("the counter works: a new window allocates");
   counting = 1;
   win_open(&win, member, flavor, SIZE, 8, NULL);
   counting = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Wrong arguments of a window's calls, each with its status and a message, in states where the call
- * is legal and in states where it is not: what is wrong is told before the epoch is looked at, and
- * nothing changes.
+ * Each wrong argument of a window's call gives its documented status and a message, whether or not
+ * the call is legal in the window's state: arguments are checked before the epoch, and nothing
+ * changes.
  */
 #include "window_states.h"
 
@@ -27,7 +27,7 @@ static shape_t of(int32_t type, uint64_t count) {
   return shape;
 }
 
-/* One of each of the operations that have layouts; `which` counts them. */
+/* One of each operation that has layouts; `which` counts them. */
 enum { PUT, GET, ACCUMULATE, GET_ACCUMULATE, RPUT, RGET, RACCUMULATE, RGET_ACCUMULATE, OPERATIONS };
 static const char *const operation_names[] = {"put",  "get",  "accumulate",  "get_accumulate",
                                               "rput", "rget", "raccumulate", "rget_accumulate"};
@@ -365,7 +365,7 @@ static void in_states(play_t *play) {
     single_element_calls();
     synchronisation_calls();
     other_calls();
-    check_state(play, now_in, "after all that");
+    check_state(play, now_in, "afterwards");
     leave(play, now_in, 0);
   }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * The first and the last byte of windows, and those beyond: what reaches further is refused as a
- * whole, on every path, and what does not is done. Windows on the test's own memory stand between
- * pages that nobody may touch.
+ * The first and last bytes of windows, and those beyond, on every path: an operation that reaches
+ * outside is refused as a whole, any other is done. The test's own memory lies between inaccessible
+ * pages.
  */
 #include "window.h"
 
@@ -12,7 +12,7 @@ enum { MEMBERS = 3, SIZE = 4800, SMALL_SIZE = 48, NUMBERS = 4 };
 static const ucxx_worker_params_t *worker_params;
 static int32_t flavor;
 static win_t win;
-static ucxx_status_t outside; /* what such a range gives */
+static ucxx_status_t outside; /* the status for such a range */
 
 typedef enum action {
   PUT,
@@ -28,7 +28,7 @@ typedef enum action {
   ACTIONS
 } action_t;
 
-/* The status that comes of it, from the call, its request, or the flush that follows. */
+/* The status of the call, its request, or the flush that follows. */
 static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const ucxx_layout_t *there,
                          uint64_t elements, uint64_t *result) {
   static const uint64_t operand[64] = {0};
@@ -72,7 +72,7 @@ static ucxx_status_t act(action_t action, uint32_t target, int64_t disp, const u
   if (action == RPUT || action == RGET || action == RACCUMULATE || action == RGET_ACCUMULATE)
     status = finish(status, &request);
   ucxx_status_t later = ucxx_window_flush(w, target);
-  /* An error is told once. */
+  /* An error is reported once. */
   CHECK_OK(ucxx_window_flush(w, target));
   return status != UCXX_OK ? status : later;
 }
@@ -114,8 +114,7 @@ static void at_target(uint32_t target) {
   }
   STEP("vectors that go forwards and backwards");
   for (int backwards = 0; backwards < 2; backwards++) {
-    /* What it touches reaches from `first` bytes before the address to `extent` bytes after that.
-     */
+    /* Covers `first` bytes before the address and `extent` bytes after it. */
     const int64_t stride = 3, extent = 2 + (NUMBERS - 1) * stride,
                   first = backwards ? extent - 2 : 0;
     const int64_t lowest = (first + unit - 1) / unit, highest = (size - extent + first) / unit;
@@ -138,7 +137,7 @@ static void at_target(uint32_t target) {
     blocks[position].length = 0;
     check_act(target, base, &there, position == 1 ? 2 : 3, UCXX_OK);
   }
-  STEP("nothing, wherever that is");
+  STEP("empty operations, at any place");
   there = contiguous(UCXX_TYPE_UINT64, 0);
   check_act(target, base, &there, 0, UCXX_OK);
   check_act(target, base + units + 100, &there, 0, UCXX_OK);
@@ -148,7 +147,7 @@ static void at_target(uint32_t target) {
   check_act(target, base, &there, 0, UCXX_OK);
   ucxx_layout_init_blocks(&there, UCXX_TYPE_UINT64, NULL, 0);
   check_act(target, base, &there, 0, UCXX_OK);
-  STEP("numbers that leave the range of numbers");
+  STEP("numbers that overflow");
   there = contiguous(UCXX_TYPE_BYTE, 1);
   if (flavor != UCXX_WINDOW_FLAVOR_DYNAMIC) {
     check_act(target, INT64_MAX, &there, 1, outside);
@@ -158,7 +157,7 @@ static void at_target(uint32_t target) {
   }
 }
 
-/* Layouts that reach further than memory does are wrong arguments, wherever they are put. */
+/* Layouts that reach beyond the address space are wrong arguments at any place. */
 static void absurd_layouts(void) {
   uint64_t number = 0;
   ucxx_layout_t layout;
@@ -177,7 +176,7 @@ static void absurd_layouts(void) {
                UCXX_ERR_INVALID_PARAM);
 }
 
-/* Accumulates want elements where C would put them. */
+/* Accumulates need the alignment that C has for the type. */
 static void unaligned(uint32_t target) {
   const ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
   uint64_t number = 0, result = 0;
@@ -202,7 +201,7 @@ static void edges(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   for (uint32_t shift = 0; shift < 3; shift++) {
-    /* Multiples of all units, so that a displacement reaches the end. */
+    /* A multiple of all units, so that a displacement can reach the end. */
     win_open(&win, member, flavor, member->rank == shift ? SMALL_SIZE : SIZE,
              units[(member->rank + shift) % 5], NULL);
     outside = flavor == UCXX_WINDOW_FLAVOR_DYNAMIC ? UCXX_ERR_RMA_ATTACH : UCXX_ERR_RMA_RANGE;
@@ -215,7 +214,7 @@ static void edges(member_t *member) {
     absurd_layouts();
     CHECK_OK(ucxx_window_unlock_all(win.window));
     CHECK_OK(ucxx_group_barrier(member->group));
-    /* All that was written were zeros. */
+    /* Only zeros were written. */
     for (uint64_t byte = 0; byte < win.size[win.rank]; byte++) CHECK_EQ(win.base[byte], 0);
     win_close(&win);
   }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Accumulates of very many elements, which are done in another way than those of a few, beside
- * single operations on the same elements: processes and threads of theirs add to them in every way
- * at once, and at the end the sums are right. One of the processes is then killed in the midst of
- * it: the others go on, and every element is one that some additions make.
+ * Accumulates of very many elements, which use another path than short ones, beside single
+ * operations on the same elements. Processes and their threads add in every way at once, and the
+ * sums are right. Then one process is killed meanwhile: the others continue, and each element is a
+ * value that some of the additions give.
  */
 #include "window.h"
 
@@ -26,7 +26,7 @@ static struct shared {
   uint64_t opened, ready, over, met;
 } *shared;
 
-/* Doubles stand behind the integers. */
+/* The doubles follow the integers. */
 static const uint64_t target = 1, doubles_at = ELEMENTS * 8;
 
 static uint64_t next(uint64_t *random) { return *random = test_mix(*random + 1); }
@@ -56,7 +56,7 @@ static void add_all(int which, int fetches) {
   count(which, 0, ELEMENTS, 1);
 }
 
-/* Every third one. */
+/* Every third element. */
 static void add_scattered(void) {
   int64_t twos[BLOCKS];
   for (int at = 0; at < BLOCKS; at++) twos[at] = 2;
@@ -99,7 +99,7 @@ static void swap_one(uint64_t at) {
   count(0, at, at + 1, 1);
 }
 
-/* One of few elements. */
+/* An accumulate of few elements. */
 static void single_turn(uint64_t *random) {
   const uint64_t at = next(random) % ELEMENTS;
   if (next(random) % 4 == 0)
@@ -126,7 +126,7 @@ static void turn(uint64_t *random) {
 
 static void *one_thread(void *arg) {
   uint64_t *random = arg;
-  /* Those of many elements stay away for so long that those of few forget about them. */
+  /* No long accumulates for so long that the short ones return to their fast path. */
   for (int number = 0; number < TURNS; number++) {
     if (number / PHASE % 2)
       single_turn(random);
@@ -160,7 +160,7 @@ static void all_at_once(member_t *member) {
   member_close(member);
 }
 
-/* ------------------------------------------------------------------ one dies */
+/* ------------------------------------------------------------------ one process dies */
 
 enum { VICTIM = 2 };
 
@@ -183,13 +183,13 @@ static void one_dies(member_t *member) {
       turn(&random);
     if (member->rank != VICTIM && look(&shared->over)) break;
   }
-  /* Those that are left go on, each in its own way and alone. */
+  /* The survivors continue, each in its own way and alone. */
   add_all(0, 0);
   swap_one(member->rank);
   CHECK_OK(ucxx_window_unlock_all(win.window));
   meet_at(&shared->met, MEMBERS - 1);
   for (uint64_t at = 0; member->rank == target && at < ELEMENTS; at++) {
-    /* What the one that was killed had done and not counted. */
+    /* Additions of the killed process that it had not counted yet. */
     const uint64_t number = ((uint64_t *)(void *)win.base)[at];
     const double real = ((double *)(void *)(win.base + doubles_at))[at];
     CHECK(number == shared->added[0][at] || number == shared->added[0][at] + 1);
@@ -225,8 +225,8 @@ int main(void) {
   STEP("sums");
   run_members(MEMBERS, seed, all_at_once);
   for (uint64_t round = 0; round < 5; round++) {
-    STEP("one dies, round %d", (int)round);
-    /* What a dead one has offered is there on its own host alone. */
+    STEP("one process dies, round %d", (int)round);
+    /* A dead process's memory stays accessible on its own host only. */
     if (test_hosts() == 1) run_with_one_that_dies(seed + round);
   }
   return 0;

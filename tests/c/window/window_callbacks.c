@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* All forms of the operations that have requests; and what a window's calls do in a callback, where
- * nothing waits. */
+/* Every form of the operations with requests works; and in a callback, where nothing may wait, a
+ * window's calls do what they should. */
 #include "window.h"
 
 enum { MEMBERS = 3, SIZE = 64 };
@@ -21,7 +21,7 @@ typedef struct called {
   uint64_t found;
 } called_t;
 
-/* In an epoch of lock to target 2; target 1 is held by another process. */
+/* In a lock epoch on target 2; another process holds target 1. */
 static void in_callback(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   called_t *called = arg;
   ucxx_window_t *none = NULL;
@@ -100,8 +100,7 @@ static ucxx_status_t submit(int form, const uint64_t *operand, uint64_t *result,
   }
 }
 
-/* By waiting, with a request that is waited for, one that nobody keeps, by callback, and by
- * notifier. */
+/* By waiting, with a request and a wait, without a request, by callback, and by notifier. */
 static void forms(member_t *member) {
   uint64_t expected = 0, operand = 100, result;
   const uint32_t next = (member->rank + 1) % member->size;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Requests of windows that are cancelled, or run out of time, at the moment in which their answer
- * comes. Each ends once: requests that are made after it end, too, and not before their data is
- * there.
+ * Requests of windows that are cancelled, or time out, just when their reply arrives. Each
+ * completes once. Later requests complete too, and not before their data has arrived.
  */
 #include "window.h"
 
@@ -14,7 +13,7 @@ static int by_timeout;
 
 static uint64_t word_at(uint64_t index) { return 1000 + index; }
 
-/* One that is given up at some moment, and behind it others that nobody gives up. */
+/* One request that is given up at some moment, and others behind it that are not. */
 static void one_round(const win_t *win, uint32_t round) {
   static uint64_t got[WORDS];
   ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);

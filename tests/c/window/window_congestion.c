@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows by messages: a member that has given its connection more than that has room for still
- * answers those who ask it for something, and can still ask itself. Whoever's answer were lost
- * would wait for ever.
+ * Windows over messages: a member whose connection's send queue is full still answers requests, and
+ * can still send its own. If an answer were lost, its requester would wait without end.
  */
 #include "window.h"
 
@@ -22,8 +21,8 @@ static struct marks {
   uint64_t begun, over;
 } *marks;
 
-/* More than the send queue of a connection holds, of work that the target is slow to do: from then
- * on there is never room for long. */
+/* More slow work for the target than a connection's send queue holds: from then on the queue is
+ * nearly always full. */
 static void crowd(const win_t *win, const win_t *other) {
   static double ones[WORDS];
   static ucxx_request_t *requests[REQUESTS];
@@ -38,7 +37,7 @@ static void crowd(const win_t *win, const win_t *other) {
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     if (at == FULL) mark(&marks->begun, 1);
   }
-  STEP("what it asks itself, behind all that");
+  STEP("its own requests, behind all that");
   CHECK_OK(ucxx_window_lock(other->window, UCXX_LOCK_EXCLUSIVE, ASKING, 0));
   CHECK_OK(win_put64(other, ASKING, 0, &number));
   CHECK_OK(ucxx_window_unlock(other->window, ASKING));
@@ -48,7 +47,7 @@ static void crowd(const win_t *win, const win_t *other) {
   mark(&marks->over, 1);
 }
 
-/* Many answers at once; every other time that of a lock before them. */
+/* Many replies at once; every other time preceded by that of a lock. */
 static void ask(const win_t *other) {
   uint64_t turns = 0, numbers[GETS], one = 1, before = 0;
   await_mark(&marks->begun, 1);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Making windows: every flavour with sizes and units that differ by rank, what can be asked of
- * them, memory that is shared in one piece or not, hints that change, and what is refused, after
- * which the group is as it was.
+ * Creating windows: every flavour with sizes and units that differ by rank, their attributes,
+ * shared memory in one piece or not, and hints that change. After a refused creation the group is
+ * unchanged.
  */
 #include "window.h"
 
@@ -16,8 +16,8 @@ static win_t win;
 
 static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->group)); }
 
-/* Everybody writes its rank to the last word of everybody's, and finds the highest that others have
- * written. */
+/* Every member writes its rank to the last word of every member, and finds the highest rank that
+ * others wrote. */
 static void check_reach(member_t *member) {
   CHECK_OK(ucxx_window_fence(win.window, 0));
   for (uint32_t target = 0; target < win.ranks; target++) {
@@ -89,8 +89,8 @@ static void flavours(member_t *member) {
   }
 }
 
-/* What the library allocates is all zero, in as many places as there are windows; and each window
- * has its own. */
+/* Allocated memory is zeroed; each window has its own memory, and all windows together have as many
+ * pieces as windows. */
 static void fresh_memory(member_t *member) {
   ucxx_window_t *windows[3];
   uint8_t *bases[3];
@@ -120,7 +120,7 @@ static void fresh_memory(member_t *member) {
   }
 }
 
-/* Loads and stores of all in the memory of all. */
+/* All members load and store in the memory of all. */
 static void shared_memory(member_t *member, int noncontiguous) {
   ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT;
   uint8_t *bases[MEMBERS], *expected = NULL;
@@ -160,7 +160,7 @@ static int sees_memory(void) {
   return transports == NULL || strncmp(transports, "tcp", 3) != 0;
 }
 
-/* On memory of the library's. */
+/* On memory that the library has registered. */
 static void with_library_memory(member_t *member) {
   enum { LENGTH = 8192, BEGIN = 4096, SIZE = 1024 };
   ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT;
@@ -176,7 +176,7 @@ static void with_library_memory(member_t *member) {
   CHECK_MESSAGE("memory");
   CHECK(window == NULL);
   CHECK_OK(ucxx_window_create(member->group, base, SIZE, 8, &params, &window));
-  /* Where UCX lets a process see another one's memory the window does as well. */
+  /* If UCX can map another process's memory, the window does as well. */
   for (uint32_t rank = 0; rank < member->size; rank++) {
     void *there = NULL;
     CHECK_OK(ucxx_window_shared_query(window, rank, NULL, NULL, &there));
@@ -192,7 +192,7 @@ static void with_library_memory(member_t *member) {
   CHECK_EQ(found, (member->rank + member->size - 1) % member->size + 5);
   CHECK_OK(ucxx_window_close(window));
   ucxx_window_destroy(window);
-  STEP("on library memory, of some");
+  STEP("on library memory, at some members");
   if (member->rank % 2 == 1) {
     ucxx_memory_destroy(params.memory);
     params.memory = NULL;
@@ -225,7 +225,7 @@ static void hints(member_t *member) {
   params.accumulate_granularity = 16;
   CHECK_OK(ucxx_window_set_hints(win.window, &params));
   check_reach(member);
-  STEP("hints that are not so, or not the same");
+  STEP("hints that are wrong, or not the same everywhere");
   params.same_size = 1;
   CHECK_STATUS(ucxx_window_set_hints(win.window, &params), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("same_size");
@@ -252,7 +252,7 @@ static void hints(member_t *member) {
   win_close(&win);
 }
 
-/* ------------------------------------------------------------------ what is refused */
+/* ------------------------------------------------------------------ refused creations */
 
 static ucxx_window_t *none;
 static void *no_base;
@@ -301,7 +301,7 @@ static void bad_arguments(member_t *member) {
   REFUSED(ucxx_window_create(group, memory, 64, 1, &params, &none), UCXX_ERR_INVALID_PARAM,
           "accumulate_ordering");
   meet(member);
-  STEP("what does not go together");
+  STEP("parameters that contradict each other");
   params = defaults;
   params.same_size = 1;
   REFUSED(ucxx_window_allocate(group, member->rank == 1 ? 64 : 128, 1, &params, &no_base, &none),
@@ -321,19 +321,19 @@ static void bad_arguments(member_t *member) {
     REFUSED(ucxx_window_create_dynamic(group, NULL, &none), UCXX_ERR_INVALID_PARAM, "rank");
   else
     REFUSED(ucxx_window_create(group, memory, 64, 1, NULL, &none), UCXX_ERR_INVALID_PARAM, "rank");
-  STEP("more memory than there is, at one of them");
+  STEP("too much memory at one member");
   ucxx_status_t status = ucxx_window_allocate(group, member->rank == 3 ? (size_t)1 << 46 : 64, 1,
                                               NULL, &no_base, &none);
   CHECK(status == UCXX_ERR_NO_MEMORY || status == UCXX_ERR_NO_RESOURCE);
   CHECK(none == NULL && no_base == NULL);
-  STEP("the group is as it was");
+  STEP("the group is unchanged");
   meet(member);
   win_open(&win, member, UCXX_WINDOW_FLAVOR_ALLOCATE, 64, 8, NULL);
   check_reach(member);
   win_close(&win);
 }
 
-/* Not under valgrind, which keeps limits of its own. */
+/* Not under valgrind, which has limits of its own. */
 static int limits_hold(void) {
   struct rlimit usual, none;
   CHECK_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
@@ -346,8 +346,8 @@ static int limits_hold(void) {
   return one < 0;
 }
 
-/* One member has no descriptors, or too few: it fails everywhere, as it fails there, and leaves
- * nothing behind. */
+/* One member has no descriptors, or too few: the creation fails at all members with its error, and
+ * leaks nothing. */
 static void out_of_descriptors(member_t *member) {
   uint64_t memory[8];
   int refused = 0;
@@ -362,7 +362,7 @@ static void out_of_descriptors(member_t *member) {
     meet(member);
     CHECK_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
     low = usual;
-    /* footprint_now has counted two names that are none, and its own. */
+    /* footprint_now has counted its own descriptor and two names that are none. */
     low.rlim_cur = (rlim_t)(footprint_now().descriptors - 3 + round / 4);
     if (member->rank == 1) CHECK_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
     switch (round % 4) {
@@ -389,7 +389,7 @@ static void out_of_descriptors(member_t *member) {
   CHECK(footprint_now().descriptors <= before.descriptors + 8);
 }
 
-/* Windows of groups that are part of others, at the same time. */
+/* Windows of subsets of a group, at the same time. */
 static void subsets(member_t *member) {
   uint32_t mine[2] = {member->rank % 2 + 2, member->rank % 2};
   ucxx_group_t *half = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A member is killed while windows are made with it. The others learn that it was that one, and
- * what has become of it, whatever they were about to open. */
+/* A member is killed while the group creates windows. The other members' call fails with its rank
+ * and the reason, whichever window they were creating. */
 #include "window.h"
 
 enum { MEMBERS = 3, VICTIM = 2, SLOW = 1, ROUNDS = 36, MOST_WINDOWS = 20 };
@@ -16,7 +16,8 @@ static void makes_windows(member_t *member) {
     status = ucxx_window_allocate(member->group, 4096, 1, NULL, &base, &window);
     if (member->rank == VICTIM) __atomic_add_fetch(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
     if (status == UCXX_OK) status = ucxx_window_close(window);
-    /* Or another one, which has found that before in the close of the last window, and has gone. */
+    /* Or the error names another member, which detected the death in the previous window's close
+     * and left. */
     else if (strstr(ucxx_last_error_message(), "had left the group") == NULL)
       CHECK_MESSAGE("rank 2");
     ucxx_window_destroy(window);
@@ -37,7 +38,7 @@ int main(void) {
              turns = test_mix(seed - round) % 2000;
     while (__atomic_load_n(&board->count[0], __ATOMIC_SEQ_CST) < windows) sched_yield();
     while (turns-- > 0) sched_yield();
-    /* The others go as far as they get without this one. */
+    /* The others continue as far as they can without this one. */
     stop_in_a_call(pids[SLOW]);
     kill_in_a_call(pids[VICTIM]);
     CHECK_EQ(kill(pids[SLOW], SIGCONT), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows that come and go: a thousand leave nothing behind; handles are destroyed in every order,
- * also in the midst of epochs. */
+/* A thousand windows created and closed leave nothing behind, and handles may be destroyed in every
+ * order, even during epochs. */
 #include "window.h"
 
 enum { MEMBERS = 3, WARM_UP = 60, WINDOWS = 1000 };
@@ -10,9 +10,9 @@ static const ucxx_worker_params_t *worker_params;
 
 static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->group)); }
 
-/* ------------------------------------------------------------------ a thousand */
+/* ------------------------------------------------------------------ a thousand windows */
 
-/* All of them in turns; those that share memory among members of one host alone. */
+/* All flavours in turns; shared ones on one host only. */
 static int32_t flavor_of(int number) {
   int32_t flavor = number % 4;
   return flavor == UCXX_WINDOW_FLAVOR_SHARED && test_hosts() > 1 ? UCXX_WINDOW_FLAVOR_ALLOCATE
@@ -44,21 +44,22 @@ static void thousand(member_t *member) {
     use_one(member, number);
   }
   footprint_t after = footprint_now();
-  /* Who slept for the first time meanwhile has made what it sleeps on. */
+  /* A worker that slept for the first time has created its sleep descriptors. */
   CHECK(after.descriptors <= before.descriptors + 8);
   CHECK_EQ(after.threads, before.threads);
-  /* And two mappings for each fast box pair that the members' workers, and the group's own, have
-   * made on the way. */
+  /* And two mappings for each pair of fast boxes that the workers of the members, and of the group,
+   * have created meanwhile. */
   CHECK(after.mappings <= before.mappings + 2 + 2 * 2 * (MEMBERS - 1));
-  /* UCX's pools, and what the C library keeps, grow with what has been in use; a window that stayed
-   * would take 128 each time. */
+  /* UCX's pools and the C library's heap grow with use; a leaked window would take 128 KiB each
+   * time. */
   if (after.resident_kib > before.resident_kib + 4096)
-    FAIL("a thousand windows have left %ld KiB", after.resident_kib - before.resident_kib);
+    FAIL("memory grew by %ld KiB over a thousand windows",
+         after.resident_kib - before.resident_kib);
   meet(member);
   member_close(member);
 }
 
-/* ------------------------------------------------------------------ orders */
+/* ------------------------------------------------------------------ orders of destruction */
 
 static void destroy_in_order(member_t *member, win_t *win, int order) {
   int left[4] = {0, 1, 2, 3};
@@ -92,12 +93,12 @@ static void destroy_orders(member_t *member) {
     CHECK_OK(ucxx_window_unlock(win.window, next));
     meet(member);
     if (order % 3 == 0) CHECK_OK(ucxx_window_close(win.window));
-    /* Each process another one. */
+    /* Each process uses another order. */
     destroy_in_order(member, &win, (order + 7 * (int)member->rank) % 24);
   }
 }
 
-/* One leaves in the midst of something; what it held is free, and the others' close tells. */
+/* One member leaves during an epoch: its locks become free, and the others' close reports it. */
 static void leave(member_t *member, int how, int32_t flavor) {
   ucxx_request_t *request = NULL;
   win_t win;
@@ -114,7 +115,7 @@ static void leave(member_t *member, int how, int32_t flavor) {
     case 2: CHECK_OK(ucxx_window_lock_all(win.window, 0)); break;
     case 3: CHECK_OK(ucxx_window_post(win.window, last, 1, 0)); break;
     case 4:
-      /* The lock of one who holds it as long as this one is here. */
+      /* A lock that another member holds as long as this one is here. */
       meet(member);
       CHECK_STATUS(ucxx_window_lock_nb(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0, NULL, &request),
                    UCXX_INPROGRESS);
@@ -137,7 +138,8 @@ static void leave(member_t *member, int how, int32_t flavor) {
     if (how == 4 && member->rank == 1) CHECK_OK(ucxx_window_unlock(win.window, 1));
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0));
     CHECK_OK(ucxx_window_unlock(win.window, 1));
-    if (test_hosts() > 1) meet(member); /* who has left gives no lock to members on other hosts */
+    /* a member that has left grants no lock to members on other hosts */
+    if (test_hosts() > 1) meet(member);
     if (member->rank == 1) {
       CHECK_STATUS(ucxx_window_fence(win.window, 0), UCXX_ERR_PEER_FAILED);
       CHECK_MESSAGE("rank 0");
@@ -163,7 +165,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   worker_params = params;
   STEP("%s: a thousand", mode);
   run_members(MEMBERS, 0, thousand);
-  STEP("%s: orders of destroying", mode);
+  STEP("%s: orders of destruction", mode);
   run_members(MEMBERS, 0, destroy_orders);
   STEP("%s: leaving", mode);
   run_members(MEMBERS, 0, leaving);

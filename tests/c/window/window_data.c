@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Random operations of several processes on each other's windows and their own, all types, all
- * operations, layouts that differ on the two sides, against a model in plain C. Each process has
- * its own areas in every window, so that what all of them do together is what each of them does
- * alone; their images of the windows, in memory that they share, are in the end compared with the
- * windows, byte by byte.
+ * Random operations of several processes on each other's windows and their own, with all types, all
+ * operations, and layouts that differ on the two sides, checked against a model in plain C. Each
+ * process has its own areas in every window, so the combined result is the sum of the single ones.
+ * The models' images, in shared memory, are compared with the windows byte by byte.
  */
 #include "window.h"
 #include "window_model.h"
@@ -43,7 +42,7 @@ typedef enum action {
   ACTIONS
 } action_t;
 
-/* Memory of this process that a layout is put over, with margins on both sides. */
+/* Memory of this process for a layout, with margins on both sides. */
 typedef struct area {
   uint8_t *memory, *address;
   size_t length;
@@ -65,9 +64,9 @@ static doing_t doings[SLOTS];
 static win_t win;
 static dice_t dice;
 
-/* ------------------------------------------------------------------ what is done */
+/* ------------------------------------------------------------------ choosing an operation */
 
-/* The address is one of any alignment. */
+/* The address has any alignment. */
 static area_t area_for(const shape_t *shape) {
   int64_t size = kinds[shape->type].size;
   area_t area = {.length = (size_t)((shape->high - shape->low) * size) + 2 * MARGIN};
@@ -88,7 +87,7 @@ static int has_request(action_t action) {
 }
 static int is_single(action_t action) { return action >= FETCH_AND_OP; }
 
-/* Where at the target: inside the slot, at the begin of a unit, and aligned where the operation
+/* The place at the target: inside the slot, at the start of a unit, and aligned if the operation
  * needs it. */
 static int find_place(doing_t *doing, uint64_t begin, uint64_t grid) {
   int64_t size = kinds[doing->there.type].size, unit = win.unit[doing->target];
@@ -118,7 +117,7 @@ static uint64_t random_count(void) {
   return limit <= 1 ? limit : 1 + roll(&dice, limit);
 }
 
-/* A type whose elements make up so many bytes. */
+/* A type whose elements add up to so many bytes. */
 static int32_t other_type(uint64_t bytes) {
   for (;;) {
     int32_t type = random_type();
@@ -126,14 +125,15 @@ static int32_t other_type(uint64_t bytes) {
   }
 }
 
-/* In the slot; action ACTIONS is any, type -1 as well, otherwise it is an accumulate on a grid of
- * such elements. */
+/* Chooses an operation inside the slot. ACTIONS is any action and -1 any type; otherwise an
+ * accumulate on a grid of such elements. */
 static void think_up(doing_t *doing, uint32_t target, uint64_t begin, int passive, action_t action,
                      int32_t type) {
   do {
     doing->action = action < ACTIONS ? action : (action_t)roll(&dice, ACTIONS);
     if (type >= 0 && doing->action < ACCUMULATE) doing->action = ACCUMULATE;
-    if (!passive && has_request(doing->action)) doing->action--; /* the same without */
+    /* the same action without a request */
+    if (!passive && has_request(doing->action)) doing->action--;
     doing->target = target;
     doing->request = NULL;
     doing->type = type >= 0 ? type : random_type();
@@ -218,7 +218,7 @@ static void attempt(doing_t *d) {
         ucxx_window_fetch_and_op(w, origin, d->into.address, d->type, d->target, d->disp, d->op);
     break;
   default:
-    /* What is there, as far as it is known, or something else. */
+    /* The present value, as far as it is known, or another one. */
     memcpy(compare, images[d->target].bytes + d->offset, kinds[d->type].size);
     compare[0] ^= (uint8_t)roll(&dice, 2);
     d->status = ucxx_window_compare_and_swap(w, origin, compare, d->into.address, d->type,
@@ -237,7 +237,7 @@ static void submit(doing_t *doing) {
          ucxx_status_name(doing->status));
 }
 
-/* ------------------------------------------------------------------ what it should do */
+/* ------------------------------------------------------------------ the expected result */
 
 static void model_put(const doing_t *doing) {
   image_t *image = &images[doing->target];
@@ -303,7 +303,7 @@ static void check_result(doing_t *doing) {
   release(doing);
 }
 
-/* That it is, with nothing in its result. */
+/* Checks that the operation is refused and its result buffer unchanged. */
 static void refused(doing_t *doing) {
   attempt(doing);
   const ucxx_status_t expected =
@@ -318,8 +318,8 @@ static void refused(doing_t *doing) {
 
 static uint64_t slot_begin(int slot) { return (uint64_t)win.rank * AREA + (uint64_t)slot * SLOT; }
 
-/* Operations that are under way together: in slots of their own, or accumulates on elements of one
- * type in one slot, which come in order. */
+/* Concurrent operations: in slots of their own, or accumulates on elements of one type in one slot,
+ * which are ordered. */
 static void batch(uint32_t target, int passive) {
   int32_t type = roll(&dice, 3) == 0 ? random_type() : -1;
   int ordered_slot = (int)roll(&dice, SLOTS);
@@ -335,8 +335,8 @@ static void batch(uint32_t target, int passive) {
   }
 }
 
-/* What has a request is complete locally when that is: its result is there, and its operands are
- * the caller's again. */
+/* A request completes when the operation is locally complete: its result has arrived, and its
+ * operands may be reused. */
 static void check_requests(void) {
   for (int slot = 0; slot < SLOTS; slot++) {
     doing_t *doing = &doings[slot];
@@ -346,7 +346,7 @@ static void check_requests(void) {
   }
 }
 
-/* Every operation on every type, in every form, also those that do not go together. */
+/* Every operation on every type, in every form, including invalid combinations. */
 static void each_operation_on_each_type(void) {
   for (int32_t type = 0; type < TYPES; type++) {
     for (int32_t op = 0; op < REDUCES; op++) {
@@ -394,7 +394,7 @@ static void flush_somehow(void) {
       CHECK_OK(finish(statuses[target], &requests[target]));
     break;
   case 2:
-    /* After the local one all results are there, and all operands are the caller's. */
+    /* After the local flush all results have arrived, and all operands may be reused. */
     CHECK_OK(ucxx_window_flush_local_all(win.window));
     for (int slot = 0; slot < SLOTS; slot++)
       memset(doings[slot].from.memory, 0xee, doings[slot].from.length);
@@ -481,7 +481,7 @@ static void check_windows(void) {
   free(bytes);
 }
 
-/* A whole area at once: longer than whatever the library does in one step. */
+/* A whole area at once: longer than any single step of the library. */
 static void large(uint32_t target) {
   enum { BLOCK = 8, STRIDE = 9, NUMBERS = AREA / 8 };
   image_t *image = &images[target];

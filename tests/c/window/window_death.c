@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A process dies that others share windows with: what it held together with others is free, what it
- * held alone is poisoned, who waits for it is told, and whatever it had nothing to do with goes on.
- * Nobody waits for ever: the limit on a step is what a hang is taken for.
+ * A process dies while others share windows with it. Locks that it shared become free, the lock
+ * that it held alone is poisoned, waiting members get an error, and everything else keeps working.
+ * No call waits without end: the guard's limit on a step would report it as a hang.
  */
 #include "window.h"
 #include "window_model.h"
@@ -12,10 +12,10 @@ enum { MEMBERS = 5, SIZE = 256, LIMIT_SECONDS = 30, LOAD_ROUNDS = 2 };
 
 static const ucxx_worker_params_t *worker_params;
 static int32_t flavor;
-static const uint32_t victim = 2, held = 1; /* `held`: the target whose lock it is all about */
+static const uint32_t victim = 2, held = 1; /* `held`: the target whose lock the tests use */
 static win_t win;
 
-/* `ready`: it may be killed; `dead`: it has been; the others count what their tests need. */
+/* `ready`: the victim may be killed; `dead`: it has been; the tests use the other counters. */
 static struct marks {
   uint64_t ready, dead, opened, fenced, go, waiting, met, ended;
 } *marks;
@@ -32,7 +32,7 @@ static void member_begin(member_t *member) {
   meet_at(&marks->opened, MEMBERS);
 }
 
-/* The launcher kills it here, or some time after this. */
+/* The launcher kills it here, or some time later. */
 static void ready_to_die(void) { mark(&marks->ready, 1); }
 
 static void die(void) {
@@ -55,10 +55,10 @@ static void check_others_work(void) {
   }
 }
 
-/* Of those that live. */
+/* A barrier of the survivors. */
 static void meet_others(uint64_t *count) { meet_at(count, MEMBERS - 1); }
 
-/* The others have all found out: only then may one of them leave. */
+/* All survivors have detected the death: only then may one of them leave. */
 static void member_finish(member_t *member) {
   meet_others(&marks->ended);
   CHECK_STATUS(ucxx_window_close(win.window), UCXX_ERR_PEER_FAILED);
@@ -85,7 +85,7 @@ static void check_poisoned(void) {
     CHECK_EQ(ucxx_window_sync_type(win.window, target), UCXX_SYNC_NONE);
 }
 
-/* Each of the others waits in a way of its own while the holder dies. */
+/* Each survivor waits in its own way while the holder dies. */
 static void holds_alone(member_t *member) {
   ucxx_request_t *request = NULL;
   win_t other;
@@ -123,8 +123,8 @@ static void holds_alone(member_t *member) {
   member_finish(member);
 }
 
-/* The holder has forked: its child lives on, with all that it has inherited, and is not taken for
- * the holder. */
+/* The holder has forked: the child lives on with everything it inherited, and must not be mistaken
+ * for the holder. */
 static void leaves_a_child(member_t *member) {
   member_begin(member);
   if (member->rank == victim) {
@@ -143,8 +143,8 @@ static void leaves_a_child(member_t *member) {
   member_finish(member);
 }
 
-/* It is stopped, not dead: who waits for it waits, longer than a death takes to be told, and gets
- * the lock when it goes on. */
+/* The holder is stopped, not dead: a waiting member waits longer than the detection of a death
+ * takes, and gets the lock after the holder continues. */
 static void is_stopped(member_t *member) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
@@ -172,7 +172,7 @@ static void is_stopped(member_t *member) {
   member_close(member);
 }
 
-/* Readers that live and one that dies; then one writes. */
+/* Readers, of which one dies; then a writer. */
 static void holds_with_others(member_t *member) {
   member_begin(member);
   if (member->rank == victim) {
@@ -188,7 +188,7 @@ static void holds_with_others(member_t *member) {
     await_mark(&marks->dead, 1);
     unlock(held);
   }
-  /* What a dead one has offered is there on its own host alone. */
+  /* A dead process's memory stays accessible on its own host only. */
   int lost = on_another_host(member->rank, victim);
   for (uint32_t target = 0; target < win.ranks; target++) {
     if (target == victim && lost) {
@@ -206,7 +206,7 @@ static void holds_with_others(member_t *member) {
   member_finish(member);
 }
 
-/* It has waited for what another one holds; those behind it in the line get it. */
+/* The victim waited for a lock; the members behind it in the queue get it. */
 static void waits_in_line(member_t *member) {
   member_begin(member);
   if (member->rank == 0) {
@@ -270,7 +270,7 @@ static void before_it_posts(member_t *member) {
   if (posts) {
     static const uint32_t origins[] = {1, 3, 4};
     CHECK_OK(ucxx_window_post(win.window, origins, 3, 0));
-    /* Nobody gets as far as an epoch, so nobody completes one either. */
+    /* No member gets into an epoch, so none completes one either. */
     CHECK_STATUS(ucxx_window_start(win.window, &victim, 1, 0), UCXX_ERR_PEER_FAILED);
     CHECK_MESSAGE("rank 2");
   } else {
@@ -278,7 +278,7 @@ static void before_it_posts(member_t *member) {
     CHECK_MESSAGE("rank 2");
     CHECK_EQ(ucxx_window_sync_type(win.window, 0), UCXX_SYNC_NONE);
     CHECK_STATUS(ucxx_window_complete(win.window), UCXX_ERR_RMA_SYNC);
-    /* What rank 0 has posted is still there. */
+    /* The epoch that rank 0 has posted is still open. */
     CHECK_OK(ucxx_window_start(win.window, group, 1, 0));
     CHECK_OK(ucxx_window_complete(win.window));
   }
@@ -313,8 +313,8 @@ static void before_it_completes(member_t *member) {
   member_finish(member);
 }
 
-/* Of two that are waited for one dies; what the other one says afterwards of that epoch is not
- * taken for what it says of the next. */
+/* One of two awaited origins dies. The other one's complete of this epoch must not count for the
+ * next. */
 static void before_both_complete(member_t *member) {
   static const uint32_t targets[] = {0, 1}, origins[] = {2, 3};
   const uint32_t other = origins[1];
@@ -365,8 +365,8 @@ static void before_both_complete(member_t *member) {
   member_finish(member);
 }
 
-/* It lives and does not come: the group's limit ends the fence, this one and all that follow, and
- * the close. */
+/* The member lives and never calls: the group's time limit ends this fence, all later ones, and the
+ * close. */
 static void does_not_come(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 3 * SECOND);
@@ -412,8 +412,8 @@ static ucxx_status_t lock_somehow(dice_t *dice, uint32_t target) {
   return status;
 }
 
-/* All lock, update and unlock; one is killed wherever it is. Its locks are free or poisoned, and
- * poisoned ones stay that. */
+/* All lock, update and unlock; one is killed anywhere. Its locks are free or poisoned, and poisoned
+ * ones stay poisoned. */
 static void under_load(member_t *member) {
   int locks_poisoned[MEMBERS] = {0}, updates_poisoned[MEMBERS] = {0};
   dice_t dice = {test_mix(member->board->seed + member->rank)};
@@ -422,8 +422,7 @@ static void under_load(member_t *member) {
   member_begin(member);
   for (uint64_t turn = 0, after = 0; after < 300 || member->rank == victim;
        turn++, after += look(&marks->dead)) {
-    /* Whether memory that is not mapped here is reached after its process has died is not what this
-     * is about. */
+    /* Whether unmapped memory of a dead process can be reached is not tested here. */
     uint32_t target = (uint32_t)roll(&dice, win.ranks - 1);
     target += target >= victim;
     int all = roll(&dice, 20) == 0;
@@ -440,7 +439,7 @@ static void under_load(member_t *member) {
     }
     status = ucxx_window_accumulate(win.window, numbers, &one, target, win_disp(&win, target, 64),
                                     &one, UCXX_REDUCE_SUM);
-    /* What is asked of the target is told with what ends the epoch. */
+    /* Errors of requests to the target are reported at the end of the epoch. */
     int asked = ucxx_window_path(win.window, target) == UCXX_WINDOW_PATH_MESSAGE;
     if (asked)
       CHECK_OK(status);
@@ -461,7 +460,7 @@ static void under_load(member_t *member) {
   meet_others(&marks->met);
   double found[2];
   memcpy(found, win.base + 64, sizeof found);
-  /* Where no update has been cut short, none is seen by half. */
+  /* If no update was cut short, none is visible half done. */
   CHECK(updates_poisoned[win.rank] || locks_poisoned[win.rank] || found[0] == -found[1]);
   CHECK_STATUS(ucxx_window_close(win.window), UCXX_ERR_PEER_FAILED);
   ucxx_window_destroy(win.window);
@@ -509,7 +508,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   STEP("%s: holds alone", mode);
   kill_after(1, seed, holds_alone);
   if (test_hosts() == 1) {
-    /* On another host its connections tell, which the child has as well. */
+    /* On another host the death is detected by its connections, which the child has as well. */
     STEP("%s: leaves a child", mode);
     kill_after(1, seed, leaves_a_child);
   }

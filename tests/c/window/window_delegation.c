@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Short operations on a target's own memory while it waits in a call of the library, where it may
- * do them itself, and while it does something else, where it cannot. Either way each is done once,
- * in order, and beside it nothing; and a death on either side ends nothing but what it concerns.
+ * Short operations on a target's own memory, while the target waits in the library, where it may
+ * execute them itself, and while it does something else. Each is done exactly once and in order,
+ * and writes nothing else. A death on either side only affects the operations involved.
  */
 #include "window.h"
 #include "window_model.h"
@@ -32,9 +32,9 @@ static void member_begin(member_t *member) {
   meet_at(&marks->opened, MEMBERS);
 }
 
-/* ------------------------------------------------------------------ each is done once */
+/* ------------------------------------------------------------------ each operation is done once */
 
-static uint64_t added; /* to the sum that all add to, by this member */
+static uint64_t added; /* by this member, to the sum that all add to */
 
 static void add_to_sum(uint64_t value) {
   uint64_t before = 0;
@@ -43,7 +43,7 @@ static void add_to_sum(uint64_t value) {
   added += value;
 }
 
-/* What this member has in its part of the target's memory stands in `own` as well. */
+/* `own` is a copy of this member's part of the target's memory. */
 static void one_operation(dice_t *dice, uint8_t *own) {
   static const size_t lengths[] = {1,  2,   3,    4,    7,    8,    16,    24,
                                    25, 100, 4096, 8184, 8192, 8193, 20000, REGION};
@@ -102,7 +102,7 @@ static void one_operation(dice_t *dice, uint8_t *own) {
   }
 }
 
-/* The target waits here for the others, in ways that look after their operations or do not. */
+/* The target waits here for the others, in ways that execute delegated operations or do not. */
 static void wait_for_others(const member_t *member, uint64_t round) {
   const uint64_t all = (round + 1) * (MEMBERS - 1);
   switch (round % 4) {
@@ -133,7 +133,7 @@ static void done_once(member_t *member) {
     __atomic_add_fetch(&marks->over, 1, __ATOMIC_SEQ_CST);
     CHECK_OK(ucxx_group_barrier(member->group));
   }
-  STEP("what has come of it");
+  STEP("the result");
   CHECK_OK(ucxx_group_allgather(member->group, &added, sizeof added, sums));
   CHECK_OK(ucxx_group_barrier(member->group));
   ucxx_layout_t all = contiguous(UCXX_TYPE_BYTE, SIZE);
@@ -153,8 +153,7 @@ static void done_once(member_t *member) {
 
 /* ------------------------------------------------------------------ deaths */
 
-/* Puts and gets until one of them fails; ready to be seen to die when it has gone on for a while.
- */
+/* Puts and gets until one fails; reports after a while that it may be killed. */
 static ucxx_status_t go_on(uint64_t most) {
   for (uint64_t count = 0; count < most; count++) {
     uint64_t value = count, back = 0;
@@ -168,7 +167,7 @@ static ucxx_status_t go_on(uint64_t most) {
   return UCXX_OK;
 }
 
-/* The target, in the midst of waiting for the others. */
+/* The target dies while it waits for the others. */
 static void target_dies(member_t *member) {
   member_begin(member);
   if (member->rank == TARGET) {
@@ -188,7 +187,7 @@ static void barrier_fails(const member_t *member) {
   CHECK(status == UCXX_ERR_PEER_FAILED || status == UCXX_ERR_CONNECTION_RESET);
 }
 
-/* An origin, in the midst of an operation: the other goes on. */
+/* An origin dies during an operation: the other one continues. */
 static void origin_dies(member_t *member) {
   member_begin(member);
   if (member->rank == TARGET) {
@@ -233,7 +232,7 @@ static void kill_one(uint32_t victim, uint64_t seed, void (*body)(member_t *memb
 static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   uint64_t seed = test_seed();
   worker_params = params;
-  STEP("%s: each is done once", mode);
+  STEP("%s: each operation is done once", mode);
   marks = shared_open(sizeof *marks);
   run_members(MEMBERS, seed, done_once);
   munmap(marks, sizeof *marks);

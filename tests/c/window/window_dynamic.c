@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Dynamic windows: memory comes and goes in any order, also inside epochs; what a call names may
- * lie in regions that follow each other; what is not attached is refused, at both ends; and what
- * has gone without being detached is told to whoever asks, and ends nobody.
+ * Dynamic windows: memory is attached and detached in any order, also inside epochs; a call may
+ * span adjacent regions. Access to memory that is not attached is refused at both ends. Access to
+ * memory that was unmapped without being detached returns an error and ends no process.
  */
 #include "window.h"
 #include "window_model.h"
@@ -13,7 +13,7 @@ enum { MEMBERS = 3, REGIONS = 16, REGION = 256, TURNS = 60 };
 static const ucxx_worker_params_t *worker_params;
 static ucxx_window_t *window;
 
-/* Of each member: where its memory is, and which regions of it are attached. */
+/* For each member: where its memory is, and which regions are attached. */
 static struct known {
   uint64_t address[MEMBERS];
   uint8_t attached[MEMBERS][REGIONS];
@@ -49,19 +49,19 @@ static int is_attached(uint32_t target, uint64_t begin, uint64_t end) {
   return 1;
 }
 
-/* Regions of one piece of memory are attached and detached at random, one at a time or some
- * together; then all members try ranges of all lengths. */
+/* Regions of one piece of memory are attached and detached at random, one or several at a time;
+ * then all members try ranges of all lengths. */
 static void come_and_go(member_t *member) {
   dice_t dice = {test_mix(member->board->seed + member->rank)};
   uint8_t *memory = test_alloc(REGIONS * REGION);
-  uint32_t together[REGIONS] = {0}; /* regions that were attached as one, at the first of them */
+  uint32_t together[REGIONS] = {0}; /* regions attached as one, noted at the first of them */
   memset(memory, 0, REGIONS * REGION);
   known->address[member->rank] = (uint64_t)(uintptr_t)memory;
   memset(known->attached[member->rank], 0, REGIONS);
   CHECK_OK(ucxx_window_create_dynamic(member->group, NULL, &window));
   CHECK_OK(ucxx_window_lock_all(window, 0));
   for (int turn = 0; turn < TURNS; turn++) {
-    STEP("come and go: turn %d", turn);
+    STEP("attach and detach: turn %d", turn);
     uint8_t *mine = known->attached[member->rank];
     for (int change = 0; change < 3; change++) {
       uint64_t at = roll(&dice, REGIONS),
@@ -94,7 +94,7 @@ static void come_and_go(member_t *member) {
       CHECK_STATUS(status,
                    is_attached(target, begin, begin + length) ? UCXX_OK : UCXX_ERR_RMA_ATTACH);
     }
-    /* In turns, as they would overlap. */
+    /* In turns, because the ranges overlap. */
     for (uint32_t writer = 0; writer < member->size; writer++) {
       for (uint32_t target = 0; writer == member->rank && target < member->size; target++) {
         uint64_t begin = roll(&dice, REGIONS * REGION),
@@ -108,13 +108,13 @@ static void come_and_go(member_t *member) {
     }
   }
   CHECK_OK(ucxx_window_unlock_all(window));
-  /* Some are attached still. */
+  /* Some are still attached. */
   CHECK_OK(ucxx_window_close(window));
   ucxx_window_destroy(window);
   free(memory);
 }
 
-/* One that is unattached, or attached to another window, is neither here. */
+/* A region that is detached, or attached to another window, is not part of this one. */
 static void two_windows(member_t *member) {
   uint64_t *numbers = test_alloc(64);
   ucxx_window_t *first = NULL, *second = NULL;
@@ -125,7 +125,8 @@ static void two_windows(member_t *member) {
   CHECK_OK(ucxx_window_create_dynamic(member->group, NULL, &first));
   CHECK_OK(ucxx_window_create_dynamic(member->group, NULL, &second));
   CHECK_OK(ucxx_window_attach(first, numbers, 32));
-  CHECK_OK(ucxx_window_attach(second, numbers + 2, 32)); /* may overlap what another one has */
+  /* may overlap a region of another window */
+  CHECK_OK(ucxx_window_attach(second, numbers + 2, 32));
   CHECK_STATUS(ucxx_window_detach(second, numbers), UCXX_ERR_RMA_ATTACH);
   CHECK_STATUS(ucxx_window_attach(first, NULL, 8), UCXX_ERR_INVALID_PARAM);
   CHECK_STATUS(ucxx_window_attach(first, numbers, SIZE_MAX), UCXX_ERR_INVALID_PARAM);
@@ -151,8 +152,8 @@ static void two_windows(member_t *member) {
   free(numbers);
 }
 
-/* What is behind the end of a file is attached, and there is nothing: nor can anything else come to
- * stand there. */
+/* Memory beyond the end of a file is attached: it does not exist, and nothing else can be mapped
+ * there. */
 static void gone(member_t *member) {
   const size_t half = 1 << 16;
   const uint32_t target = (member->rank + 1) % member->size;

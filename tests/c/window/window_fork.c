@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows in a forked child: nothing is done there, and what its parent has stays as it is. */
+/* In a forked child a window's calls do nothing, and the parent's window does not change. */
 #include "window.h"
 
 enum { MEMBERS = 3, SIZE = 64 };
@@ -8,7 +8,7 @@ enum { MEMBERS = 3, SIZE = 64 };
 static const ucxx_worker_params_t *worker_params;
 static int32_t flavor;
 static win_t win;
-static uint64_t *held; /* a mark: how far they are */
+static uint64_t *held; /* a mark: the progress of both */
 
 static void in_child(const member_t *member) {
   const uint64_t number = 9;
@@ -67,7 +67,7 @@ static void forked(member_t *member) {
     int status = 0;
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK_EQ(status, 0);
-    /* It has given back nothing, and broken nothing. */
+    /* The child has released and damaged nothing. */
     CHECK_EQ(ucxx_window_sync_type(win.window, 1), UCXX_SYNC_LOCK);
     mark(held, 1);
     await_mark(held, 2);

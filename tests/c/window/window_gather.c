@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Accumulates of many blocks at memory of the caller's: the kernel is asked for many of them at a
- * time, and what comes of it is what comes of one block after the other, also where they are in any
- * order, overlap, or are the same.
+ * Accumulates of many blocks at the caller's memory: one system call handles many blocks, and the
+ * result is the same as block by block, even if blocks are in any order, overlap or repeat.
  */
 #include "window.h"
 #include "window_model.h"
@@ -15,7 +14,7 @@ enum { MEMBERS = 2, ORIGIN = 1, TARGET = 0, WORDS = 1 << 14, BLOCKS = 1 << 12, R
 static const ucxx_worker_params_t *worker_params;
 static win_t win;
 
-/* Of this process. They stand before the C library's. */
+/* Counts this process's calls. These functions replace the C library's. */
 static uint64_t calls;
 
 ssize_t process_vm_readv(pid_t pid, const struct iovec *here, unsigned long count,
@@ -34,7 +33,7 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long cou
 
 static uint64_t operands[WORDS], results[WORDS], expected[WORDS], before[WORDS];
 
-/* Adds to those blocks, here as well; fetches what was there in every other round. */
+/* Adds to those blocks, in the model too; every other round fetches the old values. */
 static void add(const ucxx_block_t *blocks, size_t count, int fetches) {
   ucxx_layout_t here, there;
   uint64_t elements = 0;
@@ -66,7 +65,7 @@ static void check_sums(void) {
   CHECK_EQ(memcmp(results, expected, sizeof results), 0);
 }
 
-/* Every third element, upwards, downwards, and one of them all the time. */
+/* Every third element, upwards, downwards, and one element again and again. */
 static void regular(void) {
   static ucxx_block_t blocks[BLOCKS];
   for (int way = 0; way < 3; way++) {
@@ -82,7 +81,7 @@ static void regular(void) {
   check_sums();
 }
 
-/* Few places, so that they overlap in every way; and some that are long. */
+/* Few places, so that blocks overlap in every way; some blocks are long. */
 static void at_random(dice_t *dice) {
   ucxx_block_t blocks[64];
   STEP("at random");
@@ -116,10 +115,10 @@ static void blocks_of_all_kinds(member_t *member, int32_t flavor) {
     CHECK_OK(ucxx_window_unlock(win.window, TARGET));
   }
   CHECK_OK(ucxx_group_barrier(member->group));
-  /* Six times as many blocks went that way. */
+  /* Six times as many blocks were accessed. */
   if (calls - begun > BLOCKS)
-    FAIL("%s: rank %u has called the kernel %llu times", flavor_name(flavor),
-         (unsigned)member->rank, (unsigned long long)(calls - begun));
+    FAIL("%s: rank %u made %llu system calls", flavor_name(flavor), (unsigned)member->rank,
+         (unsigned long long)(calls - begun));
   win_close(&win);
 }
 

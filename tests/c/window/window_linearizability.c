@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Atomic operations of four processes on a few elements, as random histories: when each began, when
- * it was complete, and what it found. For each element there has to be an order in which they make
- * sense one after the other. Elements of all ways to be atomic: words of several sizes, beside each
- * other in one word, larger than a word, and several that are updated as one.
+ * Atomic operations of four processes on a few elements, recorded as random histories: begin,
+ * completion, and the value found. Each element's history must be linearizable. The elements cover
+ * all ways to be atomic: words of several sizes, several in one word, larger than a word, and
+ * several that are updated as one.
  */
 #include "window.h"
 #include "linearizability.h"
@@ -25,9 +25,9 @@ static const ucxx_worker_params_t *worker_params;
 static int32_t flavor;
 static win_t win;
 static int
-    with_granularity; /* then one element of 8 bytes and two of them are each updated as one */
+    with_granularity; /* then one element of 8 bytes, and two of them, are each updated as one */
 
-/* Elements of one location are updated as one unit where there are two, which takes granularity. */
+/* Two elements of one location are updated as one unit, which takes granularity. */
 static const struct location {
   int32_t type;
   uint32_t target;
@@ -47,15 +47,15 @@ static int is_double(const struct location *location) {
   return location->type == UCXX_TYPE_COMPLEX_DOUBLE || count_of(location) > 1;
 }
 
-/* The histories of a round; each set has elements of its own in the windows, and begins when all
- * have come to it. */
+/* The histories of a round; each set has its own elements in the windows, and begins when all
+ * members have reached it. */
 typedef struct gathered {
   history_t histories[SETS][LOCATIONS];
   uint64_t come;
 } gathered_t;
 static gathered_t *gathered;
 
-/* ------------------------------------------------------------------ the check itself */
+/* ------------------------------------------------------------------ a test of the check */
 
 static event_t event(event_kind_t kind, int64_t operand, int64_t result, uint64_t begin,
                      uint64_t end) {
@@ -73,12 +73,12 @@ static int judge(event_t first, event_t second, event_t third) {
 
 static void check_the_check(void) {
   const event_t write = event(WRITE, 5, 0, 10, 30), early_read = event(READ, 0, 0, 1, 2);
-  /* An update that is lost, or not. */
+  /* A lost update, and none. */
   CHECK(!judge(event(FETCH_AND_ADD, 1, 0, 1, 9), event(FETCH_AND_ADD, 1, 0, 2, 8), early_read));
   CHECK(judge(event(FETCH_AND_ADD, 1, 0, 1, 9), event(FETCH_AND_ADD, 1, 1, 2, 8), early_read));
   CHECK(judge(event(FETCH_AND_ADD, 1, 1, 1, 9), event(FETCH_AND_ADD, 1, 0, 2, 8), early_read));
   CHECK(!judge(event(FETCH_AND_ADD, 1, 1, 1, 2), event(FETCH_AND_ADD, 1, 0, 3, 8), early_read));
-  /* While it is written either is read, afterwards only the new value, and never the old one after
+  /* During a write either value may be read; after it only the new one, and never the old one after
    * the new one. */
   CHECK(judge(write, event(READ, 0, 5, 11, 12), event(READ, 0, 5, 13, 14)));
   CHECK(judge(write, event(READ, 0, 0, 11, 12), event(READ, 0, 5, 13, 14)));
@@ -86,7 +86,7 @@ static void check_the_check(void) {
   CHECK(judge(write, event(READ, 0, 5, 11, 14), event(READ, 0, 0, 13, 14)));
   CHECK(!judge(write, event(READ, 0, 0, 31, 32), event(READ, 0, 5, 33, 34)));
   CHECK(!judge(write, event(READ, 0, 5, 8, 9), early_read));
-  /* What nobody wrote. */
+  /* A value that nobody wrote. */
   CHECK(!judge(write, event(READ, 0, 4, 11, 12), early_read));
   /* A compare-and-swap that should have succeeded, or failed. */
   event_t swap = event(COMPARE_AND_SWAP, 7, 0, 1, 2);
@@ -94,7 +94,7 @@ static void check_the_check(void) {
   CHECK(!judge(swap, event(READ, 0, 0, 3, 4), event(READ, 0, 7, 5, 6)));
   swap.compare.a = 1;
   CHECK(!judge(swap, event(READ, 0, 7, 3, 4), early_read));
-  /* One process's own order, though they overlap. */
+  /* One process's order counts, even for overlapping operations. */
   history_t history = {.count = {2}};
   history.events[0][0] = event(ADD, 1, 0, 1, 9);
   history.events[0][1] = event(READ, 0, 0, 2, 9);
@@ -108,7 +108,7 @@ static void check_the_check(void) {
   CHECK(!is_linearisable(&history));
 }
 
-/* ------------------------------------------------------------------ making one */
+/* ------------------------------------------------------------------ making a history */
 
 static void encode(const struct location *location, value_t value, uint8_t *bytes) {
   if (location->type == UCXX_TYPE_COMPLEX_DOUBLE) {
@@ -161,8 +161,8 @@ static void launch(flight_t *flight, int set) {
   CHECK_OK(status);
 }
 
-/* Some at once, which are in order as far as one location is concerned, then a flush. Most are on
- * one location, where they meet. */
+/* Several operations at once, which are ordered within one location, then a flush. Most use one
+ * location, so that they conflict. */
 static void make_histories(dice_t *dice, int set) {
   flight_t flights[AT_ONCE];
   value_t seen[LOCATIONS] = {{0, 0}};
@@ -204,7 +204,7 @@ static void make_histories(dice_t *dice, int set) {
 
 /* ------------------------------------------------------------------ all together */
 
-/* What is there in the end was read in the end, by one more process. */
+/* The final contents count as one more read, by one more process. */
 static void add_last_read(int set, int at) {
   history_t *history = &gathered->histories[set][at];
   value_t last = decode(&locations[at], win.base + set * SET_SIZE + locations[at].offset);
@@ -226,7 +226,7 @@ static void show(const history_t *history) {
   }
 }
 
-/* All at once, as far as there are processors for them. */
+/* All at once, as far as there are processors. */
 static void begin_together(uint64_t number) {
   __atomic_add_fetch(&gathered->come, 1, __ATOMIC_SEQ_CST);
   for (int spin = 0; look(&gathered->come) < number * MEMBERS; spin++) {
@@ -242,9 +242,9 @@ static void check_histories(int round) {
       add_last_read(set, at);
       if (!is_linearisable(history)) {
         show(history);
-        FAIL("round %d, set %d: the history of location %d has no order", round, set, at);
+        FAIL("round %d, set %d: the history of location %d is not linearizable", round, set, at);
       }
-      /* The same with another end would have been refused. */
+      /* The same history with another final value must be refused. */
       history->events[MEMBERS][0].result.a += 1000000;
       CHECK(!is_linearisable(history));
     }
@@ -296,7 +296,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 int main(int argc, char **argv) {
   test_begin("window_linearizability", 120);
   flavor = argc > 1 ? flavor_named(argv[1]) : UCXX_WINDOW_FLAVOR_ALLOCATE;
-  STEP("the check itself");
+  STEP("a test of the check");
   check_the_check();
   in_every_mode(round_in);
   return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Who waits looks whether the others live. One that has no descriptors left cannot see it in the
- * usual way, and one whose main thread has ended goes on by its other threads: neither takes a lock
- * from one that lives, nor lets an operation be lost, nor waits for ever for one that has died.
+ * A waiting member checks whether the others live. One member has no descriptors left, so the usual
+ * check fails; another's main thread has ended while its other threads continue. Neither takes a
+ * lock from a live holder, loses an operation, or waits without end for a dead one.
  */
 #include "window.h"
 
@@ -19,14 +19,14 @@ enum {
   OTHER = 2
 };
 
-static ucxx_worker_params_t worker_params; /* not where the main thread had them, which ends */
+static ucxx_worker_params_t worker_params; /* not on the main thread's stack, as that thread ends */
 static int starved, without_main;
 static win_t win;
 static member_t self;
 static pthread_t main_thread;
 static struct rlimit usual;
 
-/* How many have got to where it is counted, or how far the holder is. */
+/* How many members have reached a point, or how far the holder is. */
 static struct marks {
   uint64_t opened, begun, alone, shared, asked, free, refused, added, seen, last, told, over;
 } *marks;
@@ -45,14 +45,14 @@ static void lock(int32_t type, uint32_t target) {
 }
 static void unlock(uint32_t target) { CHECK_OK(ucxx_window_unlock(win.window, target)); }
 
-/* Long enough to look whether the holder lives, which it does. */
+/* Waits long enough to check whether the holder lives, which it does. */
 static void wait_in_vain(int32_t type, uint32_t target) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
   params.timeout_ns = 150 * MILLISECOND;
   CHECK_STATUS(ucxx_window_lock_nb(win.window, type, target, 0, &params, &request),
                UCXX_INPROGRESS);
-  /* Not by a wait, which may want a descriptor to sleep on. */
+  /* Not by a wait, which may need a descriptor to sleep on. */
   while (ucxx_request_status(request) == UCXX_INPROGRESS) {
     if (worker_params.progress_mode == UCXX_PROGRESS_MANUAL) progress(self.worker);
     sched_yield();
@@ -83,7 +83,7 @@ static void locks(uint32_t rank) {
   }
 }
 
-/* Rank 1 waits in it for one that is busy elsewhere. */
+/* Rank 1 waits in a fence for a member that is busy elsewhere. */
 static void fences(uint32_t rank) {
   if (rank == 2) {
     lock(UCXX_LOCK_EXCLUSIVE, OTHER);
@@ -159,10 +159,10 @@ static void body(member_t *member) {
   live(NULL);
 }
 
-/* Nobody reaps the dead one before it has been noticed. */
+/* Nobody reaps the dead process before its death has been detected. */
 static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   worker_params = *params;
-  /* One thread of each is at it: as with one thread alone. */
+  /* Only one thread of each process makes calls, so this equals the mode with one thread. */
   if (params->thread_mode == UCXX_THREAD_MULTI && params->progress_mode == UCXX_PROGRESS_MANUAL)
     return;
   for (int which = 1; which <= 3; which++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Locks of windows: who is alone is alone, who shares shares, in every form of the calls, with
- * limits of time, and without checks. Counters that would break, beside the library and in the
- * window itself, tell.
+ * Window locks: an exclusive holder is alone and shared holders share, in every form of the calls,
+ * with timeouts and with NOCHECK. Counters outside the library and in the window detect a
+ * violation.
  */
 #include "window.h"
 #include "window_model.h"
@@ -30,9 +30,9 @@ static void unlock(uint32_t target) { CHECK_OK(ucxx_window_unlock(win.window, ta
 
 static void meet(const member_t *member) { CHECK_OK(ucxx_group_barrier(member->group)); }
 
-/* ------------------------------------------------------------------ who holds it */
+/* ------------------------------------------------------------------ who holds the lock */
 
-/* Others get to run in the midst of it, now and then, on however few processors. */
+/* Yields now and then inside a critical section, so that others run even on few processors. */
 static void dawdle(void) {
   static dice_t dice;
   if (roll(&dice, 4) == 0) sched_yield();
@@ -70,8 +70,8 @@ static void as_reader(uint32_t target) {
   add(&marks->readers[target], UINT64_MAX);
 }
 
-/* Some read and some write, in all the ways to get a lock, on all targets. Who locks all never
- * meets who holds one lock and waits for another. */
+/* Some read and some write, with every way to lock, on all targets. A member in lock_all never
+ * meets one that holds a lock and waits for another. */
 static void readers_and_writers(member_t *member) {
   dice_t dice = {test_mix(member->board->seed + member->rank)};
   win_open(&win, member, flavor, SIZE, 8, NULL);
@@ -101,7 +101,7 @@ static void readers_and_writers(member_t *member) {
       unlock(target);
       break;
     case 5:
-      /* Two at a time, in the order of ranks, as whoever holds one and wants another has to do. */
+      /* Two at a time, in the order of ranks, which avoids deadlock. */
       lock(UCXX_LOCK_EXCLUSIVE, target < second ? target : second);
       lock(UCXX_LOCK_SHARED, target < second ? second : target);
       as_writer(target < second ? target : second);
@@ -122,8 +122,7 @@ static void readers_and_writers(member_t *member) {
   win_close(&win);
 }
 
-/* The numbers in a window are added to by load and store, some of them by who has them in its own
- * memory. */
+/* Numbers in a window are incremented by load and store, some of them by their owner. */
 static void counters(member_t *member) {
   win_open(&win, member, flavor, SIZE, 8, NULL);
   for (int turn = 0; turn < COUNTS; turn++) {
@@ -148,8 +147,8 @@ static void counters(member_t *member) {
   win_close(&win);
 }
 
-/* All of them hold it at once: none would come if one kept out the others. Then one wants it alone,
- * while readers come and go all the time. */
+/* All hold the lock at once: if it were not shared, none would continue. Then one member wants it
+ * exclusively, while readers keep coming. */
 static void shared_is_shared(member_t *member) {
   win_open(&win, member, flavor, SIZE, 8, NULL);
   STEP("all share");
@@ -185,7 +184,7 @@ static void shared_is_shared(member_t *member) {
   win_close(&win);
 }
 
-/* NOCHECK takes nothing and waits for nobody. */
+/* NOCHECK takes no lock and waits for nobody. */
 static void without_checks(member_t *member) {
   uint64_t value = 4711, now = 0;
   win_open(&win, member, flavor, SIZE, 8, NULL);
@@ -208,7 +207,7 @@ static void without_checks(member_t *member) {
     mark(&marks->step[1], 2);
   }
   meet(member);
-  /* What was not taken was not given back either. */
+  /* A lock that was not taken is not released either. */
   lock(UCXX_LOCK_EXCLUSIVE, 1);
   as_writer(1);
   unlock(1);
@@ -216,7 +215,7 @@ static void without_checks(member_t *member) {
   win_close(&win);
 }
 
-/* ------------------------------------------------------------------ as requests */
+/* ------------------------------------------------------------------ locks as requests */
 
 static void hold_while(uint64_t *step) {
   lock(UCXX_LOCK_EXCLUSIVE, 1);
@@ -287,7 +286,7 @@ static void by_waiting(member_t *member, uint64_t *step) {
   unlock(1);
 }
 
-/* A lock that is not waited for any longer leaves no trace. */
+/* A lock request that is given up leaves no trace. */
 static void given_up(member_t *member, uint64_t *step) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
@@ -312,7 +311,7 @@ static void given_up(member_t *member, uint64_t *step) {
   unlock(1);
 }
 
-/* Nobody keeps the request: the lock comes all the same. */
+/* Without a request the lock is granted all the same. */
 static void forgotten(member_t *member, uint64_t *step) {
   ucxx_request_t *request = NULL;
   await_mark(step, 1);
@@ -326,7 +325,7 @@ static void forgotten(member_t *member, uint64_t *step) {
   unlock(1);
 }
 
-/* Several of one process, which are granted one by one. */
+/* Several of one process, granted one by one. */
 static void several(member_t *member, uint64_t *step) {
   ucxx_request_t *requests[MEMBERS] = {NULL};
   ucxx_status_t statuses[MEMBERS];
@@ -359,15 +358,15 @@ static void as_requests(member_t *member) {
     if (member->rank == 2) ways[way](member, &marks->step[3 + way]);
     meet(member);
   }
-  /* It was given back each time. */
+  /* The lock was released each time. */
   lock(UCXX_LOCK_EXCLUSIVE, 1);
   unlock(1);
   meet(member);
   win_close(&win);
 }
 
-/* All want it, and most give up after a while, in one way or the other: those that got it are
- * alone, or share. */
+/* All want the lock, and most give up after a while, in one way or another: exclusive holders are
+ * still alone, and shared ones share. */
 static void impatient(member_t *member) {
   dice_t dice = {test_mix(member->board->seed + 50 + member->rank)};
   uint32_t granted = 0;
@@ -409,7 +408,7 @@ static void limited(member_t *member) {
   ucxx_window_params_t params = UCXX_WINDOW_PARAMS_INIT;
   params.lock_timeout_ns = 30 * MILLISECOND;
   win_open(&win, member, flavor, SIZE, 8, &params);
-  STEP("a limit of time");
+  STEP("a time limit");
   if (member->rank == 0) {
     lock(UCXX_LOCK_EXCLUSIVE, 1);
     mark(&marks->step[2], 1);
@@ -420,14 +419,14 @@ static void limited(member_t *member) {
     CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 1, 0), UCXX_ERR_TIMED_OUT);
     CHECK_EQ(ucxx_window_sync_type(win.window, 1), UCXX_SYNC_NONE);
     CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0), UCXX_ERR_TIMED_OUT);
-    /* Of the others it holds those that it has got, and no more. */
+    /* It holds the locks it was granted, and no others. */
     CHECK_OK(ucxx_window_lock(win.window, UCXX_LOCK_SHARED, 0, UCXX_ASSERT_NOCHECK));
     CHECK_STATUS(ucxx_window_lock(win.window, UCXX_LOCK_EXCLUSIVE, 1, 0), UCXX_ERR_TIMED_OUT);
     CHECK_EQ(ucxx_window_sync_type(win.window, 0), UCXX_SYNC_LOCK_NO_CHECK);
     CHECK_EQ(ucxx_window_sync_type(win.window, 1), UCXX_SYNC_NONE);
     unlock(0);
-    /* A path on which locks are taken when they are needed may tell so at the first operation, or
-     * at the end. */
+    /* A path that takes locks on demand may report the error at the first operation, or at the
+     * end. */
     uint64_t number = 0;
     ucxx_status_t status = ucxx_window_lock_all(win.window, 0);
     if (status == UCXX_OK) {
@@ -445,7 +444,7 @@ static void limited(member_t *member) {
   params.lock_timeout_ns = 0;
   CHECK_OK(ucxx_window_set_hints(win.window, &params));
   for (uint32_t target = 0; target < win.ranks; target++) {
-    /* Nobody has left anything behind. */
+    /* No member has left a lock behind. */
     lock(UCXX_LOCK_EXCLUSIVE, target);
     as_writer(target);
     unlock(target);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Long puts and gets by messages, of what is in one piece on both sides: lengths on both sides of
- * where they go another way, many at a time, among others, at a target that computes, and what
- * becomes of them when a window or a member goes in the midst of it.
+ * Long contiguous puts and gets by messages: lengths around the switch of protocols, many at a
+ * time, mixed with other operations, with a target that computes, and with a window or a member
+ * that ends meanwhile. The data is right, and nothing is written after its completion.
  */
 #include "window.h"
 
@@ -28,7 +28,7 @@ static void begin(member_t *member, win_t *win, int32_t flavor) {
   win_open(win, member, flavor, SIZE, 1, NULL);
 }
 
-/* What stands at a byte that somebody has put there. */
+/* The value of a byte that a member has put. */
 static uint8_t made(uint64_t seed, uint64_t at) {
   return (uint8_t)(test_mix(seed + at / 8) >> (at % 8 * 8));
 }
@@ -67,8 +67,8 @@ static uint64_t a_length(uint64_t number) {
   return lengths[number % (sizeof lengths / sizeof *lengths)];
 }
 
-/* Each puts into its own part of all, and gets what others have put; between fences. Short ones,
- * and accumulates at the end of the parts, go in between. */
+/* Every member puts into its own part of all others, and gets what others put, between fences.
+ * Short operations, and accumulates at the ends of the parts, are mixed in. */
 static void all_to_all(win_t *win) {
   const uint64_t seed = win->member->board->seed;
   uint8_t *mine = test_alloc(SLOT), *got = test_alloc(SLOT);
@@ -101,7 +101,7 @@ static void all_to_all(win_t *win) {
     uint64_t total;
     memcpy(&total, win->base + counter, 8);
     CHECK_EQ(total, (round + 1) * win->ranks);
-    /* Before anybody is in the next round. */
+    /* Before any member begins the next round. */
     CHECK_OK(ucxx_window_fence(win->window, 0));
   }
   CHECK_OK(ucxx_window_fence(win->window, UCXX_ASSERT_NOSUCCEED));
@@ -109,8 +109,8 @@ static void all_to_all(win_t *win) {
   free(got);
 }
 
-/* Requests, many at a time; the flush ends all. What was cancelled is not written to when its
- * request has ended. */
+/* Many requests at a time; the flush completes all. The buffer of a cancelled request is not
+ * written after its completion. */
 static void requests(win_t *win) {
   const uint32_t target = (win->rank + 1) % win->ranks;
   const uint64_t seed = win->member->board->seed + win->rank, length = LONG + 8;
@@ -151,7 +151,7 @@ static void requests(win_t *win) {
   free(got);
 }
 
-/* The target makes no calls until all is done there, and here. */
+/* The target makes no calls until everything is complete on both sides. */
 static void at_who_computes(win_t *win) {
   const uint64_t seed = win->member->board->seed, length = 2 * LONG + 3;
   uint8_t *data = test_alloc(length);
@@ -175,8 +175,8 @@ static void at_who_computes(win_t *win) {
   free(data);
 }
 
-/* The target's memory is its own again when wait has returned, whatever the origin has not been
- * told yet: it is overwritten at once. */
+/* After wait returns the target may overwrite its memory at once, whatever the origin still has to
+ * receive. */
 static void between_start_and_complete(win_t *win) {
   const uint64_t length = 3 * LONG;
   uint8_t *got = test_alloc(length);
@@ -198,8 +198,8 @@ static void between_start_and_complete(win_t *win) {
   free(got);
 }
 
-/* A lock goes on when all is done that its holder has begun, waited for or not: each finds what the
- * last one has left, and leaves the next number. */
+/* A lock is passed on when all operations of its holder are done, waited for or not: each holder
+ * finds the previous number, and writes the next. */
 static void from_lock_to_lock(win_t *win) {
   const uint64_t length = 2 * LONG;
   const uint32_t target = 1;
@@ -229,7 +229,7 @@ static void from_lock_to_lock(win_t *win) {
   free(left);
 }
 
-/* A flush with a request ends when all before it is done. */
+/* A flush with a request completes when all earlier operations are done. */
 static void flushes_with_requests(win_t *win) {
   const uint64_t length = 2 * LONG;
   const uint32_t target = 1;
@@ -284,15 +284,15 @@ static void all_live(member_t *member) {
   member_close(member);
 }
 
-/* Memory that ends whoever writes to it afterwards. */
+/* Memory where a late write ends the process. */
 static uint8_t *own_pages(size_t length) {
   void *pages = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(pages != MAP_FAILED);
   return pages;
 }
 
-/* Both get from each other's memory all the time. Rank 1 is stopped in the midst of it, and rank 0
- * destroys the window: what it has given back ends whoever writes or reads there. */
+/* Both members keep getting from each other's memory. Rank 1 is stopped meanwhile, and rank 0
+ * destroys the window: a later access to its memory ends the process. */
 static void window_goes(member_t *member) {
   win_t win;
   begin(member, &win, UCXX_WINDOW_FLAVOR_CREATE);
@@ -303,7 +303,7 @@ static void window_goes(member_t *member) {
   ucxx_request_t *gets[2] = {NULL, NULL};
   CHECK_OK(ucxx_window_lock_all(win.window, 0));
   for (uint64_t turn = 0; win.rank == 1 || look(&marks->stopped) == 0; turn++) {
-    /* What has been begun when the other one stops stays under way. */
+    /* Operations begun before the other member stops stay in flight. */
     for (int which = 0; which < 2; which++) {
       ucxx_status_t status = ucxx_window_rget(win.window, into + which * SLOT, &all, other,
                                               win_disp(&win, other, 0), &all, NULL, &gets[which]);
@@ -356,12 +356,12 @@ static void run_and_stop(uint64_t after) {
 static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   const uint64_t seed = test_seed();
   worker_params = params;
-  STEP("%s: all live", mode);
+  STEP("%s: all members live", mode);
   marks = shared_open(sizeof *marks);
   run_members(MEMBERS, seed, all_live);
   munmap(marks, sizeof *marks);
   for (uint64_t turn = 0; turn < 2; turn++) {
-    STEP("%s: the window goes", mode);
+    STEP("%s: the window is destroyed", mode);
     run_and_stop(1 + test_mix(seed + turn) % 40);
   }
 }

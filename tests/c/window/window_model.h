@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What one-sided operations do, in plain C and one byte at a time: element types, operations on
- * them, and layouts that are written out as lists of elements. Beside each byte stands whether it
- * is known: padding is not, nor is which NaN comes of one, nor what comes of either.
+ * A model of one-sided operations in plain C, one byte at a time: element types, operations on
+ * them, and layouts written out as lists of elements. Each byte is marked as known or not: padding
+ * is unknown, and so is which NaN an operation gives, and everything computed from those.
  */
 #ifndef UCXX_RS_TEST_WIN_MODEL_H
 #define UCXX_RS_TEST_WIN_MODEL_H
@@ -18,7 +18,7 @@ enum {
   MOST_ELEMENTS = 2048,
   MOST_BLOCKS = 64
 };
-/* Those of a long double that count. */
+/* The significant bytes of a long double. */
 enum { LONG_DOUBLE_BYTES = LDBL_MANT_DIG == 64 ? 10 : sizeof(long double) };
 
 #if defined(__x86_64__)
@@ -31,7 +31,7 @@ typedef struct kind {
   const char *name;
   char class; /* b byte, i signed, u unsigned, f real, c complex, l logical, p pair */
   uint8_t size, alignment,
-      value; /* `value`: bytes of a pair's value, or of a complex number's part */
+      value; /* `value`: bytes of a pair's value, or of one part of a complex number */
   const char *ops; /* in the order of UCXX_REDUCE_*; u is UNSUPPORTED */
 } kind_t;
 
@@ -72,10 +72,10 @@ static inline int has_long_doubles(int32_t type) {
          type == UCXX_TYPE_LONG_DOUBLE_INT;
 }
 
-/* Bytes of a real number of so many that count. */
+/* The significant bytes of a real number of this size. */
 static inline size_t real_bytes(size_t size) { return size == 16 ? LONG_DOUBLE_BYTES : size; }
 
-/* Where a pair has its index: half its size in, where C puts it. */
+/* Offset of a pair's index: half its size, where C puts it. */
 static inline size_t index_at(int32_t type) { return kinds[type].size / 2; }
 
 static inline int is_padding(int32_t type, size_t byte) {
@@ -145,7 +145,7 @@ static inline long double get_real(const uint8_t *bytes, size_t size) {
   return size == 4 ? (long double)four : size == 8 ? (long double)eight : all;
 }
 
-/* Such that ties, zeros and NaNs come up, and that sums of reals are exact. */
+/* Chosen so that ties, zeros and NaNs occur, and sums of reals are exact. */
 static inline void random_element(dice_t *dice, int32_t type, uint8_t *bytes) {
   const kind_t *kind = &kinds[type];
   const double small = (double)roll_between(dice, -8, 8) / 4, zero = 0;
@@ -197,8 +197,8 @@ static inline long double combine_real(int32_t op, size_t size, long double a, l
   }
 }
 
-/* 0 where the outcome is not defined. Products and sums of two floats are exact in a double, and
- * rounded once when they are stored. */
+/* Returns 0 if the result is undefined. Products and sums of two floats are exact in a double, and
+ * rounded once when stored. */
 static inline int model_real(int32_t op, size_t size, const uint8_t *a_bytes,
                              const uint8_t *b_bytes, uint8_t *out) {
   long double a = get_real(a_bytes, size), b = get_real(b_bytes, size),
@@ -253,7 +253,7 @@ static inline int model_pair(int32_t op, int32_t type, const uint8_t *a, const u
   return 1;
 }
 
-/* Changes the element at `target`, of which `unknown` tells what is not known. */
+/* Changes the element at `target`; `unknown` marks its unknown bytes. */
 static inline void model_reduce(int32_t type, int32_t op, uint8_t *target, uint8_t *unknown,
                                 const uint8_t *operand) {
   const kind_t *kind = &kinds[type];
@@ -269,7 +269,7 @@ static inline void model_reduce(int32_t type, int32_t op, uint8_t *target, uint8
     case 'c': known = model_complex(op, kind->value, target, operand, out); break;
     case 'p': known = model_pair(op, type, target, operand, out); break;
     case 'l':
-      /* Other bytes are no logical values. */
+      /* Other bytes are not logical values. */
       known = target[0] <= 1;
       out[0] = (uint8_t)model_whole(op, target[0], operand[0], 0);
       break;
@@ -292,8 +292,8 @@ typedef struct shape {
   ucxx_block_t blocks[MOST_BLOCKS];
   int32_t type;
   uint64_t count; /* of elements */
-  int64_t at[MOST_ELEMENTS]; /* of each, in elements from the address */
-  int64_t low, high; /* from the first to behind the last in memory */
+  int64_t at[MOST_ELEMENTS]; /* of each element, in elements from the address */
+  int64_t low, high; /* from the first element to the end of the last in memory */
 } shape_t;
 
 static inline void shape_add(shape_t *shape, int64_t at) {
@@ -316,8 +316,7 @@ static inline void shape_vector(shape_t *shape, dice_t *dice, uint64_t count, in
   }
 }
 
-/* Blocks with gaps between them and some that are empty, shuffled, some of them before the address.
- */
+/* Blocks with gaps between them, some empty, shuffled, some of them before the address. */
 static inline void shape_blocks(shape_t *shape, dice_t *dice, uint64_t count) {
   size_t blocks = 0;
   int64_t next = roll_between(dice, -40, 40);
@@ -358,7 +357,7 @@ static inline void shape_random(shape_t *shape, dice_t *dice, int32_t type, uint
   CHECK_EQ(shape->count, count);
 }
 
-/* Byte `byte` of those that the layout names, in its order, from the address on. */
+/* Offset from the address of byte `byte` of the layout, in the layout's order. */
 static inline int64_t shape_byte(const shape_t *shape, uint64_t byte) {
   uint64_t size = kinds[shape->type].size;
   return shape->at[byte / size] * (int64_t)size + (int64_t)(byte % size);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows by messages: what fetches is on its way when its call returns, and there with the flush.
- * A target that is stopped answers nothing: so it is seen what waits and what does not, and that
- * nothing is written any more once a flush, a request or the window has ended.
+ * Windows over messages: a fetching call returns while its operation is in flight, and the flush
+ * waits for the result. The target is stopped and answers nothing, which shows what waits and what
+ * does not, and that nothing is written after a flush, a request or the window has ended.
  */
 #include "window.h"
 
@@ -21,7 +21,7 @@ enum {
   TURNS = 100
 };
 
-/* What nobody has written. */
+/* The value before any write. */
 static const uint64_t UNTOUCHED = UINT64_C(0xeeeeeeeeeeeeeeee);
 
 static const ucxx_worker_params_t *worker_params;
@@ -29,7 +29,7 @@ static struct marks {
   uint64_t stop, stopped, go, gone_on, over, killed;
 } *marks;
 
-/* ------------------------------------------------------------------ a target that is stopped */
+/* ------------------------------------------------------------------ a stopped target */
 
 static uint64_t stops;
 
@@ -52,7 +52,7 @@ static void begin(member_t *member, win_t *win) {
   CHECK_OK(ucxx_group_barrier(member->group));
 }
 
-/* One page, of which nothing is left when it has been closed: who writes there then ends. */
+/* One page that is unmapped when closed: a later write ends the process. */
 static uint64_t *page_open(void) {
   void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(page != MAP_FAILED);
@@ -76,7 +76,7 @@ static ucxx_status_t rget_at(const win_t *win, uint64_t word, uint64_t *into,
   return ucxx_window_rget(win->window, into, &one, TARGET, (int64_t)word, &one, params, request);
 }
 
-/* All of it at a target that does not answer: it returns, and is there with the flush, in order. */
+/* Every call on a target that does not answer returns; the flush completes them in order. */
 static void calls_return(const win_t *win) {
   const int64_t counter = WORDS - 1, swapped = WORDS - 2, sums = WORDS / 2;
   uint64_t got[FEW], before[FEW], found[FEW], compare[FEW], value[FEW],
@@ -99,7 +99,7 @@ static void calls_return(const win_t *win) {
                                           UCXX_TYPE_UINT64, TARGET, swapped));
     CHECK_OK(ucxx_window_get_accumulate(win->window, four, &there, fetched[turn], &here, TARGET,
                                         sums, &there, UCXX_REDUCE_SUM));
-    /* The layout is the caller's again. */
+    /* The caller may reuse the layout. */
     memset(list, 0x7f, sizeof list);
   }
   for (int turn = 0; turn < FEW; turn++)
@@ -122,7 +122,7 @@ static void calls_return(const win_t *win) {
   CHECK_EQ(whole, FEW);
 }
 
-/* Requests end when they should: the local ones at once, those that need an answer with it. */
+/* Requests complete when they should: local ones at once, those that need an answer with it. */
 static void requests_wait(const win_t *win) {
   const int64_t place = WORDS - 64;
   ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1);
@@ -157,11 +157,12 @@ static void requests_wait(const win_t *win) {
   CHECK_OK(get_at(win, (uint64_t)place, &got, 1));
   CHECK_OK(ucxx_window_flush(win->window, TARGET));
   CHECK_EQ(got, 84);
-  /* Nothing is under way. */
+  /* Nothing is in flight. */
   CHECK_OK(ucxx_window_flush_nb(win->window, TARGET, NULL, NULL));
 }
 
-/* The end of a request makes the worker's descriptor readable, as all that it has to do with. */
+/* The completion of a request makes the worker's descriptor readable, as every event of the worker
+ * does. */
 static void by_descriptor(const win_t *win) {
   ucxx_worker_t *worker = win->member->worker;
   ucxx_request_t *get = NULL;
@@ -188,8 +189,7 @@ static void by_descriptor(const win_t *win) {
   await_mark(&marks->gone_on, stops);
 }
 
-/* What was cancelled, or has run out of time, is not written to by the answer, which comes
- * nevertheless. */
+/* A late answer does not write to the buffer of a request that was cancelled or has timed out. */
 static void nothing_comes_late(const win_t *win) {
   uint64_t *pages[3] = {page_open(), page_open(), page_open()}, got = 0;
   ucxx_request_t *requests[3] = {NULL, NULL, NULL}, *flush = NULL;
@@ -215,8 +215,8 @@ static void nothing_comes_late(const win_t *win) {
   CHECK_EQ(got, 6);
 }
 
-/* More than can be under way at a time, and what goes in parts, into places that are no neighbours;
- * all of it at once. */
+/* More operations than can be in flight at a time, and split ones with gaps between the parts, all
+ * at once. */
 static void many(const win_t *win) {
   enum { LONG = 10000 };
   uint64_t *got = test_alloc(MANY * 8), *spread = test_alloc(3 * LONG * 8),
@@ -246,7 +246,8 @@ static void many(const win_t *win) {
   free(nulls);
 }
 
-/* Requests with long data that is no piece, all under way: in order, as they are accumulates. */
+/* Requests with long data that is not contiguous, all in flight, in order, as they are
+ * accumulates. */
 static void many_requests(const win_t *win) {
   enum { LONG = 6000, REQUESTS = 8 };
   ucxx_layout_t all = contiguous(UCXX_TYPE_UINT64, LONG), third;
@@ -254,7 +255,7 @@ static void many_requests(const win_t *win) {
   ucxx_status_t statuses[REQUESTS];
   uint64_t *values = test_alloc(REQUESTS * 3 * LONG * 8), *back = test_alloc(LONG * 8);
   ucxx_layout_init_vector(&third, UCXX_TYPE_UINT64, LONG, 1, 3);
-  /* The last one is as it was before. */
+  /* The last one is unchanged. */
   for (uint64_t turn = 0; turn < REQUESTS; turn++) {
     uint64_t *mine = values + turn * 3 * LONG;
     for (uint64_t at = 0; at < LONG; at++) mine[3 * at] = at + REQUESTS - 1 - turn;
@@ -300,7 +301,7 @@ static void threads(win_t *win) {
   CHECK_EQ(count, THREADS * TURNS);
 }
 
-/* A request tells by itself what was wrong at the target, and a flush says nothing of it. */
+/* A request reports its own error at the target, and the flush does not repeat it. */
 static void what_requests_tell(member_t *member) {
   win_t win;
   uint64_t number = 5;
@@ -356,7 +357,7 @@ static void both_live(member_t *member) {
   member_close(member);
 }
 
-/* The window goes while answers are missing. */
+/* The window is destroyed while answers are missing. */
 static void window_goes(member_t *member) {
   win_t win;
   begin(member, &win);
@@ -378,13 +379,13 @@ static void window_goes(member_t *member) {
     CHECK_STATUS(ucxx_window_fence(win.window, 0), UCXX_ERR_PEER_FAILED);
     ucxx_window_destroy(win.window);
   }
-  /* What it has answered comes before this. */
+  /* The target's answers arrive before the barrier completes. */
   CHECK_OK(ucxx_group_barrier(member->group));
   pages_close(&win);
   member_close(member);
 }
 
-/* The target goes while answers are missing: it is told once by a flush, and by each request. */
+/* The target dies while answers are missing: one flush reports it, and each request does. */
 static void target_goes(member_t *member) {
   win_t win;
   begin(member, &win);
@@ -416,7 +417,7 @@ static void target_goes(member_t *member) {
   member_close(member);
 }
 
-/* Runs it, with so many stops of the target; with `kills` the last one is for good. */
+/* Runs `body` while the target is stopped so many times; with `kills` the last stop is a kill. */
 static void run(void (*body)(member_t *member), uint64_t times, int kills) {
   pid_t pids[MOST_MEMBERS];
   marks = shared_open(sizeof *marks);
@@ -447,9 +448,9 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   worker_params = params;
   STEP("%s: both live", mode);
   run(both_live, params->progress_mode == UCXX_PROGRESS_MANUAL ? 4 : 3, 0);
-  STEP("%s: the window goes", mode);
+  STEP("%s: the window is destroyed", mode);
   run(window_goes, 1, 0);
-  STEP("%s: the target goes", mode);
+  STEP("%s: the target dies", mode);
   run(target_goes, 1, 1);
 }
 

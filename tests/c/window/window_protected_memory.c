@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows of memory that may not be written, or not be read: whoever tries is told, whichever way
- * the operation goes, nothing is written, and nobody dies. What of the window may be written is as
- * ever.
+ * Windows of memory that is read-only or inaccessible: an operation there returns an error on every
+ * path, writes nothing, and ends no process. Writable parts of the window work as usual.
  */
 #include "window.h"
 
@@ -20,8 +19,7 @@ enum {
 static const ucxx_worker_params_t *worker_params;
 static ucxx_window_t *window;
 
-/* The page where memory ends that may be written; behind it everything is as `protection` has it.
- */
+/* The page where the writable memory ends; everything behind it has `protection`. */
 static uint8_t *memory_open(int protection) {
   uint8_t *memory =
       mmap(NULL, OPEN + CLOSED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,7 +29,7 @@ static uint8_t *memory_open(int protection) {
   return memory;
 }
 
-/* An operation that begins there. */
+/* An operation that begins in that page. */
 static ucxx_status_t in_one_way(int way, int64_t disp, uint8_t *data) {
   const ucxx_layout_t one = contiguous(UCXX_TYPE_UINT64, 1),
                       some = contiguous(UCXX_TYPE_UINT8, 100000),
@@ -95,7 +93,7 @@ static void at_the_target(int64_t base, int may_be_read) {
   free(data);
 }
 
-/* The target waits in the library meanwhile, and could do short ones itself. */
+/* The target waits in the library meanwhile, and could execute short operations itself. */
 static void guarded(member_t *member, int dynamic, int protection) {
   uint8_t *memory = memory_open(protection);
   uint64_t base = dynamic ? (uint64_t)(uintptr_t)memory : 0;
@@ -111,7 +109,7 @@ static void guarded(member_t *member, int dynamic, int protection) {
     CHECK(attr.data == memory);
   }
   CHECK_OK(ucxx_group_broadcast(member->group, &base, sizeof base, TARGET));
-  /* One at a time, as all add to the same elements. */
+  /* One member at a time, as all add to the same elements. */
   if (member->rank == ORIGIN) at_the_target((int64_t)base, protection != PROT_NONE);
   CHECK_OK(ucxx_group_barrier(member->group));
   if (by_itself) at_the_target((int64_t)base, protection != PROT_NONE);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows whose members count as those of several hosts: how they are reached, what is refused,
- * what of an operation is told when, and that members which reach one target in different ways do
- * not lose each other's updates.
+ * Windows whose members pretend to be on several hosts: the paths that are used, refused calls,
+ * when results are reported, and that members that reach one target on different paths lose no
+ * update.
  */
 #include "window.h"
 
@@ -50,8 +50,8 @@ static void paths(member_t *member) {
   member_close(member);
 }
 
-/* Long and short, whole and in pieces, from and to every member, with data that tells where it
- * comes from. */
+/* Long and short, contiguous and not, from and to every member, with data that identifies its
+ * source. */
 static void lengths(member_t *member) {
   static const uint64_t all[] = {1, 7, 8, 4096, 32767, 32768, 32769, 100000, SIZE / 2};
   uint8_t *here = test_alloc(SIZE), *back = test_alloc(SIZE);
@@ -72,7 +72,7 @@ static void lengths(member_t *member) {
     CHECK_OK(ucxx_window_get(win.window, back, &one, next, 0, &one));
     CHECK_OK(ucxx_window_flush(win.window, next));
     CHECK(memcmp(here, back, length) == 0);
-    /* Every other byte there. */
+    /* Every other byte at the target. */
     ucxx_layout_init_vector(&strided, UCXX_TYPE_BYTE, length, 1, 2);
     CHECK_OK(ucxx_window_put(win.window, here, &one, next, 0, &strided));
     CHECK_OK(ucxx_window_flush(win.window, next));
@@ -88,7 +88,7 @@ static void lengths(member_t *member) {
   member_close(member);
 }
 
-/* All add to the same words, by whichever way leads there; nothing is lost. */
+/* All members add to the same words, each on its own path; no update is lost. */
 static void sums(member_t *member) {
   win_t win;
   double ones[600], found[600];
@@ -122,8 +122,7 @@ static void sums(member_t *member) {
   member_close(member);
 }
 
-/* What is wrong with memory that only the target knows of is told by the flush, once, whatever the
- * operation. */
+/* Errors that only the target can detect are reported by the flush, once, for every operation. */
 static void what_the_target_finds(member_t *member) {
   win_t win;
   uint64_t number = 5;
@@ -168,8 +167,8 @@ static void what_the_target_finds(member_t *member) {
   member_close(member);
 }
 
-/* A lock that is not had in time, as a call and as a request, and one that is cancelled: the others
- * are not held up by what is left. */
+/* A lock that times out, as a call and as a request, and one that is cancelled: they do not block
+ * the others. */
 static void impatience(member_t *member) {
   ucxx_window_params_t hints = UCXX_WINDOW_PARAMS_INIT;
   ucxx_request_t *request = NULL;
@@ -216,8 +215,8 @@ static struct {
   size_t length;
 } forbidden;
 
-/* In the midst of an accumulate, with the update lock of its target: until the others have seen
- * that they go on. */
+/* Interrupts an accumulate while it holds the target's update lock, until the others have seen that
+ * they can continue. */
 static void on_forbidden(int number) {
   (void)number;
   mark(&marks->ready, 1);
@@ -225,8 +224,8 @@ static void on_forbidden(int number) {
   if (mprotect(forbidden.page, forbidden.length, PROT_READ | PROT_WRITE) != 0) _exit(1);
 }
 
-/* Rank 0's update lock is held by a process of its host for as long as the others like: its service
- * does everything else for them, and keeps the order of each. */
+/* A process on rank 0's host holds rank 0's update lock for a while. Its service still handles all
+ * other operations, and keeps the order of each member's. */
 static void held_up(member_t *member) {
   const uint32_t holder = test_hosts(), far = 1, other = test_hosts() + 1;
   const struct sigaction action = {.sa_handler = on_forbidden};
@@ -266,7 +265,7 @@ static void held_up(member_t *member) {
     CHECK_OK(ucxx_window_flush(second.window, 0));
     mark(&marks->ready, 2);
   } else if (win.rank == other) {
-    /* Another member, in the same window: what does not take the lock. */
+    /* Another member, in the same window: operations that do not take the lock. */
     await_mark(&marks->ready, 2);
     CHECK_OK(win_put64(&win, 0, 64, &number));
     CHECK_OK(win_get64(&win, 0, 64, &found));
@@ -277,7 +276,7 @@ static void held_up(member_t *member) {
   }
   if (win.rank == far) {
     CHECK_OK(finish(UCXX_INPROGRESS, &request));
-    /* By this one's 11, and by the others' as they have come by then. */
+    /* This member's 11, and what the others have added by then. */
     CHECK(then[0] >= 12 && then[0] <= 13 && then[0] == -then[1]);
   }
   CHECK_OK(ucxx_window_unlock_all(second.window));
@@ -290,8 +289,7 @@ static void held_up(member_t *member) {
   member_close(member);
 }
 
-/* The same, but nobody waits until it is over: the target leaves its window with what it has put
- * aside. */
+/* The same, but nobody waits for the end: the target leaves its window with deferred operations. */
 static void left_aside(member_t *member) {
   const uint32_t holder = test_hosts(), far = 1;
   const struct sigaction action = {.sa_handler = on_forbidden};
@@ -319,7 +317,7 @@ static void left_aside(member_t *member) {
     CHECK_OK(ucxx_window_lock(second.window, UCXX_LOCK_SHARED, 0, 0));
     await_mark(&marks->ready, 1);
     CHECK_OK(ucxx_window_accumulate(win.window, unit, &one, 0, 0, &one, UCXX_REDUCE_SUM));
-    /* Behind it on the way. */
+    /* Arrives after it. */
     CHECK_OK(win_get64(&second, 0, 0, &found));
     CHECK_OK(ucxx_window_flush(second.window, 0));
     mark(&marks->ready, 2);
@@ -342,7 +340,7 @@ static void left_aside(member_t *member) {
 
 enum { WHOLE = 8192 };
 
-/* Long enough that who has come out of set_hints, if anybody, finds this one in it. */
+/* Long enough that another member's set_hints, if it returned early, would find this one inside. */
 static void in_set_hints(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   const uint64_t until = clock_ns() + 200 * MILLISECOND;
   (void)request;
@@ -379,7 +377,7 @@ static void hints_of_both(member_t *member) {
     CHECK_OK(finish(UCXX_INPROGRESS, &request));
   } else {
     await_mark(&marks->ready, 1);
-    /* The other one is given time to get to where it waits; who comes too early finds less. */
+    /* Gives the other one time to reach its wait. If it does not, the test shows less. */
     for (const uint64_t until = clock_ns() + 30 * MILLISECOND; clock_ns() < until;)
       progress(member->worker);
     CHECK_OK(ucxx_group_endpoint(member->group, 1, &endpoint));
@@ -399,8 +397,8 @@ static void hints_of_both(member_t *member) {
   member_close(member);
 }
 
-/* The target dies in the midst of everything: whoever needs it is told, with its rank, and the
- * others go on. */
+/* The target dies during all kinds of operations: each member that uses it gets an error with its
+ * rank, and the others keep working. */
 static void target_dies(member_t *member) {
   static const uint64_t one = 1;
   uint64_t number = 0;
@@ -438,8 +436,8 @@ static void target_dies(member_t *member) {
   member_close(member);
 }
 
-/* What is left of a target whose lock a member on another host holds: that one cannot give it back
- * any more, and those who share the target's memory do not wait for it. */
+/* A lock of a dead target is held by a member on another host, which cannot release it any more.
+ * Members that map the target's memory do not wait for it. */
 static void holder_elsewhere(member_t *member, int dies) {
   win_t win;
   member_begin(member);
@@ -471,8 +469,8 @@ static void holder_elsewhere(member_t *member, int dies) {
 static void holder_of_the_dead(member_t *member) { holder_elsewhere(member, 1); }
 static void holder_of_one_that_leaves(member_t *member) { holder_elsewhere(member, 0); }
 
-/* Windows of a group and of a subset of it, made at the same time in any order: what is meant for
- * one does not get into the other. */
+/* Windows of a group and of a subset, created at the same time in any order: their messages do not
+ * mix. */
 static struct twin {
   member_t member;
   uint64_t seed;
@@ -524,7 +522,7 @@ static void run_and_kill(uint64_t seed, void (*body)(member_t *member), uint64_t
   munmap(marks, sizeof *marks);
 }
 
-/* One leaves without the others, which have asked it for something. */
+/* A member leaves while others have sent it requests. */
 static void one_leaves(member_t *member) {
   uint64_t number = 1;
   win_t win;
@@ -539,21 +537,21 @@ static void one_leaves(member_t *member) {
     CHECK_MESSAGE("rank ");
   }
   ucxx_window_destroy(win.window);
-  /* The memory is everybody's until then. */
+  /* The memory may be used until here. */
   CHECK_OK(ucxx_group_barrier(member->group));
   pages_close(&win);
   member_close(member);
 }
 
-/* On one host what the dead have offered is still there: that is what window_death.c is about. */
+/* On one host a dead process's memory stays accessible; window_death.c tests that. */
 static void deaths(uint64_t seed, const char *mode) {
   for (uint64_t round = 0; round < 3; round++) {
     STEP("%s: target dies, round %d", mode, (int)round);
     run_and_kill(seed + round, target_dies, 1 + test_mix(seed + round) % 1000);
   }
-  STEP("%s: a lock of one that dies", mode);
+  STEP("%s: a lock of a member that dies", mode);
   run_and_kill(seed, holder_of_the_dead, MEMBERS);
-  STEP("%s: a lock of one that leaves", mode);
+  STEP("%s: a lock of a member that leaves", mode);
   marks = shared_open(sizeof *marks);
   run_members(MEMBERS, seed, holder_of_one_that_leaves);
   munmap(marks, sizeof *marks);

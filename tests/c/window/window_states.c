@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Every call in every state of a window, against a table: what is not legal gives RMA_SYNC and
- * changes nothing, what is legal works and leads to the state that stands there. Wrong arguments
- * are told of first, in every state alike.
+ * Every call in every state of a window, against a table: an illegal call returns RMA_SYNC and
+ * changes nothing; a legal one works and leads to the state in the table. Wrong arguments are
+ * reported first, in every state.
  */
 #include "window_states.h"
 
@@ -12,7 +12,7 @@ static orders_t *all_orders;
 static int32_t flavor;
 static play_t *play; /* of rank 0 */
 
-/* What the present call has to have done by the time the epoch has ended. */
+/* The effect that the call must have by the end of the epoch. */
 static uint64_t operand, result, expected_result, stored, expected_stored;
 static const uint64_t untouched = UINT64_C(0x7777777777777777);
 
@@ -38,8 +38,8 @@ enum {
   COLUMNS
 };
 
-/* Calls that name a target name the first one. - is RMA_SYNC; for ? stands what the call makes of
- * it; X is a window that is closed. */
+/* Calls with a target use the first one. `-` is RMA_SYNC, `?` depends on the call, X is a closed
+ * window. */
 static const char *const table[] = {
     /*    lock  unlock lockall unlall flush flushall sync post  start compl wait test  fence close
        access request */
@@ -200,7 +200,7 @@ static ucxx_status_t fence_neither(void) {
 }
 static ucxx_status_t close_it(void) { return ucxx_window_close(window()); }
 
-/* Each operation is on the first number at the first target. */
+/* Each operation uses the first number at the first target. */
 static void fetches(uint64_t stores) {
   expected_result = stored;
   expected_stored = stores;
@@ -270,9 +270,9 @@ static ucxx_status_t rget_accumulate(void) {
 static const struct call {
   const char *name;
   int column;
-  char becomes; /* for ? */
+  char becomes; /* replaces ? */
   ucxx_status_t (*make)(void);
-  order_t order; /* what all others do beside it, where they do */
+  order_t order; /* what all other members do meanwhile */
   uint32_t argument;
 } calls[] = {
     {"lock shared", LOCK, 's', lock_shared, 0, 0},
@@ -318,7 +318,7 @@ static const struct call {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* ------------------------------------------------------------------ playing it */
+/* ------------------------------------------------------------------ running the table */
 
 static void expect_nothing(uint64_t number) {
   operand = test_mix(play->win.member->board->seed + number) | 1;
@@ -387,7 +387,7 @@ static void play_table(play_t *mine) {
   for (int row = 0; row < STATES; row++) {
     char state[CELL], cells[COLUMNS][CELL];
     cells_of(row, state, cells);
-    STEP("state %s: what is refused", state);
+    STEP("state %s: refused calls", state);
     enter(play, state, 0);
     for (int call = 0; call < CALLS; call++) {
       if (strcmp(cells[calls[call].column], "-") == 0) {
@@ -406,8 +406,7 @@ static void play_table(play_t *mine) {
   CHECK_EQ(number + refusals, STATES * CALLS);
 }
 
-/* Where a window's hints say no_locks, whatever is about locks is refused, and the rest is as it
- * was. */
+/* With the hint no_locks all calls about locks are refused, and the others are not affected. */
 static void play_no_locks(play_t *mine) {
   static const char *const states[] = {"N..", "F..", "N..+", "St."};
   play = mine;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * States of a window that are reached by real calls. Rank 0 makes them; the others do what it
- * takes, as they are told: 1 and 2 are its targets, 2 is also whom it lends its memory to, and 3
- * holds locks, so that it has to wait for them.
+ * States of a window, reached by real calls. Rank 0 makes the calls, and the others follow orders:
+ * ranks 1 and 2 are its targets, rank 2 also accesses its memory, and rank 3 holds locks to make it
+ * wait.
  *
- * A state is written as the epoch of access (N none, F a fence permits one, E it has begun, S
- * start, L lock, A lock_all, a the same with NOCHECK), then what the two targets are (. nothing, t
- * started, s and x locked, n locked with NOCHECK, p a lock has been asked for), then + where memory
- * is lent.
+ * A state is written as three parts:
+ * - the access epoch: N none, F permitted by a fence, E begun, S start, L lock, A lock_all, a the
+ *   same with NOCHECK
+ * - the two targets: . nothing, t started, s and x locked, n locked with NOCHECK, p lock requested
+ * - + if memory is exposed
  */
 #ifndef UCXX_RS_TEST_WIN_STATES_H
 #define UCXX_RS_TEST_WIN_STATES_H
@@ -36,7 +37,7 @@ typedef enum order {
 } order_t;
 enum { ORDERS_AHEAD = 64 };
 
-/* What a player is to do, in this order. */
+/* Orders to a member, executed in sequence. */
 typedef struct orders {
   uint64_t given, done;
   uint32_t what[ORDERS_AHEAD], argument[ORDERS_AHEAD];
@@ -44,7 +45,7 @@ typedef struct orders {
 
 typedef struct play {
   win_t win;
-  orders_t *orders; /* of each player */
+  orders_t *orders; /* of each member */
   ucxx_request_t *pending; /* of the lock that is waited for */
   int32_t flavor;
   ucxx_window_params_t params;
@@ -70,7 +71,7 @@ static inline void await_player(play_t *play, uint32_t player) {
   await_mark(&play->orders[player].done, play->orders[player].given);
 }
 
-/* What the others do until the last window has been closed. */
+/* What the others do until the last window is closed. */
 static inline void follow(play_t *play, member_t *member) {
   static const uint32_t actor[] = {ACTOR};
   orders_t *orders = &play->orders[member->rank];
@@ -141,7 +142,7 @@ static inline void check_state(const play_t *play, const char *state, const char
          (int)reported_of_window(state));
 }
 
-/* ------------------------------------------------------------------ there and back */
+/* ------------------------------------------------------------------ entering and leaving states */
 
 static inline void enter_lock(play_t *play, uint32_t target, char how) {
   ucxx_window_t *window = play->win.window;
@@ -161,7 +162,7 @@ static inline void enter_lock(play_t *play, uint32_t target, char how) {
   }
 }
 
-/* From N..; `before_fence`: from F.. where that leads there as well. */
+/* From N..; with `before_fence` from F.. if that leads there as well. */
 static inline void enter(play_t *play, const char *state, int before_fence) {
   ucxx_window_t *window = play->win.window;
   uint32_t started[2], count = 0;
@@ -192,7 +193,7 @@ static inline void enter(play_t *play, const char *state, int before_fence) {
     static const uint32_t group[] = {OTHER};
     CHECK_OK(ucxx_window_post(window, group, 1, 0));
   }
-  check_state(play, state, "on the way there");
+  check_state(play, state, "on entering");
 }
 
 static inline void leave_exposure(play_t *play) {
@@ -229,7 +230,7 @@ static inline void leave(play_t *play, const char *state, int exposure_first) {
   case 'a': CHECK_OK(ucxx_window_unlock_all(window));
   }
   if (state[3] == '+' && !exposure_first) leave_exposure(play);
-  check_state(play, "N..", "on the way back");
+  check_state(play, "N..", "on leaving");
 }
 
 /* What a member does: rank 0 acts on one window, and the others follow. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What synchronisation of windows brings about: fences with every promise, post and start among
- * random groups, exposure beside locks, flushes, sync, and requests that outlive their epoch. Marks
- * in memory that the processes share beside the library tell whether somebody came too early.
+ * Synchronisation of windows: fences with every assertion, post and start among random groups,
+ * exposure beside locks, flushes, sync, and requests that outlive their epoch. Counters in shared
+ * memory outside the library detect a member that continues too early.
  */
 #include "window.h"
 
@@ -13,7 +13,7 @@ static const ucxx_worker_params_t *worker_params;
 static int32_t flavor;
 static win_t win;
 
-/* Beside the library: for each pair of processes, how far they are. */
+/* Outside the library: for each pair of processes, how far they are. */
 static struct marks {
   uint64_t posted[MEMBERS][MEMBERS], completing[MEMBERS][MEMBERS], tested[MEMBERS], entered,
       told[MEMBERS], heard[MEMBERS];
@@ -37,7 +37,7 @@ static void open_window(member_t *member) {
 
 /* ------------------------------------------------------------------ fence */
 
-/* Everybody has come before anybody goes on. */
+/* Every member arrives before any continues. */
 static void fence_together(uint64_t *count, uint32_t assertions) {
   uint64_t mine = __atomic_add_fetch(&marks->entered, 1, __ATOMIC_SEQ_CST);
   ++*count;
@@ -71,8 +71,8 @@ static void fences(member_t *member) {
       CHECK_EQ(own_slot(from), value_of(round, from, win.rank));
     if (end & UCXX_ASSERT_NOSUCCEED) {
       CHECK_STATUS(win_put64(&win, 0, 0, values), UCXX_ERR_RMA_SYNC);
-      /* Nothing before it and nothing behind: nobody waits for the first one, who comes when the
-       * others have gone. */
+      /* No operation before and none after: nobody waits for rank 0, which arrives when the others
+       * have continued. */
       for (uint32_t other = 1; win.rank == 0 && other < win.ranks; other++)
         await_mark(&marks->heard[other], round + 1);
       CHECK_OK(ucxx_window_fence(win.window, UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOSUCCEED));
@@ -100,7 +100,7 @@ static void await_completions(uint64_t round) {
   }
 }
 
-/* Who accesses whom is drawn anew each time, also themselves, and also nobody. */
+/* Origins and targets are drawn anew each time; a member may access itself, or nobody. */
 static void groups(member_t *member) {
   uint64_t values[MEMBERS];
   open_window(member);
@@ -136,7 +136,7 @@ static void groups(member_t *member) {
   win_close(&win);
 }
 
-/* Without a question whether they have posted: they have, and both sides say so. */
+/* With NOCHECK at both sides: the targets have posted already. */
 static void groups_unchecked(member_t *member) {
   uint32_t all[MEMBERS] = {0, 1, 2, 3};
   uint64_t value;
@@ -156,8 +156,7 @@ static void groups_unchecked(member_t *member) {
   win_close(&win);
 }
 
-/* test says no as long as one has not completed, whatever the others did; and the exposure goes on
- * until it says yes. */
+/* test returns 0 until every origin has completed, and the exposure lasts until it returns 1. */
 static void tests(member_t *member) {
   uint32_t origins[MEMBERS] = {1, 2, 3}, target = 0;
   open_window(member);
@@ -185,7 +184,7 @@ static void tests(member_t *member) {
   win_close(&win);
 }
 
-/* Memory is lent to one, while this process locks others' and its own. */
+/* Memory is exposed to one member while this process locks others' memory and its own. */
 static void exposure_beside_locks(member_t *member) {
   uint64_t value, now = 0;
   uint32_t left, right;
@@ -230,8 +229,8 @@ static void flush_way(uint64_t way, uint32_t target) {
   }
 }
 
-/* What was flushed is there: the target, which is told so beside the library, finds it in its own
- * memory; and what it stores there is found by get. */
+/* Flushed data has arrived: the target, notified outside the library, finds it in its own memory;
+ * and its stores are found by get. */
 static void flushes(member_t *member) {
   uint64_t value, seen;
   open_window(member);
@@ -266,8 +265,8 @@ static void flushes(member_t *member) {
   win_close(&win);
 }
 
-/* Requests are waited for when their epoch has ended, and when the window has been closed and
- * destroyed. */
+/* Requests complete and may be waited for after their epoch has ended, and after the window has
+ * been closed and destroyed. */
 static void requests_outlive(member_t *member) {
   enum { LENGTH = 1 << 20 };
   uint8_t *out = test_alloc(LENGTH), *in = test_alloc(LENGTH);

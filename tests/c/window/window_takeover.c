@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Callbacks that run inside a wait of the group's. A thread that waits makes progress for everybody
- * for a while; whatever it meets there may take any time, wait for another thread, and reach other
- * members, and those reach this process meanwhile.
+ * Callbacks that run inside a wait of the group. The waiting thread makes progress for all objects;
+ * a callback there may take long, wait for another thread, and access other members, which access
+ * this process meanwhile.
  */
 #include "window.h"
 
-/* CALLBACKS one after the other, each in a pass after the one before: there are some before the
- * wait makes progress in the place of another thread, at least two while it does, and the rest
- * later. A get of LONG bytes takes longer than that. */
+/* CALLBACKS one after the other, each in a later pass. Some run before the waiting thread takes
+ * over progress, at least two while it makes progress, and the rest later. A get of LONG bytes
+ * takes longer than that. */
 enum { MEMBERS = 2, CALLBACKS = 6, LONG = 4 << 20 };
 enum { FAR, HERE };
 
 static const ucxx_worker_params_t *worker_params;
-/* Callbacks that have begun, and that the other member has been served in. */
+/* Callbacks that have begun, and those in which the other member has been served. */
 static struct marks {
   uint64_t begun, served;
 } *marks;
@@ -22,11 +22,11 @@ static struct marks {
 typedef struct play {
   member_t *member;
   win_t data; /* FAR holds a lock of HERE, and HERE of both */
-  win_t other; /* whose calls are waited in */
+  win_t other; /* the window whose calls wait */
   uint8_t *expected, *fetched, *fetched_beside;
   uint64_t begun, ended; /* callbacks */
-  uint64_t asked, beside; /* what the second thread is asked for, and has done */
-  uint64_t last; /* callback of this wait */
+  uint64_t asked, beside; /* requests to the second thread, and those it has done */
+  uint64_t last; /* the last callback of this wait */
 } play_t;
 
 static void get_long(play_t *play, uint8_t *to) {
@@ -45,10 +45,10 @@ static void in_a_wait(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   CHECK_OK(status);
   const uint64_t here = ++play->begun;
   STEP("callback %llu", (unsigned long long)here);
-  /* The other member's operation at this one ends before this does. */
+  /* The other member's operation at this one completes before the callback returns. */
   mark(&marks->begun, here);
   await_mark(&marks->served, here);
-  /* And this one's at the other member. */
+  /* And this member's operation at the other. */
   get_long(play, play->fetched);
   /* And another thread's. */
   if (worker_params->thread_mode == UCXX_THREAD_MULTI) {
@@ -59,7 +59,7 @@ static void in_a_wait(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   mark(&play->ended, here);
 }
 
-/* At this process, so that it is due at once. */
+/* Sends to this process, so that the callback is due at once. */
 static void next_callback(play_t *play) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
@@ -71,7 +71,7 @@ static void next_callback(play_t *play) {
 enum { WAITS = 4 };
 static const char *const wait_names[WAITS] = {"barrier", "fence", "start", "wait"};
 
-/* What the far member is waited for in, and what that does: it is late. */
+/* The call of the far member that is waited for; it makes it late. */
 static void wait_in(int wait, play_t *play) {
   const uint32_t far = FAR, here = HERE;
   ucxx_window_t *window = play->other.window;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows of one group that are used by several threads at the same time, in an order that differs
- * from process to process; and one window, by all of them. */
+/* Windows of one group used by several threads at the same time, in an order that differs from
+ * process to process; and one window used by all threads. All results are right. */
 #include "window.h"
 
 enum { MEMBERS = 3, THREADS = 3, TURNS = 40, ADDS = 2000 };
@@ -32,7 +32,7 @@ static void *fences_of_one(void *arg) {
   return NULL;
 }
 
-/* On one window, all of them. */
+/* All threads on one window. */
 static void *adds(void *arg) {
   win_t *win = arg;
   const uint64_t one = 1;
@@ -61,7 +61,7 @@ static void threads(member_t *member) {
       jobs[job].member = member;
       win_open(&jobs[job].win, member, (round + job) % 4, 64, 8, NULL);
     }
-    /* The others begin with another one. */
+    /* The other members begin with another window. */
     for (int job = 0; job < THREADS; job++)
       CHECK_EQ(pthread_create(&ids[job], NULL, fences_of_one,
                               &jobs[(job + (int)member->rank) % THREADS]),

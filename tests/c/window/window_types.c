@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Element types whose arithmetic is not that of integers and doubles: long double, its complex, and
- * its pair. Every operation on numbers of all kinds gives what C's own arithmetic gives, bit by
- * bit, with each call that accumulates. Elements larger than any word of the processor are never
- * seen half changed. And compare-and-swap takes the types that MPI allows.
+ * Element types with unusual arithmetic: long double, its complex type, and its pair. Every
+ * accumulating call gives the same bits as C's arithmetic, for every operation and kind of number.
+ * Elements larger than a machine word are never seen half changed. Compare-and-swap takes the types
+ * that MPI allows.
  */
 #include "window.h"
 #include "window_model.h"
@@ -52,13 +52,13 @@ static void make_values(void) {
                              zero / zero};
   memcpy(values, all, sizeof all);
 #if defined(__x86_64__)
-  /* A NaN that signals: one that is only moved is not to become a quiet one. */
+  /* A signalling NaN: a plain copy must not make it a quiet one. */
   const uint64_t signalling[] = {UINT64_C(0xa000000000000001), 0x7fff};
   memcpy(&values[VALUES - 1], signalling, sizeof signalling);
 #endif
 }
 
-/* ------------------------------------------------------------------ what C makes of it */
+/* ------------------------------------------------------------------ C's results */
 
 static void sum_or_product(int32_t op, const long double *a, const long double *b,
                            long double *out) {
@@ -72,7 +72,7 @@ static void complex_product(const long double *a, const long double *b, long dou
   memcpy(&left, a, sizeof left);
   memcpy(&right, b, sizeof right);
   product = left * right;
-  /* C looks for infinities behind NaNs. */
+  /* C's multiplication checks for infinities behind NaNs. */
   if (out[0] == out[0] && out[1] == out[1])
     CHECK(creall(product) == out[0] && cimagl(product) == out[1]);
 }
@@ -108,7 +108,7 @@ static void expect(int32_t type, int32_t op, const void *a, const void *b, void 
   }
 }
 
-/* Which NaN it is that a calculation gives is not looked at. */
+/* Which NaN a calculation gives is not checked. */
 static int is_same(int32_t type, int moved, const uint8_t *found, const uint8_t *expected) {
   for (size_t byte = 0; byte < kinds[type].size; byte++) {
     if (byte % sizeof(long double) == 0 && !moved && !(kinds[type].class == 'p' && byte > 0)) {
@@ -126,7 +126,7 @@ static int is_same(int32_t type, int moved, const uint8_t *found, const uint8_t 
 
 /* ------------------------------------------------------------------ all pairs of values */
 
-/* Element `at` of those that are there before, or of those that are combined into them. */
+/* Element `at` of the old values, or of those that are combined with them. */
 static void element(int32_t type, int which, size_t at, uint8_t *out) {
   const size_t value = which == 0 ? at / VALUES : at % VALUES;
   const located_t located = {.index = (int)(which == 0 ? at % 3 : at % 2) - 1};
@@ -137,7 +137,8 @@ static void element(int32_t type, int which, size_t at, uint8_t *out) {
     memcpy(out + 16, &values[(value + 3 + (size_t)which) % VALUES], LONG_DOUBLE_BYTES);
 }
 
-/* The x87 unit as the ABI has it between functions: 64 bits of precision, and an empty stack. */
+/* The x87 unit as the ABI requires it between functions: 64 bits of precision, and an empty
+ * stack. */
 static void check_unit(void) {
 #if defined(__x86_64__)
   uint16_t environment[14];
@@ -199,7 +200,7 @@ static void check_pairs(int32_t type, int32_t op, form_t form, uint32_t target) 
            get_real(operand + at * size, 16), get_real(after + at * size, 16),
            get_real(expected, 16));
     if (form != ACCUMULATE && !is_same(type, 1, result + at * size, before + at * size))
-      FAIL("type %s, op %d, form %d: what was fetched is not what was there", kinds[type].name,
+      FAIL("type %s, op %d, form %d: fetched something other than the old value", kinds[type].name,
            (int)op, (int)form);
   }
 }
@@ -237,7 +238,7 @@ static void compare_and_swap(uint32_t target) {
   }
 }
 
-/* 16 bytes are aligned to 16. */
+/* 16-byte elements are aligned to 16. */
 static void unaligned(uint32_t target) {
   const int64_t disp = win_disp(&win, target, 8);
   const int32_t replace = UCXX_REDUCE_REPLACE;
@@ -250,7 +251,8 @@ static void unaligned(uint32_t target) {
   }
 }
 
-/* All add to both parts of one number, which are each other's negative whenever somebody looks. */
+/* All members add to both parts of one number; each reader must find parts that are each other's
+ * negative. */
 static void together(member_t *member) {
   const int32_t type = UCXX_TYPE_COMPLEX_LONG_DOUBLE;
   const long double step[2] = {1, -1};
