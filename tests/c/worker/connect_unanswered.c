@@ -1,6 +1,5 @@
-/* A connection over TCP that its peer has not answered: UCX's descriptor stays readable. An event
- * loop sleeps on its own all the same, and so do the library's waits and progress threads; and all
- * are woken by what comes. */
+/* While a TCP connection is unanswered, UCX's descriptor stays readable. Event loops, the library's
+ * waits and progress threads sleep nevertheless, and wake when a message arrives. */
 #include "test_util.h"
 
 #include <poll.h>
@@ -9,7 +8,7 @@
 
 enum { TAG = 1 };
 
-/* Spinning these are ten thousands of wakings, and as much time on the processor as has passed. */
+/* Spinning would mean ten thousands of wakeups, and as much processor time as has passed. */
 #define WAITED (200 * MILLISECOND)
 #define MOST_WAKINGS 500
 #define MOST_TIME (WAITED / 4)
@@ -62,7 +61,7 @@ static void close_duo(void) {
   ucxx_context_destroy(duo.context);
 }
 
-/* Wakings until the request is complete, or so much time has passed. */
+/* Counts wakeups until the request completes, or so much time has passed. */
 static unsigned run_loop(uint64_t longest) {
   unsigned wakings = 0;
   int fd = -1;
@@ -87,7 +86,7 @@ static void in_event_loop(void) {
   open_duo(UCXX_PROGRESS_MANUAL);
   unsigned wakings = run_loop(WAITED);
   if (wakings > MOST_WAKINGS) FAIL("woken %u times", wakings);
-  STEP("an event loop is woken by the answer");
+  STEP("the answer wakes an event loop");
   pthread_t thread;
   CHECK_EQ(pthread_create(&thread, NULL, answer, NULL), 0);
   run_loop(FOR_EVER);
@@ -107,7 +106,7 @@ static void in_a_wait(int32_t mode, const char *name) {
     uint64_t used = now(CLOCK_PROCESS_CPUTIME_ID) - before;
     if (used > MOST_TIME) FAIL("%u ms of processor time", (unsigned)(used / MILLISECOND));
   }
-  STEP("a wait is ended by the answer, %s", name);
+  STEP("the answer ends a wait, %s", name);
   pthread_t thread;
   CHECK_EQ(pthread_create(&thread, NULL, answer, NULL), 0);
   CHECK_OK(ucxx_request_wait(awaited, FOR_EVER));

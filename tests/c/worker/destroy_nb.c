@@ -1,13 +1,13 @@
 /*
- * ucxx_worker_destroy_nb: the caller waits for no callback, in every mode; what was in flight is
- * CANCELED before `done`, which runs elsewhere, once.
+ * ucxx_worker_destroy_nb waits for no callback, in every mode. Operations in flight complete with
+ * CANCELED before `done`, which runs once, elsewhere.
  */
 #include "test_util.h"
 
 #include <pthread.h>
 #include <sched.h>
 
-/* What is set on one thread and looked at on another. */
+/* Set on one thread and read on another. */
 #define SET(flag) __atomic_store_n(&(flag), 1, __ATOMIC_RELEASE)
 #define IS_SET(flag) __atomic_load_n(&(flag), __ATOMIC_ACQUIRE)
 
@@ -32,7 +32,7 @@ static void await_done(ending_t *ending) {
   while (!IS_SET(ending->is_done)) sched_yield();
 }
 
-/* A worker, with a receive in flight that nothing comes for. */
+/* A worker with a receive in flight that no message matches. */
 static ucxx_worker_t *begin(ending_t *ending, const ucxx_worker_params_t *params) {
   static uint64_t word;
   ucxx_worker_t *worker = NULL;

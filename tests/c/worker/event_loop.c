@@ -1,6 +1,6 @@
-/* An event loop has armed its worker, and another thread does something on that: the descriptor is
- * readable when the deed is done. Nothing here takes time: the deed is over when the descriptor is
- * looked at. */
+/* An event loop has armed its worker, and another thread calls something that affects it: when that
+ * call returns, the descriptor is readable. The test depends on no time: the call has returned when
+ * the descriptor is checked. */
 #include "test_util.h"
 
 #include <poll.h>
@@ -9,7 +9,7 @@
 enum { TAG = 1, OTHER_TAG = 2, LARGE = 8 << 20 };
 
 static duo_t duo;
-static ucxx_worker_t *worker; /* duo.left: the loop's */
+static ucxx_worker_t *worker; /* duo.left: the loop's worker */
 static ucxx_request_t *request;
 static ucxx_endpoint_t *named;
 static uint64_t word;
@@ -21,7 +21,7 @@ static int readable(void) {
   return poll(&entry, 1, 0) == 1;
 }
 
-/* Until there is nothing to do, and nothing on its way. */
+/* Progresses until nothing is left to do or to arrive. */
 static void fall_asleep(void) {
   ucxx_status_t status;
   do {
@@ -72,7 +72,7 @@ static void fetch(const ucxx_op_params_t *params) {
                UCXX_INPROGRESS);
 }
 
-/* Which needs the other side for its end. */
+/* The flush needs the other side to complete. */
 static void flush(const ucxx_op_params_t *params) {
   static uint8_t large[LARGE];
   CHECK_STATUS(ucxx_tag_send(duo.to_right, large, sizeof large, OTHER_TAG, NULL, NULL),
@@ -88,7 +88,7 @@ static void take_large(void) {
   CHECK_OK(duo_finish(&duo, status, &taken));
 }
 
-/* ------------------------------------------------------------------ what the other thread does */
+/* ------------------------------------------------------------------ calls of the other thread */
 
 static void cancel(void) { CHECK_OK(ucxx_request_cancel(request)); }
 
@@ -98,7 +98,7 @@ static void close_by_force(void) {
   ucxx_request_destroy(closing);
 }
 
-/* A message for the loop's receive comes, and this thread takes it in. */
+/* A message for the loop's receive arrives, and this thread progresses it. */
 static void progress_for_it(void) {
   ucxx_request_t *sent = NULL;
   ucxx_status_t status = ucxx_tag_send(duo.to_left, "message", 8, TAG, NULL, &sent);
@@ -106,7 +106,7 @@ static void progress_for_it(void) {
   CHECK_OK(duo_finish(&duo, status, &sent));
 }
 
-/* The same by a wait for something that does not come, which takes in UCX's events, too, as it
+/* The same in a wait for something that never arrives; it also takes UCX's events while it
  * sleeps. */
 static void wait_beside_it(void) {
   uint64_t other = 0;
@@ -175,7 +175,7 @@ static void round_of(const deed_t *deed, int asleep, int with_callback) {
     on_another_thread(deed);
     CHECK(readable());
   } else {
-    /* The loop has looked at its request, and is about to arm. */
+    /* The loop has checked its request, and is about to arm. */
     CHECK_OK(ucxx_worker_progress(worker, NULL));
     on_another_thread(deed);
     CHECK_STATUS(ucxx_worker_arm(worker), UCXX_ERR_BUSY);
@@ -185,7 +185,7 @@ static void round_of(const deed_t *deed, int asleep, int with_callback) {
   ucxx_endpoint_destroy(named);
   named = NULL;
   if (deed->clean_up != NULL) deed->clean_up();
-  /* It can sleep again. */
+  /* The loop can sleep again. */
   fall_asleep();
 }
 

@@ -1,4 +1,4 @@
-/* A forked child may not use what its parent made, may make its own, and harms nothing of the
+/* A forked child cannot use its parent's objects, can create its own, and harms nothing of the
  * parent. */
 #include "test_util.h"
 
@@ -131,7 +131,7 @@ static void own_objects(void) {
   ucxx_context_destroy(solo.context);
   /*
    * UCX accepts TCP connections on a thread of its own, which a child does not inherit and UCX does
-   * not start anew: there is no TCP in a forked child, not even within a worker.
+   * not restart: a forked child has no TCP, not even within a worker.
    */
   if (over_tcp) return;
   STEP("child: two connected workers of its own");
@@ -142,7 +142,7 @@ static void own_objects(void) {
   duo_close(&duo);
 }
 
-/* With `mess_around` the child does everything; without, it merely ends. */
+/* With `mess_around` the child tries everything; otherwise it only exits. */
 static void run_child(inherited_t *old, int mess_around, int by_exit) {
   STEP("child %s, ends by %s", mess_around ? "tries everything" : "does nothing",
        by_exit ? "exit" : "_exit");
@@ -163,7 +163,7 @@ static void run_child(inherited_t *old, int mess_around, int by_exit) {
   CHECK(waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 
-  STEP("the parent goes on");
+  STEP("the parent keeps working");
   CHECK_STATUS(ucxx_request_status(old->pending), UCXX_INPROGRESS);
   CHECK_OK(ucxx_request_status(old->done));
   CHECK_OK(ucxx_endpoint_status(old->duo.to_right));

@@ -1,6 +1,6 @@
 /*
- * A server and a client without a callback: notifiers hand out connection requests, messages,
- * questions and the ends of endpoints. And what becomes of events that nobody takes.
+ * A server and a client without callbacks: notifiers deliver connection requests, messages, fetches
+ * and the closes of endpoints. Events that nobody polls cause no leak.
  */
 #include "test_util.h"
 
@@ -8,7 +8,7 @@
 
 enum { MESSAGES = 1, QUESTIONS = 2, COUNT = 600, CREDIT = 256, LARGE = 2 << 20, BACKLOG = 512 };
 
-/* What reports are told apart by. */
+/* User data that identifies each kind of report. */
 static char by_listener, by_message, by_question, by_endpoint;
 
 static size_t poll_some(ucxx_notifier_t *notifier, ucxx_completion_t *completions, size_t max) {
@@ -18,7 +18,7 @@ static size_t poll_some(ucxx_notifier_t *notifier, ucxx_completion_t *completion
   return count;
 }
 
-/* The next event, which is this one. */
+/* Returns the next event, which must be of this kind. */
 static ucxx_completion_t next(ucxx_worker_t *worker, ucxx_notifier_t *notifier, int32_t event,
                               const void *user_data) {
   ucxx_completion_t got;
@@ -45,7 +45,7 @@ static ucxx_endpoint_params_t reporting(ucxx_notifier_t *notifier) {
   return params;
 }
 
-/* ------------------------------------------------------------------ messages and questions */
+/* ------------------------------------------------------------------ messages and fetches */
 
 static void answer(ucxx_fetch_t *question, size_t number) {
   size_t length = 0;
@@ -60,12 +60,12 @@ static void answer(ucxx_fetch_t *question, size_t number) {
 static void serve(const pair_t *pair, ucxx_notifier_t *notifier) {
   static ucxx_completion_t all[COUNT];
   pair_await(pair);
-  STEP("the other side has asked, and waits for credit");
+  STEP("the other side has sent its fetches, and waits for credit");
   while (ucxx_notifier_wait(notifier, 0) == UCXX_ERR_TIMED_OUT) progress(pair->worker);
   for (int pass = 0; pass < 2000; pass++) progress(pair->worker);
   size_t taken = poll_some(notifier, all, COUNT);
   if (taken == 0 || taken > CREDIT)
-    FAIL("%zu questions wait here, of a peer that may have %d unanswered", taken, CREDIT);
+    FAIL("%zu fetches wait here, and the peer may have %d unanswered", taken, CREDIT);
   for (size_t at = 0; at < COUNT; at++) {
     if (at >= taken) all[at] = next(pair->worker, notifier, UCXX_EVENT_FETCH, &by_question);
     CHECK_EQ(all[at].kind, UCXX_EVENT_FETCH);
@@ -110,7 +110,7 @@ static void ask(const pair_t *pair) {
   }
 }
 
-/* Context and worker, and a notifier of theirs. */
+/* Context, worker, and their notifier. */
 static ucxx_notifier_t *open_side(pair_t *pair, int32_t mode) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.progress_mode = mode;
@@ -178,9 +178,9 @@ static void listen_without_callback(pair_t *pair, int32_t mode) {
   uint16_t port = 0;
   if (pair->side == 1) {
     channel_get(pair, &port, sizeof port);
-    STEP("the client is accepted, and asks");
+    STEP("the client is accepted, and fetches");
     dial(pair, notifier, port, UCXX_OK);
-    STEP("the client is rejected: by the server, with the notifier, after it");
+    STEP("the client is rejected: by the server, with the notifier, after the notifier");
     for (int time = 0; time < 3; time++) {
       dial(pair, notifier, port, UCXX_ERR_REJECTED);
       pair_sync(pair);
@@ -209,7 +209,7 @@ static void listen_without_callback(pair_t *pair, int32_t mode) {
     CHECK_STATUS(next(pair->worker, notifier, UCXX_EVENT_ENDPOINT_CLOSED, &by_endpoint).status,
                  UCXX_ERR_CONNECTION_RESET);
     ucxx_endpoint_destroy(endpoint);
-    STEP("and rejects");
+    STEP("the server rejects");
     request = next(pair->worker, requests, UCXX_EVENT_CONN_REQUEST, &by_listener).handle;
     CHECK_OK(ucxx_conn_request_reject(request));
     ucxx_conn_request_destroy(request);
@@ -223,10 +223,10 @@ static void listen_without_callback(pair_t *pair, int32_t mode) {
   close_side(pair, notifier);
 }
 
-/* ------------------------------------------------------------------ what nobody takes */
+/* ------------------------------------------------------------------ events that nobody polls */
 
 static void notifier_goes_first(void) {
-  STEP("messages and questions go with their notifier");
+  STEP("messages and fetches are dropped with their notifier");
   duo_t duo;
   size_t reply = 0;
   ucxx_request_t *question = NULL, *message = NULL;
@@ -251,7 +251,7 @@ static void notifier_goes_first(void) {
   ucxx_notifier_destroy(notifier);
   CHECK_STATUS(duo_finish(&duo, asked, &question), UCXX_ERR_CANCELED);
   CHECK_OK(duo_finish(&duo, sent, &message));
-  STEP("and those that come later");
+  STEP("messages and fetches that arrive later");
   asked = ucxx_am_fetch(duo.to_right, QUESTIONS, NULL, 0, &reply, sizeof reply, NULL, &question);
   CHECK_STATUS(duo_finish(&duo, asked, &question), UCXX_ERR_NO_ELEM);
   sent = ucxx_am_send(duo.to_right, MESSAGES, NULL, 0, data, LARGE, NULL, &message);
@@ -317,12 +317,12 @@ static void worker_goes_first(void) {
 /* ------------------------------------------------------------------ nobody polls */
 
 static void backlog(void) {
-  STEP("requests that nobody takes");
+  STEP("connection requests that nobody polls");
   struct rlimit limit;
   CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   limit.rlim_cur = limit.rlim_max;
   if (limit.rlim_max < 8 * BACKLOG || setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-    printf("left out: the backlog, which takes more descriptors than this process may have\n");
+    printf("skipped: the backlog, which needs more descriptors than this process may have\n");
     return;
   }
   static ucxx_endpoint_t *endpoints[BACKLOG + 1];
@@ -377,7 +377,7 @@ static void body(pair_t *pair) {
     notifier_goes_first();
     worker_goes_first();
   } else if (has_tcp() && getenv("UCX_TLS") != NULL) {
-    /* It takes seconds: once. */
+    /* Takes seconds, so only once. */
     backlog();
   }
 }

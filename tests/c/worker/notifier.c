@@ -1,5 +1,5 @@
-/* The notifier: completions in batches, from several workers to several consumers. A lost wakeup
- * shows as a hang. */
+/* A notifier reports each completion once: in batches, from several workers to several consumers. A
+ * lost wakeup shows as a hang. */
 #include "test_util.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static size_t poll_some(ucxx_notifier_t *notifier, ucxx_completion_t *completion
   return count;
 }
 
-/* Progresses until the next completion has come. */
+/* Progresses until the next completion is reported. */
 static ucxx_completion_t next_completion(const duo_t *duo, ucxx_notifier_t *notifier) {
   ucxx_completion_t completion;
   while (poll_some(notifier, &completion, 1) == 0) duo_progress(duo);
@@ -54,7 +54,7 @@ static ucxx_notifier_t *create(const duo_t *duo) {
   return notifier;
 }
 
-/* ------------------------------------------------------------------ what is reported */
+/* ------------------------------------------------------------------ reports */
 
 static void receive_is_reported(const duo_t *duo, size_t length, int kept) {
   STEP("receive of %zu bytes, request %s", length, kept ? "kept" : "not kept");
@@ -120,7 +120,7 @@ static void inline_completions(const duo_t *duo) {
 }
 
 static void failures(const duo_t *duo) {
-  STEP("cancelled, timed out, too long, let go early");
+  STEP("cancelled, timed out, too long, destroyed early");
   ucxx_notifier_t *notifier = create(duo);
   ucxx_request_t *request = NULL;
   post_unmatched(duo->right, notifier, &request, &request);
@@ -152,7 +152,7 @@ static void failures(const duo_t *duo) {
   CHECK(completion.request == NULL);
   CHECK_STATUS(completion.status, UCXX_ERR_MESSAGE_TRUNCATED);
 
-  STEP("let go between report and poll");
+  STEP("destroyed between report and poll");
   post_unmatched(duo->right, notifier, NULL, &request);
   CHECK_OK(ucxx_request_cancel(request));
   while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(duo);
@@ -164,7 +164,7 @@ static void failures(const duo_t *duo) {
 }
 
 static void batches_and_sizes(const duo_t *duo) {
-  STEP("batches, and callers with another idea of the size");
+  STEP("batches, and callers with another struct size");
   enum { COUNT = 100, ROOM = 96 };
   ucxx_notifier_t *notifier = create(duo);
   ucxx_request_t *requests[COUNT];
@@ -194,8 +194,8 @@ static void batches_and_sizes(const duo_t *duo) {
 
 /* ------------------------------------------------------------------ waiting */
 
-/* Both begin their request by another way than transfers do. Two more workers: the endpoint is
- * closed here. */
+/* Both begin their request on another path than transfers. Two more workers, because the endpoint
+ * is closed here. */
 static void flush_and_close(void) {
   STEP("flush and close");
   duo_t duo;
@@ -314,7 +314,7 @@ static void stop_wakes_all(const duo_t *duo) {
   }
 }
 
-/* ------------------------------------------------------------------ who goes first */
+/* ------------------------------------------------------------------ order of destruction */
 
 static void destroy_orders(void) {
   for (int order = 0; order < 6; order++) {
@@ -328,7 +328,7 @@ static void destroy_orders(void) {
     post_unmatched(duo.right, notifier, &reported, &reported);
     CHECK_OK(ucxx_request_cancel(reported));
     while (ucxx_request_status(reported) == UCXX_INPROGRESS) duo_progress(&duo);
-    if (order < 2) { /* the notifier first: what is in flight, and what was not polled */
+    if (order < 2) { /* the notifier first, with operations in flight and unpolled completions */
       ucxx_notifier_destroy(notifier);
       CHECK_STATUS(ucxx_request_status(kept), UCXX_INPROGRESS);
       if (order == 1) {
@@ -339,7 +339,7 @@ static void destroy_orders(void) {
       duo_close(&duo);
       if (kept != NULL) CHECK_STATUS(ucxx_request_status(kept), UCXX_ERR_CANCELED);
       CHECK_STATUS(ucxx_request_status(reported), UCXX_ERR_CANCELED);
-    } else { /* workers and context first: three completions are left, readable without them */
+    } else { /* workers and context first: three completions stay readable without them */
       duo_close(&duo);
       ucxx_completion_t batch[4];
       if (order == 2) ucxx_request_destroy(reported);
@@ -365,19 +365,19 @@ static void destroy_orders(void) {
     ucxx_request_destroy(kept);
     ucxx_request_destroy(reported);
   }
-  STEP("destroy of nothing");
+  STEP("destroy of NULL");
   ucxx_notifier_destroy(NULL);
 }
 
-/* ------------------------------------------------------------------ many, from several workers to
- * several consumers */
+/* ------------------------------------------------------------------ several workers, several
+ * consumers */
 
 enum { PRODUCERS = 2, CONSUMERS = 3, PAIRS = 250000, WINDOW = 256 };
 
 typedef struct crowd {
   ucxx_context_t *context;
   ucxx_notifier_t *notifier;
-  uint8_t *seen; /* one for each operation: how often it was reported */
+  uint8_t *seen; /* for each operation: how often it was reported */
   size_t polled;
   size_t reported[PRODUCERS];
 } crowd_t;
@@ -401,8 +401,8 @@ static void *produce(void *arg) {
   static uint64_t in[PRODUCERS][WINDOW], out[PRODUCERS][WINDOW];
   size_t *reported = &crowd->reported[producer->number];
   for (size_t at = 0; at < PAIRS; at++) {
-    /* Consumers destroy kept requests; a slot's buffers are free again once its operations were
-     * reported. */
+    /* Consumers destroy kept requests. A slot's buffers are free again once its operations have
+     * been reported. */
     while (at >= WINDOW && __atomic_load_n(reported, __ATOMIC_ACQUIRE) + 2 * WINDOW <= 2 * at)
       progress(worker);
     ucxx_request_t *kept = NULL;
@@ -439,7 +439,7 @@ static void *consume(void *arg) {
       CHECK_EQ(__atomic_fetch_add((uint8_t *)batch[at].user_data, 1, __ATOMIC_RELAXED), 0);
       CHECK_EQ(batch[at].request != NULL, number / 2 % PAIRS % 3 == 0);
       if (batch[at].request != NULL) {
-        /* Final at once, though the worker's thread may not have gone on yet. */
+        /* Final at once, though the worker's thread may not have continued yet. */
         CHECK_OK(ucxx_request_wait(batch[at].request, FOR_EVER));
         ucxx_request_destroy(batch[at].request);
       }

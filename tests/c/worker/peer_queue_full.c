@@ -1,10 +1,10 @@
-/* A worker whose sends wait for room at a peer that takes nothing in: UCX refuses to let it sleep,
- * and no event will tell of room. Whoever progresses it looks seldom all the same. */
+/* A worker's sends wait for room at a peer that receives nothing: UCX does not let the worker
+ * sleep, and no event reports room. Waits and progress threads poll rarely nevertheless. */
 #include "test_util.h"
 
 enum { TAG = 1, SENDS = 2000, LENGTH = 4096 };
 
-/* 500 ms without a pause are several hundred thousand passes; with pauses of 200 us there are
+/* Polling for 500 ms without pauses is several hundred thousand passes; with pauses of 200 us it is
  * 2,500. */
 #define WAITED (500 * MILLISECOND)
 #define MOST_PASSES 25000
@@ -27,7 +27,7 @@ static void fill(int32_t mode, const char *name) {
   CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.right));
   duo.to_right = connect_workers(duo.left, duo.right);
 
-  /* Connected, by a message that arrives. */
+  /* Connected by a first message. */
   uint64_t word = 0;
   ucxx_request_t *sent = NULL, *received = NULL;
   ucxx_status_t receiving =
@@ -49,8 +49,7 @@ static void fill(int32_t mode, const char *name) {
   uint64_t before = passes(duo.left);
   CHECK_STATUS(ucxx_request_wait(last, WAITED), UCXX_INPROGRESS);
   uint64_t made = passes(duo.left) - before;
-  if (made > MOST_PASSES)
-    FAIL("%llu passes while there was nothing to do", (unsigned long long)made);
+  if (made > MOST_PASSES) FAIL("%llu passes with nothing to do", (unsigned long long)made);
 
   STEP("room again, %s", name);
   for (int at = 0; at < SENDS; at++) {

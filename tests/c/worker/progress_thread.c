@@ -1,11 +1,12 @@
-/* Progress threads in one process: modes, idling, several submitting threads, start and stop. */
+/* Progress threads in one process: modes, an idle thread sleeps, several submitting threads keep
+ * their order, threads start and stop under traffic. */
 #include "progress_thread.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ------------------------------------------------------------------ what a thread is like */
+/* ------------------------------------------------------------------ attributes of a thread */
 
 typedef struct beginning {
   atomic_int ran, callbacks_before;
@@ -80,7 +81,7 @@ static void one_mode(int which) {
   CHECK_OK(ucxx_worker_dump(pair.left, count_line, &lines));
   CHECK_EQ(lines, 1);
 
-  /* What progresses is the thread's. */
+  /* Only the thread may progress. */
   CHECK_STATUS(ucxx_worker_progress(pair.left, NULL), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_worker_wait(pair.left, 0), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_worker_arm(pair.left), UCXX_ERR_BUSY);
@@ -100,8 +101,7 @@ static void one_mode(int which) {
   CHECK_EQ(beginning.blocked, 1);
   CHECK_EQ(beginning.id, (long)attr.progress_thread_id);
 
-  /* The blocking form, everything that goes another way than through the queue, and the addresses
-   * of others. */
+  /* Blocking calls, and calls that bypass the submission queue, and other workers' addresses. */
   uint64_t word = 0;
   ucxx_op_params_t wait = UCXX_OP_PARAMS_INIT;
   wait.flags = UCXX_FLAG_WAIT;
@@ -145,7 +145,7 @@ static void one_mode(int which) {
   close_workers(&pair);
 }
 
-/* ------------------------------------------------------------------ the thread sleeps */
+/* ------------------------------------------------------------------ an idle thread sleeps */
 
 static uint64_t cpu_ticks(uint64_t id) {
   char path[64], text[1024];
@@ -156,7 +156,7 @@ static uint64_t cpu_ticks(uint64_t id) {
   fclose(file);
   text[length] = 0;
   unsigned long long user = 0, kernel = 0;
-  /* After the name in parentheses: state, ten numbers, then the two. */
+  /* After the name in parentheses: the state, ten numbers, then the two. */
   const char *fields = strrchr(text, ')');
   CHECK(fields != NULL);
   CHECK_EQ(
@@ -173,7 +173,7 @@ static void sleeps_when_idle(int which) {
   transfer(&pair, 8, 1);
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
   CHECK_OK(ucxx_worker_query(pair.right, &attr));
-  /* A receive with a timeout bounds the idle phase: two seconds, of which a spinning thread would
+  /* A receive with a timeout bounds the idle phase to two seconds, of which a spinning thread would
    * use 200 ticks. */
   uint64_t before = cpu_ticks(attr.progress_thread_id);
   uint64_t word = 0;
@@ -184,8 +184,7 @@ static void sleeps_when_idle(int which) {
                UCXX_INPROGRESS);
   CHECK_STATUS(finish(UCXX_INPROGRESS, &receive), UCXX_ERR_TIMED_OUT);
   uint64_t used = cpu_ticks(attr.progress_thread_id) - before;
-  if (used > 20)
-    FAIL("the thread used %llu ticks while there was nothing to do", (unsigned long long)used);
+  if (used > 20) FAIL("the idle thread used %llu ticks", (unsigned long long)used);
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
   CHECK_OK(ucxx_worker_query_stats(pair.right, &stats));
   CHECK(stats.sleeps > 0);
@@ -193,7 +192,7 @@ static void sleeps_when_idle(int which) {
 }
 
 /* ------------------------------------------------------------------ four threads submit, each in
- * its order */
+ * order */
 
 enum { SUBMITTERS = 4, EACH = 20000, WINDOW = 64 };
 
@@ -203,7 +202,7 @@ typedef struct submitter {
   int into;
 } submitter_t;
 
-/* Sends the numbers 0.. on one tag; a full queue is waited out. */
+/* Sends the numbers 0.. on one tag; retries while the queue is full. */
 static void *submit_numbers(void *arg) {
   submitter_t *submitter = arg;
   static const size_t length = 16;
@@ -229,8 +228,7 @@ static void *submit_numbers(void *arg) {
   return NULL;
 }
 
-/* Receives them with several receives posted at a time: they match in the order in which they were
- * posted. */
+/* Receives them with several receives posted at a time, which match in the order of posting. */
 static void *receive_numbers(void *arg) {
   submitter_t *receiver = arg;
   uint64_t words[WINDOW][2];
@@ -329,7 +327,7 @@ static void *wait_for(void *arg) {
   return NULL;
 }
 
-/* Threads that progress, and then wait for a progress thread; and the other way round. */
+/* Threads that progress, then wait for a progress thread; and the other way round. */
 static void waiters_change_over(void) {
   STEP("waiting across start and stop");
   threaded_t pair;

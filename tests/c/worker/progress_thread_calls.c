@@ -1,4 +1,4 @@
-/* Callbacks on a progress thread, waiting for it, and the end of its worker. */
+/* Callbacks on a progress thread, waits for such a thread, and the destruction of its worker. */
 #include "progress_thread.h"
 
 enum { SUBMITTERS = 4 };
@@ -15,7 +15,7 @@ typedef struct chain {
 static void send_next(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   chain_t *chain = arg;
   CHECK_OK(status);
-  /* What waits is refused, everything else goes. */
+  /* Calls that wait are refused; everything else works. */
   CHECK_STATUS(ucxx_request_wait(chain->receive, 0), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_worker_progress(chain->pair->left, NULL), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_worker_start_progress_thread(chain->pair->left, 1), UCXX_ERR_BUSY);
@@ -23,7 +23,7 @@ static void send_next(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   CHECK_STATUS(ucxx_worker_run_pre(chain->pair->left, count_run, &chain->done, FOR_EVER),
                UCXX_ERR_BUSY);
   ucxx_recv_info_t info;
-  /* Of the other worker, whose thread it would have to wait for. */
+  /* Another worker's call, which would wait for that worker's thread. */
   CHECK_STATUS(ucxx_tag_probe(chain->pair->right, 1, 0, &info, NULL), UCXX_ERR_BUSY);
   CHECK_STATUS(ucxx_tag_probe(chain->pair->left, 1, 0, &info, NULL), UCXX_ERR_NO_MESSAGE);
   ucxx_request_destroy(request);
@@ -112,7 +112,8 @@ static void destroyed_from_a_callback(int which) {
   op.callback = destroy_worker;
   op.callback_arg = &end;
   CHECK_STATUS(ucxx_tag_send(pair.to_right, &word, 8, 1, &op, NULL), UCXX_INPROGRESS);
-  /* What is in flight completes, on_close is called, and what is left answers CLOSED. */
+  /* Operations in flight complete, on_close runs, and calls on the remaining handles return
+   * CLOSED. */
   CHECK_STATUS(finish(UCXX_INPROGRESS, &receive), UCXX_ERR_CANCELED);
   while (!atomic_load(&end.closed)) sched_yield();
   CHECK_EQ(atomic_load(&end.destroyed), 1);
@@ -123,7 +124,7 @@ static void destroyed_from_a_callback(int which) {
   ucxx_context_destroy(pair.context);
 }
 
-/* ------------------------------------------------------------------ the end under traffic */
+/* ------------------------------------------------------------------ destruction under traffic */
 
 typedef struct hammer {
   ucxx_endpoint_t *endpoint;
@@ -173,8 +174,8 @@ static void destroyed_under_traffic(int which, int32_t delayed) {
   }
 }
 
-/* ------------------------------------------------------------------ waiting for several, of
- * several workers */
+/* ------------------------------------------------------------------ waiting for several requests
+ * of several workers */
 
 typedef struct group {
   ucxx_request_t **requests;
@@ -240,7 +241,7 @@ static void several_wait(int which) {
   close_workers(&pair);
 }
 
-/* A callback that does not return delays no one who waits for a request without one. */
+/* A slow callback does not delay a thread that waits for a request without a callback. */
 static void stay_in_callback(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   (void)request;
   CHECK_OK(status);
@@ -260,7 +261,7 @@ static void slow_callback(void) {
     op.callback = stay_in_callback;
     op.callback_arg = &slow;
     ucxx_request_t *first = NULL, *second = NULL;
-    /* Both are dispatched in one go, and complete there. */
+    /* Both are dispatched in one pass, and complete there. */
     CHECK_STATUS(ucxx_tag_send(pair.to_right, "message", 8, 2, &op, &first), UCXX_INPROGRESS);
     CHECK_STATUS(ucxx_tag_send(pair.to_right, "message", 8, 2, NULL, &second), UCXX_INPROGRESS);
     let_go(&hold);
@@ -268,7 +269,7 @@ static void slow_callback(void) {
     CHECK_STATUS(ucxx_request_status(first), UCXX_INPROGRESS);
     atomic_store(&slow.let_go, 1);
     CHECK_OK(finish(UCXX_INPROGRESS, &first));
-    /* Taken in, so that there is room for the next two: a send that has to wait for room does need
+    /* Received, so that there is room for the next two: a send that waits for room needs
      * progress. */
     for (int at = 0; at < 2; at++) {
       uint64_t word = 0;
@@ -280,8 +281,8 @@ static void slow_callback(void) {
   close_workers(&pair);
 }
 
-/* ------------------------------------------------------------------ cancelled before it was begun
- */
+/* ------------------------------------------------------------------ cancelled before it is
+ * started */
 
 typedef struct held {
   ucxx_worker_t *worker;
@@ -290,7 +291,7 @@ typedef struct held {
   seen_t seen;
 } held_t;
 
-/* Comes before what was handed over while it runs. */
+/* Runs before operations submitted while it runs. */
 static void cancel_what_comes(void *arg) {
   held_t *held = arg;
   ucxx_request_t *request;
@@ -334,7 +335,7 @@ static void canceled_before_it_began(int which) {
     ucxx_status_t ended = finish(status, &request);
     if (ended != UCXX_OK) CHECK_STATUS(ended, UCXX_ERR_CANCELED);
     CHECK_EQ(seen_count(&held.seen), 1);
-    /* What was counted for it has been taken back once. */
+    /* Its count has been taken back once. */
     if (operation != CLOSE)
       CHECK_OK(finish(ucxx_endpoint_flush(pair.to_right, NULL, &request), &request));
     CHECK_OK(finish(ucxx_worker_flush(pair.left, NULL, &request), &request));

@@ -1,5 +1,5 @@
-/* Progress threads in two processes: four threads on each side, in each mode; one side manual; the
- * other side ends. */
+/* Progress threads in two processes: four threads on each side, in each mode; one side manual; one
+ * side ends first. All messages arrive. */
 #include "test_util.h"
 
 #include <pthread.h>
@@ -64,7 +64,7 @@ static void one_setting(pair_t *pair, int32_t left, int32_t right, int32_t delay
   pair_disconnect(pair);
 }
 
-/* One side sleeps until a message comes, again and again: every one of them has to wake it. */
+/* One side sleeps until a message arrives, again and again: every message must wake it. */
 static void sleeping_receiver(pair_t *pair) {
   enum { TURNS = 2000 };
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;

@@ -1,12 +1,12 @@
-/* The submission queue of a progress thread: full, cancelled in, timed out in; functions that run
- * on the thread. */
+/* The submission queue of a progress thread: when full it refuses and loses nothing; operations in
+ * it can be cancelled and time out; functions run on the thread. */
 #include "progress_thread.h"
 
 /* ------------------------------------------------------------------ a full queue, and cancelling
  * in it */
 
 static void full_queue(void) {
-  STEP("a full queue loses nothing, and what is in it can be cancelled");
+  STEP("a full queue loses nothing, and operations in it can be cancelled");
   enum { DEPTH = 8 };
   ucxx_worker_params_t params = thread_params(UCXX_PROGRESS_THREAD_BLOCKING);
   params.submission_queue_depth = DEPTH;
@@ -32,7 +32,7 @@ static void full_queue(void) {
     CHECK_STATUS(ucxx_tag_send(pair.to_right, &words[0], 8, 6, NULL, &more), UCXX_ERR_NO_RESOURCE);
   CHECK_MESSAGE("submission_queue_depth");
   CHECK(more == (ucxx_request_t *)&hold);
-  /* These need no room. */
+  /* These calls need no room in the queue. */
   CHECK_STATUS(ucxx_endpoint_flush(pair.to_right, NULL, &flush), UCXX_INPROGRESS);
   for (int at = 1; at < DEPTH; at += 2) {
     CHECK_OK(ucxx_request_cancel(requests[at]));
@@ -53,7 +53,7 @@ static void full_queue(void) {
     CHECK_OK(finish(ucxx_tag_recv(pair.right, &word, 8, 6, UINT64_MAX, NULL, &receive), &receive));
     CHECK_EQ(word, at);
   }
-  /* What was cancelled was never sent. */
+  /* A cancelled send was never sent. */
   ucxx_recv_info_t info;
   CHECK_STATUS(ucxx_tag_probe(pair.right, 6, UINT64_MAX, &info, NULL), UCXX_ERR_NO_MESSAGE);
   ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
@@ -87,8 +87,8 @@ static void timeouts_in_the_queue(void) {
 /* ------------------------------------------------------------------ functions on the thread */
 
 static void look_at_request(void *arg) {
-  /* What was submitted before has been dispatched by now: an unmatched receive stays, a short send
-   * is complete. */
+  /* Everything submitted earlier has been dispatched by now: an unmatched receive is pending, a
+   * short send is complete. */
   CHECK_OK(ucxx_request_status(arg));
 }
 
@@ -109,7 +109,7 @@ static void functions_on_the_thread(void) {
   CHECK_OK(ucxx_worker_run_pre(pair.left, look_at_request, send, FOR_EVER));
   CHECK_OK(finish(UCXX_INPROGRESS, &send));
 
-  /* Out of time before it could start: it will never run. */
+  /* Timed out before it could start: it will never run. */
   hold_t hold;
   hold_thread(&hold, pair.left);
   atomic_int late = 0;

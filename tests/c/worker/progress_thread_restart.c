@@ -1,7 +1,7 @@
 /*
- * Progress threads start and stop at random under traffic. Every operation ends, and the messages
- * of a thread keep their order, whether they were handed to a thread, left behind by one, or sent
- * directly.
+ * Progress threads start and stop at random under traffic. Every operation completes, and the
+ * messages of a thread keep their order, whether they were submitted to a thread, left in its queue
+ * when it stopped, or sent directly.
  *
  *   progress_thread_restart [CHANGES]
  */
@@ -30,7 +30,7 @@ static void check_mark(const uint8_t *buffer, size_t length, uint64_t expected) 
   CHECK_EQ(last, expected);
 }
 
-/* A window of messages on one tag: they match in the order in which they were sent. */
+/* A window of messages on one tag: they match in the order sent. */
 static void one_window(lane_t *lane) {
   reporter_t *reporter = &lane->reporter;
   enum report sent[WINDOW], received[WINDOW];
@@ -55,8 +55,7 @@ static void one_window(lane_t *lane) {
                                   LARGE, lane->tag);
       if (draw(&reporter->random, 4) == 0) pause_randomly(&reporter->random);
     }
-  /* A large message needs both sides: whoever waits here may be the one that progresses only its
-   * own. */
+  /* A large message needs both sides, and a thread that waits here may progress only its own. */
   ucxx_request_t *own[WINDOW] = {NULL};
   size_t index, owned = 0;
   for (size_t at = 0; at < count; at++)
@@ -79,7 +78,7 @@ static void *submit(void *arg) {
   return NULL;
 }
 
-/* Everything that does not go through the ring, meanwhile. */
+/* Meanwhile makes every call that bypasses the ring. */
 static void *ask(void *arg) {
   lane_t *lane = arg;
   uint64_t *random = &lane->reporter.random;
@@ -122,8 +121,8 @@ static void *ask(void *arg) {
   return NULL;
 }
 
-/* Changes one of the workers. Both have a thread in the end, so that everything ends; until then
- * somebody progresses some of the time. */
+/* Changes one of the workers. At the end both have a thread, so that everything completes; until
+ * then some thread progresses part of the time. */
 static void change(const threaded_t *pair, uint64_t random, uint64_t changes) {
   int running[2] = {1, 1};
   for (uint64_t time = 0; time < changes || !running[0] || !running[1]; time++) {
@@ -139,7 +138,7 @@ static void change(const threaded_t *pair, uint64_t random, uint64_t changes) {
       if (!running[1]) progress(pair->right);
       pause_randomly(&random);
     }
-    /* A beginning for the guard: what hangs does not come here, or not to the end. */
+    /* Restarts the guard's clock. A hang reaches no further step. */
     if (time % 16 == 0)
       STEP("change %llu of %llu", (unsigned long long)time, (unsigned long long)changes);
   }

@@ -1,6 +1,7 @@
 /*
- * Threads with random pauses hand operations to progress threads that fall asleep in between. Every
- * operation ends; one that a thread sleeps over hangs, which the guard reports.
+ * Threads with random pauses submit operations to progress threads that fall asleep in between.
+ * Every operation completes; if a thread slept through one, it would hang, and the guard reports
+ * it.
  *
  *   progress_thread_sleep [OPERATIONS]
  */
@@ -14,7 +15,7 @@ typedef struct lane {
   uint64_t tag, operations;
 } lane_t;
 
-/* A message from left to right, its two ends reported in whatever way. */
+/* A message from left to right; both completions are reported in random ways. */
 static void exchange(lane_t *lane) {
   reporter_t *reporter = &lane->reporter;
   enum report sent = (enum report)draw(&reporter->random, REPORTS),
@@ -45,7 +46,7 @@ static void cancel(lane_t *lane) {
   lane->operations++;
 }
 
-/* What goes by the list. */
+/* Calls that use the thread's list of functions. */
 static void ask(lane_t *lane) {
   atomic_int runs = 0;
   ucxx_request_t *flush = NULL;
@@ -95,7 +96,7 @@ static uint64_t one_round(uint64_t seed, uint64_t *sleeps) {
   STEP("round 0x%llx: modes %d and %d", (unsigned long long)seed, sleepers[left], sleepers[right]);
   threaded_t pair = {0};
   ucxx_worker_params_t params = thread_params(sleepers[left]);
-  /* An adaptive thread hardly spins, so that it falls asleep as often as the other one. */
+  /* An adaptive thread hardly spins here, so that it falls asleep as often as a blocking one. */
   params.spin_ns = 1;
   params.submission_queue_depth = (uint32_t)(2 + draw(&random, 30));
   CHECK_OK(ucxx_context_create(NULL, &pair.context));
@@ -138,7 +139,7 @@ int main(int argc, char **argv) {
     operations += one_round(test_mix(seed + round), &sleeps);
   printf("%llu operations, %llu sleeps\n", (unsigned long long)operations,
          (unsigned long long)sleeps);
-  /* Without sleeps this would have shown nothing. */
+  /* Without sleeps the test would prove nothing. */
   CHECK(sleeps > operations / 20);
   return 0;
 }

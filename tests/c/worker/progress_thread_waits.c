@@ -1,4 +1,4 @@
-/* Waiting while a progress thread comes and goes, and while its worker ends. */
+/* Waits survive progress threads that start and stop, and the destruction of their worker. */
 #include "progress_thread.h"
 
 #include <malloc.h>
@@ -29,10 +29,10 @@ static void post_two(ucxx_worker_t *worker, waiting_t *waiting, uint64_t words[2
                  UCXX_INPROGRESS);
 }
 
-/* The thread goes, and its marks on the requests with it, but the waiter still has somebody who
- * completes them: the one that ends the worker. */
+/* The thread stops and takes its marks on the requests with it; the destruction of the worker still
+ * completes the requests for the waiting thread. */
 static void any_of_a_worker_that_ends(int which) {
-  STEP("a worker ends under a wait for any: %s", mode_names[which]);
+  STEP("a worker is destroyed during a wait for any: %s", mode_names[which]);
   for (int time = 0; time < 20; time++) {
     ucxx_worker_params_t params = thread_params(modes[which]);
     threaded_t pair;
@@ -42,7 +42,7 @@ static void any_of_a_worker_that_ends(int which) {
     post_two(pair.right, &waiting, words);
     pthread_t thread = start(wait_any, &waiting);
     while (!atomic_load(&waiting.waits)) sched_yield();
-    /* So that it sleeps most of the time; the result is the same where it does not. */
+    /* So that the waiter is asleep most of the time; the result is the same if it is not. */
     turns(time * 100);
     ucxx_worker_destroy(pair.right);
     pair.right = NULL;
@@ -53,9 +53,9 @@ static void any_of_a_worker_that_ends(int which) {
   }
 }
 
-/* The thread goes, and the next one comes before the waiter has looked. */
+/* The thread stops and the next one starts before the waiter has looked. */
 static void any_across_restarts(int which) {
-  STEP("restarts under a wait for any: %s", mode_names[which]);
+  STEP("restarts during a wait for any: %s", mode_names[which]);
   ucxx_worker_params_t params = thread_params(modes[which]);
   threaded_t pair;
   open_workers(&pair, &params);
@@ -94,10 +94,10 @@ static void *wait_for_one(void *arg) {
   return NULL;
 }
 
-/* The thread goes under several waiters, of which some give up soon: one without a limit has to
- * progress, or nobody does. */
+/* The thread stops during several waits, of which some time out soon: one without a timeout must
+ * take over the progress. */
 static void the_last_waiter_progresses(void) {
-  STEP("the last waiter progresses when the thread has gone");
+  STEP("the last waiter progresses when the thread has stopped");
   ucxx_worker_params_t params = thread_params(UCXX_PROGRESS_THREAD_ADAPTIVE);
   threaded_t pair;
   open_workers(&pair, &params);
@@ -131,10 +131,10 @@ static void destroy_endpoint(void *arg, ucxx_request_t *request, ucxx_status_t s
   ucxx_endpoint_destroy(arg);
 }
 
-/* The callback of a worker that had a thread once gives its endpoint back: that goes, and does not
- * keep the worker's memory. */
+/* A callback of a worker that once had a thread destroys its endpoint: the endpoint is freed, and
+ * does not keep the worker's memory. */
 static void endpoints_go_without_a_thread(void) {
-  STEP("an endpoint destroyed in a callback when the thread has gone");
+  STEP("an endpoint destroyed in a callback after the thread has stopped");
   enum { WARM_UP = 20, CYCLES = 150, ALLOWED_KIB = 8192 };
   long before = 0;
   for (int time = 0; time < WARM_UP + CYCLES; time++) {

@@ -1,8 +1,8 @@
 /*
- * Two workers of one thread, endpoints between them and to themselves, and a random sequence of
- * everything that may be done with operations and requests there. What holds whatever the order:
- * each completion is told once, each message is received once, as it was sent and in the order of
- * its endpoint and tag, and the counters agree with that.
+ * Two single-threaded workers, endpoints between them and to themselves, and a random sequence of
+ * all permitted calls on operations and requests. In any order each completion is reported once,
+ * each message is received once, unchanged and in the order of its endpoint and tag, and the
+ * counters agree.
  *
  *   random_single [EPISODES [STEPS]]; UCXX_TEST_SEED repeats a run.
  */
@@ -25,16 +25,16 @@ enum kind { SEND, RECEIVE, OTHER };
 typedef struct operation {
   enum kind kind;
   int stream;
-  uint64_t number; /* of its stream, in the order of submission */
+  uint64_t number; /* in its stream, in the order of submission */
   int worker;
   size_t length;
   uint8_t *buffer;
   ucxx_request_t *request;
   ucxx_recv_info_t info;
   int has_info, has_callback, has_notifier, canceled, timed;
-  int returned; /* the submitting call has */
+  int returned; /* the submitting call has returned */
   int told; /* by callback or notifier */
-  int ended; /* as far as can be known */
+  int ended; /* as far as the test can know */
   ucxx_status_t status;
   int64_t received; /* number of the message in its stream; -1 for none, -2 for unknown */
 } operation_t;
@@ -43,7 +43,7 @@ static ucxx_context_t *context;
 static ucxx_worker_t *workers[WORKERS];
 static ucxx_endpoint_t *endpoints[ENDPOINTS]; /* i: from worker i / 2 to worker i % 2 */
 static ucxx_notifier_t *notifier;
-/* As a later release might have it. */
+/* As a later release might define it. */
 typedef struct wide {
   ucxx_op_params_t now;
   uint64_t later[2];
@@ -54,8 +54,8 @@ static int count;
 static uint64_t sent[STREAMS], posted[STREAMS];
 static size_t lengths[STREAMS][MOST];
 static int closed[ENDPOINTS], rough, ending, depth;
-static int careful; /* UCX 1.13 has been seen to assert when its worker ends (arbiter.c, ucp_ep.c),
-                       perhaps in the midst of a rendezvous */
+/* UCX 1.13 can assert when its worker ends (arbiter.c, ucp_ep.c), perhaps during a rendezvous */
+static int careful;
 static uint64_t state;
 
 static uint64_t draw(uint64_t below) { return test_mix(state++) % below; }
@@ -75,7 +75,7 @@ static size_t any_length(void) {
   }
 }
 
-/* ------------------------------------------------------------------ ends */
+/* ------------------------------------------------------------------ completions */
 
 static void check_received(operation_t *op, uint64_t length) {
   op->received = -2;
@@ -89,7 +89,7 @@ static void check_received(operation_t *op, uint64_t length) {
   op->received = (int64_t)number;
 }
 
-/* `length` is UINT64_MAX where nothing has told it. */
+/* `length` is UINT64_MAX if it was not reported. */
 static void see_end(operation_t *op, ucxx_status_t status, uint64_t length) {
   if (op->ended) {
     CHECK_STATUS(status, op->status);
@@ -174,7 +174,7 @@ static void let_go(operation_t *op) {
   op->request = NULL;
 }
 
-/* ------------------------------------------------------------------ beginnings */
+/* ------------------------------------------------------------------ submissions */
 
 static operation_t *begin(enum kind kind, int worker, int stream, size_t length, wide_t *wide,
                           ucxx_request_t ***out) {
@@ -214,7 +214,7 @@ static void submitted(operation_t *op, ucxx_status_t status, const ucxx_op_param
                       int out) {
   op->returned = 1;
   if (status < 0) {
-    /* Nothing was submitted: only where its endpoint has gone. */
+    /* Not submitted: allowed only if its endpoint is closed. */
     if (!rough)
       FAIL("operation %d: %s: %s", (int)(op - operations), ucxx_status_name(status),
            ucxx_last_error_message());
@@ -314,7 +314,7 @@ static void close_one(void) {
             params, out != NULL);
 }
 
-/* ------------------------------------------------------------------ from elsewhere */
+/* ------------------------------------------------------------------ other calls */
 
 static operation_t *any_with_request(void) {
   for (int tries = 0; tries < 20 && count > 0; tries++) {
@@ -324,7 +324,7 @@ static operation_t *any_with_request(void) {
   return NULL;
 }
 
-/* The wrong thread is refused what it may not do, and may look and let go. */
+/* The wrong thread is refused, except for queries and destroys. */
 static void *wrong_thread(void *arg) {
   operation_t *op = arg;
   ucxx_request_t *request = NULL;
@@ -471,7 +471,7 @@ static int all_sent(void) {
   return 1;
 }
 
-/* Once every message has a receive, each send ends, and so does each flush. */
+/* Once every message has a receive, each send and each flush completes. */
 static void finish_all(void) {
   ending = 1;
   for (int stream = 0; stream < STREAMS; stream++)
@@ -480,7 +480,7 @@ static void finish_all(void) {
   if (rough) return;
   do progress_all();
   while (!all_sent());
-  /* Of fire and forget nothing tells. */
+  /* Nothing reports the completion of sends without a request. */
   for (int pass = 0; pass < 1000; pass++) progress_all();
   for (int i = 0; i < count; i++)
     if (operations[i].request != NULL) cancel_one(&operations[i]);
@@ -509,7 +509,7 @@ static void episode(int number, int steps) {
     endpoints[i] = connect_workers(workers[i / 2], workers[i % 2]);
   STEP("episode %d: %d steps%s", number, steps, rough ? ", endpoints may close" : "");
   for (int step = 0; step < steps && count < MOST / 3; step++) anything();
-  STEP("episode %d: its end", number);
+  STEP("episode %d: the end", number);
   if (draw(4) != 0 || careful) {
     finish_all();
     if (draw(2) && !careful)
@@ -527,7 +527,7 @@ static void episode(int number, int steps) {
           ucxx_request_destroy(request);
         }
   }
-  rough = ending = 1; /* what is in flight ends with its worker */
+  rough = ending = 1; /* operations in flight end with their worker */
   int first = (int)draw(2), early = (int)draw(2);
   if (early)
     for (int i = 0; i < ENDPOINTS; i++)

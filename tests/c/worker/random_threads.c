@@ -1,10 +1,9 @@
 /*
- * Several threads call everything at random on two workers, whose progress threads come and go
- * meanwhile; callbacks submit, cancel and let go as well. Each completion is told once, whatever
- * waits is released, also by the end of the workers, and the counters agree in the end.
+ * Several threads make random calls on two workers whose progress threads start and stop meanwhile;
+ * callbacks submit, cancel and destroy as well. Each completion is reported once, every waiting
+ * thread returns, even when the workers are destroyed, and the counters agree at the end.
  *
- *   random_threads [EPISODES [STEPS]]; UCXX_TEST_SEED repeats the choices, though not what meets
- * what.
+ *   random_threads [EPISODES [STEPS]]; UCXX_TEST_SEED repeats the choices, but not the timing.
  */
 #include "progress_thread_random.h"
 
@@ -19,7 +18,7 @@ typedef struct operation {
   size_t length;
   atomic_int told;
   int reported, canceled;
-  struct operation *next; /* all of the caller's */
+  struct operation *next; /* all operations of the caller */
 } operation_t;
 
 struct caller {
@@ -38,9 +37,9 @@ static ucxx_worker_t *workers[WORKERS];
 static ucxx_notifier_t *notifier;
 static atomic_int over, from_callbacks;
 static int abrupt;
-/* UCX 1.13 asserts when a worker ends in the midst of a rendezvous, and over TCP when one ends, or
-   an endpoint is closed by force, in the midst of a wire-up (ucp_request.c:684) or of a flush that
-   a peer has yet to answer (tcp_ep.c:939). There, none of it. */
+/* UCX 1.13 asserts when a worker ends during a rendezvous. Over TCP it also asserts when a worker
+ * ends, or an endpoint is closed by force, during a wire-up (ucp_request.c:684) or during a flush
+ * that a peer has yet to answer (tcp_ep.c:939). With that release the test avoids all of these. */
 static uint64_t largest;
 static int careful;
 static ucxx_address_t *addresses[WORKERS];
@@ -53,7 +52,7 @@ static void on_end(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   static uint64_t word;
   int turn = atomic_fetch_add(&from_callbacks, 1);
   if (turn % 3 != 0 || atomic_load(&over)) return;
-  /* Nobody else uses this tag, and nothing is kept. */
+  /* No other operation uses this tag, and no request is kept. */
   ucxx_request_t *own = NULL;
   ucxx_worker_t *worker = workers[turn / 3 % WORKERS];
   CHECK_STATUS(ucxx_worker_wait(worker, 0), UCXX_ERR_BUSY);
@@ -151,8 +150,7 @@ static void submit(caller_t *caller) {
   CHECK(op->request == NULL);
   op->reported = 0;
   CHECK_EQ(atomic_load(&op->told), 0);
-  /* The queue is full; DELAYED where there is no thread; its counterpart was closed by another
-   * caller. */
+  /* The queue is full; DELAYED without a thread; or another caller has closed the endpoint. */
   if (status != UCXX_OK && status != UCXX_ERR_NO_RESOURCE && status != UCXX_ERR_UNSUPPORTED &&
       status != UCXX_ERR_PEER_FAILED)
     CHECK_STATUS(status, UCXX_ERR_CONNECTION_RESET);
@@ -194,7 +192,7 @@ static void wait_for_some(caller_t *caller) {
     CHECK(status != UCXX_ERR_BUSY && status != UCXX_ERR_INVALID_PARAM);
     break;
   default:
-    /* INVALID_PARAM: of two workers, one of which has no thread at the moment. */
+    /* INVALID_PARAM: two workers, one of which has no thread at the moment. */
     status = ucxx_request_wait_any(list, 4, timeout, &index);
     CHECK(status != UCXX_ERR_BUSY);
     if (index != 99)
@@ -268,7 +266,7 @@ static void one_step(caller_t *caller) {
 static void *call(void *arg) {
   caller_t *caller = arg;
   for (int step = 0; step < caller->steps; step++) one_step(caller);
-  /* Nothing matches this one: it is cancelled, or ends with its worker. */
+  /* Nothing matches this receive: it is cancelled, or ends with its worker. */
   ucxx_request_t *last = NULL;
   uint64_t word;
   int side = (int)draw(&caller->random, WORKERS);
@@ -309,7 +307,7 @@ static void check_counters(ucxx_worker_t *worker) {
   CHECK_EQ(stats.submitted, stats.completed + stats.failed + stats.canceled + stats.in_flight);
 }
 
-/* Until nothing is on its way between the two workers. */
+/* Progresses until nothing is in flight between the two workers. */
 static void let_answers_come(caller_t *callers) {
   ucxx_request_t *flushes[THREADS * WORKERS];
   for (int side = 0; side < WORKERS; side++) {
@@ -338,7 +336,7 @@ static void episode(int number, int steps, uint64_t *random) {
   atomic_store(&over, 0);
   abrupt = (int)draw(random, 2) && !careful;
   STEP("episode %d: %d threads, %d steps%s", number, (int)THREADS, steps,
-       abrupt ? ", an end while they wait" : "");
+       abrupt ? ", destruction during waits" : "");
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.submission_queue_depth = DEPTH;
   params.delayed_submission = draw(random, 3) == 0 ? -1 : 1;
@@ -370,7 +368,7 @@ static void episode(int number, int steps, uint64_t *random) {
   join(toggler);
   if (careful) let_answers_come(callers);
   for (int side = 0; side < WORKERS; side++) check_counters(workers[side]);
-  STEP("episode %d: its end", number);
+  STEP("episode %d: the end", number);
   for (int side = 0; side < WORKERS; side++) ucxx_worker_destroy(workers[side]);
   for (int at = 0; abrupt && at < THREADS; at++) join(callers[at].thread);
   CHECK_OK(ucxx_notifier_stop(notifier));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A server that sleeps, in each way there is, while its clients come, ask and go: it wakes for each
- * of them, also when it had no endpoint any more. UCX's own timer, which would wake it by chance,
- * is off.
+ * A server that sleeps, in every possible way, while clients connect, fetch and disconnect: each
+ * client wakes it, even when it had no endpoint left. UCX's own timer, which could wake it by
+ * chance, is off.
  */
 #include "test_util.h"
 
@@ -89,7 +89,7 @@ static void round_of(way_t way) {
   for (int client = 0; client < CLIENTS; client++) {
     STEP("%s, client %d", names[way], client);
     ask(context, address);
-    /* It is seen to sleep after the last client, where it counts that. */
+    /* Shows that it sleeps after the last client, where it counts sleeps. */
     ucxx_worker_stats_t before = UCXX_WORKER_STATS_INIT, after = UCXX_WORKER_STATS_INIT;
     CHECK_OK(ucxx_worker_query_stats(server.worker, &before));
     for (int looks = 0; looks < 1000 && after.sleeps <= before.sleeps; looks++) {

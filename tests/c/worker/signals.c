@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A signal handler that runs while a thread waits in the library: the waits that may return without
- * anything do, so that the program can look at what the handler has left; those for something in
- * particular go on. A handler may call ucxx_worker_signal. A wait that does not end when it should
- * shows as a hang.
+ * A signal handler runs while a thread waits in the library. Waits that may return without an event
+ * do, so that the program can react; waits for something specific continue. A handler may call
+ * ucxx_worker_signal. A wait that does not end when it should shows as a hang.
  */
 #include "group.h"
 #include "waiting_thread.h"
@@ -30,7 +29,7 @@ static void handle(void (*handler)(int), int flags) {
   CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
 }
 
-/* Has the handler run on the thread while it sleeps. */
+/* Runs the handler on the thread while it sleeps. */
 static void disturb(waiter_t *waiter) {
   int before = atomic_load(&handled);
   waiter_await_sleep(waiter);
@@ -38,13 +37,13 @@ static void disturb(waiter_t *waiter) {
   while (atomic_load(&handled) == before) sched_yield();
 }
 
-/* ------------------------------------------------------------------ what returns, and what goes on
- */
+/* ------------------------------------------------------------------ waits that return, and waits
+ * that continue */
 
 typedef struct call {
   const char *name;
   ucxx_status_t (*wait)(void);
-  void (*begin)(void), (*end)(void); /* what makes it wait, and what it waits for */
+  void (*begin)(void), (*end)(void); /* make it wait; end the wait */
   int returns;
 } call_t;
 
@@ -70,7 +69,7 @@ static void one_call(const call_t *call, const char *mode) {
   call->begin();
   waiter_start(&waiter, call->wait);
   if (call->returns) {
-    /* A thread that was only about to sleep when the handler ran sleeps, until it runs again. */
+    /* If the handler ran just before the thread slept, the thread sleeps until the next signal. */
     while (!atomic_load(&waiter.returned)) disturb(&waiter);
   } else {
     for (int time = 0; time < TIMES; time++) disturb(&waiter);
@@ -89,8 +88,7 @@ static ucxx_status_t in_waits(void) {
   return UCXX_OK;
 }
 
-/* Of two threads that wait at a worker one sleeps at its descriptor, and the other one behind it.
- */
+/* Two threads wait on a worker: one sleeps on its descriptor, the other behind it. */
 static void behind_another(void) {
   STEP("ucxx_worker_wait behind another thread");
   waiter_t first, second;
@@ -110,7 +108,7 @@ static void behind_another(void) {
 /* ------------------------------------------------------------------ ucxx_worker_signal in a
  * handler */
 
-/* The handler runs before the wait begins: nothing is lost. */
+/* The handler runs before the wait begins: the signal is not lost. */
 static void before_the_wait(const char *mode) {
   STEP("a handler that signals before the wait, %s", mode);
   for (int time = 0; time < TIMES; time++) {
@@ -120,7 +118,7 @@ static void before_the_wait(const char *mode) {
 }
 
 static void meanwhile(const char *mode) {
-  STEP("a handler that signals while a request is waited for, %s", mode);
+  STEP("a handler that signals during a wait for a request, %s", mode);
   waiter_t waiter;
   site_receive();
   waiter_start(&waiter, in_request_wait);
@@ -140,7 +138,7 @@ static ucxx_status_t in_barrier(void) { return ucxx_group_barrier(self->group); 
 static ucxx_status_t in_lock(void) { return ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, 0, 0); }
 static ucxx_status_t in_fence(void) { return ucxx_window_fence(window, 0); }
 
-/* Rank 1 waits for rank 0, and is disturbed. */
+/* Rank 1 waits for rank 0, and is interrupted. */
 static void of_group(ucxx_status_t (*wait)(void)) {
   uint64_t *disturbed = &self->board->count[0];
   if (self->rank == 1) {
@@ -183,7 +181,7 @@ static void in_group(member_t *member) {
   member_close(member);
 }
 
-/* ------------------------------------------------------------------ all */
+/* ------------------------------------------------------------------ all tests */
 
 static void in_mode(const ucxx_worker_params_t *params, const char *mode) {
   static const int flags[] = {SA_RESTART, 0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A thread that pthread_cancel meets in a call that waits, makes or ends something is cancelled
- * behind it: the process lives, and so does what the thread used.
+ * pthread_cancel of a thread inside a call that waits, creates or destroys takes effect after that
+ * call: the process keeps running, and the objects stay usable.
  */
 #include "test_util.h"
 #include "waiting_thread.h"
@@ -43,13 +43,13 @@ static void one_call(const call_t *call, const ucxx_worker_params_t *params, con
   CHECK_EQ(waiter_end(&waiter), 1);
   CHECK_EQ(atomic_load(&waiter.returned), 1);
   site_clear();
-  /* The worker is as good as before. */
+  /* The worker is still usable. */
   if (params->progress_mode == UCXX_PROGRESS_MANUAL)
     CHECK_OK(ucxx_worker_progress(site.worker, NULL));
   site_close();
 }
 
-/* Cancelled before it calls. */
+/* Cancelled before the call. */
 static ucxx_status_t make_and_end(void) {
   ucxx_context_t *context = NULL;
   ucxx_worker_t *worker = NULL;

@@ -1,5 +1,5 @@
-/* Thread modes: MULTI with many threads, SERIALIZED handed on, SINGLE refused elsewhere; a worker
- * for each thread. */
+/* Thread modes: MULTI works with many threads, SERIALIZED with one after another, SINGLE refuses
+ * other threads; and one worker for each thread. */
 #include "test_util.h"
 
 #include <pthread.h>
@@ -59,7 +59,7 @@ static void many_threads(const pair_t *pair) {
 }
 
 /* ------------------------------------------------------------------ two workers of one context, a
- * thread for each */
+ * thread each */
 
 typedef struct player {
   ucxx_worker_t *worker;
@@ -105,7 +105,7 @@ static void *wait_for(void *arg) {
 }
 
 static void waiting_elsewhere(void) {
-  STEP("a request waited for by other threads");
+  STEP("other threads wait for a request");
   enum { WAITERS = 3, TIMES = 50 };
   duo_t duo;
   duo_open(&duo, NULL);
@@ -245,7 +245,8 @@ static void serialized(void) {
   solo_close(&solo);
 }
 
-/* Another thread comes while this one is inside: it is refused or served, and nothing is harmed. */
+/* Another thread calls while this one is inside: it is refused or served, and nothing is
+ * damaged. */
 static void *intrude(void *arg) {
   const solo_t *solo = arg;
   ucxx_status_t status = ucxx_worker_progress(solo->worker, NULL);

@@ -1,5 +1,5 @@
-/* Sleeping until there is something to do: event descriptor, arm, signal, wait. A lost wakeup shows
- * as a hang. */
+/* Sleeping until there is work: event descriptor, arm, signal, wait. A lost wakeup shows as a
+ * hang. */
 #include "test_util.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static int event_fd(ucxx_worker_t *worker) {
   return fd;
 }
 
-/* Progress until nothing is pending and the descriptor tells of what comes next. */
+/* Progresses until nothing is pending and the descriptor reports the next event. */
 static void arm(ucxx_worker_t *worker) {
   ucxx_status_t status;
   while ((status = ucxx_worker_arm(worker)) == UCXX_ERR_BUSY)
@@ -63,7 +63,7 @@ static void message_wakes(const pair_t *pair) {
     int fd = event_fd(pair->worker);
     arm(pair->worker);
     pair_tell(pair);
-    /* Keepalive may wake as well, so the message need not come with the first wake. */
+    /* Keepalive may also wake it, so the message need not arrive with the first wakeup. */
     while (ucxx_request_status(request) == UCXX_INPROGRESS) {
       CHECK(readable(fd, -1));
       for (int pass = 0; pass < 10; pass++) CHECK_OK(ucxx_worker_progress(pair->worker, NULL));
@@ -177,7 +177,7 @@ static void signals(void) {
 }
 
 static void waits(void) {
-  STEP("wait without anything to come");
+  STEP("wait without any event");
   solo_t solo;
   solo_open(&solo);
   while (ucxx_worker_wait(solo.worker, 0) == UCXX_OK) {}
@@ -186,7 +186,7 @@ static void waits(void) {
   solo_close(&solo);
 }
 
-/* Sleeps of a worker that waits in vain for ten milliseconds, with so long to poll first. */
+/* How often a worker sleeps that waits for ten milliseconds, if it first polls so long. */
 static uint64_t sleeps_after(uint64_t spin_ns) {
   ucxx_context_t *context = NULL;
   ucxx_worker_t *worker = NULL;
@@ -229,7 +229,7 @@ static void timeouts_wake(void) {
   solo_close(&solo);
 }
 
-/* A completion that waits to be delivered is something pending. */
+/* A completion that waits for delivery counts as pending. */
 static void deferred_completion_is_pending(void) {
   STEP("arm is refused while a completion waits to be delivered");
   duo_t duo;
@@ -249,8 +249,8 @@ static void deferred_completion_is_pending(void) {
   duo_close(&duo);
 }
 
-/* ------------------------------------------------------------------ what one thread does while
- * another sleeps */
+/* ------------------------------------------------------------------ calls while another thread
+ * sleeps */
 
 typedef struct sleeper {
   ucxx_worker_t *worker;
@@ -266,8 +266,7 @@ static void *sleep_for_completion(void *arg) {
   return NULL;
 }
 
-/* What is done on the worker while another thread sleeps on it; the callback has to run there all
- * the same. */
+/* A call on the worker while another thread sleeps on it; the callback must run there. */
 typedef struct deed {
   const char *name;
   void (*act)(ucxx_worker_t *worker, ucxx_endpoint_t *self, const ucxx_op_params_t *callback);
@@ -331,8 +330,8 @@ static void acting_while_another_sleeps(void) {
       params.callback = see_completion;
       params.callback_arg = &seen;
       CHECK_EQ(pthread_create(&thread, NULL, sleep_for_completion, &sleeper), 0);
-      /* Every other time the sleeper gets a chance to be asleep: that depends on the scheduler, and
-       * either way is right. */
+      /* Every other time this gives the other thread a chance to fall asleep; the scheduler
+       * decides, and the result is right either way. */
       for (int pause = 0; time % 2 == 0 && pause < 1000; pause++) sched_yield();
       deeds[at].act(worker, self, &params);
       CHECK_EQ(pthread_join(thread, NULL), 0);
@@ -344,11 +343,11 @@ static void acting_while_another_sleeps(void) {
   ucxx_context_destroy(context);
 }
 
-/* An endpoint without an answer ends with its worker, when UCX's part of that is gone: nobody may
- * be woken through it then. */
+/* An unanswered endpoint ends with its worker, after UCX's endpoint is freed: it must not be used
+ * for a wakeup then. */
 static void destroyed_while_armed(void) {
-  STEP("a worker that is armed is destroyed, with an endpoint that has no answer");
-  /* What has been freed does not look as if it were still there. */
+  STEP("an armed worker is destroyed, with an unanswered endpoint");
+  /* Freed memory must not look valid. */
   CHECK_EQ(mallopt(M_PERTURB, 0xa5), 1);
   ucxx_context_t *context = NULL;
   ucxx_worker_t *left = NULL, *silent = NULL;

@@ -1,4 +1,4 @@
-/* What a worker and its context tell about themselves, and functions run on a worker. */
+/* The attributes of a worker and its context, and functions run on a worker. */
 #include "test_util.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ static void note(void *arg) {
 }
 
 static void run_here(void) {
-  STEP("run_pre and run_post run at once where progress is manual");
+  STEP("run_pre and run_post run at once with manual progress");
   run_t run = {0, pthread_self(), UCXX_OK};
   for (int time = 0; time < 4; time++) {
     uint64_t timeout = time % 2 == 0 ? FOR_EVER : 0, word = 0;
@@ -155,7 +155,7 @@ static void config(void) {
   CHECK_OK(ucxx_context_create(&params, &context));
   CHECK_OK(ucxx_context_visit_config(context, take_key, &keys));
   CHECK(keys.count > 20);
-  /* Named as they are given: without UCX's prefix. */
+  /* The keys are returned as they were set: without UCX's prefix. */
   CHECK_EQ(keys.prefixed, 0);
   CHECK(strncmp(keys.keepalive, "7", 1) == 0);
   (void)ucxx_context_has_cuda(context);

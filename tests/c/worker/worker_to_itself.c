@@ -1,5 +1,5 @@
-/* One worker of one thread that sends to itself: what the shortest way through the library has to
- * leave in order. */
+/* A single-threaded worker that sends to itself: the shortest path through the library leaves
+ * requests, buffers and memory in order. */
 #include "test_util.h"
 
 static ucxx_context_t *context;
@@ -20,7 +20,7 @@ static void close_worker(void) {
   ucxx_context_destroy(context);
 }
 
-/* in_flight is what was submitted and has not ended. */
+/* in_flight counts operations that were submitted and have not completed. */
 static void progress_until_in_flight(uint64_t expected) {
   for (;;) {
     ucxx_worker_stats_t stats = UCXX_WORKER_STATS_INIT;
@@ -32,15 +32,15 @@ static void progress_until_in_flight(uint64_t expected) {
 }
 
 /*
- * Over the transport of that name a message to oneself arrives inside the call, and a receive of a
- * waiting rendezvous ends the send: nobody has kept that, so its memory is free again before the
- * receive's call has returned.
+ * On the transport of that name a message to the same worker arrives inside the call, and receiving
+ * a waiting rendezvous completes its send. Nobody kept that request, so its memory is free again
+ * before the receive's call returns.
  */
 static void ends_inside_another_call(void) {
   ucxx_config_entry_t config[] = {{"TLS", "self"}, {"RNDV_THRESH", NULL}};
   static const char *const thresholds[] = {"0", "inf"};
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
-  params.features = UCXX_FEATURE_TAG; /* without events, for which that transport is not taken */
+  params.features = UCXX_FEATURE_TAG; /* without events, which that transport does not support */
   params.config = config;
   params.config_count = 2;
   static uint8_t out[1 << 20], in[1 << 20];
@@ -48,7 +48,7 @@ static void ends_inside_another_call(void) {
     config[1].value = thresholds[which];
     open_worker(&params);
     for (size_t length = 1; length <= sizeof out; length *= 4) {
-      STEP("%zu bytes to oneself, rendezvous from %s bytes", length, thresholds[which]);
+      STEP("%zu bytes to the same worker, rendezvous from %s bytes", length, thresholds[which]);
       ucxx_request_t *request = NULL;
       test_fill(out, length, length);
       memset(in, 0, length);
@@ -66,7 +66,7 @@ static void ends_inside_another_call(void) {
   }
 }
 
-/* The memory of a request that was let go of while it was in progress is used again. */
+/* The memory of a request destroyed while in progress is reused. */
 static void let_go_early(void) {
   enum { TURNS = 100000, LARGEST_GROWTH_KIB = 8192 };
   open_worker(NULL);
@@ -82,7 +82,7 @@ static void let_go_early(void) {
     progress_until_in_flight(0);
   }
   long grown = footprint_now().resident_kib - before.resident_kib;
-  if (grown > LARGEST_GROWTH_KIB) FAIL("the process has grown by %ld KiB", grown);
+  if (grown > LARGEST_GROWTH_KIB) FAIL("memory grew by %ld KiB", grown);
   close_worker();
 }
 
