@@ -1,5 +1,5 @@
-//! Single operations on elements, and those who want to be alone with them: at first by the
-//! kernel's barrier, then by everybody's own, and back again.
+//! Single operations on elements, and long ones that need exclusive access: first with the kernel's
+//! barrier, then with every thread's own, and back.
 
 use crate::bounded_model;
 use crate::engine::window::data::exclusive_bulk::{Bulk, Head, Lanes, SHARED};
@@ -10,12 +10,12 @@ use loom::thread;
 struct World<const RANKS: usize> {
     head: Head,
     members: [Lanes; RANKS],
-    /// Single operations read it here: they do not exclude each other, and loom finds whoever is
-    /// there with one that is alone.
+    /// Single operations read it: they do not exclude each other. loom detects a thread that is
+    /// inside together with an exclusive one.
     elements: UnsafeCell<u32>,
 }
 
-// SAFETY: the cell is what is being tested.
+// SAFETY: the test is whether access to the cell is exclusive.
 unsafe impl<const RANKS: usize> Sync for World<RANKS> {}
 // SAFETY: as above.
 unsafe impl<const RANKS: usize> Send for World<RANKS> {}
@@ -32,7 +32,7 @@ impl<const RANKS: usize> World<RANKS> {
 
     fn single(&self, rank: u32, lane: usize, lives: &dyn Fn(u32) -> bool) {
         let _single = self.bulk().single(rank, lane, lives);
-        // SAFETY: what is being tested.
+        // SAFETY: this is being tested.
         self.elements.with(|elements| assert!(unsafe { *elements } < 10));
     }
 
@@ -43,7 +43,7 @@ impl<const RANKS: usize> World<RANKS> {
     }
 
     fn ends(&self, written: u32) {
-        // SAFETY: everybody has gone.
+        // SAFETY: all threads have ended.
         self.elements.with(|elements| assert_eq!(unsafe { *elements }, written));
     }
 }
@@ -52,8 +52,8 @@ fn all_live(_: u32) -> bool {
     true
 }
 
-/// So many times each, by two processes, of which one is alone; what came before has left the state
-/// in some way.
+/// Two processes do so many operations each, one of them exclusively, after `before` has set the
+/// state.
 fn beside(before: fn(&World<2>), singles: u32, alone: u32, written: u32) {
     bounded_model(3, move || {
         let world = World::<2>::new();
@@ -82,7 +82,7 @@ fn where_one_has_been() {
     beside(|world| world.alone(0, &all_live), 3, 1, 2);
 }
 
-/// The single ones leave their barriers off again in between.
+/// In between, the single operations return to the state without barriers of their own.
 #[test]
 fn back_and_forth() {
     beside(
@@ -109,8 +109,8 @@ fn where_they_have_left_their_barriers_off() {
     );
 }
 
-/// Two that want to be alone, one of which does something else as well. (Not by three threads:
-/// where two look again and again, loom has no end of orders in which the third one never comes.)
+/// Two threads need exclusive access, and one of them also does single operations. (Three threads
+/// are too many: where two keep polling, loom has endless orders in which the third never runs.)
 fn two_alone(before: fn(&World<3>), written: u32) {
     bounded_model(3, move || {
         let world = World::<3>::new();
@@ -138,7 +138,7 @@ fn two_that_want_to_be_the_next() {
     two_alone(|world| world.alone(1, &all_live), 3);
 }
 
-/// Threads of one process, which came too late for a lane of their own.
+/// Threads of one process that got no lane of their own.
 #[test]
 fn threads_that_share_a_lane() {
     bounded_model(3, || {
@@ -152,8 +152,7 @@ fn threads_that_share_a_lane() {
     });
 }
 
-/// Rank 2 does something beside the others, dies, and leaves it behind: they go on, and exclude
-/// each other as ever.
+/// Rank 2 leaves something unfinished and dies: the others continue, and still exclude each other.
 fn after_a_death(before: fn(&World<3>), die: fn(&World<3>), written: u32) {
     bounded_model(2, move || {
         let world = World::<3>::new();

@@ -1,4 +1,4 @@
-//! The list for what has no place in the ring.
+//! The list for calls that find no place in the ring.
 
 use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::core::worker::control_list::Control;
@@ -7,8 +7,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// The list opens and closes while others put: what was put has been taken once the list has
-/// closed, or it was refused.
+/// The list opens and closes while others put: an entry has been taken when the list is closed, or
+/// it was refused.
 #[test]
 fn what_is_put_is_taken_or_refused() {
     model(|| {
@@ -37,8 +37,8 @@ fn what_is_put_is_taken_or_refused() {
     });
 }
 
-/// The list is taken before the ring is drained, and worked off afterwards: what a thread had
-/// submitted comes before what it has put onto the list then, however it falls between two rounds.
+/// The list is taken before the ring is drained, and executed afterwards: a thread's earlier
+/// submissions run before its entry in the list, even if they fall into two rounds.
 #[test]
 fn what_was_submitted_comes_before_the_job() {
     bounded_model(4, || {

@@ -1,5 +1,5 @@
-//! A fast box: what is put in is read as it was, and who goes to sleep sees the last message or is
-//! woken.
+//! A fast box: each message is read unchanged, and a reader that goes to sleep has seen the last
+//! message or is woken.
 
 use crate::bounded_model;
 use crate::engine::base::membarrier::everywhere;
@@ -9,13 +9,13 @@ use loom::sync::Arc;
 use loom::thread;
 
 struct Side<T>(T, #[allow(dead_code)] Arc<Lines>);
-// SAFETY: each side is used by one thread at a time, and keeps the lines.
+// SAFETY: one thread at a time uses each side, and keeps the lines alive.
 unsafe impl<T> Send for Side<T> {}
 
 fn sides() -> (Side<Writer>, Side<Reader>) {
     let lines = Arc::new(Lines::default());
     let place: *const Lines = &*lines;
-    // SAFETY: the lines are kept beside them, and these are the only ones.
+    // SAFETY: the lines are kept alive beside them, and there are no other sides.
     unsafe { (Side(Writer::new(place), lines.clone()), Side(Reader::new(place), lines)) }
 }
 
@@ -28,7 +28,7 @@ fn put(writer: &Writer, number: u64) -> Put {
 fn take(reader: &Reader) -> Option<u64> {
     let mut words = [0; WORDS];
     let length = reader.take(&mut words)?.expect("a message's length");
-    assert_eq!((length, words[1]), (LEAST, !words[0]), "a message that was not there as a whole");
+    assert_eq!((length, words[1]), (LEAST, !words[0]), "a message that was not complete");
     Some(words[0])
 }
 
@@ -85,7 +85,7 @@ fn who_falls_asleep_sees_the_message_or_is_woken() {
         let seen = take(&reader.0).is_some();
         let put = sender.join().unwrap();
         let rung = woken.load(Ordering::SeqCst) == 1;
-        assert!(seen || rung, "it sleeps, and the message lies there");
+        assert!(seen || rung, "the reader sleeps although a message is there");
         assert_eq!(put == Put::Refused, !seen && take(&reader.0).is_none());
     });
 }

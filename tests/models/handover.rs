@@ -1,5 +1,5 @@
-//! A progress thread comes and goes while others submit, as `Worker::delay`, `Worker::enter` and
-//! the thread's rounds do it.
+//! A progress thread starts and stops while others submit, with the steps of `Worker::delay`,
+//! `Worker::enter` and the thread's rounds.
 
 use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::core::worker::control_list::Control;
@@ -12,7 +12,7 @@ struct World {
     state: ThreadState,
     ring: PermitQueue<u32>,
     control: Control<Vec<u32>>,
-    /// The gate, and what has been submitted inside it.
+    /// The gate, and the operations submitted inside it.
     gate: Mutex<Vec<u32>>,
 }
 
@@ -26,7 +26,7 @@ impl World {
         })
     }
 
-    /// As a thread that is not the progress thread.
+    /// For a thread that is not the progress thread.
     fn enter(&self) -> MutexGuard<'_, Vec<u32>> {
         let mut inside = self.gate.lock().unwrap();
         if !self.state.delays() {
@@ -47,7 +47,7 @@ impl World {
         }
         assert!(self.ring.take());
         self.ring.push(number);
-        // Here the thread is woken, which has the full fence.
+        // Stands for the wakeup of the thread, which has the full fence.
         loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
         if !self.state.is_running() {
             drop(self.enter());
@@ -89,7 +89,7 @@ fn position(seen: &[u32], number: u32) -> usize {
         .unwrap_or_else(|| panic!("{number} is lost: {seen:?}"))
 }
 
-/// The thread goes while two others submit: nothing stays in the ring, and the order of a thread is
+/// The thread stops while two others submit: nothing stays in the ring, and each thread's order is
 /// kept.
 #[test]
 fn a_thread_that_goes_leaves_nothing_behind() {
@@ -113,7 +113,7 @@ fn a_thread_that_goes_leaves_nothing_behind() {
     });
 }
 
-/// It comes, works, and goes, and another one comes and goes.
+/// It starts, works and stops, and another one starts and stops.
 #[test]
 fn threads_that_come_and_go_keep_the_order() {
     bounded_model(3, || {
@@ -134,8 +134,8 @@ fn threads_that_come_and_go_keep_the_order() {
     });
 }
 
-/// The same with what goes by the list: it is done, by the thread or by its caller, after what its
-/// caller had submitted before.
+/// The same with entries of the list: each is executed, by the thread or by its caller, after its
+/// caller's earlier submissions.
 #[test]
 fn what_is_posted_is_done_by_one_or_the_other() {
     bounded_model(3, || {

@@ -1,4 +1,4 @@
-//! The lock of a hub, and those who sleep until something has changed behind it.
+//! A hub's lock, and threads that sleep until a change under the lock.
 
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::hub::waiters::{Sides, DATA, ROOM};
@@ -7,15 +7,15 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two threads take the lock, or try to; loom sees to it that one at a time touches what it guards,
-/// and sees what the others did.
+/// Two threads take the lock, or try to. loom checks that access to the guarded value is exclusive,
+/// and that each sees the other's changes.
 #[test]
 fn one_thread_at_a_time_behind_the_lock() {
     model(|| {
         let lock = Arc::new(SpinLock::new(UnsafeCell::new(0)));
         let add = |lock: &SpinLock<UnsafeCell<u32>>| {
             let held = lock.lock();
-            // SAFETY: loom fails where two do so at once.
+            // SAFETY: loom fails if two threads do this at once.
             held.with_mut(|value| unsafe { *value += 1 });
         };
         let other = lock.clone();
@@ -35,7 +35,8 @@ fn one_thread_at_a_time_behind_the_lock() {
     });
 }
 
-/// A hub, as far as waiting goes: how many chunks there are, and its marks.
+/// The part of a hub that waiting uses: the number of chunks, and the marks of the sleeping
+/// threads.
 struct Hub {
     sides: Sides,
     state: SpinLock<State>,
@@ -59,7 +60,7 @@ impl Hub {
         })
     }
 
-    /// As `Hub::wait_for`: `take` says whether it has had what it wants, and what that changes.
+    /// As `Hub::wait_for`: `take` returns None until it has what it wants, then what that changes.
     fn until(&self, side: usize, take: impl Fn(&mut State) -> Option<u8>) {
         loop {
             let mut state = self.state.lock();
@@ -95,7 +96,7 @@ impl Hub {
     }
 }
 
-/// Nobody sleeps for ever: loom fails where all do.
+/// No thread sleeps without end: loom fails if all do.
 #[test]
 fn whoever_waits_for_a_hub_is_woken() {
     model(|| {

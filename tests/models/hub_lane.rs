@@ -1,5 +1,5 @@
-//! A hub without its lock: what threads take and give back while another one closes the lane, and
-//! looks at what is there.
+//! A hub in lock-free mode: threads take and return items while another one closes the lane and
+//! counts what is there.
 
 use crate::bounded_model;
 use crate::engine::hub::lockfree::queue_pair::Lane;
@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// An envelope: what is written into it, how often that was, and who has it.
+/// An envelope: its contents, how often they were written, and who has it.
 struct Item {
     contents: UnsafeCell<u32>,
     written: AtomicU32,
@@ -24,13 +24,13 @@ struct World {
     items: Vec<Item>,
 }
 
-// SAFETY: loom fails where two threads touch the contents at once.
+// SAFETY: loom fails if two threads access the contents at once.
 unsafe impl Send for World {}
 // SAFETY: as above.
 unsafe impl Sync for World {}
 
 fn at<'a>(item: *mut Item) -> &'a Item {
-    // SAFETY: of the world, which outlives its threads.
+    // SAFETY: owned by the world, which outlives its threads.
     unsafe { &*item }
 }
 
@@ -44,7 +44,7 @@ impl World {
         let items: Vec<_> = (0..count).map(item).collect();
         let lane = Lane::new(items.iter().map(|item| std::ptr::from_ref(item).cast_mut()));
         let world = World { lane, items };
-        // As many chunks as there can be have been there before: no lock is needed to count them.
+        // The maximum of chunks was reached before, so counting them needs no lock.
         for _ in 0..count {
             let item = world.lane.take_free(|_, _| {}).unwrap();
             assert!(world.lane.push_most(item));
@@ -54,7 +54,7 @@ impl World {
         Arc::new(world)
     }
 
-    /// As a lease and its commit. What it could not give back it has still.
+    /// A lease and its commit. Returns the item if it could not be given back.
     fn produce(&self, quick: bool) -> Option<*mut Item> {
         let mark = |item: *mut Item, _| at(item).holder.store(PRODUCER, Ordering::Relaxed);
         let item = if quick {
@@ -62,14 +62,14 @@ impl World {
         } else {
             self.lane.take_free(mark).ok()?
         };
-        // SAFETY: loom fails where somebody else does so at once.
+        // SAFETY: loom fails if another thread does this at once.
         at(item).contents.with_mut(|contents| unsafe { *contents += 1 });
         at(item).written.store(at(item).written.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let done = if quick { self.lane.try_push_ready(item) } else { self.lane.push_ready(item) };
         (!done).then_some(item)
     }
 
-    /// As a lease and its release.
+    /// A lease and its release.
     fn consume(&self, quick: bool) -> Option<*mut Item> {
         let mark = |item: *mut Item, _| at(item).holder.store(CONSUMER, Ordering::Relaxed);
         let item = if quick {
@@ -84,8 +84,8 @@ impl World {
         (!done).then_some(item)
     }
 
-    /// Each item is in one of the queues, or with one of those that say so; and nothing moves while
-    /// it is closed.
+    /// Checks that each item is in one of the queues or with its reported owner, and that nothing
+    /// moves while the lane is closed.
     fn look(&self) -> usize {
         let [ready, free] = self.lane.close();
         let mut held = 0;
@@ -94,7 +94,7 @@ impl World {
             let times = free.iter().chain(&ready).filter(|other| **other == here).count();
             assert!(times < 2, "an item is there twice");
             if times == 0 {
-                assert_ne!(item.holder.load(Ordering::Relaxed), NOBODY, "nobody has it");
+                assert_ne!(item.holder.load(Ordering::Relaxed), NOBODY, "an item is missing");
                 held += 1;
             }
         }
@@ -105,7 +105,7 @@ impl World {
     }
 }
 
-/// One produces and one consumes, at the first look or as long as it takes, while the lane is
+/// One thread produces and one consumes, with one attempt or as many as needed, while the lane is
 /// closed.
 fn while_it_is_closed(quick: bool) {
     bounded_model(2, move || {
@@ -125,15 +125,15 @@ fn nothing_is_lost_when_it_is_closed() {
     while_it_is_closed(false);
 }
 
-/// Who asks is told so only of a moment in which it was so: here there is none before the last
-/// chunk has gone.
+/// A failed attempt is true of some moment only: here no such moment exists before the last chunk
+/// is taken.
 #[test]
 fn it_is_idle_when_all_are_free() {
     bounded_model(2, || {
         let world = World::new(2, 1);
         let other = world.clone();
         let works = thread::spawn(move || {
-            // One of both is always taken, or a chunk.
+            // One of two envelopes is always taken, or a chunk exists.
             let held = other.lane.take_free(|_, _| {}).unwrap();
             other.consume(false);
             assert!(other.lane.push_ready(held));
@@ -146,7 +146,7 @@ fn it_is_idle_when_all_are_free() {
     });
 }
 
-/// Two who take the same, and what a producer has written is what a consumer reads.
+/// Two threads that take the same kind, and a consumer reads what its producer wrote.
 #[test]
 fn each_item_is_taken_by_one() {
     bounded_model(2, || {
@@ -156,7 +156,7 @@ fn each_item_is_taken_by_one() {
         let consumes =
             thread::spawn(move || kept(other.consume(false)) + kept(other.produce(true)));
         let here = kept(world.produce(false)) + kept(world.consume(true));
-        // At one look it may be that an item could not be given back.
+        // With a single attempt an item may not have been returned.
         let there = consumes.join().unwrap();
         assert_eq!(world.look(), here + there);
     });

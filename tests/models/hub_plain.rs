@@ -1,6 +1,6 @@
-//! A hub that goes by its queues, and those who sleep until something has come: they have marked
-//! the queue, and whoever pushes to a marked one does so behind the lock, and wakes them. One may
-//! have it go over to its tables meanwhile.
+//! A hub in lock-free mode, and threads that sleep until an item arrives: they have marked the
+//! queue, and a push to a marked queue takes the lock and wakes them. Another thread may switch the
+//! hub to its tables meanwhile.
 
 use crate::bounded_model;
 use crate::engine::base::spin_lock::{SpinLock, SpinLockGuard};
@@ -12,7 +12,7 @@ use loom::thread;
 const READS: usize = 0;
 const PRODUCES: usize = 1;
 
-/// The tables, as far as waiting goes. Items stand for envelopes.
+/// The part of the tables that waiting uses. Items stand for envelopes.
 #[derive(Default)]
 struct Tables {
     lists: [Vec<*mut u32>; 2],
@@ -28,7 +28,7 @@ struct Hub {
     tables: SpinLock<Tables>,
 }
 
-// SAFETY: an item is an address to tell it by, and nothing is ever read from there.
+// SAFETY: an item is only an address that identifies it, and is never dereferenced.
 unsafe impl Send for Hub {}
 // SAFETY: as above.
 unsafe impl Sync for Hub {}
@@ -143,13 +143,13 @@ impl Hub {
         self.unlock(tables, ROOM);
     }
 
-    /// As `State::stats_of_queues`: the most chunks that there were.
+    /// As `State::stats_of_queues`: the largest number of chunks so far.
     fn ask(&self) -> u64 {
         let tables = self.tables.lock();
         let told = self.lane.traffic();
         self.unlock(tables, 0);
         let chunks = told.produced - told.consumed;
-        assert!(told.free + chunks <= self.items as u64, "more than there are: {told:?}");
+        assert!(told.free + chunks <= self.items as u64, "more than exist: {told:?}");
         assert!(told.ready <= chunks && chunks <= told.most, "{told:?}");
         told.most
     }
@@ -168,7 +168,8 @@ impl Hub {
     }
 }
 
-/// Loom fails where all sleep. `goes_over`: before the last chunk is produced.
+/// loom fails if all threads sleep. `goes_over`: switches to the tables before the last chunk is
+/// produced.
 fn all_is_consumed(items: usize, chunks: usize, goes_over: bool, preemptions: usize) {
     bounded_model(preemptions, move || {
         let hub = Hub::new(items);
@@ -187,7 +188,7 @@ fn all_is_consumed(items: usize, chunks: usize, goes_over: bool, preemptions: us
         assert_eq!(
             (tables.lists[PRODUCES].len(), tables.lists[READS].len(), tables.asleep),
             (items, 0, 0),
-            "an item is lost, or somebody sleeps"
+            "an item is lost, or a thread sleeps"
         );
     });
 }
@@ -203,7 +204,7 @@ fn whoever_waits_for_a_plain_hub_with_room_is_woken() {
     all_is_consumed(2, 2, false, 2);
 }
 
-/// One gives back what it has, for which the other one may wait; with several chunks both take one.
+/// One thread returns its item, for which the other may wait; with several chunks both take one.
 fn what_is_given_back_is_had(chunks: usize) {
     bounded_model(2, move || {
         let hub = Hub::new(chunks);
@@ -241,7 +242,7 @@ fn what_is_told_is_of_one_moment() {
     });
 }
 
-/// An envelope that comes back empty is no chunk that has gone.
+/// A returned empty envelope does not count as a consumed chunk.
 #[test]
 fn the_most_chunks_are_counted_beside_who_gives_up() {
     bounded_model(2, || {

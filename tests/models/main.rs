@@ -1,10 +1,10 @@
-//! What threads of the library do to each other, under the model checker: every order in which a
-//! few threads can take a few steps.
+//! Interactions of the library's threads under the model checker loom: every order in which a few
+//! threads can take a few steps.
 //!
 //!     RUSTFLAGS="--cfg loom" cargo test --release --test models
 //!
-//! The files under test are the engine's own. What they stand on (atomics, locks, the bounded
-//! queue, sleeping on a word) is loom's, or a stand-in made of it.
+//! The files under test are the engine's own. Atomics, locks, the bounded queue and futexes below
+//! them are loom's, or replacements built on those.
 #![cfg(loom)]
 #![allow(missing_docs)]
 
@@ -28,20 +28,20 @@ mod window_turns;
 
 use loom::sync::{Condvar, Mutex};
 
-/// Orders with up to three preemptions are tried, which finds what real bugs take: three threads
-/// have too many orders to try all of them. LOOM_MAX_PREEMPTIONS overrules.
+/// Tries orders with up to three preemptions, which is what real bugs need: three threads have too
+/// many orders to try all. LOOM_MAX_PREEMPTIONS overrides it.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     bounded_model(3, check);
 }
 
-/// The same with another bound, where there are more threads or steps.
+/// The same with another bound, for models with more threads or steps.
 fn bounded_model(preemptions: usize, check: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(check);
 }
 
-/// Stands in for a descriptor: sleeping on it returns once it is readable.
+/// Replaces a descriptor: a sleep on it returns once it is readable.
 #[derive(Default)]
 struct Bell {
     readable: Mutex<bool>,

@@ -1,4 +1,4 @@
-//! The notifier's queue: every order in which few threads can add, take, sleep, arm and stop.
+//! The notifier's queue: every order in which a few threads add, take, sleep, arm and stop.
 
 use crate::engine::base::completion_queue::{Found, Node, Pushed, Queue};
 use crate::{model, Bell};
@@ -8,7 +8,7 @@ use loom::sync::Arc;
 use loom::thread;
 use std::collections::VecDeque;
 
-/// The link is checked for races as well.
+/// loom also checks the link for races.
 #[repr(align(8))]
 struct Item {
     number: usize,
@@ -34,10 +34,10 @@ unsafe impl Sync for Item {}
 
 fn push(queue: &Queue<Item>, number: usize) -> Pushed {
     let item = Box::into_raw(Box::new(Item { number, next: UnsafeCell::new(std::ptr::null()) }));
-    // SAFETY: freed by whoever takes it.
+    // SAFETY: freed by the thread that takes it.
     let pushed = unsafe { queue.push(item) };
     if pushed == Pushed::Refused {
-        // SAFETY: still ours.
+        // SAFETY: not shared yet.
         drop(unsafe { Box::from_raw(item) });
     }
     pushed
@@ -52,7 +52,7 @@ fn take(queue: &Queue<Item>, max: usize) -> Option<Vec<usize>> {
     queue.take(max).map(|chain| chain.map(free).collect())
 }
 
-/// Waits and takes until the queue has been stopped and is empty.
+/// Waits and takes until the queue is stopped and empty.
 fn consume(queue: &Queue<Item>, max: usize) -> Vec<usize> {
     let mut seen = Vec::new();
     while queue.wait(|| None) != Found::Stopped {
@@ -96,7 +96,7 @@ fn nothing_is_lost_and_nobody_sleeps_on() {
     }
 }
 
-/// Two consumers share what is added, and stopping wakes both, after everything has been taken.
+/// Two consumers share the entries, and stopping wakes both, after everything has been taken.
 #[test]
 fn stopping_wakes_every_consumer_after_the_rest_has_been_taken() {
     model(|| {
@@ -120,7 +120,7 @@ fn stopping_wakes_every_consumer_after_the_rest_has_been_taken() {
     });
 }
 
-/// Who arms and sleeps on the descriptor misses nothing.
+/// A thread that arms and sleeps on the descriptor misses nothing.
 #[test]
 fn an_armed_descriptor_rings() {
     model(|| {
@@ -150,7 +150,7 @@ fn an_armed_descriptor_rings() {
     });
 }
 
-/// Stopping rings too, and what rang for it is not cleared again.
+/// Stopping signals the descriptor too, and that signal is not cleared again.
 #[test]
 fn stopping_rings() {
     model(|| {
@@ -170,7 +170,7 @@ fn stopping_rings() {
     });
 }
 
-/// What is added while the queue goes is either handed to who shuts it, or refused.
+/// An entry added while the queue is shut down is either returned by the shutdown, or refused.
 #[test]
 fn shutting_hands_over_or_refuses() {
     model(|| {
@@ -195,8 +195,8 @@ fn shutting_hands_over_or_refuses() {
     });
 }
 
-/// What the words around the queue do: the caller and the queue let go of a slot from two threads,
-/// and exactly one of them hands it back. The bits are those of `notifier::outside`.
+/// The words around the queue: caller and queue release a slot on two threads, and exactly one of
+/// them returns it. The bits are those of `notifier::outside`.
 #[test]
 fn exactly_one_of_two_hands_the_slot_back() {
     const QUEUE: usize = 2;

@@ -1,5 +1,5 @@
 //! A request from its submission until its slot serves another one: completed, cancelled, waited
-//! for and destroyed in any order, by several threads, and beyond the end of its worker.
+//! for and destroyed in any order, by several threads, and after its worker's end.
 
 use crate::engine::base::completion_queue::Node;
 use crate::engine::base::remote_free_list::RemoteFreeList;
@@ -14,12 +14,12 @@ use loom::thread;
 const IN_PROGRESS: i32 = 1;
 const OK: i32 = 0;
 const CANCELED: i32 = -16;
-/// What holds a slot.
+/// The holders of a slot.
 const ENGINE: u8 = 1;
 const USER: u8 = 2;
 
-/// As `Slot`, with what threads share of it. Cells are the owner's, but where the status says that
-/// a result is there.
+/// As `Slot`, with the parts that threads share. The cells belong to the owner until the status
+/// reports a result.
 #[repr(align(8))]
 struct Slot {
     status: AtomicI32,
@@ -45,7 +45,7 @@ unsafe impl Node for Slot {
 }
 
 impl Slot {
-    /// As `Slot::begin`, and handed over.
+    /// As `Slot::begin`, submitted.
     fn new() -> Self {
         let slot = Slot {
             status: AtomicI32::new(IN_PROGRESS),
@@ -80,7 +80,7 @@ impl Slot {
 struct World {
     slots: [Slot; 2],
     given_back: RemoteFreeList<Slot>,
-    /// How often what the last request keeps was freed.
+    /// How often the last request's references were freed.
     ended: AtomicUsize,
 }
 
@@ -106,15 +106,14 @@ impl World {
             *cell
         });
         if hold == 0 {
-            // What `Slot::end` and the next use write.
-            // SAFETY: as above.
+            // What `Slot::end` and the slot's next use write. SAFETY: as above.
             slot.result.with_mut(|cell| unsafe { *cell = 0 });
             // SAFETY: as above.
             slot.freed.with_mut(|cell| unsafe { *cell += 1 });
         }
     }
 
-    /// The owner takes it over, as `Worker::drain_ring`, and ends it.
+    /// As `Worker::drain_ring`: the owner takes the request over and completes it.
     fn take_over(&self, slot: &Slot) {
         let outcome = if slot.stage.dequeue() { OK } else { CANCELED };
         // SAFETY: as above.
@@ -125,19 +124,19 @@ impl World {
     }
 
     fn drain(&self) {
-        // SAFETY: the slots are the world's.
+        // SAFETY: the world owns the slots.
         unsafe { self.given_back.drain(|slot| self.give_up(slot, USER)) };
     }
 
-    /// As `ucxx_request_destroy`, by the one who holds it.
+    /// As `ucxx_request_destroy`, called by the holder.
     fn destroy(&self, slot: &Slot) {
-        // SAFETY: as above; it is given back once.
+        // SAFETY: as above; it is released once.
         if unsafe { RemoteFreeList::push(&self.given_back, slot) } {
             self.ended.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// As `Worker::shut_foreign`: what callers hold at the end is counted.
+    /// As `Worker::shut_foreign`: counts what callers still hold.
     fn end(&self) {
         // SAFETY: as above.
         let held = self
@@ -157,8 +156,8 @@ impl World {
     }
 }
 
-/// One thread waits, reads the result and destroys the request, while the owner ends it and works
-/// off what was given back: the result is whole until then, and the slot is free once.
+/// One thread waits, reads the result and destroys the request, while the owner completes it and
+/// frees released slots: the result is valid until then, and the slot becomes free once.
 #[test]
 fn who_has_waited_reads_the_result_before_the_slot_is_used_again() {
     model(|| {
@@ -179,7 +178,7 @@ fn who_has_waited_reads_the_result_before_the_slot_is_used_again() {
     });
 }
 
-/// The same for one that polls.
+/// The same for a thread that polls.
 #[test]
 fn who_has_polled_reads_the_result_as_well() {
     model(|| {
@@ -201,8 +200,8 @@ fn who_has_polled_reads_the_result_as_well() {
     });
 }
 
-/// It is destroyed while it is in progress: it is completed all the same, and free once, whatever
-/// comes first.
+/// The request is destroyed while in progress: it is completed all the same, and its slot becomes
+/// free once, in either order.
 #[test]
 fn one_that_is_let_go_of_in_progress_is_freed_once() {
     model(|| {
@@ -221,8 +220,8 @@ fn one_that_is_let_go_of_in_progress_is_freed_once() {
     });
 }
 
-/// One thread cancels, another one waits, and destroys it when both are through with it, as the
-/// contract asks. Cancelled is what was not submitted, and nothing else.
+/// One thread cancels, another one waits and destroys the request when both are done with it, as
+/// the contract requires. A request counts as cancelled exactly if it was not submitted.
 #[test]
 fn a_cancel_ends_it_or_comes_too_late() {
     bounded_model(4, || {
@@ -245,7 +244,7 @@ fn a_cancel_ends_it_or_comes_too_late() {
     });
 }
 
-/// It is cancelled and destroyed at once, by its only holder, while it is taken over.
+/// Its only holder cancels and destroys it at once, while it is taken over.
 #[test]
 fn one_that_is_cancelled_and_let_go_of_is_freed_once() {
     bounded_model(4, || {
@@ -263,8 +262,8 @@ fn one_that_is_cancelled_and_let_go_of_is_freed_once() {
     });
 }
 
-/// The worker ends while two threads let go of a request each: its memory goes once, with the last
-/// of them, however they fall.
+/// The worker ends while two threads release a request each: its memory is freed once, with the
+/// last of them, in every order.
 #[test]
 fn the_last_to_let_go_frees_what_is_left_of_the_worker() {
     bounded_model(4, || {

@@ -1,4 +1,4 @@
-//! The submission ring: places, closing, cancelling what is in it.
+//! The submission ring: slots, closing, and cancelling entries in it.
 
 use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::core::request::queue_state::Stage;
@@ -8,8 +8,8 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two threads that want the last place: what finds none is refused, what is taken in comes out,
-/// and the place can be had again.
+/// Two threads want the last slot: one is refused, the accepted entry comes out, and the slot can
+/// be used again.
 #[test]
 fn a_full_ring_refuses_and_loses_nothing() {
     model(|| {
@@ -34,7 +34,7 @@ fn a_full_ring_refuses_and_loses_nothing() {
     });
 }
 
-/// Each thread's entries come out in the order in which they went in, round the ring.
+/// Each thread's entries come out in the order in which they were submitted, around the ring.
 #[test]
 fn the_order_of_a_thread_is_kept() {
     model(|| {
@@ -58,8 +58,8 @@ fn the_order_of_a_thread_is_kept() {
     });
 }
 
-/// The end of a worker: `closed` is set, and the ring is drained until it has settled. What was on
-/// its way in has been taken out then, and what comes later is refused.
+/// The end of a worker: `closed` is set, and the ring is drained until it has settled. Entries
+/// being submitted have been taken out by then, and later ones are refused.
 #[test]
 fn nothing_comes_in_after_it_has_settled() {
     model(|| {
@@ -77,7 +77,7 @@ fn nothing_comes_in_after_it_has_settled() {
                     refused.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
-                // What is touched here goes away once the ring has settled.
+                // What is accessed here is freed once the ring has settled.
                 assert!(!gone.load(Ordering::Relaxed));
                 ring.push(number);
             })
@@ -100,12 +100,12 @@ fn nothing_comes_in_after_it_has_settled() {
 
 struct Slot {
     stage: Stage,
-    /// What the submitting thread writes and the owner reads; loom reports a race.
+    /// Written by the submitting thread and read by the owner; loom reports a race.
     queued: UnsafeCell<u32>,
 }
 
-/// Cancelled by two threads while it is taken out: submitted or cancelled, never both and never
-/// neither, and whoever was told that it is cancelled is right.
+/// Two threads cancel an entry while it is taken out: it is submitted or cancelled, never both or
+/// neither, and a thread that got "cancelled" is right.
 #[test]
 fn it_is_either_submitted_or_cancelled() {
     model(|| {

@@ -1,4 +1,4 @@
-//! A progress thread that falls asleep while others hand over to it, and while it is stopped.
+//! A progress thread falls asleep while others submit to it, and while it is stopped.
 
 use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::core::worker::control_list::Control;
@@ -52,7 +52,7 @@ impl World {
         self.bell.ring();
     }
 
-    /// What `doze` does, the descriptor being armed by looking at it.
+    /// As `doze`; the descriptor is armed by a check of it.
     fn doze(&self) {
         self.flag.announce();
         if !self.ring.is_empty() || self.control.is_pending() || self.stop.load(Ordering::SeqCst) {
@@ -84,7 +84,7 @@ impl World {
     }
 }
 
-/// Two threads submit through the ring. loom reports a deadlock when nobody ever wakes the thread.
+/// Two threads submit through the ring. loom reports a deadlock if nobody wakes the thread.
 #[test]
 fn no_submission_is_slept_over() {
     model(|| {
@@ -100,7 +100,7 @@ fn no_submission_is_slept_over() {
     });
 }
 
-/// One thread submits, another one goes by the list.
+/// One thread submits, another one uses the list.
 #[test]
 fn nothing_on_the_list_is_slept_over() {
     model(|| {
@@ -117,7 +117,7 @@ fn nothing_on_the_list_is_slept_over() {
     });
 }
 
-/// Being stopped wakes it, also when somebody has taken the flag away meanwhile.
+/// A stop wakes it, even if another thread has cleared the flag meanwhile.
 #[test]
 fn a_stop_is_not_slept_over() {
     model(|| {

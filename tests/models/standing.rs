@@ -1,4 +1,5 @@
-//! What stands before a limit: promised outside, taken over and gone inside, and given back.
+//! A count against a limit: reserved on other threads, taken over and released by the owner, and
+//! given back.
 
 use crate::engine::base::permit_queue::PermitQueue;
 use crate::engine::base::split_counter::{look_again, Added, Removed, SplitCounter};
@@ -23,7 +24,7 @@ impl Account {
         SplitCounter { added: &self.added, gone: &self.gone }
     }
 
-    /// Hands a send over if there is room for it.
+    /// Submits a send if there is room for it.
     fn submit(&self, limit: u64) -> bool {
         let room = self.standing().try_add(self.standing().look(), 1, |before| before < limit);
         if room {
@@ -34,8 +35,8 @@ impl Account {
     }
 }
 
-/// Two threads want the last place, and what has it stays: one of them gets it, whoever takes it
-/// over meanwhile.
+/// Two threads want the last place, and the holder of the other keeps it: one of them gets it,
+/// whichever thread takes it over meanwhile.
 #[test]
 fn no_more_than_the_limit_is_promised() {
     model(|| {
@@ -45,7 +46,7 @@ fn no_more_than_the_limit_is_promised() {
             let account = account.clone();
             thread::spawn(move || account.submit(2))
         });
-        // What is taken over stands all the same.
+        // An entry that was taken over still counts.
         let mut seen = account.ring.drain(|_| ());
         let promised = submitters
             .map(|submitter| usize::from(submitter.join().unwrap()))
@@ -57,8 +58,8 @@ fn no_more_than_the_limit_is_promised() {
     });
 }
 
-/// A refusal is true of some moment: of two places one is free all the time, as the second thread
-/// comes when what stood there has gone.
+/// A refusal is true of some moment. Of two places one is always free here, as the second thread
+/// comes when the first entry has been released.
 #[test]
 fn nobody_is_refused_for_what_never_stood_together() {
     model(|| {
@@ -76,7 +77,7 @@ fn nobody_is_refused_for_what_never_stood_together() {
     });
 }
 
-/// What passes through is never more than the limit, and the accounts are even at the end.
+/// The count never exceeds the limit, and is 0 at the end.
 #[test]
 fn what_goes_makes_room() {
     bounded_model(2, || {
@@ -106,9 +107,9 @@ fn what_goes_makes_room() {
     });
 }
 
-/// One gives back what it had for a moment, and another one, who was refused for that, has asked to
-/// be told: either the one who tells finds the room, or the one who gives it back finds that
-/// somebody waits.
+/// One thread gives back a place that it had for a moment. Another, which was refused because of
+/// it, has asked to be notified: either the notifying thread finds the room, or the thread that
+/// gives it back finds the waiting one.
 #[test]
 fn room_that_is_given_back_is_told_of() {
     model(|| {
@@ -129,6 +130,6 @@ fn room_that_is_given_back_is_told_of() {
             told.fetch_add(1, Ordering::Relaxed);
         }
         giver.join().unwrap();
-        assert!(told.load(Ordering::Relaxed) > 0, "nobody is told");
+        assert!(told.load(Ordering::Relaxed) > 0, "the waiting thread is not notified");
     });
 }

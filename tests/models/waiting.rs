@@ -1,4 +1,4 @@
-//! Sleeping until an operation is done, while the thread that completes it comes and goes.
+//! Threads sleep until an operation completes, while the thread that completes it starts and stops.
 
 use crate::engine::base::event_count::EventCount;
 use crate::engine::core::request::completion_flag::{Done, Marked};
@@ -9,7 +9,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::time::Duration;
 
-/// As in `Worker::finish`: where nobody has been able to sleep, nobody is woken.
+/// As in `Worker::finish`: if no thread can be asleep, nobody is woken.
 fn finish(presence: &ThreadState, done: &Done, any: &EventCount) {
     if !presence.is_used() {
         done.publish();
@@ -58,7 +58,7 @@ impl World {
         finish(&self.state, &self.requests[index], &self.any);
     }
 
-    /// As `Slot::wait_until`: none when the caller has to progress.
+    /// As `Slot::wait_until`: None if the caller must progress.
     fn wait(&self, left: impl Fn() -> Option<Duration>) -> Option<bool> {
         if !self.state.is_running() {
             return None;
@@ -70,7 +70,7 @@ impl World {
         finished
     }
 
-    /// As `wait_any`: false when the caller has to progress.
+    /// As `wait_any`: false if the caller must progress.
     fn wait_any(&self) -> bool {
         if !self.state.is_running() {
             return false;
@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-/// Two threads sleep on one request, and a third one looks with a limit.
+/// Two threads sleep on one request, and a third one polls with a limit.
 #[test]
 fn a_completion_wakes_everyone() {
     model(|| {
@@ -110,8 +110,8 @@ fn a_completion_wakes_everyone() {
     });
 }
 
-/// The thread goes without having completed anything. Who sleeps has to progress now, whatever the
-/// other ones mark meanwhile.
+/// The thread stops without having completed anything. A sleeping thread must progress now,
+/// whatever marks the others set meanwhile.
 #[test]
 fn nobody_sleeps_on_when_the_thread_has_gone() {
     bounded_model(4, || {
@@ -127,7 +127,7 @@ fn nobody_sleeps_on_when_the_thread_has_gone() {
     });
 }
 
-/// The thread goes, and comes again before the sleeper has looked: the new one wakes it.
+/// The thread stops and starts again before the sleeping thread has looked: the new one wakes it.
 #[test]
 fn a_new_thread_wakes_those_who_slept_through_the_change() {
     model(|| {
@@ -143,7 +143,7 @@ fn a_new_thread_wakes_those_who_slept_through_the_change() {
     });
 }
 
-/// The same for threads that wait for any of several.
+/// The same for threads that wait for any of several requests.
 #[test]
 fn who_waits_for_any_sleeps_through_the_change_as_well() {
     model(|| {
@@ -158,7 +158,8 @@ fn who_waits_for_any_sleeps_through_the_change_as_well() {
     });
 }
 
-/// One waits for any, another one for the first; the mark that the latter takes back is not missed.
+/// One waits for any, another one for the first request; the latter removes a mark, and the former
+/// misses nothing.
 #[test]
 fn a_mark_taken_back_is_made_good() {
     model(|| {
@@ -177,7 +178,7 @@ fn a_mark_taken_back_is_made_good() {
 }
 
 /// A thread that progresses by itself completes the operation while the first progress thread is
-/// being started, and somebody relies on that one already.
+/// being started, and another thread already relies on that.
 #[test]
 fn the_first_thread_comes_while_another_one_completes() {
     model(|| {
@@ -192,7 +193,7 @@ fn the_first_thread_comes_while_another_one_completes() {
     });
 }
 
-/// The event count by itself: two sleepers with conditions of their own.
+/// The event count alone: two sleeping threads with different conditions.
 #[test]
 fn no_notification_is_lost() {
     model(|| {

@@ -1,16 +1,20 @@
-//! The lock of a window's target: who gets in together, who is woken, who comes first, and what the
-//! dead and the impatient leave behind.
+//! The lock of a window's target: who shares it, who is woken, who is next, and what dead and
+//! impatient threads leave behind.
 //!
-//! These errors were planted one at a time, and each was found by one test here or several: a
-//! writer that drains without looking, or goes past readers at the door; anybody who goes past the
-//! line, or does not mind those before him in it; a reader that gives its place up while it enters,
-//! or asks before its slot says so; whoever leaves the lock, the line, or the draining, and wakes
-//! nobody, or tells a draining writer nothing; who stops draining, or is taken out of it, and
-//! forgets the readers; arrivals that are not counted; a bell that is set after the look; the dead
-//! that stay in their slots; a dead writer that poisons though it was draining only; poison that is
-//! not told; relaxed orders where a writer or a reader leaves. Not found, as loom lets no SeqCst
-//! load pass over a newer SeqCst store: `in_one_order` left out before the scan of a draining
-//! writer, and between the bell and the look.
+//! Each of these errors was planted in turn, and at least one test here found it:
+//! - a writer that drains without checking, or passes readers that are entering
+//! - a thread that passes the queue, or ignores those before it in the queue
+//! - a reader that gives up its slot while it enters, or checks before its slot is marked
+//! - a thread that leaves the lock, the queue or the draining and wakes nobody, or does not notify
+//!   a draining writer
+//! - a thread that stops draining, or is removed from it, and forgets the readers
+//! - arrivals that are not counted; a wakeup flag that is set after the check
+//! - dead threads that stay in their slots; a dead writer that poisons though it was only draining;
+//!   poison that is not reported
+//! - relaxed orders where a writer or a reader leaves
+//!
+//! Not found, as loom lets no SeqCst load pass a newer SeqCst store: `in_one_order` left out before
+//! a draining writer's scan, and between the wakeup flag and the check.
 
 use crate::engine::base::status::Status;
 use crate::engine::window::lock::lock_memory::{Head, Slot};
@@ -25,27 +29,27 @@ use std::time::Duration;
 struct World<const RANKS: usize> {
     head: Head,
     slots: [Slot; RANKS],
-    /// What the lock protects: loom finds whoever is there with a writer.
+    /// What the lock protects: loom detects a thread that is inside together with a writer.
     data: UnsafeCell<u32>,
     order: Mutex<Vec<u32>>,
 }
 
-// SAFETY: the cell is what is being tested.
+// SAFETY: the test is whether access to the cell is exclusive.
 unsafe impl<const RANKS: usize> Sync for World<RANKS> {}
 // SAFETY: as above.
 unsafe impl<const RANKS: usize> Send for World<RANKS> {}
 
-/// Waits for ever: one that nobody wakes is a deadlock, which loom reports.
+/// Waits without limit: if nobody wakes the thread, loom reports a deadlock.
 fn for_ever() -> Patience<'static> {
     Patience { deadline: u64::MAX, pace: None, is_alive: &|_| true, meanwhile: &|| () }
 }
 
-/// Gives up after one look.
+/// Gives up after one check.
 fn impatient() -> Patience<'static> {
     Patience { deadline: 0, ..for_ever() }
 }
 
-/// Wakes up by itself, and asks.
+/// Wakes up by itself, and checks who is alive.
 fn asking(is_alive: &dyn Fn(u32) -> bool) -> Patience<'_> {
     Patience { deadline: u64::MAX, pace: Some(Duration::ZERO), is_alive, meanwhile: &|| () }
 }
@@ -64,10 +68,10 @@ impl<const RANKS: usize> World<RANKS> {
         WindowLock::of(&self.head, &self.slots)
     }
 
-    /// With the lock held.
+    /// Called with the lock held.
     fn touch(&self, how: LockType) {
         match how {
-            // SAFETY: what the lock is for.
+            // SAFETY: the lock is for this.
             Exclusive => self.data.with_mut(|data| unsafe { *data += 1 }),
             // SAFETY: as above.
             Shared => self.data.with(|data| assert!(unsafe { *data } < 10)),
@@ -86,7 +90,7 @@ impl<const RANKS: usize> World<RANKS> {
 
     fn ends(&self, written: u32) {
         assert!(self.lock().is_untouched());
-        // SAFETY: everybody has gone.
+        // SAFETY: all threads have ended.
         self.data.with(|data| assert_eq!(unsafe { *data }, written));
     }
 }
@@ -131,7 +135,7 @@ fn two_readers_and_a_writer() {
     all_visit(3, [Shared, Exclusive, Shared]);
 }
 
-/// A writer that finds that there have been readers, and one that is there again.
+/// A writer that finds traces of readers, and one that finds a reader inside.
 #[test]
 fn a_writer_after_readers() {
     model(|| {
@@ -145,9 +149,9 @@ fn a_writer_after_readers() {
     });
 }
 
-/// Somebody has waited and given up, so that the mark stands there without anybody. Whoever comes
-/// while it is taken away is not forgotten, though the lock is had again at once by one that goes
-/// past the line.
+/// A thread has waited and given up, so the mark is set without anybody waiting. A thread that
+/// arrives while the mark is removed is not forgotten, even if another one passes the queue and
+/// takes the lock at once.
 #[test]
 fn a_newcomer_while_the_mark_is_taken_away() {
     model(|| {
@@ -165,7 +169,7 @@ fn a_newcomer_while_the_mark_is_taken_away() {
     });
 }
 
-/// One gives up while the other waits behind it: whichever they are, nobody is left behind.
+/// One gives up while the other waits behind it: in every combination, nobody is left waiting.
 fn one_gives_up(held: LockType, how: [LockType; 2]) {
     bounded_model(3, move || {
         let world = World::<3>::new();
@@ -215,7 +219,7 @@ fn a_reader_gives_up_before_a_writer() {
     one_gives_up(Exclusive, [Shared, Exclusive]);
 }
 
-/// The line is served in its order, and nobody who comes later goes past it.
+/// The queue is served in order, and no later thread passes it.
 fn in_their_order(how: [LockType; 2], held: LockType) {
     bounded_model(3, move || {
         let world = World::<4>::new();
@@ -267,7 +271,7 @@ fn readers_in_line() {
     in_their_order([Shared, Shared], Exclusive);
 }
 
-/// Rank 0 has died. The two others wait, and one of them at least is never woken but by itself.
+/// Rank 0 has died. The two others wait, and at least one of them is only woken by its own timer.
 fn after_a_death(how: [LockType; 2], die: fn(&World<3>), poisons: bool) {
     bounded_model(3, move || {
         let world = World::<3>::new();
@@ -297,7 +301,7 @@ fn a_dead_writer() {
     after_a_death([Exclusive, Shared], |world| assert!(world.lock().try_lock(0, Exclusive)), true);
 }
 
-/// One of two asks, and the other one is told.
+/// One of two checks who is alive, and the other one is notified.
 #[test]
 fn poison_is_told() {
     for how in [Exclusive, Shared] {
@@ -329,7 +333,7 @@ fn one_that_died_in_line() {
     after_a_death([Exclusive, Shared], |world| world.lock().begin_waiting(0, Exclusive), false);
 }
 
-/// It had seen a reader, which has gone since.
+/// It had seen a reader, which has left since.
 #[test]
 fn one_that_died_while_it_drained() {
     after_a_death(
@@ -344,7 +348,7 @@ fn one_that_died_while_it_drained() {
     );
 }
 
-/// The reader that it waited for is still there when it is taken out.
+/// The reader that it waited for is still inside when it is removed.
 #[test]
 fn one_that_died_while_a_reader_was_there() {
     model(|| {

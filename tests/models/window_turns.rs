@@ -1,5 +1,5 @@
-//! The slot in which something is handed over to the target of a window: whose it is at each
-//! moment, and that what was posted is done once or not at all.
+//! The slot through which an operation is delegated to a window's target: its owner at each moment,
+//! and that a posted operation is executed once or not at all.
 
 use crate::bounded_model;
 use crate::engine::window::delegation::slot_state::{Claim, Turns};
@@ -8,17 +8,17 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Two halves, as for what the next one sends, and what is fetched. loom fails where two sides are
-/// at one of them at the same time, one of which writes.
+/// Two halves, for data to send and fetched data. loom fails if both sides access one at the same
+/// time and one of them writes.
 #[derive(Default)]
 struct Slot {
-    /// Which half it is.
+    /// The number of the half.
     turns: Turns<AtomicU32, ()>,
     sent: [UnsafeCell<u32>; 2],
     fetched: UnsafeCell<u32>,
 }
 
-/// Of the target alone.
+/// Used by the target alone.
 #[derive(Default)]
 struct Memory {
     sum: u32,
@@ -27,7 +27,7 @@ struct Memory {
 
 impl Slot {
     fn store(&self, half: usize, value: u32) {
-        // SAFETY: loom sees to that.
+        // SAFETY: loom checks exclusive access.
         self.sent[half].with_mut(|place| unsafe { *place = value });
     }
 
@@ -36,7 +36,7 @@ impl Slot {
         self.turns.post(claim);
     }
 
-    /// As `await_served`, with one look before it is taken back: what was fetched, if it was done.
+    /// As `await_served`, with one check before withdrawal: the fetched value, if it was executed.
     fn await_served(&self, claim: Claim) -> Option<u32> {
         let mut may_take_back = true;
         let done = loop {
@@ -52,7 +52,7 @@ impl Slot {
         done.then(|| self.fetched.with(|place| unsafe { *place }))
     }
 
-    /// As `serve`: the turn that has this number is refused.
+    /// As `serve`: refuses the turn with this number.
     fn serve(&self, memory: &mut Memory, refuses: u32) {
         let Some(claim) = self.turns.take() else { return };
         memory.taken += 1;
@@ -69,8 +69,8 @@ impl Slot {
     }
 }
 
-/// One that goes in two pieces, the second of which is put there while the target is at the first:
-/// what of it was done.
+/// An operation in two pieces; the second is posted while the target executes the first. Returns
+/// what was executed.
 fn in_pieces(slot: &Slot, first: Claim) -> u32 {
     slot.store(0, 1);
     slot.post(first, 0);
@@ -106,14 +106,15 @@ fn an_origin_and_a_target() {
                 }
                 memory.sum
             });
-            let claim = slot.turns.claim().expect("it is nobody's");
+            let claim = slot.turns.claim().expect("the slot is free");
             let done = in_pieces(&slot, claim);
             assert_eq!(serving.join().unwrap(), done);
         });
     }
 }
 
-/// Who finds it taken goes its own way; who comes after finds it as if nobody had been there.
+/// A thread that finds the slot taken uses another way; the next one finds it as if it had never
+/// been used.
 #[test]
 fn two_origins_and_a_target() {
     bounded_model(2, || {

@@ -1,5 +1,5 @@
-//! Stands in for the clock, which the model checker does not know: a deadline is never, or has
-//! passed.
+//! Replaces the clock, which the model checker does not have: a deadline never expires, or has
+//! expired.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! Stands in for the kernel's futex: what it promises is that looking at the word and falling
-//! asleep are one step for those who wake.
+//! Replaces the kernel's futex. It guarantees that checking the word and falling asleep are one
+//! step for a thread that wakes.
 
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// As the engine's.
+/// As in the engine.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) enum Slept {
     Woken,
@@ -31,7 +31,7 @@ impl Word {
         Word { value: AtomicU32::new(value), sleepers: Mutex::new(()), woken: Condvar::new() }
     }
 
-    /// May return early, which it does when there is a limit.
+    /// May return early; it does so if there is a limit.
     pub(crate) fn wait(&self, expected: u32, longest: Option<Duration>) {
         let sleepers = self.sleepers.lock().unwrap();
         if self.value.load(Ordering::Relaxed) == expected && longest.is_none() {
@@ -39,7 +39,7 @@ impl Word {
         }
     }
 
-    /// No signals come here.
+    /// There are no signals here.
     pub(crate) fn sleep(&self, expected: u32, longest: Option<Duration>) -> Slept {
         self.wait(expected, longest);
         Slept::Woken
@@ -51,7 +51,8 @@ impl Word {
     }
 }
 
-/// The same: whose memory it is does not matter here. Who does not sleep lets others go on first.
+/// The same: the owner of the memory does not matter here. A thread that does not sleep yields to
+/// the others.
 pub(crate) struct SharedWord(Word);
 
 impl Default for SharedWord {
@@ -80,17 +81,15 @@ impl SharedWord {
     }
 }
 
-/// Looking again and again only adds orders to try.
+/// Polling again and again would only add orders to try.
 pub(crate) fn look_less_often(_ready: &dyn Fn() -> bool) -> bool {
     false
 }
 
-/// The same.
 pub(crate) fn look_shortly(_ready: &dyn Fn() -> bool) -> bool {
     false
 }
 
-/// As above.
 pub(crate) fn look_in_turns(_ready: &mut dyn FnMut() -> bool) -> bool {
     false
 }

@@ -1,12 +1,12 @@
-//! Stands in for the barrier that the kernel makes on every processor: without it, what the many
-//! store may come to pass after what they load next. That is what they do here. The kernel's
-//! barrier falls before both of them, or after both.
+//! Replaces the kernel's barrier on every processor. Without that barrier a thread's store may take
+//! effect after its next load, so that store is delayed here. The kernel's barrier happens before
+//! both or after both.
 
 use loom::sync::Mutex;
 
 loom::lazy_static! {
-    /// Held from the load to the store. One for all processors: the many do not meet each other
-    /// here.
+    /// Held from the load to the store. One mutex for all processors, because the threads do not
+    /// interact here.
     static ref PROCESSORS: Mutex<()> = Mutex::new(());
 }
 

@@ -1,5 +1,4 @@
-//! The engine's files under the names by which they know each other, on the stand-ins beside this
-//! file.
+//! The engine's files under their module names, on the replacements beside this file.
 #![allow(dead_code, unreachable_pub)]
 
 #[path = "../../../src/engine/base"]

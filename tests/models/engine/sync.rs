@@ -1,4 +1,4 @@
-//! loom's atomics and locks, and a bounded queue made of them.
+//! loom's atomics and locks, and a bounded queue built on them.
 
 pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{
@@ -14,7 +14,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
-/// However often it is looked, the others go on.
+/// Lets the other threads run, however often it polls.
 #[derive(Default)]
 pub(crate) struct SpinWait;
 
@@ -24,20 +24,20 @@ impl SpinWait {
     }
 }
 
-/// However long it is, the others go on.
+/// Lets the other threads run, however long the pause.
 pub(crate) fn linger(_pauses: u32) {
     yield_now();
 }
 
-/// loom does less for SeqCst accesses than the standard promises: the fence makes up for it,
-/// between two of them.
+/// loom's SeqCst accesses are weaker than the standard's: the fence between two of them makes up
+/// for it.
 pub(crate) fn in_one_order() {
     fence(Ordering::SeqCst);
 }
 
-/// Stands in for crossbeam's: a ring of places, each with the turn it is in, and two counters that
-/// are moved by compare-and-swap. Its operations order what they order there, and no more: a lock
-/// would hide what is missing elsewhere.
+/// Replaces crossbeam's queue: a ring of slots, each with its turn, and two counters moved by
+/// compare-and-swap. Its operations order exactly what crossbeam's do: a lock would hide missing
+/// ordering elsewhere.
 pub(crate) struct ArrayQueue<T> {
     head: AtomicUsize,
     tail: AtomicUsize,
@@ -45,12 +45,12 @@ pub(crate) struct ArrayQueue<T> {
 }
 
 struct Place<T> {
-    /// Twice the position that may be pushed here next; one more while it is filled.
+    /// Twice the position that may be pushed here next; one more while it is being filled.
     turn: AtomicUsize,
     entry: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: entries are handed from one thread to another.
+// SAFETY: entries are passed from one thread to another.
 unsafe impl<T: Send> Send for ArrayQueue<T> {}
 // SAFETY: as above; loom checks the cells.
 unsafe impl<T: Send> Sync for ArrayQueue<T> {}
@@ -82,7 +82,7 @@ impl<T> ArrayQueue<T> {
                     Ordering::Relaxed,
                 ) {
                     Ok(_) => {
-                        // SAFETY: ours until the turn moves on.
+                        // SAFETY: exclusive until the turn changes.
                         place.entry.with_mut(|cell| unsafe { *cell = Some(entry) });
                         place.turn.store(2 * tail + 1, Ordering::Release);
                         return Ok(());
@@ -113,7 +113,7 @@ impl<T> ArrayQueue<T> {
                     Ordering::Relaxed,
                 ) {
                     Ok(_) => {
-                        // SAFETY: ours until the turn moves on.
+                        // SAFETY: exclusive until the turn changes.
                         let entry = place.entry.with_mut(|cell| unsafe { (*cell).take() });
                         place.turn.store(2 * (head + self.places.len()), Ordering::Release);
                         return entry;
