@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The actor itself: its worker, what drives that, and the line to the harness. */
+/* The actor itself: its worker, its way of progress, and its connection to the harness. */
 #include "actor.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ pthread_mutex_t tables = PTHREAD_MUTEX_INITIALIZER;
 static enum drive drive = SLEEP;
 static uint64_t violations;
 
-/* ------------------------------------------------------------------ small things */
+/* ------------------------------------------------------------------ helpers */
 
 bool word_is(const char *text, const char *word) { return strcmp(text, word) == 0; }
 
@@ -47,7 +47,7 @@ uint64_t number_of(const command_t *command, const char *name, uint64_t otherwis
   return text != NULL ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* One write a line, so that lines of two threads do not mix. */
+/* One write per line, so that lines of two threads do not mix. */
 static void say_list(const char *format, va_list arguments) {
   char text[16384];
   int length = vsnprintf(text, sizeof text - 1, format, arguments);
@@ -120,7 +120,7 @@ static bool readable(int limit) {
   return poll(&in, 1, limit) > 0;
 }
 
-/* Until there is a command. */
+/* Progresses until a command arrives. */
 static void drive_on(void) {
   while (!readable(0)) {
     if (worker == NULL || threaded || drive == IDLE) {
@@ -192,8 +192,8 @@ static void destroy_worker(const command_t *command) {
   answer(command, UCXX_OK, "took=%" PRIu64, now_ns() - start);
 }
 
-/* Entries of a folder, without those that are links to something whose name begins so; `others`
- * counts these. */
+/* Counts the entries of a folder, except links to something whose name begins with `apart`;
+ * `others` counts these. */
 static long entries(const char *path, const char *apart, long *others) {
   long count = 0;
   DIR *directory = opendir(path);
@@ -212,7 +212,7 @@ static long entries(const char *path, const char *apart, long *others) {
   return count;
 }
 
-/* Mappings; `shared` counts those of UCX's shared memory. */
+/* Counts mappings; `shared` those of UCX's shared memory. */
 static long mappings(long *shared) {
   long count = 0;
   char line[1024];
@@ -233,7 +233,7 @@ static void footprint(const command_t *command) {
   if (file == NULL || fscanf(file, "%ld %ld", &ignored, &pages) != 2)
     give_up("no /proc/self/statm");
   fclose(file);
-  /* The folder that is being read is one of the descriptors. */
+  /* The folder being read is one of the descriptors. */
   long segments = 0, shared = 0,
        descriptors = entries("/proc/self/fd", "/dev/shm/ucx_", &segments) - 1;
   long mapped = mappings(&shared);
@@ -263,7 +263,8 @@ static void forget(const command_t *command) {
   answer(command, UCXX_OK, "operations=%zu endpoints=%zu", operations, endpoints);
 }
 
-/* Drops what has arrived and was kept or not received: it would stay for the worker's life. */
+/* Drops messages that arrived and were kept or not received: they would stay for the worker's
+ * life. */
 static void sweep(const command_t *command) {
   ucxx_tag_message_t *message = NULL;
   ucxx_recv_info_t info;
@@ -283,7 +284,7 @@ static void dump_line(void *arg, const char *text) {
   fprintf(stderr, "dump %s\n", text);
 }
 
-/* Closes everything in the order that the documentation asks for. */
+/* Closes everything in the documented order. */
 static void leave(const command_t *command) {
   uint64_t start = now_ns();
   hubs_leave();
@@ -294,7 +295,7 @@ static void leave(const command_t *command) {
   context = NULL;
   uint64_t took = now_ns() - start;
   size_t left = operations_forget();
-  /* Keys and memory outlive what they were made with. */
+  /* Keys and memory outlive the objects they were made with. */
   rma_forget();
   multi_leave();
   buffers_forget();
@@ -335,7 +336,7 @@ static void obey(const command_t *command) {
   } else if (word_is(verb, "leave")) {
     leave(command);
   } else if (word_is(verb, "quit")) {
-    /* As a program ends that has closed nothing; exit handlers run. */
+    /* Exits like a program that has closed nothing; exit handlers run. */
     exit(0);
   } else {
     give_up("unknown command");
@@ -359,7 +360,7 @@ static void parse(char *line, command_t *command) {
 int main(void) {
   static char line[16384];
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  /* Large buffers go back to the system when they are freed, so that what is resident can be
+  /* Large buffers are returned to the system when freed, so that resident memory can be
    * compared. */
   mallopt(M_MMAP_THRESHOLD, 128 * 1024);
   setvbuf(stdin, NULL, _IONBF, 0);

@@ -1,4 +1,4 @@
-"""The processes of a round: how they are started, told what to do, listened to and killed."""
+"""The processes of a round: starts, commands, reads and kills them."""
 
 import os
 import re
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ucx_ends
 from pulse import Pulse
 
-WATCHDOG = 20  # seconds; only a hang reaches it
+WATCHDOG = 20  # seconds; only a hang takes so long
 
 TRANSPORTS = {
     "shm": "posix,cma,self",
@@ -28,7 +28,7 @@ TRANSPORTS = {
 
 
 class Violation(Exception):
-    """One of the invariants does not hold, and the round cannot go on."""
+    """An invariant does not hold, and the round cannot continue."""
 
     def __init__(self, invariant, text, actor=None):
         super().__init__(f"{invariant}: {text}")
@@ -37,7 +37,7 @@ class Violation(Exception):
 
 
 class KnownAbort(Exception):
-    """UCX ended the process in a way that is known."""
+    """UCX ended the process in a known way."""
 
     def __init__(self, what, actor):
         super().__init__(f"{what} in {actor.name}")
@@ -56,7 +56,7 @@ def keep_core():
 
 
 def stacks(*arguments):
-    """What gdb says of a process or a core, where there is a gdb."""
+    """gdb's backtraces of a process or a core, if gdb is installed."""
     if not shutil.which("gdb"):
         return ""
     done = subprocess.run(
@@ -73,14 +73,13 @@ def stacks(*arguments):
 
 
 def cores(home, pid):
-    """Core files of a process that ran in the folder; see core(5) for the pattern of their
-    names."""
+    """Core files of a process that ran in the folder; see core(5) for the name pattern."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
     folder, name = os.path.split(pattern)
     if pattern.startswith("|") or "%" in folder:
         return []
-    # The number is that of the thread in some patterns and of the process in others, and may be put
-    # behind the name.
+    # In some patterns the number is the thread's, in others the process's; it may be appended to
+    # the name.
     numbered = re.search("%[pPiI]", name) is not None
     found = Path(home, folder).glob(re.sub("%.", "*", name) + "*")
     return [
@@ -105,8 +104,7 @@ class Field:
         self.actors = []
 
     def start(self, name, transports, prefix=(), **worker):
-        """A process with a worker. `prefix` is put before the command, to start it in a
-        namespace."""
+        """A process with a worker. `prefix` precedes the command, to start it in a namespace."""
         actor = Actor(self, name, transports, prefix)
         self.actors.append(actor)
         actor.mode = worker.get("mode", "single")
@@ -121,7 +119,7 @@ class Field:
             key.data.read()
 
     def until(self, condition, limit=WATCHDOG):
-        """Whether it came true in time, not counting time in which the machine stood still."""
+        """Whether the condition held in time. Standstills of the machine do not count."""
         begin = time.monotonic()
         while not condition():
             now = time.monotonic()
@@ -152,7 +150,7 @@ class Actor:
         if TRANSPORTS[transports]:
             environment["UCX_TLS"] = TRANSPORTS[transports]
         self.log = field.folder / f"{self.number:05}-{name}.log"
-        # Of its own, for the core: several may crash at once.
+        # A folder of its own, for its core: several may crash at once.
         self.home = field.folder / f"{self.number:05}"
         self.home.mkdir()
         with open(self.log, "wb") as errors:
@@ -170,15 +168,15 @@ class Actor:
         self.waiting = deque()  # commands without an answer yet
         self.posted = deque()  # commands whose answer nobody has taken
         self.partial = b""
-        self.ended = False  # its output has
+        self.ended = False  # its output has ended
         self.killed = False  # by the harness
         self.violations = []
         self.dropping = set()  # endpoints that their own on_close destroys
-        self.kept = set()  # what UCX has been found to keep in it
+        self.kept = set()  # leftovers of UCX found in it
         self.ids = 0
         field.selector.register(self.process.stdout, selectors.EVENT_READ, self)
 
-    # ---------------------------------------------------------------- the line
+    # ---------------------------------------------------------------- commands
 
     def read(self):
         data = os.read(self.process.stdout.fileno(), 65536)
@@ -203,7 +201,7 @@ class Actor:
                 self.violations.append(f"{self.name}: " + " ".join(words[2:]))
 
     def post(self, verb, **values):
-        """Sends a command; its answer is taken with `result`, in the order of the posts."""
+        """Sends a command; `result` returns its answer, in the order of the posts."""
         self.posted.append(self.send(verb, values))
 
     def send(self, verb, values):
@@ -217,7 +215,7 @@ class Actor:
         return token
 
     def result(self, limit=None, token=None):
-        """The answer to the oldest post: its values, with "failed" where it is a no."""
+        """The answer to the oldest post: its values, with "failed" if the answer is no."""
         token = token or self.posted.popleft()
         self.field.until(
             lambda: token["answer"] is not None or self.ended, limit or self.field.watchdog
@@ -245,7 +243,7 @@ class Actor:
         return None
 
     def wait(self, what, limit=None, **match):
-        """The event, or None when it did not come in time."""
+        """The event, or None if it did not arrive in time."""
         self.field.until(
             lambda: self.find(what, **match) or self.ended, limit or self.field.watchdog
         )
@@ -264,13 +262,13 @@ class Actor:
         return self.log.read_text(errors="replace")
 
     def crashed(self):
-        """Has it ended by a signal that nobody sent?"""
+        """Was it ended by a signal that nobody sent?"""
         return (self.process.poll() or 0) < 0 and not self.killed
 
     def gone(self, doing):
-        """Why the process is not there any more."""
+        """Raises the reason why the process has ended."""
         status = self.process.wait()
-        self.killed = True  # reported
+        self.killed = True  # reported once
         text = self.said()
         line = ucx_ends.abort(text, self.field.ucx) if status == -signal.SIGABRT else None
         if line:
@@ -289,13 +287,13 @@ class Actor:
         )
 
     def core(self):
-        """Where the process was, if the system writes cores into files."""
+        """The backtrace of its core, if the system writes cores to files."""
         for path in cores(self.home, self.process.pid):
             return stacks(str(self.field.program), str(path))
         return ""
 
     def backtrace(self):
-        """Of a process that hangs: what it wrote, and where it is."""
+        """For a process that hangs: its output and its backtrace."""
         text = f"log of {self.name}:\n{self.said()[-2000:]}"
         return (
             text + "\n" + stacks("-p", str(self.process.pid))
@@ -304,7 +302,7 @@ class Actor:
         )
 
     def send_signal(self, number):
-        """The time just before, on the clock that actors use as well."""
+        """Sends it; returns the time just before, on the clock that actors use as well."""
         self.killed = self.killed or number == signal.SIGKILL
         at = time.monotonic()
         os.kill(self.process.pid, number)

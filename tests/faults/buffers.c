@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * The allocator of multi-buffer transfer. What the library gives back is overwritten and kept until
- * the end of the round: who writes there later is found out.
+ * The allocator for multi-buffer transfer. Buffers returned by the library are overwritten and kept
+ * until the end of the round, to detect later writes.
  */
 #include "actor.h"
 
-/* In front of each buffer; as long as it has to be for what comes behind it to be aligned. */
+/* Precedes each buffer; its length keeps the buffer aligned. */
 typedef struct front {
   struct front *next;
   size_t length;

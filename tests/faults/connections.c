@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Endpoints and listeners: each on_open and on_close is reported when it runs, and may run once. */
+/* Endpoints and listeners: each on_open and on_close is reported when it runs, and may run only
+ * once. */
 #include "actor.h"
 
 enum { ENDPOINTS = 1024, HELD = 64 };
 
 typedef struct connection {
   ucxx_endpoint_t *endpoint;
-  uint64_t id; /* the harness's; 0 where the slot is unused. One that was dropped keeps its slot
-                  until it is forgotten */
+  /* the harness's number; 0 in an unused slot. A dropped endpoint keeps its slot until it is
+   * forgotten */
+  uint64_t id;
   uint64_t generation;
   int opened, closed;
   bool drop_on_close;
@@ -23,7 +25,7 @@ static int asked;
 
 /* ------------------------------------------------------------------ slots */
 
-/* With the lock held. */
+/* Call with the lock held. */
 static connection_t *find(uint64_t id) {
   for (size_t at = 0; at < ENDPOINTS; at++)
     if (connections[at].id == id) return &connections[at];
@@ -56,7 +58,7 @@ static void *arg_of(const connection_t *connection) {
   return (void *)(uintptr_t)(connection->generation << 16 | (uint64_t)(connection - connections));
 }
 
-/* The slot that the argument was made for, if it is still that one's. */
+/* The slot that the argument was made for, if it still has the same endpoint. */
 static connection_t *meant(void *arg, const char *callback) {
   uint64_t number = (uint64_t)(uintptr_t)arg;
   connection_t *connection = &connections[number & 0xffff];
@@ -112,7 +114,7 @@ static void accept_one(ucxx_conn_request_t *request) {
   say("event accepted ep=%" PRIu64 " status=%s", id, short_name(status));
 }
 
-/* What was told at `listen`, or later for those that were held. */
+/* Answers as given in `listen`, or later for held requests. */
 static void respond(ucxx_conn_request_t *request, const char *how) {
   if (word_is(how, "accept")) {
     accept_one(request);
@@ -258,7 +260,7 @@ bool command_connections(const command_t *command) {
 
 /* ------------------------------------------------------------------ the end */
 
-/* Slots of endpoints that are gone; how many endpoints there still are. */
+/* Frees slots of closed endpoints; returns how many endpoints are left. */
 size_t connections_forget(void) {
   size_t left = 0;
   for (size_t at = 0; at < ENDPOINTS; at++) {

@@ -1,27 +1,25 @@
-"""What a process holds that lives through all rounds, and when that is too much.
+"""The resources of a process that lives through all rounds, and their limits.
 
- - threads: never more than after the warm-up; descriptors: a few more, as a connection to another
- survivor may get a second socket in any round, and
-   a descriptor for its box when it proves busy: DESCRIPTORS. TCP connections are closed in the
-   background, so it is looked at again for a while. Counted apart are sockets that lead nowhere,
-   which UCX keeps until the worker goes: of an endpoint that was closed by force with its socket
-   full, and of a connection that the peer refused, over which UCX wanted to answer for an endpoint
-   that is gone. The library opens none itself.
- - segments, its own shared memory (of which UCX keeps descriptors), and mappings: UCX gets the
- chunks of its memory pools one by one
-   and keeps them for the worker's life, and so does malloc; which round reaches a new high is a
-   matter of chance: MAPPINGS.
- - attached, shared memory of others: only that of the other survivors may stay, a few chunks for
- each of them: ATTACHED. Counted apart
-   is that of processes that have ended, and what of it is resident: UCX lets go of it only once
-   what it had to send to there has gone into their queue, and where that was full this is never; a
-   program that uses UCP alone sees the same.
- - memory: the pools again. 10,000 messages that nobody has received yet are 80 MiB of UCX's receive
- buffers, once: RESIDENT_KIB.
+- threads: never more than after the warm-up.
+- descriptors: DESCRIPTORS more, as any round may add a second socket to another survivor, and a
+  descriptor for the fast box of a busy connection. TCP connections close in the background, so
+  the check is repeated for a while. Sockets that lead nowhere are counted apart; UCX keeps them
+  until the worker is destroyed. They belong to an endpoint that was closed by force with its
+  socket full, or to a connection that the peer refused while UCX wanted to answer for a closed
+  endpoint. The library itself opens none.
+- segments (its own shared memory, of which UCX keeps descriptors) and mappings: MAPPINGS. UCX
+  gets the chunks of its memory pools one by one and keeps them for the worker's life, and so does
+  malloc. Which round reaches a new maximum is a matter of chance.
+- attached (shared memory of other processes): ATTACHED. Only that of the other survivors may stay,
+  a few chunks for each. Memory of dead processes is counted apart, with its resident part: UCX
+  releases it only after everything it had to send has entered their queue, so never if that was
+  full. A program that uses UCP alone has the same.
+- memory: RESIDENT_KIB, for the pools again. 10,000 messages that nobody has received yet are 80
+  MiB of UCX's receive buffers, once.
 
-A leak shows in every round or in most, a new high in few: so in addition the median of the growth
-from round to round, for each process that is new in it, may not exceed GROWTH. It is not nothing,
-because UCX keeps something of each until the worker goes, over shared memory.
+A leak grows in every round or in most, a new maximum in few. Therefore the median growth per round,
+for each new process in it, may not exceed GROWTH. It is not 0, because over shared memory UCX keeps
+something of each process until the worker is destroyed.
 """
 
 import os
@@ -30,7 +28,7 @@ import time
 from collections import Counter
 
 WARM_UP = 8  # rounds of one process
-ENOUGH = 64  # rounds after that, for a median: of fewer it has been seen to be a matter of chance
+ENOUGH = 64  # rounds after that for a median: with fewer it was a matter of chance
 DESCRIPTORS = 4
 MAPPINGS = 64
 ATTACHED = 8
@@ -43,14 +41,14 @@ ALLOWED = {
     "resident_kib": RESIDENT_KIB,
 }
 GROWTH = {"resident_kib": 32, "mappings": 0, "segments": 0}
-SETTLING = 5  # seconds; only a leak reaches it
+SETTLING = 5  # seconds; only a leak takes so long
 QUANTITIES = ("resident_kib", "mappings", "segments", "attached", "descriptors", "threads")
 
 
 class History:
     def __init__(self):
         self.seen = []
-        self.processes = []  # new ones in that round
+        self.processes = []  # new processes in that round
 
     def limit(self, quantity):
         """None before the warm-up is over."""
@@ -76,8 +74,9 @@ class History:
         self.processes.append(processes)
 
     def growth(self, quantity):
-        """For each new process, in the median over the rounds; None before there is enough to
-        tell."""
+        """Growth for each new process, as the median over the rounds; None before there is enough
+        data.
+        """
         values = [sample[quantity] for sample in self.seen[WARM_UP:]]
         if len(values) < ENOUGH:
             return None
@@ -99,8 +98,9 @@ def measure(actor):
 
 
 def check(actor, processes):
-    """After a round with so many new processes. Looks again while something is still being closed;
-    what is too much, in words."""
+    """Checks after a round with so many new processes. Repeats while something is still being
+    closed; returns each excess as a text.
+    """
     history = actor.history
     sample = measure(actor)
     if history.excess(sample):
@@ -112,7 +112,7 @@ def check(actor, processes):
     if any(text.startswith("descriptors") for text in over):
         sockets = nowhere(actor.process.pid)
         sample["descriptors"] -= sockets
-        actor.kept.update(["the socket of a connection that is over"] * bool(sockets))
+        actor.kept.update(["the socket of a closed connection"] * bool(sockets))
     if any(text.startswith(("mappings", "attached", "resident_kib")) for text in over):
         memory, resident = left_by_the_dead(actor)
         sample["mappings"] -= memory
@@ -128,7 +128,7 @@ def check(actor, processes):
     return over
 
 
-# As /proc/net/tcp has them.
+# As in /proc/net/tcp.
 TCP_STATES = (
     "",
     "established",
@@ -146,8 +146,9 @@ TCP_STATES = (
 
 
 def descriptors(pid):
-    """What they lead to, each kind with its number; TCP sockets with their state, whom they lead to
-    (as the kernel writes it), what they have not sent and what was not read."""
+    """The descriptors' targets, each kind with its count; TCP sockets with their state, peer (as
+    the kernel writes it), unsent and unread bytes.
+    """
     states = {}
     for line in listed(pid, ("tcp", "tcp6")):
         words = line.split()
@@ -176,7 +177,7 @@ def listed(pid, protocols):
 
 
 def nowhere(pid):
-    """Sockets that are neither connected nor waited at: the kernel lists those."""
+    """Sockets that are neither connected nor listening: the kernel does not list them."""
     known = set()
     for protocols, column in ((("tcp", "tcp6", "udp", "udp6", "netlink"), 9), (("unix",), 6)):
         known.update(f"socket:[{line.split()[column]}]" for line in listed(pid, protocols))
@@ -191,8 +192,9 @@ def nowhere(pid):
 
 
 def left_by_the_dead(actor):
-    """Mappings of shared memory that no living actor has made, and what of them is resident: POSIX
-    segments by their descriptors, System V ones by who made them."""
+    """Mappings of shared memory that no living actor created, and their resident part: POSIX
+    segments by their descriptors, System V ones by their creator.
+    """
     living = [each.process.pid for each in actor.field.actors if each.process.poll() is None]
     owned = set()
     for pid in living:
@@ -218,7 +220,7 @@ def left_by_the_dead(actor):
 
 
 def mapped(pid):
-    """What, each kind with its number and pages."""
+    """The mappings, each kind with its count and pages."""
     kinds = Counter()
     with open(f"/proc/{pid}/maps", encoding="ascii") as file:
         for line in file:

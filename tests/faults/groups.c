@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* How much of what belongs together is under way, and how the rest ended. */
+/* Counts the operations of each group that are in flight, and the statuses of the completed
+ * ones. */
 #include "actor.h"
 
 enum { KINDS = 8 };
@@ -17,7 +18,7 @@ typedef struct group {
 
 static group_t groups[GROUPS];
 
-/* With the lock held. */
+/* Call with the lock held. */
 static void tell(unsigned number) {
   group_t *group = &groups[number];
   if (!group->watched || group->completed != group->submitted) return;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * What an actor does with active messages and questions: reads them, keeps them, pulls their data,
- * answers at once, later or never. What a handler submits is an operation like any other.
+ * Handlers of active messages and fetches: they read them, keep them, pull their data, reply at
+ * once, later or never. An operation that a handler submits is counted like any other.
  */
 #include "actor.h"
 
 enum { KEPT = 48 };
 
-/* What is kept, oldest first. */
+/* Kept objects, oldest first. */
 typedef struct shelf {
   void *things[KEPT];
   size_t first, count;
@@ -21,7 +21,7 @@ static uint64_t own_number;
 static enum { READ, KEEP, PULL, MIXED_UP } with_messages;
 static enum { NOW, LATER, NEVER } with_questions;
 
-/* Puts it there; gives back what has to go for it. */
+/* Stores it; returns the object that must make room. */
 static void *put(shelf_t *shelf, void *thing) {
   void *oldest = NULL;
   pthread_mutex_lock(&shelves);
@@ -81,7 +81,7 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
   }
 }
 
-/* ------------------------------------------------------------------ questions */
+/* ------------------------------------------------------------------ fetches */
 
 static void answer_question(ucxx_fetch_t *question) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Hubs, whose links are connected to those of other actors, or whose chunks go to others' as
- * messages. Producing, consuming, sending and receiving is done in on_ready, so it goes on while
- * the worker is progressed, whoever does that. A chunk's metadata tell who made it, as which one
- * and how long it is; its contents follow from that. One that has come as a message has no
- * metadata, and is told by its contents alone.
+ * Hubs whose links are connected to other actors' hubs, or whose chunks are sent to others as
+ * messages. on_ready produces, consumes, sends and receives, so this continues while any thread
+ * progresses the worker. A chunk's metadata has its sender, number and length, and its contents are
+ * derived from those. A chunk that arrived as a message has no metadata and is identified by its
+ * contents alone.
  */
 #include "actor.h"
 
 enum { HUBS = 32, WORDS = 3, REST_OF_METADATA = 64 - WORDS * sizeof(uint64_t) };
 /* The words of a chunk's metadata. */
 enum { NUMBER, LENGTH, SENDER };
-/* Chunks that have come as messages, whose order the harness looks at; more than a round has. One
- * that is not whole has no number. */
+/* Chunks that arrived as messages, whose order the harness checks; more than a round has. A damaged
+ * chunk has no number. */
 enum { LISTED = 2048, DAMAGED = 0xffffff };
-/* Envelopes of one hub, at most. */
+/* The most envelopes of one hub. */
 enum { OFFERED = 64 };
 
-/* Where chunks go to or come from as messages. */
+/* The endpoint over which chunks are sent or received as messages. */
 typedef struct post {
-  uint64_t at; /* the endpoint's id, or 0: nowhere */
+  uint64_t at; /* the endpoint's id, or 0: none */
   ucxx_endpoint_t *endpoint;
   bool sends;
   uint64_t tag;
@@ -29,25 +29,25 @@ typedef struct post {
 } post_t;
 
 typedef struct hub {
-  uint64_t id; /* the harness's; 0 where the slot is unused */
+  uint64_t id; /* the harness's number; 0 in an unused slot */
   ucxx_hub_t *hub;
   ucxx_link_t *in, *out;
   size_t size;
-  unsigned group; /* what violations of contents are counted under */
-  uint64_t in_at, out_at; /* endpoints that the links have been connected at, or 0 */
+  unsigned group; /* the group that violations of contents are counted under */
+  uint64_t in_at, out_at; /* endpoints that the links are connected to, or 0 */
   unsigned producing,
-      consuming; /* how often that was asked for while somebody is about it, with the first time */
-  /* Below `lock`, which is not held across calls of the library. */
+      consuming; /* requests made while another thread is working, counting the first */
+  /* Below `lock`, which is not held across library calls. */
   pthread_mutex_t lock;
   uint64_t sender, made, most;
   bool closes, consumes, over;
   uint64_t from, next, came,
-      again; /* whose chunk is expected next; how many came, and how many of them once more */
-  uint64_t back,
-      ahead; /* by how much the next one may be another one, as a new stream begins with it */
+      /* sender of the next expected chunk; how many arrived, and how many of them repeatedly */
+      again;
+  uint64_t back, ahead; /* by how much the next number may differ, as a new stream begins with it */
   bool by_message;
   post_t post;
-  uint32_t listed[LISTED]; /* the numbers of those that came, if that is by message */
+  uint32_t listed[LISTED]; /* numbers of the arrived chunks, if they arrive as messages */
 } hub_t;
 
 static hub_t hubs[HUBS];
@@ -61,7 +61,7 @@ static hub_t *hub_of(const command_t *command) {
 
 /* ------------------------------------------------------------------ chunks */
 
-/* Nothing, a few bytes, and up to all that there is room for. */
+/* Empty, a few bytes, and up to the whole capacity. */
 static size_t length_of(uint64_t sender, uint64_t number, size_t most) {
   uint64_t mixed = mix(sender << 32 ^ number);
   size_t limit = mixed % 4 == 0 && most > 100 ? 100 : most;
@@ -80,7 +80,7 @@ static size_t fill(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t s
                    uint64_t number) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   size_t length = length_of(sender, number, attr.capacity);
-  /* So much tells which one it is. */
+  /* The shortest length that identifies the chunk. */
   length = hub->by_message && length < 8 ? 8 : length;
   uint64_t words[WORDS] = {[NUMBER] = number, [LENGTH] = length, [SENDER] = sender};
   memcpy(attr.metadata, words, sizeof words);
@@ -89,7 +89,7 @@ static size_t fill(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t s
   return length;
 }
 
-/* Whose it is, and which one; the contents are looked at. */
+/* Reads the sender and number; checks the contents. */
 static void look(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t words[WORDS]) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   size_t where = 0;
@@ -110,7 +110,7 @@ static void look(const hub_t *hub, const ucxx_envelope_t *envelope, uint64_t wor
               verdict, hub->group, hub->id, words[NUMBER], attr.length, where);
 }
 
-/* The same of one that has come as a message. */
+/* The same for a chunk that arrived as a message. */
 static void look_at_message(const hub_t *hub, const ucxx_envelope_t *envelope,
                             uint64_t words[WORDS]) {
   ucxx_envelope_attr_t attr = look_at(envelope);
@@ -132,8 +132,8 @@ static void look_at_message(const hub_t *hub, const ucxx_envelope_t *envelope,
 
 /* ------------------------------------------------------------------ producing and consuming */
 
-/* One at a time, and once more for whoever asks meanwhile: callbacks come in the midst of it, and
- * on other threads. */
+/* One thread at a time, which repeats if another asks meanwhile: callbacks arrive during the work,
+ * and on other threads. */
 static void take_turns(hub_t *hub, unsigned *asked, void (*work)(hub_t *)) {
   if (__atomic_fetch_add(asked, 1, __ATOMIC_ACQ_REL) != 0) return;
   for (;;) {
@@ -169,8 +169,8 @@ static void produce_some(hub_t *hub) {
   }
 }
 
-/* Is this chunk the one whose turn it is? With the lock held. Of messages the harness knows which
- * may come before which. */
+/* Whether this is the next expected chunk. Call with the lock held. For messages the harness checks
+ * the order. */
 static bool is_next(hub_t *hub, const uint64_t words[WORDS]) {
   if (hub->by_message) {
     if (hub->came == LISTED) give_up("too many chunks");
@@ -180,7 +180,7 @@ static bool is_next(hub_t *hub, const uint64_t words[WORDS]) {
   uint64_t number = words[NUMBER],
            low = hub->next - (hub->back < hub->next ? hub->back : hub->next),
            high = hub->next + hub->ahead;
-  /* Another one begins with its first. */
+  /* Another sender begins with its first chunk. */
   bool right = words[SENDER] == hub->from ? number >= low && number <= high : number == 0;
   hub->again += words[SENDER] == hub->from && number < hub->next ? hub->next - number : 0;
   hub->from = words[SENDER];
@@ -224,7 +224,7 @@ static void consume_some(hub_t *hub) {
   }
 }
 
-/* As many chunks as there are, or as there are envelopes for, each in an operation of its own. */
+/* As many chunks, or free envelopes, as there are, each in its own operation. */
 static void post_some(hub_t *hub, bool sends) {
   for (;;) {
     pthread_mutex_lock(&hub->lock);
@@ -241,7 +241,7 @@ static void post_some(hub_t *hub, bool sends) {
     operation_called(ticket, status, request);
     if (status >= 0) continue;
     if (status == UCXX_ERR_NO_RESOURCE) return;
-    /* The hub is closed and empty; or the endpoint has ended, and its on_close is still to come. */
+    /* The hub is closed and empty; or the endpoint is closed, and its on_close has not run yet. */
     if (status != UCXX_ERR_CLOSED || ucxx_endpoint_status(post.endpoint) != UCXX_OK)
       say("event refused hub=%" PRIu64 " ep=%" PRIu64 " status=%s", hub->id, post.at,
           short_name(status));
@@ -310,7 +310,7 @@ static bool is_in(const command_t *command) {
   return word_is(text_of(command, "side", "in"), "in");
 }
 
-/* Says how it went: a stream that is on its way out may be in the way still. */
+/* Reports the result: an earlier stream that is ending may still block it. */
 static void connect_hub(const command_t *command) {
   hub_t *hub = hub_of(command);
   uint64_t *at = is_in(command) ? &hub->in_at : &hub->out_at;
@@ -360,8 +360,7 @@ static void tell(const command_t *command) {
          stats.chunks_consumed, made, from, next, came, again);
 }
 
-/* What the link gives, or would: whose chunk, and which, for one that consumes. Nothing is taken.
- */
+/* The status of a lease, and for a consumer the sender and number of the chunk. Takes nothing. */
 static ucxx_status_t try_lease(const hub_t *hub, ucxx_link_t *link, uint64_t words[WORDS]) {
   ucxx_envelope_t *envelope = NULL;
   ucxx_status_t status = ucxx_link_lease(link, 0, &envelope);
@@ -381,8 +380,8 @@ static void try_hub(const command_t *command) {
          words[NUMBER], words[SENDER]);
 }
 
-/* From here on chunks go over this endpoint, or come by it, as messages with this tag; without one
- * no more do. */
+/* From here on chunks are sent, or received, over this endpoint as messages with this tag; without
+ * an endpoint no more are. */
 static void post_hub(const command_t *command) {
   hub_t *hub = hub_of(command);
   post_t post = {.at = number_of(command, "ep", 0),
@@ -421,7 +420,7 @@ static void list_hub(const command_t *command) {
   answer_list(command, numbers, count);
 }
 
-/* All chunks that nobody has, in the order in which they are offered. Nothing is taken. */
+/* Lists all chunks not leased, in the order in which they are offered. Takes nothing. */
 static void list_offered(const command_t *command) {
   hub_t *hub = hub_of(command);
   ucxx_envelope_t *envelopes[OFFERED];
@@ -441,7 +440,7 @@ static void list_offered(const command_t *command) {
   answer_list(command, numbers, count);
 }
 
-/* Before on_close of an endpoint runs, its streams have given back what they held. */
+/* When an endpoint's on_close runs, its streams must have returned all chunks. */
 void hubs_endpoint_closed(uint64_t endpoint) {
   for (size_t at = 0; at < HUBS; at++) {
     hub_t *hub = &hubs[at];
@@ -461,7 +460,7 @@ void hubs_endpoint_closed(uint64_t endpoint) {
   }
 }
 
-/* A link goes, and another one comes in its place. */
+/* Destroys a link and creates another one in its place. */
 static void relink(const command_t *command) {
   hub_t *hub = hub_of(command);
   ucxx_link_t **link = is_in(command) ? &hub->in : &hub->out;

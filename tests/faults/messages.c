@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What messages hold, and what buffers hold that are not the library's any more. */
+/* Contents of messages, and of buffers that the library has released. */
 #include "actor.h"
 
 uint64_t mix(uint64_t value) {
@@ -16,7 +16,8 @@ static uint64_t name_of(uint64_t sender, uint64_t sequence) {
   return (sender & 0xffff) << 24 | (sequence & 0xffffff);
 }
 
-/* 40 bits of name, 24 of check, so that no other 8 bytes pass for a message of this length. */
+/* 40 bits identify the message and 24 are a checksum, so that no other 8 bytes pass for a message
+ * of this length. */
 static uint64_t key_of(uint64_t name, size_t length) {
   return name | mix(name ^ ((uint64_t)length << 20)) << NAME_BITS;
 }

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Multi-buffer transfer in both its forms. What a message consists of follows from its label, which
- * is the first frame by tag and the header of an active message: so its receiver knows the length
- * and the content of every frame, and which message it should be.
+ * Multi-buffer transfer in both forms. A message's frames are derived from its label, which is the
+ * first frame by tag and the header of an active message. So the receiver knows the length and the
+ * contents of every frame, and which message it should be.
  */
 #include "actor.h"
 
 enum { MULTI = 18, MOST_FRAMES = 127, SHELF = 4, STREAMS = 64, ANSWER_TAG = 6, ANSWER_BYTES = 64 };
 
 typedef struct label {
-  uint64_t sender, stream, number; /* the streams of a sender, and the messages of each, are told
-                                      apart by their numbers */
+  /* numbers that identify a sender's streams, and the messages of each */
+  uint64_t sender, stream, number;
   uint64_t count, largest, check;
 } label_t;
 
 struct transfer {
-  label_t label; /* of a receive: what is expected */
-  /* Receives get messages in the order in which they were posted. After one that was cancelled, a
-   * message may come to a later one. */
+  label_t label; /* for a receive: the expected label */
+  /* Receives match messages in the order of posting. After a cancelled one, a message may match a
+   * later receive. */
   bool in_order, sends, overwritten;
   uint64_t tag;
   ucxx_recv_info_t info;
@@ -30,19 +30,19 @@ static ucxx_buffers_t *shelf[SHELF];
 static size_t shelved;
 static uint64_t own_number, expected, registered, unregistered;
 static enum { READ, KEEP, TAKE, MIXED_UP } with_frames;
-/* What comes next of each sender's active messages. */
+/* The next number of each sender's active messages. */
 static struct {
   uint64_t sender, stream, next;
 } streams[STREAMS];
 
-/* ------------------------------------------------------------------ what a message consists of */
+/* ------------------------------------------------------------------ the frames of a message */
 
 static uint64_t check_of(const label_t *label) {
   return mix(label->sender ^
              mix(label->stream ^ mix(label->number ^ mix(label->count ^ mix(label->largest)))));
 }
 
-/* Many are short, some empty, a few as long as they may be. */
+/* Many are short, some empty, a few as long as allowed. */
 static size_t frame_length(const label_t *label, bool tagged, size_t index) {
   static const uint64_t limits[] = {0, 300, 300, 300, 300, 8192, 8192, UINT64_MAX};
   uint64_t random = mix(label->check + index), limit = limits[random % 8];
@@ -74,7 +74,7 @@ static void examine_frame(const label_t *label, size_t index, const ucxx_buffer_
               of, index, label->count, label->number);
 }
 
-/* The bytes of all frames. */
+/* Checks all frames; returns their total length. */
 static uint64_t examine(const ucxx_buffers_t *buffers, const label_t *label, bool tagged,
                         unsigned of) {
   uint64_t bytes = 0;
@@ -108,7 +108,7 @@ static bool label_holds(const void *data, size_t length, label_t *label, unsigne
   return false;
 }
 
-/* ------------------------------------------------------------------ buffers that have come */
+/* ------------------------------------------------------------------ received buffers */
 
 static void overwrite(const ucxx_buffers_t *buffers) {
   ucxx_buffer_t frame;
@@ -128,7 +128,7 @@ static void let_go(ucxx_buffers_t *buffers) {
   ucxx_buffers_destroy(buffers);
 }
 
-/* They have been examined: kept, taken one by one, or destroyed. */
+/* After the check: keeps them, takes them one by one, or destroys them. */
 static void dispose(ucxx_buffers_t *buffers, uint64_t chance) {
   int what = with_frames == MIXED_UP ? (int)(chance % 3) : (int)with_frames;
   if (what == KEEP) {
@@ -175,7 +175,7 @@ void transfer_completed(transfer_t *transfer, unsigned of, ucxx_request_t *reque
     return;
   }
   ucxx_buffers_t *buffers = NULL;
-  /* What nobody takes goes with the request. */
+  /* Buffers that nobody takes are destroyed with the request. */
   if (request == NULL || transfer->label.number % 16 == 15) return;
   ucxx_status_t taken = ucxx_request_take_buffers(request, &buffers);
   if (taken != status || (buffers == NULL) != (status != UCXX_OK))
@@ -280,8 +280,7 @@ static void many(const command_t *command, bool sends) {
 
 /* ------------------------------------------------------------------ active messages */
 
-/* Each message once, and in the order in which they were sent: none is left out before one that
- * comes. */
+/* Each message arrives once, and in the order sent: none before an earlier one. */
 static void note_number(const label_t *label) {
   size_t at = 0;
   pthread_mutex_lock(&lock);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The C tests of groups and windows whose members are on several hosts, with each of those hosts in
-a network namespace of its own: three on a wire that delays and loses (wire.py).
+"""Runs the C tests of groups and windows with members on several hosts. Each host is a network
+namespace; three of them share a wire that delays and loses frames (wire.py).
 
     tests/faults/namespaces.py BUILD [--places 2|3] [--delay MS] [--loss PERCENT] [--seed S]
     [--tests REGEX] [--ucx LIBDIR]
 
-BUILD is where tests/c was built. Needs root and `ip`. The exit status is ctest's, or 77 where there
+BUILD is where tests/c was built. Needs root and `ip`. The exit status is ctest's, or 77 if there
 can be no namespaces.
 """
 

@@ -1,5 +1,6 @@
-"""Network namespaces: two joined by a veth pair, whose link can be cut, or three by a wire that
-delays and loses. Needs root and `ip`."""
+"""Network namespaces: two joined by a veth pair, whose link can be cut, or three on a wire that
+delays and loses frames. Needs root and `ip`.
+"""
 
 import os
 import shutil
@@ -30,7 +31,7 @@ def check():
 
 
 class Hosts:
-    """Three namespaces on a wire (wire.py), whose processes count as those of three hosts."""
+    """Three namespaces on a wire (wire.py); their processes count as those of three hosts."""
 
     PLACES = ("a", "b", "c")
 
@@ -79,8 +80,9 @@ class Hosts:
         return f"198.51.100.{self.PLACES.index(place) + 1}"
 
     def disturb(self, delay_ms, loss_percent, cut=""):
-        """From now on each frame takes so long, of a hundred so many do not arrive, and none from
-        or to the places that are cut off."""
+        """From now on delays each frame, loses this percentage, and drops everything from and to
+        the places that are cut off.
+        """
         self.wire.stdin.write(
             f"{delay_ms} {loss_percent} {' '.join(str(self.PLACES.index(place)) for place in cut)}\n"
         )
@@ -98,7 +100,7 @@ class Hosts:
 
 
 class Network:
-    """Sides "near" and "far"; the device of each is called veth0."""
+    """Sides "near" and "far"; each has a device veth0."""
 
     SIDES = ("near", "far")
 
@@ -139,19 +141,20 @@ class Network:
         return run("ip", "netns", "exec", self.names[side], *command)
 
     def carried(self, side):
-        """Waits until the link is up as UCX sees it: it leaves out devices that are not."""
+        """Waits until the link is up for UCX, which ignores devices that are not."""
         end = time.monotonic() + 10
         while "state UP" not in self.inside(side, "ip", "-o", "link", "show", "veth0"):
             if time.monotonic() > end:
-                raise Unavailable("the link does not come up")
+                raise Unavailable("the link stays down")
             time.sleep(0.01)
 
     def prefix(self, side):
         return ("ip", "netns", "exec", self.names[side])
 
     def lose(self, side):
-        """What this side sends is lost from now on: it goes to a hardware address that nobody has.
-        netem would do the same, where the kernel has it."""
+        """Loses everything that this side sends from now on: it is addressed to a nonexistent
+        hardware address. netem would do the same, if the kernel has it.
+        """
         self.inside(
             side,
             "ip",
@@ -176,7 +179,7 @@ class Network:
         return f"192.0.2.{number + 1}"
 
     def cut(self, how):
-        """The addresses of the near side stay: processes there go on talking to each other."""
+        """The near side keeps its addresses, so its processes can still reach each other."""
         if how == "down":
             self.inside("far", "ip", "link", "set", "veth0", "down")
         else:
@@ -192,8 +195,8 @@ class Network:
             for side in self.SIDES if how == "loss" else ("far",):
                 self.find_again(side)
         for side in self.SIDES:
-            # Who asked for the other side's hardware address while it was cut gives up asking after
-            # a while, and with it every connection that has begun by then.
+            # A side that could not resolve the other's hardware address during the cut stops trying
+            # after a while, and fails all connections begun by then.
             self.inside(side, "ip", "neigh", "flush", "dev", "veth0")
 
     def close(self):

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Sends, receives, flushes: submitted many at a time, each with a buffer of its own, and counted
- * when they complete. A buffer is overwritten the moment its operation has completed, however it
- * did: the library has said that it is free.
+ * Sends, receives and flushes, submitted many at a time, each with its own buffer, and counted on
+ * completion. A buffer is overwritten as soon as its operation has completed, with any status: the
+ * library has released it.
  */
 #include "actor.h"
 
@@ -14,16 +14,17 @@ enum state { UNUSED, PENDING, CHECKING, DONE };
 enum { FIRST_SLOTS = 1024 };
 
 typedef struct operation {
-  uint64_t ticket; /* what callbacks get: the slot's number and how often it was used, so that a
-                      late one is told from the next */
+  /* given to callbacks: the slot's number and how often it was used, so that a late callback is
+   * detected */
+  uint64_t ticket;
   enum kind kind;
   enum state state;
   unsigned group;
-  ucxx_endpoint_t *closes; /* what its callback closes */
+  ucxx_endpoint_t *closes; /* the endpoint that its callback closes */
   int32_t how;
-  bool early; /* its request was destroyed while it was in progress */
-  transfer_t *transfer; /* what it does, where that is more than one buffer */
-  tally_t *tally; /* of what it adds to */
+  bool early; /* its request was destroyed while in progress */
+  transfer_t *transfer; /* the transfer, if it has more than one buffer */
+  tally_t *tally; /* account of the number it adds to */
   uint8_t *data;
   size_t length, scribbled;
   uint8_t scribble;
@@ -45,7 +46,7 @@ static operation_t *take(enum kind kind, unsigned group, size_t length) {
     slots = realloc(slots, wanted * sizeof *slots);
     if (slots == NULL) give_up("no memory");
     for (; slot_count < wanted; slot_count++) {
-      /* Its own allocation: recv_info must stay where it is. */
+      /* Allocated separately: recv_info must not move. */
       slots[slot_count] = calloc(1, sizeof **slots);
       if (slots[slot_count] == NULL) give_up("no memory");
       slots[slot_count]->ticket = slot_count;
@@ -138,7 +139,7 @@ static void on_completion(void *arg, ucxx_request_t *request, ucxx_status_t stat
   if (request != NULL && ucxx_request_status(request) != status)
     violation("completion", "status=%s request=%s", ucxx_status_name(status),
               ucxx_status_name(ucxx_request_status(request)));
-  /* Another thread may be making the table larger. */
+  /* Another thread may be enlarging the table. */
   pthread_mutex_lock(&tables);
   ucxx_endpoint_t *closes = slots[ticket & 0xffffff]->closes;
   int32_t how = slots[ticket & 0xffffff]->how;
@@ -158,8 +159,7 @@ static void prepare(operation_t *operation, ucxx_op_params_t *params) {
   params->callback_arg = (void *)(uintptr_t)operation->ticket;
 }
 
-/* After the call: what it returned decides whether a callback follows, which may have run already.
- */
+/* After the call: its status decides whether a callback follows, which may have run already. */
 static void settle(operation_t *operation, uint64_t ticket, ucxx_status_t status,
                    ucxx_request_t *request) {
   if (status == UCXX_OK) {
@@ -220,7 +220,7 @@ void *operation_data(bool sends, unsigned group, size_t length, uint64_t sender,
 }
 
 void operation_called(uint64_t ticket, ucxx_status_t status, ucxx_request_t *request) {
-  /* Another thread may be making the table larger. */
+  /* Another thread may be enlarging the table. */
   pthread_mutex_lock(&tables);
   operation_t *operation = slots[ticket & 0xffffff];
   pthread_mutex_unlock(&tables);
@@ -234,7 +234,7 @@ bool make_room(uint64_t deadline) {
   return true;
 }
 
-/* Of one operation of many, with its length as the header where there is one. */
+/* Submits one of many operations; its length is the header if there is one. */
 static ucxx_status_t submit(const command_t *command, const operation_t *operation, uint64_t index,
                             ucxx_endpoint_t *endpoint, uint64_t tag, const ucxx_op_params_t *params,
                             ucxx_request_t **place) {
@@ -287,7 +287,7 @@ static void many(const command_t *command, enum kind kind) {
                    __atomic_fetch_add(&sequence, 1, __ATOMIC_RELAXED));
     } else {
       params.source = matched ? endpoint : NULL;
-      /* One-sided operations tell nothing by it. */
+      /* One-sided operations do not report through it. */
       params.recv_info = rma_is(command->verb) ? NULL : &operation->info;
       operation->info.length = operation->length;
       operation->tally = kind == ADDED ? rma_asks(command, done) : NULL;
@@ -307,7 +307,7 @@ static void many(const command_t *command, enum kind kind) {
   answer(command, UCXX_OK, "submitted=%" PRIu64 " refusal=%s", done, short_name(first));
 }
 
-/* Flushes the worker, or an endpoint where one is named. */
+/* Flushes the worker, or the named endpoint. */
 static void flush(const command_t *command) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_request_t *request = NULL;
@@ -321,7 +321,7 @@ static void flush(const command_t *command) {
   answer(command, UCXX_OK, "status=%s", short_name(status));
 }
 
-/* Those that were kept; with a progress thread they may complete meanwhile, which does no harm. */
+/* Cancels kept requests; with a progress thread they may complete meanwhile, which is harmless. */
 static void cancel(const command_t *command) {
   unsigned group = (unsigned)number_of(command, "group", 0) % GROUPS;
   size_t asked = 0, most = (size_t)number_of(command, "most", SIZE_MAX);

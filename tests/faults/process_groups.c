@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Groups of processes: joining one, a subset of it, and loops of collectives with contents that
- * follow from seed, number and rank. Commands wait until their collectives are over. (What groups.c
- * counts are operations.)
+ * Groups of processes: joining one, a subset, and loops of collectives whose contents follow from
+ * seed, number and rank. A command waits until its collectives are over. (groups.c is about groups
+ * of operations.)
  */
 #include "actor.h"
 
 static const char *const names[KINDS_OF_GROUP] = {"whole", "rest"};
 static ucxx_group_t *group_of[KINDS_OF_GROUP];
-/* What a loop that has failed received into: it is the caller's again, so nobody may write there.
- */
+/* Receive buffer of a failed loop: it belongs to the caller again, so nothing may be written
+ * there. */
 static uint8_t *released[KINDS_OF_GROUP];
 static size_t released_length[KINDS_OF_GROUP];
 
@@ -68,7 +68,7 @@ static ucxx_status_t finish(ucxx_status_t status, ucxx_request_t *request) {
   return status;
 }
 
-/* A message to the next member, and one from the previous. */
+/* Sends a message to the next member, and receives one from the previous. */
 static void meet(const command_t *command) {
   enum { LENGTH = 30000 };
   const uint64_t tag = UINT64_C(3) << 40;
@@ -113,7 +113,7 @@ static void look(const char *what, const uint8_t *data, size_t length, uint32_t 
               number, rank, length);
 }
 
-/* All members call the same, as it follows from the seed and the number. */
+/* All members call the same collective, derived from seed and number. */
 static ucxx_status_t collective(ucxx_group_t *group, uint64_t seed, uint64_t number, size_t largest,
                                 uint8_t *data) {
   uint64_t chance = mix(seed ^ mix(number));
@@ -150,7 +150,7 @@ static void destroy(int kind) {
   released[kind] = NULL;
 }
 
-/* So many collectives, or until one fails; tells when, how, and whom the message blames. */
+/* Calls so many collectives, or until one fails; reports when, the status, and the blamed rank. */
 static void loop(const command_t *command) {
   int kind = kind_of(command);
   ucxx_group_t *group = group_of[kind];

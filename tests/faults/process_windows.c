@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Windows of groups of processes: loops of epochs of all kinds, which all members go through alike,
- * with contents and sums that follow from seed, number and rank. Commands wait until their loop is
- * over.
+ * Windows of groups of processes: loops of epochs of all kinds, the same for all members, with
+ * contents and sums that follow from seed, number and rank. A command waits until its loop is over.
  */
 #include "actor.h"
 
-/* Words at the beginning of each member's memory: two that are changed together under an exclusive
- * lock, one that all add to, and one for each member that adds. */
+/* Words at the start of each member's memory: two that change together under an exclusive lock, one
+ * that all add to, and one for each member that adds. */
 enum { FIRST, SECOND, COMMON, OWN, WORDS = OWN + 64 };
-/* Where each member puts, in each kind of epoch in which it does. */
+/* Where each member puts, for each kind of epoch with puts. */
 enum place { BY_LOCK, BY_FENCE, BY_POST, PLACES };
 
 typedef struct {
   ucxx_window_t *window;
   ucxx_group_t *group;
-  void *own; /* where the memory is not the library's */
+  void *own; /* if the memory is not the library's */
   uint8_t *memory;
-  uint8_t *data; /* to put, and behind it room to get */
-  uint64_t *address; /* of each member, where windows are dynamic */
+  uint8_t *data; /* data to put, followed by room for gets */
+  uint64_t *address; /* of each member, for dynamic windows */
   size_t slot;
   uint32_t rank, ranks;
 } win_t;
 
 static win_t windows[KINDS_OF_GROUP];
 
-/* The first thing that went wrong. */
+/* The first error. */
 typedef struct {
   ucxx_status_t status;
   int blamed;
@@ -98,7 +97,7 @@ static void fill(const win_t *win, uint64_t number) {
   message_fill(win->data, win->slot, win->rank, number);
 }
 
-/* What stands here, or was got, is that member's of that number. */
+/* Checks that these bytes, read locally or by a get, are this member's of that number. */
 static void look(const win_t *win, const char *what, const uint8_t *data, uint32_t from,
                  uint64_t number) {
   size_t where = 0;
@@ -129,7 +128,7 @@ static bool by_fence(const win_t *win, outcome_t *outcome, uint64_t number) {
   return good;
 }
 
-/* With one neighbour on each side: who has lost one of them does not let down the other. */
+/* With one neighbour on each side: a member that has lost one of them still serves the other. */
 static bool by_post(const win_t *win, outcome_t *outcome, uint64_t number) {
   uint32_t ahead = (win->rank + 1) % win->ranks, behind = (win->rank + win->ranks - 1) % win->ranks;
   bool posted = went(outcome, ucxx_window_post(win->window, &behind, 1, 0));
@@ -138,13 +137,14 @@ static bool by_post(const win_t *win, outcome_t *outcome, uint64_t number) {
     put(win, outcome, ahead, slot_at(win, BY_POST, win->rank));
     went(outcome, ucxx_window_complete(win->window));
   }
-  /* Also where the post could not be told: this ends the exposure. */
+  /* Also if the post could not be sent: this ends the exposure. */
   if (went(outcome, ucxx_window_wait(win->window)) && posted)
     look(win, "post", win->memory + slot_at(win, BY_POST, behind), behind, number);
   return outcome->status == UCXX_OK;
 }
 
-/* Each adds to its own word and to the common one at all, and puts and gets back what is its. */
+/* Each member adds to its own word and to the common one at all targets, and puts and gets back its
+ * own data. */
 static bool by_lock_all(const win_t *win, outcome_t *outcome, uint64_t number, uint64_t before) {
   static const uint64_t one = 1;
   ucxx_layout_t word, all;
@@ -152,7 +152,7 @@ static bool by_lock_all(const win_t *win, outcome_t *outcome, uint64_t number, u
   ucxx_layout_init_contiguous(&all, UCXX_TYPE_BYTE, win->slot);
   if (!went(outcome, ucxx_window_lock_all(win->window, 0))) return false;
   fill(win, number);
-  /* Written to until the epoch has ended. */
+  /* Written until the epoch ends. */
   uint64_t found = 0;
   for (uint32_t turn = 0; outcome->status == UCXX_OK && turn < win->ranks; turn++) {
     uint32_t target = (win->rank + turn) % win->ranks;
@@ -182,7 +182,7 @@ static bool by_lock_all(const win_t *win, outcome_t *outcome, uint64_t number, u
   return outcome->status == UCXX_OK;
 }
 
-/* All at one target: two words that are always equal. */
+/* At one target, exclusively: two words that are always equal. */
 static bool alone(const win_t *win, outcome_t *outcome, uint64_t number, uint32_t target) {
   uint64_t both[2] = {1, 2};
   ucxx_layout_t words;
@@ -208,7 +208,7 @@ static bool alone(const win_t *win, outcome_t *outcome, uint64_t number, uint32_
 
 /* ------------------------------------------------------------------ loops */
 
-/* After as many epochs as all have gone through; the sums are what they must be. */
+/* After the same number of epochs at all members; checks the sums. */
 static void check_sums(const win_t *win, uint64_t adds, uint64_t alone_here) {
   uint64_t words[WORDS];
   memcpy(words, win->memory, sizeof words);
@@ -222,8 +222,8 @@ static void check_sums(const win_t *win, uint64_t adds, uint64_t alone_here) {
               words[FIRST], words[SECOND], words[COMMON], adds, alone_here);
 }
 
-/* So many epochs in a fresh window, or until something goes wrong: what, when, and whom the message
- * blames. Whoever goes on no longer leaves the window, so that those who wait for it are told. */
+/* So many epochs in a new window, or until an error: reports it, its time, and the blamed rank. A
+ * member that stops leaves the window, so that waiting members are notified. */
 static void loop(const command_t *command) {
   int kind;
   process_group(command, &kind);
@@ -244,7 +244,7 @@ static void loop(const command_t *command) {
     default: good = alone(win, &outcome, number, target); alone_here += target == win->rank;
     }
   }
-  /* Everybody has come to its end, or learns that that is not to be. */
+  /* All members have reached the end, or learn that one will not. */
   if (outcome.status == UCXX_OK &&
       went(&outcome, ucxx_window_fence(win->window, UCXX_ASSERT_NOSUCCEED)))
     check_sums(win, adds, alone_here);
@@ -259,7 +259,7 @@ static void loop(const command_t *command) {
          outcome.at);
 }
 
-/* With the others, or by itself. */
+/* With the others, or alone. */
 static void close_window(const command_t *command) {
   int kind;
   process_group(command, &kind);
@@ -273,8 +273,8 @@ static void close_window(const command_t *command) {
   free(win->data);
   free(win->address);
   win->window = NULL;
-  /* Members that live may still be in an epoch, and reach it until they have left the window as
-   * well: `release_window`. */
+  /* Living members may still be in an epoch and access it until they have left the window as well:
+   * see `release_window`. */
   answer(command, status, "took=%" PRIu64, took);
 }
 

@@ -1,9 +1,8 @@
-"""When did the machine stand still? A bound is on what the library takes, not on what else runs
-here.
+"""When did the machine stand still? The bounds are for the library, not for other load.
 
-Two instruments: a thread that wants to wake every few milliseconds and notes when it could not (a
-virtual machine that is held up stops everybody), and the kernel's own account of how long a process
-waited for a processor.
+Two instruments: a thread that tries to wake every few milliseconds and records when it could not (a
+stopped virtual machine stops everything), and the kernel's account of how long a process waited for
+a processor.
 """
 
 import os
@@ -30,13 +29,14 @@ class Pulse:
             last = now
 
     def stood_still(self, begin, end):
-        """Seconds of the interval."""
+        """Seconds within the interval."""
         return sum(max(0, min(end, to) - max(begin, start)) for start, to in list(self.stalls))
 
 
 def waited(pid):
-    """Seconds that the threads of a process were ready to run and did not, the longest of them; 0
-    where the kernel does not tell."""
+    """Seconds that a process's threads were ready and did not run, the longest of them; 0 if the
+    kernel does not tell.
+    """
     longest = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):

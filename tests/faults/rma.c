@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * Registered memory, both ends of it: whose it is, and who has a key. It begins with numbers that
- * are added to; behind them are messages that only its owner writes, so whoever gets one can tell
- * that it is whole; and behind these a place for each of its users, whose puts do not meet each
- * other's.
+ * Registered memory, both at its owner and at the users of its keys. It begins with numbers that
+ * users add to. Then come messages that only the owner writes, so that a get can be checked for
+ * integrity. Then comes one area for each user, so that puts do not overlap.
  */
 #include "actor.h"
 
 enum { MEMORIES = 16, KEYS = 32, LONGEST_KEY = 2048, MOST_ADDED = 1 << 16 };
 
 typedef struct memory {
-  uint64_t id; /* the harness's; 0 where the slot is unused */
+  uint64_t id; /* the harness's number; 0 in an unused slot */
   ucxx_memory_t *memory;
   uint8_t *bytes;
-  void *owned; /* where it was registered: stays mapped until the round is over, as puts and gets of
-                  those who do not know still come */
+  /* registered memory: stays mapped until the round is over, as late puts and gets may still
+   * arrive */
+  void *owned;
 } memory_t;
 
-/* What has been added to a number by one key: each addition finds another value there, or one of
- * them is lost. */
+/* Additions to one number by one key: each must find another old value, or an addition was lost. */
 struct tally {
   uint64_t asked, done;
   uint8_t found[MOST_ADDED / 8];
@@ -49,7 +48,7 @@ static rkey_t *key_of(const command_t *command) {
   give_up("no such key");
 }
 
-/* ------------------------------------------------------------------ whose it is */
+/* ------------------------------------------------------------------ the owner */
 
 static void expose(const command_t *command) {
   memory_t *memory = NULL;
@@ -83,7 +82,7 @@ static void expose(const command_t *command) {
   answer(command, UCXX_OK, "bytes=%s", hex);
 }
 
-/* Of one that is registered the bytes stay. */
+/* Registered memory keeps its bytes. */
 static void unregister(const command_t *command) {
   memory_t *memory = memory_of(command);
   ucxx_memory_destroy(memory->memory);
@@ -98,8 +97,7 @@ static void tell_number(const command_t *command) {
                          __ATOMIC_SEQ_CST));
 }
 
-/* How many of the messages that a user puts here are there, and how many places hold nothing yet,
- * or something else. */
+/* Counts the messages put here by a user that are intact, blank or something else. */
 static void audit(const command_t *command) {
   const memory_t *memory = memory_of(command);
   size_t size = (size_t)number_of(command, "size", 8), intact = 0, blank = 0, where = 0;
@@ -115,7 +113,7 @@ static void audit(const command_t *command) {
          (size_t)count - intact - blank);
 }
 
-/* ------------------------------------------------------------------ who has a key */
+/* ------------------------------------------------------------------ users of a key */
 
 static void unpack(const command_t *command) {
   rkey_t *key = NULL;
@@ -164,7 +162,7 @@ bool rma_is(const char *verb) {
   return word_is(verb, "put") || word_is(verb, "get") || word_is(verb, "add");
 }
 
-/* Every other one goes to the number that all users share. */
+/* Every other addition uses the number that all users share. */
 tally_t *rma_asks(const command_t *command, uint64_t index) {
   rkey_t *key = key_of(command);
   tally_t *tally = index % 2 == 0 ? &key->own : &key->shared;

@@ -1,4 +1,4 @@
-"""One round: who takes part, what is put under way, and the four invariants afterwards."""
+"""One round: its participants, the operations in flight, and the four invariants afterwards."""
 
 import random
 import signal
@@ -8,38 +8,39 @@ import footprint
 import pulse
 from actors import KnownAbort, Violation, parse
 
-DEATH = 2.0  # seconds within which a peer's death has to be noticed
-# A process that is not scheduled notices nothing: on a machine that is busy with other things as
-# well.
+DEATH = 2.0  # seconds within which a peer's death must be detected
+# A process that is not scheduled detects nothing: extra seconds for a machine with other load.
 NOISE = 0.5
 MODES = ("single", "multi", "thread")
 DRIVES = ("sleep", "spin")
 NANO = 1e-9
-# What it has begun to fill, and the rest of which will never come.
+# A multi-buffer receive whose buffers are partly filled, and whose rest will never arrive.
 BUFFERS = "buffers of a multi-buffer receive"
 
 
 class FifoStopped(Exception):
-    """UCX's own: a process killed between claiming a place in a shared-memory FIFO and filling it
-    stops that FIFO for good."""
+    """A limit of UCX: a process killed between reserving a slot in a shared-memory FIFO and filling
+    it blocks that FIFO for good.
+    """
 
 
 class Pool:
-    """The survivors of one choice of transports: three processes that live through all rounds, each
-    connected to the others."""
+    """The survivors for one choice of transports: three processes that live through all rounds,
+    each connected to the others.
+    """
 
     def __init__(self, field, transports, network=None, places=None, **worker):
         self.field = field
         self.transports = transports
-        self.worker = worker  # what its processes have that others have not
+        self.worker = worker  # worker parameters of this pool
         self.network = network
-        # Which side of the network each is at.
+        # The side of the network of each.
         self.places = places or ("near",) * 3
         self.prefix = network.prefix(self.places[0]) if network else ()
         self.actors = []
 
     def ready(self):
-        """The three, made anew after a round that cost one."""
+        """The three survivors, replaced after a round in which one was lost."""
         if any(actor.ended for actor in self.actors):
             self.retire()
         if not self.actors:
@@ -80,16 +81,16 @@ class Round:
         self.options = options
         self.parameters = {}
         self.figures = {}  # name: seconds
-        self.known = []  # what is counted apart
+        self.known = []  # known events, which are counted apart
         self.violations = []
         self.guests = []  # processes of this round only
         self.survivors = []
-        self.pool = None  # theirs
+        self.pool = None  # their pool
         self.groups = 0
         self.waited = {}  # how long each had waited for a processor before the fault
         self.cut_short = (
             set()
-        )  # groups whose sender may end by force while the receiver reads: documented
+        )  # groups whose sender may close by force while the receiver reads: documented
         self.flooded = []  # survivors to which a victim was sending when it was killed
 
     # ---------------------------------------------------------------- choices
@@ -105,7 +106,7 @@ class Round:
         return value
 
     def load(self, largest=64 << 20):
-        """How many of what size; 128 MiB at most under way."""
+        """How many messages of what size; at most 128 MiB in flight."""
         size = self.choose(
             "size",
             [
@@ -119,7 +120,7 @@ class Round:
         return count, size
 
     def take_part(self, transports=None, drives=DRIVES, features=None):
-        """The survivors; each drives its worker in a way of this round."""
+        """Picks the survivors; each progresses in a way of this round."""
         transports = transports or self.choose("transports", ("shm", "tcp", "default"))
         self.pool = self.pools[f"{transports}-{features}" if features else transports]
         self.survivors = self.pool.ready()
@@ -144,8 +145,9 @@ class Round:
         return actor
 
     def handle(self):
-        """What becomes of an operation's request: kept, not asked for, or destroyed while it is in
-        progress."""
+        """What becomes of an operation's request: kept, not requested, or destroyed while in
+        progress.
+        """
         return self.random.choice(("keep", "none", "early"))
 
     def group(self):
@@ -155,10 +157,10 @@ class Round:
     def involve(self, at_most=3):
         return self.random.sample(self.survivors, self.choose("involved", range(1, at_most + 1)))
 
-    # ---------------------------------------------------------------- what actors do
+    # ---------------------------------------------------------------- actions
 
     def connect(self, left, right, **params):
-        """Endpoints both ways by address; the ids."""
+        """Creates endpoints both ways by address; returns the ids."""
         here, there = left.next_id(), right.next_id()
         left.call("ep", ep=here, address=right.address, **params)
         right.call("ep", ep=there, address=left.address, **params)
@@ -191,7 +193,7 @@ class Round:
         return here, there
 
     def let_in(self, server, accepted, client, asking, listened=None, **params):
-        """The server listens, the client connects, and both ends stand; the port."""
+        """The server listens, the client connects, and both endpoints open; returns the port."""
         port = server.call("listen", answer="accept", first=accepted, **(listened or {}))["port"]
         client.call("connect", ep=asking, port=port, **params)
         for actor, what, endpoint in ((server, "accepted", accepted), (client, "opened", asking)):
@@ -205,8 +207,9 @@ class Round:
         return port
 
     def exchange(self, lines, sizes=(8, 4096, 300000)):
-        """Messages over each of the (from, endpoint, to) at once, contents checked by the
-        receivers. Those that did not come through."""
+        """Sends messages over each (from, endpoint, to) at once; the receivers check the contents.
+        Returns the lines that failed.
+        """
         group, waiting = self.group(), []
         for number, (sender, endpoint, receiver) in enumerate(lines):
             for part, size in enumerate(sizes):
@@ -238,17 +241,17 @@ class Round:
             if actor not in late and (
                 set(self.ends(account)) != {"OK"} or account["refused"] != "0"
             ):
-                self.fail("survivors", f"{actor.name} could not talk: {account}")
+                self.fail("survivors", f"{actor.name} could not communicate: {account}")
         return group, late
 
     def greet(self, lines):
-        """Before any fault, so nobody may be late."""
+        """Before any fault, so no message may be late."""
         group, late = self.exchange(lines)
         if late:
-            self.late(group, late, "no talk before the fault")
+            self.late(group, late, "no communication before the fault")
 
     def greet_ends(self, actor, here, other, there):
-        """Both ways over the two ends of a connection."""
+        """Both ways over the two endpoints of a connection."""
         self.greet([(actor, here, other), (other, there, actor)])
 
     def late(self, group, actors, what):
@@ -269,8 +272,9 @@ class Round:
     def drained(
         self, actor, group, since=None, limit=None, allowed=("OK",), figure=None, bound=None
     ):
-        """Waits until a group has completed, checks how, and how long after `since` the last one
-        did."""
+        """Waits until a group has completed; checks the statuses, and the time of the last one
+        since `since`.
+        """
         actor.call("watch", group=group)
         event = actor.wait("drained", group=group, limit=limit or self.field.watchdog)
         account = actor.call("group", group=group)
@@ -328,8 +332,7 @@ class Round:
         self.figures[figure] = max(seconds, self.figures.get(figure, 0))
 
     def why(self, actor):
-        """Of one that waits for what does not come: its worker's own account, and where its threads
-        are."""
+        """For a process that waits in vain: its worker's dump, and its threads' backtraces."""
         try:
             actor.post("dump")
             actor.result(5)
@@ -341,7 +344,9 @@ class Round:
         self.violations.append((invariant, text))
 
     def pause(self):
-        """The moment of the fault is random: this is what is injected, nothing waits by it."""
+        """The moment of the fault is random: this pause is a part of the fault, and no check
+        depends on it.
+        """
         end = time.monotonic() + self.uniform(
             "delay", 0, self.choose("delay_up_to", (0.001, 0.02, 0.2))
         )
@@ -351,25 +356,25 @@ class Round:
         self.field.until(lambda: False, self.uniform("rest", 0, up_to))
 
     def strike(self, actor, number):
-        """Sends a signal; the moment."""
+        """Sends a signal; returns the time."""
         self.waited = {other: pulse.waited(other.process.pid) for other in self.survivors}
         return actor.send_signal(number)
 
     def hold_up(self, actor):
-        """It stands still for a while."""
+        """Stops the process for a while."""
         self.strike(actor, signal.SIGSTOP)
         self.rest(self.choose("stopped_up_to", (0.1, 1.5, 3)))
         self.strike(actor, signal.SIGCONT)
 
     def now(self, *others):
-        """The moment at which something is asked for."""
+        """The time of a request to these actors."""
         self.waited = {
             actor: pulse.waited(actor.process.pid) for actor in [*self.survivors, *others]
         }
         return time.monotonic()
 
     def part(self, places, peer, theirs=()):
-        """The peer leaves, or closes those endpoints, while the actors close theirs."""
+        """The peer leaves or closes those endpoints, while the actors close theirs."""
         for endpoint in theirs:
             peer.post("drop", ep=endpoint)
         if not theirs:
@@ -388,8 +393,9 @@ class Round:
         self.left(peer)
 
     def ended(self, places, since, allowed, bound, statuses=None):
-        """Each (actor, endpoint, group, ...) is over: on_close, every completion, the refusal of
-        more; and drops the endpoint."""
+        """Checks the end of each (actor, endpoint, group, ...): on_close, every completion, and
+        that more is refused; then drops the endpoint.
+        """
         for actor, endpoint, *groups in places:
             self.closed(
                 actor,
@@ -404,7 +410,7 @@ class Round:
             if endpoint in actor.dropping:
                 continue
             if actor.call("status", ep=endpoint)["status"] == "OK":
-                self.fail("completion", f"{actor.name}: an endpoint that has ended says OK")
+                self.fail("completion", f"{actor.name}: a closed endpoint has the status OK")
         for actor, endpoint, *_ in places:
             self.drop(actor, endpoint, 1.0)
 
@@ -415,14 +421,14 @@ class Round:
         took = int(actor.call("drop", ep=endpoint)["took"]) * NANO
         self.took("drop", took, bound, actor)
 
-    # ---------------------------------------------------------------- afterwards
+    # ---------------------------------------------------------------- after the fault
 
     def afterwards(self):
-        """The invariants, for everybody who is still there."""
+        """Checks the invariants for every process that is left."""
         self.unharmed()
         self.talk()
         for actor in self.survivors:
-            # What arrived and nobody received.
+            # Messages that arrived and nobody received.
             actor.call("sweep")
             self.counted(actor)
             actor.events.clear()
@@ -437,7 +443,7 @@ class Round:
                 )
         for actor in self.survivors:
             if BUFFERS in actor.kept:
-                # With its worker the last of them goes, or it is a leak.
+                # When its worker is destroyed the last of them is freed, or it is a leak.
                 self.leave(actor)
 
     def unharmed(self):
@@ -445,11 +451,11 @@ class Round:
             for other, endpoint in actor.mesh.items():
                 status = actor.call("status", ep=endpoint)["status"]
                 if status != "OK":
-                    # One that has crashed is the reason.
+                    # A crash of the other one explains it.
                     other.call("status", ep=next(iter(other.mesh.values())))
                     raise Violation(
                         "survivors",
-                        f"{actor.name}: its endpoint to {other.name} has ended with {status}",
+                        f"{actor.name}: its endpoint to {other.name} has closed with {status}",
                         actor,
                     )
 
@@ -461,14 +467,13 @@ class Round:
         ]
 
     def survivors_talk(self):
-        """Before they wait for each other's answers, which a FIFO that has stopped would keep
-        back."""
+        """Before they wait for each other's replies, which a blocked FIFO would hold back."""
         group, late = self.exchange(self.among(), sizes=(8,))
         if late:
             self.silent(group, late)
 
     def talk(self):
-        """Among survivors, and with a process that is new."""
+        """Among survivors, and with a new process."""
         transports = self.survivors[0].transports
         fresh = self.guest("fresh", transports, prefix=self.pool.prefix)
         pairs = [(actor, *self.connect(actor, fresh)) for actor in self.survivors]
@@ -489,7 +494,7 @@ class Round:
         self.left(fresh)
 
     def left(self, actor):
-        """Takes the answer to a `leave` that was posted, and sees the process end by itself."""
+        """Takes the answer to a posted `leave`, and waits until the process has exited itself."""
         values = actor.result()
         self.took("leave", int(values["took"]) * NANO, None, actor)
         if values["left"] != "0":
@@ -498,24 +503,24 @@ class Round:
                 f"{actor.name} left with {values['left']} operations that had not completed",
             )
         if not self.field.until(lambda: actor.ended):
-            raise Violation("bound", f"{actor.name} does not end\n{actor.backtrace()}", actor)
+            raise Violation("bound", f"{actor.name} does not exit\n{actor.backtrace()}", actor)
         if actor.process.wait() != 0:
             raise actor.gone("leave")
 
     def silent(self, group, late):
-        """Who does not talk: is it the FIFO that a victim took along?"""
-        # A survivor whose FIFO has stopped receives nothing from anybody, so its peers' messages
-        # stay under way as well; those who were not flooded still talk to each other.
+        """Some do not communicate: did the victim block a FIFO?"""
+        # A survivor with a blocked FIFO receives nothing, so messages of its peers stay in flight
+        # as well; those that were not flooded still communicate.
         suspects = [actor for actor in self.survivors if actor in self.flooded and actor in late]
         others = [actor for actor in self.survivors if actor not in suspects]
         if suspects and self.survivors[0].transports != "tcp":
             lines = [(a, a.mesh[b], b) for a in others for b in others if a is not b]
             if not lines or not self.exchange(lines)[1]:
                 raise FifoStopped(", ".join(actor.name for actor in suspects))
-        self.late(group, late, "no talk")
+        self.late(group, late, "no communication")
 
     def counted(self, actor):
-        """Everything that was submitted has completed, once; the library counts the same."""
+        """Every submitted operation has completed, once; the library's counters agree."""
         forgotten = actor.call("forget")
         counts = {key: int(value) for key, value in actor.call("counters").items()}
         if forgotten["operations"] != "0":
@@ -537,11 +542,11 @@ class Round:
             )
 
     def given_back(self, actor):
-        """What goes with a request that is destroyed goes in a pass."""
+        """Objects that belong to a destroyed request are freed in a pass."""
         return self.poll(lambda: actor.call("counters")["lent"] == "0", footprint.SETTLING)
 
     def poll(self, condition, limit=None):
-        """Of what nobody reports; whether it came true in time."""
+        """Waits for a condition that no event reports; returns whether it held in time."""
         end = time.monotonic() + (limit or self.field.watchdog)
         while not condition():
             if time.monotonic() > end:
@@ -550,11 +555,12 @@ class Round:
         return True
 
     def finish(self):
-        """Whatever happened: nothing of this round stays, and what actors found wrong themselves is
-        taken up."""
+        """Cleans up after the round in any case, and reports violations that actors found
+        themselves.
+        """
         for actor in [*self.survivors, *self.guests]:
             if actor.crashed():
-                # Who crashed is often told by somebody else's complaint.
+                # A crash often explains another process's complaint.
                 why = actor.gone("this round")
                 if isinstance(why, KnownAbort):
                     self.known.append(why.label())

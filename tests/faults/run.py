@@ -33,12 +33,12 @@ def arguments():
     parser.add_argument(
         "--build", type=Path, help="folder for the actor's build; a temporary one otherwise"
     )
-    parser.add_argument("--built", action="store_true", help="it is built there already")
+    parser.add_argument("--built", action="store_true", help="the actor is built there already")
     parser.add_argument(
         "--ucx",
         type=Path,
         metavar="LIBDIR",
-        help="folder of another UCX's libraries than the system's",
+        help="folder with the libraries of another UCX than the system's",
     )
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seed", default=None)
@@ -46,18 +46,18 @@ def arguments():
         "--only",
         action="append",
         metavar="SCENARIO",
-        help="just this scenario; may be given several times",
+        help="only this scenario; may be given several times",
     )
     parser.add_argument(
-        "--replay", type=int, action="append", metavar="ROUND", help="just this round of the seed"
+        "--replay", type=int, action="append", metavar="ROUND", help="only this round of the seed"
     )
-    parser.add_argument("--list", action="store_true", help="the names of the scenarios")
-    parser.add_argument("--logs", type=Path, help="keep what the processes wrote here")
+    parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
+    parser.add_argument("--logs", type=Path, help="keep the processes' output here")
     parser.add_argument(
         "--watchdog",
         type=float,
         default=WATCHDOG,
-        help="seconds after which a process is said to hang",
+        help="seconds after which a process counts as hanging",
     )
     return parser.parse_args()
 
@@ -68,7 +68,7 @@ def build(options, folder):
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
     with open(log, "w", encoding="utf-8") as output:
-        # Without what an earlier run with another prefix has found.
+        # Without the results of an earlier run with another prefix.
         configure = [
             "cmake",
             "-Uucxx_rs_DIR",
@@ -99,7 +99,7 @@ def environment(options):
 
 
 def link(field):
-    """Two namespaces between which UCX finds a way, or None with the reason printed."""
+    """Two namespaces with a path for UCX between them, or None with the reason printed."""
     try:
         network = Network()
     except Unavailable as why:
@@ -173,7 +173,7 @@ class Summary:
         print(f"{self.rounds.total()} rounds, {self.violated.total()} with violations", flush=True)
 
     def ended_by_ucx_too_often(self):
-        """Where UCX ends more than a few processes and one in ten rounds, something has changed."""
+        """More than three processes plus one in ten rounds: something in UCX has changed."""
         ended = sum(
             count
             for known, count in self.known.items()
@@ -186,9 +186,9 @@ class Summary:
 
 
 def play(field, pools, number, seed, options):
-    """One round; never raises for what a fault does."""
+    """Runs one round; never raises because of a fault."""
     this = Round(field, pools, number, seed, options)
-    # Which ones are left out elsewhere does not change most rounds.
+    # Missing scenarios elsewhere do not change most rounds.
     name = next(
         name
         for name in this.random.sample(sorted(scenarios.every()), len(scenarios.every()))
@@ -248,14 +248,14 @@ def main():
         flush=True,
     )
     pools = {transports: Pool(field, transports) for transports in ("shm", "tcp", "default")}
-    # Apart, so that the others are as most programs are.
+    # Separate, so that the other pools are like most programs.
     pools.update(
         {f"{transports}-rma": Pool(field, transports, features="rma") for transports in list(pools)}
     )
     if network:
         pools["link"] = Pool(field, "link", network)
     if wire:
-        # Two of one host and one of another; and each of its own.
+        # Two of one host and one of another; and three hosts.
         pools.update(
             {
                 f"hosts-{''.join(places)}": Pool(field, "hosts", wire, places)

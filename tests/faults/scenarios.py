@@ -1,11 +1,12 @@
-"""The register of scenarios. One is a function of a round that injects a fault and checks what is
-particular to it; what holds after every fault is checked by Round.afterwards."""
+"""The register of scenarios. A scenario is a function of a round: it injects a fault and makes its
+own checks. Round.afterwards checks what holds after every fault.
+"""
 
 ALL = {}
 
 
 def scenario(needs=None):
-    """`needs` names the option without which the scenario is left out."""
+    """`needs` names the option without which the scenario is skipped."""
 
     def enter(function):
         function.needs = needs

@@ -1,4 +1,4 @@
-"""Endpoints and workers are closed in the middle of everything."""
+"""Endpoints and workers are closed with operations in flight."""
 
 import signal
 
@@ -48,7 +48,7 @@ def close(r, actor, endpoint, group, how):
 
 @scenario()
 def close_both(r):
-    """Both sides close at once, by flush or by force, with messages under way."""
+    """Both sides close at once, by flush or by force, with messages in flight."""
     transports = r.take_part()
     count, size = r.load()
     peer, places = link(r, transports)
@@ -78,7 +78,7 @@ def close_both(r):
 
 @scenario()
 def force_in_transfer(r):
-    """One side closes by force in the middle of large messages; the other one stays."""
+    """One side closes by force during large messages; the other one stays."""
     transports = r.take_part()
     size = r.choose("size", (262144, 1 << 20, 8 << 20, 64 << 20))
     count = min(r.choose("count", (1, 4, 20)), (128 << 20) // size)
@@ -112,7 +112,7 @@ def force_in_transfer(r):
 
 @scenario()
 def close_in_callback(r):
-    """The callback of a receive closes its endpoint, with more under way."""
+    """The callback of a receive closes its endpoint, with more in flight."""
     transports = r.take_part()
     count, size = r.load(1 << 20)
     peer, places = link(r, transports)
@@ -155,7 +155,7 @@ def close_in_callback(r):
 
 @scenario()
 def close_unserved(r):
-    """Closing while the peer never progresses: bounded, and no harm when it wakes up."""
+    """Closing while the peer never progresses: bounded, and harmless when it resumes."""
     transports = r.take_part()
     count, size = r.load(8 << 20)
     peer, places = link(r, transports)
@@ -206,8 +206,8 @@ def close_unserved(r):
             r.drop(actor, here, 1.0)
     if idle:
         peer.call("drive", how="spin")
-    # A longer message comes in pieces. A receive that has matched one of which the rest will never
-    # come is UCX's for good, unless it names its endpoint: see docs/known-issues.md.
+    # A longer message arrives in pieces. A receive that matched one whose rest never arrives is
+    # lost in UCX, unless it names its endpoint: see docs/known-issues.md.
     if r.choose("receives_late", (True, False)) and size <= 4096:
         for _, _, there, group in places:
             peer.call("recv", group=group, count=count, size=size, tag=8)
@@ -265,8 +265,10 @@ def close_and_again(r):
 
 @scenario()
 def unnoticed(r):
-    """Endpoints without error handling notice no death; the worker's end completes what they have,
-    bounded."""
+    """Endpoints without error handling detect no death.
+
+    The worker's destruction completes their operations, in bounded time.
+    """
     transports = r.take_part()
     count, size = r.load(8 << 20)
     witness, victim = r.guest("witness", transports), r.guest("victim", transports)
@@ -293,20 +295,22 @@ def unnoticed(r):
     witness.result()
     witness.post("destroy")
     r.took("destroy", int(witness.result()["took"]) * NANO, 3.0, witness)
-    # TCP tells of a death all the same.
+    # TCP reports a death all the same.
     r.closed(witness, here, allowed=("OK", "CANCELED", "CLOSED", "PEER_FAILED"))
     r.drained(witness, group, allowed=CUT + ("PEER_FAILED",))
 
 
 @scenario()
 def ok_and_gone(r):
-    """A peer is killed the moment it has been told OK of what promises that everything it sent has
-    come."""
+    """A peer is killed as soon as a call that promises delivery has returned OK.
+
+    Everything that it sent must have arrived.
+    """
     transports = r.take_part()
     count, size = r.load(1 << 20)
     peer, places = link(r, transports)
-    # Over TCP the kernel drops what was not read yet when a process ends that has not read all
-    # itself: a flush needs a close.
+    # Over TCP the kernel drops unread data when a process exits that has not read all of its own: a
+    # flush needs a close.
     how = r.choose(
         "told_by", ("close", "drop", "flush") if transports == "shm" else ("close", "drop")
     )

@@ -1,4 +1,4 @@
-"""Connections by host and port that come to nothing."""
+"""Connections by host and port that fail."""
 
 import signal
 
@@ -68,8 +68,9 @@ def unlisten(r):
 
 
 def let_in(r, server, first):
-    """A survivor connects to a server that listens, and they talk; the survivor, its end, and the
-    server's."""
+    """A survivor connects to a listening server, and they exchange messages; returns the survivor
+    and both endpoints.
+    """
     actor = r.survivors[r.choose(f"let_in_{first}", range(len(r.survivors)))]
     here = actor.next_id()
     port = r.let_in(server, first, actor, here)
@@ -79,8 +80,10 @@ def let_in(r, server, first):
 
 @scenario()
 def refused_port(r):
-    """Nobody listens at a port any more: who asks there is refused, and who was let in before goes
-    on."""
+    """Nobody listens at a port any more.
+
+    New connections are refused, and accepted ones keep working.
+    """
     transports = r.take_part(r.choose("transports", OVER))
     server = r.guest("server", transports)
     port, before = let_in(r, server, 100)
@@ -98,7 +101,7 @@ def refused_port(r):
 
 @scenario()
 def close_connecting(r):
-    """Closing before anybody has answered."""
+    """Closing before the listener has answered."""
     server, places = server_of(r, "hold")
     r.pause()
     how = r.choose("how", ("flush", "force", "drop"))
@@ -132,7 +135,7 @@ def close_connecting(r):
 
 @scenario()
 def kill_listener(r):
-    """The process that listens is killed while clients connect."""
+    """The listening process is killed while clients connect."""
     server, places = server_of(r, r.choose("answer", ("hold", "accept")))
     r.pause()
     r.ended(places, r.strike(server, signal.SIGKILL), ("OK",) + NOBODY, DEATH, statuses=NOBODY)
@@ -179,8 +182,8 @@ def kill_client(r):
     r.flooded.append(server)
     r.pause()
     killed = [r.strike(victim, signal.SIGKILL) for victim in victims]
-    # Requests for a connection that were on their way are accepted after the death of who asked,
-    # which the endpoint then notices.
+    # Connection requests in flight are accepted after the death of the client, which the endpoint
+    # then detects.
     r.rest(0.3)
     server.call("unlisten")
     for event in [

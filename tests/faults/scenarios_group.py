@@ -8,10 +8,10 @@ from actors import Violation
 from rounds import DEATH, NANO, FifoStopped
 from scenarios import scenario
 
-# In the end each group waits that long for members that do not answer (docs/groups.md), and its
-# workers' closes a second.
+# At its end each group waits so long for members that do not answer (docs/groups.md), and its
+# workers' closes wait a second.
 PARTING = 4.0
-# Only a queue that has stopped, or a hang, reaches it.
+# Only a blocked queue, or a hang, takes so long.
 COLLECTIVE = 8.0
 FOR_EVER = 1 << 60
 
@@ -30,8 +30,8 @@ class Crew:
             "seed": r.random.getrandbits(60),
             "largest": r.choose("largest", (8, 4096, 65536, 300000, 1 << 20, 4 << 20)),
         }
-        # Or each keeps the group until all have been told: who goes at once may go before it has
-        # told others.
+        # Otherwise each keeps the group until all have been notified: a member that leaves at once
+        # may do so before it has notified others.
         self.at_once = r.choose("leaves_at_once", (0, 1))
         self.join()
         if r.choose("meets", (0, 1)):
@@ -92,7 +92,7 @@ class Crew:
                 )
 
     def failed(self, since):
-        """All survivors are told whose fault it is, in time."""
+        """All survivors get an error that blames the victim, in time."""
         answers = self.taken("collectives", self.r.survivors)
         late = [member.name for member, values in answers if values["status"] == "TIMED_OUT"]
         if (
@@ -100,7 +100,7 @@ class Crew:
             and self.transports != "tcp"
             and any(values["status"] == "PEER_FAILED" for _, values in answers)
         ):
-            # What a victim takes along with a queue is not the group's: others are told by the same
+            # A queue blocked by a victim is not the group's: others are notified through the same
             # queue.
             self.leave(DEATH + COLLECTIVE)
             raise FifoStopped(", ".join(late))
@@ -120,7 +120,7 @@ class Crew:
 
 @scenario()
 def group_kill(r):
-    """SIGKILL of a member of a group while all call barriers, allgathers and broadcasts."""
+    """SIGKILL of a group member while all call barriers, allgathers and broadcasts."""
     crew = Crew(r)
     crew.warm_up()
     crew.begin()
@@ -132,8 +132,7 @@ def group_kill(r):
 
 @scenario()
 def group_kill_stopped(r):
-    """SIGKILL of a member of a group that has been stopped before, so that all others wait for
-    it."""
+    """SIGKILL of a group member that was stopped before, so that all others wait for it."""
     crew = Crew(r)
     crew.warm_up()
     crew.begin()
@@ -147,8 +146,7 @@ def group_kill_stopped(r):
 
 @scenario()
 def group_subset(r):
-    """SIGKILL of a member of a group; a subset of the others, which had been made before, goes
-    on."""
+    """SIGKILL of a group member; an existing subset of the others keeps working."""
     crew = Crew(r)
     crew.all("make_rest", r.survivors, **{"except": crew.rank})
     crew.warm_up()
@@ -162,8 +160,7 @@ def group_subset(r):
 
 @scenario()
 def group_stopped(r):
-    """SIGSTOP and SIGCONT of a member of a group: all wait for it, and every collective
-    succeeds."""
+    """SIGSTOP and SIGCONT of a group member: all wait, and every collective succeeds."""
     crew = Crew(r)
     crew.warm_up()
     crew.begin(rounds=r.choose("rounds", (20, 60)))
@@ -176,12 +173,10 @@ def group_stopped(r):
 
 @scenario()
 def group_leaves(r):
-    """A member of a group leaves it in good order while the others go on with their collectives; or
-    its process ends with the group as it is."""
+    """A member leaves a group, or its process exits, during the others' collectives."""
     crew = Crew(r)
     how = r.choose("how", ("leaves", "quits"))
-    # Who connects to a worker that has gone, of a process that lives, may wait for ever: see
-    # README.md.
+    # A connection to a destroyed worker of a live process may wait without end: see README.md.
     crew.warm_up(always=how == "leaves" and crew.transports == "default")
     crew.begin(victim_rounds=r.choose("rounds", (0, 1, 10, 100)), leaves=int(how == "leaves"))
     r.now()

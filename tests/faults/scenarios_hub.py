@@ -1,5 +1,6 @@
-"""Streams between hubs: the process at either end, or one in the middle, ends, stops or closes, or
-a link or a hub of it goes, while chunks are on their way."""
+"""Streams between hubs: the process at either end, or one in the middle, exits, is killed, stops or
+closes, or one of its links or hubs is destroyed, while chunks are in flight.
+"""
 
 import signal
 
@@ -18,7 +19,7 @@ RESET = ("CONNECTION_RESET", "PEER_FAILED")
 
 
 class End:
-    """A hub of an actor, of which the link on this side is connected."""
+    """A hub of an actor, with this side's connected link."""
 
     def __init__(self, r, actor, work, side, **at):
         self.r, self.actor, self.side = r, actor, side
@@ -42,7 +43,7 @@ class End:
         return {name: int(value) for name, value in self.call("hub").items()}
 
     def connect(self, endpoint, stream, side=None):
-        """One that is on its way out has its number until its turn."""
+        """A stream that is ending keeps its number until it has ended."""
 
         def tried():
             self.status = self.call(
@@ -59,7 +60,7 @@ class End:
             raise Violation("completion", f"{self.actor.name}: connect: {self.status}", self.actor)
 
     def settled(self, empty=False):
-        """Nothing is on lease any more, and what has not gone is there; the account."""
+        """No chunk is leased any more, and every unsent chunk is there; returns the account."""
 
         def quiet():
             account = self.account()
@@ -84,8 +85,7 @@ class End:
 
 
 class Flow:
-    """A stream from the one to the other: a survivor and somebody else, over the two ends of a
-    connection."""
+    """A stream between a survivor and another process, over the two endpoints of a connection."""
 
     def __init__(self, r, work, actor, peer, *, sends, number=1):
         self.r, self.work, self.actor, self.peer, self.number = r, work, actor, peer, number
@@ -115,7 +115,7 @@ class Flow:
             end.connect(here if end.actor is self.actor else there, self.number)
 
     def start(self, closes=1):
-        # A command of its own, whose answer is taken when somebody wants it.
+        # Posted as a command of its own; its answer is taken when needed.
         self.asked = self.source.actor.send(
             "produce",
             {
@@ -127,14 +127,14 @@ class Flow:
         )
 
     def closes(self):
-        """With the last one, if that has not been said yet."""
+        """With the last chunk, if that was not announced yet."""
         self.source.call("produce", sender=self.sender, most=self.work["count"], closes=1)
 
     def started(self):
         self.source.actor.result(token=self.asked)
 
     def source_kept(self):
-        """What has not been acknowledged is offered again, first; how many have been."""
+        """Unacknowledged chunks are offered again, first; returns how many were acknowledged."""
         self.started()
         account = self.source.settled()
         oldest = self.source.tried()
@@ -148,8 +148,9 @@ class Flow:
         return account["consumed"]
 
     def sink_has(self):
-        """A beginning, all of which can be had; how much that is, and whether it is all that there
-        will be."""
+        """A prefix has arrived, and all of it is available; returns its length, and whether it is
+        the whole stream.
+        """
         self.sink.call("consume")
         account = self.sink.settled(empty=True)
         closed = self.sink.tried()["status"] == "CLOSED"
@@ -166,18 +167,18 @@ class Flow:
         return account["next"], closed
 
     def over(self):
-        """The end of the stream comes through."""
+        """The end of the stream arrives."""
         moving(
             self.r,
             self.sink,
             "came",
             lambda: self.sink.actor.wait("hub_over", hub=self.sink.id),
-            "a stream does not come to its end",
+            "a stream does not end",
         )
         return self.sink.account()
 
     def arrived(self, first=0, again=0):
-        """All of it, from that one on."""
+        """All chunks have arrived, from that one on."""
         account = self.over()
         count = self.work["count"]
         if (account["next"], account["came"], account["again"]) != (
@@ -202,13 +203,14 @@ class Flow:
         if account["consumed"] != self.work["count"]:
             self.r.fail(
                 "completion",
-                f"{self.source.actor.name}: what is not gone is not offered: {account}",
+                f"{self.source.actor.name}: unsent chunks are not offered: {account}",
             )
 
 
 def moving(r, end, figure, wait, what):
-    """Until it has come true. It hangs where a watchdog's time has passed in which nothing came:
-    chunks by the thousand, one at a time, take long where others compute."""
+    """Waits for the condition. Fails if nothing arrived for the watchdog's time: thousands of
+    chunks, one at a time, take long on a busy machine.
+    """
     before = None
     while not wait():
         account = end.account()
@@ -218,7 +220,7 @@ def moving(r, end, figure, wait, what):
 
 
 def stuck(r, actor, what):
-    """Is it a queue that a victim took along?"""
+    """Did a victim block the queue?"""
     group, late = r.exchange(
         [(one, endpoint, other) for one in r.survivors for other, endpoint in one.mesh.items()]
     )
@@ -232,7 +234,7 @@ def on_wire(r):
 
 
 def count(r, size):
-    # A wire that loses is slow.
+    # A wire that loses frames is slow.
     most, room = (200, 2 << 20) if on_wire(r) else (2000, 32 << 20)
     return max(8, min(r.choose("count", (20, 200, 2000)), most, room // size))
 
@@ -248,8 +250,9 @@ def begin(r, transports=None):
 
 
 def meet(r, peer, actors, sends, work, kind=Flow):
-    """A stream, or another kind of flow, between each of them and the peer, with receives beside it
-    that nothing comes for."""
+    """A stream, or another kind of flow, between each of them and the peer, with unmatched receives
+    beside it.
+    """
     flows = []
     for actor in actors:
         here, there = r.join(actor, peer)
@@ -264,7 +267,7 @@ def meet(r, peer, actors, sends, work, kind=Flow):
 
 
 def strike(r, how, peer, flows, places=None, late=0.0):
-    """The connections come to their end; whether the peer still has a worker."""
+    """Ends the connections; returns whether the peer still has a worker."""
     places = places or [(flow.actor, flow.here, flow.there, flow.group) for flow in flows]
     survivors = [(actor, here, group) for actor, here, _, group in places]
     died = DIED + ("CONNECTION_RESET",)
@@ -287,7 +290,7 @@ def strike(r, how, peer, flows, places=None, late=0.0):
         return False
     if how == "force":
         r.cut_short.update(group for *_, group in places)
-    # Of the two ends of each connection one closes; the peer's operations are none.
+    # One of the two endpoints of each connection closes; the peer has no operations.
     closers, stayers = [], []
     for actor, here, there, group in places:
         ends = [(actor, here, group), (peer, there, group)]
@@ -312,7 +315,7 @@ def strike(r, how, peer, flows, places=None, late=0.0):
 
 
 def kept(flows, actor):
-    """Of one whose connections have ended: what has not been acknowledged, and what has come."""
+    """For an actor with closed connections: what was not acknowledged, and what has arrived."""
     for flow in flows:
         if flow.source.actor is actor:
             flow.source_kept()
@@ -321,8 +324,9 @@ def kept(flows, actor):
 
 
 def ends(r, sends, transports=None, ways=WAYS, peer_of=None):
-    """Whoever comes after the peer gets what that had not acknowledged, or brings its own; or the
-    two go on over another connection."""
+    """A successor of the peer gets the unacknowledged chunks, or brings its own; or the two
+    continue over another connection.
+    """
     transports, work, late = begin(r, transports)
     peer_of = peer_of or (lambda name: r.guest(name, transports))
     peer = peer_of("peer")
@@ -352,7 +356,7 @@ def go_on(r, flow, lives, again, after, here, there):
     if lives and not told <= has <= told + min(flow.source.window, flow.sink.window):
         r.fail(
             "completion",
-            f"{has} chunks have come to {flow.sink.actor.name}, {told} are acknowledged at {flow.source.actor.name}",
+            f"{has} chunks have arrived at {flow.sink.actor.name}, {told} are acknowledged at {flow.source.actor.name}",
         )
     if again:
         if not closed:
@@ -376,7 +380,7 @@ def go_on(r, flow, lives, again, after, here, there):
         flow.arrived(first=told)
         flow.drained()
     elif not closed:
-        # Another one's, from the first one on.
+        # Chunks of another sender, from the first one on.
         flow.sender, flow.work = (
             after.number,
             {"size": flow.work["size"], "count": count(r, flow.work["size"])},
@@ -399,21 +403,25 @@ def go_on(r, flow, lives, again, after, here, there):
 
 @scenario()
 def hub_receiver_ends(r):
-    """Survivors' hubs feed those of a process that is killed, exits, or whose connection or worker
-    ends: another one gets the rest, or the same again."""
+    """Survivors' hubs feed those of a process that is killed, exits or closes.
+
+    Another process gets the rest, or the same process over a new connection.
+    """
     ends(r, "survivor")
 
 
 @scenario()
 def hub_sender_ends(r):
-    """The same of a process whose hubs feed survivors': these have a beginning, and take in what
-    another one has, or the rest of it."""
+    """A process whose hubs feed survivors' is killed, exits or closes.
+
+    The survivors have a prefix, and receive another sender's chunks, or the rest of its.
+    """
     ends(r, "peer")
 
 
 @scenario()
 def hub_stopped(r):
-    """SIGSTOP and SIGCONT of a process with streams both ways: all of it arrives, once."""
+    """SIGSTOP and SIGCONT of a process with streams both ways: everything arrives, once."""
     transports, work, _ = begin(r)
     peer, flows, places = r.guest("peer", transports), [], []
     for actor in r.involve():
@@ -439,13 +447,15 @@ def hub_stopped(r):
 
 @scenario()
 def hub_unlinked(r):
-    """A link or a hub goes at one end of a stream while the connection stays; what comes in its
-    place goes on where that was, and nothing comes twice."""
+    """A link or a hub at one end of a stream is destroyed while the connection stays.
+
+    Its successor continues at the same point, and nothing arrives twice.
+    """
     transports, work, _ = begin(r)
     peer, sends = r.guest("peer", transports), r.choose("sends", ("survivor", "peer"))
     flows = meet(r, peer, r.involve(), sends, work)
     goes = r.choose("goes", ("in link", "out link", "in hub", "in hub closed"))
-    # A stream that is over waits for no hub that is new; a link may go in the midst of the end.
+    # A stream that has ended does not wait for a new hub; a link may be destroyed during the end.
     early = goes.endswith("link") and r.choose("closes", ("early", "late")) == "early"
     for flow in flows:
         flow.start(int(early))
@@ -462,8 +472,8 @@ def hub_unlinked(r):
                 end.call("consume")
                 begins = flow.over()["next"]
             else:
-                # What it has taken in goes with it; whatever comes next is the first one that was
-                # not.
+                # Its received chunks are destroyed with it; the next one to arrive is the first
+                # that was not received.
                 begins, ahead = end.account()["next"], work["count"]
             end.drop()
             end = flow.sink = End(
@@ -484,7 +494,7 @@ def hub_unlinked(r):
                 "integrity",
                 f"{flow.sink.actor.name}: expected all of {work['count']}, got {account}",
             )
-        # A new link of a hub from which all has gone waits for another end.
+        # A new link of a hub that has sent everything waits for another end.
         if not (early and goes == "out link"):
             flow.drained()
         flow.mine().drop()
@@ -493,8 +503,10 @@ def hub_unlinked(r):
 
 @scenario()
 def hub_relay_ends(r):
-    """From one survivor to another through a hub of a process that ends: what it had taken and not
-    passed on is missing, and no more; the two go on without it."""
+    """A process in the middle between two survivors' hubs ends.
+
+    Only chunks that it had received and not passed on are missing; the two continue without it.
+    """
     transports, work, _ = begin(r)
     first, last = r.random.sample(r.survivors, 2)
     relay = r.guest("relay", transports)
@@ -529,7 +541,7 @@ def hub_relay_ends(r):
     if not -min(flow.source.window, between.window) <= missing <= at_most:
         r.fail(
             "completion",
-            f"{first.name} has been told of {told}, {last.name} has {has}; the relay had {at_most}",
+            f"{first.name} got {told} acknowledged, {last.name} has {has}; the relay had {at_most}",
         )
     if not closed:
         flow.sink.call("consume", back=max(0, -missing), ahead=max(0, missing))
@@ -546,8 +558,10 @@ def hub_relay_ends(r):
 
 @scenario("hosts")
 def hub_wire(r):
-    """Between hosts, over a wire that delays and loses frames: a process at either end of a stream
-    is killed, stops, exits or closes."""
+    """Between hosts, over a wire that delays and loses frames.
+
+    A process at either end of a stream is killed, stops, exits or closes.
+    """
     transports = f"hosts-{r.choose('places', ('aab', 'abc'))}"
     network = r.pools[transports].network
     network.disturb(r.choose("delay_ms", (0, 1, 5)), r.choose("loss_percent", (0, 0, 0.5, 2)))
@@ -563,8 +577,10 @@ def hub_wire(r):
 
 @scenario("link")
 def hub_cut_link(r):
-    """The network between two hosts is cut under streams both ways: they wait, or are given up with
-    liveness_ns, and go on when it is back."""
+    """The network between two hosts is cut during streams both ways.
+
+    The streams wait, or are given up with liveness_ns, and continue when it is back.
+    """
     network = r.pools["link"].network
     transports, work, _ = begin(r, "link")
     peer = r.guest("peer", transports, prefix=network.prefix("far"))
@@ -578,7 +594,7 @@ def hub_cut_link(r):
             actor, peer, **({"liveness": int(liveness / NANO)} if liveness else {})
         )
         places.append((actor, here, there, r.group()))
-        # A connection that is still being made takes its time to be given up.
+        # Giving up a connection that is still being made takes its own time.
         r.greet_ends(actor, here, peer, there)
         peer.call("recv", group=places[-1][3], count=1, size=8, tag=8, **{"from": there})
         for sends in ("survivor", "peer"):
@@ -592,7 +608,7 @@ def hub_cut_link(r):
     try:
         since = r.now(peer)
         for actor, here, _, group in places:
-            # Something is outstanding, whatever the streams wait for.
+            # An operation is outstanding, whatever the streams wait for.
             actor.call(
                 "send", ep=here, group=group, count=1, size=8, tag=8, sync=1, sender=actor.number
             )

@@ -1,5 +1,6 @@
-"""Chunks that go from hub to hub as tag messages, straight out of envelopes and into them, while
-the process at either end ends, stops or closes."""
+"""Chunks are sent from hub to hub as tag messages, directly from envelopes and into them, while the
+process at either end exits, stops or closes.
+"""
 
 from rounds import DEATH, NANO
 from scenarios import scenario
@@ -7,7 +8,7 @@ from scenarios_close import CUT
 from scenarios_hub import RESET, SIZES, WAYS, End, Flow, meet, moving, strike
 from scenarios_kill import DIED
 
-# How what is under way may end. Of a worker that is destroyed, also at its own side.
+# Allowed statuses of operations in flight; of a destroyed worker, for its own side as well.
 ENDS = {
     "kill": DIED,
     "kill stopped": DIED,
@@ -16,23 +17,23 @@ ENDS = {
     "flush": CUT + ("TIMED_OUT",),
     "force": CUT + ("TIMED_OUT",),
 }
-# And at the end of a round, when nothing but receives waits for more.
+# And at the end of a round, when only receives are waiting.
 LEFT = ("OK", "CANCELED", "CLOSED", *RESET)
-# As hubs.c has it: the number of a chunk that is not whole.
+# As in hubs.c: the number of a damaged chunk.
 DAMAGED = 0xFFFFFF
 
 
 class Mail(Flow):
-    """Messages from a hub of the one to a hub of the other, over one connection after the other."""
+    """Messages from one hub to another, over one connection after the other."""
 
     def __init__(self, r, work, actor, peer, *, sends):
         super().__init__(r, work, actor, peer, sends=sends)
-        self.order = range(work["count"])  # in which they are sent over this connection
+        self.order = range(work["count"])  # the order in which they are sent over this connection
         self.allowed = LEFT
 
     def connect(self, here, there):
         self.here, self.there = here, there
-        # Of its own: what was under way over the last one may still come.
+        # A tag of its own: messages in flight over the previous connection may still arrive.
         self.mail = self.r.group()
         self.before = {end: end.account() for end in (self.source, self.sink)}
         for end in self.r.random.sample((self.source, self.sink), 2):
@@ -50,8 +51,9 @@ class Mail(Flow):
         return self.here if end.actor is self.actor else self.there
 
     def ended(self, end):
-        """Every operation of a connection that has ended; those that went well are chunks that have
-        gone, or have come."""
+        """Checks every operation of a closed connection; the successful ones are chunks that were
+        sent, or have arrived.
+        """
         r, actor = self.r, end.actor
         account = r.drained(actor, self.mail, allowed=self.allowed)
         closed, refused = (
@@ -78,8 +80,9 @@ class Mail(Flow):
         return [int(number) for number in text.split(",")] if text else []
 
     def source_kept(self):
-        """What has not gone is offered again, whole and the oldest first, and every envelope that
-        is free is filled; what is still to go."""
+        """Unsent chunks are offered again, whole and the oldest first, and every free envelope is
+        filled; returns the unsent ones.
+        """
         r, source = self.r, self.source
         self.started()
         self.ended(source)
@@ -117,11 +120,12 @@ class Mail(Flow):
         self.in_order()
 
     def in_order(self):
-        """What has come over this connection: nothing twice, and before its turn only what overtook
-        messages that had an envelope already."""
+        """Checks the arrivals on this connection: none twice, and out of order only those that
+        overtook messages that had an envelope already.
+        """
         came = self.numbers(self.sink, "list_hub")[self.before[self.sink]["came"] :]
         turns = {number: turn for turn, number in enumerate(self.order)}
-        # Of one that is not whole its actor has told.
+        # Its actor has reported a damaged chunk.
         wrong = [
             number
             for at, number in enumerate(came)
@@ -137,8 +141,9 @@ class Mail(Flow):
         return came
 
     def go_on(self, lives, again, after, here, there):
-        """Over another connection, with whoever is left and an heir for the one that is not: the
-        rest is sent, or all that another one has."""
+        """Over another connection, with the remaining process and a successor of the other: the
+        rest is sent, or everything that another sender has.
+        """
         r, rest, new = self.r, None, False
         if lives or self.source is self.mine():
             rest = self.source_kept()
@@ -163,7 +168,7 @@ class Mail(Flow):
             self.sink,
             "came",
             lambda: self.r.poll(lambda: self.sink.account()["came"] >= wanted),
-            "messages do not come",
+            "messages do not arrive",
         )
         came = self.in_order()
         if sorted(came) != sorted(self.order):
@@ -172,7 +177,7 @@ class Mail(Flow):
             )
 
     def leaves(self):
-        """The survivor's hub, when its connection has gone."""
+        """The survivor's hub, after its connection has closed."""
         self.allowed = LEFT
         if self.sink is self.mine():
             self.sink_has()
@@ -180,8 +185,9 @@ class Mail(Flow):
 
 
 def end(r, how, peer, flows, transports):
-    """The connections come to their end, and others take their place: those, whom they lead to, and
-    whether the peer is to leave beside it."""
+    """Ends the connections, and makes others in their place; returns those, their peers, and
+    whether the peer must leave as well.
+    """
     for flow in flows:
         flow.allowed = ENDS[how]
     lives = strike(r, how, peer, flows)
@@ -197,8 +203,10 @@ def end(r, how, peer, flows, transports):
 
 @scenario()
 def hub_message(r):
-    """Chunks go as messages from hub to hub, and the process at one end is killed, stops, exits or
-    closes: what has not gone is offered again, and another one gets it."""
+    """Chunks are sent from hub to hub; a process at one end is killed, stops, exits or closes.
+
+    Unsent chunks are offered again, and another process gets them.
+    """
     transports = r.take_part()
     size = r.choose("size", SIZES)
     work = {
@@ -220,7 +228,7 @@ def hub_message(r):
     for flow in flows:
         flow.arrived()
         flow.drained()
-    # A hub that goes first leaves receives into its envelopes under way.
+    # A hub that is destroyed first leaves receives into its envelopes in flight.
     goes = r.choose("goes", ("hub", "connection"))
     for flow in flows:
         if goes == "hub":

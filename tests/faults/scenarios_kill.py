@@ -1,4 +1,4 @@
-"""A peer's process ends without a word."""
+"""A peer's process ends without closing anything."""
 
 import signal
 
@@ -25,7 +25,7 @@ def receive(r, actor, endpoint, group, count, size, tag=7):
 
 
 def flood(r, victim, there, actor, here, group, count, size):
-    """The victim sends to a survivor, and goes on while it is killed."""
+    """The victim sends to a survivor, and is killed meanwhile."""
     receive(r, actor, here, group, count, size)
     r.flooded.append(actor)
     victim.post("send", ep=there, count=count, size=size, tag=7, group=501, sender=victim.number)
@@ -33,7 +33,7 @@ def flood(r, victim, there, actor, here, group, count, size):
 
 @scenario()
 def kill_idle(r):
-    """SIGKILL of a peer that has nothing under way."""
+    """SIGKILL of a peer with nothing in flight."""
     transports = r.take_part()
     victim = r.guest("victim", transports)
     places = []
@@ -104,7 +104,7 @@ def kill_receiver(r):
 
 @scenario()
 def kill_both_ways(r):
-    """SIGKILL in the middle of messages both ways, with flushes under way."""
+    """SIGKILL during messages both ways, with flushes in flight."""
     transports = r.take_part()
     victim = r.guest("victim", transports)
     count, size = r.load(1 << 20)
@@ -136,7 +136,7 @@ def kill_both_ways(r):
 
 @scenario()
 def exit_open(r):
-    """A peer's process ends by itself, with everything open and under way."""
+    """A peer's process exits by itself, with everything open and in flight."""
     transports = r.take_part()
     victim = r.guest("victim", transports)
     count, size = r.load(1 << 20)
@@ -155,7 +155,7 @@ def exit_open(r):
 
 @scenario()
 def kill_many(r):
-    """Several peers at once, over endpoints of one worker, while another goes on."""
+    """Several peers at once, over endpoints of one worker, while another keeps working."""
     transports = r.take_part()
     victims = [
         r.guest(f"victim{number}", transports) for number in range(r.choose("victims", (2, 3, 4)))
@@ -192,8 +192,10 @@ def kill_many(r):
 
 @scenario()
 def kill_half(r):
-    """Five hundred endpoints of one worker to a few processes, half of which are killed at once;
-    the others are talked to meanwhile."""
+    """Half of the peers on five hundred endpoints of one worker are killed at once.
+
+    The others exchange messages meanwhile.
+    """
     transports = r.take_part()
     actor = r.involve(1)[0]
     peers = [
@@ -208,7 +210,7 @@ def kill_half(r):
         places[peer].append(actor.next_id())
         actor.post("ep", ep=places[peer][-1], address=peer.address)
         if back:
-            # Otherwise the peer's library has the ends to itself.
+            # Otherwise the peer's library keeps these endpoints to itself.
             peer.post("ep", ep=peer.next_id(), address=actor.address)
     for number in range(ENDPOINTS):
         for side in [actor] + ([peers[number % len(peers)]] if back else []):
@@ -224,7 +226,7 @@ def kill_half(r):
     dead, alive = peers[::2], peers[1::2]
     size, count = r.choose("size", (8, 8192, 262144)), r.choose("count", (1, 4))
     for peer in dead:
-        # Synchronous, and nobody receives them.
+        # Synchronous sends that nobody receives.
         for endpoint in places[peer]:
             actor.post(
                 "send",
@@ -283,6 +285,6 @@ def kill_half(r):
         r.drained(peer, 1)
         for endpoint in places[peer]:
             if actor.call("status", ep=endpoint)["status"] != "OK":
-                r.fail("survivors", f"{actor.name}: an endpoint to a peer that lives has ended")
+                r.fail("survivors", f"{actor.name}: an endpoint to a live peer has closed")
     for peer in alive:
         r.part([(actor, endpoint) for endpoint in places[peer]], peer)

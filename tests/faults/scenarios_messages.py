@@ -1,5 +1,6 @@
-"""A peer's process ends or stands still, or a connection is closed, with active messages and
-fetches under way."""
+"""A peer's process is killed or stopped, or a connection is closed, with active messages and
+fetches in flight.
+"""
 
 import signal
 
@@ -13,8 +14,9 @@ ANSWERING = ("now", "later", "never")
 
 
 def between(r, **served):
-    """A victim, and the survivors that are connected to it: each (actor, its end, the victim's end,
-    the group of what its handlers do)."""
+    """A victim and the survivors connected to it: each (actor, its endpoint, the victim's endpoint,
+    the group of its handlers' operations).
+    """
     victim = r.guest("victim", r.take_part())
     places = []
     for actor in r.involve():
@@ -29,7 +31,7 @@ def between(r, **served):
 
 
 def victims_turn(r, victim, places, verb, count, size):
-    """The victim begins, and goes on while it is killed."""
+    """The victim sends, and is killed meanwhile."""
     for actor, _, there, _ in places:
         r.flooded.append(actor)
         victim.post(
@@ -47,7 +49,7 @@ def victims_turn(r, victim, places, verb, count, size):
 
 
 def survivors_turn(r, victim, places, verb, count, size, allowed=DIED):
-    """The survivors begin; the victim is killed before, while or after it does what they want."""
+    """The survivors send; the victim is killed before, while or after it handles that."""
     groups = []
     for actor, here, _, group in places:
         groups.append((actor, here, group, r.group()))
@@ -87,9 +89,9 @@ def kill_answerer(r):
     """SIGKILL of a peer that answers the survivors' fetches, at once, later or never."""
     count, size = r.load()
     victim, places = between(r, questions=r.choose("questions", ANSWERING))
-    # Its answers may be what it was sending.
+    # Its replies may be what it was sending.
     r.flooded.extend(actor for actor, *_ in places)
-    # Who never answers lets go of the oldest question when there are too many.
+    # A peer that never answers destroys the oldest fetch when it has too many.
     survivors_turn(
         r,
         victim,
@@ -103,14 +105,13 @@ def kill_answerer(r):
 
 @scenario()
 def kill_asker(r):
-    """SIGKILL of a peer with fetches outstanding, which survivors answer at once, later or
-    never."""
+    """SIGKILL of a peer whose fetches survivors answer at once, later or never."""
     count, size = r.load()
     victims_turn(r, *between(r, questions=r.choose("questions", ANSWERING)), "fetch", count, size)
 
 
 def both_turns(r, peer, places, count, size):
-    """Messages and questions from either side; each (who sends, the group of what it sends)."""
+    """Messages and fetches from either side; each (sender, the group of what it sends)."""
     sent = []
     for actor, here, there, _ in places:
         for sender, endpoint in ((actor, here), (peer, there)):
@@ -132,8 +133,7 @@ def both_turns(r, peer, places, count, size):
 
 @scenario()
 def stopped_active(r):
-    """SIGSTOP and SIGCONT of a peer with active messages and fetches both ways: all of it comes
-    through."""
+    """SIGSTOP and SIGCONT of a peer with active messages and fetches: everything arrives."""
     count, size = r.load()
     peer, places = between(r, messages=r.choose("messages", ("read", "pull")), questions="now")
     sent = both_turns(r, peer, places, count, size)
@@ -148,8 +148,10 @@ def stopped_active(r):
 
 @scenario()
 def close_active(r):
-    """A connection with active messages and fetches both ways is closed at either side, by flush or
-    by force: each of them ends once."""
+    """A connection with active messages and fetches both ways is closed at either side.
+
+    By flush or by force: each operation completes once.
+    """
     count, size = r.load()
     peer, places = between(
         r, messages=r.choose("messages", KEEPING), questions=r.choose("questions", ("now", "later"))

@@ -1,4 +1,4 @@
-"""Multi-buffer transfers, in both their forms, and what ends in the midst of them."""
+"""Multi-buffer transfers, in both forms, that a fault interrupts."""
 
 import signal
 
@@ -8,17 +8,17 @@ from scenarios_close import CUT
 from scenarios_kill import DIED
 
 DISPOSING = ("read", "keep", "take", "mixed")
-MOST_BYTES = 32 << 20  # under way on a connection, in one direction
+MOST_BYTES = 32 << 20  # in flight on a connection, in one direction
 MOST_FRAMES = 10000
-SPREAD = 8  # tags of one sender, which a mask takes together
+SPREAD = 8  # tags of one sender, which a mask matches together
 FORMS = ("tag", "message")
 
 
 def load(r):
-    """How many messages, of how many frames of up to what length."""
+    """The number of messages, and the number and largest length of their frames."""
     frames = r.choose("frames", (3, 8, 20, 100, 101, 120))
     largest = r.choose("largest", (300, 8192, 65536, 1 << 20))
-    # An eighth of the frames are of any length up to the largest.
+    # An eighth of the frames have any length up to the largest.
     most = max(1, min(MOST_FRAMES // frames, MOST_BYTES // (frames * (largest // 16 + 1500))))
     return {
         "count": r.choose("count", [min(most, count) for count in (1, 3, 10, 100, 1000)]),
@@ -28,8 +28,7 @@ def load(r):
 
 
 def starve(r):
-    """Every so many-th buffer cannot be made at the receiver: how often, and the statuses that this
-    adds."""
+    """The receiver's allocator sometimes fails: how often, and the statuses that this adds."""
     fails = r.choose("fails", (0, 0, 0, 3, 100))
     return fails, ("NO_MEMORY",) if fails else ()
 
@@ -60,11 +59,11 @@ class Flow:
         self.group, self.far_group, self.work = group, far_group, work
         self.stream = r.group()
         self.spread = r.choose("spread", (1, SPREAD)) if form == "tag" else 1
-        # No other connection, and no other round, has this one.
+        # No other connection or round has this tag.
         self.tag = 2 << 40 | left.number << 24 | self.stream << 8
 
     def post_receives(self, fails=0, **values):
-        """By tag; active messages come to their handler."""
+        """By tag only; active messages go to their handler."""
         if self.form == "tag":
             self.receiver.post(
                 "multi_recv",
@@ -100,9 +99,10 @@ class Flow:
 
 
 def arrange(r):
-    """A peer, and those that are connected to it: survivors, and sometimes one that leaves in good
-    order afterwards, as what a worker has is accounted for to the last byte only when it has
-    gone."""
+    """A peer, and the processes connected to it: survivors, and sometimes one that leaves in good
+    order afterwards, as a worker's buffers can be accounted for completely only after its
+    destruction.
+    """
     transports = r.take_part()
     peer = r.guest("victim", transports)
     witness = r.guest("witness", transports) if r.choose("witness", (0, 0, 1)) else None
@@ -116,7 +116,7 @@ def arrange(r):
 
 
 def among_survivors(r):
-    """They still send each other such messages."""
+    """The survivors still send each other such messages."""
     work = {"count": 3, "frames": 20, "largest": 300000}
     lines = [
         (actor, actor.mesh[other], other)
@@ -126,8 +126,7 @@ def among_survivors(r):
 
 
 def carry(r, lines, work, flows=()):
-    """Over each of the (from, endpoint, to), in both forms; and the flows that are given, once
-    more."""
+    """Over each (from, endpoint, to), in both forms; and the given flows once more."""
     group = r.group()
     for *_, receiver in lines:
         gather(r, receiver, group, 0, expected=work["count"])
@@ -156,7 +155,7 @@ def carry(r, lines, work, flows=()):
         if not actor.wait("drained", group=group, limit=r.field.watchdog / 2)
     ]
     if late:
-        # A queue that has stopped lets no other message through either.
+        # A blocked queue lets no other message through either.
         if r.exchange(
             [(actor, actor.mesh[other], other) for actor in r.survivors for other in actor.mesh]
         )[1]:
@@ -203,7 +202,7 @@ def killed_receiving(r, form):
     gather(r, victim, 500, fails)
     receives = r.choose("receives", (True, True, False))
     for flow in flows:
-        # Credit and answers come back.
+        # Credit updates and replies are sent back.
         r.flooded.append(flow.sender)
         if receives:
             flow.receive(fails)
@@ -231,8 +230,10 @@ def kill_multi_sender(r):
 
 @scenario()
 def kill_multi_receiver(r):
-    """SIGKILL of a peer to which survivors send multi-buffer messages by tag; it may receive them,
-    or not."""
+    """SIGKILL of a peer to which survivors send multi-buffer messages by tag.
+
+    It may receive them, or not.
+    """
     killed_receiving(r, "tag")
 
 
@@ -250,13 +251,12 @@ def kill_multi_active_receiver(r):
 
 @scenario()
 def close_multi(r):
-    """A side closes, by force or by flush, or both do, with multi-buffer transfers both ways under
-    way."""
+    """One or both sides close during multi-buffer transfers, by force or by flush."""
     work, (fails, starved) = load(r), starve(r)
     peer, witness, places = arrange(r)
     forms = r.choose("forms", (("tag",), ("message",), FORMS))
     far, flows = r.group(), []
-    # What handlers are told has a group of its own.
+    # Handlers' receives have a group of their own.
     handled = {actor: r.group() for actor in [peer, *(actor for actor, *_ in places)]}
     for actor, group in handled.items():
         gather(r, actor, group, fails)
@@ -309,8 +309,10 @@ def close_multi(r):
 
 @scenario()
 def cancel_multi(r):
-    """Receives of multi-buffer messages by tag are cancelled, or run out of time, in the midst;
-    then the tag is used again."""
+    """Receives of multi-buffer messages by tag are cancelled, or time out.
+
+    Then the tag is used again.
+    """
     work = load(r)
     peer, witness, places = arrange(r)
     flows = [
@@ -323,7 +325,7 @@ def cancel_multi(r):
         if how == "timeout"
         else {"handle": "keep"}
     )
-    # Those that are left meet what those have left.
+    # Later receives match what the earlier ones left.
     most = r.choose("most", (1, 3, MOST_FRAMES))
     sends_first = r.choose("sends_first", (False, False, True))
     for flow in flows:
@@ -339,7 +341,7 @@ def cancel_multi(r):
         if how == "cancel":
             flow.receiver.result()
     for flow in flows:
-        # A receive takes what an earlier one has left for a header, which it is not.
+        # A receive takes a left-over message for a header, which it is not.
         r.drained(
             flow.receiver,
             flow.far_group,
@@ -348,7 +350,7 @@ def cancel_multi(r):
             figure="canceled",
         )
     for flow in flows:
-        # What was left waits as messages of its own, and so do their senders.
+        # What was left waits as separate messages, and so do their senders.
         peer.call("watch", group=flow.group)
         if not r.poll(
             lambda flow=flow: flow.receiver.call("sweep") and peer.find("drained", group=flow.group)

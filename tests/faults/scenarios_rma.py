@@ -1,5 +1,6 @@
-"""Memory that peers have keys to: who has it, or who uses it, ends or leaves in the midst of puts,
-gets and additions."""
+"""Memory that peers access with keys: its owner or a user exits, is killed or closes during puts,
+gets and additions.
+"""
 
 import signal
 
@@ -8,8 +9,8 @@ from scenarios import scenario
 from scenarios_close import CUT
 from scenarios_kill import DIED
 
-NUMBERS = 4096  # bytes: the one that all users share, and one of each
-AREA = 8 << 20  # bytes of each user's puts, and of what is there to get
+NUMBERS = 4096  # bytes: the number that all users share, and one for each
+AREA = 8 << 20  # bytes of each user's puts, and of the data to get
 ADDITIONS = 5000  # of a user; an actor keeps account of 65536 to one number
 VERBS = (
     ("put",),
@@ -32,7 +33,7 @@ def load(r):
 
 
 class Memory:
-    """Of an actor, with room for so many users."""
+    """Memory of an actor, with room for so many users."""
 
     def __init__(self, r, owner, how, work, users):
         self.r, self.owner, self.how, self.work, self.users = r, owner, how, work, []
@@ -52,8 +53,9 @@ class Memory:
         return int(self.owner.call("number", memory=self.id, at=at)["value"])
 
     def check(self, exact=False):
-        """What was reported done is in the numbers, and nothing that nobody asked for. Of one who
-        cannot be asked any more, anything up to what it was told to do."""
+        """The numbers contain what was reported done, and nothing that nobody submitted. A user
+        that cannot be asked any more may have done any part of its orders.
+        """
         low = high = 0
         for user in self.users:
             counted = user.counted()
@@ -70,11 +72,11 @@ class Memory:
         if not low <= value <= high:
             self.r.fail(
                 "integrity",
-                f"{self.owner.name}, {self.how}: what {who} added comes to {value}; {low} reported done, {high} possible",
+                f"{self.owner.name}, {self.how}: what {who} added is {value}; {low} reported done, {high} possible",
             )
 
     def arrived(self, user, exact):
-        """What it put; all of it after a flush."""
+        """Data that a user put; all of it after a flush."""
         account = self.owner.call("audit", memory=self.id, at=user.at, **self.work)
         if exact and account["intact"] != str(self.work["count"]):
             self.r.fail(
@@ -84,7 +86,7 @@ class Memory:
 
 
 class User:
-    """One who has a key to it."""
+    """A process with a key to the memory."""
 
     def __init__(self, r, actor, endpoint, memory):
         self.r, self.actor, self.endpoint, self.memory = r, actor, endpoint, memory
@@ -96,7 +98,7 @@ class User:
         self.seen = actor.call("unpack", key=self.key, ep=endpoint, bytes=memory.key)["seen"] == "1"
 
     def post(self, verbs, flushes=True, by_ucx=(0, 0, 1)):
-        """`by_ucx`: whether what could be done in the call is not."""
+        """`by_ucx`: even what could be done inside the call is left to UCX."""
         for verb in verbs:
             work = dict(self.memory.work)
             if verb == "add":
@@ -138,7 +140,7 @@ def begin(r, features="rma"):
 
 
 def others(r, owner, memory):
-    """Survivors that use it as well, over connections that the fault has nothing to do with."""
+    """Survivors that use it as well, over connections that are not part of the fault."""
     among = [actor for actor in r.survivors if actor is not owner]
     return [
         User(r, actor, actor.mesh[owner], memory)
@@ -161,7 +163,7 @@ def undisturbed(r, users):
 
 
 def lose(r, actors):
-    """Keys go before what they lead to or after it."""
+    """Keys are destroyed before the memory or after it."""
     if r.choose("keys_go", ("first", "last")) == "first":
         for actor in dict.fromkeys(actors):
             actor.call("lose")
@@ -193,7 +195,7 @@ def kill_memory_owner(r):
         if r.choose("greeted", (True, True, False)):
             r.greet_ends(actor, here, victim, there)
         users.append([User(r, actor, here, memory) for memory in memories])
-        # It acknowledges and answers.
+        # It sends acknowledgements and replies.
         r.flooded.append(actor)
     for each in users:
         for user in each:
@@ -215,7 +217,7 @@ def kill_memory_owner(r):
 
 @scenario()
 def kill_memory_user(r):
-    """SIGKILL of a process that uses survivors' memory, which others of them use as well."""
+    """SIGKILL of a process that uses survivors' memory, which other survivors use as well."""
     transports, work, verbs = begin(r)
     victim, places, bystanders = r.guest("victim", transports), [], []
     for owner in r.involve():
@@ -241,8 +243,7 @@ def kill_memory_user(r):
 
 @scenario()
 def force_in_memory(r):
-    """A connection is closed by force, from either end, or the peer's worker is destroyed, while
-    the memory of one is used by the other."""
+    """A connection is closed by force, or the peer's worker destroyed, during one-sided access."""
     transports, work, verbs = begin(r)
     peer, places, bystanders = r.guest("peer", transports), [], []
     how = r.choose("how", WAYS)
@@ -304,8 +305,10 @@ def force_in_memory(r):
 
 @scenario()
 def unregister_in_use(r):
-    """Memory is deregistered by its owner while others use their keys: what comes as a message is
-    refused, and the rest does no harm to memory that stays mapped."""
+    """The owner deregisters memory while others use their keys.
+
+    Operations by message are refused, and others are harmless, as the memory stays mapped.
+    """
     transports, work, verbs = begin(r)
     how = r.choose("how", WAYS)
     peer = r.guest("peer", transports)
@@ -316,8 +319,8 @@ def unregister_in_use(r):
         if r.choose("greeted", (True, True, False)):
             r.greet_ends(actor, here, peer, there)
         users.append((User(r, actor, here, memory), there))
-    # What UCX writes for a peer into what is unmapped is an invalid access of the owner's, or the
-    # end of the connection: nobody may do that.
+    # If UCX writes for a peer into unmapped memory, that is an invalid access of the owner, or ends
+    # the connection: programs must not do that.
     lasts = how == "registered" or all(user.seen for user, _ in users)
     for user, _ in users:
         user.post(verbs if lasts else ("add",), by_ucx=(0, 0, 1) if how == "registered" else (0,))
@@ -330,7 +333,7 @@ def unregister_in_use(r):
         r.drained(user.actor, user.group, allowed=("OK", "NO_ELEM"))
     if how == "registered":
         memory.check(exact=True)
-    # The connections are as good as before.
+    # The connections still work.
     again = Memory(r, peer, how, work, len(users))
     fresh = [User(r, user.actor, user.endpoint, again) for user, _ in users]
     for user in fresh:
@@ -345,8 +348,10 @@ def unregister_in_use(r):
 
 @scenario()
 def unnoticed_in_memory(r):
-    """Over endpoints without error handling the owner, or the user, is killed unnoticed; the end of
-    the other's worker completes what it has, bounded."""
+    """Owner or user is killed, unnoticed, over endpoints without error handling.
+
+    The destruction of the other's worker completes its operations, in bounded time.
+    """
     transports, work, verbs = begin(r)
     how, dies = r.choose("how", WAYS), r.choose("dies", ("owner", "user", "nobody"))
     owner, user = r.guest("owner", transports), r.guest("user", transports)
@@ -356,7 +361,7 @@ def unnoticed_in_memory(r):
     memory = Memory(r, owner, how, work, 1)
     key = User(r, user, here, memory)
     if how == "registered" and transports != "tcp" and r.field.ucx.startswith("1.13"):
-        # It asserts when a worker is destroyed with puts that nobody has acknowledged: documented.
+        # It asserts when a worker is destroyed with unacknowledged puts: documented.
         verbs = tuple(verb for verb in verbs if verb != "put") or ("get",)
     key.post(verbs, flushes=False)
     r.pause()
@@ -368,7 +373,7 @@ def unnoticed_in_memory(r):
         key.results()
         user.post("destroy")
         r.took("destroy", int(user.result()["took"]) * NANO, 3.0, user)
-        # TCP tells of a death all the same.
+        # TCP reports a death all the same.
         r.closed(user, here, allowed=("OK", "CANCELED", "CLOSED", "PEER_FAILED"))
         r.drained(user, key.group, allowed=CUT + ("PEER_FAILED",))
     if dies != "owner":

@@ -1,4 +1,4 @@
-"""A peer that is there and says nothing."""
+"""A peer that is connected and sends nothing."""
 
 import signal
 
@@ -37,8 +37,10 @@ def stopped(r):
 
 @scenario()
 def stopped_liveness(r):
-    """SIGSTOP with liveness_ns: the endpoint is given up with TIMED_OUT; SIGCONT afterwards does no
-    harm."""
+    """SIGSTOP with liveness_ns: the endpoint is given up with TIMED_OUT.
+
+    SIGCONT afterwards is harmless.
+    """
     transports = r.take_part()
     peer = r.guest("peer", transports)
     count, size = r.load(8 << 20)
@@ -50,12 +52,12 @@ def stopped_liveness(r):
         places.append((actor, here, group))
         r.greet_ends(actor, here, peer, there)
         peer.call("recv", group=500, count=count, size=size, tag=8)
-    # What it had the announcement of, it may read when it goes on.
+    # A message announced to it may still be read when it continues.
     r.cut_short.add(500)
     r.pause()
     since = r.strike(peer, signal.SIGSTOP)
     for actor, here, group in places:
-        # A synchronous one: something is outstanding whatever the transport takes.
+        # A synchronous send: outstanding on every transport.
         actor.call(
             "send",
             ep=here,
@@ -74,8 +76,10 @@ def stopped_liveness(r):
 
 @scenario("link")
 def cut_link(r):
-    """The network between two hosts is cut. Without liveness_ns everything waits, and arrives when
-    the link is back before TCP gives up."""
+    """The network between two hosts is cut.
+
+    Without liveness_ns everything waits, and arrives if the link is back before TCP gives up.
+    """
     network, transports = r.pools["link"].network, r.take_part("link")
     peer = r.guest("peer", transports, prefix=network.prefix("far"))
     how = r.choose("how", ("down", "loss", "one way"))
@@ -116,13 +120,13 @@ def cut_link(r):
             )
         else:
             r.rest(2)
-        # While it is cut: those on this side talk to each other.
+        # During the cut the processes on this side exchange messages.
         r.greet(r.among())
     finally:
         network.restore(how)
     for actor, here, there, group in places:
         if liveness:
-            # Its side hears of the end when packets pass again, by TCP if by nothing else, or gave
+            # The peer's side is notified when packets arrive again, by TCP at least, or has given
             # up itself.
             r.closed(peer, there, allowed=("TIMED_OUT", "PEER_FAILED", "CONNECTION_RESET"))
             r.drained(peer, group, allowed=("OK", "TIMED_OUT", "PEER_FAILED", "CONNECTION_RESET"))

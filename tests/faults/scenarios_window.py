@@ -1,5 +1,6 @@
-"""Windows of groups whose members are on several hosts, as far as they can tell: namespaces on a
-wire that delays and loses. A member dies or stops while all go through epochs of all kinds."""
+"""Windows of groups whose members appear to be on several hosts: namespaces on a wire that delays
+and loses frames. A member dies or stops while all run epochs of all kinds.
+"""
 
 import secrets
 import signal
@@ -8,19 +9,20 @@ from rounds import DEATH, NANO
 from scenarios import scenario
 from scenarios_group import COLLECTIVE, FOR_EVER, PARTING, Crew
 
-# A frame that is lost is sent again after 200 ms at first, and later each time: what tells of a
+# A lost frame is sent again after 200 ms at first, and later each time: the frames that report a
 # death may be among them.
 LOST = 2.0
-# What is waited for while a connection is being made, whatever the time that the group has set.
+# Waits during connection setup, whatever limit the group has set.
 MEETING = 3.5
 
 
 class Windows(Crew):
-    """The survivors and a guest, in a group of four, with a window; and one of the survivors
-    alone."""
+    """The survivors and a guest, in a group of four, with a window; and a window of the survivors
+    alone.
+    """
 
     def __init__(self, r, alone=False, losses=(0, 0, 0.5, 2), liveness=0):
-        """`alone`: on a host where no other is."""
+        """`alone`: the only member on its host."""
         # pylint: disable=super-init-not-called
         self.r = r
         self.liveness = liveness
@@ -45,7 +47,7 @@ class Windows(Crew):
         self.all("open_window", r.survivors, which="rest", flavor=flavor, largest=largest)
 
     def join(self):
-        # Nobody else listens in the namespace.
+        # No other process listens in the namespace.
         root = (
             f"{self.network.address(self.members[0].place)}:{self.r.random.randrange(10000, 30000)}"
         )
@@ -62,8 +64,9 @@ class Windows(Crew):
             member.post("epochs", rounds=rounds, seed=self.seed)
 
     def told(self, since, bound=DEATH):
-        """All survivors are told whose fault it is, in time: that the victim has ended, or had a
-        lock alone, or that somebody has left who was told that."""
+        """All survivors get an error that blames the victim, in time: that it has ended, or held a
+        lock alone, or that a member that was notified has left.
+        """
         answers = self.taken("epochs", self.r.survivors)
         ranks = {str(self.members.index(member)) for member, _ in answers}
         for member, values in answers:
@@ -85,7 +88,7 @@ class Windows(Crew):
                 )
 
         if all(values["left"] == "1" for _, values in answers):
-            self.r.fail("completion", f"nobody was told of the victim: {answers}")
+            self.r.fail("completion", f"no error blames the victim: {answers}")
 
     def others_go_on(self):
         self.succeeded(
@@ -110,8 +113,10 @@ class Windows(Crew):
 
 @scenario("hosts")
 def window_kill(r):
-    """SIGKILL of a member on another host, over a wire that delays and loses, while all go through
-    epochs of a window; a window of the others goes on."""
+    """SIGKILL of a member on another host while all run epochs of a window.
+
+    Over a wire that delays and loses; a window of the others keeps working.
+    """
     crew = Windows(r)
     crew.begin()
     r.pause()
@@ -123,8 +128,7 @@ def window_kill(r):
 
 @scenario("hosts")
 def window_kill_stopped(r):
-    """SIGKILL of a member that has been stopped before, so that the others wait for its
-    messages."""
+    """SIGKILL of a member that was stopped before, so that the others wait for its messages."""
     crew = Windows(r)
     crew.begin()
     r.pause()
@@ -138,8 +142,10 @@ def window_kill_stopped(r):
 
 @scenario("hosts")
 def window_stopped(r):
-    """SIGSTOP and SIGCONT of a member, over a wire that delays and loses: all wait for it, and
-    every epoch succeeds."""
+    """SIGSTOP and SIGCONT of a member, over a wire that delays and loses.
+
+    All wait for it, and every epoch succeeds.
+    """
     crew = Windows(r)
     crew.begin(rounds=r.choose("rounds", (20, 60)))
     r.pause()
@@ -152,11 +158,13 @@ def window_stopped(r):
 
 @scenario("hosts")
 def window_cut(r):
-    """The host of a member is cut off while all go through epochs of a window: the others are told
-    by the time of ucxx_group_set_liveness, and so is the one that is cut off; a window of the
-    others goes on."""
+    """The host of a member is cut off while all run epochs of a window.
+
+    The others, and the one that is cut off, get an error within the limit of
+    ucxx_group_set_liveness; a window of the others keeps working.
+    """
     liveness = r.choose("liveness", (1.5, 3))
-    # A sign of life is not to be lost three times in a row.
+    # Three liveness checks in a row must not be lost.
     crew = Windows(r, alone=True, losses=(0, 0, 0.5), liveness=liveness)
     crew.begin()
     r.pause()
@@ -169,7 +177,7 @@ def window_cut(r):
         r.fail("completion", f"the victim: expected PEER_FAILED of somebody, got {values}")
     else:
         r.took(
-            "the victim was told",
+            "the victim was notified",
             int(values["at"]) * NANO - since,
             bound + (LOST if crew.loss else 0),
             crew.victim,

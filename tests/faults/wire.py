@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A wire between network namespaces that delays what it carries, and loses some of it: each gets a
-device wire0, and frames go from one to another through this process. netem would do the same, where
-the kernel has it. Run by network.py:
+"""A wire between network namespaces that delays frames and loses some: each namespace gets a device
+wire0, and frames pass from one to another through this process. netem would do the same, if the
+kernel has it. Run by network.py:
 
     wire.py SEED NAMESPACE NAMESPACE ...
 
-Says "ready" when the devices are there. Each line on stdin is a delay in milliseconds each way, a
-loss in per cent, and the namespaces that are cut off from now on, by their places in the list, with
-what is under way from and to them; the end of stdin is the wire's.
+Prints "ready" when the devices exist. Each line on stdin has a delay in milliseconds each way, a
+loss in per cent, and the namespaces that are cut off from now on, by their index in the list;
+frames in flight from and to them are dropped. The process exits at the end of stdin.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ LONGEST = 65536
 
 
 def tap(namespace):
-    """The end of a device in that namespace, in which this process is from now on."""
+    """Opens a device in that namespace, which this process enters."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f"/run/netns/{namespace}", encoding="ascii") as file:
         if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
@@ -90,7 +90,7 @@ class Wire:
             try:
                 os.write(end, frame)
             except OSError:
-                pass  # what there is no room for is lost, as on any wire
+                pass  # a frame without room is lost, as on any wire
 
     def run(self):
         while True:
