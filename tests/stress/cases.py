@@ -1,5 +1,6 @@
-"""What the stress runs: the C tests and examples as ctest knows them, and short runs of the fault
-harness."""
+"""The tests that the stress runs: the C tests and examples registered with ctest, and short runs of
+the fault harness.
+"""
 
 import json
 import re
@@ -7,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Stopping and continuing processes is what these do themselves: the stress would undo it.
+# Tests that stop and continue processes themselves: the stress would interfere.
 STOPS = re.compile(r"SIGSTOP|kill_in_a_call|stop_in_a_call|kill_anywhere|victim\.h")
-# UCX itself tells of what these wait for by its keepalive alone.
+# Tests that wait for what UCX detects by its keepalive alone.
 NEEDS_KEEPALIVE = re.compile(r"^connect_abandoned\.")
-# A constructor of what this one loads holds the loader's lock, for which dump.c would wait.
+# A constructor of a loaded library holds the loader's lock here, and dump.c would wait for it.
 NO_DUMP = re.compile(r"^load_in_constructor\.")
-# Seconds alone, where ctest has not run it yet.
+# Seconds when run alone, if ctest has not run it yet.
 UNKNOWN = 2.0
 
 
@@ -23,16 +24,16 @@ class Case:
         self.command = command
         self.environment = environment
         self.folder = folder
-        self.cost = cost  # seconds when run alone, about
+        self.cost = cost  # approximate seconds when run alone
         self.may_be_stopped = stops
         self.is_dumped = not NO_DUMP.match(name)
-        # Seconds in which it ends when nothing disturbs it any more: many times what it takes
+        # Seconds within which it must end once nothing disturbs it any more: many times its time
         # alone.
         self.patience = patience or 45 + 8 * cost
 
 
 def costs(folder):
-    """What each test took when ctest ran it last."""
+    """The time of each test in ctest's last run."""
     found = {}
     try:
         for line in (
@@ -49,7 +50,7 @@ def costs(folder):
 
 
 def of_ctest(folder, sources):
-    """The tests of a build folder, but for those under valgrind."""
+    """The tests of a build folder, except those under valgrind."""
     listed = subprocess.run(
         ["ctest", "--test-dir", folder, "--show-only=json-v1"],
         capture_output=True,
@@ -91,7 +92,7 @@ def stops_itself(command, texts):
 
 
 def of_faults(prefix, build):
-    """One round each of the fault harness, whose seed the stress gives."""
+    """One round each of the fault harness; the stress gives the seed."""
     command = [
         "python3",
         str(ROOT / "tests/faults/run.py"),

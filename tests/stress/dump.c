@@ -1,6 +1,6 @@
 /*
- * Preloaded into every process of the stress: keeps the workers that it has, so that a debugger can
- * ask of one that stands still what each of them is at: `call (void)stress_dump_workers()`.
+ * Preloaded into every process of the stress: keeps its workers, so that a debugger can dump them
+ * in a hanging process: `call (void)stress_dump_workers()`.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <ucxx_rs.h>
 
 enum { WORKERS = 8192 };
-/* Which is free is NULL. What finds no place is not told of. */
+/* NULL is a free slot. A worker without a slot is not dumped. */
 static ucxx_worker_t *workers[WORKERS];
 
 static void keep(ucxx_worker_t *worker) {
@@ -62,6 +62,6 @@ void stress_dump_workers(void) {
     if (worker == NULL) continue;
     line(NULL, "--- ucxx_worker_dump");
     if (dump(worker, line, NULL) != UCXX_OK)
-      line(NULL, "no account: the worker cannot be looked at from this thread now");
+      line(NULL, "no dump: this thread cannot access the worker now");
   }
 }

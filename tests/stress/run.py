@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The tests where it is hard for them: in random order, several at a time, disturbed in ways that
-the seed draws. See README.md.
+"""Runs the tests under adverse conditions: in random order, several at a time, with random
+disturbances. See README.md.
 
 scripts/stress.sh MINUTES [--seed S] [--scene N ...] [--only REGEX] [--release R ...]
 """
@@ -25,7 +25,7 @@ def arguments():
         "--target",
         required=True,
         type=Path,
-        help="folder of what is built: suites, faults; logs go to stress",
+        help="build folder with suites and faults; logs are written to stress",
     )
     parser.add_argument(
         "--wheel",
@@ -37,12 +37,10 @@ def arguments():
     parser.add_argument("--system", required=True, metavar="VERSION", help="the system's UCX")
     parser.add_argument("--seed", default=None)
     parser.add_argument(
-        "--scene", action="append", type=int, help="just this scene of the seed, again and again"
+        "--scene", action="append", type=int, help="only this scene of the seed, again and again"
     )
-    parser.add_argument(
-        "--only", default="", metavar="REGEX", help="just the tests with such names"
-    )
-    parser.add_argument("--release", action="append", help="just on these releases of UCX")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only tests whose names match")
+    parser.add_argument("--release", action="append", help="only on these releases of UCX")
     return parser.parse_args()
 
 
@@ -63,7 +61,7 @@ def main():
     deck += [cases.of_faults(options.prefix, options.target / "faults")] * 20
     deck = [case for case in deck if re.search(options.only, case.name)]
     if not deck or not releases:
-        sys.exit("no test of such a name, or no such release")
+        sys.exit("no test matches the name, or no such release")
     print(f"seed {seed}, {len(deck)} tests, UCX {', '.join(sorted(releases))}", flush=True)
     verdicts = Verdicts()
     until = time.monotonic() + 60 * options.minutes
@@ -83,7 +81,7 @@ def main():
         print(f"failed {verdicts.failed.count(name)} times: {name}")
     too_many = len(verdicts.by_ucx) > 2 + verdicts.passed // 100
     if too_many:
-        print("ended by UCX are more than two and one in a hundred: something has changed")
+        print("UCX ended more than two tests plus one in a hundred: something has changed")
     print(
         f"stress: {verdicts.passed} passed, {len(verdicts.failed)} failed, {verdicts.skipped} skipped"
     )

@@ -1,4 +1,4 @@
-"""A scene: some tests at a time, and what is done to them meanwhile."""
+"""A scene: some tests at a time, and the disturbances around them."""
 
 import ctypes
 import os
@@ -19,22 +19,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ucx_ends
 
 SKIPPED = 77
-STOPPED, RUNNING = 0.075, 0.025  # seconds, in turn
-CARDS = 40  # tests of a scene at the most
+STOPPED, RUNNING = 0.075, 0.025  # seconds, alternating
+CARDS = 40  # the most tests of a scene
 LONGEST = 90  # seconds in which a scene starts tests
-SLOWEST = 240  # seconds that a test may be expected to take in a scene
-# The guards of the tests themselves: nothing is ended by them, as the harness wants to see it
-# first.
+SLOWEST = 240  # the longest expected time of a test in a scene, in seconds
+# The tests' own guards: they never end a test here, as the harness examines a hang first.
 GUARD = "1000000"
-# What is not a test itself, but starts one.
+# Programs that are no test, but start one.
 STARTERS = re.compile(
     r"^(\S*/)?(cmake|bash|sh|python3?|sleep|env|taskset|setpriv|timeout|mktemp)\b"
 )
 
 
 def begin(cores):
-    """In a process that is being started: on these cores, and it ends when the harness is killed.
-    What it has started itself does not."""
+    """Runs in the new process: restricts it to these cores, and ends it when the harness is killed.
+    Its own children are not ended.
+    """
 
     def prepare():
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -44,7 +44,7 @@ def begin(cores):
 
 
 class Scene:
-    """What a seed and a number draw."""
+    """A scene, derived from a seed and a number."""
 
     def __init__(self, seed, number, deck, releases):
         draw = random.Random(f"{seed}:{number}")
@@ -56,7 +56,7 @@ class Scene:
         self.stops = draw.random() < 0.3
         self.without_keepalive = draw.random() < 0.2
         self.test_seed = draw.getrandbits(63)
-        # Each test comes once before any comes again; which, is the seed's.
+        # Each test runs once before any runs again; the seed gives the order.
         order = [
             card
             for turn in range(1 + (number + 1) * CARDS // len(deck))
@@ -65,7 +65,7 @@ class Scene:
         self.cards = order[number * CARDS : (number + 1) * CARDS]
 
     def slowness(self):
-        """How much longer than alone a test takes, about."""
+        """About how much longer a test takes than alone."""
         cores = 1 if self.one_core else len(os.sched_getaffinity(0))
         return max(1, (self.at_a_time + self.busy_loops) / cores) * (3 if self.stops else 1)
 
@@ -79,7 +79,7 @@ class Scene:
 
 
 class Run:
-    """A test that is running, in a session of its own."""
+    """A running test, in a session of its own."""
 
     def __init__(self, scene, case, card, stage):
         self.case = case
@@ -141,8 +141,7 @@ class Run:
 
 
 class Stopper(threading.Thread):
-    """Stops a process of each running test for three quarters of the time, another one each
-    time."""
+    """Stops a process of each running test for three quarters of the time, a new one each time."""
 
     def __init__(self, runs, draw):
         super().__init__(daemon=True)
@@ -176,7 +175,7 @@ class Stopper(threading.Thread):
 
 
 class Verdicts:
-    """What came of the tests, and where the words of those are that failed."""
+    """The results of the tests, and where the output of failed ones is."""
 
     def __init__(self):
         self.passed = self.skipped = 0
@@ -214,12 +213,12 @@ class Verdicts:
         self.fault(
             scene,
             run,
-            f"STANDS STILL after {time.monotonic() - run.began:.0f} s, {run.log.with_suffix('.stuck')}",
+            f"HANGS after {time.monotonic() - run.began:.0f} s, {run.log.with_suffix('.stuck')}",
         )
 
 
 def play(scene, deck, stage, verdicts, until):
-    """Plays the scene, and leaves nothing behind when it is cut short."""
+    """Plays the scene, and leaves nothing running when interrupted."""
     runs = []
     try:
         disturb_and_judge(scene, runs, deck, stage, verdicts, until)
@@ -229,8 +228,9 @@ def play(scene, deck, stage, verdicts, until):
 
 
 def disturb_and_judge(scene, runs, deck, stage, verdicts, until):
-    """Runs the scene's tests; with its end all that disturbs them ends, so that whatever stands
-    still then does so by itself."""
+    """Runs the scene's tests. All disturbances end with the scene, so a test that then hangs does
+    so by itself.
+    """
     cores = os.sched_getaffinity(0)
     used = {min(cores)} if scene.one_core else cores
     loops = [
@@ -270,7 +270,7 @@ def disturb_and_judge(scene, runs, deck, stage, verdicts, until):
 def reap(scene, runs, verdicts):
     for run in list(runs):
         if run.process.poll() is not None:
-            # Nothing of it may be left; who is told of a death takes a moment.
+            # No process may be left; detecting a death takes a moment.
             limit = time.monotonic() + 10 * scene.slowness()
             while run.pids() and time.monotonic() < limit:
                 time.sleep(0.05)
@@ -287,7 +287,7 @@ def reap(scene, runs, verdicts):
 
 
 class Stage:
-    """Where things are."""
+    """Folders and files."""
 
     def __init__(self, prefix, logs, releases):
         self.logs = logs

@@ -1,5 +1,6 @@
-"""What is kept of a test that stands still: where all its processes are, what their workers have
-under way, their sockets and queues."""
+"""Evidence of a hanging test: stacks of all its processes, their workers' dumps, sockets and
+queues.
+"""
 
 import os
 import subprocess
@@ -9,7 +10,7 @@ DEBUGGER = 60  # seconds for one process
 
 
 def session(leader):
-    """The living processes of a session, oldest first."""
+    """The live processes of a session, oldest first."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -66,14 +67,14 @@ def sockets(pids):
     for at, line in enumerate(lines):
         if any(mark in line for mark in marks):
             kept.append(line)
-            # Queues and timers of TCP stand on a line of their own.
+            # Queues and timers of TCP are on a line of their own.
             if at + 1 < len(lines) and lines[at + 1].startswith("\t"):
                 kept.append(lines[at + 1])
     return "\n".join(kept)
 
 
 def evidence(leader):
-    """A text; what the workers say goes to where the processes write their errors."""
+    """The evidence as a text; the workers' dumps are written to the processes' stderr."""
     pids = session(leader)
     parts = [f"{len(pids)} processes"]
     for pid in pids:
