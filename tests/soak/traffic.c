@@ -1,7 +1,7 @@
 /*
- * Mixed traffic among the members of a group, for so many seconds, with guests that come and go:
+ * Mixed traffic among the members of a group for a given time, with guests that connect and leave:
  * tags, streams, active messages, fetches, multi-buffer messages, puts and gets, windows and hubs.
- * Contents are checked; what the process holds at the end is compared with what it held after a
+ * Contents are checked, and the process's resources at the end are compared with those after a
  * fifth of the time.
  *
  *   scripts/group.sh 4 traffic SECONDS
@@ -51,7 +51,7 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
 }
 
-/* The same for all members: what is sent is known to who receives it. */
+/* The same at all members, so that a receiver knows what is sent. */
 static size_t length_of(uint64_t turn, uint32_t from, unsigned what) {
   uint64_t drawn = test_mix(seed + turn * 64 + from * 8 + what);
   return drawn % 4 == 0 ? drawn / 4 % LARGEST : 1 + drawn / 4 % 4096;
@@ -76,7 +76,7 @@ static void on_guest(void *arg, ucxx_am_message_t *message) {
   (void)arg;
   size_t length;
   const void *header = ucxx_am_message_header(message, &length);
-  /* It may have gone already. */
+  /* The sender may have disconnected already. */
   ucxx_status_t status =
       ucxx_am_send(ucxx_am_message_reply(message), ID_ANSWER, header, length, NULL, 0, NULL, NULL);
   (void)status;
@@ -173,7 +173,7 @@ static void fetch_from(uint64_t turn, uint32_t right) {
   if (latencies < SAMPLES) latency[latencies++] = (uint32_t)(now_ns() - begun);
 }
 
-/* Each has a part of its own in everybody's memory; the first word is added to by all. */
+/* Each member has its own part of every member's memory; all add to the first word. */
 static void put_and_get(uint64_t turn, uint32_t right) {
   ucxx_request_t *request = NULL;
   size_t length = 1 + length_of(turn, rank, 7) % 32768;
@@ -202,7 +202,7 @@ static void use_window(uint64_t turn, uint32_t right) {
   CHECK_OK(
       ucxx_window_fetch_and_op(window, &one, &before, UCXX_TYPE_UINT64, right, 0, UCXX_REDUCE_SUM));
   CHECK_OK(ucxx_window_unlock(window, right));
-  /* One neighbour adds there. */
+  /* Only one neighbour adds there. */
   CHECK_EQ(before, turn);
 }
 
@@ -226,7 +226,7 @@ static void pass_chunk(uint64_t turn, uint32_t right, uint32_t left) {
 
 /* ------------------------------------------------------------------ guests */
 
-/* Comes, asks, and goes: by a close, without one, or by a signal. */
+/* Connects, fetches, and leaves: with a close, without one, or by a signal. */
 static int be_guest(const char *text, uint64_t how) {
   static uint8_t bytes[4096];
   size_t length = strlen(text) / 2;
@@ -402,7 +402,7 @@ int main(int argc, char **argv) {
     one_turn(turns);
   }
   CHECK_OK(ucxx_group_barrier(group));
-  /* All that was sent has come. */
+  /* Everything sent has arrived. */
   while (__atomic_load_n(&data_messages, __ATOMIC_ACQUIRE) < turns ||
          __atomic_load_n(&multi_messages, __ATOMIC_ACQUIRE) < turns)
     usleep(1000);
@@ -418,7 +418,7 @@ int main(int argc, char **argv) {
   CHECK(turns > 0 && warm > 0);
   if (last.resident_kib > first.resident_kib + KEPT_KIB ||
       last.descriptors > first.descriptors + 8 || last.threads > first.threads)
-    FAIL("what the process holds has grown");
+    FAIL("the process's resources have grown");
   close_all();
   return 0;
 }
