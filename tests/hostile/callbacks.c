@@ -1,4 +1,4 @@
-/* What the library calls. Each tells its record, and most call the library back. */
+/* The callbacks. Each counts in its record, and most call the library again. */
 #include "hostile.h"
 
 #include <pthread.h>
@@ -20,13 +20,13 @@ record_t *new_record(caller_t *c) {
   return record;
 }
 
-/* What is still to come, from a worker that is destroyed on a thread of the library's, is waited
- * for: the guard is the bound. */
+/* Waits for the outstanding callbacks of workers that the library destroys on a thread of its own;
+ * the guard is the limit. */
 int check_records(void) {
   int wrong = 0;
   for (record_t *record = records, *next; record != NULL; record = next) {
     next = record->next;
-    STEP("waiting for %s: told %d of %d times, freed %d of %d", record->function, record->told,
+    STEP("waiting for %s: called %d of %d times, freed %d of %d", record->function, record->told,
          record->least, record->freed, record->frees);
     while (__atomic_load_n(&record->told, __ATOMIC_ACQUIRE) < record->least ||
            __atomic_load_n(&record->freed, __ATOMIC_ACQUIRE) < record->frees)
@@ -34,7 +34,8 @@ int check_records(void) {
     if (record->told > record->most || record->opened > 1 || record->freed > record->frees) {
       wrong++;
       fprintf(stderr,
-              "%s: told %d times, of %d to %d; opened %d times; argument freed %d times, of %d\n",
+              "%s: %d calls, expected %d to %d; opened %d times; argument freed %d times, expected "
+              "%d\n",
               record->function, record->told, record->least, record->most, record->opened,
               record->freed, record->frees);
     }
@@ -46,7 +47,7 @@ int check_records(void) {
 
 void tell(record_t *record) { __atomic_add_fetch(&record->told, 1, __ATOMIC_RELEASE); }
 
-/* On whatever thread it is, in the midst of another call or not. */
+/* On any thread, possibly inside another call. */
 void call_back(record_t *record) {
   static __thread int depth;
   if (depth > 0 || __atomic_load_n(&over, __ATOMIC_ACQUIRE)) return;
@@ -64,10 +65,10 @@ void call_back(record_t *record) {
 
 void on_request(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   record_t *record = arg;
-  if (status == UCXX_INPROGRESS) FAIL("%s: its callback was told INPROGRESS", record->function);
+  if (status == UCXX_INPROGRESS) FAIL("%s: its callback got INPROGRESS", record->function);
   if (request != NULL && ucxx_request_status(request) != status)
-    FAIL("%s: its callback was told %s, its request says %s", record->function,
-         ucxx_status_name(status), ucxx_status_name(ucxx_request_status(request)));
+    FAIL("%s: its callback got %s, its request has %s", record->function, ucxx_status_name(status),
+         ucxx_status_name(ucxx_request_status(request)));
   call_back(record);
   tell(record);
 }
@@ -164,7 +165,7 @@ void on_buffer_gone(void *arg, void *data) {
 }
 
 ucxx_status_t on_allgather(void *arg, const void *data, size_t length, void *out) {
-  /* The others of a larger group are not there. */
+  /* A larger group has no other members here. */
   if (arg != NULL) return UCXX_ERR_APPLICATION;
   memcpy(out, data, length);
   return UCXX_OK;
@@ -172,7 +173,8 @@ ucxx_status_t on_allgather(void *arg, const void *data, size_t length, void *out
 
 /* ------------------------------------------------------------------ buffers */
 
-/* What the allocator has made and nobody has given back. Few at a time: a list is enough. */
+/* Buffers that the allocator has made and nobody has returned. There are few at a time, so a list
+ * is enough. */
 enum { MADE = 4096 };
 static void *made[MADE];
 static pthread_mutex_t made_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -210,7 +212,7 @@ void on_deallocate(void *arg, void *data, size_t length, int32_t type, int32_t d
   (void)length;
   (void)type;
   (void)device_id;
-  if (!replace(data, NULL)) FAIL("memory was given back that had not been made, or twice");
+  if (!replace(data, NULL)) FAIL("memory was deallocated twice, or was never allocated");
   free(data);
 }
 

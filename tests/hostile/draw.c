@@ -1,4 +1,4 @@
-/* Arguments that are no handles and no structs. What a call may read or write lies in two arenas
+/* Arguments other than handles and structs. Memory that a call may read or write is in two arenas
  * that live as long as the process. */
 #include "hostile.h"
 
@@ -41,7 +41,7 @@ size_t some_size(caller_t *c) {
   return sizes[draw(c, sizeof sizes / sizeof *sizes)];
 }
 
-/* A piece of an arena; or NULL, with a length or without. Never more than there is. */
+/* A piece of an arena, or NULL with or without a length. Never more than exists. */
 static void *piece(caller_t *c, uint8_t *arena, size_t bytes, size_t *length) {
   static const size_t without[] = {0, 0, 1, 4096, SIZE_MAX, SIZE_MAX / 2 + 1};
   if (one_in(c, 32)) {
@@ -63,7 +63,7 @@ void *range(caller_t *c, size_t *length) {
   return one_in(c, 2) ? base : (void *)((uintptr_t)base & ~(uintptr_t)63);
 }
 
-/* Mostly what fits in any header. */
+/* Mostly lengths that fit in any header. */
 const void *header_bytes(caller_t *c, size_t *length) {
   const void *data = piece(c, arena_source, SOURCE_BYTES, length);
   if (data != NULL && *length > 64 && !one_in(c, 8)) *length = 24;
@@ -152,13 +152,13 @@ int32_t one_of(caller_t *c, int32_t least, int32_t most) {
                        : least + (int32_t)draw(c, (uint64_t)(most - least + 1));
 }
 
-/* Never for ever: what nobody ends would not be the library's fault. */
+/* Never without end: the library could not be blamed for such a wait. */
 uint64_t some_time(caller_t *c) {
   return one_in(c, 4) ? draw(c, one_in(c, 8) ? MILLISECOND : 20000) : 0;
 }
 
-/* What a buffer of the host may call itself. A host's buffer that claims to be a device's is memory
- * that is not what the caller promises. */
+/* Memory types that a host buffer may claim. A host buffer that claims to be a device's would break
+ * the caller's promise. */
 int32_t memory_type(caller_t *c) {
   static const int32_t types[] = {UCXX_MEMORY_AUTO, UCXX_MEMORY_AUTO, UCXX_MEMORY_HOST,
                                   UCXX_MEMORY_HOST, UCXX_MEMORY_HOST, UCXX_MEMORY_DUMMY};
@@ -173,7 +173,7 @@ uint32_t assertions(caller_t *c) {
                          : 0;
 }
 
-/* No names: they would be looked up outside. */
+/* No names: they would be looked up over the network. */
 const char *host(caller_t *c) {
   static const char *const hosts[] = {"127.0.0.1", "127.0.0.1", "127.0.0.1", "::1", "", NULL};
   return hosts[draw(c, sizeof hosts / sizeof *hosts)];

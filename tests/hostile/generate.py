@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes calls.h and calls.c: for every function that ucxx_rs.h declares, a call with arguments
-drawn at random.
+"""Writes calls.h and calls.c: for every function that ucxx_rs.h declares, a call with random
+arguments.
 
     tests/hostile/generate.py HEADER FOLDER
 
-What is drawn for a parameter follows from its type and name (RULES), or is said for one function
-(SPECIAL). A function with a parameter that neither knows fails the build, so none is forgotten; one
-that is not to be called needs a reason (LEFT_OUT).
+The generator for a parameter follows from its type and name (RULES), or is given for one function
+(SPECIAL). A function with a parameter that neither covers fails the build, so none is forgotten. A
+function that must not be called needs a reason (LEFT_OUT).
 """
 
 import sys
@@ -16,12 +16,12 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "abi"))
 import header as header_file  # noqa: E402
 
-# Not called, and why.
+# Functions that are not called, and why.
 LEFT_OUT = {
     "ucxx_worker_destroy_nb": "it ends on a thread that the end of a round would have to wait for; tests/c/worker/destroy_nb.c has it"
 }
 
-# Of 1000; 100 for all others. What takes milliseconds or makes threads is rare.
+# Weights; 100 for all others. Calls that take milliseconds or create threads are rare.
 WEIGHTS = {
     "ucxx_context_create": 1,
     "ucxx_context_destroy": 1,
@@ -89,7 +89,7 @@ def sink(function, name, after):
     return f"size_t {after}; void *{name} = sink(c, &{after});"
 
 
-# (type, name) -> a declaration of `name`; with a function, of the parameter that follows as well.
+# (type, name) -> a declaration of `name`; a function also declares the parameter that follows.
 RULES = {
     ("const void *", "buffer"): source,
     ("const void *", "data"): source,
@@ -225,7 +225,7 @@ RULES = {
         "destroy_arg",
     ): "ucxx_destroy_arg_t destroy_arg = one_in(c, 3) ? NULL : on_free; arg->frees = handler != NULL && destroy_arg != NULL;",
 }
-# What a rule calls its variable where the parameter's own name is taken.
+# A rule's variable name, if the parameter's own name is taken.
 CALLED = {
     "allocator": "allocator_",
     "assertions": "assertions_",
@@ -242,12 +242,12 @@ for each in PARAMS:
         f"const ucxx_{each}_params_t *params = {each}_params(c);"
     )
 
-# The synchronisation of one window is serialised by the caller.
+# The caller serialises the synchronisation of one window.
 SERIAL = {
     f"ucxx_window_{each}"
     for each in "lock lock_nb unlock lock_all unlock_all post start complete wait test fence set_hints close query sync_type".split()
 }
-# One at a time on one handle, or one that the call may end.
+# One call at a time on one handle, or a call that may end the handle.
 ALONE = {
     "ucxx_envelope_commit",
     "ucxx_envelope_abort",
@@ -257,20 +257,19 @@ ALONE = {
     "ucxx_link_arm",
 }
 ENDS = {"ucxx_envelope_commit", "ucxx_envelope_abort", "ucxx_envelope_release"}
-# Lent, not given: not to be destroyed.
+# Borrowed handles: not to be destroyed.
 LENT = {"ucxx_group_endpoint"}
-# Destroyed at once: endpoints to what such an address names, taken for foreign, would not notice
-# its end.
+# Destroyed at once: endpoints to such an address count as foreign, and would not notice its end.
 NOT_KEPT = {"ucxx_address_from_ucp_bytes"}
 
-# A result that is there whatever the status: that of the request which it names.
+# A result that is written whatever the status: the status is that of the request it names.
 TELLS_ANYWAY = {"ucxx_request_wait_any"}
 
-# "function parameter" -> a declaration in the place of the rule's.
+# "function parameter" -> a declaration that replaces the rule's.
 SPECIAL = {
     "ucxx_window_allocate size": "size_t size = huge_or(c, 70000);",
     "ucxx_window_allocate_shared size": "size_t size = huge_or(c, 70000);",
-    # It waits for what others may never receive: only where it does not wait.
+    # It waits for sends that others may never receive: called only where it does not wait.
     "ucxx_worker_fence worker": "ucxx_worker_t *worker = c->depth > 0 ? take(c, KIND_worker) : NULL;",
     "ucxx_memory_allocate length": "size_t length = huge_or(c, 70000);",
     "ucxx_hub_add_envelopes count": "size_t count = one_in(c, 16) ? SIZE_MAX - draw(c, 3) : draw(c, 4);",
@@ -281,7 +280,7 @@ SPECIAL = {
     "ucxx_layout_init_blocks blocks": "size_t block_count = draw(c, LIST + 1); const ucxx_block_t *blocks = c->blocks;",
     "ucxx_layout_init_blocks block_count": "",
     "ucxx_address_from_bytes data": "size_t length; const void *data = bytes_of(c, 0, &length);",
-    # What is no address ends the process, so only what is one is given.
+    # Bytes that are no address end the process, so only addresses are given.
     "ucxx_address_from_ucp_bytes data": "size_t length = 0; const void *data = one_in(c, 2) ? NULL : bytes_of(c, 1, &length);",
     "ucxx_rkey_unpack bytes": "size_t length; const void *bytes = bytes_of(c, 2, &length);",
     "ucxx_memory_pack bytes": "size_t room = one_in(c, 4) ? draw(c, 64) : SCRATCH; void *bytes = one_in(c, 4) ? NULL : scratch(c);",
@@ -299,8 +298,8 @@ SPECIAL = {
     "ucxx_notifier_poll completions": "ucxx_completion_t *completions = one_in(c, 32) ? NULL : scratch(c);",
     "ucxx_notifier_poll completion_size": "size_t completion_size = one_in(c, 32) ? draw(c, 65) : sizeof(ucxx_completion_t);",
     "ucxx_notifier_poll max": "size_t max = completions == NULL && one_in(c, 2) ? SIZE_MAX : draw(c, SCRATCH / sizeof(ucxx_completion_t) + 1);",
-    # One member: what it gives is all there is. A member without a place of its own in `all` is
-    # read from it.
+    # A group of one member: its own data is everything. A member that passes NULL for `mine` reads
+    # it from `all`.
     "ucxx_group_allgather mine": "size_t length; void *all = sink(c, &length); const void *mine = one_in(c, 4) || length > SOURCE_BYTES ? NULL : source_middle(c); if (mine != NULL && length > MIDDLE / 2) length = MIDDLE / 2;",
     "ucxx_group_allgather length": "",
     "ucxx_group_allgather all": "",
@@ -315,7 +314,7 @@ VARIABLES = {
     "ucxx_worker_set_fetch_notifier user_data": "NULL",
 }
 
-# After the call, where there is something to be kept in mind.
+# After the call: keeps account of results.
 AFTER = {
     "ucxx_notifier_poll": "if (status == UCXX_OK && completions != NULL && count != NULL) polled(completions, *count);",
     "ucxx_link_lease_many": "for (size_t at = 0; envelopes != NULL && at < LIST * 10; at++) { if (status >= 0 && at < count) keep(c, KIND_envelope, envelopes[at]); else unwritten(c, envelopes[at] != MARK); }",
@@ -326,7 +325,7 @@ AFTER = {
     "ucxx_window_wait": 'exposure_changed(serial, "wait", status, 0, 0);',
     "ucxx_window_test": 'exposure_changed(serial, "test", status, 0, status == UCXX_OK && *done);',
 }
-# Before it: what the caller would wait for and can never come is not asked for.
+# Before the call: leaves out waits that could never end.
 BEFORE = {
     "ucxx_window_start": "if (serial == NULL || !may_start(serial, count)) { leave(c); return; }",
     "ucxx_window_wait": "if (serial != NULL && !may_wait(serial)) { leave(c); return; }",
@@ -348,7 +347,7 @@ class Writer:
         return name if name in self.kinds and stem(type_text).startswith("ucxx_") else None
 
     def declare(self, function, at):
-        """(declaration, argument, what follows the call) of one parameter."""
+        """(declaration, argument, code after the call) for one parameter."""
         each = function.parameters[at]
         after = function.parameters[at + 1].name if at + 1 < len(function.parameters) else None
         key = f"{function.name} {each.name}"
@@ -423,7 +422,7 @@ class Writer:
                 each.name,
                 f"if (status == UCXX_OK && {each.name} != NULL) destroy_handle(KIND_{kind}, {each.name}_); else unwritten(c, {each.name}_ != MARK);",
             )
-        # INPROGRESS with a handle is an operation's alone.
+        # Only operations return INPROGRESS with a handle.
         failed = "status < 0" if kind == "request" else "status != UCXX_OK"
         return (
             text,
@@ -451,7 +450,7 @@ class Writer:
             found = self.declare(function, at)
             if found is None:
                 sys.exit(
-                    f"hostile: {function.name}: nothing is known of `{each.type} {each.name}`: a rule in tests/hostile/generate.py, or a reason in LEFT_OUT"
+                    f"hostile: {function.name}: no rule for `{each.type} {each.name}`: add a rule in tests/hostile/generate.py, or a reason in LEFT_OUT"
                 )
             text, argument, after = found
             declarations.append(text)
@@ -529,7 +528,7 @@ class Writer:
             "",
         ]
         (folder / "calls.c").write_text("\n".join(text), encoding="utf-8")
-        left_out = "".join(f"; {name} is left out: {why}" for name, why in LEFT_OUT.items())
+        left_out = "".join(f"; {name} is skipped: {why}" for name, why in LEFT_OUT.items())
         print(f"hostile: {len(called)} of {len(self.header.functions)} functions{left_out}")
 
 

@@ -1,5 +1,9 @@
-/* Rounds of random calls. hostile [CALLS [ROUND]], with UCXX_TEST_SEED for the seed; with the
- * number of a round that one alone. See README.md. */
+/*
+ * Rounds of random calls: failures have a message and write no result, callbacks run as often as
+ * promised, and nothing leaks. See README.md.
+ *
+ *   hostile [CALLS [ROUND]]     UCXX_TEST_SEED is the seed; with ROUND only that round
+ */
 #include "hostile.h"
 
 #include <dlfcn.h>
@@ -31,7 +35,7 @@ static uint64_t callback_calls;
 static struct {
   uint8_t bytes[4096];
   size_t length;
-} known_bytes[3][4]; /* addresses, UCX's own, keys */
+} known_bytes[3][4]; /* addresses, UCX's own addresses, remote keys */
 
 /* ------------------------------------------------------------------ one call */
 
@@ -41,7 +45,7 @@ void begin(caller_t *c, const char *function) {
   c->home = NULL;
   c->record = NULL;
   c->op = NULL;
-  /* An error of another function, so that a message left over cannot pass for this one's. */
+  /* An error of another function, so that a message left over cannot pass for this call's. */
   if (ucxx_version_query(NULL) != UCXX_ERR_INVALID_PARAM) FAIL("ucxx_version_query takes NULL");
 }
 
@@ -58,11 +62,11 @@ void judge(caller_t *c, ucxx_status_t status) {
   char text[2048];
   snprintf(text, sizeof text, "%s: %s", ucxx_status_name(status), message);
   if (strcmp(text, ucxx_error_text(status)) != 0)
-    FAIL("%s: the text is %s, and not %s", c->function, ucxx_error_text(status), text);
+    FAIL("%s: the text is %s, expected %s", c->function, ucxx_error_text(status), text);
 }
 
 void unwritten(caller_t *c, int written) {
-  if (written) FAIL("%s: a result was written though it failed", c->function);
+  if (written) FAIL("%s: wrote a result although it failed", c->function);
 }
 
 void one_call(caller_t *c) {
@@ -95,11 +99,9 @@ const void *bytes_of(caller_t *c, int what, size_t *length) {
   return bytes;
 }
 
-/* ------------------------------------------------------------------ who is where, when it goes
- * wrong */
+/* ------------------------------------------------------------------ reports of failures */
 
-/* What is written to stderr, which the library leaves alone, goes to a file meanwhile, and then to
- * where it was meant to go. */
+/* The library writes nothing to stderr, so it is redirected to a file, and printed at the end. */
 static int real_stderr, caught_stderr;
 
 static off_t give_stderr_back(void) {
@@ -110,7 +112,7 @@ static off_t give_stderr_back(void) {
   return at;
 }
 
-/* In the place of the system's, for the checks that have failed. */
+/* Replaces _exit, for failed checks. */
 void __real__exit(int status) __attribute__((noreturn));
 void __wrap__exit(int status) __attribute__((noreturn));
 void __wrap__exit(int status) {
@@ -144,11 +146,12 @@ static void tell_where(void) {
   }
 }
 
-/* An alarm is the guard's: nobody gets any further. Both leave a core, where cores are wanted. */
+/* An alarm comes from the guard: no thread makes progress. Both leave a core, if cores are
+ * enabled. */
 static void on_crash(int number, siginfo_t *info, void *context) {
   (void)info;
 #ifdef __x86_64__
-  /* What is known of UCX itself ends the test as left out: docs/known-issues.md. */
+  /* A known crash of UCX ends the test as skipped: docs/known-issues.md. */
   Dl_info where;
   const ucontext_t *machine = context;
   if (number == SIGSEGV &&
@@ -160,11 +163,11 @@ static void on_crash(int number, siginfo_t *info, void *context) {
 #else
   (void)context;
 #endif
-  write_text(number == SIGALRM ? "hostile: hangs\n" : "hostile: a signal that ends it\n");
+  write_text(number == SIGALRM ? "hostile: hangs\n" : "hostile: ended by a signal\n");
   give_stderr_back();
   tell_where();
-  /* Of the thread that got the signal: file and offset, which is what is needed where no core is
-   * kept. */
+  /* File and offset of each frame of the thread that got the signal, for machines that keep no
+   * cores. */
   void *frames[48];
   backtrace_symbols_fd(frames, backtrace(frames, 48), real_stderr);
   if (number == SIGALRM) {
@@ -179,15 +182,15 @@ static void on_crash(int number, siginfo_t *info, void *context) {
 
 /* ------------------------------------------------------------------ a round */
 
-/* Somebody who progresses, and takes what nobody receives: an operation that waits for it alone
- * would wait for ever. */
+/* A thread that progresses and receives what nobody else does: an operation that waits for it would
+ * otherwise wait without end. */
 static void *pump(void *arg) {
   caller_t *c = calloc(1, sizeof *c);
   CHECK(c != NULL);
   c->random = *(uint64_t *)arg;
   while (!__atomic_load_n(&pump_over, __ATOMIC_ACQUIRE)) {
     for (int at = 0; at < 4; at++) {
-      begin(c, "the one who progresses");
+      begin(c, "the progressing thread");
       ucxx_worker_t *worker = take(c, KIND_worker);
       ucxx_tag_message_t *message = NULL;
       ucxx_recv_info_t info;
@@ -200,14 +203,14 @@ static void *pump(void *arg) {
     }
     static const kind_t kinds[] = {KIND_am_message, KIND_tag_message, KIND_fetch, KIND_request};
     kind_t kind = kinds[draw(c, 4)];
-    begin(c, "the one who progresses");
+    begin(c, "the progressing thread");
     void *handle = take_alone(c, kind);
     if (handle != NULL) {
       destroy_handle(kind, handle);
       gone(c);
     }
     leave(c);
-    begin(c, "the one who progresses");
+    begin(c, "the progressing thread");
     ucxx_endpoint_t *endpoint = take(c, KIND_endpoint);
     if (endpoint != NULL && ucxx_am_queue_probe(endpoint, NULL) == UCXX_OK) {
       ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -238,7 +241,7 @@ static void know(int what, int which, const void *bytes, size_t length) {
   known_bytes[what][which].length = length;
 }
 
-/* What is there from the beginning, so that few calls are without anything to work on. */
+/* Objects from the start, so that few calls have nothing to work on. */
 static void open_round(caller_t *c) {
   memset(pools, 0, sizeof pools);
   memset(known_bytes, 0, sizeof known_bytes);
@@ -267,7 +270,7 @@ static void open_round(caller_t *c) {
     know(1, at, ucxx_address_data(address), ucxx_address_length(address));
     keep_at(NULL, KIND_address, address, 1);
     for (uint16_t id = 0; id < 4; id++) {
-      begin(c, "the beginning");
+      begin(c, "the start");
       c->home = homes[at];
       record_t *record = new_record(c);
       record->most = INT32_MAX;
@@ -300,14 +303,14 @@ static void open_round(caller_t *c) {
     know(2, at + 2, bytes, length);
   }
   ucxx_listener_params_t listen = UCXX_LISTENER_PARAMS_INIT;
-  begin(c, "the beginning");
+  begin(c, "the start");
   c->home = homes[0];
   record_t *record = new_record(c);
   record->most = INT32_MAX;
   listen.on_connect = on_connect;
   listen.on_connect_arg = record;
   ucxx_listener_t *listener;
-  /* There is none where UCX has no TCP. */
+  /* There is none if UCX has no TCP. */
   if (ucxx_listener_create(homes[0]->handle, &listen, &listener) == UCXX_OK)
     keep_at(homes[0], KIND_listener, listener, 1);
   ucxx_group_params_t group_params = UCXX_GROUP_PARAMS_INIT;
@@ -337,7 +340,7 @@ static void open_round(caller_t *c) {
   }
 }
 
-/* Everything, in an order that is drawn; the workers last or in the midst. */
+/* Destroys everything in a random order; the workers last or in between. */
 static void close_round(caller_t *c) {
   int order[KINDS];
   for (int at = 0; at < KINDS; at++) order[at] = at;
@@ -350,8 +353,8 @@ static void close_round(caller_t *c) {
   for (int pass = 0; pass < 2; pass++)
     for (int at = 0; at < KINDS; at++) {
       int first = order[at] == KIND_worker;
-      /* Mostly the workers go first: the ends of endpoints one by one take seconds. Operations that
-       * name memory have ended before it does. */
+      /* Mostly the workers first: closing endpoints one by one takes seconds. Operations that name
+       * memory have completed before the memory is destroyed. */
       if (quick ? first != (pass == 0)
                 : (order[at] == KIND_worker || order[at] == KIND_memory) != (pass == 1))
         continue;
@@ -371,7 +374,7 @@ static void run_round(uint64_t seed, unsigned number) {
   caller_t *c = calloc(1, sizeof *c);
   CHECK(c != NULL);
   round_seed = c->random = test_mix(seed + number);
-  ROUND_STEP("round %u of seed 0x%llx: its beginning", number, (unsigned long long)seed);
+  ROUND_STEP("round %u of seed 0x%llx: the start", number, (unsigned long long)seed);
   __atomic_store_n(&over, 0, __ATOMIC_RELEASE);
   __atomic_store_n(&pump_over, 0, __ATOMIC_RELEASE);
   open_round(c);
@@ -387,7 +390,7 @@ static void run_round(uint64_t seed, unsigned number) {
     ROUND_STEP("round %u of seed 0x%llx: a call of %s", number, (unsigned long long)seed,
                threads[at].recent[threads[at].caller.calls % RECENT]);
     uint64_t before = __atomic_load_n(&threads[at].caller.calls, __ATOMIC_RELAXED);
-    /* The guard ends it where no thread gets any further. */
+    /* The guard ends the test if no thread makes progress. */
     while (__atomic_load_n(&threads[at].running, __ATOMIC_ACQUIRE) &&
            __atomic_load_n(&threads[at].caller.calls, __ATOMIC_RELAXED) < before + 100)
       usleep(1000);
@@ -396,19 +399,19 @@ static void run_round(uint64_t seed, unsigned number) {
       at++;
     }
   }
-  ROUND_STEP("round %u of seed 0x%llx: its end", number, (unsigned long long)seed);
+  ROUND_STEP("round %u of seed 0x%llx: the end", number, (unsigned long long)seed);
   __atomic_store_n(&pump_over, 1, __ATOMIC_RELEASE);
   CHECK(pthread_join(progresses, NULL) == 0);
   __atomic_store_n(&over, 1, __ATOMIC_RELEASE);
   close_round(c);
-  ROUND_STEP("round %u of seed 0x%llx: its callbacks", number, (unsigned long long)seed);
+  ROUND_STEP("round %u of seed 0x%llx: the callbacks", number, (unsigned long long)seed);
   CHECK_OK(ucxx_log_set_callback(NULL, NULL, UCXX_LOG_OFF));
   CHECK_EQ(check_records(), 0);
   CHECK_EQ(allocations_left(), 0);
   free(c);
 }
 
-/* A thread of the library's that ends workers may be at it still. */
+/* A thread of the library that destroys workers may still be running. */
 static footprint_t settled(const footprint_t *before) {
   footprint_t now = footprint_now();
   for (int wait = 0;
@@ -456,8 +459,8 @@ int main(int argc, char **argv) {
            last.resident_kib, last.mappings, last.descriptors, last.threads);
     fflush(stdout);
     if (only >= 0) break;
-    /* What UCX keeps for peers that have come and gone is a few pages a round, and mappings; what
-     * is never given back by callers or library would be more. */
+    /* For past peers UCX keeps a few pages a round, and mappings; a leak of the callers or the
+     * library would be larger. */
     if (last.threads != 1 || (rounds > WARM_UP && last.descriptors > first.descriptors + 2))
       FAIL("%ld threads and %ld descriptors are left", last.threads, last.descriptors);
   }

@@ -1,9 +1,9 @@
 /*
- * Random calls of the whole C surface, from several threads and from callbacks, with arguments of
+ * Random calls of the whole C interface, from several threads and from callbacks, with arguments of
  * every kind; see README.md.
  *
- * What is promised by the caller is kept: a handle that somebody uses is not destroyed meanwhile,
- * one that is gone is never used again, and memory is as large as is said. All else is drawn.
+ * The caller's obligations are met: a handle in use is not destroyed, a destroyed one is not used,
+ * and memory has the stated size. Everything else is random.
  */
 #ifndef UCXX_RS_HOSTILE_H
 #define UCXX_RS_HOSTILE_H
@@ -22,24 +22,24 @@ enum {
   GIVEN_BYTES = 65536
 };
 
-/* A place for a handle. `users` is how many calls are using it, or -1: one call alone. */
+/* A slot for a handle. `users` is the number of calls that use it, or -1: one call exclusively. */
 typedef struct slot {
   void *handle;
-  struct slot *home; /* the worker that it belongs to: not destroyed while a call uses this */
+  struct slot *home; /* its worker, which is not destroyed while a call uses this handle */
   int users;
-  int serial; /* one call at a time of those that the contract has serialised */
+  int serial; /* one call at a time, for calls that the contract serialises */
   int pinned; /* lives as long as the round */
-  int exposure; /* of a window: POSTED and the like */
+  int exposure; /* for a window: POSTED and so on */
   kind_t kind;
 } slot_t;
 
-/* What is told of an operation, an endpoint or a handler, and how often it may be. Kept until the
- * round is over. */
+/* Counts the callbacks of an operation, an endpoint or a handler, and how many are allowed. Kept
+ * until the round is over. */
 typedef struct record {
   struct record *next;
   const char *function;
   int told, least, most;
-  int opened, freed, frees; /* on_open; destroy_arg, and how often that is to be called */
+  int opened, freed, frees; /* on_open; destroy_arg, and how often it must run */
   slot_t *home;
   uint64_t seed;
   ucxx_recv_info_t info;
@@ -47,16 +47,16 @@ typedef struct record {
 
 typedef struct caller {
   uint64_t random;
-  const char *function; /* the call at hand */
+  const char *function; /* the current call */
   uint64_t calls;
   int depth; /* 1 in a callback */
   slot_t *home;
   slot_t *taken[TAKEN];
   uint8_t alone[TAKEN], serial[TAKEN];
   int taken_count;
-  record_t *record; /* of the operation, endpoint or handler at hand */
-  record_t *second; /* of a handler's allocator, where there is one */
-  int in_struct; /* has a struct that is wrong been drawn? */
+  record_t *record; /* of the current operation, endpoint or handler */
+  record_t *second; /* of a handler's allocator, if any */
+  int in_struct; /* a wrong struct was drawn */
   ucxx_op_params_t *op;
   union {
     uint64_t align;
@@ -70,7 +70,7 @@ typedef struct caller {
   ucxx_config_entry_t config[2];
 } caller_t;
 
-/* Every function of the header, but for those that generate.py has a reason for. */
+/* Every function of the header, except those that generate.py skips. */
 typedef struct call {
   const char *name;
   unsigned weight;
@@ -82,15 +82,13 @@ void destroy_handle(kind_t kind, void *handle);
 
 /* pools.c */
 extern slot_t pools[KINDS][PLACES];
-void *
-take(caller_t *c,
-     kind_t kind); /* one that others may be using; NULL now and then, and where there is none */
-void *take_alone(caller_t *c,
-                 kind_t kind); /* one that nobody else uses; NULL where there is none */
+void *take(caller_t *c,
+           kind_t kind); /* shared with other calls; NULL now and then, or if there is none */
+void *take_alone(caller_t *c, kind_t kind); /* exclusive; NULL if there is none */
 void *take_serial(caller_t *c,
-                  kind_t kind); /* beside others, but not beside those that also ask for it so */
+                  kind_t kind); /* shared with calls other than those that also take it this way */
 slot_t *last_taken(caller_t *c);
-void gone(caller_t *c); /* what was taken first has been destroyed */
+void gone(caller_t *c); /* the handle taken first has been destroyed */
 void keep(caller_t *c, kind_t kind, void *handle);
 slot_t *keep_at(slot_t *home, kind_t kind, void *handle, int pinned);
 void leave(caller_t *c);
@@ -111,9 +109,9 @@ const ucxx_buffer_t *list_of(caller_t *c, int into, size_t *count);
 const uint32_t *rank_list(caller_t *c, size_t *count);
 void **handles(caller_t *c, kind_t kind, int alone, size_t *count);
 uint64_t number(caller_t *c, uint64_t usual);
-size_t huge_or(caller_t *c, size_t usual); /* not so that it could be had */
+size_t huge_or(caller_t *c, size_t usual); /* sometimes more than can exist */
 int64_t signed_number(caller_t *c, int64_t usual);
-int32_t one_of(caller_t *c, int32_t least, int32_t most); /* and now and then outside */
+int32_t one_of(caller_t *c, int32_t least, int32_t most); /* and now and then outside the range */
 uint64_t some_time(caller_t *c);
 int32_t memory_type(caller_t *c);
 uint32_t assertions(caller_t *c);
@@ -140,9 +138,9 @@ const ucxx_layout_t *layout(caller_t *c, int wild);
 ucxx_memory_kind_t memory_kind(caller_t *c);
 
 /* callbacks.c */
-extern int over; /* the round: nothing calls back any more */
+extern int over; /* the round is over: callbacks call nothing any more */
 record_t *new_record(caller_t *c);
-int check_records(void); /* and frees them; how many are wrong */
+int check_records(void); /* frees them too; returns how many are wrong */
 void tell(record_t *record);
 void call_back(record_t *record);
 void on_request(void *arg, ucxx_request_t *request, ucxx_status_t status);
@@ -165,10 +163,10 @@ ucxx_status_t on_allocate(void *arg, size_t length, int32_t memory_type, int32_t
                           void **data);
 void on_deallocate(void *arg, void *data, size_t length, int32_t memory_type, int32_t device_id);
 ucxx_status_t on_allgather(void *arg, const void *data, size_t length, void *out);
-void free_taken(void *data); /* what ucxx_buffers_take gave */
+void free_taken(void *data); /* a buffer from ucxx_buffers_take */
 int allocations_left(void);
 
-/* special.c: what the caller has to keep beside the types */
+/* special.c: obligations of the caller beyond types */
 void polled(const ucxx_completion_t *completions, size_t count);
 int may_start(slot_t *window, size_t count);
 int may_wait(slot_t *window);
@@ -179,8 +177,8 @@ void exposure_changed(slot_t *window, const char *function, ucxx_status_t status
 #define MARK ((void *)&marker)
 extern char marker;
 void begin(caller_t *c, const char *function);
-/* Judges the status: an error has a message of its own; `answers` are those that are no failures.
- */
+/* Checks the status: an error has a message of its own; `answers` are statuses that are no
+ * failures. */
 void judge(caller_t *c, ucxx_status_t status);
 void unwritten(caller_t *c, int written);
 void one_call(caller_t *c);

@@ -1,5 +1,4 @@
-/* Structs of parameters: as they are meant, in most of their members at least; one in some with a
- * size or a tail that is not. */
+/* Parameter structs: most members are valid; some structs have a wrong size or a wrong tail. */
 #include "hostile.h"
 
 static void *begin_struct(caller_t *c, size_t size) {
@@ -8,7 +7,7 @@ static void *begin_struct(caller_t *c, size_t size) {
   return value;
 }
 
-/* Everything up to SCRATCH is there, as any of these sizes says. */
+/* SCRATCH bytes exist, and no size is larger. */
 static void *end_struct(caller_t *c, void *value, size_t size) {
   uint8_t *bytes = value;
   size_t *struct_size = value;
@@ -29,7 +28,7 @@ static void *end_struct(caller_t *c, void *value, size_t size) {
 #define BEGIN(type) ucxx_##type##_t *p = begin_struct(c, sizeof *p)
 #define END return end_struct(c, p, sizeof *p)
 
-/* Registered memory under which operations may be at any time lives as long as the round. */
+/* Registered memory that operations may use at any time lives as long as the round. */
 static ucxx_memory_t *lasting_memory(caller_t *c) {
   slot_t *slot = &pools[KIND_memory][draw(c, 2)];
   return slot->pinned ? slot->handle : NULL;
@@ -47,7 +46,7 @@ const ucxx_op_params_t *op(caller_t *c) {
   p->memory_type = one_in(c, 2) ? UCXX_MEMORY_AUTO : memory_type(c);
   p->reserved = one_in(c, 128);
   p->timeout_ns = one_in(c, 4) ? some_time(c) : 0;
-  /* What UCX has taken is not ended by a timeout: such a wait may be for ever. */
+  /* A timeout does not end what UCX has taken, so such a wait could last without end. */
   if (strstr(c->function, "send") != NULL || strstr(c->function, "message_recv") != NULL ||
       strstr(c->function, "_rma_") != NULL)
     p->flags &= ~(uint64_t)UCXX_FLAG_WAIT;
@@ -85,8 +84,8 @@ const ucxx_context_params_t *context_params(caller_t *c) {
   END;
 }
 
-/* SINGLE and SERIALIZED are for callers that keep to one thread at a time: only where they are
- * refused, or a progress thread serves. */
+/* SINGLE and SERIALIZED need callers that use one thread at a time: drawn only where they are
+ * refused, or with a progress thread. */
 const ucxx_worker_params_t *worker_params(caller_t *c) {
   if (one_in(c, 8)) return NULL;
   BEGIN(worker_params);
@@ -112,13 +111,13 @@ const ucxx_worker_params_t *worker_params(caller_t *c) {
 
 const ucxx_endpoint_params_t *endpoint_params(caller_t *c) {
   BEGIN(endpoint_params);
-  /* Whoever waits for a peer under NONE that has gone waits for ever. */
+  /* A wait for a dead peer without error handling lasts without end. */
   p->error_handling = one_in(c, 16) ? 2 + (int32_t)draw(c, 3) : UCXX_ENDPOINT_ERROR_HANDLING_PEER;
   p->send_window_ops = one_in(c, 3) ? (uint32_t)number(c, 16) : 0;
   p->send_window_bytes = one_in(c, 3) ? number(c, 10000) : 0;
   p->send_queue_ops = one_in(c, 3) ? (uint32_t)number(c, 16) : 0;
   p->send_queue_bytes = one_in(c, 3) ? number(c, 10000) : 0;
-  /* Nobody is to wait for an answer that never comes. */
+  /* No call may wait for an answer that never arrives. */
   p->connect_timeout_ns = one_in(c, 4) ? 1 + draw(c, 10 * MILLISECOND) : SECOND;
   p->liveness_ns = one_in(c, 8) ? number(c, 10 * SECOND) : 0;
   p->local_address = one_in(c, 16) ? host(c) : NULL;
@@ -176,7 +175,7 @@ const ucxx_group_params_t *group_params(caller_t *c) {
   if (one_in(c, 16)) return NULL;
   BEGIN(group_params);
   p->bootstrap = one_in(c, 4) ? one_of(c, 0, 3) : UCXX_BOOTSTRAP_CALLBACKS;
-  /* Its library keeps a thread of its own when it has failed. */
+  /* The PMIx library keeps a thread when it has failed. */
   if (p->bootstrap == UCXX_BOOTSTRAP_PMIX) p->bootstrap = UCXX_BOOTSTRAP_ENV;
   p->rank = one_in(c, 8) ? (uint32_t)number(c, 3) : 0;
   p->size = one_in(c, 8) ? (uint32_t)number(c, 3) : 1;
@@ -207,7 +206,7 @@ const ucxx_hub_params_t *hub_params(caller_t *c) {
   p->envelope_size = one_in(c, 4) ? number(c, 9000) : 1024;
   p->max_queue_chunks = one_in(c, 3) ? number(c, 8) : 0;
   p->max_queue_bytes = one_in(c, 3) ? number(c, 8192) : 0;
-  /* Buffers of the caller's for it are of so many bytes; one for more is not made. */
+  /* The caller's buffers have so many bytes; no hub is created for larger ones. */
   if (p->envelope_size > GIVEN_BYTES) p->max_queue_bytes = 1;
   p->retain = one_of(c, 0, 2);
   p->transfers_in_flight = one_in(c, 8) ? (uint32_t)number(c, 4) : 0;
@@ -229,8 +228,8 @@ const ucxx_link_params_t *link_params(caller_t *c) {
   END;
 }
 
-/* Of the caller's own memory: never beyond it. On the target's side anything: the library knows how
- * much there is. */
+/* At the caller's own memory never beyond its end. At the target anything: the library knows the
+ * size there. */
 const ucxx_layout_t *layout(caller_t *c, int wild) {
   if (one_in(c, 32)) return NULL;
   BEGIN(layout);

@@ -1,5 +1,5 @@
-/* Handles that live, and who uses them. Whoever cannot have one at once goes without: nobody waits
- * here, so callbacks may draw as well. */
+/* Live handles, and their users. A call that cannot have a handle at once does without it: nothing
+ * waits here, so callbacks may draw as well. */
 #include "hostile.h"
 
 slot_t pools[KINDS][PLACES];
@@ -76,7 +76,7 @@ void gone(caller_t *c) {
       c->taken[at]->handle = NULL;
       return;
     }
-  FAIL("%s has nothing that could be gone", c->function);
+  FAIL("%s took no handle that it could destroy", c->function);
 }
 
 slot_t *keep_at(slot_t *home, kind_t kind, void *handle, int pinned) {
@@ -100,7 +100,7 @@ slot_t *keep_at(slot_t *home, kind_t kind, void *handle, int pinned) {
 }
 
 void keep(caller_t *c, kind_t kind, void *handle) {
-  /* With fewer places for what makes threads or takes memory. */
+  /* Fewer slots for objects that create threads or take memory. */
   static const uint8_t places[KINDS] = {
       [KIND_context] = 3, [KIND_worker] = 7, [KIND_group] = 3,     [KIND_listener] = 6,
       [KIND_window] = 10, [KIND_hub] = 8,    [KIND_endpoint] = 24, [KIND_notifier] = 8};

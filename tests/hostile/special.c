@@ -1,4 +1,4 @@
-/* What the caller has to keep that types do not say. */
+/* Obligations of the caller that types do not express. */
 #include "hostile.h"
 
 void polled(const ucxx_completion_t *completions, size_t count) {
@@ -19,8 +19,8 @@ void polled(const ucxx_completion_t *completions, size_t count) {
 }
 
 /*
- * A group of one: whom it waits for in a start is itself, and so in a wait. What it has not posted,
- * or not completed, it would wait for without an end.
+ * In a group of one member start and wait concern the member itself. Without its post or complete
+ * they would wait without end.
  */
 enum { POSTED = 1, STARTED = 2, COMPLETED = 4 };
 
