@@ -1,7 +1,7 @@
-"""What ucxx_rs.h declares, taken apart.
+"""Parses what ucxx_rs.h declares.
 
-The header is generated, so its form is known; whatever is not of that form is refused, and so
-nothing in it is overlooked.
+The header is generated, so its form is known. Anything of another form is refused, so that nothing
+is overlooked.
 """
 
 import re
@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Parameter:
-    """Of a function or a member: its type as a cast has it, such as `const ucxx_op_params_t *`, and
-    its name."""
+    """Of a function or a member: its type as in a cast, such as `const ucxx_op_params_t *`, and its
+    name.
+    """
 
     type: str
     name: str
@@ -31,7 +32,7 @@ class Header:
     enums: dict = field(default_factory=dict)  # name -> constants
     opaque: list = field(default_factory=list)
     structs: dict = field(default_factory=dict)  # name -> members
-    types: dict = field(default_factory=dict)  # typedef -> what it stands for
+    types: dict = field(default_factory=dict)  # typedef -> its meaning
     functions: list = field(default_factory=list)
 
 
@@ -48,7 +49,7 @@ def tidy(text):
 
 
 def split_list(text):
-    """At the commas that are not within brackets."""
+    """Splits at the commas outside brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
@@ -78,7 +79,7 @@ def parameters(text):
 
 
 def preprocessor(header, lines):
-    """Takes the directives out."""
+    """Checks the directives and removes them."""
     rest, at = [], 0
     while at < len(lines):
         line = lines[at].strip()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The ABI of an installed library, as text, compared with what it was: snapshot.txt.
+"""Compares the ABI of an installed library, as text, with the recorded one in snapshot.txt.
 
-    tests/abi/snapshot.py PREFIX             fails where the two differ, and says how to go on
+    tests/abi/snapshot.py PREFIX             fails where the two differ, and says what to do
     tests/abi/snapshot.py PREFIX --update    writes snapshot.txt anew; not for a break of an ABI
-    that has been released
+                                             that has been released
 
-Names and types are the header's (header.py); values, sizes and offsets are what a C compiler makes
-of it; symbols and the SONAME are the library's. docs/abi.md says what may change.
+Names and types are the header's (header.py); values, sizes and offsets come from a C compiler;
+symbols and the SONAME are the library's. docs/abi.md says what may change.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def layouts(header, include):
 
 
 def names(header):
-    """What has no layout: signatures, and the names of types."""
+    """Declarations without a layout: signatures, and the names of types."""
     lines = [f"opaque {name}" for name in header.opaque]
     lines += [f"type {name}: {meaning}" for name, meaning in header.types.items()]
     lines += [f"initialiser {macro}: {name}" for macro, name in header.initialisers.items()]
@@ -115,7 +115,7 @@ def binary(library):
         ).stdout
 
     soname = re.search(r"SONAME.*\[(.*)\]", output("readelf", "-d", "-W"))[1]
-    # Without the absolute one of the version itself, which some linkers make.
+    # Without the absolute symbol for the version itself, which some linkers create.
     lines = [line.split() for line in output("nm", "-D", "--defined-only").splitlines()]
     symbols = sorted(name for _, kind, name in lines if kind != "A")
     return [f"library: {soname}"] + [f"symbol {name}" for name in symbols]
@@ -128,19 +128,19 @@ def take(prefix):
 
 
 def by_name(lines):
-    """Each line under what it is about: its first word or two."""
+    """Each line by its subject: its first word or two."""
     found = {}
     for line in lines:
         if line and not line.startswith("#"):
             subject = re.match(r"library|\w+ [\w.]+", line)[0]
             if subject in found:
-                raise SystemExit(f"abi: twice: {subject}")
+                raise SystemExit(f"abi: more than once: {subject}")
             found[subject] = line
     return found
 
 
 def is_addition(subject, before, after):
-    """Of a line that is in both and differs."""
+    """For a line that exists in both and differs."""
     if subject.startswith("enum "):
         return before.split(",")[1] == after.split(",")[1]
     if subject.startswith("struct ") and before.endswith("may grow") and after.endswith("may grow"):
@@ -152,8 +152,9 @@ def is_addition(subject, before, after):
 
 
 def new_is_addition(subject, was, now):
-    """A member may be new at the end of a struct that may grow, or of a struct that is new; all
-    else may be new anywhere."""
+    """A new member is an addition at the end of a struct that may grow, or of a new struct;
+    anything else that is new is an addition.
+    """
     if not subject.startswith("member "):
         return True
     struct = "struct " + subject.split()[1].split(".")[0]
@@ -183,7 +184,7 @@ def compare(before, after):
 
 
 def released(lines, changelog):
-    """Has this MAJOR.MINOR been released? Then it is a promise."""
+    """Has this MAJOR.MINOR been released? Then its ABI is a promise."""
     soversion = by_name(lines)["library"].rsplit(".so.", 1)[1]
     return re.search(rf"^## \[{re.escape(soversion)}\.\d+\]", changelog, re.M) is not None
 
@@ -191,19 +192,19 @@ def released(lines, changelog):
 def explain(additions, breaks, is_released):
     text = []
     if breaks:
-        text += ["BREAKS of the ABI:"] + [f"    {line}" for line in breaks]
+        text += ["ABI BREAKS:"] + [f"    {line}" for line in breaks]
         if is_released:
             text.append(
-                "  This version has been released, and programs rely on it: undo them, or give the library the next MAJOR.MINOR, and with it a new SONAME."
+                "  This version has been released, and programs rely on it: undo the breaks, or give the library the next MAJOR.MINOR, and with it a new SONAME."
             )
         else:
             text.append(
-                "  This version has not been released. If they are meant, they go into CHANGELOG.md as such."
+                "  This version has not been released. If the breaks are intended, list them in CHANGELOG.md as breaks."
             )
     if additions:
-        text += ["Additions to the ABI:"] + [f"    {line}" for line in additions]
+        text += ["ABI additions:"] + [f"    {line}" for line in additions]
     text.append(
-        "  To go on: a line in CHANGELOG.md for each, docs/abi.md read once more, then `tests/abi/snapshot.py PREFIX --update`, and commit tests/abi/snapshot.txt."
+        "  Next: a line in CHANGELOG.md for each, docs/abi.md read once more, then `tests/abi/snapshot.py PREFIX --update`, and commit tests/abi/snapshot.txt."
     )
     return "\n".join(text)
 
@@ -218,19 +219,19 @@ def main():
     now = take(options.prefix)
     before = SNAPSHOT.read_text(encoding="utf-8").splitlines() if SNAPSHOT.exists() else []
     additions, breaks = compare(before, now) if before else ([], [])
-    # What was promised is asked of the version that made the promise.
+    # The version that made the promise decides what is promised.
     promised = (
         bool(before)
         and released(before, CHANGELOG.read_text(encoding="utf-8"))
         and by_name(before)["library"] == by_name(now)["library"]
     )
     if before and not additions and not breaks:
-        print(f"abi: {len(by_name(now))} lines, as they were")
+        print(f"abi: {len(by_name(now))} lines, unchanged")
         return 0
     if before:
         print(explain(additions, breaks, promised), file=sys.stderr)
     if not options.update or (breaks and promised):
-        print("abi: the library is not what tests/abi/snapshot.txt says", file=sys.stderr)
+        print("abi: the library differs from tests/abi/snapshot.txt", file=sys.stderr)
         return 1
     SNAPSHOT.write_text(TITLE + "\n".join(now) + "\n", encoding="utf-8")
     print(f"abi: {len(by_name(now))} lines written")

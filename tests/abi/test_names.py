@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """No name in the header is a keyword of a language that binds it: a generator would have to change
-the name, and the documentation would be about another one.
+the name, and the documentation would not match it.
 
     tests/abi/test_names.py PREFIX [unittest's arguments]
 """
@@ -14,8 +14,8 @@ import header
 
 PREFIX = None
 
-# Reserved words, and what a language's generators of bindings treat as such. Python's are those of
-# the interpreter, and the two below.
+# Reserved words, and words that binding generators treat as such. Python's are those of the
+# interpreter, and the two below.
 KEYWORDS = {
     "C and C++": """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl concept
         const consteval constexpr constinit const_cast continue contract_assert co_await co_return co_yield decltype default delete do double
@@ -44,13 +44,13 @@ KEYWORDS = {
         virtual where while yield""",
 }
 
-# A parameter's name is no part of a call, nor of the ABI, and C# has a sign for such names:
-# @params. `base` is what MPI calls it.
+# A parameter's name is not part of a call or of the ABI, and C# can write such names: @params.
+# `base` is MPI's name.
 PARAMETERS = {"params": "C#", "base": "C#"}
 
 
 def names(header):
-    """(what, name) of everything that has one."""
+    """(what, name) of everything that has a name."""
     for each in header.version | header.initialisers:
         yield "constant", each
     for enum, constants in header.enums.items():
@@ -101,8 +101,7 @@ class Names(unittest.TestCase):
         )
 
     def test_nothing_is_of_a_type_that_languages_do_not_share(self):
-        """A `bool` is one byte of the result: a caller that declares an int reads three bytes that
-        nobody has set."""
+        """A `bool` result sets one byte: a caller that declares an int reads three unset bytes."""
         taken = header.read(Path(PREFIX) / "include" / "ucxx_rs.h")
         types = [each.type for function in taken.functions for each in function.parameters] + [
             function.result for function in taken.functions

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The installed library is what snapshot.txt says; and a header that differs is found out, and its
-difference judged as docs/abi.md has it.
+"""The installed library matches snapshot.txt; and each kind of difference in a header is found, and
+judged as docs/abi.md says.
 
 tests/abi/test_snapshot.py PREFIX [unittest's arguments]
 """
@@ -33,7 +33,7 @@ class Changes(unittest.TestCase):
 
     @staticmethod
     def lines_of(text):
-        """A header alone, with the symbols that go with it."""
+        """The lines of a header alone, with its symbols."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "ucxx_rs.h"
             path.write_text(text, encoding="utf-8")

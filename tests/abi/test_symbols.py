@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The symbols of the installed library: every function of the header with the version of this
-release, and nothing else; and what that is for.
+"""The installed library has exactly the header's functions as symbols, with this release's version;
+and two releases can be loaded into one process.
 
 tests/abi/test_symbols.py PREFIX [unittest's arguments]
 """
@@ -18,8 +18,8 @@ import header
 
 PREFIX = None
 COMPILER = os.environ.get("CC", "gcc").split()
-# Of another release, whose SONAME is another one: what a second component of a process may have
-# brought.
+# A library of another release, with another SONAME, as a second component of the process may have
+# loaded it.
 OTHER = """
 const char *ucxx_status_name(int status) { (void)status; return "of the other release"; }
 """
@@ -52,7 +52,7 @@ class Symbols(unittest.TestCase):
         lines = [
             line.split() for line in output("nm", "-D", "--defined-only", self.library).splitlines()
         ]
-        # GNU's linker makes the version itself a symbol, too, an absolute one.
+        # GNU's linker also creates an absolute symbol for the version itself.
         self.assertLessEqual(
             {name.split("@")[0] for _, kind, name in lines if kind == "A"}, {self.node}
         )
