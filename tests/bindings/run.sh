@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The header through the tools that other languages bind C with, rust-bindgen, pycparser and cffi,
-# and a client made with cffi.
+# Tests the header with tools of other languages, rust-bindgen, pycparser and cffi, and with a
+# client made with cffi.
 #
 #   tests/bindings/run.sh PREFIX     PREFIX: an installed package
 set -euo pipefail
@@ -15,5 +15,5 @@ python=$("$root/scripts/venv.sh" cffi==2.1.1 pycparser==3.12)
 module=$target_dir/bindings/python
 export PYTHONDONTWRITEBYTECODE=1
 PKG_CONFIG_PATH=$UCXX_RS_PREFIX/lib/pkgconfig "$python" "$here/python/ucxx_rs_build.py" "$module"
-# Warnings are errors: an endpoint or a worker that a test forgot to close is one.
+# Warnings are errors: an endpoint or a worker that a test did not close causes one.
 PYTHONPATH=$module "$python" -W error -m unittest discover --verbose --start-directory "$here/python"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""What the tests of the client share."""
+"""Shared by the tests of the client."""
 
 import asyncio
 import faulthandler
@@ -12,14 +12,14 @@ from ucxx_rs_client import Context, UcxxError, Worker
 
 TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self"}
 MODES = ["polling", "blocking", "thread", "notifier"]
-# Those with a progress thread.
+# The modes with a progress thread.
 THREADED = ["thread", "notifier"]
-# A limit that only a hang reaches; what hangs may be a call that holds the interpreter's lock.
+# Only a hang takes so long; a hanging call may hold the interpreter's lock.
 LIMIT_S = 300
 
 
 class ClientCase(unittest.IsolatedAsyncioTestCase):
-    """Runs on a loop in debug mode, which complains about calls from a wrong thread."""
+    """Runs on a loop in debug mode, which reports calls on a wrong thread."""
 
     def setUp(self):
         faulthandler.dump_traceback_later(LIMIT_S, exit=True)
@@ -48,7 +48,7 @@ class ClientCase(unittest.IsolatedAsyncioTestCase):
             self.assertIn(status, [0, -signal.SIGKILL])
 
     async def assert_fails(self, operation, *names):
-        """The operation ends with an error of one of these names, which is returned."""
+        """The operation fails with one of these errors, whose name is returned."""
         with self.assertRaises(UcxxError) as caught:
             await operation
         self.assertIn(caught.exception.name, [f"UCXX_ERR_{name}" for name in names])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""The other process of a test: it does what it is told over a socket, one line of JSON a request.
+"""The other process of a test: it executes requests from a socket, one line of JSON each.
 
 peer.py FD TLS        started by Peer
 """
@@ -18,7 +18,7 @@ import zlib
 from ucxx_rs_client import Context, Status, UcxxError, Worker
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-# Bytes of a request or an answer between the two.
+# Bytes of a request or its result between the two.
 LINE_LIMIT = 16 << 20
 
 
@@ -46,7 +46,7 @@ class Link:
     async def read(self):
         line = await self._reader.readline()
         if not line:
-            raise EOFError("the other process has gone")
+            raise EOFError("the other process has exited")
         return json.loads(line)
 
     async def close(self):
@@ -54,12 +54,12 @@ class Link:
         try:
             await self._writer.wait_closed()
         except ConnectionError:
-            # The other one was killed with something unread.
+            # The other process was killed with unread data.
             pass
 
 
 class Peer:
-    """Starts the other process, connected to `worker`; `endpoint` leads there."""
+    """Starts the other process and connects it to `worker`; `endpoint` leads to it."""
 
     @classmethod
     async def start(cls, worker, tls):
@@ -74,7 +74,7 @@ class Peer:
         return peer
 
     def ask(self, what, **arguments):
-        """Sends a request, at once; awaiting the result waits for the answer."""
+        """Sends a request at once; awaiting the result waits for the other process."""
         self._link.write([what, arguments])
         return self._link.read()
 
@@ -84,7 +84,7 @@ class Peer:
         self.process.wait()
 
     async def stop(self):
-        """Its exit status. Afterwards nothing is left of it here but the endpoint."""
+        """Its exit status. Afterwards only the endpoint is left of it here."""
         if self.process.returncode is None:
             self._link.write(["leave", {}])
         await self._link.close()
@@ -92,7 +92,7 @@ class Peer:
 
 
 class Answers:
-    """A fetch handler that does what the header of each question says."""
+    """A fetch handler that does what each question's header says."""
 
     def __init__(self, endpoint):
         self.endpoint = endpoint
@@ -100,7 +100,7 @@ class Answers:
         self.more = asyncio.Event()
         # How calls ended.
         self.told = []
-        # What goes on after its handler.
+        # Work that continues after its handler.
         self.pending = []
 
     def __call__(self, question):
@@ -117,7 +117,7 @@ class Answers:
         question.reject(status)
 
     def refuse_then_answer(self, question, status):
-        """Tries four answers, of which only the second is one."""
+        """Tries four replies, of which only the second is valid."""
         reject, reply = question.reject, lambda data: self.pending.append(question.reply(data))
         for answer, argument in (
             (reject, status),
@@ -144,7 +144,7 @@ class Answers:
         raise RuntimeError("a handler that fails")
 
     def ask_back(self, question, id, header, capacity):
-        """Asks whoever asked, and answers with what it says."""
+        """Fetches from the fetching side, and replies with the result."""
 
         async def ask():
             buffer = bytearray(capacity)
@@ -155,7 +155,7 @@ class Answers:
 
 
 class Served:
-    """What the other process can do. Each returns what is to be answered."""
+    """The requests that the other process can execute. Each returns its result."""
 
     def __init__(self, worker, endpoint):
         self.worker = worker
@@ -163,7 +163,7 @@ class Served:
         self.answers = Answers(endpoint)
 
     async def echo(self, tag, size, count=1):
-        """Receives messages, and sends each back when it has come."""
+        """Receives messages, and sends each back after its arrival."""
         buffers = [bytearray(size) for _ in range(count)]
         receives = [self.worker.recv(buffer, tag) for buffer in buffers]
         sends = []
@@ -173,18 +173,18 @@ class Served:
         await asyncio.gather(*sends)
 
     async def take(self, tag, size):
-        """Receives one message: its length and checksum."""
+        """Receives one message: returns its length and checksum."""
         buffer = bytearray(size)
         received = await self.worker.recv(buffer, tag)
         return [received.length, zlib.crc32(buffer)]
 
     async def give(self, tag, size, count=1):
-        """Sends messages of one byte value, until they have left."""
+        """Sends messages of one byte value, and waits until they are complete."""
         await asyncio.gather(*[self.endpoint.send(bytes([tag]) * size, tag) for _ in range(count)])
         await self.endpoint.flush()
 
     async def exchange_when_told(self, go, done, receive_tag, send_tag, size, count):
-        """As soon as `go` can be read: `count` messages either way. Then writes to `done`."""
+        """When `go` can be read, exchanges `count` messages either way. Then writes to `done`."""
         await asyncio.to_thread(pathlib.Path(go).read_text)
         payload = bytes([send_tag]) * size
         sends = [self.endpoint.send(payload, send_tag) for _ in range(count)]
@@ -197,7 +197,7 @@ class Served:
         return intact
 
     async def echo_multi(self, tag, count=1, mask=2**64 - 1):
-        """Receives multi-buffer messages, and sends each back when it has come."""
+        """Receives multi-buffer messages, and sends each back after its arrival."""
         receives = [self.worker.recv_multi(tag, mask) for _ in range(count)]
         sends = []
         for receive in receives:
@@ -206,7 +206,7 @@ class Served:
         await asyncio.gather(*sends)
 
     async def give_multi(self, tag, sizes, seed):
-        """Sends one multi-buffer message, until it has left."""
+        """Sends one multi-buffer message, and waits until it is complete."""
         await self.endpoint.send_multi(
             [content(size, seed + at) for at, size in enumerate(sizes)], tag
         )
@@ -214,7 +214,8 @@ class Served:
 
     async def announce(self, tag, sizes, after):
         """Sends the header of a multi-buffer message without its frames (docs/wire-formats.md), and
-        a byte under the tag `after`."""
+        a byte under the tag `after`.
+        """
         await self.endpoint.send(
             struct.pack("=?Q400x100Q", False, len(sizes), *sizes, *[0] * (100 - len(sizes))), tag
         )
@@ -222,7 +223,7 @@ class Served:
         await self.endpoint.flush()
 
     async def take_multi(self, tag):
-        """Receives one multi-buffer message: lengths and checksums of its frames."""
+        """Receives one multi-buffer message: returns the lengths and checksums of its frames."""
         frames, _ = await self.worker.recv_multi(tag)
         return [[len(frame), zlib.crc32(frame)] for frame in frames]
 
@@ -234,8 +235,9 @@ class Served:
         self.worker.set_fetch_handler(id, None)
 
     async def fetch(self, id, headers, capacity):
-        """Asks many questions at once: status, length and the checksum of the whole buffer of
-        each."""
+        """Sends many fetches at once: returns status, length and the whole buffer's checksum of
+        each.
+        """
 
         async def ask(header):
             buffer, status = bytearray(capacity), "OK"
@@ -248,13 +250,14 @@ class Served:
         return await asyncio.gather(*[ask(header) for header in headers])
 
     async def fetch_when_told(self, go, done, served, unserved):
-        """As soon as `go` can be read: a question, and two that the other side has no handler for.
-        Writes to `done` how they ended."""
+        """When `go` can be read, sends one fetch, and two without a handler on the other side.
+        Writes their results to `done`.
+        """
         await asyncio.to_thread(pathlib.Path(go).read_text)
         buffer = bytearray(16)
         first = self.endpoint.fetch(served, b"served", buffer)
         ends = []
-        # One after the other: what takes in the second one has done with the first question.
+        # One after the other: receiving the second fetch completes the first.
         for _ in range(2):
             try:
                 await self.endpoint.fetch(unserved, b"unserved", bytearray(1))
@@ -270,7 +273,7 @@ class Served:
             await self.answers.more.wait()
 
     async def answer_kept(self):
-        """Answers them, the latest first: how each answer ended, in that order."""
+        """Answers them, the latest first: returns each reply's result, in that order."""
         kept, self.answers.kept = self.answers.kept, []
 
         async def answer(question, size, seed):
@@ -283,12 +286,12 @@ class Served:
         return await asyncio.gather(*[answer(*each) for each in reversed(kept)])
 
     async def settle(self):
-        """Waits until nothing goes on any more that handlers began; it has ended well."""
+        """Waits until everything that handlers began has completed, without error."""
         pending, self.answers.pending = self.answers.pending, []
         await asyncio.gather(*pending)
 
     async def note_failures(self):
-        """From now on what the loop's exception handler is told goes to `told`."""
+        """From now on records in `told` what the loop's exception handler gets."""
 
         def note(_, context):
             self.answers.told.append(repr(context["exception"]))

@@ -6,9 +6,9 @@
     pingpong.py --mode polling|blocking|thread|notifier [--size 8] [--iterations N] [--cpus 0,1]
     [--tls LIST] [--library ucxx]
 
-It starts both processes itself and prints one line of JSON. With --library ucxx the same is done
-with UCXX's own Python client, from PyPI's ucxx-cu12, where that is installed: its modes polling,
-blocking, thread, and thread with delayed submission and notifier.
+Starts both processes itself and prints one line of JSON. --library ucxx does the same with UCXX's
+own Python client, from PyPI's ucxx-cu12, if that is installed. Its modes are polling, blocking,
+thread, and thread with delayed submission and notifier.
 """
 
 import argparse
@@ -36,9 +36,9 @@ def arguments():
     )
     parser.add_argument("--size", type=int, default=8, help="bytes of a message (default 8)")
     parser.add_argument(
-        "--iterations", type=int, default=5000, help="round trips that are measured (default 5000)"
+        "--iterations", type=int, default=5000, help="measured round trips (default 5000)"
     )
-    parser.add_argument("--warmup", type=int, default=500, help="round trips before (default 500)")
+    parser.add_argument("--warmup", type=int, default=500, help="warm-up round trips (default 500)")
     parser.add_argument("--cpus", help="the CPUs of the two processes, e.g. 0,1 (default: any)")
     parser.add_argument(
         "--tls", help="UCX_TLS of both, e.g. posix,cma,self (default: the environment's)"
@@ -47,7 +47,7 @@ def arguments():
         "--library",
         choices=["ucxx_rs", "ucxx"],
         default="ucxx_rs",
-        help="what is measured (default ucxx_rs)",
+        help="the library to measure (default ucxx_rs)",
     )
     return parser.parse_args()
 
@@ -62,12 +62,12 @@ def hear(link):
 
 
 async def round_trips(options, rank, send, recv, outgoing, incoming):
-    """Times in nanoseconds. `send` and `recv` take a buffer and give an awaitable."""
+    """Times in nanoseconds. `send` and `recv` take a buffer and return an awaitable."""
     times = []
     for _ in range(options.warmup + options.iterations):
         started = time.perf_counter_ns()
-        # Posted before it can come, where calling posts. UCXX's are coroutines, which begin when
-        # they are awaited.
+        # Posted before the message can arrive, if the call posts it. UCXX's are coroutines, which
+        # start when awaited.
         received = recv(incoming)
         if rank == 0:
             await send(outgoing)
@@ -98,7 +98,7 @@ async def with_ucxx_rs(options, rank, link):
 
 
 async def with_ucxx(options, rank, link):
-    # As ucxx_rs does: shared memory stays in use although peers are watched.
+    # As ucxx_rs does: keeps shared memory in use with failure detection.
     os.environ.setdefault("UCX_MM_ERROR_HANDLING", "y")
     import numpy
     import ucxx
@@ -146,11 +146,11 @@ def main():
     rank = 0 if child else 1
     links[1 - rank].close()
     if rank == 1:
-        # With the parent, whatever became of it.
+        # Ends with the parent in any case.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if cpus:
         os.sched_setaffinity(0, {cpus[rank]})
-    # Imported after the fork: nothing of the library or of UCX is shared by the two.
+    # Imported after the fork: the two processes share nothing of the library or of UCX.
     side = {"ucxx_rs": with_ucxx_rs, "ucxx": with_ucxx}[options.library]
     times = asyncio.run(side(options, rank, links[rank]))
     if rank == 1:

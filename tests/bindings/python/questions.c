@@ -15,7 +15,7 @@ struct client_questions {
   int wake_fd;
 };
 
-/* What a handler is registered with: a question does not tell its id. */
+/* The argument of a registered handler: a question does not contain its id. */
 typedef struct registration {
   client_questions_t *questions;
   uint16_t id;

@@ -12,28 +12,28 @@
 
 typedef struct client_questions client_questions_t;
 
-/* A question that has come, and the next one. */
+/* A question that has arrived, and the next one. */
 typedef struct client_question {
   struct client_question *next;
   ucxx_fetch_t *fetch;
   uint16_t id;
 } client_question_t;
 
-/* An empty queue, or NULL for want of memory. Something is written to the eventfd `wake_fd`
- * whenever it stops being empty. */
+/* An empty queue, or NULL without memory. Writes to the eventfd `wake_fd` whenever the queue stops
+ * being empty. */
 client_questions_t *client_questions_create(int wake_fd);
 
-/* Puts the worker's questions with this id into the queue from now on. */
+/* From now on the worker's questions with this id are put into the queue. */
 ucxx_status_t client_questions_listen(client_questions_t *questions, ucxx_worker_t *worker,
                                       uint16_t id);
 
-/* Takes them all out, the oldest first; NULL when there are none. */
+/* Takes all questions, the oldest first; NULL if there are none. */
 client_question_t *client_questions_take(client_questions_t *questions);
 
-/* Frees an entry, not its question: what comes after it. */
+/* Frees an entry, but not its question; returns the next entry. */
 client_question_t *client_question_next(client_question_t *question);
 
-/* Frees the queue, and ends the questions in it. After its workers have been destroyed. NULL is
+/* Frees the queue and ends its questions. Call after its workers have been destroyed. NULL is
  * ignored. */
 void client_questions_destroy(client_questions_t *questions);
 

@@ -16,7 +16,7 @@ LARGE = 8 << 20
 
 
 class Buffer(bytearray):
-    """A bytearray that can be watched."""
+    """A bytearray that can be weakly referenced."""
 
 
 def stats(worker):
@@ -38,7 +38,7 @@ class Cancel(ClientCase):
             self.assertEqual(
                 (worker.in_flight, stats(worker).canceled, stats(worker).in_flight), (0, 1, 0)
             )
-            # It is not there any more to take what comes.
+            # The cancelled receive takes no later message.
             after = worker.recv(bytearray(8), 1)
             await peer.ask("give", tag=1, size=8)
             self.assertEqual((await after).length, 8)
@@ -100,8 +100,8 @@ class Cancel(ClientCase):
             checksum = zlib.crc32(payload)
             payload = Buffer(payload)
             watched = weakref.ref(payload)
-            # A rendezvous that nobody receives yet. When what was sent after it has come, UCX has
-            # it.
+            # A rendezvous that nobody receives yet. When the next message has arrived, UCX has
+            # announced it.
             sent = peer.endpoint.send(payload, 1)
             del payload
             after = peer.endpoint.send(b"after", 2)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Messages between two processes, in every mode, over shared memory and TCP."""
+"""Messages between two processes arrive whole, in every mode, over shared memory and TCP."""
 
 import array
 import asyncio

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Failures become exceptions with a status and a message; what ends an endpoint ends its
-futures."""
+"""Failures become exceptions with status and message; the end of an endpoint ends its futures."""
 
 import asyncio
 import unittest
@@ -40,8 +39,7 @@ class Failure(ClientCase):
             send = peer.endpoint.send(bytes(LARGE), 2)
             watched = worker.recv(bytearray(1), 3, source=peer.endpoint)
             anyone = worker.recv(bytearray(1), 3)
-            # The announcement of the large message has reached the peer when what was sent after it
-            # has come.
+            # When the next message has arrived, the large message has been announced to the peer.
             await peer.endpoint.send(b"x", 1)
             await peer.ask("take", tag=1, size=1)
             peer.kill()

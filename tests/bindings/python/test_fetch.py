@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Questions with answers: asked and answered in every mode, at once, later, not at all."""
+"""Fetches are answered in every mode: at once, later, or not at all."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ TOO_LONG, CANCELED, NO_ELEM, REJECTED = (
 
 
 class Buffer(bytearray):
-    """A bytearray that can be watched."""
+    """A bytearray that can be weakly referenced."""
 
 
 def head(what, **arguments):
@@ -32,14 +32,15 @@ def head(what, **arguments):
 
 
 def checksum(data, capacity):
-    """Of a buffer of zeros that this was put into."""
+    """For a buffer of zeros that the data was put into."""
     return zlib.crc32(data.ljust(capacity, b"\0"))
 
 
 class Fetch(ClientCase):
     async def both_ways(self, test, **options):
-        """Runs a test over everything, twice: this process asks, and the other one. `asks` and
-        `answers` do what Served can do."""
+        """Runs a test over everything, twice: this process fetches, and then the other one. `asks`
+        and `answers` have the methods of Served.
+        """
 
         async def run(worker, peer):
             served = Served(worker, peer.endpoint)
@@ -132,7 +133,7 @@ class Fetch(ClientCase):
             nothing = checksum(b"", 10)
             expected = [[name, None, nothing] for name in (*statuses.values(), CANCELED)]
             self.assertEqual(await asks("fetch", id=ID, headers=headers, capacity=10), expected)
-            # Not by whom a handler was never set, nor by whom it was removed.
+            # Neither without a handler ever, nor after the handler was removed.
             self.assertEqual(
                 await asks("fetch", id=NOBODYS, headers=headers, capacity=10),
                 [[NO_ELEM, None, nothing]] * 6,
@@ -259,7 +260,7 @@ class Fetch(ClientCase):
                 self.assertEqual(worker.in_flight, 0)
                 # It may be resized again.
                 buffer.append(0)
-                # The answer comes too late, and nobody is told.
+                # The reply arrives too late, and nobody is notified.
                 self.assertEqual(await peer.ask("answer_kept"), ["OK"])
                 after = bytearray(size)
                 self.assertEqual(
@@ -317,7 +318,7 @@ class Fetch(ClientCase):
             fetched = peer.ask("fetch", id=ID, headers=["anything"], capacity=8 * LARGE)
             await come.wait()
             gc.collect()
-            # Where it completed meanwhile the future has not been told, as the loop has not run.
+            # If it completed meanwhile the future has not been notified, as the loop has not run.
             self.assertTrue(answers[0].done() or all(each() is not None for each in watched))
             await answers[0]
             self.assertEqual(await fetched, [["OK", 8 * LARGE, checksum(content(8 * LARGE, 1), 0)]])
@@ -419,7 +420,7 @@ class Fetch(ClientCase):
             for fetched in fetches:
                 self.assertTrue(fetched.done())
                 await self.assert_fails(fetched, "CANCELED")
-            # Those that had not been asked yet as well.
+            # Those that had not been sent yet as well.
             self.assertEqual({name for name, _, _ in await asking}, {"UCXX_ERR_CONNECTION_RESET"})
             self.assertEqual(kept[0].header, b"left alone")
             for answer in (lambda: kept[0].reply(b"late"), lambda: kept[0].reject(Status.ERR_BUSY)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""The C header as Python's binding tools see it: pycparser reads it, cffi calls through it.
+"""Python's binding tools can use the C header: pycparser reads it, cffi calls through it.
 
 UCXX_RS_PREFIX names the installed package.
 """
@@ -18,8 +18,8 @@ from ucxx_rs_build import declarations
 PREFIX = pathlib.Path(os.environ["UCXX_RS_PREFIX"])
 LIBRARY = PREFIX / "lib" / "libucxx_rs.so"
 
-# What the two standard headers give the library's own. cffi knows these names by itself; pycparser
-# has to be told.
+# Types of the two standard headers that the library uses. cffi knows these names; pycparser must be
+# told.
 TYPES = "typedef unsigned long size_t;" + "".join(
     f"typedef {sign} {base} {prefix}int{bits}_t;"
     for bits, base in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))
@@ -39,7 +39,7 @@ def declared_functions(text):
 def exported_symbols():
     command = ["nm", "-D", "--defined-only", str(LIBRARY)]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    # All have a version. GNU's linker makes that a symbol, too, an absolute one.
+    # All have a version. GNU's linker also makes that an absolute symbol.
     return {name.split("@")[0] for *_, kind, name in map(str.split, lines) if kind != "A"}
 
 

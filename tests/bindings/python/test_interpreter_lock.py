@@ -2,10 +2,9 @@
 # Copyright the ucxx_rs developers
 """The progress thread never waits for the interpreter's lock.
 
-ctypes.PyDLL calls C without letting go of the lock. The call here is system(3), with a shell that
-tells the other process to begin and waits until that one says that it is done. All that they
-exchange therefore begins after the lock was taken and ends before it is let go of: a progress
-thread that wanted the lock, only once, would be waited for in vain.
+ctypes.PyDLL calls C without releasing the lock. The call here is system(3), with a shell that
+starts the other process's exchange and waits until it is done. So the whole exchange happens while
+the lock is held: a progress thread that needed the lock even once would never finish.
 """
 
 import asyncio
@@ -34,9 +33,10 @@ def run_with_lock_held(command):
 
 
 def wait_with_lock_held(operations):
-    """Until the library has completed them all, which it has reported by then."""
+    """Waits until the library has completed, and reported, all of them."""
     requests = ffi.new("ucxx_request_t *[]", [operation.request for operation in operations])
-    # The address of the function and of the list, for a call that cffi would make without the lock.
+    # The addresses of the function and of the list, for a call that cffi would make without the
+    # lock.
     address = int(ffi.cast("uintptr_t", ffi.addressof(lib, "ucxx_request_wait_all")))
     call = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)(
         address
@@ -47,7 +47,7 @@ def wait_with_lock_held(operations):
 class InterpreterLock(ClientCase):
     def setUp(self):
         super().setUp()
-        # Nobody takes the lock from a thread that does not give it away.
+        # No other thread can take the lock from one that does not release it.
         self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(10 * LIMIT_S)
 
@@ -67,7 +67,7 @@ class InterpreterLock(ClientCase):
                     f"echo go >{go} && read -r answer <{done} && test $answer = done"
                 )
                 self.assertEqual(status, 0)
-                # Python was locked out indeed: nobody has been told yet.
+                # Python was really locked out: no future has been notified yet.
                 self.assertEqual(getattr(worker.delivery, "wakeups", 0), wakeups)
                 self.assertEqual(worker.in_flight, 2 * COUNT)
                 self.assertFalse(any(operation.done() for operation in (*receives, *sends)))
@@ -91,8 +91,8 @@ class InterpreterLock(ClientCase):
 
                 worker.set_fetch_handler(1, handler)
                 fetched = peer.ask("fetch_when_told", go=go, done=done, served=1, unserved=2)
-                # The library itself rejects the others, on the thread on which it handed the first
-                # one over before.
+                # The library itself rejects the others, on the thread on which it delivered the
+                # first one before.
                 expected = "UCXX_ERR_NO_ELEM,UCXX_ERR_NO_ELEM"
                 status = run_with_lock_held(
                     f"echo go >{go} && read -r answer <{done} && test $answer = {expected}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Several buffers in one message, of which the receiver knows neither number nor sizes."""
+"""Several buffers in one message, with number and sizes unknown to the receiver, arrive whole."""
 
 import asyncio
 import gc
@@ -24,7 +24,7 @@ LARGE = 1 << 20
 
 
 class Buffer(bytearray):
-    """A bytearray that can be watched."""
+    """A bytearray that can be weakly referenced."""
 
 
 def stats(worker):
@@ -34,7 +34,7 @@ def stats(worker):
 
 
 class Destroyed(types.SimpleNamespace):
-    """The library, with an account of how often ucxx_buffers_destroy was called."""
+    """The library, with a count of the calls of ucxx_buffers_destroy."""
 
     def __init__(self):
         super().__init__(count=0)
@@ -63,7 +63,7 @@ class Multi(ClientCase):
         async def test(worker, peer):
             for tag, count in enumerate(COUNTS):
                 sizes = generator.choices(SIZES, k=count)
-                # Frames of the greatest and of no length at either end, where there are so many.
+                # With enough frames, the longest and an empty one at either end.
                 sizes[:2] = sizes[-2:] = [LARGE, 0][:count]
                 sent = [generator.randbytes(size) for size in sizes]
                 echoed = peer.ask("echo_multi", tag=tag)
@@ -169,7 +169,7 @@ class Multi(ClientCase):
     async def test_frames_that_come_after_a_cancelled_receive_are_messages(self):
         async def test(worker, peer):
             received = worker.recv_multi(1)
-            # What was sent after the header has come, so the header has.
+            # The message sent after the header has arrived, so the header has.
             announced = peer.ask("announce", tag=1, sizes=[50, LARGE], after=2)
             await worker.recv(bytearray(1), 2)
             await announced
@@ -205,7 +205,7 @@ class Multi(ClientCase):
             gc.collect()
             await peer.ask("give_multi", tag=1, sizes=[5, LARGE], seed=3)
             await ended.wait()
-            # What the loop still holds of the callback.
+            # The loop's last references to the callback.
             await asyncio.sleep(0)
             gc.collect()
             self.assertEqual(destroyed.count, before + 1)
@@ -241,7 +241,7 @@ class Multi(ClientCase):
 
     async def test_a_receive_that_names_its_source_ends_with_it(self):
         async def test(worker, peer):
-            # The peer is known to be there.
+            # The connection to the peer is established.
             await peer.ask("give_multi", tag=1, sizes=[1], seed=0)
             await worker.recv_multi(1, source=peer.endpoint)
             watched, anyone = worker.recv_multi(2, source=peer.endpoint), worker.recv_multi(3)

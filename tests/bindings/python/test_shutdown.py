@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""What is closed leaves nothing behind, and what is forgotten is collected."""
+"""Closed objects leave nothing behind, and forgotten ones are collected."""
 
 import asyncio
 import collections
@@ -19,7 +19,7 @@ CYCLES = 4
 
 
 def descriptors():
-    """What is open, by what it is: numbers are used again."""
+    """Open descriptors by their targets: numbers are reused."""
     found = []
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -36,8 +36,9 @@ def threads():
 
 
 async def use(mode, end):
-    """Two workers, messages, buffers and questions both ways, and an end; weak references to
-    them."""
+    """Two workers, messages, buffers and fetches both ways, and an end; returns weak references to
+    them.
+    """
     context = Context({"TLS": "posix,cma,tcp,self"})
     one, other = Worker(context, mode), Worker(context, mode)
     there, back = one.connect(other.address), other.connect(one.address)
@@ -72,17 +73,17 @@ async def forget(*workers):
 
 class Shutdown(ClientCase):
     async def leaves_nothing(self, mode, end):
-        # Once before: what UCX and Python set up for good does not count.
+        # Once before: objects that UCX and Python keep for good do not count.
         counts = []
         for _ in range(CYCLES):
             workers = await use(mode, end)
             gc.collect()
-            # An answer that is still being sent keeps its worker until its completion has come to
-            # the loop.
+            # A reply that is still being sent keeps its worker until its completion has reached the
+            # loop.
             while any(worker() for worker in workers):
                 await asyncio.sleep(0.001)
                 gc.collect()
-            # What the collector leaves to the loop.
+            # Work that the collector leaves to the loop.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             gc.collect()
@@ -102,7 +103,7 @@ class Shutdown(ClientCase):
     async def test_forgotten_workers_and_endpoints_are_collected_with_a_warning(self):
         for mode in MODES:
             with self.subTest(mode=mode), warnings.catch_warnings():
-                # Not recorded by the module, which would keep what they are about alive.
+                # Not recorded by the warnings module, which would keep the objects alive.
                 caught = []
                 warnings.showwarning = lambda message, *_: caught.append(str(message))
                 warnings.simplefilter("always", ResourceWarning)

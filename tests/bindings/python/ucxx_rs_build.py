@@ -3,15 +3,15 @@
 """Generates the extension module `_ucxx_rs` from the installed header and questions.h, and compiles
 it with questions.c.
 
-    python ucxx_rs_build.py DIRECTORY        pkg-config has to find ucxx_rs
+    python ucxx_rs_build.py DIRECTORY        pkg-config must find ucxx_rs
 
-Nothing of the interface is written down a second time: cffi reads the header's own declarations,
-and the C compiler, which sees the header itself, refuses whatever cffi understood differently.
+Nothing of the interface is written down again: cffi reads the header's own declarations, and the
+C compiler, which reads the header itself, refuses anything that cffi understood differently.
 
-cffi's API mode, not its ABI mode: a call then costs less than half (no libffi between), a struct
-whose layout was read wrongly is an error when the module is built and not a corrupted field when it
-runs, and an enumerator with a wrong value is one when it is imported. The price is a compiler on
-the machine that builds; the one that runs needs none.
+Uses cffi's API mode, not its ABI mode: a call costs less than half (no libffi). A wrong struct
+layout is an error when the module is built, not a corrupted field at run time, and a wrong
+enumerator is an error at import. In return the building machine needs a compiler; the running
+one does not.
 """
 
 import os
@@ -23,13 +23,15 @@ import sysconfig
 import tempfile
 
 COMPILER = shlex.split(os.environ.get("CC", "gcc"))
-# What no tool makes of the library's header: a handler that does not need the interpreter.
+# The part that no tool generates from the library's header: a handler that does not need the
+# interpreter.
 QUESTIONS = pathlib.Path(__file__).resolve().parent / "questions.c"
 
 
 def declarations(include, header=None):
-    """A header, the library's if none is given, after the preprocessor, without the text of the
-    system's headers."""
+    """A header (the library's by default) after the preprocessor, without the text of system
+    headers.
+    """
     header = header or pathlib.Path(include) / "ucxx_rs.h"
     with tempfile.TemporaryDirectory() as empty:
         for name in ("stddef.h", "stdint.h"):

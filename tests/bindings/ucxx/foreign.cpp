@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A peer that is UCXX, by its C++ interface: what foreign.py is by its Python package. Told what to
- * do by tests/c/endpoint/foreign_peer.c and tests/c/multi/foreign_multi.c.
+ * A UCXX peer, through UCXX's C++ interface, as foreign.py is through its Python package.
+ * Controlled by tests/c/endpoint/foreign_peer.c and tests/c/multi/foreign_multi.c.
  *
  *   foreign peer|none            error handling of its endpoints
  *
- * The lines of tests/c/endpoint/foreign_raw.c, which describes them, and:
+ * The commands of tests/c/endpoint/foreign_raw.c, which describes them, and:
  *
  *   send_multi TAG SEED LENGTH,...       ok when all frames are sent; each has the seed of the one
- * before, plus 1 recv_multi TAG SEED LENGTH,...       ok when these frames have come and are right,
- * or wrong am_send LENGTH SEED                  ok when it is complete, or failed am_recv LENGTH
- * SEED                  ok when it has come and is right, or wrong am_send_to OWNER ID HEADER
- * LENGTH SEED   the same with a header of so many bytes, whose seed is one more; to a receiver
- * callback, unless OWNER is - am_recv_with HEADER LENGTH SEED      the other side of that am_handle
- * OWNER ID                   registers a receiver callback am_handled HEADER LENGTH SEED        ok
- * when it has been called, and what came is right, or wrong
+ *                                        before, plus 1
+ *   recv_multi TAG SEED LENGTH,...       ok when these frames have arrived and are correct, or
+ * wrong am_send LENGTH SEED                  ok when complete, or failed am_recv LENGTH SEED ok
+ * when received and correct, or wrong am_send_to OWNER ID HEADER LENGTH SEED   the same with a
+ * header of so many bytes, whose seed is one more; to a receiver callback, unless OWNER is -
+ *   am_recv_with HEADER LENGTH SEED      the other side of that
+ *   am_handle OWNER ID                   registers a receiver callback
+ *   am_handled HEADER LENGTH SEED        ok when it was called with the correct data, or wrong
  */
 #include <poll.h>
 #include <signal.h>
@@ -97,8 +98,9 @@ public:
     try {
       arguments rest(line);
       const auto command = commands.find(rest.next<std::string>());
-      return command == commands.end() ? "what is '" + line + "'?" : (this->*command->second)(rest);
-    } catch (const std::exception &error) { /* whatever it is, the other side is to hear of it */
+      return command == commands.end() ? "unknown command '" + line + "'?"
+                                       : (this->*command->second)(rest);
+    } catch (const std::exception &error) { /* the other side must get every error */
       return std::string("failed: ") + error.what();
     }
   }
@@ -106,7 +108,7 @@ public:
   void progress() { worker_->progress(); }
 
 private:
-  /* No exception may leave it: what called it is not C++. */
+  /* No exception may leave it: its caller is not C++. */
   static void on_request(ucp_conn_request_h request, void *arg) noexcept {
     auto *self = static_cast<peer *>(arg);
     self->endpoint_ = self->listener_->endpointBuilder(request)
@@ -288,7 +290,7 @@ private:
 int main(int argc, char **argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   peer self(argc > 1 && std::string_view(argv[1]) == "peer");
-  std::setvbuf(stdin, nullptr, _IONBF, 0); /* what poll() does not see must not wait in a buffer */
+  std::setvbuf(stdin, nullptr, _IONBF, 0); /* a line in a buffer would be invisible to poll() */
   for (;;) {
     pollfd input = {STDIN_FILENO, POLLIN, 0};
     while (poll(&input, 1, 0) == 0) self.progress();

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""A peer that is UCXX: tests/c/endpoint/foreign_raw.c with UCXX in the place of UCP, told what to
-do by tests/c/endpoint/foreign_peer.c.
+"""A UCXX peer: tests/c/endpoint/foreign_raw.c with UCXX instead of UCP, controlled by
+tests/c/endpoint/foreign_peer.c.
 
 foreign.py peer|none
 """
@@ -138,7 +138,7 @@ def main():
         name, *arguments = line.split()
         try:
             answer = commands[name](*arguments)
-        except Exception as error:  # whatever it is, the other side is to hear of it
+        except Exception as error:  # the other side must get every error
             answer = f"{type(error).__name__}: {error}"
         print(answer, flush=True)
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# The library and UCXX as each other's peers, over TCP and over what UCX chooses: UCXX's Python
-# package, and its C++ interface. Each is left out, with a line that says so, where it cannot be
-# had.
+# The library and UCXX as peers, over TCP and over UCX's default transports: UCXX's Python package,
+# and its C++ interface. Each part is skipped, with a line that says so, if it is not available.
 #
 #   tests/bindings/ucxx/run.sh FOLDER     where tests/c was built: target/suites/tests/c
 set -euo pipefail
@@ -10,7 +9,7 @@ source "$here/../../../scripts/lib.sh"
 program=$(realpath "$1/foreign_peer") frames=$(realpath "$1/foreign_multi")
 [ -x "$program" ] && [ -x "$frames" ] || die "$program and $frames are not built: scripts/test.sh suites"
 
-# The benchmarks' peers, where they are pinned and installed.
+# The benchmarks' peers, where their versions are pinned and they are installed.
 peers=$target_dir/bench/peers
 export PYTHONDONTWRITEBYTECODE=1
 suite() { # arguments..., source on stdin
@@ -27,7 +26,7 @@ except Unavailable as reason:
 PYTHON
 }
 
-# Once UCXX is there, what does not compile is a failure.
+# If UCXX is installed, a compile error is a failure.
 compile() { # source, program
   mkdir -p "$(dirname "$2")"
   suite "$@" <<'PYTHON'
@@ -41,12 +40,12 @@ except Unavailable as reason:
 PYTHON
 }
 
-# What keeps UCXX on shared memory with error handling; see docs/wire-formats.md.
+# Keeps UCXX on shared memory with error handling; see docs/wire-formats.md.
 shared=(env UCX_MM_ERROR_HANDLING=y UCX_CMA_MEMORY_INVALIDATE=y UCX_WARN_UNUSED_ENV_VARS=n)
 against() { # its language, the command that starts it...
   local language=$1 transports
   shift
-  # The release that UCXX brings, on both sides: 1.13 does not work with newer ones everywhere.
+  # UCXX's own UCX release, on both sides: 1.13 does not work with newer ones everywhere.
   local -x LD_LIBRARY_PATH UCXX_TEST_CALLBACKS=
   # UCXX's Python package has neither headers nor receiver callbacks.
   [ "$language" = Python ] || UCXX_TEST_CALLBACKS=yes

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""asyncio over ucxx_rs: a small client, and the proof that the notifier serves a language with a
-global lock."""
+"""asyncio over ucxx_rs: a small client, which shows that the notifier serves a language with a
+global lock.
+"""
 
 from .context import Context
 from .endpoint import Endpoint

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Contexts, and the structs that start with their size with their defaults."""
+"""Contexts, and default values of the structs that start with their size."""
 
 from _ucxx_rs import ffi, lib
 
@@ -17,7 +17,7 @@ def new_struct(name):
 
 
 class Context:
-    """UCX set up once. `config` holds UCX variables without their "UCX_", such as {"TLS":
+    """One set-up of UCX. `config` holds UCX variables without their "UCX_", such as {"TLS":
     "tcp,self"}.
 
     Its workers keep it alive, in Python and in the library; it needs no closing.
@@ -26,7 +26,7 @@ class Context:
     def __init__(self, config=None, *, local=False):
         params = new_struct("context_params")
         params.network = lib.UCXX_NETWORK_LOCAL if local else lib.UCXX_NETWORK_ALL
-        # Alive until the call has copied them.
+        # Kept alive until the call has copied them.
         strings = [
             (ffi.new("char[]", str(k).encode()), ffi.new("char[]", str(v).encode()))
             for k, v in (config or {}).items()

@@ -2,18 +2,18 @@
 # Copyright the ucxx_rs developers
 """The four ways in which progress is made and completions reach the event loop.
 
-    mode        who progresses                  how completions come
+    mode        who progresses                  how completions arrive
     polling     the loop, on every turn         the notifier is polled after each pass
     blocking    the loop, when the worker's     the notifier is polled after each pass
                 descriptor is readable
-    thread      the library's progress thread   the notifier's descriptor is readable notifier
-    the library's progress thread   a Python thread sleeps in ucxx_notifier_wait, and wakes the loop
-    once a batch
+    thread      the library's progress thread   the notifier's descriptor is readable
+    notifier    the library's progress thread   a Python thread sleeps in ucxx_notifier_wait, and
+                                                wakes the loop once a batch
 
-In all of them completions are taken from one notifier, and futures end on the loop's thread. No
+In each mode completions are taken from one notifier, and futures end on the loop's thread. No
 Python code runs on the library's progress thread, which therefore never waits for the interpreter's
-lock. Questions of peers, which no notifier reports, are put into a queue by a handler written in C
-(questions.c), and the loop is woken by a descriptor; in notifier mode by a second Python thread.
+lock. Peers' questions are put into a queue by a handler written in C (questions.c). A descriptor
+wakes the loop for them; in notifier mode a second Python thread does.
 """
 
 import collections
@@ -31,8 +31,9 @@ FOREVER = 2**64 - 1
 
 
 class Delivery:
-    """What all of them share. It must not refer to the Worker: the loop refers to it, and a
-    forgotten worker has to be collectable."""
+    """The parts common to all modes. Must not refer to the Worker: the loop refers to this object,
+    and a forgotten worker must be collectable.
+    """
 
     progress_mode = lib.UCXX_PROGRESS_MANUAL
 
@@ -49,7 +50,7 @@ class Delivery:
         """Before the first operation."""
 
     def listen(self, questions):
-        """From now on questions of peers come as well."""
+        """From now on peers' questions are delivered as well."""
         self.questions = questions
         self.loop.add_reader(questions.descriptor, self._asked)
 
@@ -58,16 +59,17 @@ class Delivery:
             self.questions.deliver()
 
     def submitted(self):
-        """After an operation has been submitted, or cancelled, and is in progress."""
+        """After an operation in progress has been submitted, or cancelled."""
 
     def detach(self):
-        """Before the worker goes: nothing here touches it any more."""
+        """Before the worker is destroyed: nothing here touches it any more."""
         if self.questions is not None:
             self.loop.remove_reader(self.questions.descriptor)
 
     def finish(self):
-        """After the worker went, with all that was in flight, and the notifier was stopped: what is
-        left is delivered."""
+        """After the worker has been destroyed, with all operations in flight, and the notifier was
+        stopped: delivers what is left.
+        """
         if self.loop.is_closed():
             self.in_flight.abandon()
         else:
@@ -76,7 +78,7 @@ class Delivery:
             self.questions.end()
 
     def drain(self):
-        """Delivers what the notifier has."""
+        """Delivers the notifier's completions."""
         while (
             lib.ucxx_notifier_poll(self.notifier, self._batch, COMPLETION_SIZE, BATCH, self._count)
             == OK
@@ -90,8 +92,7 @@ class Delivery:
 class Polling(Delivery):
     """Fastest, and keeps one core busy."""
 
-    # Between two turns of the loop: what else the loop serves waits no longer than this many empty
-    # passes.
+    # Between two turns of the loop: its other work waits for at most so many empty passes.
     PASSES = 50
 
     def start(self):
@@ -112,9 +113,9 @@ class Polling(Delivery):
 
 
 class Blocking(Delivery):
-    """No thread at all: the loop sleeps on the worker's descriptor among its others."""
+    """No thread: the loop watches the worker's descriptor among its others."""
 
-    # So many passes with events, and then it is somebody else's turn in the loop.
+    # After so many passes with events the loop's other work has its turn.
     PASSES = 100
 
     def start(self):
@@ -127,8 +128,8 @@ class Blocking(Delivery):
         self.submitted()
 
     def submitted(self):
-        # UCX may need another pass for what it was given after it was armed, and does not make the
-        # descriptor readable for that.
+        # After arming, UCX may need another pass for newly submitted work, and does not make the
+        # descriptor readable for it.
         if self._next is None:
             self._next = self.loop.call_soon(self._turn)
 
@@ -154,7 +155,7 @@ class Blocking(Delivery):
 
 
 class NotifierDescriptor(Delivery):
-    """A progress thread; the loop sleeps on the notifier's descriptor."""
+    """A progress thread; the loop watches the notifier's descriptor."""
 
     progress_mode = lib.UCXX_PROGRESS_THREAD_ADAPTIVE
 
@@ -166,8 +167,8 @@ class NotifierDescriptor(Delivery):
         self._readable()
 
     def _readable(self):
-        # When it cannot be armed there is more to poll, and the descriptor stays readable: the loop
-        # comes back.
+        # If it cannot be armed there is more to poll, and the descriptor stays readable: the loop
+        # calls again.
         self.drain()
         lib.ucxx_notifier_arm(self.notifier)
 
@@ -178,7 +179,8 @@ class NotifierDescriptor(Delivery):
 
 class NotifierThread(Delivery):
     """A progress thread, and a Python thread that sleeps in the library without the interpreter's
-    lock; another one for questions."""
+    lock; another one for questions.
+    """
 
     progress_mode = lib.UCXX_PROGRESS_THREAD_ADAPTIVE
 
@@ -189,7 +191,7 @@ class NotifierThread(Delivery):
         self._start_thread("ucxx notifier", self._run)
 
     def _start_thread(self, name, function):
-        # A daemon: a worker that was never closed does not keep the interpreter from ending.
+        # A daemon: a worker that was never closed does not keep the interpreter from exiting.
         thread = threading.Thread(target=function, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
@@ -234,7 +236,7 @@ class NotifierThread(Delivery):
         if self.questions is not None:
             self.questions.stop()
         for thread in self._threads:
-            # The collector of garbage may have run this on the very thread.
+            # The garbage collector may have called this on the thread itself.
             if thread is not threading.current_thread():
                 thread.join()
         if not self.loop.is_closed():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Endpoints: the way to one peer."""
+"""Endpoints: connections to one peer."""
 
 import asyncio
 import warnings
@@ -15,7 +15,7 @@ NULL = ffi.NULL
 
 
 class Endpoint:
-    """Made by Worker.connect."""
+    """Created by Worker.connect."""
 
     def __init__(self, worker, address):
         self.handle = NULL
@@ -33,15 +33,16 @@ class Endpoint:
         return self.worker.delivery
 
     def send(self, buffer, tag):
-        """Sends a message: an awaitable that ends when the buffer may be used again."""
+        """Sends a message: an awaitable that completes when the buffer may be reused."""
         view = ffi.from_buffer(buffer)
         return self.worker.submit(
             lib.ucxx_tag_send, self, view, self.open_handle(), view, len(view), tag
         )
 
     def send_multi(self, buffers, tag):
-        """Sends several buffers for one Worker.recv_multi: an awaitable that ends when all of them
-        may be used again."""
+        """Sends several buffers for one Worker.recv_multi: an awaitable that completes when all of
+        them may be reused.
+        """
         views = [ffi.from_buffer(buffer) for buffer in buffers]
         return self.worker.submit(
             lib.ucxx_tag_send_multi,
@@ -54,12 +55,12 @@ class Endpoint:
         )
 
     def fetch(self, id, header, buffer, capacity=None):
-        """Asks the peer's handler with this id for data: an awaitable of the answer's length, which
-        ends when it is in the buffer.
+        """Fetches data from the peer's handler with this id: an awaitable of the reply's length,
+        which completes when the data is in the buffer.
 
-        The header, which is copied, is the question. The answer may be as long as the buffer, or as
-        `capacity`; what it does not reach of the buffer stays as it was. A longer one is
-        MESSAGE_TRUNCATED, with its length in the error, and the buffer as it was.
+        The header, which is copied, is the question. The reply may be as long as the buffer, or
+        as `capacity`; the rest of the buffer stays unchanged. A longer one fails with
+        MESSAGE_TRUNCATED, with its length in the error, and leaves the buffer unchanged.
         """
         view, question = ffi.from_buffer(buffer, require_writable=True), ffi.from_buffer(header)
         room = len(view) if capacity is None else capacity
@@ -73,10 +74,10 @@ class Endpoint:
         return self.worker.submit(lib.ucxx_endpoint_flush, self, None, self.open_handle())
 
     async def close(self, *, force=False):
-        """Closes the endpoint: after what was sent has left, or by force, which cuts it short with
+        """Closes the endpoint: after all sends have completed, or by force, which ends them with
         CANCELED.
 
-        When the task that closes is cancelled, the close goes on by force.
+        If the closing task is cancelled, the close continues by force.
         """
         if self.handle == NULL:
             return
@@ -93,8 +94,8 @@ class Endpoint:
             self._closing.hasten()
             raise
         except UcxxError as error:
-            # CLOSED: it had ended already, by its peer's death or with its worker. CANCELED: it was
-            # closed by force meanwhile.
+            # CLOSED: already closed, by its peer's death or with its worker. CANCELED: closed by
+            # force meanwhile.
             if error.status not in (lib.UCXX_ERR_CLOSED, lib.UCXX_ERR_CANCELED):
                 raise
         finally:
@@ -106,7 +107,7 @@ class Endpoint:
         return self.handle
 
     def let_go(self):
-        """Waits until it has ended, if it has not yet."""
+        """Waits until it has closed, if necessary."""
         handle, self.handle = self.handle, NULL
         lib.ucxx_endpoint_destroy(handle)
 

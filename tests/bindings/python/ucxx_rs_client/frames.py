@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""The frames of a multi-buffer message, in memory that the library made for them."""
+"""The frames of a multi-buffer message, in memory allocated by the library."""
 
 import typing
 
@@ -10,15 +10,16 @@ from .status import check
 
 
 class ReceivedFrames(typing.NamedTuple):
-    """What a multi-buffer receive tells of its message. The frames are writable memoryviews."""
+    """The result of a multi-buffer receive. The frames are writable memoryviews."""
 
     frames: list
     tag: int
 
 
 class _Memory:
-    """The library's buffers of one message. Each frame's pointer holds this until it goes itself,
-    so they are freed with the last."""
+    """The library's buffers of one message. Each frame's pointer refers to this object, so they are
+    freed with the last frame.
+    """
 
     __slots__ = ("_buffers",)
 
@@ -28,8 +29,9 @@ class _Memory:
         self._buffers = ffi.gc(place[0], lib.ucxx_buffers_destroy)
 
     def __call__(self, pointer):
-        """ffi.gc wants something to call when a pointer goes; holding it until then is all that is
-        needed."""
+        """ffi.gc needs something to call when a pointer is freed; the reference until then is all
+        that is needed.
+        """
 
     def frames(self):
         buffer = ffi.new("ucxx_buffer_t *")
@@ -46,6 +48,7 @@ def take_frames(request, _length, tag):
 
 
 def described(views):
-    """A list for the library of what ffi.from_buffer gave, which has to stay alive as long as the
-    library uses them."""
+    """A list for the library of pointers from ffi.from_buffer, which must stay alive as long as the
+    library uses them.
+    """
     return ffi.new("ucxx_buffer_t[]", [(view, len(view), lib.UCXX_MEMORY_HOST) for view in views])

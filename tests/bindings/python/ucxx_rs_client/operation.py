@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Operations as futures, and the table that finds them again when they complete."""
+"""Operations as futures, and the table that finds them when they complete."""
 
 import asyncio
 import typing
@@ -14,7 +14,7 @@ TRUNCATED = lib.UCXX_ERR_MESSAGE_TRUNCATED
 
 
 class Received(typing.NamedTuple):
-    """What a receive tells of its message."""
+    """The result of a receive."""
 
     length: int
     tag: int
@@ -30,15 +30,15 @@ def received_length(_request, length, _tag):
 
 class Operation(asyncio.Future):
     """The future of one operation. It exists before the operation is submitted, so no completion
-    can come too early.
+    can arrive too early.
 
-    `result` makes the future's result of the request, which still exists then, and the length and
-    tag that it tells; None for an operation that tells nothing.
+    `result` makes the future's result from the request, which still exists then, and the
+    reported length and tag; None for an operation without a result.
 
-    It is done when the library is done with the buffer, never earlier. So cancelling it only asks:
-    the future ends as cancelled when the request has ended, at once for a receive that nothing has
-    matched, and as late as it would have without for a message that UCX is already moving. Until
-    then the buffer is kept alive, and must be left alone.
+    It is done when the library is done with the buffer, never earlier. So a cancel is only a
+    request: the future ends as cancelled when the library's request has ended. For a receive
+    without a match that is at once; for a message that UCX is already moving it takes as long as
+    without the cancel. Until then the buffer is kept alive, and must not be changed.
     """
 
     __slots__ = ("_keep", "_owner", "_result", "request", "_asked")
@@ -52,7 +52,7 @@ class Operation(asyncio.Future):
         self._asked = False
 
     def accepted(self, request):
-        """The library has it, and tells when it is complete."""
+        """The library has accepted it, and will report its completion."""
         self.request = request
 
     def cancel(self, msg=None):
@@ -63,7 +63,7 @@ class Operation(asyncio.Future):
         return True
 
     def hasten(self):
-        """Asks the library to end it early; the future tells how it ended."""
+        """Asks the library to end it early; the future reports the result."""
         if self.request != NULL:
             lib.ucxx_request_cancel(self.request)
             self._owner.delivery.submitted()
@@ -80,7 +80,7 @@ class Operation(asyncio.Future):
             try:
                 value = self._result(self.request, length, tag)
             except Exception as failure:
-                # Such as for want of memory. The others of the batch have to end, too.
+                # Such as no memory. The other operations of the batch must end, too.
                 error = failure
         self.let_go()
         if self.done():
@@ -93,28 +93,28 @@ class Operation(asyncio.Future):
             self.set_exception(error)
 
     def let_go(self):
-        """The library is done with the buffer, and nobody asks for the request any more."""
+        """The library is done with the buffer, and nobody uses the request any more."""
         lib.ucxx_request_destroy(self.request)
         self.request = NULL
         self._keep = self._owner = None
 
 
 class InFlight:
-    """Operations under way, by the number that travels through the library as `callback_arg`.
+    """Operations in flight, by the number passed through the library as `callback_arg`.
 
-    Only the loop's thread touches it, so it needs no lock. What is in it is alive: operations,
-    their buffers, and whoever submitted them.
+    Only the loop's thread uses it, so it needs no lock. It keeps alive the operations, their
+    buffers, and the objects that submitted them.
     """
 
     def __init__(self):
         self._operations = []
         self._free = []
-        # For each number, made once: the number as a pointer, and where a receive that completes
-        # inside its call tells its message.
+        # Created once for each number: the number as a pointer, and the recv_info of a receive that
+        # completes inside its call.
         self._slots = []
 
     def add(self, operation):
-        """Its number, the pointer to pass, and the place for recv_info."""
+        """Its number, the pointer to pass, and the recv_info."""
         if self._free:
             number = self._free.pop()
             self._operations[number] = operation
@@ -140,7 +140,7 @@ class InFlight:
             self.take(number).settle(completion.status, completion.length, completion.sender_tag)
 
     def abandon(self):
-        """Ends them without telling anyone, when there is no loop any more that could."""
+        """Ends them without notifying anyone, when there is no loop any more."""
         for number, operation in enumerate(self._operations):
             if operation is not None:
                 self.take(number).let_go()

@@ -13,8 +13,9 @@ NULL = ffi.NULL
 
 
 class Question:
-    """What a peer fetches, in its handler's hands: answered once, now or later. One that is
-    forgotten is rejected with CANCELED."""
+    """A peer's fetch, given to its handler: answered once, now or later. A forgotten question is
+    rejected with CANCELED.
+    """
 
     __slots__ = ("__weakref__", "_answered", "_handle", "capacity", "header", "worker")
 
@@ -24,7 +25,7 @@ class Question:
         self.worker = worker
         length = ffi.new("size_t *")
         header = lib.ucxx_fetch_header(handle, length)
-        # Copied: whoever keeps the header need not keep the question.
+        # Copied: the header may outlive the question.
         self.header = ffi.buffer(header, length[0])[:] if length[0] else b""
         self.capacity = lib.ucxx_fetch_capacity(handle)
 
@@ -33,9 +34,9 @@ class Question:
         return self.worker.delivery
 
     def reply(self, buffer):
-        """Answers with data: an awaitable that ends when the buffer may be used again.
+        """Replies with data: an awaitable that completes when the buffer may be reused.
 
-        An answer longer than `capacity` is not sent: the other side gets MESSAGE_TRUNCATED, and its
+        A reply longer than `capacity` is not sent: the other side gets MESSAGE_TRUNCATED, and its
         length.
         """
         view = ffi.from_buffer(buffer)
@@ -46,15 +47,15 @@ class Question:
         return operation
 
     def reject(self, status):
-        """Answers with NO_ELEM, REJECTED, BUSY, CANCELED, or a status of the application's own:
-        UCXX_ERR_APPLICATION and below."""
+        """Rejects with NO_ELEM, REJECTED, BUSY, CANCELED, or a status of the application:
+        UCXX_ERR_APPLICATION and below.
+        """
         check(lib.ucxx_fetch_reject(self._handle, status))
         self._answered = True
         self.worker.progress_soon()
 
     def give_up(self, status):
-        """As reject, for when nothing can be done about a failure: it was answered already, or
-        nobody waits any more."""
+        """As reject, but ignores failures: it was answered already, or nobody waits any more."""
         if lib.ucxx_fetch_reject(self._handle, status) == OK:
             self._answered = True
             self.worker.progress_soon()
@@ -73,11 +74,11 @@ class Question:
 
 
 class Questions:
-    """A worker's questions on their way to the loop's thread, where `deliver` hands them to their
+    """A worker's questions before they reach the loop's thread, where `deliver` gives them to their
     handlers.
 
-    It must not refer to the Worker: the loop refers to it, and a forgotten worker has to be
-    collectable. The handlers are the worker's.
+    Must not refer to the Worker: the loop refers to this object, and a forgotten worker must be
+    collectable. The worker owns the handlers.
     """
 
     def __init__(self, worker):
@@ -93,14 +94,15 @@ class Questions:
         check(lib.client_questions_listen(self._queue, worker, id))
 
     def wait(self):
-        """Sleeps until there may be some; false when it has been stopped. On a thread of its own,
-        or where the descriptor is readable."""
+        """Sleeps until there may be questions; false when stopped. On a thread of its own, or where
+        the descriptor is readable.
+        """
         if not self.stopped:
             os.eventfd_read(self.descriptor)
         return not self.stopped
 
     def stop(self):
-        """Wakes who waits, for the last time."""
+        """Wakes the waiting thread for the last time."""
         self.stopped = True
         os.eventfd_write(self.descriptor, 1)
 
@@ -116,12 +118,12 @@ class Questions:
             if worker is None:
                 lib.ucxx_fetch_destroy(handle)
             else:
-                # One turn of the loop later, so that a handler which raises takes nothing along,
-                # and is reported by the loop.
+                # One turn of the loop later, so that a handler that raises affects no other, and
+                # the loop reports it.
                 worker.delivery.loop.call_soon(hand_over, Question(worker, handle), id)
 
     def end(self):
-        """After the worker went, and nobody waits any more."""
+        """After the worker has been destroyed, when nobody waits any more."""
         self.stopped = True
         lib.client_questions_destroy(self._queue)
         self._queue = NULL

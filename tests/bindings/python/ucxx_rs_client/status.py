@@ -24,16 +24,16 @@ def text(pointer):
 
 
 class UcxxError(Exception):
-    """An operation or a call failed: `status` says how, `message` what was wrong.
+    """An operation or a call failed: `status` is the status, `message` explains it.
 
-    `length` is that of a message or an answer which was longer than its buffer, else None.
+    `length` is that of a message or a reply that was longer than its buffer, otherwise None.
     """
 
     def __init__(self, status, message="", length=None):
         try:
             self.status = Status(status)
         except ValueError:
-            # One of UCS's own numbers, which the header has no name for.
+            # One of UCS's own numbers, which has no name in the header.
             self.status = status
         self.name = text(lib.ucxx_status_name(status))
         self.message = message or text(lib.ucxx_status_string(status))

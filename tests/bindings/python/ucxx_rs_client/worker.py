@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Workers: where operations are submitted, and what ends with `close`."""
+"""Workers: they submit operations, and end with `close`."""
 
 import asyncio
 import os
@@ -24,9 +24,9 @@ RECEIVE = lib.ucxx_tag_recv
 
 
 class Worker:
-    """A worker of the running event loop. All of it is for the loop's thread.
+    """A worker of the running event loop. Use all of it on the loop's thread.
 
-    `mode` is one of delivery.MODES. With `async with`, or by `await worker.close()`, it ends in an
+    `mode` is one of delivery.MODES. `async with`, or `await worker.close()`, closes it in an
     orderly way.
     """
 
@@ -100,9 +100,9 @@ class Worker:
         """Receives the buffers of one Endpoint.send_multi, however many and large they are: an
         awaitable of ReceivedFrames.
 
-        The frames are in memory of the library's, which is freed with the last of them, and of the
-        views that were made of them. Senders that use one tag at the same time get mixed up: give
-        each a tag, and receive with a mask.
+        The frames are in memory of the library, which is freed with the last of them, and of the
+        views made of them. If several senders use one tag at the same time their buffers get mixed
+        up: give each a tag, and receive with a mask.
         """
         arguments = (lib.ucxx_tag_recv_multi, self, None, self.handle, tag, mask, NULL)
         if source is None:
@@ -110,11 +110,10 @@ class Worker:
         return self._submit_from(source, *arguments, result=take_frames)
 
     def set_fetch_handler(self, id, handler):
-        """Has `handler(question)` called on the loop for what peers fetch with this id; None
-        removes it.
+        """Calls `handler(question)` on the loop for peers' fetches with this id; None removes it.
 
-        It answers by the methods of Question, or keeps the question to be answered later. When it
-        raises, the question is rejected with REJECTED, and the loop's exception handler is told.
+        The handler answers with the methods of Question, or keeps the question for later. If it
+        raises, the question is rejected with REJECTED, and the loop's exception handler is called.
         Without a handler a fetch ends with NO_ELEM.
         """
         self._check_open()
@@ -133,7 +132,7 @@ class Worker:
         return self.submit(lib.ucxx_worker_flush, self, None, self.handle)
 
     def _submit_from(self, source, *arguments, result):
-        """As submit, for a receive that ends with the endpoint `source`, too."""
+        """As submit, for a receive that also ends with the endpoint `source`."""
         self._params.source = source.open_handle()
         try:
             return self.submit(*arguments, result=result)
@@ -141,8 +140,9 @@ class Worker:
             self._params.source = NULL
 
     def submit(self, function, owner, keep, *arguments, result=None):
-        """Calls an operation of the library: its future. `owner` and `keep` stay alive until it has
-        completed."""
+        """Calls an operation of the library: returns its future. `owner` and `keep` stay alive
+        until it has completed.
+        """
         self._check_open()
         delivery, params, request = self.delivery, self._params, self._request
         receives = function is RECEIVE
@@ -166,8 +166,9 @@ class Worker:
         return operation
 
     async def close(self):
-        """Closes the endpoints, which lets finish what was sent, and ends the worker: whatever is
-        left fails with CANCELED."""
+        """Closes the endpoints, which completes all sends, and destroys the worker: everything else
+        in flight fails with CANCELED.
+        """
         if not self._end.done:
             await asyncio.gather(
                 *(endpoint.close() for endpoint in list(self._endpoints)), return_exceptions=True
@@ -175,8 +176,9 @@ class Worker:
         self.abort()
 
     def abort(self):
-        """Ends the worker now, and its endpoints with it: whatever is in flight fails with
-        CANCELED. It takes about a second at most."""
+        """Destroys the worker now, with its endpoints: everything in flight fails with CANCELED.
+        Takes at most about a second.
+        """
         self._end()
         for endpoint in list(self._endpoints):
             endpoint.let_go()
@@ -186,7 +188,7 @@ class Worker:
         return self._end.done
 
     def progress_soon(self):
-        """After something was handed to UCX that is no operation."""
+        """After giving UCX work that is no operation."""
         if not self.closed:
             self.delivery.submitted()
 
@@ -202,12 +204,12 @@ class Worker:
         if self._loop.is_closed():
             end()
         else:
-            # The collector runs on any thread; the loop's descriptors are for its own.
+            # The collector runs on any thread; the loop's descriptors belong to its own.
             self._loop.call_soon_threadsafe(end)
 
 
 class _End:
-    """What ends a worker's native half, once. Apart from Worker, so that it can outlive it."""
+    """Destroys a worker's native half, once. Separate from Worker, so that it can outlive it."""
 
     def __init__(self, delivery):
         self._delivery = delivery

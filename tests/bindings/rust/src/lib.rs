@@ -1,5 +1,5 @@
-//! What rust-bindgen makes of ucxx_rs.h, and a message sent through it. The bindings' own layout
-//! tests run with these.
+//! rust-bindgen's bindings of ucxx_rs.h, and a message sent through them. The bindings' own layout
+//! tests run as well.
 #![allow(dead_code, non_camel_case_types, non_upper_case_globals, missing_docs)]
 
 include!(concat!(env!("OUT_DIR"), "/ucxx_rs.rs"));
