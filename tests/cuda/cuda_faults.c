@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What hubs make of a GPU that fails: an error that says so, no chunk that is lost, nobody who
- * waits for ever. Needs the stand-in for the driver. */
+/* Hubs on a GPU that fails: they report an error, lose no chunk, and let no thread wait without
+ * end. Needs the stand-in for the driver. */
 #include "driver.h"
 
 #include <sched.h>
@@ -27,8 +27,8 @@ static void consume_words(ucxx_link_t *link, uint32_t word, void *stream) {
   CHECK_OK(ucxx_envelope_commit(envelope, 0, NULL));
 }
 
-/* Nothing of an earlier hub's is under way any more: it would take the fault that is meant for the
- * next one. */
+/* Waits until an earlier hub's work has finished; it would otherwise take the fault injected for
+ * the next one. */
 static void calm(hub_t *hub) {
   hub_close(hub);
   while (cuda.count(DOUBLE_CONTEXTS) > 1) sched_yield();
@@ -36,7 +36,7 @@ static void calm(hub_t *hub) {
 }
 
 static void allocations(void) {
-  STEP("envelopes that cannot be made");
+  STEP("envelopes that cannot be allocated");
   hub_t hub = cuda_hub(SIZE, on_pinned, 1, 1);
   cuda.fail("cuMemAlloc", 0, 1, 2);
   CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, on_cuda, 1), UCXX_ERR_NO_MEMORY);
@@ -54,7 +54,7 @@ static void copies(void) {
                                       "cuEventRecord"};
   void *stream = cuda_stream();
   for (size_t at = 0; at < sizeof calls / sizeof *calls; at++) {
-    STEP("a copy that cannot begin: %s", calls[at]);
+    STEP("a copy that cannot start: %s", calls[at]);
     hub_t hub = cuda_hub(SIZE, on_pinned, 2, 1);
     ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
                 *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
@@ -74,7 +74,7 @@ static void copies(void) {
     ucxx_link_destroy(on);
     calm(&hub);
   }
-  STEP("a copy that fails in its course, and all behind it; the chunk is still there for others");
+  STEP("a copy fails while running, and all behind it; other links still get the chunk");
   hub_t hub = cuda_hub(SIZE, on_host, 2, 1);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host),
               *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
@@ -120,7 +120,7 @@ static ucxx_status_t await_told(told_t *told, int count) {
 }
 
 static void callbacks(void) {
-  STEP("on_ready tells of a copy that has failed, and of the one that has not");
+  STEP("on_ready reports a failed copy, and a successful one");
   told_t told = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, UCXX_OK, 0};
   hub_t hub = cuda_hub(SIZE, on_pinned, 2, 1);
   ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
@@ -140,7 +140,7 @@ static void callbacks(void) {
 }
 
 static void streams(void) {
-  STEP("a stream that takes no event: the lease goes on");
+  STEP("a stream that refuses an event: the lease continues");
   hub_t hub = cuda_hub(SIZE, on_pinned, 2, 2);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda),
               *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_pinned);
@@ -155,14 +155,14 @@ static void streams(void) {
   CHECK_STATUS(ucxx_envelope_commit(envelope, SIZE, &hub), UCXX_ERR_IO_ERROR);
   CHECK_OK(ucxx_envelope_commit(envelope, SIZE, stream));
   consume_words(out, 1, NULL);
-  STEP("a stream that fails before it has written: its chunk is given to nobody, and can be taken "
+  STEP("a stream fails before it has written: its chunk is offered to nobody, and can be taken "
        "away");
   envelope = lease_soon(in);
   cuda.fail("fill", 0, 1, ILLEGAL_ADDRESS);
   cuda_fill(envelope, 2, bad);
   CHECK_OK(ucxx_envelope_commit(envelope, SIZE, bad));
   for (int times = 0; times < 2; times++) {
-    /* Either the stream was found to have failed, or the copy that waited for it. */
+    /* The error is the stream's, or that of the copy that waited for it. */
     CHECK_STATUS(lease_fails(out), UCXX_ERR_IO_ERROR);
     CHECK_MESSAGE("has failed");
   }
@@ -176,7 +176,7 @@ static void streams(void) {
 }
 
 static void lost(void) {
-  STEP("a device that is lost with copies under way: who waits there is told, and the chunks are "
+  STEP("a device is lost during copies: waiting threads get an error, and the chunks are "
        "still on the host");
   hub_t hub = cuda_hub(SIZE, on_pinned, 4, 2);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
@@ -207,7 +207,7 @@ static void lost(void) {
 }
 
 static void no_waits(void) {
-  STEP("no thread of the library's waits for a GPU");
+  STEP("no thread of the library waits for a GPU");
   long before = cuda.count(DOUBLE_WAITS);
   hub_t hub = cuda_hub(SIZE, on_pinned, 3, 3);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What comes without an allocator is made where its sender has it: on the host, and on a GPU where
- * UCX reaches one; where it does not, it is refused. */
+/* Buffers received without an allocator have the sender's memory type: host memory, or a GPU's if
+ * UCX can reach one. Otherwise the message is refused. */
 #include "../c/common/multi.h"
 
 #include "driver.h"
@@ -60,14 +60,14 @@ static void check_one(const ucxx_buffers_t *buffers, size_t index, size_t length
 static void check_frames(ucxx_buffers_t *buffers, uint64_t seed) {
   CHECK_EQ(ucxx_buffers_count(buffers), FRAMES);
   for (size_t at = 0; at < FRAMES; at++) check_one(buffers, at, lengths[at], seed + at);
-  /* One outlives the others. */
+  /* One buffer outlives the others. */
   ucxx_buffer_t taken;
   CHECK_OK(ucxx_buffers_take(buffers, 2, &taken));
   ucxx_buffers_destroy(buffers);
   give_back(&taken);
 }
 
-/* What a request has got; it ends with this status. */
+/* The buffers of a request that ends with this status. */
 static ucxx_buffers_t *end_of(const duo_t *duo, ucxx_request_t *request, ucxx_status_t expected) {
   ucxx_buffers_t *buffers = NULL;
   while (ucxx_request_status(request) == UCXX_INPROGRESS) duo_progress(duo);
@@ -118,7 +118,7 @@ static void by_message(const duo_t *duo) {
   for (size_t at = 0; at < FRAMES; at++) give_back(&frames[at]);
 }
 
-/* What comes along with its message would be on the host in any case. */
+/* Eager data would be in host memory in any case. */
 static ucxx_op_params_t waiting(void) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_RNDV;
@@ -147,7 +147,7 @@ static void on_message(void *arg, ucxx_am_message_t *message) {
 static void on_question(void *arg, ucxx_fetch_t *fetch) { *(ucxx_fetch_t **)arg = fetch; }
 
 static void by_fetch(const duo_t *duo) {
-  STEP("an answer");
+  STEP("a reply");
   ucxx_buffer_t data = give(LARGE, 40);
   ucxx_op_params_t params = waiting();
   ucxx_fetch_t *fetch = NULL;
@@ -166,9 +166,9 @@ static void by_fetch(const duo_t *duo) {
   CHECK_OK(ucxx_worker_set_fetch_handler(duo->right, ID, NULL, NULL, NULL));
 }
 
-/* Data that came along with its message is copied to where it is wanted, whatever UCX reaches. */
+/* Eager data is copied to the requested memory, whatever UCX can reach. */
 static void along_with_it(const duo_t *duo, void *handed) {
-  STEP("a message that came with its data, received on a GPU");
+  STEP("an eager message, received on a GPU");
   uint8_t bytes[3000], back[sizeof bytes];
   uint64_t device = 0;
   ucxx_am_message_t *message = NULL;
@@ -181,7 +181,8 @@ static void along_with_it(const duo_t *duo, void *handed) {
       duo, ucxx_am_send(duo->to_right, ID, NULL, 0, bytes, sizeof bytes, NULL, &sent), &sent));
   while (message == NULL) duo_progress(duo);
   CHECK(ucxx_am_message_data(message) != NULL);
-  /* Of another kind than it says: nothing is touched, and it can still be had. */
+  /* A buffer of another type than stated: nothing is written, and the message can still be
+   * received. */
   params.memory_type = UCXX_MEMORY_CUDA;
   CHECK_STATUS(ucxx_am_message_recv(message, handed, sizeof bytes, &params, &received),
                UCXX_ERR_INVALID_PARAM);
@@ -197,9 +198,9 @@ static void along_with_it(const duo_t *duo, void *handed) {
   CHECK_OK(ucxx_worker_set_am_handler(duo->right, ID, NULL, NULL, NULL));
 }
 
-/* A peer whose UCX reaches more than ours. */
+/* A peer whose UCX can reach more memory types. */
 static void refused(const duo_t *duo) {
-  STEP("frames on a device that UCX here does not reach");
+  STEP("frames on a device that this side's UCX cannot reach");
   long calls = cuda.count == NULL ? 0 : cuda.count(DOUBLE_CALLS),
        contexts = cuda.count == NULL ? 0 : cuda.count(DOUBLE_CONTEXTS);
   static const uint64_t length = 100;
@@ -239,9 +240,9 @@ int main(void) {
     kind = UCXX_MEMORY_CUDA;
     everything(&duo);
   } else {
-    printf("cuda_frames: the UCX that is loaded does not reach CUDA memory: no frames on a GPU\n");
+    printf("cuda_frames: the loaded UCX cannot reach CUDA memory: no frames on a GPU\n");
     refused(&duo);
-    /* The tag can be used on. */
+    /* The tag still works. */
     by_tag(&duo);
   }
   duo_close(&duo);

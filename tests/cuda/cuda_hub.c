@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Hubs with envelopes on a GPU: on a real one, or on the stand-in for the driver. */
+/* Hubs with envelopes on a GPU pass chunks on correctly, with and without CUDA streams. Runs on a
+ * real GPU, or on the stand-in for the driver. */
 #include "driver.h"
 
 #include <sched.h>
@@ -33,7 +34,7 @@ static void there_and_back(ucxx_memory_kind_t host, const char *name) {
     CHECK_CONTENT(attr.metadata, 64, round + 1);
     cuda_read(envelope, bytes, stream);
     CHECK_CONTENT(bytes, SIZE - round, round);
-    /* The buffer goes over to the other hub without a copy. */
+    /* A swap moves the buffer to the other hub without a copy. */
     ucxx_envelope_t *empty = lease_soon(off);
     CHECK_OK(ucxx_envelope_swap(envelope, empty));
     CHECK_OK(ucxx_envelope_commit(envelope, 0, stream));
@@ -58,7 +59,8 @@ static void there_and_back(ucxx_memory_kind_t host, const char *name) {
 }
 
 static void ready_events(void) {
-  STEP("a chunk can be had on the GPU before the stream has written it, and elsewhere after that");
+  STEP(
+      "a chunk is available on the GPU before the stream has written it, and elsewhere afterwards");
   hub_t hub = cuda_hub(SIZE, on_pinned, 2, 2);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_cuda);
   ucxx_link_t *on = hub_broadcast(hub.hub, on_cuda), *out = hub_broadcast(hub.hub, on_pinned);
@@ -94,7 +96,7 @@ static void ready_events(void) {
 }
 
 static void reuse(void) {
-  STEP("what a stream still reads is not written over: neither by a producer nor by a transfer");
+  STEP("neither producer nor transfer overwrites what a stream still reads");
   hub_t hub = cuda_hub(SIZE, on_pinned, 2, 1);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
               *on = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
@@ -141,7 +143,7 @@ static void reuse(void) {
 }
 
 static void host_with_streams(void) {
-  STEP("a stream that writes host memory: who reads there gets it when it is written, and nobody "
+  STEP("a stream that writes host memory: readers get it when it is written, and nobody "
        "writes there before");
   hub_t hub = cuda_hub(SIZE, on_pinned, 1, 1);
   ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
@@ -178,7 +180,7 @@ static void host_with_streams(void) {
 }
 
 static void arguments(void) {
-  STEP("devices that are not there, memory that is elsewhere, streams where there is no CUDA "
+  STEP("missing devices, memory on another device, streams without CUDA "
        "memory");
   hub_t hub = cuda_hub(SIZE, on_host, 1, 1);
   CHECK_STATUS(ucxx_hub_add_envelopes(hub.hub, (ucxx_memory_kind_t){UCXX_MEMORY_CUDA, 1000}, 1),
@@ -207,7 +209,7 @@ static void arguments(void) {
 }
 
 static void ends(void) {
-  STEP("a hub that is destroyed while streams and copies are at work: its memory stays until they "
+  STEP("a hub destroyed while streams and copies are running: its memory stays until they "
        "are done");
   for (int round = 0; round < 20; round++) {
     hub_t hub = cuda_hub(SIZE, on_pinned, 2, 2);
@@ -239,7 +241,7 @@ static void ends(void) {
   }
 }
 
-/* Called inside the call that ends another lease with a stream. */
+/* Runs inside the call that ends another lease with a stream. */
 typedef struct reader {
   ucxx_hub_t *hub;
   void *stream;
@@ -272,7 +274,7 @@ static void callbacks(void) {
     CHECK_OK(ucxx_link_create(hub.hub, UCXX_LINK_CONSUME, on_cuda, &params, &out));
     void *writer = cuda_stream();
     gate_t gate = GATE_CLOSED;
-    /* Neither stream has come so far when the leases end: the mark of the one is ahead of the
+    /* Neither stream has reached this point when the leases end; one has its mark before the
      * other. */
     CHECK_CUDA(cuda.call(writer, gate_pass, &gate));
     ucxx_envelope_t *envelope = lease_now(in);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Streams between hubs from and into envelopes on a GPU, by a UCX that reaches it: chunks of every
- * length. */
+/* Hub streams (connected links) from and into envelopes on a GPU, if UCX can reach it: chunks of
+ * every length arrive whole. */
 #include "driver.h"
 
 enum { SIZE = 100000, ENVELOPES = 4, WINDOW = 3, CHUNKS = 60 };
@@ -17,7 +17,7 @@ static ucxx_hub_t *hub_of(const duo_t *duo, ucxx_worker_t *worker, ucxx_memory_k
   return hub;
 }
 
-/* Nothing, a few bytes, what is sent in one piece, and what is pulled wherever it goes. */
+/* Empty, a few bytes, eager, and rendezvous. */
 static size_t length_of(uint64_t number, uint64_t seed) {
   static const size_t limits[] = {0, 1, 8, 300, 5000, 16383, 16384, SIZE};
   size_t limit = limits[number % 8];

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A stand-in for the CUDA driver, libcuda.so.1, for machines without a GPU: what ucxx_rs and its
- * tests call of it, with two devices in host memory.
+/*
+ * A stand-in for the CUDA driver, libcuda.so.1, for machines without a GPU: the functions that
+ * ucxx_rs and its tests call, with two devices in host memory.
  *
- * A stream is a thread that does its work in order. Memory of a device lies at addresses that no
- * instruction reaches, so whoever touches it other than by the driver's functions does not get far.
- * What is wrong by the driver's rules is refused (no current context, an event and a stream of
- * different contexts), or counted as a misuse: memory that is freed while work on it is left.
- * Faults are injected by double_fail and double_lose; double_count tells what is alive. */
+ * A stream is a thread that executes its work in order. Device memory has addresses that no
+ * instruction can access, so any access outside the driver's functions faults. Violations of the
+ * driver's rules are refused (no current context, an event and a stream of different contexts) or
+ * counted as misuse (memory freed while work on it is pending). double_fail and double_lose inject
+ * faults; double_count returns the live objects.
+ */
 #define _GNU_SOURCE
 #include "double.h"
 
@@ -29,20 +31,20 @@ enum {
   INVALID_HANDLE = 400
 };
 enum { NOT_READY = 600 };
-/* Bits of an address that the processor refuses. */
+/* Address bits that the processor refuses. */
 #define FAR (1ull << 62)
 
 typedef struct context {
   int device;
   int retained;
-  int lost; /* the error that everything returns from now on */
+  int lost; /* the error that every call returns from now on */
 } context_t;
 
 typedef struct event {
   context_t *context;
   unsigned long recorded, reached;
-  int failed; /* what was before it has failed with this */
-  int users; /* the handle, and work that names it */
+  int failed; /* earlier work has failed with this error */
+  int users; /* the handle, and pending work that names it */
 } event_t;
 
 typedef enum { COPY, FILL, WAIT, RECORD, CALL } kind_t;
@@ -57,7 +59,7 @@ typedef struct work {
   event_t *event;
   unsigned long number;
   void (*function)(void *);
-  int code; /* injected */
+  int code; /* injected error */
   int moving;
 } work_t;
 
@@ -72,7 +74,7 @@ typedef struct block {
   struct block *next;
   char *base;
   size_t bytes;
-  int device; /* -1: of the host */
+  int device; /* -1: the host */
   int managed;
 } block_t;
 
@@ -162,7 +164,7 @@ static void execute(stream_t *stream, work_t *work) {
     while (held && (work->kind == COPY)) pthread_cond_wait(&changed, &lock);
     doze();
     if (work->code) stream->failed = work->code;
-    /* Perhaps meanwhile: what it was to move may have been freed since, and the device have come
+    /* Failed or lost meanwhile: its memory may have been freed since, and the device may be
      * back. */
     if (stream->failed || stream->context->lost) break;
     work->moving = 1;
@@ -334,8 +336,7 @@ static int overlaps(const void *from, size_t bytes, const block_t *block) {
          (const char *)from + bytes > block->base;
 }
 
-/* A stream that has failed, or whose device is lost, does nothing more but to end what it is in the
- * middle of. */
+/* A stream that failed, or whose device is lost, only finishes its current piece of work. */
 static int is_used(const block_t *block) {
   for (stream_t *stream = streams; stream != NULL; stream = stream->next)
     for (work_t *work = stream->first; work != NULL; work = work->next)
@@ -387,7 +388,7 @@ EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   LEAVE(code);
 }
 
-/* Memory goes with a device that is lost, too. */
+/* Memory of a lost device can be freed too. */
 EXPORT int cuMemFree_v2(uint64_t address) {
   pthread_mutex_lock(&lock);
   LEAVE(depth == 0 ? INVALID_CONTEXT : unmake(address, 1));
@@ -412,7 +413,7 @@ static int is_device(uint64_t address, size_t bytes) {
          (address & ~FAR) + bytes <= (uint64_t)block->base + block->bytes;
 }
 
-/* A copy whose fault is injected under "...": in its course, not in the call. */
+/* A copy whose injected fault is named "...": it fails while running, not in the call. */
 static int copy(void *stream, void *to, const void *from, size_t bytes) {
   return push(
       stream,
@@ -517,7 +518,8 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
   pthread_mutex_lock(&lock);
   if (contexts[device].retained == 0) LEAVE(INVALID_CONTEXT);
   counts[DOUBLE_CONTEXTS]--;
-  /* A primary context that nobody holds is made anew, and what was lost is forgotten. */
+  /* A primary context that nobody retains is created anew next time, and a lost device works
+   * again. */
   if (--contexts[device].retained == 0) contexts[device].lost = 0;
   LEAVE(OK);
 }

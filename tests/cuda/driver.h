@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The CUDA driver, or its stand-in, by hand: no CUDA header is needed. */
+/* The CUDA driver, or its stand-in, loaded with dlopen: needs no CUDA header. */
 #ifndef UCXX_RS_TEST_CUDA_DRIVER_H
 #define UCXX_RS_TEST_CUDA_DRIVER_H
 #include "../c/common/test_util.h"
@@ -41,7 +41,7 @@ static struct {
 
 #define CHECK_CUDA(expression) CHECK_EQ((expression), 0)
 
-/* Its primary context becomes current. Skips the test where there is no driver. */
+/* Makes the primary context current. Skips the test if there is no driver. */
 static inline void cuda_open(int needs_double) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == NULL) test_skip("SKIPPED: there is no CUDA driver here");
@@ -85,7 +85,7 @@ static inline void cuda_open(int needs_double) {
   CHECK_CUDA(cuda.push(context));
 }
 
-/* Nothing of the library's is left: with the stand-in, that is known. */
+/* Checks that the library has left nothing behind; only the stand-in can tell. */
 static inline void cuda_close(void) {
   void *context = NULL;
   CHECK_CUDA(cuda.pop(&context));
@@ -93,7 +93,7 @@ static inline void cuda_close(void) {
   if (cuda.count == NULL) return;
   static const char *const names[] = {"contexts", "streams", "events", "blocks"};
   for (int what = DOUBLE_CONTEXTS; what <= DOUBLE_BLOCKS; what++) {
-    /* The thread of a hub that a stream has outlived ends by itself. */
+    /* A hub's thread that waited for a stream ends by itself. */
     while (cuda.count(what) != 0) sched_yield();
     printf("  no %s are left\n", names[what]);
   }
@@ -106,7 +106,7 @@ static inline void *cuda_stream(void) {
   return stream;
 }
 
-/* What holds a stream up until it is opened. */
+/* Blocks a stream until it is opened. */
 typedef struct gate {
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -134,7 +134,7 @@ static inline ucxx_envelope_t *lease_soon(ucxx_link_t *link) {
   return envelope;
 }
 
-/* Until the link has something for a lease, with the status that it returns. */
+/* Waits until a lease on the link returns something other than "nothing available". */
 static inline ucxx_status_t lease_fails(ucxx_link_t *link) {
   ucxx_envelope_t *envelope = NULL;
   ucxx_status_t status = ucxx_link_lease(link, FOR_EVER, &envelope);
@@ -142,14 +142,14 @@ static inline ucxx_status_t lease_fails(ucxx_link_t *link) {
   return status;
 }
 
-/* Writes a word all over an envelope on the device, in the stream's order. */
+/* Fills an envelope on the device with a word, in the stream's order. */
 static inline void cuda_fill(const ucxx_envelope_t *envelope, uint32_t word, void *stream) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   if (attr.ready_event != NULL) CHECK_CUDA(cuda.stream_wait(stream, attr.ready_event, 0));
   CHECK_CUDA(cuda.fill((uint64_t)(uintptr_t)attr.data, word, attr.capacity / 4, stream));
 }
 
-/* Reads what is in an envelope on the device, in the stream's order, and waits for it. */
+/* Reads an envelope on the device, in the stream's order, and waits for that. */
 static inline void cuda_read(const ucxx_envelope_t *envelope, void *into, void *stream) {
   ucxx_envelope_attr_t attr = look_at(envelope);
   if (attr.ready_event != NULL) CHECK_CUDA(cuda.stream_wait(stream, attr.ready_event, 0));
