@@ -1,5 +1,5 @@
-/* What an installed package is tried with, as C and as C++: prints the versions, and sends a
- * message to itself. */
+/* Tries an installed package, as C and as C++: prints the versions, and sends a message to
+ * itself. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What a user gets: both install routes give the same tree, the tree can be moved, and C and C++
-# programs build against the moved tree by CMake and by pkg-config, shared and static, and run. Then
-# the binary side: SONAME, flags, symbols. Folders with unusual names, uninstalling, projects that
-# contain this one, and what the builds of packages need.
+# Tests the installed package. Both install routes give the same tree, the tree can be moved, and C
+# and C++ programs build against it with CMake and pkg-config, shared and static, and run. Also:
+# SONAME, flags and symbols; folders with unusual names, uninstalling, projects that contain this
+# one, and package builds.
 #
 #   tests/install/run.sh        everything happens under target/install-test
 set -euo pipefail
@@ -18,18 +18,18 @@ cd "$work"
 fail() { printf 'install: %s\n' "$*" >&2; exit 1; }
 checked=0
 ok() { checked=$((checked + 1)); say "  ok: $*"; }
-# Build output matters only when something goes wrong.
+# Prints build output only after a failure.
 quietly() { "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "failed: $*"; }; }
 
 list() { (cd "$1" && find . \( -type f -o -type l \) | sort); }
 
-# --- without a network, from vendored sources: begun here, as it takes longest, and looked at below
+# --- without a network, from vendored sources: started here, as it takes longest, and checked below
 
-# Nothing is optimised: it is about what cargo asks for.
+# Not optimised: this is about the crates that cargo needs.
 build_offline() {
   local net=(unshare -n)
   "${net[@]}" true 2>/dev/null || net=(unshare -rn)
-  "${net[@]}" true 2>/dev/null || { say "no network namespaces here: cargo alone is kept from the network"; net=(); }
+  "${net[@]}" true 2>/dev/null || { say "no network namespaces here: only cargo is cut off from the network"; net=(); }
   mkdir "$work/cargo-home"
   cargo vendor --locked --manifest-path "$root/Cargo.toml" "$target_dir/vendor" >"$work/cargo-home/config.toml"
   "${net[@]}" env CARGO_NET_OFFLINE=true CARGO_HOME="$work/cargo-home" CARGO_TARGET_DIR="$work/offline" \
@@ -38,7 +38,7 @@ build_offline() {
 }
 build_offline >"$work/offline.log" 2>&1 &
 offline=$!
-# After a failure as well nothing is left running.
+# Leaves nothing running, even after a failure.
 trap wait EXIT
 
 # --- both routes, the same tree
@@ -58,8 +58,8 @@ same_trees() { # what, tree, tree
   ok "$1: make install and cmake --install give the same tree"
 }
 
-# DESTDIR is written nowhere: any name will do. A relative one is taken from where the command is
-# given.
+# DESTDIR is written into no file, so any name works. A relative one refers to the folder of the
+# call.
 odd=$'made by: it\'s "a|b", R&D; \\1 #(x)'
 make_route "$work/$odd" /opt/ucxx
 mv "$odd" by-make
@@ -97,7 +97,7 @@ diff <(LC_ALL=C sort expected) <(list by-make/opt/ucxx | grep -v '^./share/doc/u
 doc=by-make/opt/ucxx/share/doc/ucxx_rs
 [ -f "$doc/LICENSE" ] || fail "the licence is not installed"
 diff <(ls "$root/c_examples") <(ls "$doc/c_examples") || fail "examples are left out"
-[ "$(readlink by-make/opt/ucxx/lib/libucxx_rs.so.$soversion)" = "libucxx_rs.so.$version" ] || fail "wrong link"
+[ "$(readlink by-make/opt/ucxx/lib/libucxx_rs.so.$soversion)" = "libucxx_rs.so.$version" ] || fail "libucxx_rs.so.$soversion links to another file"
 ok "the installed files are the expected ones"
 
 # Each relative link of the pages under a folder, as "page target".
@@ -110,32 +110,32 @@ dead_links() { # folder
     [ -e "$1/$(dirname "$page")/$target" ] || printf '%s: %s\n' "$page" "$target"
   done < <(links "$1")
 }
-[ "$(links "$doc" | wc -l)" -gt 50 ] || fail "hardly any link is left in the installed pages"
+[ "$(links "$doc" | wc -l)" -gt 50 ] || fail "the installed pages have too few links"
 dead=$(dead_links "$doc")
 [ -z "$dead" ] || fail "installed pages have dead links: $dead"
-ok "$(links "$doc" | wc -l) links of the installed pages lead somewhere"
+ok "$(links "$doc" | wc -l) links of the installed pages lead to a file"
 
-# The place of the build, of cargo's and of the toolchain's sources.
+# Folders of the build, and of the sources of cargo and the toolchain.
 built_at=("$root/" "$(realpath "${CARGO_HOME:-$HOME/.cargo}")/" "$(rustc --print sysroot)/")
 for file in by-make/opt/ucxx/lib/libucxx_rs.{a,so} by-make/opt/ucxx/bin/*; do
   for place in "${built_at[@]}"; do
-    ! grep -aqF "$place" "$file" || fail "$file tells where it was built: $(grep -aoE "$place[[:print:]]*" "$file" | head -n 1)"
+    ! grep -aqF "$place" "$file" || fail "$file contains the path of its build: $(grep -aoE "$place[[:print:]]*" "$file" | head -n 1)"
   done
 done
 grep -aq 'src/engine/core/worker' by-make/opt/ucxx/lib/libucxx_rs.so || fail "the library names no source file at all"
-ok "nothing tells where it was built"
+ok "no installed file contains the path of its build"
 
 # --- a moved tree, used by pkg-config and CMake
 
 use_tree() { # name, prefix, libdir below it
   local name=$1 prefix=$2 libdir=$3 kind language
-  # A path that the library was never told about.
-  grep -rIl -e "$work/by-" -e /opt/ucxx "$prefix" && fail "$name: the place of the installation is written into these files"
+  # A path that the library was never given.
+  grep -rIl -e "$work/by-" -e /opt/ucxx "$prefix" && fail "$name: these files contain the path of the installation"
   local pc=(env "PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}" pkg-config)
-  [ "$("${pc[@]}" --modversion ucxx_rs)" = "$version" ] || fail "$name: pkg-config does not give the version $version"
+  [ "$("${pc[@]}" --modversion ucxx_rs)" = "$version" ] || fail "$name: pkg-config does not report version $version"
 
   local cflags shared_libs static_libs
-  # A shell that reads them anew takes a space in a name for what it is.
+  # A shell that parses them again handles spaces in names.
   eval "cflags=($("${pc[@]}" --cflags ucxx_rs)) shared_libs=($("${pc[@]}" --libs ucxx_rs))"
   eval "static_libs=($("${pc[@]}" --libs ucxx_rs-static))"
   [ "$("${pc[@]}" --modversion ucxx_rs-static)" = "$version" ] || fail "$name: ucxx_rs-static.pc has another version"
@@ -150,7 +150,7 @@ use_tree() { # name, prefix, libdir below it
     quietly cmake --build "programs/$name/cmake-$kind"
     for language in c cpp; do
       run_consumer "$name pkg-config $kind $language" "programs/$name/pc-$kind-$language" $kind "$prefix/$libdir"
-      # No library path: CMake writes the place of an imported library into what it builds.
+      # No library path: CMake writes an imported library's path into what it builds.
       run_consumer "$name CMake $kind $language" "programs/$name/cmake-$kind/consumer_$language" $kind ""
     done
   done
@@ -161,15 +161,15 @@ run_consumer() { # what, program, kind, library path
   needed=$(readelf -d "$2" | grep -c 'NEEDED.*libucxx_rs' || true)
   case $3 in
     shared) [ "$needed" -eq 1 ] || fail "$1: does not load libucxx_rs.so" ;;
-    static) [ "$needed" -eq 0 ] || fail "$1: was to be static, but loads libucxx_rs.so" ;;
+    static) [ "$needed" -eq 0 ] || fail "$1: should be static, but loads libucxx_rs.so" ;;
   esac
   output=$(LD_LIBRARY_PATH=$4${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$2" 2>&1) || fail "$1: $output"
   grep -q "^ucxx_rs $version on UCX" <<< "$output" || fail "$1: $output"
   ok "$1: $(head -n 1 <<< "$output")"
 }
 
-# The tools find the library of their own tree: by the run path that is given, or where the loader
-# looks.
+# The tools find the library of their own tree: by the given run path, or in the loader's default
+# folders.
 use_tools() { # name, prefix, libdir below it, run path
   local name=$1 prefix=$2 libdir=$3 tool found output
   for tool in ucxx_rs_info ucxx_rs_perftest; do
@@ -194,7 +194,7 @@ use_tools "in place" "$work/by-make/opt/ucxx" lib "$beside"
 mv by-make/opt/ucxx moved
 use_tools "moved" "$work/moved" lib "$beside"
 # Programs are built against trees with unusual names; the plain one serves the examples and the C
-# tests. Below /usr the loader looks by itself, and distributions refuse a run path there.
+# tests. Below /usr the loader searches by itself, and distributions refuse a run path there.
 unusual="moved & multiarch^@%~=+"
 mv by-make-multiarch/usr "$unusual"
 use_tree "$unusual" "$work/$unusual" lib/x86_64-linux-gnu
@@ -211,19 +211,19 @@ use_tree outside "$outside/my libraries" lib
 quietly "$root/scripts/install.sh" --prefix "$work/without" --tools no --build "$target_dir/release"
 [ ! -e "$work/without/bin" ] && [ ! -e "$work/without/share/man/man1" ] && [ ! -e "$work/without/share/bash-completion" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
 if CC=no-such-compiler "$root/scripts/install.sh" --prefix "$work/uncompiled" --build "$target_dir/release" >"$work/log" 2>&1; then
-  fail "CC was not heeded"
+  fail "CC was ignored"
 fi
 grep -q 'no-such-compiler is not there' "$work/log" || { cat "$work/log" >&2; fail "a missing compiler is not named"; }
 [ ! -e "$work/uncompiled" ] || fail "something was installed before the missing compiler was noticed"
 ok "folders outside the prefix, CC, --tools no"
 
-# --- what cannot be installed is refused before anything is written
+# --- invalid installations are refused before anything is written
 
 refused() { # part of the sentence, arguments of install.sh
   rm -rf "$work/refused"
-  if "$root/scripts/install.sh" --build "$target_dir/release" "${@:2}" >"$work/log" 2>&1; then fail "was to be refused: ${*:2}"; fi
-  grep -qF -e "$1" "$work/log" || { cat "$work/log" >&2; fail "was refused without the words '$1': ${*:2}"; }
-  [ ! -e "$work/refused" ] || fail "something was written before it was refused: ${*:2}"
+  if "$root/scripts/install.sh" --build "$target_dir/release" "${@:2}" >"$work/log" 2>&1; then fail "should have been refused: ${*:2}"; fi
+  grep -qF -e "$1" "$work/log" || { cat "$work/log" >&2; fail "the refusal does not contain '$1': ${*:2}"; }
+  [ ! -e "$work/refused" ] || fail "something was written before the refusal: ${*:2}"
 }
 for character in '|' ',' "'" '"' '\' '$' '`' ';' ':' '#' '(' '*' '<' $'\n' $'\t'; do
   refused '--prefix: pkg-config' --prefix "$work/refused/a${character}b"
@@ -234,18 +234,18 @@ refused '--bindir: pkg-config' --prefix "$work/refused" --bindir 'b,n'
 refused 'is missing; build first' --prefix "$work/refused" --build "$work"
 : > a-file
 refused 'a-file is no folder' --prefix "$work/refused" --includedir "$work/a-file/include"
-ok "impossible folders are refused, and nothing is written"
+ok "invalid folders are refused, and nothing is written"
 
 # --- uninstalling
 
 installed=$work/by-cmake/opt/ucxx
 touch "$installed/lib/libother.so" "$installed/share/doc/ucxx_rs/mine"
 quietly make -C "$root" uninstall DESTDIR="$work/by-cmake" PREFIX=/opt/ucxx
-diff <(list "$installed") <(printf '%s\n' ./lib/libother.so ./share/doc/ucxx_rs/mine) || fail "make uninstall: these should be left, or gone"
+diff <(list "$installed") <(printf '%s\n' ./lib/libother.so ./share/doc/ucxx_rs/mine) || fail "make uninstall: these should be left, or removed"
 [ ! -e "$installed/lib/cmake/ucxx_rs" ] && [ ! -e "$installed/share/doc/ucxx_rs/docs" ] || fail "make uninstall leaves folders of its own"
-if make -C "$root" uninstall DESTDIR="$work/by-cmake" PREFIX=/opt/ucxx >"$work/log" 2>&1; then fail "make uninstall of nothing"; fi
-grep -q 'is not installed in these folders' "$work/log" || { cat "$work/log" >&2; fail "make uninstall does not say that nothing was there"; }
-ok "make uninstall removes what make install made, and nothing else"
+if make -C "$root" uninstall DESTDIR="$work/by-cmake" PREFIX=/opt/ucxx >"$work/log" 2>&1; then fail "make uninstall succeeds with nothing installed"; fi
+grep -q 'is not installed in these folders' "$work/log" || { cat "$work/log" >&2; fail "make uninstall does not report that nothing is installed"; }
+ok "make uninstall removes what make install wrote, and nothing else"
 
 # --- version rules of find_package
 
@@ -265,7 +265,7 @@ refuses "${version%%.*}.99"
 refuses 99
 ok "find_package accepts MAJOR.MINOR, and refuses other versions"
 
-# --- a project that contains this one has the targets that find_package gives
+# --- a project that contains this one has the targets of find_package
 
 for how in subdirectory fetch; do
   quietly cmake -S "$here" -B "contained-$how" -DHOW=$how -DKIND=static -DUCXX_RS_CARGO_TARGET_DIR="$target_dir"
@@ -284,11 +284,11 @@ archive=$work/moved/lib/libucxx_rs.a
 dynamic=$(readelf -d "$shared")
 grep -q "SONAME.*\[libucxx_rs\.so\.$soversion\]" <<< "$dynamic" || fail "wrong SONAME"
 grep -q 'FLAGS_1.*NODELETE' <<< "$dynamic" || fail "not linked with -z nodelete"
-grep -q 'NEEDED.*libucp\.so\.0' <<< "$dynamic" || fail "does not name libucp.so.0"
-if grep -qE 'RPATH|RUNPATH' <<< "$dynamic"; then fail "carries a run path"; fi
+grep -q 'NEEDED.*libucp\.so\.0' <<< "$dynamic" || fail "does not need libucp.so.0"
+if grep -qE 'RPATH|RUNPATH' <<< "$dynamic"; then fail "has a run path"; fi
 ok "SONAME libucxx_rs.so.$soversion, NODELETE, libucp.so.0, no run path"
 
-# GNU's linker makes the version itself a symbol, too, an absolute one.
+# GNU's linker also creates an absolute symbol for the version itself.
 exports=$(nm -D --defined-only "$shared" | awk '$2 != "A" { sub(/@.*/, "", $NF); print $NF }' | sort)
 globals=$(nm --defined-only --extern-only "$archive" | awk 'NF == 3 { print $3 }' | sort)
 [ -n "$exports" ] || fail "the shared library exports nothing"
@@ -296,10 +296,10 @@ if grep -v '^ucxx_' <<< "$exports"; then fail "the shared library exports these"
 diff <(echo "$exports") <(echo "$globals") || fail "the archive and the shared library define different global symbols"
 ok "$(wc -l <<< "$exports") symbols, all ucxx_*, the same in both libraries"
 
-# --- the libraries that the archive needs are those that rustc names
+# --- the archive needs exactly the libraries that rustc names
 
 wait "$offline" || { cat offline.log >&2; fail "no build from vendored sources without a network"; }
-[ -f offline/release/libucxx_rs.so ] || fail "the build without a network has left no library"
+[ -f offline/release/libucxx_rs.so ] || fail "the build without a network produced no library"
 ok "a build from vendored sources, without a network"
 said=$(sed -n 's/^note: native-static-libs: //p' offline.log)
 [ -n "$said" ] || fail "rustc names no native-static-libs"
@@ -309,12 +309,12 @@ for asked in '--static ucxx_rs' ucxx_rs-static; do
   # shellcheck disable=SC2086  # an option and a name
   offered=$(pkg-config --libs $asked)
   for library in "${wanted[@]}"; do
-    # The C library comes with every program.
+    # Every program has the C library.
     [ "$library" = -lc ] || [[ " $offered " == *" $library "* ]] ||
-      fail "rustc wants $library for the archive; pkg-config --libs $asked gives: $offered"
+      fail "rustc needs $library for the archive; pkg-config --libs $asked prints: $offered"
   done
 done
-ok "both pkg-config files name every library that rustc wants"
+ok "both pkg-config files name every library that rustc needs"
 
 # --- two Rust runtimes in one program
 
@@ -330,16 +330,15 @@ for order in first last; do
 done
 ok "beside another Rust static library, in either order"
 
-# --- what packages need: bare make builds, and no set-up installs anything while one is built
+# --- what packages need: plain make builds, and no set-up installs anything during a package build
 
-[ "$(make -sn -C "$root")" = scripts/build.sh ] || fail "bare make does something else than build"
+[ "$(make -sn -C "$root")" = scripts/build.sh ] || fail "plain make does something other than build"
 asked=$(cargo metadata --no-deps --format-version 1 --manifest-path "$root/Cargo.toml" | python3 -c '
 import json, sys
 capi = json.load(sys.stdin)["packages"][0]["metadata"]["capi"]
 for asset in capi["install"]["include"]["asset"]: print(asset["from"], "->", asset["to"])')
 [ "$asked" = 'include/ucxx_rs.h -> ' ] || fail "cargo-c would install these headers: $asked"
-# Package managers that only note that they were called, and a machine that lacks UCX, rustfmt and
-# clippy.
+# Fake package managers that only record their calls, and a machine without UCX, rustfmt and clippy.
 mkdir stubs
 for name in apt-get dnf rustup; do printf '#!/bin/sh\necho "$0 $*" >>"%s"\n' "$work/called" >"stubs/$name"; done
 printf '#!/bin/sh\necho 0\n' >stubs/id
@@ -348,17 +347,17 @@ printf '#!/bin/sh\ncase $1 in fmt | clippy) exit 1 ;; esac\nexec "%s" "$@"\n' "$
 chmod +x stubs/*
 sets_up() { # level, environment
   rm -f called
-  if env "${@:2}" PATH="$work/stubs:$PATH" "$root/scripts/setup.sh" "$1" >"$work/log" 2>&1; then fail "set-up was content: $*"; fi
+  if env "${@:2}" PATH="$work/stubs:$PATH" "$root/scripts/setup.sh" "$1" >"$work/log" 2>&1; then fail "set-up reported nothing missing: $*"; fi
 }
 for level in demo test; do
   sets_up $level
-  [ -s called ] || { cat "$work/log" >&2; fail "set-up for $level installs nothing, where it should"; }
+  [ -s called ] || { cat "$work/log" >&2; fail "set-up for $level installs nothing, although it should"; }
   for variable in DH_INTERNAL_OPTIONS= DH_INTERNAL_BUILDFLAGS=1 RPM_BUILD_ROOT=/buildroot FAKEROOTKEY=1; do
     sets_up $level "$variable"
     [ ! -e called ] || fail "inside a package build ($variable) set-up called: $(cat called)"
-    grep -q 'inside a package build nothing is installed' "$work/log" || { cat "$work/log" >&2; fail "$variable: not said"; }
+    grep -q 'inside a package build nothing is installed' "$work/log" || { cat "$work/log" >&2; fail "$variable: set-up does not say that nothing is installed"; }
   done
 done
-ok "bare make builds; cargo-c installs the header; inside a package build nothing is installed"
+ok "plain make builds; cargo-c installs the header; inside a package build nothing is installed"
 
 say "install: $checked checks passed"
