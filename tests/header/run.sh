@@ -16,7 +16,7 @@ check() { # what, compiler and its options..., source on stdin
   local what=$1
   shift
   cat > "$work/source"
-  # Optimised, because some warnings come only then.
+  # Optimised, because some warnings need that.
   if ! "$@" -O1 -c "$work/source" -o "$work/object.o"; then
     printf 'header: %s: %s\n' "$what" "$*" >&2
     exit 1
@@ -24,7 +24,7 @@ check() { # what, compiler and its options..., source on stdin
   passed=$((passed + 1))
 }
 
-# Everything a header offers is there after one include, and each macro initialiser expands.
+# One include provides everything, and each initialiser macro expands.
 cat > "$work/use.h" <<'END'
 static ucxx_status_t use_header(void) {
   ucxx_version_t version = UCXX_VERSION_INIT;
@@ -54,14 +54,14 @@ typedef int not_empty;'
   check "before UCP's" "${command[@]}" < <(printf '#include <ucxx_rs.h>\n#include <ucp/api/ucp.h>\n'; cat "$work/use.h")
   check "after UCP's" "${command[@]}" < <(printf '#include <ucp/api/ucp.h>\n#include <ucxx_rs.h>\n'; cat "$work/use.h")
 done
-# A status that has to be looked at is: a call that drops one is warned of, where the header is not
-# told otherwise.
+# A status must be used: the compiler warns about a call that drops one, unless the header is told
+# otherwise.
 for compiler in "${compilers[@]}"; do
   read -ra command <<< "$compiler"
   command+=("${warnings[@]}" -I "$include")
   printf '#include <ucxx_rs.h>\nvoid drop(ucxx_worker_t *worker);\nvoid drop(ucxx_worker_t *worker) { ucxx_worker_arm(worker); }\n' > "$work/drop"
   if "${command[@]}" -O1 -c "$work/drop" -o "$work/object.o" 2>/dev/null; then
-    printf 'header: %s does not warn of a status that is dropped\n' "$compiler" >&2
+    printf 'header: %s does not warn about a dropped status\n' "$compiler" >&2
     exit 1
   fi
   check "without warnings of what is dropped" "${command[@]}" -DUCXX_NODISCARD= < "$work/drop"
