@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""scripts/group.sh: what its members find, how they end, and that none of them is left.
+"""scripts/group.sh: its members get their environment, its exit status reports theirs, and none of
+them is left running.
 
 tests/tools/test_group.py [unittest's arguments]
 """
@@ -12,12 +13,13 @@ import unittest
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "group.sh"
-LIMIT = 60  # seconds; only a hang reaches it
+LIMIT = 60  # seconds; only a hang takes so long
 
 
 def heed_interrupts():
-    """What is started in the background ignores them, and a shell that does from the beginning
-    cannot be told otherwise."""
+    """A background process ignores interrupts, and a shell that ignores them from the start cannot
+    change that.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -28,8 +30,9 @@ def end_session(leader):
 
 class Group(unittest.TestCase):
     def start(self, size, command):
-        """In a process group of its own, as a shell starts it; the end of its output is the end of
-        all who have inherited it."""
+        """In its own process group, as a shell starts it. Its output ends when all processes that
+        inherited it have ended.
+        """
         environment = {
             name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
         }
@@ -61,7 +64,7 @@ class Group(unittest.TestCase):
         self.assertGreaterEqual(len(common[3][0]), 40)
 
     def test_the_first_that_fails_ends_the_others(self):
-        # One of them has a process of its own, one takes its time.
+        # One member has a child process, one takes its time.
         command = "case $RANK in 0) echo; sleep 1000 & wait;; 1) trap 'exit 3' TERM; echo; while :; do sleep 0.01; done;; 2) exit 9;; esac"
         said, errors = (process := self.start(3, command)).communicate()
         self.assertEqual(process.returncode, 9, said + errors)

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Man pages and bash completion of the installed tools have the options that --help prints, and
-none other.
+"""Man pages and bash completion of the installed tools have exactly the options that --help prints.
 
 tests/tools/test_manual.py PREFIX [unittest's arguments]
 """
@@ -17,9 +16,9 @@ PREFIX = Path()
 SOURCES = Path(__file__).resolve().parents[2] / "tools"
 TOOLS = ("ucxx_rs_info", "ucxx_rs_perftest", "ucxx_rs_group")
 OPTION = re.compile(r"(?<![\w-])(?:--[a-z][a-z-]*[a-z]|-[A-Za-z0-9])(?![\w-])")
-# For the tool itself: tools/info_lanes.c.
+# Used by the tool itself: tools/info_lanes.c.
 INTERNAL = {"--answer-on"}
-# Accepted by --delayed, and the same as leaving it out.
+# A value of --delayed that equals leaving it out.
 UNDOCUMENTED = {"default"}
 
 
@@ -45,7 +44,7 @@ def page(name, section=1):
 
 
 def completed(name, *words):
-    """What bash offers in the place of the last word."""
+    """What bash offers to complete the last word."""
     script = (
         'source "$1"; name=$2; shift 2; COMP_WORDS=("$name" "$@"); COMP_CWORD=$#; '
         'COMPREPLY=(); "_$name"; printf "%s\\n" "${COMPREPLY[@]}"'
@@ -101,7 +100,7 @@ class Manual(unittest.TestCase):
             with self.subTest(option):
                 words = set(re.findall(r"[a-z]+", known)) - UNDOCUMENTED
                 self.assertEqual(completed(name, option, ""), words)
-                # As bash splits --option=.
+                # bash splits --option= in this way.
                 self.assertEqual(completed(name, option, "="), words)
                 self.assertEqual(completed(name, option, "=", ""), words)
         tests = set(re.findall(r"^\w+", run_tool(name, "--list"), re.M))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The installed command line tools, run as their users run them.
+"""The installed command line tools work as users run them: results, options, errors, and how one
+side ends when the other does.
 
 tests/tools/test_tools.py PREFIX [unittest's arguments]
 """
@@ -21,10 +22,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ucx_ends
 
-LIMIT = 60  # seconds; only a hang reaches it
+LIMIT = 60  # seconds; only a hang takes so long
 TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self"}
 FOR_EVER = ["-n", "1000000000"]
-MOST_ENDED_BY_UCX = 3  # of the sides whose peer is killed just after it has been connected to
+# most sides that UCX may end when their peer is killed just after the connection
+MOST_ENDED_BY_UCX = 3
 BIN = Path()
 
 
@@ -85,7 +87,7 @@ class Running:
         return self.errors.read()
 
     def end(self):
-        """Exit status and the rest of stdout."""
+        """Exit status and the remaining stdout."""
         output, _ = self.process.communicate(timeout=LIMIT)
         return self.process.returncode, output
 
@@ -139,8 +141,8 @@ class Perftest(Case):
             for number, (progress, wait) in enumerate(ways):
                 test = tests[number % len(tests)]
                 with self.subTest(transport=transport, progress=progress, wait=wait, test=test):
-                    # Polling beside a progress thread takes a time slice for each message where
-                    # CPUs are few.
+                    # With few CPUs, polling beside a progress thread takes a time slice for each
+                    # message.
                     count = "40" if wait == "poll" and progress != "manual" else "200"
                     report = self.measure(
                         transport,
@@ -255,7 +257,7 @@ class Perftest(Case):
                     env=env,
                 )
                 self.assertEqual(run.returncode, 0, run.stderr)
-            # A stranger is turned away, and does not end the server.
+            # The server refuses a stranger and keeps running.
             with socket.create_connection(("localhost", int(server.port))) as stranger:
                 stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 stranger.settimeout(LIMIT)
@@ -334,7 +336,7 @@ class Perftest(Case):
 
 
 class Endings(Case):
-    """However one side ends, the other one ends, too, and says why."""
+    """However one side ends, the other one ends too and reports why."""
 
     WAYS = [
         ["-e", "peer"],
@@ -395,7 +397,7 @@ class Endings(Case):
             server.process.send_signal(signal.SIGSTOP)
             status, _ = client.end()
             self.assertEqual(status, 1)
-            # In the middle of a round, or before its first message.
+            # During a round, or before its first message.
             self.assertRegex(
                 client.said(), "nothing has completed for 1 seconds|silent for 1 seconds"
             )
