@@ -1,10 +1,10 @@
 /*
- * What shows that ThreadSanitizer looks into the library: two threads take turns on a SERIALIZED
+ * Shows that ThreadSanitizer sees the library's accesses: two threads take turns on a SERIALIZED
  * worker, which takes no lock of its own.
  *
- *   turns ordered     the turn is handed over with release and acquire: nothing to report
- *   turns relaxed     it is not: the threads do not overlap, but nothing orders what they do. A
- * race in the library's own files
+ *   turns ordered     the turn is passed with release and acquire: nothing to report
+ *   turns relaxed     it is passed without order: the threads do not overlap, but their accesses
+ *                     are unordered. A race in the library's own files
  */
 #include <pthread.h>
 #include <stdint.h>
