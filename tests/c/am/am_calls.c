@@ -198,7 +198,7 @@ static void handlers(const duo_t *duo) {
 }
 
 static void limits(const duo_t *duo) {
-  STEP("headers up to the limit, and what is refused");
+  STEP("headers up to the limit, and one more byte");
   inbox_t inbox = {0};
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
   ucxx_request_t *request = NULL;

@@ -33,9 +33,9 @@ void test_skip(const char *why) __attribute__((noreturn));
 
 #define STEP(...) test_step(__VA_ARGS__)
 #define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    if (!(condition)) test_fail(__FILE__, __LINE__, "not so: %s", #condition); \
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    if (!(condition)) test_fail(__FILE__, __LINE__, "check failed: %s", #condition); \
   } while (0)
 #define CHECK_EQ(left, right) \
   test_check_eq(__FILE__, __LINE__, #left, (long long)(left), #right, (long long)(right))

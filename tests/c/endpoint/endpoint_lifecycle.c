@@ -174,7 +174,7 @@ static void close_flush(void) {
 }
 
 static void close_force(void) {
-  STEP("close by force ends what is in flight");
+  STEP("a close by force ends operations in flight");
   duo_t duo;
   duo_open(&duo, NULL);
   seen_t closed, sent;

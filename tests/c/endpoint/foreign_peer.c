@@ -110,7 +110,7 @@ static void we_connect(const foreigner_t *other, ends_t *ends) {
       ucxx_endpoint_connect(worker, "127.0.0.1", answer_port(other), &params, &ends->endpoint));
   while (seen_count(&ends->open) == 0) {
     if (seen_count(&ends->close) > 0)
-      FAIL("no connection: on_close says %s", ucxx_status_name(ends->close.status));
+      FAIL("no connection: on_close got %s", ucxx_status_name(ends->close.status));
     progress(worker);
   }
 }
@@ -148,9 +148,9 @@ static void by_address(const foreigner_t *other, ends_t *ends) {
  * peer. */
 static void await_close(const ends_t *ends, const char *what) {
   while (seen_count(&ends->close) == 0) progress(worker);
-  printf("%s: on_close says %s\n", what, ucxx_status_name(ends->close.status));
+  printf("%s: on_close got %s\n", what, ucxx_status_name(ends->close.status));
   if (ends->close.status != UCXX_ERR_PEER_FAILED && ends->close.status != UCXX_ERR_CONNECTION_RESET)
-    FAIL("on_close says %s", ucxx_status_name(ends->close.status));
+    FAIL("on_close got %s", ucxx_status_name(ends->close.status));
   CHECK(ucxx_endpoint_status(ends->endpoint) < 0);
 }
 
@@ -205,7 +205,7 @@ static void meet(enum way way, enum end end) {
     while (seen_count(&ends.close) == 0) progress(worker);
     CHECK_OK(ends.close.status);
     if (handling == UCXX_ENDPOINT_ERROR_HANDLING_NONE)
-      printf("both close at once: theirs says %s\n", answer(&other));
+      printf("both close at once: the peer reports %s\n", answer(&other));
     stop(&other, 0);
   } else {
     TELL(&other, "close\n");

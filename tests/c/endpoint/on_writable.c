@@ -108,7 +108,7 @@ static const char *const end_names[] = {"a close", "a close by force", "destroyi
                                         "destroying the worker", "the peer's close"};
 
 static void ends(const way_t *way, enum end end) {
-  STEP("%s: %s is told, before on_close", way->name, end_names[end]);
+  STEP("%s: %s runs the callback, before on_close", way->name, end_names[end]);
   line_t line;
   told_t told = {0};
   ucxx_endpoint_params_t params = limits(1, 0, 0, 0);

@@ -43,7 +43,7 @@ static void check_lanes(pair_t *pair, int32_t error_handling, int cma) {
 
 static void body(pair_t *pair) {
   int cma = may_read_peer(pair);
-  if (!cma) printf("process_vm_readv is forbidden here: the cma lane is not looked for\n");
+  if (!cma) printf("process_vm_readv is forbidden here: the cma lane is not checked\n");
   check_lanes(pair, UCXX_ENDPOINT_ERROR_HANDLING_PEER, cma);
   check_lanes(pair, UCXX_ENDPOINT_ERROR_HANDLING_NONE, cma);
 }

@@ -212,7 +212,7 @@ static void next_question(void) { channel_put(pair, "\1", 1); }
 static void too_late(int way, int cancelled) {
   question_t question = question_for(way, 1);
   STEP("%zu bytes %s, flags %x, after the fetch was %s", (size_t)question.length, form_name(),
-       (unsigned)question.flags, cancelled ? "cancelled" : "out of time");
+       (unsigned)question.flags, cancelled ? "cancelled" : "timed out");
   room_t room = room_make(&question);
   next_question();
   ucxx_request_t *request = ask(&room, &question, cancelled ? 0 : 5 * MILLISECOND);

@@ -308,7 +308,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   STEP("%s: killed in barriers", mode);
   run_and_kill(8, seed, 40 + test_mix(seed) % 400, killed_in_barriers);
   if (ucx_copes_with_deaths()) {
-    STEP("%s: killed before anybody has connected", mode);
+    STEP("%s: killed before any member has connected", mode);
     run_and_kill(5, seed, 1, killed_before);
     STEP("%s: killed before a subset is made with it", mode);
     run_and_kill(5, seed, 1, killed_before_subset);

@@ -169,7 +169,7 @@ int main(void) {
   STEP("nobody listens");
   start(1, without_root);
   for (launcher = 0; launcher < LAUNCHERS; launcher++) {
-    STEP("as %s says", launchers[launcher][0]);
+    STEP("environment of %s", launchers[launcher][0]);
     start(3, by_environment);
   }
   STEP("sixty-four");

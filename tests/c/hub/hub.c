@@ -77,7 +77,7 @@ static void envelopes(void) {
     CHECK_STATUS(ucxx_envelope_commit(envelope, 0, NULL), UCXX_ERR_INVALID_PARAM);
     CHECK_STATUS(ucxx_envelope_query(envelope, &attr), UCXX_ERR_INVALID_PARAM);
   }
-  STEP("a stream where there is no CUDA");
+  STEP("a stream on memory that is not CUDA");
   ucxx_envelope_t *envelope = lease_now(in);
   CHECK_STATUS(ucxx_envelope_commit(envelope, 1, &hub), UCXX_ERR_NO_DEVICE);
   CHECK_STATUS(ucxx_envelope_release(envelope, &hub), UCXX_ERR_NO_DEVICE);
@@ -331,7 +331,7 @@ static void starvation(void) {
   CHECK_MESSAGE("dummy device 0");
   produce_word(in, 1);
   lease_none(hungry, UCXX_ERR_STARVED);
-  STEP("it is out of the flow, or envelopes come");
+  STEP("it is outside the flow, or gets envelopes");
   CHECK_OK(ucxx_hub_set_flow(hub.hub, &out, 1));
   CHECK_OK(ucxx_hub_validate(hub.hub));
   CHECK_OK(ucxx_hub_set_flow(hub.hub, NULL, 0));
@@ -389,7 +389,7 @@ static void starved_links(void) {
   hub_t hub = hub_open(SIZE, 2, 0);
   push_word(hub.hub, on_host, 1);
   for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-    STEP("a link that %s where there are no envelopes%s", rows[row].role,
+    STEP("a link that %s on a device without envelopes%s", rows[row].role,
          rows[row].broadcast ? ", as others do" : "");
     ucxx_link_params_t params = UCXX_LINK_PARAMS_INIT;
     params.broadcast = rows[row].broadcast;

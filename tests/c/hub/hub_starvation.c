@@ -31,7 +31,7 @@ static void never(void) {
     ucxx_status_t status;
     const char *told[2];
   } rows[] = {
-      {"two producers and one place",
+      {"two producers and room for one chunk",
        "PQ",
        "",
        1,
@@ -41,8 +41,8 @@ static void never(void) {
        0,
        UCXX_ERR_STARVED,
        {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
-      {"and two places", "PQ", "", 2, 0, 4, 0, 0, UCXX_OK, {NULL}},
-      {"the accumulator and one place",
+      {"and room for two", "PQ", "", 2, 0, 4, 0, 0, UCXX_OK, {NULL}},
+      {"the accumulator and room for one chunk",
        "CP",
        "",
        1,
@@ -62,8 +62,8 @@ static void never(void) {
        0,
        UCXX_ERR_STARVED,
        {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
-      {"and two places", "CP", "", 2, 0, 4, 1, 8, UCXX_OK, {NULL}},
-      {"one consumer twice, and one place",
+      {"and room for two", "CP", "", 2, 0, 4, 1, 8, UCXX_OK, {NULL}},
+      {"one consumer twice, and room for one chunk",
        "CC",
        "D",
        1,
@@ -73,7 +73,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
-      {"two that compete",
+      {"two competing consumers",
        "CD",
        "",
        1,
@@ -83,7 +83,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
-      {"one that gets everything, twice",
+      {"one broadcast consumer, twice",
        "BB",
        "C",
        1,
@@ -93,7 +93,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"max_queue_chunks is 1, and they need 2", "consumes on the host"}},
-      {"two that get the same chunk", "BC", "", 1, 0, 4, 1, 8, UCXX_OK, {NULL}},
+      {"two links that get the same chunk", "BC", "", 1, 0, 4, 1, 8, UCXX_OK, {NULL}},
       {"the top chunk and a new one",
        "KP",
        "C",
@@ -104,7 +104,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
-      {"the same, changed",
+      {"the same, modified",
        "MP",
        "C",
        1,
@@ -114,7 +114,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"max_queue_chunks is 1, and they need 2", "produces on the host"}},
-      {"one chunk that is consumed, and looked at there and elsewhere",
+      {"one chunk that is consumed, and peeked at there and elsewhere",
        "CKk",
        "",
        1,
@@ -156,7 +156,7 @@ static void never(void) {
        UCXX_ERR_STARVED,
        {"max_queue_bytes is 72, and they need 80", "and 16 for those"}},
       {"enough", "CCP", "", 0, SIZE + 16, 4, 2, 8, UCXX_OK, {NULL}},
-      {"a third one, which may be taken away first",
+      {"a third one, which another link may consume first",
        "CCP",
        "",
        0,
@@ -166,7 +166,7 @@ static void never(void) {
        8,
        UCXX_ERR_NO_RESOURCE,
        {NULL}},
-      {"a chunk that is looked at",
+      {"a chunk that is peeked at",
        "KP",
        "",
        0,
@@ -176,7 +176,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"max_queue_bytes is 64, and they need 72", "produces on the host"}},
-      {"the same, and somebody who may consume it",
+      {"the same, and another link may consume it",
        "KP",
        "C",
        0,
@@ -186,7 +186,7 @@ static void never(void) {
        8,
        UCXX_ERR_NO_RESOURCE,
        {NULL}},
-      {"a chunk that somebody else may consume",
+      {"a chunk that another link may consume",
        "CP",
        "D",
        0,
@@ -196,7 +196,7 @@ static void never(void) {
        8,
        UCXX_ERR_NO_RESOURCE,
        {NULL}},
-      {"one that somebody may make shorter",
+      {"a chunk that another link may shorten",
        "CP",
        "m",
        0,
@@ -206,9 +206,18 @@ static void never(void) {
        8,
        UCXX_ERR_NO_RESOURCE,
        {NULL}},
-      {"a chunk of no bytes", "CP", "", 0, SIZE, 4, 1, 0, UCXX_OK, {NULL}},
-      {"that may still come", "CP", "", 0, SIZE, 4, 0, 0, UCXX_ERR_NO_RESOURCE, {NULL}},
-      {"the chunk that is consumed, changed",
+      {"an empty chunk", "CP", "", 0, SIZE, 4, 1, 0, UCXX_OK, {NULL}},
+      {"an empty chunk that may still arrive",
+       "CP",
+       "",
+       0,
+       SIZE,
+       4,
+       0,
+       0,
+       UCXX_ERR_NO_RESOURCE,
+       {NULL}},
+      {"the consumed chunk is also modified",
        "MC",
        "",
        0,
@@ -228,7 +237,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"modifies on dummy device 0", "consumes on the host, as they get the same chunk"}},
-      {"by one that gets everything",
+      {"by a broadcast consumer",
        "MB",
        "",
        0,
@@ -238,7 +247,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"modifies on the host", "as they get the same chunk"}},
-      {"by all that there are",
+      {"by all broadcast consumers",
        "MBC",
        "",
        0,
@@ -248,8 +257,8 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"modifies on the host", "as they get the same chunk"}},
-      {"where it waits for another one", "MC", "B", 0, 0, 4, 2, 8, UCXX_ERR_NO_RESOURCE, {NULL}},
-      {"changes on two devices",
+      {"while it waits for another link", "MC", "B", 0, 0, 4, 2, 8, UCXX_ERR_NO_RESOURCE, {NULL}},
+      {"modifiers on two devices",
        "Mm",
        "C",
        0,
@@ -259,7 +268,7 @@ static void never(void) {
        8,
        UCXX_ERR_INVALID_PARAM,
        {"modifies on the host, ", "modified on one device at a time"}},
-      {"what is changed, looked at there",
+      {"a modified chunk, peeked at there",
        "MK",
        "C",
        0,
@@ -270,7 +279,7 @@ static void never(void) {
        UCXX_ERR_INVALID_PARAM,
        {"modifies on the host, and the link", "nobody peeks"}},
       {"elsewhere", "Mk", "C", 0, 0, 4, 1, 8, UCXX_OK, {NULL}},
-      {"one that gets everything twice, and one envelope",
+      {"one broadcast consumer twice, and one envelope",
        "BB",
        "",
        0,
@@ -280,8 +289,8 @@ static void never(void) {
        0,
        UCXX_ERR_STARVED,
        {"1 more envelope needed", "consumes on the host"}},
-      {"one that consumes there and here", "BK", "C", 0, 0, 1, 1, 8, UCXX_OK, {NULL}},
-      {"a change, and the chunk after it",
+      {"one consumer on each device", "BK", "C", 0, 0, 1, 1, 8, UCXX_OK, {NULL}},
+      {"a modification, and the next chunk",
        "MB",
        "C",
        0,
@@ -291,7 +300,7 @@ static void never(void) {
        8,
        UCXX_ERR_STARVED,
        {"1 more envelope needed", "on the host"}},
-      {"and its place",
+      {"and room for it",
        "MB",
        "C",
        1,
@@ -303,7 +312,7 @@ static void never(void) {
        {"max_queue_chunks is 1, and they need 2", "on the host"}},
   };
   for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-    STEP("never at once, or some time: %s (%s)", rows[row].what, rows[row].call);
+    STEP("starved, or served later: %s (%s)", rows[row].what, rows[row].call);
     ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
     params.envelope_size = SIZE;
     params.max_queue_chunks = rows[row].max_chunks;
@@ -360,7 +369,7 @@ static void *wait_for_both(void *arg) {
 
 /* A waiting call returns as soon as what it waits for has become impossible. */
 static void never_any_more(void) {
-  STEP("a chunk comes that is too long for what is to replace it");
+  STEP("a chunk arrives that is too long for its replacement");
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   params.envelope_size = SIZE;
   params.max_queue_bytes = SIZE;
@@ -375,7 +384,7 @@ static void never_any_more(void) {
   CHECK(strstr(waiting.told, "max_queue_bytes is 64") != NULL);
   for (int at = 0; at < 2; at++) ucxx_link_destroy(waiting.links[at]);
   hub_close(&hub);
-  STEP("a change and the next chunk, while another link needs the first: then never");
+  STEP("a modification and the next chunk, while another link needs the first: then never");
   hub = hub_open(SIZE, 4, 0);
   ucxx_link_t *all = hub_broadcast(hub.hub, on_host);
   waiting.links[0] = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);

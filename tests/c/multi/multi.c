@@ -149,7 +149,7 @@ static ucxx_status_t against(const duo_t *duo, const void *message, size_t lengt
   ucxx_buffers_t *buffers = NULL;
   CHECK_STATUS(ucxx_request_take_buffers(request, &buffers), status);
   if (strstr(ucxx_request_error_message(request), word) == NULL)
-    FAIL("'%s' does not say '%s'", ucxx_request_error_message(request), word);
+    FAIL("'%s' does not contain '%s'", ucxx_request_error_message(request), word);
   ucxx_request_destroy(request);
   return status;
 }
@@ -284,7 +284,7 @@ static void cancels(const duo_t *duo) {
   ucxx_request_destroy(first);
   CHECK_EQ(maker.freed, 2);
   still_works(duo);
-  STEP("out of time between two headers");
+  STEP("a timeout between two headers");
   uint64_t many[HEADER_FRAMES] = {0};
   header_make(header, 1, HEADER_FRAMES, many);
   params.timeout_ns = 20 * MILLISECOND;

@@ -20,12 +20,12 @@
 #include <unistd.h>
 #include <ucxx_rs.h>
 
-#define CHECK(condition)                                                                \
-  do {                                                                                  \
-    if (!(condition)) {                                                                 \
-      fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, step, #condition); \
-      exit(1);                                                                          \
-    }                                                                                   \
+#define CHECK(condition)                                                                      \
+  do {                                                                                        \
+    if (!(condition)) {                                                                       \
+      fprintf(stderr, "%s:%d: %s: check failed: %s\n", __FILE__, __LINE__, step, #condition); \
+      exit(1);                                                                                \
+    }                                                                                         \
   } while (0)
 
 extern char **environ;

@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   if (version.ucx_major == 1 && version.ucx_minor == 13)
-    test_skip("UCX 1.13 crashes in its own answers to puts and gets where memory was used before: "
+    test_skip("UCX 1.13 crashes in its own answers to puts and gets if the memory was used before: "
               "see docs/known-issues.md");
   for (int allocated = 0; allocated < 2; allocated++)
     for (int way = 0; way < WAYS; way++) {

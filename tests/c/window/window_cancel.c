@@ -74,7 +74,7 @@ int main(void) {
   worker_params = &params;
   test_begin("window_cancel", 60);
   for (by_timeout = 0; by_timeout <= 1; by_timeout++) {
-    STEP("%s", by_timeout ? "out of time" : "cancelled");
+    STEP("%s", by_timeout ? "timed out" : "cancelled");
     run_members(MEMBERS, test_seed(), give_up);
   }
   return 0;

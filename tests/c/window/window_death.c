@@ -515,7 +515,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
   if (params->progress_mode != UCXX_PROGRESS_MANUAL) {
     STEP("%s: is stopped", mode);
     stop_meanwhile(seed);
-    STEP("%s: does not come", mode);
+    STEP("%s: never calls", mode);
     marks = shared_open(sizeof *marks);
     run_members(MEMBERS, seed, does_not_come);
     munmap(marks, sizeof *marks);

@@ -339,7 +339,7 @@ static void both_live(member_t *member) {
       STEP("by descriptor");
       by_descriptor(&win);
     }
-    STEP("nothing comes late");
+    STEP("no late writes");
     nothing_comes_late(&win);
     STEP("many");
     many(&win);
@@ -352,7 +352,7 @@ static void both_live(member_t *member) {
     await_mark(&marks->over, 1);
   }
   win_close(&win);
-  STEP("what requests tell");
+  STEP("errors of requests");
   what_requests_tell(member);
   member_close(member);
 }
