@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""What became of the tests that failed in the last run of ctest: ended by UCX, at a line that is
-known, or failed.
+"""Reports the tests that failed in ctest's last run: ended by UCX at a known line, or failed.
 
     tests/ctest_report.py BUILD UCX WORDS ENDED
 
-BUILD is ctest's folder, UCX the release that the tests ran on. The end of what each failed test
-said goes to the file WORDS, and a line for each that UCX has ended to the file ENDED. The status is
-0 where UCX has ended all that failed.
+BUILD is ctest's folder, UCX the release that the tests ran on. The last output of each failed test
+is written to the file WORDS, and a line for each test ended by UCX to the file ENDED. The exit
+status is 0 if UCX ended all that failed.
 """
 
 import re
@@ -15,11 +14,11 @@ from pathlib import Path
 
 import ucx_ends
 
-KEPT = 12  # lines of each
+KEPT = 12  # lines of output kept for each test
 
 
 def sections(log):
-    """What each test of the log said, by name."""
+    """The output of each test in the log, by name."""
     found = {}
     for part in re.split(r"^\d+/\d+ Testing: ", log, flags=re.MULTILINE)[1:]:
         name, _, rest = part.partition("\n")

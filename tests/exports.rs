@@ -1,11 +1,11 @@
-//! The shared library exports what the header declares, and nothing else; its ELF header says what
+//! The shared library exports exactly what the header declares, and its ELF header has what
 //! packages rely on.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The shared library that cargo built along with this test.
+/// The shared library that cargo built with this test.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("known");
     let deps = test.parent().expect("target/PROFILE/deps/TEST");
@@ -13,7 +13,7 @@ fn library() -> PathBuf {
     candidates
         .into_iter()
         .find(|path| path.exists())
-        .expect("cargo builds the library along with its tests")
+        .expect("cargo builds the library with its tests")
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
@@ -31,7 +31,7 @@ fn exported() -> BTreeSet<String> {
     table.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect()
 }
 
-/// Names that are followed by an argument list at the start of a declaration in the header.
+/// Names followed by an argument list at the start of a declaration in the header.
 fn declared() -> BTreeSet<String> {
     let header = concat!(env!("CARGO_MANIFEST_DIR"), "/include/ucxx_rs.h");
     let header = std::fs::read_to_string(header).expect("readable");

@@ -1,9 +1,9 @@
-//! The floors of the engine: each uses those below it, and none above.
+//! Each floor of the engine uses only itself and those below.
 //!
-//! Two kinds of arrows are looked for in every file of `src/engine` but its tests: a path that
-//! names a floor, and a call of a method whose name only a floor above defines. What cannot be
-//! seen: a call of a method whose name several floors define, or the standard library, and what a
-//! macro puts together.
+//! Checks two kinds of arrows in every file of `src/engine` except its tests: a path that names a
+//! floor, and a call of a method whose name is only defined on a floor above. It cannot see calls
+//! of methods whose names several floors or the standard library define, nor code that a macro
+//! generates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,11 +11,11 @@ use std::path::Path;
 mod sources;
 use sources::sources;
 
-/// From the ground up.
+/// From the bottom up.
 const FLOORS: [&str; 10] =
     ["base", "os", "ucx", "wire", "core", "messaging", "rma", "group", "window", "hub"];
 
-/// A file's place under `src/engine`, and its code, without tests and comments.
+/// A file's path under `src/engine`, and its code, without tests and comments.
 struct Source {
     file: String,
     code: String,
@@ -41,7 +41,7 @@ impl Source {
         FLOORS.iter().position(|floor| self.file.split('/').next() == Some(floor))
     }
 
-    /// What stands right behind each `mark`, as far as it is one word.
+    /// The word that directly follows each `mark`, if there is one.
     fn words_behind<'a>(&'a self, mark: &'a str) -> impl Iterator<Item = &'a str> {
         let word = |(at, _): (usize, &str)| {
             let rest = &self.code[at + mark.len()..];
@@ -72,13 +72,13 @@ fn engine() -> Vec<Source> {
     found
 }
 
-/// Every arrow that runs up.
+/// Every arrow to a higher floor.
 fn arrows_up(sources: &[Source]) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     let mut defined: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     for source in sources {
         let Some(floor) = source.floor() else {
-            found.insert((source.file.clone(), "stands on no floor".to_owned()));
+            found.insert((source.file.clone(), "is on no floor".to_owned()));
             continue;
         };
         for name in source.words_behind("fn ") {
@@ -100,7 +100,7 @@ fn arrows_up(sources: &[Source]) -> BTreeSet<(String, String)> {
             refuse("super::super::");
         }
         for name in source.words_behind(".") {
-            // One word may be a method of the standard library's as well.
+            // A single word may also be a method of the standard library.
             let is_of_std = !name.contains('_') || name.starts_with("as_") || name == "copy_to";
             let called = !is_of_std && source.code.contains(&format!(".{name}("));
             let to = defined.get(name).filter(|floors| floors.len() == 1).and_then(BTreeSet::first);
@@ -115,7 +115,7 @@ fn arrows_up(sources: &[Source]) -> BTreeSet<(String, String)> {
 #[test]
 fn no_arrow_runs_up() {
     let found = arrows_up(&engine());
-    assert!(found.is_empty(), "arrows that run up: {found:#?}");
+    assert!(found.is_empty(), "arrows to a higher floor: {found:#?}");
 }
 
 #[test]

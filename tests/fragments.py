@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pieces of C in a page of docs/ compile, with variables of the usual names around them.
+"""The C fragments in a page of docs/ compile, with the usual variables declared.
 
 tests/fragments.py PREFIX PAGE
 """
@@ -49,7 +49,7 @@ def main():
         end = lines.index("```", start)
         body = "\n".join(lines[start:end])
         where = f'#line {start + 1} "{page}"\n'
-        # One that defines functions stands by itself.
+        # A fragment that defines functions is compiled without a function around it.
         if not re.match(r"static ", body):
             body = f"void fragment_{fragments}(void) {{\n{where}{body}\n}}"
         source.append(where + body)

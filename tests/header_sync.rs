@@ -1,16 +1,16 @@
-//! include/ucxx_rs.h is what the pinned cbindgen makes of src/ffi. With UPDATE_HEADER set it is
-//! written anew.
+//! include/ucxx_rs.h equals what the pinned cbindgen generates from src/ffi. UPDATE_HEADER writes
+//! it anew.
 
 use std::path::Path;
 
-/// Sections of the doc comments that speak to Rust callers alone.
+/// Removes the sections of doc comments that are only for Rust callers.
 fn without_safety_sections(header: &str) -> String {
     let mut kept = Vec::new();
     let mut skipping = false;
     for line in header.lines() {
         let text = line.trim();
         if text.starts_with("* # Safety") {
-            // The blank comment line before the heading goes as well.
+            // And the blank comment line before the heading.
             if kept.last().is_some_and(|last: &&str| last.trim() == "*") {
                 kept.pop();
             }
@@ -29,7 +29,7 @@ fn without_safety_sections(header: &str) -> String {
 fn the_committed_header_is_the_generated_one() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
-    // In the order in which a reader meets the groups.
+    // In the order in which a reader needs the groups.
     let groups = [
         "constants",
         "status",

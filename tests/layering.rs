@@ -1,13 +1,12 @@
-//! The arrows of the house: `ffi -> engine -> sys`, never back, never skipping; and where `unsafe`
-//! may stand.
+//! `ffi -> engine -> sys`: no arrow back, none that skips a layer; and the places where `unsafe` is
+//! allowed.
 
 use std::path::Path;
 
 mod sources;
 use sources::sources;
 
-/// Lines without their comments; what a string literal holds does not matter for what is searched
-/// here.
+/// Lines without comments. The contents of string literals do not matter here.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
@@ -43,8 +42,8 @@ fn sys_knows_nobody() {
     refuse("sys", &["crate::engine", "crate::ffi", "super::engine"]);
 }
 
-/// Storage with a destructor is gone in destructors that may still call the library: see
-/// `lasting.rs`. These do without it there.
+/// Thread-locals with a destructor are destroyed before destructors that may still call the
+/// library: see `lasting.rs`. These files therefore use none.
 #[test]
 fn storage_of_threads_lasts() {
     let allowed = [

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The programs in README.md and docs/connections.md compile as printed, against the library that is
-# installed under PREFIX, and do what they say.
+# The programs in README.md and docs/connections.md compile as printed, against the library
+# installed under PREFIX, and do what the pages say.
 #
 #   tests/readme.sh PREFIX
 set -euo pipefail
@@ -15,7 +15,7 @@ if [ "$lines" -lt 10 ] || [ "$lines" -gt 30 ]; then
   echo "readme: the program has $lines lines" >&2
   exit 1
 fi
-# The form in which a call returns what became of the operation comes first.
+# The program shows first the form in which a call returns the operation's result.
 grep -q UCXX_FLAG_WAIT "$work/hello.c" || { echo "readme: the program does not show UCXX_FLAG_WAIT" >&2; exit 1; }
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 read -ra flags <<<"$(pkg-config --cflags --libs ucxx_rs)"

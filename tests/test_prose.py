@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/prose.py refuses each kind of fault where it stands, and takes what is right."""
+"""scripts/prose.py reports each kind of fault at its line, and accepts correct text."""
 
 import re
 import sys
@@ -108,7 +108,7 @@ class Sentences(unittest.TestCase):
         self.assertEqual(found(prose.HEADER, "int a;\n" * 40), [])
         apart = f"int a; /* {HALF} */\n" * 2
         self.assertEqual(found(prose.HEADER, apart), [])
-        # A table: of a list of names there is no sentence.
+        # A table: a list of names is no sentence.
         table = "\n".join(f"Name{number}     one two three four" for number in range(12))
         self.assertEqual(found(prose.HEADER, comment(table)), [])
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The programs of docs/tutorial compile as printed, against the library that is installed under
-# PREFIX, and print what their pages show.
+# The programs of docs/tutorial compile as printed, against the library installed under PREFIX, and
+# print what their pages show.
 #
 #   tests/tutorial.sh PREFIX
 set -euo pipefail

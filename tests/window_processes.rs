@@ -1,5 +1,5 @@
-//! Segments, the lock in them, and accumulates, among real processes: this program again, told by
-//! its environment what to do.
+//! Segments, their locks and accumulates between real processes: this program starts itself again,
+//! with its task in the environment.
 #![allow(missing_docs)]
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ const RANKS: u32 = 8;
 const TURNS: u64 = 20_000;
 const TASK: &str = "UCXX_TEST_TASK";
 
-/// A segment as the tests use it: a lock, and numbers behind it.
+/// A segment in these tests: a lock, followed by numbers.
 struct Shared8(Segment);
 
 impl Shared8 {
@@ -25,7 +25,7 @@ impl Shared8 {
     }
 
     fn lock(&self) -> WindowLock<'_> {
-        // SAFETY: as many bytes, zeroed when they were made, which nothing else is done with.
+        // SAFETY: as many bytes, zeroed at creation, used for nothing else.
         unsafe { WindowLock::at(self.0.control(), RANKS) }
     }
 
@@ -53,7 +53,7 @@ fn wait_for(child: &mut Child, word: &str) {
     );
 }
 
-/// What the others do.
+/// The tasks of the other processes.
 #[test]
 fn the_other_process() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -88,7 +88,7 @@ fn count(shared: &Shared8, rank: u32) {
     for turn in 0..TURNS {
         let how = if turn % 3 == 0 { Exclusive } else { Shared };
         lock.lock(rank, how, &patience).unwrap();
-        // SAFETY: what the lock is for.
+        // SAFETY: the lock is for this.
         unsafe {
             let now = first.read_volatile();
             assert_eq!(now, second.read_volatile());
@@ -108,7 +108,7 @@ fn count(shared: &Shared8, rank: u32) {
             result,
             count: 1,
         };
-        // SAFETY: a double that is changed in this way alone.
+        // SAFETY: this double is only changed here.
         unsafe { update.execute_atomically() };
     }
 }
@@ -121,7 +121,7 @@ fn nothing_is_lost_among_processes() {
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    // SAFETY: nobody else is there any more.
+    // SAFETY: no other process uses it any more.
     unsafe {
         assert_eq!(*shared.number(0), 4 * TURNS.div_ceil(3));
         assert_eq!(*shared.number(1), 4 * TURNS.div_ceil(3));
@@ -129,12 +129,12 @@ fn nothing_is_lost_among_processes() {
     }
 }
 
-/// Kills it once it is `where`, and asks for the lock afterwards.
+/// Kills the process when it has printed `word`, and then takes the lock.
 fn after_killing(task: &str, word: &str) -> Result<(), Status> {
     let shared = Shared8::new();
     let mut killed = shared.start(task, 1);
     wait_for(&mut killed, word);
-    // One that has only been asked for the lock gets it as soon as it can.
+    // A process that was only told to take the lock takes it soon.
     std::thread::sleep(Duration::from_millis(20));
     killed.kill().unwrap();
     let killed = RefCell::new(killed);
@@ -174,14 +174,14 @@ fn one_that_is_killed_in_line_is_passed_over() {
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
-/// Of a process that has gone nothing can be opened, and nothing has to be cleaned up.
+/// A segment of a dead process cannot be opened, and needs no cleanup.
 #[test]
 fn a_segment_goes_with_its_process() {
     let shared = Shared8::new();
     let name = *shared.0.name();
     let mut child = shared.start("read", 1);
     wait_for(&mut child, "holds it");
-    // The other one has only mapped it.
+    // The other process has only mapped it.
     let there = SegmentName { pid: child.id(), ..name };
     assert!(Segment::open(&there).is_err());
     child.kill().unwrap();

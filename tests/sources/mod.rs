@@ -1,8 +1,8 @@
-//! The Rust files of the package, for the tests that read them.
+//! The Rust files of the package, for tests that read them.
 
 use std::path::{Path, PathBuf};
 
-/// All below a folder of the package, with what is in them.
+/// All files below a folder of the package, with their contents.
 pub(crate) fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
@@ -10,7 +10,7 @@ pub(crate) fn sources(folder: &str) -> Vec<(PathBuf, String)> {
         for entry in std::fs::read_dir(folder).expect("readable") {
             let path = entry.expect("readable").path();
             if path.is_dir() {
-                // What is built beside the sources of a package of its own is nobody's source.
+                // The build output of a package in a subfolder is no source.
                 if !path.ends_with("target") {
                     folders.push(path);
                 }
