@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers
  */
+/* The queue of fetches between the library's handler, on the progress thread, and the event loop's
+ * thread; see questions.h. */
 #include "questions.h"
 
 #include <pthread.h>

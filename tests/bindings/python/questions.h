@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers
  *
- * Questions of fetches on their way from the thread that drives progress to the event loop's. The
- * progress thread must never wait for the interpreter's lock, so what it calls is C and takes none
- * that a thread could hold while it waits for that one.
+ * A queue of peers' fetches (questions), from the progress thread to the event loop's thread. The
+ * progress thread must never wait for the interpreter's lock. So its handler is C, and takes no
+ * lock that another thread could hold while it waits for the interpreter's.
  */
 #ifndef UCXX_RS_CLIENT_QUESTIONS_H
 #define UCXX_RS_CLIENT_QUESTIONS_H

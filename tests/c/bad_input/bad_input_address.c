@@ -1,3 +1,4 @@
+/* Bad input: addresses, including bytes that are damaged at random. See bad_input.h. */
 #include "bad_input.h"
 
 /* The status of all attempts if they agree; otherwise a status that no row expects, and a text that

@@ -1,3 +1,4 @@
+/* Bad input: active messages. See bad_input.h. */
 #include "bad_input.h"
 
 #define HUGE_SIGNED ((size_t)PTRDIFF_MAX + 1)

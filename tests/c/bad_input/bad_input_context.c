@@ -1,3 +1,4 @@
+/* Bad input: version, log and contexts. See bad_input.h. */
 #include "bad_input.h"
 
 static const ucxx_config_entry_t fine_entry = {"KEEPALIVE_INTERVAL", "2s"};

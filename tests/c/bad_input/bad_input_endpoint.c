@@ -1,3 +1,4 @@
+/* Bad input: endpoints. See bad_input.h. */
 #include "bad_input.h"
 
 static ucxx_status_t create_endpoint(fixture_t *f, ucxx_worker_t *worker, const void *params) {

@@ -1,3 +1,4 @@
+/* Bad input: listeners and connection requests. See bad_input.h. */
 #include "bad_input.h"
 
 static ucxx_listener_params_t answering(ucxx_listener_callback_t on_connect, void *arg) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
+/* Bad input: registered memory, remote keys, also forged ones, and RMA. See bad_input.h. */
 #include "bad_input.h"
 #include "rma.h"
 

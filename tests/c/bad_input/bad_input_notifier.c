@@ -1,3 +1,4 @@
+/* Bad input: notifiers. See bad_input.h. */
 #include "bad_input.h"
 
 enum what { CREATE, WAIT, POLL, EVENT_FD, ARM, STOP };

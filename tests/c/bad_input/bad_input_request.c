@@ -1,3 +1,4 @@
+/* Bad input: requests. See bad_input.h. */
 #include "bad_input.h"
 
 static ucxx_status_t try_wait_any(ucxx_request_t *const *requests, size_t count) {

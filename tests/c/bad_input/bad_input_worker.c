@@ -1,3 +1,4 @@
+/* Bad input: workers. See bad_input.h. */
 #include "bad_input.h"
 
 static ucxx_status_t try_worker(fixture_t *f, const void *params) {

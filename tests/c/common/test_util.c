@@ -1,3 +1,4 @@
+/* The checks, the guard and the process pairs of all test programs; see test_util.h. */
 #include "test_util.h"
 
 #include <dirent.h>

@@ -42,7 +42,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *request) {
 /* Makes no progress from the guest's connection until told to continue. */
 static void serve_late(pair_t *pair, guest_t *guest, bool waits) {
   char go = 0;
-  STEP("late, %s", waits ? "with a time" : "without");
+  STEP("late, %s", waits ? "with a timeout" : "without");
   while (guest->endpoint == NULL) progress(worker);
   pair_await(pair);
   channel_put(pair, &go, 1);
@@ -94,7 +94,7 @@ static void visit_late(pair_t *pair, uint16_t port, uint64_t at, bool waits) {
   ucxx_request_t *request = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
-  STEP("late, %s", waits ? "with a time" : "without");
+  STEP("late, %s", waits ? "with a timeout" : "without");
   CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", port, NULL, &endpoint));
   /* A peer that has not yet identified itself as using this library counts as foreign, and a close
    * does not wait for it. */
