@@ -1,22 +1,22 @@
-//! What a thread does that finds nothing to do and may not sleep.
+//! Pauses for a thread that finds nothing to do and must not sleep.
 //!
-//! UCX cannot be armed while sends of its own wait for room at a peer that does not take them in,
-//! and no event tells of that room. So a thread can only look again and again. Where processors are
-//! short that keeps the peer from running, so it lets others run, and after a while looks less and
-//! less often.
+//! UCX refuses to be armed while its own sends wait for room at a peer, and no event reports that
+//! room. So the thread can only poll. If processors are short, polling keeps the peer from running.
+//! So the thread first yields, and after a while naps between polls. `core` calls this from the
+//! wait loops of workers.
 #![deny(unsafe_code)]
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Belongs to whoever is inside the worker's gate.
+/// Accessed only inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct BackOff {
-    /// How often arming was refused since there was something to do, or a thread could sleep.
+    /// Number of refused attempts to arm since a pass last had work, or a thread could sleep.
     refused: Cell<u32>,
 }
 
-/// For a thread to do before it looks again, outside the gate.
+/// What the thread does, outside the gate, before it polls again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pause {
     Nothing,
@@ -25,19 +25,19 @@ pub(crate) enum Pause {
 }
 
 impl BackOff {
-    /// Longer than a peer that runs takes for a queue's length.
+    /// Together longer than a running peer needs to empty a full queue.
     const YIELDS: u32 = 64;
     const FIRST_NAP: Duration = Duration::from_micros(25);
     const DOUBLINGS: u32 = 3;
 
-    /// There was something to do, or a thread sleeps.
+    /// A pass had work, or a thread sleeps: starts again with the shortest pause.
     #[inline(always)]
     pub(crate) fn end(&self) {
         self.refused.set(0);
     }
 
-    /// Arming was refused. The first time tells nothing: that takes in the event for which a thread
-    /// is awake.
+    /// Arming was refused. The first refusal needs no pause: it usually means that the event that
+    /// woke the thread is still unread.
     pub(crate) fn pause(&self) -> Pause {
         let refused = self.refused.get();
         self.refused.set(refused.saturating_add(1));

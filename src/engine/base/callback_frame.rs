@@ -1,37 +1,36 @@
-//! Calls of functions that the program gave: callbacks, handlers, allocators.
+//! Calls functions that the program gave us: callbacks, handlers, allocators.
 //!
-//! Such a function has to return. One that lets an exception out, or ends its thread, would unwind
-//! frames of Rust and of UCX, which cannot be. So each call goes through a few instructions whose
-//! frame refuses to be unwound:
+//! Such a function must return. If it throws an exception or ends its thread, the unwinder would
+//! have to unwind frames of Rust and UCX, which is undefined. So each call goes through a small
+//! assembly thunk whose frame refuses to be unwound:
 //!
-//! - an exception: the unwinder looks for somebody who catches it before it touches any frame,
-//!   comes here, and gives up. C++ calls `std::terminate` in its `throw` then, with everything that
-//!   led there on the stack.
-//! - `pthread_exit`, and a cancellation that the function lets in: the unwinder stops here, and the
-//!   C library aborts, below it on the stack the function that was to end.
+//! - An exception: the unwinder searches for a handler before it unwinds any frame, reaches the
+//!   thunk and gives up. C++ then calls `std::terminate` inside `throw`, so the debugger shows the
+//!   whole stack.
+//! - `pthread_exit`, or a cancellation: the unwinder stops at the thunk and the C library aborts.
 //!
-//! `longjmp` asks nobody, and is not noticed.
+//! `longjmp` does not use the unwinder, and is not detected.
 
 use crate::engine::base::log;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A function of the program's.
+/// A function pointer that the program gave us.
 pub(crate) trait CallOut<Arguments> {
     type Output;
 
     /// # Safety
-    /// It may be called with these arguments.
+    /// The function may be called with these arguments.
     unsafe fn call_out(self, arguments: Arguments) -> Self::Output;
 }
 
-/// What the unwinder tells by its `actions`: it unwinds without having looked for anybody.
+/// Bit of `actions`: a forced unwind, without a search for a handler (`_UA_FORCE_UNWIND`).
 const FORCED: c_int = 8;
-/// What it is told: to stop, before it has unwound anything or while it does.
+/// Answers to the unwinder: a fatal error in the search phase, or in the cleanup phase.
 const STOP_AT_ONCE: c_int = 3;
 const STOP: c_int = 2;
 
-/// Asked by the unwinder about the frames of `thunks`.
+/// Personality routine of the thunks: the unwinder calls it for their frames.
 unsafe extern "C" fn refuse_to_unwind(
     _version: c_int,
     actions: c_int,
@@ -39,7 +38,7 @@ unsafe extern "C" fn refuse_to_unwind(
     _exception: *mut c_void,
     _context: *mut c_void,
 ) -> c_int {
-    // Once: the log's callback may be the one.
+    // Only once: the callback that does not return may be the log's own.
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
         log::write(
@@ -56,7 +55,7 @@ unsafe extern "C" fn refuse_to_unwind(
     }
 }
 
-/// A frame in which a function is called.
+/// The thunk's frame: keeps the stack aligned, calls the function and returns.
 #[cfg(target_arch = "x86_64")]
 macro_rules! frame {
     ($called:literal) => {
@@ -68,7 +67,7 @@ macro_rules! frame {
     };
 }
 
-/// The same.
+/// The same for aarch64.
 #[cfg(target_arch = "aarch64")]
 macro_rules! frame {
     ($called:literal) => {
@@ -82,8 +81,8 @@ macro_rules! frame {
     };
 }
 
-/// The instructions, by the number of arguments: all of them in registers, followed by the function
-/// to call.
+/// Defines the thunks, one for each number of arguments. All arguments are in registers, and the
+/// function to call follows as the last argument.
 macro_rules! thunks {
     ($($thunk:ident: $called:literal, [$($Argument:ident $argument:ident),+];)+) => {
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -118,22 +117,25 @@ macro_rules! thunks {
                 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
                 unsafe fn call_out(self, ($($argument,)+): ($($Argument,)+)) -> R {
                     const { $(assert!(in_a_register::<$Argument>());)+ }
-                    // SAFETY: numbers and pointers alone: another one at the end leaves these where
-                    // they are, and the thunk passes on what it finds there, and what comes back.
+                    // SAFETY: the arguments are integers and pointers only. One more argument at
+                    // the end does not move them, and the thunk passes registers and the result on
+                    // unchanged.
                     let thunk = unsafe {
                         std::mem::transmute::<
                             unsafe extern "C" fn(),
                             unsafe extern "C" fn($($Argument,)+ Self) -> R,
                         >($thunk)
                     };
-                    // SAFETY: as for this function.
+                    // SAFETY: the caller's contract: the function may be called with these
+                    // arguments.
                     unsafe { thunk($($argument,)+ self) }
                 }
 
                 #[inline(always)]
                 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
                 unsafe fn call_out(self, ($($argument,)+): ($($Argument,)+)) -> R {
-                    // SAFETY: as for this function.
+                    // SAFETY: the caller's contract: the function may be called with these
+                    // arguments.
                     unsafe { self($($argument),+) }
                 }
             }
@@ -151,8 +153,8 @@ thunks! {
     ucxx_rs_call_out_6: "x6", [A a, B b, C c, D d, E e, F f];
 }
 
-// The sixth argument has the last register: the function is on the stack, above the return address
-// and what the thunk leaves free.
+// The sixth argument takes the last register. So the function is on the stack, above the return
+// address and the thunk's padding.
 #[cfg(not(target_arch = "aarch64"))]
 thunks! {
     ucxx_rs_call_out_1: "rsi", [A a];
@@ -163,7 +165,7 @@ thunks! {
     ucxx_rs_call_out_6: "qword ptr [rsp + 16]", [A a, B b, C c, D d, E e, F f];
 }
 
-/// A number or a pointer.
+/// True for integers and pointers.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const fn in_a_register<T>() -> bool {
     size_of::<T>() <= size_of::<usize>() && size_of::<T>() == align_of::<T>()
@@ -178,7 +180,7 @@ mod tests {
     }
 
     unsafe extern "C" fn three(a: *mut u32, b: u32, c: u8) {
-        // SAFETY: the caller's variable.
+        // SAFETY: a valid pointer to the test's variable.
         unsafe { *a = b * 10 + u32::from(c) }
     }
 
@@ -203,7 +205,7 @@ mod tests {
         let four: unsafe extern "C" fn(u64, u64, u64, u64) -> u64 = four;
         let five: unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64 = five;
         let six: unsafe extern "C" fn(u64, u64, u64, u64, u64, i32) -> i64 = six;
-        // SAFETY: functions of this file, with what they take.
+        // SAFETY: functions of this file, called with arguments of their types.
         unsafe {
             assert_eq!(two.call_out((7, -3)), 67);
             three.call_out((&raw mut one, 4, 5));

@@ -1,23 +1,22 @@
-//! A queue whose nodes bring their own link: any thread adds, any thread takes, and takers can
-//! sleep.
+//! An intrusive queue: any thread adds, any thread takes, and takers can sleep.
 //!
-//! Adding never allocates, never fails for want of room and takes no lock: one compare-and-swap
-//! onto a stack. Takers, under a mutex of their own, swap the whole stack out and turn it around,
-//! so that nodes come out in the order in which they went in.
+//! Adding never allocates, never fails for lack of room and takes no lock: it is one
+//! compare-and-swap that pushes onto a stack. Takers lock `taken`, swap out the whole stack and
+//! reverse it, so nodes come out in the order in which they went in.
 //!
-//! Everything that an adding thread has to know stands in the one word `head`, so there is no
-//! second word to race with:
+//! `head` holds everything that an adding thread needs to know, so there is no second word to race
+//! with:
 //!
-//! - a node: what was added since the last turn, newest first;
-//! - no node: nothing was added since. The bits then say who must be told when that changes:
-//!   `ASLEEP`, a taker sleeps on the condition variable; `ARMED`, somebody sleeps on the
-//!   descriptor. Both are set under the mutex, with a compare-and-swap that fails when a node is
-//!   there. Whoever adds a node takes them away with the same compare-and-swap, and then owes the
-//!   wake-up;
-//! - `GONE`: nothing is taken in any more.
+//! - A node: the newest node that was added since the last swap. The others follow by their links.
+//! - No node: nothing was added since. The bits say whom the next thread that adds has to wake.
+//!   `ASLEEP`: a taker sleeps on the condition variable. `ARMED`: some thread sleeps on the
+//!   descriptor. A taker sets them under the mutex, with a compare-and-swap that fails if a node is
+//!   there. The thread that adds a node removes them with its own compare-and-swap, and then has to
+//!   do the wake-up.
+//! - `GONE`: the queue refuses nodes.
 //!
-//! One who wakes takers passes through the mutex first: a taker holds it from before it sets
-//! `ASLEEP` until it sleeps.
+//! Before it wakes takers, the adding thread locks and unlocks the mutex: a taker holds the mutex
+//! from before it sets `ASLEEP` until it sleeps.
 
 use crate::engine::base::condition::Condition;
 use crate::engine::base::futex::Slept;
@@ -25,63 +24,64 @@ use crate::engine::base::sync::{lock, AtomicBool, AtomicPtr, Mutex, Ordering};
 use std::ptr::{null, null_mut, without_provenance_mut};
 use std::time::Duration;
 
-/// Bits of `Queue::head` while it holds no node.
+/// Bits of `Queue::head` when it holds no node.
 const ASLEEP: usize = 1;
 const ARMED: usize = 2;
 const GONE: usize = 4;
 const BITS: usize = ASLEEP | ARMED | GONE;
 
-/// What can stand in a queue.
+/// An object with room for the queue's link.
 ///
 /// # Safety
-/// `next` gives what `set_next` was last given, and nothing else touches the link while the node is
-/// in a queue. Nodes are aligned to 8 bytes at least.
+/// `next` returns what `set_next` was last given, and nothing else touches the link while the node
+/// is in a queue. Nodes are aligned to at least 8 bytes.
 pub(crate) unsafe trait Node {
     fn set_next(&self, next: *const Self);
     fn next(&self) -> *const Self;
 }
 
-/// See the top of this file.
+/// See the head of this file.
 pub(crate) struct Queue<N> {
     head: AtomicPtr<N>,
     taken: Mutex<Taken<N>>,
     changed: Condition,
-    /// Written under the mutex, never taken back.
+    /// Written under the mutex, and never reset.
     stopped: AtomicBool,
 }
 
-/// What has been turned around and not been handed out yet, oldest first.
+/// Nodes that were swapped out and reversed, and that no taker has received yet, oldest first.
 struct Taken<N> {
     first: *const N,
     last: *const N,
 }
 
-// SAFETY: the pointers are nodes that were handed over with `push`, and are touched under the mutex
-// alone.
+// SAFETY: the pointers are nodes that `push` was given, valid until they are taken. Only a thread
+// that holds the mutex follows them.
 unsafe impl<N: Sync> Send for Queue<N> {}
-// SAFETY: as above.
+// SAFETY: all methods synchronize by `head` or the mutex, and the nodes themselves are Sync.
 unsafe impl<N: Sync> Sync for Queue<N> {}
 
-/// How a node went in.
+/// Result of `push`.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) enum Pushed {
-    /// Nobody sleeps on the descriptor.
+    /// No thread sleeps on the descriptor.
     Quietly,
-    /// The descriptor has to be made readable.
+    /// The caller has to make the descriptor readable.
     Ring,
-    /// It did not: the queue is gone.
+    /// Not added: the queue has been shut.
     Refused,
 }
 
-/// How a wait or an attempt to arm ended.
+/// Result of `wait` or `arm`.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) enum Found {
     Something,
-    /// Nothing; the time has run out, or the descriptor will tell.
+    /// Nothing is there, and the time has run out; or, from `arm`, the next `push` will return
+    /// `Ring`.
     Nothing,
-    /// Nothing, and it has been stopped.
+    /// Nothing is there, and the queue has been stopped.
     Stopped,
-    /// Nothing, and a signal handler has run on this thread.
+    /// Nothing is there, and a signal handler has run on this thread.
     Interrupted,
 }
 
@@ -106,10 +106,11 @@ impl<N: Node> Queue<N> {
             if !is_node(head) && head.addr() & GONE != 0 {
                 return Pushed::Refused;
             }
-            // SAFETY: as for this function.
+            // SAFETY: the caller's contract: the node is valid, and in no list yet, so nobody else
+            // uses its link.
             unsafe { (*node).set_next(if is_node(head) { head } else { null() }) };
-            // Release hands over the node and what it holds; Acquire orders us behind the taker
-            // that left its bit.
+            // Release publishes the node and its contents. Acquire orders this thread after the
+            // taker that set the bits.
             match self.head.compare_exchange_weak(
                 head,
                 node.cast_mut(),
@@ -132,7 +133,7 @@ impl<N: Node> Queue<N> {
         }
     }
 
-    /// Takes up to `max` nodes. None when there is none and the queue has been stopped.
+    /// Takes up to `max` nodes. `None` if there is none and the queue has been stopped.
     pub(crate) fn take(&self, max: usize) -> Option<Chain<N>> {
         let mut taken = lock(&self.taken);
         self.collect(&mut taken);
@@ -146,7 +147,7 @@ impl<N: Node> Queue<N> {
                 break;
             }
             last = taken.first;
-            // SAFETY: nodes in the list are valid until they have been taken.
+            // SAFETY: nodes in the list stay valid until they are taken, which needs the mutex.
             taken.first = unsafe { (*last).next() };
         }
         if taken.first.is_null() {
@@ -155,13 +156,13 @@ impl<N: Node> Queue<N> {
         if last.is_null() {
             return Some(Chain { next: null() });
         }
-        // SAFETY: as above.
+        // SAFETY: `last` was in the list until now, and no other thread has received it.
         unsafe { (*last).set_next(null()) };
         Some(Chain { next: first })
     }
 
-    /// Waits until there is something to take, for as long as `left` says before each sleep; None
-    /// is for ever.
+    /// Waits until there is a node. Calls `left` before each sleep for the time left; `None` means
+    /// no limit.
     pub(crate) fn wait(&self, left: impl Fn() -> Option<Duration>) -> Found {
         let mut taken = lock(&self.taken);
         let mut slept = Slept::Woken;
@@ -186,17 +187,18 @@ impl<N: Node> Queue<N> {
         }
     }
 
-    /// Asks for the next node to ring; `clear` and `ring` act on the descriptor. It is readable
-    /// unless this returns Nothing.
+    /// Arms the queue: the next `push` returns `Ring`. `clear` and `ring` clear and set the
+    /// descriptor. After this call the descriptor is readable unless the result is `Nothing`.
     pub(crate) fn arm(&self, clear: impl FnOnce(), ring: impl FnOnce()) -> Found {
         let taken = lock(&self.taken);
         let any = self.has_any(&taken);
         if !any && self.is_stopped() {
-            // Rung by whoever stopped it, and never cleared again.
+            // The thread that stopped the queue made the descriptor readable, and nobody clears it
+            // again.
             return Found::Stopped;
         }
-        // A ring that is cleared here and meant somebody else is made good below, or had nothing
-        // left to tell.
+        // This may clear a signal that was meant for another thread. Then either a node is there,
+        // and `ring` below signals again, or the nodes have been taken already.
         clear();
         if any || !self.set_bit(ARMED) {
             ring();
@@ -205,8 +207,8 @@ impl<N: Node> Queue<N> {
         Found::Nothing
     }
 
-    /// No sleep begins or goes on from here, but for what can still be taken. What is added later
-    /// can be taken.
+    /// Ends all waiting: from here on a wait returns at once, with `Something` while nodes are
+    /// left. Nodes that are added later can still be taken.
     pub(crate) fn stop(&self) {
         let taken = lock(&self.taken);
         self.stopped.store(true, Ordering::Release);
@@ -219,14 +221,14 @@ impl<N: Node> Queue<N> {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Looks whether it has been stopped, in one order with `stop` and what its caller does before
-    /// or after.
+    /// Like `is_stopped`, but ordered by the mutex with `stop`, so that what one thread did before
+    /// `stop` is visible to the other.
     pub(crate) fn is_stopped_in_order(&self) -> bool {
         let _taken = lock(&self.taken);
         self.is_stopped()
     }
 
-    /// Stops it, takes what is in it, and refuses what comes later.
+    /// Stops the queue, takes all nodes, and makes every later `push` fail.
     pub(crate) fn shut(&self) -> Chain<N> {
         let mut taken = lock(&self.taken);
         self.stopped.store(true, Ordering::Release);
@@ -239,18 +241,18 @@ impl<N: Node> Queue<N> {
         chain
     }
 
-    /// Under the mutex, hence the only one who could take what is there away.
+    /// Called under the mutex: only its holder removes nodes, so the answer stays true.
     fn has_any(&self, taken: &Taken<N>) -> bool {
         !taken.first.is_null() || is_node(self.head.load(Ordering::Relaxed))
     }
 
-    /// False when a node is there instead. Under the mutex.
+    /// Called under the mutex. Returns false if a node is there.
     fn set_bit(&self, bit: usize) -> bool {
         let mut head = self.head.load(Ordering::Relaxed);
         while !is_node(head) {
             if head.addr() & bit != 0 {
-                // Seen too late at worst: then whoever took it away has yet to pass through the
-                // mutex.
+                // At worst the bit has just been removed by a push. Then that thread still has to
+                // pass through the mutex, and wakes us.
                 return true;
             }
             let with_bit = without_provenance_mut(head.addr() | bit);
@@ -269,7 +271,7 @@ impl<N: Node> Queue<N> {
 
     fn collect(&self, taken: &mut Taken<N>) {
         if is_node(self.head.load(Ordering::Relaxed)) {
-            // Still a node: only takers put anything else there, under the mutex.
+            // Still a node: only takers replace it by something else, under the mutex.
             let head = self.head.swap(null_mut(), Ordering::Acquire);
             Self::append(taken, head);
         }
@@ -281,8 +283,8 @@ impl<N: Node> Queue<N> {
         }
         let (mut node, mut first): (*const N, *const N) = (newest, null());
         while !node.is_null() {
-            // SAFETY: nodes stay valid until they have been taken, and the swap has acquired what
-            // was pushed.
+            // SAFETY: nodes stay valid until they are taken. The swap acquired what their pushes
+            // released.
             unsafe {
                 let next = (*node).next();
                 (*node).set_next(first);
@@ -293,7 +295,7 @@ impl<N: Node> Queue<N> {
         if taken.first.is_null() {
             taken.first = first;
         } else {
-            // SAFETY: as above.
+            // SAFETY: `taken.last` is in the list, and the caller holds the mutex.
             unsafe { (*taken.last).set_next(first) };
         }
         taken.last = newest;
@@ -304,7 +306,8 @@ fn is_node<N>(head: *mut N) -> bool {
     head.addr() > BITS
 }
 
-/// Nodes that were taken, oldest first. They are the holder's: dropping the chain frees nothing.
+/// Nodes that were taken, oldest first. They belong to the holder: dropping the chain frees
+/// nothing.
 #[must_use = "the nodes are nowhere else any more"]
 pub(crate) struct Chain<N> {
     next: *const N,
@@ -313,10 +316,10 @@ pub(crate) struct Chain<N> {
 impl<N: Node> Iterator for Chain<N> {
     type Item = *const N;
 
-    /// The link is read before the node is handed out, which may free it.
+    /// Reads the link before it returns the node, as the caller may free the node.
     fn next(&mut self) -> Option<*const N> {
         let node = self.next;
-        // SAFETY: taken, and not handed out yet.
+        // SAFETY: the node was taken and has not been returned yet, so it is valid.
         self.next = unsafe { node.as_ref() }?.next();
         Some(node)
     }
@@ -333,7 +336,7 @@ mod tests {
         next: Cell<*const Item>,
     }
 
-    // SAFETY: one cell, set and read.
+    // SAFETY: one cell, set and read. Nothing else uses it.
     unsafe impl Node for Item {
         fn set_next(&self, next: *const Item) {
             self.next.set(next);
@@ -342,16 +345,16 @@ mod tests {
             self.next.get()
         }
     }
-    // SAFETY: the queue hands an item from one thread to the other.
+    // SAFETY: the queue passes an item from one thread to another, never to two at once.
     unsafe impl Sync for Item {}
 
     fn push(queue: &Queue<Item>, number: usize) -> Pushed {
-        // SAFETY: freed by `take`.
+        // SAFETY: the box is leaked here, and freed by `numbers` after it was taken.
         unsafe { queue.push(Box::into_raw(Box::new(Item { number, next: Cell::new(null()) }))) }
     }
 
     fn numbers(chain: Chain<Item>) -> Vec<usize> {
-        // SAFETY: made by `push`, taken once.
+        // SAFETY: `push` made the box, and each node is taken once.
         chain.map(|item| unsafe { Box::from_raw(item.cast_mut()) }.number).collect()
     }
 
@@ -389,7 +392,7 @@ mod tests {
         assert_eq!(queue.wait(|| None), Found::Something);
         assert_eq!(numbers(queue.shut()), [3]);
         let item = Item { number: 4, next: Cell::new(null()) };
-        // SAFETY: refused, so the queue keeps nothing of it.
+        // SAFETY: the queue refuses the node, so it keeps no pointer to it.
         assert_eq!(unsafe { queue.push(&item) }, Pushed::Refused);
     }
 

@@ -1,15 +1,17 @@
-//! A condition variable whose sleepers come back when a signal handler has run on their thread.
+//! A condition variable whose sleepers return when a signal handler has run on their thread.
 #![deny(unsafe_code)]
 
 use crate::engine::base::futex::{Slept, Word};
 use crate::engine::base::sync::{lock, AtomicU32, Mutex, MutexGuard, Ordering};
 use std::time::Duration;
 
-/// What is waited for is looked at and changed under a mutex.
+/// The condition itself is read and changed under a mutex.
 ///
-/// A sleeper counts itself and notes the number of changes before it leaves the mutex, and sleeps
-/// on that number. One who has changed something has been in the mutex since: either it sees the
-/// sleeper and moves the number, or the sleeper has seen the change.
+/// A sleeper, still holding the mutex, adds itself to `sleepers` and reads `changes`. Then it
+/// unlocks and sleeps on that value of `changes`. A thread that changes the condition locks the
+/// mutex for it. If it locked the mutex after the sleeper, it sees `sleepers > 0` and increments
+/// `changes`, so the sleep ends or never begins. If it locked first, the sleeper has seen the
+/// change.
 pub(crate) struct Condition {
     changes: Word,
     sleepers: AtomicU32,
@@ -22,8 +24,8 @@ impl Default for Condition {
 }
 
 impl Condition {
-    /// Wakes whoever sleeps. The mutex has been taken since the change, or for it; it need not be
-    /// held any more.
+    /// Wakes all sleepers. The caller has held the mutex during or after the change. It need not
+    /// hold it now.
     pub(crate) fn notify_all(&self) {
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             self.changes.fetch_add(1, Ordering::Release);
@@ -31,7 +33,7 @@ impl Condition {
         }
     }
 
-    /// Leaves the mutex, sleeps, for `longest` at most, and takes the mutex again. May return
+    /// Unlocks the mutex, sleeps for at most `longest`, and locks the mutex again. May return
     /// early.
     pub(crate) fn sleep<'a, T>(
         &self,

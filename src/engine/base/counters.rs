@@ -1,9 +1,9 @@
-//! Counters of a worker: written by the thread inside its gate, read by any.
+//! Counters of a worker: the thread inside its gate writes them, any thread reads them.
 #![deny(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter with one writer at a time: adding is a load and a store, no read-modify-write.
+/// A counter with one writer at a time: adding is a load and a store, not a read-modify-write.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
@@ -13,7 +13,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
-    /// One more; how many it says then.
+    /// Adds one and returns the new value.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         let count = self.0.load(Ordering::Relaxed).wrapping_add(1);
@@ -25,15 +25,14 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
     }
 
-    /// The present value. Counters are not read at one instant: a sum of two may be off by what is
-    /// going on.
+    /// The current value. Two counters are not read at the same instant, so their sum may be off by
+    /// what changes meanwhile.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What has happened on a worker so far.
 #[derive(Default)]
 #[allow(missing_docs)]
 pub struct Stats {
@@ -52,7 +51,7 @@ pub struct Stats {
     pub am_unhandled: Counter,
 }
 
-/// How many operations there have been, and what became of them: the one is the sum of the others.
+/// How many operations there were and what became of them: `submitted` is the sum of the others.
 #[allow(missing_docs)]
 pub struct Operations {
     pub submitted: u64,
@@ -63,10 +62,10 @@ pub struct Operations {
 }
 
 impl Stats {
-    /// The operations; `waiting` more have been submitted, and are not counted yet.
+    /// The operations. `waiting` more were submitted and are not in `submitted` yet.
     pub fn operations(&self, waiting: u64) -> Operations {
-        // The ends before the beginnings: so what ends meanwhile is in flight here, and the
-        // difference is never negative.
+        // Reads the ends before the beginnings: an operation that ends meanwhile counts as in
+        // flight, and the difference is never negative.
         let (completed, failed, canceled) =
             (self.completed.get(), self.failed.get(), self.canceled.get());
         let submitted = waiting + self.submitted.get();

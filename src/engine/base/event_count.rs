@@ -1,4 +1,4 @@
-//! Waiting for a condition that another thread makes true.
+//! An event count: threads sleep until another thread has made their condition true.
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
@@ -6,20 +6,19 @@ use crate::engine::base::futex::{look_shortly, Word};
 use crate::engine::base::sync::{fence, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Threads that wait for a condition which some other thread makes true: it does so, and then calls
-/// `notify`.
+/// The notifying thread first makes the condition true, and then calls `notify`.
 ///
-/// A waiter counts itself in `waiting`, notes the epoch, and looks once more before it sleeps on
-/// the epoch; whoever notifies has a full fence between making the condition true and looking at
-/// `waiting`. So either the waiter sees the condition, or the notifier sees the waiter and moves
-/// the epoch, on which the waiter then does not sleep.
+/// A waiter increments `waiting`, reads `epoch`, and checks the condition again before it sleeps on
+/// `epoch`. The notifier has a full fence between making the condition true and reading `waiting`.
+/// So either the waiter sees the condition, or the notifier sees the waiter and increments `epoch`,
+/// and then the waiter does not sleep. The two SeqCst fences are what makes this hold.
 pub(crate) struct EventCount {
     epoch: Word,
     waiting: AtomicU32,
 }
 
 impl EventCount {
-    // Not const for the model checker, whose atomics are made at run time.
+    // Not const under loom, whose atomics are made at run time.
     #[cfg(not(all(test, loom)))]
     pub(crate) const fn new() -> Self {
         EventCount { epoch: Word::new(0), waiting: AtomicU32::new(0) }
@@ -30,7 +29,7 @@ impl EventCount {
         EventCount { epoch: Word::new(0), waiting: AtomicU32::new(0) }
     }
 
-    /// To be called after something has become true.
+    /// Call this after the condition has become true.
     pub(crate) fn notify(&self) {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -39,8 +38,8 @@ impl EventCount {
         }
     }
 
-    /// Waits until `ready` has been true, which it need not be any more; false when `deadline` came
-    /// first.
+    /// Waits until `ready` returned true; the condition may have become false again since. Returns
+    /// false if `deadline` passed first.
     pub(crate) fn wait_until(&self, ready: &dyn Fn() -> bool, deadline: u64) -> bool {
         if deadline == 0 {
             return ready();
@@ -48,8 +47,8 @@ impl EventCount {
         look_shortly(ready) || self.sleep_until(ready, deadline)
     }
 
-    /// The same where `ready` is not for looking at again and again: it may do what makes others
-    /// notify.
+    /// Like `wait_until`, but does not poll before it sleeps. For a `ready` with side effects, for
+    /// example one that makes other threads notify.
     pub(crate) fn sleep_until(&self, ready: &dyn Fn() -> bool, deadline: u64) -> bool {
         loop {
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -68,8 +67,9 @@ impl EventCount {
         }
     }
 
-    /// Looks once, and if it is not ready has `pause` wait until what it is given is true, for
-    /// which `notify` alone wakes nobody: whoever notifies sees to that.
+    /// Calls `ready` once. If it returns false, calls `pause` with a function that returns true
+    /// once `notify` has been called. `notify` does not wake a thread inside `pause`: the notifier
+    /// has to do that itself.
     pub(crate) fn look_or(
         &self,
         ready: &dyn Fn() -> bool,

@@ -1,4 +1,4 @@
-//! Sleeping on a word of memory.
+//! Sleeping on a word of memory (futex), and polling before sleeping.
 
 use crate::engine::base::sync::linger;
 use std::hint::spin_loop;
@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicU32;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Looks that a waiting thread takes before it sleeps: a microsecond or a few.
+/// Polls of a waiting thread before it sleeps: a microsecond or a few.
 const LOOKS: u32 = 64;
 
-/// Looks of who looks less and less often, with one pause after the first.
+/// Polls of `look_less_often`. The pause before each is twice as long as the one before.
 const DOUBLINGS: u32 = 8;
 
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -18,11 +18,11 @@ const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How a sleep ended.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) enum Slept {
-    /// By others, or the word had another value.
+    /// Woken by another thread, or the word had another value.
     Woken,
     /// A signal handler has run on this thread.
     Interrupted,
-    /// The time has run out.
+    /// The time ran out.
     Long,
 }
 
@@ -43,16 +43,15 @@ impl Word {
         Word(AtomicU32::new(value))
     }
 
-    /// Sleeps while the word has this value; at most this long. May return early.
+    /// Sleeps while the word has the value `expected`, for at most `longest`. May return early.
     pub(crate) fn wait(&self, expected: u32, longest: Option<Duration>) {
         let _ = wait(&self.0, libc::FUTEX_PRIVATE_FLAG, expected, longest);
     }
 
-    /// The same; a signal handler that runs on this thread meanwhile ends it, whatever flags the
-    /// handler was installed with.
+    /// Like `wait`, and also returns when a signal handler has run on this thread, whatever flags
+    /// the handler was installed with.
     pub(crate) fn sleep(&self, expected: u32, longest: Option<Duration>) -> Slept {
-        // The kernel goes on with a sleep that has no end of its own, if the handler's flags ask
-        // for that.
+        // With SA_RESTART the kernel restarts a sleep without a timeout, so there is always one.
         let result = wait(&self.0, libc::FUTEX_PRIVATE_FLAG, expected, longest.or(Some(A_YEAR)));
         match result.err().and_then(|error| error.raw_os_error()) {
             Some(libc::EINTR) => Slept::Interrupted,
@@ -61,14 +60,15 @@ impl Word {
         }
     }
 
-    /// Wakes whoever sleeps on the word. The address is all that counts: the kernel does not read
-    /// it.
+    /// Wakes all threads that sleep on the word. The kernel uses only the address and does not read
+    /// the word.
     pub(crate) fn wake_all(&self) {
         wake_all(&self.0, libc::FUTEX_PRIVATE_FLAG);
     }
 }
 
-/// The same in memory that processes share: the kernel goes by the page, wherever it is mapped.
+/// The same for memory that processes share: the kernel identifies the word by its page, wherever
+/// it is mapped.
 #[derive(Default)]
 #[repr(transparent)]
 pub(crate) struct SharedWord(AtomicU32);
@@ -82,12 +82,12 @@ impl std::ops::Deref for SharedWord {
 }
 
 impl SharedWord {
-    /// As that of `Word`.
+    /// See `Word::wait`.
     pub(crate) fn wait(&self, expected: u32, longest: Option<Duration>) {
         let _ = wait(&self.0, 0, expected, longest);
     }
 
-    /// As that of `Word`.
+    /// See `Word::wake_all`.
     pub(crate) fn wake_all(&self) {
         wake_all(&self.0, 0);
     }
@@ -99,7 +99,7 @@ fn wait(word: &AtomicU32, flags: i32, expected: u32, longest: Option<Duration>) 
         tv_nsec: longest.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: a live word, and a timeout that is null or outlives the call.
+    // SAFETY: the word is borrowed, and the timeout is null or outlives the call.
     let result = unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | flags, expected, timeout)
     };
@@ -111,15 +111,15 @@ fn wait(word: &AtomicU32, flags: i32, expected: u32, longest: Option<Duration>) 
 }
 
 fn wake_all(word: &AtomicU32, flags: i32) {
-    // SAFETY: a live word.
+    // SAFETY: the word is borrowed; FUTEX_WAKE uses only its address.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | flags, i32::MAX) };
 }
 
-/// How long a thread that waits for another process lets others run before it sleeps: less than a
-/// sleep and a wake cost both of them.
+/// How long a thread that waits for another process yields before it sleeps: less than a sleep and
+/// a wake-up cost both of them.
 const YIELDING: Duration = Duration::from_micros(50);
 
-/// Looks for a while, and lets others run in between.
+/// Polls for up to `YIELDING`, and yields in between.
 pub(crate) fn look_in_turns(ready: &mut dyn FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -136,7 +136,8 @@ pub(crate) fn look_in_turns(ready: &mut dyn FnMut() -> bool) -> bool {
     }
 }
 
-/// Looks a few times, where another thread can make it true meanwhile.
+/// Polls a few times; once if the machine has one core, where nobody could change the condition
+/// meanwhile.
 pub(crate) fn look_shortly(ready: &dyn Fn() -> bool) -> bool {
     for _ in 0..if is_alone() { 1 } else { LOOKS } {
         if ready() {
@@ -147,9 +148,9 @@ pub(crate) fn look_shortly(ready: &dyn Fn() -> bool) -> bool {
     false
 }
 
-/// Looks less and less often: what it looks at stays with the thread that changes it, which may
-/// have changed a good deal meanwhile. For some 5 us in all; with more, three busy threads on two
-/// cores do worse than by sleeping at once.
+/// Polls with growing pauses, for some 5 us in all, so that the cache line stays with the thread
+/// that changes it. With a longer total, three busy threads on two cores are slower than if they
+/// slept at once.
 pub(crate) fn look_less_often(ready: &dyn Fn() -> bool) -> bool {
     if !is_alone() {
         for doubled in 0..DOUBLINGS {
@@ -162,10 +163,10 @@ pub(crate) fn look_less_often(ready: &dyn Fn() -> bool) -> bool {
     ready()
 }
 
-/// There is no other core on which a thread could make anything true meanwhile. To which ones this
-/// thread is bound says nothing of the others.
+/// The machine has one core. The calling thread's own affinity does not count: other threads may
+/// run elsewhere.
 fn is_alone() -> bool {
     static ALONE: OnceLock<bool> = OnceLock::new();
-    // SAFETY: no precondition.
+    // SAFETY: sysconf takes a number and has no precondition.
     *ALONE.get_or_init(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) } == 1)
 }

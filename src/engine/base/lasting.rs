@@ -1,26 +1,24 @@
-//! Storage of each thread that lasts as long as the thread.
+//! Thread-local storage that lasts as long as its thread.
 //!
-//! Rust destroys thread-local storage that has a destructor before other code of the thread has
-//! ended. On the main thread, functions of `atexit` and static destructors follow; on any thread,
+//! Rust destroys a thread-local that has a destructor before all code of the thread has run. On the
+//! main thread, `atexit` functions and static destructors run later. On any thread, so do
 //! destructors of thread-locals that the program made before its first call of the library. That
-//! code may call the library. What `lasting!` declares has no destructor, so it is there for them.
-//! What a thread remembers in it lives elsewhere: on its stack (`Frames`), or in tables of the
+//! code may call the library. So `lasting!` accepts only types without a destructor: their storage
+//! stays valid. Larger values live elsewhere, on the thread's stack (`Frames`) or in tables of the
 //! process.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// A variable of each thread, declared by `lasting!`.
+/// A thread-local variable, declared by `lasting!`.
 pub(crate) struct Lasting<T: 'static>(LocalKey<T>);
 
 impl<T: 'static> Lasting<T> {
-    /// For `lasting!`.
     pub(crate) const fn new(key: LocalKey<T>) -> Self {
         const { assert!(!std::mem::needs_drop::<T>(), "what has a destructor does not last") };
         Lasting(key)
     }
 
-    /// The calling thread's.
     #[inline(always)]
     #[expect(
         clippy::disallowed_methods,
@@ -31,7 +29,7 @@ impl<T: 'static> Lasting<T> {
     }
 }
 
-/// As `thread_local!`, for types without destructors.
+/// Like `thread_local!`, for types without destructors.
 macro_rules! lasting {
     ($($(#[$note:meta])* static $name:ident: $type:ty = const $value:block;)+) => {$(
         $(#[$note])*
@@ -45,7 +43,8 @@ macro_rules! lasting {
 }
 pub(crate) use lasting;
 
-/// What calls on a thread's stack have left for the calls that they make, innermost first.
+/// A stack of values that calls in progress on this thread left for the calls inside them,
+/// innermost first.
 pub(crate) struct Frames<T>(Cell<*const Frame<T>>);
 
 struct Frame<T> {
@@ -58,12 +57,13 @@ impl<T> Frames<T> {
         Frames(Cell::new(std::ptr::null()))
     }
 
-    /// Those that are there, innermost first.
+    /// The values, innermost first.
     pub(crate) fn each(&self) -> impl Iterator<Item = &T> {
         let mut next = self.0.get();
         std::iter::from_fn(move || {
-            // SAFETY: null, or in the frame of a call of `during` that has not returned: the list
-            // belongs to one thread, as it is not Sync.
+            // SAFETY: the pointer is null or points into the stack frame of a call of `during` that
+            // has not returned, and that call removes it before it returns. Only this thread uses
+            // the list, as it is not Sync.
             let frame = unsafe { next.as_ref() }?;
             next = frame.outer;
             Some(&frame.value)
@@ -72,9 +72,9 @@ impl<T> Frames<T> {
 }
 
 impl<T: 'static> Lasting<Frames<T>> {
-    /// Runs `f` while the value is there; gives it back.
+    /// Pushes `value`, runs `f`, pops `value` and returns it with the result of `f`.
     pub(crate) fn during<R>(&'static self, value: T, f: impl FnOnce() -> R) -> (R, T) {
-        /// Also if `f` panics.
+        /// Pops the value even if `f` panics.
         struct Ending<T: 'static>(&'static Lasting<Frames<T>>, *const Frame<T>);
         impl<T: 'static> Drop for Ending<T> {
             fn drop(&mut self) {
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(words.into_inner(), ["meanwhile"]);
     }
 
-    /// A destructor that runs after those of everything that the thread came to use later.
+    /// A thread-local made first, whose destructor therefore runs after all others.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "this one has a destructor")]
     fn is_there_in_destructors_of_the_thread() {

@@ -1,16 +1,15 @@
-//! The order in which one thread takes the engine's locks, watched in builds with debug assertions.
-//! In others the locks are `parking_lot`'s, and nothing of this is left.
+//! Checks the order in which threads take the engine's locks, in builds with debug assertions. In
+//! other builds the locks are `parking_lot`'s, and nothing of this file is compiled.
 //!
-//! Locks that are made at one place in the source are of one class. Whoever takes a lock while it
-//! holds another one has shown that their classes are taken in that order; who shows the opposite,
-//! straight or by way of others, panics, and says which they are. So a test in which two threads
-//! would wait for each other once in a million runs fails the first time that both orders have been
-//! seen, on whatever threads. Of two locks of one class the one at the lower address is taken
-//! first, as the hubs of `lease_many` are. What is only tried waits for nobody; what is taken while
-//! it is held counts.
-//!
-//! The gates of workers have two classes, and an order that is known before anything has been
-//! taken: see `gate::Gate`.
+//! - **Classes.** All locks that are made at one place in the source form a class, as in Linux's
+//!   lockdep.
+//! - **Rule.** A thread that takes a lock of class B while it holds one of class A has shown the
+//!   order A, B. A thread that shows the opposite, directly or through other classes, panics with
+//!   the names of both. So a test finds a possible deadlock as soon as both orders have occurred,
+//!   on any threads.
+//! - **Two locks of one class** are taken by increasing address, as `lease_many` does with hubs.
+//! - **try_lock** never waits, so it is not checked. Locks that are taken while it is held are.
+//! - **Gates** of workers have two classes with a fixed order: see `gate::Gate`.
 
 use parking_lot::{Mutex as Plain, WaitTimeoutResult};
 use std::cell::RefCell;
@@ -19,13 +18,13 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
-/// More than there are, in the tests as well.
+/// More classes than there are, tests included.
 const MOST: usize = 128;
 
-/// Classes that are known before anything is taken.
+/// Names of the fixed classes.
 const GATES: [&str; 2] = ["a user's worker's gate", "a group's"];
 
-/// A class, by its number. Those of gates are fixed.
+/// Number of a class. Those of gates are fixed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Class(u8);
 
@@ -34,11 +33,10 @@ impl Class {
     pub(crate) const SERVICE_GATE: Class = Class(1);
 }
 
-/// Which classes have been taken while one was held.
 struct Order {
-    /// Of all classes but those of gates.
+    /// Where the locks of each class are made; the classes of gates have no entry.
     places: Plain<Vec<&'static Location<'static>>>,
-    /// For each class those that have been taken while it was held, bit by bit.
+    /// For each class, a bit for each class that was taken while it was held.
     after: [[AtomicU64; 2]; MOST],
 }
 
@@ -49,7 +47,7 @@ static ORDER: Order = {
 };
 
 thread_local! {
-    /// What this thread holds, by class and address.
+    /// The locks that this thread holds: class and address.
     static HELD: RefCell<Vec<(Class, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -72,14 +70,13 @@ impl Order {
         }
     }
 
-    /// Those that have been taken while it was held, bit by bit.
+    /// Bit set of the classes that were taken while this class was held.
     fn after(&self, class: u32) -> u128 {
         let [low, high] = &self.after[class as usize];
         u128::from(low.load(Ordering::SeqCst)) | u128::from(high.load(Ordering::SeqCst)) << 64
     }
 
-    /// Has it been taken while that one was held, or one that had been taken while it was, and so
-    /// on?
+    /// Was `to` taken while `from` was held, directly or through a chain of other classes?
     fn leads(&self, from: Class, to: Class) -> bool {
         let (mut seen, mut next) = (0_u128, 1_u128 << from.0);
         while next & !seen != 0 {
@@ -90,7 +87,7 @@ impl Order {
         next >> to.0 & 1 == 1
     }
 
-    /// About to wait for it. Is it out of order?
+    /// Would waiting for `wanted` while `held` is held break the order?
     fn is_wrong(&self, held: (Class, usize), wanted: (Class, usize)) -> bool {
         let (first, second) = (held.0, wanted.0);
         if first == second {
@@ -106,8 +103,8 @@ impl Order {
         if self.leads(second, first) {
             return true;
         }
-        // Once more when it is marked: of two threads that do the opposite at the same time one
-        // sees the other's mark.
+        // Checks again after setting the bit: if two threads record opposite orders at the same
+        // time, at least one of them sees the other's bit.
         word.fetch_or(bit, Ordering::SeqCst);
         let wrong = self.leads(second, first);
         if wrong {
@@ -127,18 +124,18 @@ impl Order {
     }
 }
 
-/// About to wait for a lock of this class, at this address.
+/// The thread is about to wait for a lock of this class at this address.
 pub(crate) fn before(class: Class, at: usize) {
     let _ =
         HELD.try_with(|held| held.borrow().iter().for_each(|one| ORDER.check(*one, (class, at))));
 }
 
-/// It has been taken.
+/// The thread has taken it.
 pub(crate) fn taken(class: Class, at: usize) {
     let _ = HELD.try_with(|held| held.borrow_mut().push((class, at)));
 }
 
-/// And is given back.
+/// The thread has released it.
 pub(crate) fn given_back(at: usize) {
     let _ = HELD.try_with(|held| {
         let mut held = held.borrow_mut();
@@ -148,10 +145,11 @@ pub(crate) fn given_back(at: usize) {
     });
 }
 
-/// The class of a lock, by where it was made, known from the first time on that it is taken.
+/// The class of a lock, from the place where it was made. The number is assigned when the lock is
+/// first taken.
 pub(crate) struct Watched {
     made: &'static Location<'static>,
-    /// 0 while it is not known.
+    /// 0 until a number is assigned.
     class: AtomicU8,
 }
 
@@ -181,7 +179,7 @@ impl Watched {
     }
 }
 
-/// As `parking_lot`'s.
+/// Interface of `parking_lot::Mutex`.
 pub(crate) struct Mutex<T> {
     watched: Watched,
     lock: Plain<T>,
@@ -246,7 +244,8 @@ impl<T> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// As `parking_lot`'s. Who sleeps in it takes nothing meanwhile.
+/// Interface of `parking_lot::Condvar`. A sleeping thread takes no locks, so the mutex stays listed
+/// as held.
 #[derive(Default)]
 pub(crate) struct Condvar(parking_lot::Condvar);
 
@@ -297,7 +296,7 @@ mod tests {
         both(&one, &other);
         let text = panics(|| both(&other, &one));
         assert_eq!(text.matches("lockdep.rs:").count(), 2, "{text}");
-        // What was wrong once is so again, and what was right is not.
+        // A wrong order stays wrong, and a right one stays right.
         panics(|| both(&other, &one));
         both(&one, &other);
     }
@@ -332,7 +331,7 @@ mod tests {
         drop(held);
         drop(last.lock());
         drop(tried);
-        // It counted while it was held.
+        // The lock from `try_lock` counted while it was held.
         panics(|| both(&last, &one));
     }
 

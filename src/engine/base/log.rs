@@ -1,6 +1,7 @@
-//! The library's log: to a callback of the user or nowhere, with UCX's own log routed into it.
+//! The library's log: lines go to the user's callback, or nowhere. UCX's own log is routed into it.
 //!
-//! Nothing is written to stdout or stderr, and no logger of the process is touched.
+//! Nothing is written to stdout or stderr, and no logger of the process is touched. Any thread may
+//! log.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::lasting::{lasting, Frames};
@@ -12,7 +13,7 @@ use std::ffi::{c_void, CStr, CString};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Once;
 
-/// How much is logged. Numbers as in the C header.
+/// Log levels. The numbers are those of the C header.
 pub(crate) const OFF: i32 = 0;
 pub(crate) const ERROR: i32 = 1;
 pub(crate) const WARN: i32 = 2;
@@ -20,9 +21,8 @@ pub(crate) const INFO: i32 = 3;
 pub(crate) const DEBUG: i32 = 4;
 pub(crate) const TRACE: i32 = 5;
 
-/// Receives one line: argument, level, component, message. It may run on any thread, UCX's own
-/// among them, and while the library is in the middle of something: it must not call back into the
-/// library.
+/// Receives one line: argument, level, component, message. It may run on any thread, also one of
+/// UCX's, and in the middle of any library call. So it must not call the library.
 pub type Callback =
     unsafe extern "C" fn(*mut c_void, i32, *const libc::c_char, *const libc::c_char);
 
@@ -31,24 +31,24 @@ struct Sink {
     callback: Callback,
     arg: *mut c_void,
 }
-// SAFETY: the caller of `set_callback` promises that callback and argument may be used from any
-// thread.
+// SAFETY: the caller of `set_callback` promises that any thread may use the callback and its
+// argument.
 unsafe impl Send for Sink {}
-// SAFETY: as above.
+// SAFETY: the caller of `set_callback` promises that several threads may do so at once.
 unsafe impl Sync for Sink {}
 
 static SINK: RwLock<Option<Sink>> = RwLock::new(None);
-/// What is let through at present; OFF without a sink. Relaxed: a line more or less around a change
-/// does not matter.
+/// The current level; OFF without a sink. Relaxed: a line more or less at a change does not matter.
 static LEVEL: AtomicI32 = AtomicI32::new(OFF);
 
 lasting! {
-    /// UCX's messages on this thread are collected in the innermost of these instead of being
-    /// handed on.
+    /// While this thread has a capture, UCX's messages on it are stored in the innermost one
+    /// instead of going to the callback.
     static CAPTURES: Frames<RefCell<Vec<(i32, String)>>> = const { Frames::new() };
 }
 
-/// Sets or (with None) removes the callback. UCXX_RS_LOG_LEVEL, when it is set, overrules `level`.
+/// Sets the callback, or removes it if it is `None`. The variable UCXX_RS_LOG_LEVEL overrides
+/// `level`.
 pub fn set_callback(callback: Option<Callback>, arg: *mut c_void, level: i32) -> Result<()> {
     if !(OFF..=TRACE).contains(&level) {
         return Err(Error::invalid(format!("level: {level} is no UCXX_LOG_* value (0 to 5)")));
@@ -74,39 +74,39 @@ pub(crate) fn enabled(level: i32) -> bool {
     level <= LEVEL.load(Ordering::Relaxed)
 }
 
-/// Logs one line of the library's own.
+/// Writes one line to the log.
 pub(crate) fn write(level: i32, component: &CStr, message: &str) {
     if !enabled(level) {
         return;
     }
-    // The lock is released before the callback runs.
+    // Copied, so the lock is released before the callback runs.
     let Some(sink) = *SINK.read() else { return };
     let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: a callback and its argument as the user registered them; both strings outlive the
-    // call.
+    // SAFETY: the user registered this callback with this argument for any thread; both strings
+    // outlive the call.
     unsafe { sink.callback.call_out((sink.arg, level, component.as_ptr(), message.as_ptr())) };
 }
 
-/// Runs `f` and returns what UCX logged on this thread meanwhile, whatever the level: level and
-/// text. None of it was handed on; `write_ucx` does that for what is to be seen.
+/// Runs `f` and returns what UCX logged on this thread meanwhile, at all levels: level and text.
+/// The callback has received none of it; `write_ucx` passes on what users should see.
 pub(crate) fn capture<T>(f: impl FnOnce() -> T) -> (T, Vec<(i32, String)>) {
     let (value, captured) = CAPTURES.during(RefCell::default(), f);
     (value, captured.into_inner())
 }
 
-/// Hands on a line of UCX's.
+/// Writes a line from UCX to the log.
 pub(crate) fn write_ucx(level: i32, message: &str) {
     write(level, c"ucx", message);
 }
 
-/// Hands on what `capture` kept.
+/// Writes the lines that `capture` stored to the log.
 pub(crate) fn hand_on(logged: &[(i32, String)]) {
     for (level, line) in logged {
         write_ucx(*level, line);
     }
 }
 
-/// An error text with the last thing that UCX complained of while it failed.
+/// `text`, followed by the last warning or error that UCX logged during the failed call.
 pub(crate) fn with_reason(text: String, logged: &[(i32, String)]) -> String {
     match logged.iter().rev().find(|(level, _)| *level <= WARN).or(logged.last()) {
         Some((_, line)) => format!("{text} (UCX: {line})"),
@@ -114,7 +114,7 @@ pub(crate) fn with_reason(text: String, logged: &[(i32, String)]) -> String {
     }
 }
 
-/// Puts our handler in front of UCX's own, which writes to stdout.
+/// Puts our handler before UCX's own, which writes to stdout.
 pub(crate) fn take_over_ucx() {
     static TAKEN: Once = Once::new();
     TAKEN.call_once(|| {
@@ -122,16 +122,15 @@ pub(crate) fn take_over_ucx() {
         if push.is_null() {
             return;
         }
-        // SAFETY: the exported function of that name, with this signature since 1.5 and unchanged
-        // up to 1.22.
+        // SAFETY: UCX's exported function of that name; its signature is the same from 1.5 to 1.22.
         let push: unsafe extern "C" fn(UcxHandler) = unsafe { std::mem::transmute(push) };
-        // SAFETY: the handler is a static function.
+        // SAFETY: the handler is a static function with the signature of `ucs_log_func_t`.
         unsafe { push(from_ucx) };
     });
 }
 
-/// `ucs_log_func_t`. The last argument is a va_list: passed by reference on x86_64 (an array) and
-/// on aarch64 (a struct of 32 bytes), so a pointer stands for it on both.
+/// `ucs_log_func_t`. The last argument is a va_list. x86_64 (an array) and aarch64 (a struct of 32
+/// bytes) both pass it by reference, so a pointer is right on both.
 type UcxHandler = unsafe extern "C" fn(
     *const libc::c_char,
     libc::c_uint,
@@ -163,7 +162,7 @@ unsafe extern "C" fn from_ucx(
     arguments: *mut c_void,
 ) -> libc::c_uint {
     let _ = std::panic::catch_unwind(|| {
-        // UCX's fatal, error, warn, diag, info, debug, then ever finer traces.
+        // UCX's levels: fatal, error, warn, diag, info, debug, then finer traces.
         let level = match level {
             0 | 1 => ERROR,
             2 => WARN,
@@ -176,15 +175,15 @@ unsafe extern "C" fn from_ucx(
             return;
         }
         let mut buffer = [0u8; 2048];
-        // SAFETY: format and arguments come from UCX's call of this handler, and are used once; the
-        // buffer's size is given.
+        // SAFETY: format and arguments are from UCX's call of this handler and are used once; the
+        // size is the buffer's.
         unsafe { vsnprintf(buffer.as_mut_ptr().cast(), buffer.len(), format, arguments) };
         let message =
             CStr::from_bytes_until_nul(&buffer).map(CStr::to_string_lossy).unwrap_or_default();
         let file = if file.is_null() {
             "".into()
         } else {
-            // SAFETY: UCX passes __FILE__.
+            // SAFETY: not null; UCX passes __FILE__, a static string.
             unsafe { CStr::from_ptr(file) }.to_string_lossy()
         };
         let line = format!("{message} ({}:{line})", file.rsplit('/').next().unwrap_or_default());

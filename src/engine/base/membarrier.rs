@@ -1,9 +1,9 @@
-//! A barrier of which one side makes both halves: the many have a store and a load after each
-//! other, with nothing in between that costs them anything; who seldom comes has the kernel make a
-//! barrier on every processor that runs one of them (membarrier(2), 0.4 us where nobody else runs,
-//! a few microseconds else). Who does not run then passes one before it goes on.
+//! An asymmetric barrier. Many threads store and then load, with no fence in between, at no cost.
+//! The rare other side calls membarrier(2), which makes the kernel execute a barrier on every
+//! processor that runs a registered process: 0.4 us if none runs, a few microseconds otherwise. A
+//! thread that does not run passes a barrier before it runs again.
 //!
-//! As with the biased locks of Kawachiya, Koseki and Onodera (2002).
+//! The technique is that of the biased locks of Kawachiya, Koseki and Onodera (2002).
 
 use std::sync::atomic::{compiler_fence, fence, Ordering};
 use std::sync::OnceLock;
@@ -14,19 +14,19 @@ mod command {
 }
 
 fn membarrier(command: i32) -> bool {
-    // SAFETY: a system call that takes numbers.
+    // SAFETY: the system call takes numbers only.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Has this process be one of the many. False where the kernel, or what confines the process, does
-/// not offer it.
+/// Registers this process for the barriers of others. False if the kernel, or a seccomp filter,
+/// does not offer it.
 pub(crate) fn take_part() -> bool {
     static TAKES_PART: OnceLock<bool> = OnceLock::new();
     *TAKES_PART.get_or_init(|| membarrier(command::REGISTER_GLOBAL_EXPEDITED))
 }
 
-/// The side of the many. By when somebody comes back from `everywhere`, he sees the store, or what
-/// is loaded here is what he had stored before, or newer.
+/// The cheap side. When `everywhere` returns on another thread, that thread sees this store; or
+/// `load` here sees what the other thread had stored before it called `everywhere`.
 #[inline(always)]
 pub(crate) fn store_then_load<T>(store: impl FnOnce(), load: impl FnOnce() -> T) -> T {
     store();
@@ -34,8 +34,8 @@ pub(crate) fn store_then_load<T>(store: impl FnOnce(), load: impl FnOnce() -> T)
     load()
 }
 
-/// The side of who seldom comes, among processes that all take part. False if the kernel refuses
-/// what it had offered.
+/// The expensive side; all processes concerned have called `take_part`. False if the kernel refuses
+/// nevertheless.
 pub(crate) fn everywhere() -> bool {
     fence(Ordering::SeqCst);
     membarrier(command::GLOBAL_EXPEDITED)

@@ -1,9 +1,9 @@
 //! Ground floor: statuses and errors, locks, atomics that publish something, queues, counters, the
 //! clock.
 //!
-//! It knows neither UCX nor files nor sockets, and uses nothing else of the engine. Begin with
-//! `status` (how everything fails) and `sync` (the locks and atomics that the models replace). A
-//! file that several threads share without a lock has a model in `tests/models`.
+//! It knows neither UCX nor files nor sockets, and uses no other floor of the engine. Begin with
+//! `status` (how everything fails) and `sync` (the locks and atomics that the models replace). Each
+//! file whose data several threads share without a lock has a model in `tests/models`.
 
 pub(crate) mod backoff;
 pub(crate) mod cache_line;

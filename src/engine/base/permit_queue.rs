@@ -1,23 +1,23 @@
-//! A bounded queue whose places are given out before they are filled.
+//! A bounded queue with reservation: a thread reserves a place before it fills it.
 //!
 //! A thread takes a place, may then do what must happen only if there is room, and pushes. Pushing
-//! cannot fail: the places that are out are never more than the queue holds. Their number says that
-//! the queue is full, and, once the threads that take places look at something that has been closed
-//! meanwhile, that nobody is on the way in.
+//! cannot fail, as `taken` never exceeds the capacity. `taken` counts places that are reserved or
+//! filled: at `depth` the queue is full; at 0 no thread is between `take` and `push`. Any thread
+//! may take and push. One thread at a time drains.
 #![deny(unsafe_code)]
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::sync::{ArrayQueue, AtomicUsize, Ordering, SpinWait};
 
-/// Entries after which the places of those that are done are given out again.
+/// `drain` returns the places of handled entries after this many.
 const BATCH: usize = 32;
 
-/// See the top of this file.
+/// See the head of this file.
 #[repr(C)]
 pub(crate) struct PermitQueue<T> {
     entries: ArrayQueue<T>,
     depth: usize,
-    // Written by whoever comes and whoever goes.
+    // Producers and the consumer write it: a cache line of its own.
     _taken: CacheLine,
     taken: AtomicUsize,
     _end: CacheLine,
@@ -43,12 +43,12 @@ impl<T> PermitQueue<T> {
         self.entries.len()
     }
 
-    /// A place was left a moment ago.
+    /// There was a free place a moment ago.
     pub(crate) fn has_room(&self) -> bool {
         self.taken.load(Ordering::Relaxed) < self.depth
     }
 
-    /// Takes a place, for one `push` or `give_back`. False when none is left.
+    /// Reserves a place, for one `push` or `give_back`. False if none is free.
     #[inline]
     pub(crate) fn take(&self) -> bool {
         let free = self.taken.fetch_add(1, Ordering::SeqCst) < self.depth;
@@ -58,30 +58,29 @@ impl<T> PermitQueue<T> {
         free
     }
 
-    /// Gives places back: those of entries that have been dealt with, or one that was taken and not
-    /// filled.
+    /// Frees places: those of handled entries, or one that was reserved and not filled.
     #[inline]
     pub(crate) fn give_back(&self, places: usize) {
         self.taken.fetch_sub(places, Ordering::SeqCst);
     }
 
-    /// Fills a place that was taken.
+    /// Fills a reserved place.
     #[inline]
     pub(crate) fn push(&self, mut entry: T) {
         let wait = SpinWait::default();
         while let Err(back) = self.entries.push(entry) {
-            // There is room. A consumer that has been interrupted may still hold it.
+            // There is room. A preempted consumer may still be reading its slot.
             entry = back;
             wait.wait();
         }
     }
 
-    /// Hands over what is there, oldest first, and what comes meanwhile: not more than there are
-    /// places. How many there were.
+    /// Calls `deal_with` for the entries, oldest first, at most `depth` of them, those that arrive
+    /// meanwhile included. Returns their number.
     #[inline]
     pub(crate) fn drain(&self, mut deal_with: impl FnMut(T)) -> usize {
         let (mut count, mut returned) = (0, 0);
-        // Bounded: what keeps coming must not keep the caller.
+        // Bounded, so that steady traffic cannot keep the caller here.
         while count < self.depth {
             let Some(entry) = self.entries.pop() else { break };
             deal_with(entry);
@@ -97,11 +96,11 @@ impl<T> PermitQueue<T> {
         count
     }
 
-    /// Nobody is on the way in, and nothing is in it. For one who has first closed what those who
-    /// take places look at: who takes one after this was true finds it closed.
+    /// No place is reserved or filled. For a caller that has first closed the flag that producers
+    /// check after `take`: a producer that takes a place after this returned true sees it closed.
     pub(crate) fn is_settled(&self) -> bool {
-        // Not a load: whoever takes a place afterwards reads what is written here, and with it what
-        // came before.
+        // A read-modify-write, not a load: a thread that takes a place later reads the value
+        // written here, and so sees what the caller wrote before.
         self.taken.fetch_add(0, Ordering::SeqCst) == 0
     }
 }

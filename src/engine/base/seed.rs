@@ -1,16 +1,16 @@
-//! Random numbers of tests: a seed that is printed, and given again by UCXX_TEST_SEED.
+//! Random numbers for tests. The test prints its seed, and UCXX_TEST_SEED repeats the run.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub(crate) struct Random(u64);
 
-/// The seed that the environment gives.
+/// The seed from the environment.
 pub(crate) fn given_seed() -> Option<u64> {
     let text = std::env::var("UCXX_TEST_SEED").ok()?;
     let digits = text.trim_start_matches("0x");
     u64::from_str_radix(digits, if digits.len() < text.len() { 16 } else { 10 }).ok()
 }
 
-/// The given one, or one that has not been.
+/// The seed from the environment, or a fresh one.
 pub(crate) fn seed() -> u64 {
     let clock = || {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos()
@@ -24,7 +24,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Whose seed is printed, for tests of one run.
+    /// Prints the seed: for tests that make one run.
     pub(crate) fn announced() -> Self {
         let seed = seed();
         println!("UCXX_TEST_SEED={seed:#x}");

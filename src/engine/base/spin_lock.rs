@@ -1,11 +1,11 @@
-//! A lock that is held for a few instructions, never over a copy, a callback or a system call, and
-//! not often wanted by two threads at once.
+//! A spin lock, for locks that are held for a few instructions and that two threads seldom want at
+//! once. It is never held over a copy, a callback or a system call.
 //!
-//! It is taken by one atomic operation and given back by a plain store, where a lock on which
-//! threads can sleep needs a second atomic operation to learn whether somebody does: that is half
-//! of what a call costs that does nothing else. So who finds it taken looks again, less and less
-//! often, which leaves its cache line to the holder; then it lets others run, and in the end it
-//! sleeps a moment: the holder may have been taken off its core, and be of a lower priority.
+//! It costs one atomic operation to lock, and a plain store to unlock. A lock that threads can
+//! sleep on needs a second atomic operation to see whether a thread sleeps, and that is half the
+//! cost of a call that does little. A waiter polls with growing pauses, which leaves the cache line
+//! to the holder. Then it yields, and finally it sleeps: the holder may have been preempted and may
+//! have a lower priority.
 
 use crate::engine::base::sync::{linger, AtomicBool, Ordering, SpinWait};
 use std::cell::UnsafeCell;
@@ -14,7 +14,7 @@ use std::ops::{Deref, DerefMut};
 
 const FIRST_PAUSE: u32 = 8;
 
-/// What it guards is touched by one thread at a time.
+/// Only the thread that set `taken` touches the value.
 #[repr(C)]
 pub(crate) struct SpinLock<T> {
     taken: AtomicBool,
@@ -23,12 +23,12 @@ pub(crate) struct SpinLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value goes from thread to thread, and is never with two of them.
+// SAFETY: the value moves between threads, and one thread at a time has access.
 unsafe impl<T: Send> Send for SpinLock<T> {}
-// SAFETY: as above.
+// SAFETY: a shared lock gives access to one thread at a time, so the value need only be Send.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-/// The value, until it is dropped, on the thread that has taken it.
+/// Access to the value until it is dropped, on the thread that locked.
 pub(crate) struct SpinLockGuard<'a, T>(&'a SpinLock<T>, PhantomData<*mut T>);
 
 impl<T: Default> Default for SpinLock<T> {
@@ -59,10 +59,10 @@ impl<T> SpinLock<T> {
         self.held()
     }
 
-    /// None while it is held.
+    /// `None` if the lock is held.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> Option<SpinLockGuard<'_, T>> {
-        // Not made before it is known whether it is: the one that goes gives the lock back.
+        // `then`, not `then_some`: a guard that is made and dropped would unlock.
         self.take().then(|| self.held())
     }
 
@@ -81,8 +81,8 @@ impl<T> SpinLock<T> {
     #[cold]
     #[inline(never)]
     fn take_later(&self) {
-        // At first as long as a few calls of the holder take: a lock that changes hands after each
-        // takes what it guards along, from core to core, which costs more than the calls.
+        // The first pause is as long as a few calls of the holder. A lock that changes hands after
+        // each call moves its data from core to core, which costs more than the calls.
         linger(FIRST_PAUSE);
         let wait = SpinWait::default();
         while self.taken.load(Ordering::Relaxed) || !self.take() {
@@ -95,7 +95,7 @@ impl<T> Deref for SpinLockGuard<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held.
+        // SAFETY: this guard holds the lock, so no other thread has access.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -103,7 +103,7 @@ impl<T> Deref for SpinLockGuard<'_, T> {
 impl<T> DerefMut for SpinLockGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held, by this alone.
+        // SAFETY: this guard holds the lock, and `&mut self` makes this its only reference.
         unsafe { &mut *self.0.value.get() }
     }
 }
@@ -140,7 +140,7 @@ mod tests {
         });
         assert_eq!(lock.lock()[0], 4 * EACH);
         let held = lock.lock();
-        // Twice: the one who was refused has not given it back.
+        // Twice: a refused attempt must not unlock.
         assert!(lock.try_lock().is_none() && lock.try_lock().is_none());
         drop(held);
         assert!(lock.try_lock().is_some());

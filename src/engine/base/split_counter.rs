@@ -1,46 +1,44 @@
-//! How much stands before a limit, where any thread may add to it and one takes it off: without a
-//! lock, and exact.
+//! A bounded counter split into two words, so that the thread inside the worker's gate never needs
+//! an atomic read-modify-write.
 //!
-//! There are two words. `Added` has what other threads have ever added, and is theirs: a
-//! read-modify-write each time. `Removed` has what has gone again, less what was added inside the
-//! worker's gate, and is written by whoever is inside that alone, with plain stores, so that who
-//! does not hand anything over to another thread pays for nothing more. Their difference is what
-//! stands. What passes from the one who handed it over to where it is counted next changes neither,
-//! so nobody ever sees it in both places or in none.
+//! - `Added`: total that other threads added, by read-modify-write.
+//! - `Removed`: total that was removed again, minus what was added inside the gate. Only the thread
+//!   inside the gate writes it, with plain stores. It may wrap below zero.
+//!
+//! Value = `Added - Removed`. An item that moves from one queue to another changes neither word, so
+//! every reader counts it exactly once. Without a lock, and exact.
 #![deny(unsafe_code)]
 
 use crate::engine::base::sync::{fence, AtomicU64, Ordering};
 
-/// See the top of this file. Written by any thread.
+/// Written by any thread. See the head of this file.
 #[derive(Default)]
 pub(crate) struct Added(AtomicU64);
 
-/// See the top of this file. Written inside the worker's gate; what was written before it is
-/// visible to whoever reads it.
+/// Written inside the worker's gate. The Release store publishes what its writer wrote before.
 #[derive(Default)]
 pub(crate) struct Removed(AtomicU64);
 
 impl Removed {
-    /// So much has gone.
+    /// Counts `amount` as removed.
     #[inline(always)]
     pub(crate) fn add(&self, amount: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Release);
     }
 
-    /// So much stands from now on that nobody has added.
+    /// Adds `amount` to the counter from inside the gate.
     #[inline(always)]
     pub(crate) fn subtract(&self, amount: u64) {
         self.add(amount.wrapping_neg());
     }
 
-    /// What stands of all that was not added outside, and of so much that was. Inside the gate.
+    /// The value, if of all that other threads added only `added` counts. Inside the gate.
     #[inline(always)]
     pub(crate) fn left_of(&self, added: u64) -> u64 {
         added.wrapping_sub(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// The two together.
 #[derive(Clone, Copy)]
 pub(crate) struct SplitCounter<'a> {
     pub(crate) added: &'a Added,
@@ -48,7 +46,7 @@ pub(crate) struct SplitCounter<'a> {
 }
 
 impl SplitCounter<'_> {
-    /// What stood at a moment during the call. Any thread.
+    /// The value at some moment during the call. Any thread.
     pub(crate) fn get(self) -> u64 {
         let mut gone = self.look();
         loop {
@@ -61,27 +59,27 @@ impl SplitCounter<'_> {
         }
     }
 
-    /// What has gone up to now, for `fits` and `try_add`: looked at once for both, as the one who
-    /// writes it may be at it all the time.
+    /// The removed total, for `fits` and `try_add`. The caller reads it once for both, as its
+    /// writer may write it all the time.
     #[inline(always)]
     pub(crate) fn look(self) -> u64 {
         self.gone.0.load(Ordering::Acquire)
     }
 
-    /// Would it fit behind what stands? False: at a moment since `gone` was looked at it would not
-    /// have.
+    /// Is `fits` true of the value? False means that it was false at some moment since `gone` was
+    /// read.
     #[inline]
     pub(crate) fn fits(self, gone: u64, fits: impl Fn(u64) -> bool) -> bool {
         fits(self.added.0.load(Ordering::Acquire).wrapping_sub(gone)) || fits(self.get())
     }
 
-    /// Adds so much if it fits behind what stands. False: at a moment since `gone` was looked at it
-    /// did not.
+    /// Adds `amount` if `fits` is true of the value. False means that it was false at some moment
+    /// since `gone` was read.
     #[inline]
     pub(crate) fn try_add(self, mut gone: u64, amount: u64, fits: impl Fn(u64) -> bool) -> bool {
         loop {
-            // After `gone`: what goes meanwhile makes it look like more than it is, and never like
-            // less.
+            // Read after `gone`: removals in between can only make the value look larger, never
+            // smaller.
             let added = self.added.0.load(Ordering::Acquire);
             if fits(added.wrapping_sub(gone)) {
                 let sum = added.wrapping_add(amount);
@@ -103,21 +101,21 @@ impl SplitCounter<'_> {
         }
     }
 
-    /// Adds so much, whether it fits or not.
+    /// Adds `amount` without a check.
     pub(crate) fn add(self, amount: u64) {
         self.added.0.fetch_add(amount, Ordering::AcqRel);
     }
 
-    /// What was added does not come after all. Whoever looks on behalf of others while they are
-    /// told of nothing may have seen it: `look_again` says how not to leave them waiting.
+    /// Takes back what was added. A thread that checked the limit for waiters may have seen the
+    /// larger value; `look_again` says how to avoid a lost wake-up.
     pub(crate) fn give_back(self, amount: u64) {
         self.added.0.fetch_sub(amount, Ordering::AcqRel);
     }
 }
 
-/// Between giving back and looking whether somebody waits to be told; and, where those who wait are
-/// told, between seeing that somebody does and looking at what stands. So one of the two sees what
-/// the other one has done.
+/// A full fence, in two places: between `give_back` and checking whether a thread waits; and, on
+/// the side that wakes waiters, between seeing a waiter and reading the value. So one side sees
+/// what the other did.
 #[inline]
 pub(crate) fn look_again() {
     fence(Ordering::SeqCst);
@@ -139,8 +137,7 @@ mod tests {
                 && !standing.fits(before, |before| before < 3)
         );
         assert_eq!(standing.get(), 3);
-        // Inside the gate one has been dealt with, and two more are there that came by no other
-        // thread.
+        // Inside the gate: one item is removed, and two are added.
         gone.add(1);
         gone.subtract(2);
         assert_eq!((standing.get(), gone.left_of(1)), (4, 2));
@@ -148,7 +145,7 @@ mod tests {
         standing.give_back(10);
         assert_eq!(standing.get(), 4);
         gone.add(4);
-        // What was looked at long ago is looked at again before anybody is refused for it.
+        // An old reading is refreshed before anything is refused.
         assert!(
             standing.fits(before, |before| before == 0)
                 && standing.try_add(before, 1, |before| before == 0)

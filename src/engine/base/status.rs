@@ -1,15 +1,14 @@
-//! Status numbers and the error that carries one together with its explanation.
+//! Status numbers, and the error that carries one together with its explanation.
 //!
-//! Numbers from -1 to -99 are UCS's own, so that a status from UCX needs no translation; the
-//! library's own start below -200.
+//! Numbers from -1 to -99 are UCS's own, so a status from UCX needs no translation. The library's
+//! own begin below -200.
 #![deny(unsafe_code)]
 
 use std::borrow::Cow;
 use std::ffi::CStr;
 use std::fmt;
 
-/// A status as it crosses the C boundary: 0 done, 1 in progress, negative an error. Any number is
-/// allowed in it.
+/// A status at the C boundary: 0 done, 1 in progress, negative an error. Any number is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(transparent)]
 pub struct Status(pub i32);
@@ -20,7 +19,7 @@ macro_rules! statuses {
         impl Status {
             $(pub const $constant: Status = Status($value);)*
 
-            /// The name of the constant in the C header; an application's own statuses share one.
+            /// Name of the constant in the C header. All statuses of applications share one name.
             pub fn name(self) -> Option<&'static CStr> {
                 match self.0 {
                     $($value => Some($name),)*
@@ -94,18 +93,16 @@ statuses! {
 }
 
 impl Status {
-    /// The name, or one for numbers that have none.
+    /// The name, or UCXX_ERR_UNKNOWN for a number without one.
     pub fn known_name(self) -> &'static CStr {
         self.name().unwrap_or(c"UCXX_ERR_UNKNOWN")
     }
 
-    /// Is this an error, as opposed to done or in progress?
     pub fn is_error(self) -> bool {
         self.0 < 0
     }
 
-    /// Turns the ways in which UCX reports that the other side is gone into the one status that
-    /// callers see.
+    /// Maps the statuses by which UCX reports a lost peer to the one that callers see.
     pub(crate) fn or_peer_failed(self) -> Status {
         match self {
             Status::ENDPOINT_TIMEOUT
@@ -113,7 +110,7 @@ impl Status {
             | Status::NOT_CONNECTED
             | Status::UNREACHABLE
             | Status::IO_ERROR
-            // Its memory went before we had got to it.
+            // The peer freed its memory before we had attached it.
             | Status::SHMEM_SEGMENT
             | Status::REJECTED => Status::PEER_FAILED,
             other if other.is_of_ucx_alone() => Status::IO_ERROR,
@@ -121,7 +118,7 @@ impl Status {
         }
     }
 
-    /// UCX has it, and the header has not.
+    /// UCX defines this status, and our header does not.
     fn is_of_ucx_alone(self) -> bool {
         (-99..0).contains(&self.0)
             && self.name().is_none_or(|name| !name.to_bytes().starts_with(b"UCXX_"))
@@ -131,29 +128,27 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
-            // An application's own have one name together.
+            // Applications' statuses share one name, so those print their number.
             Some(name) if self.0 >= Status::APPLICATION.0 => f.write_str(&name.to_string_lossy()),
             _ => write!(f, "status {}", self.0),
         }
     }
 }
 
-/// A status with the sentence that names the culprit. Boxed, so that a `Result` stays two words on
-/// the hot path.
+/// A status with a sentence that names the cause. Boxed, so that a `Result` stays two words on the
+/// hot path.
 #[derive(Clone, Debug)]
 pub struct Error(Box<(Status, Cow<'static, str>)>);
 
-/// What every fallible engine function returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error with its explanation: which argument, which peer, which limit, what to do.
+    /// The message says which argument, peer or limit it is about, and what to do.
     #[cold]
     pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
         Error(Box::new((status, message.into())))
     }
 
-    /// A bad argument.
     #[cold]
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Error::new(Status::INVALID_PARAM, message)

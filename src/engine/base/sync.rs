@@ -1,5 +1,5 @@
-//! The atomics, locks and queues of the files that the model checker runs: `tests/models` puts
-//! loom's in their place.
+//! Atomics, locks and queues for the files that run under loom. `tests/models` replaces this module
+//! by one with loom's types.
 
 pub(crate) use crate::engine::base::lockdep::{Mutex, MutexGuard};
 pub(crate) use crossbeam_queue::ArrayQueue;
@@ -10,8 +10,8 @@ pub(crate) use std::sync::atomic::{
 pub(crate) use std::thread::yield_now;
 use std::time::Duration;
 
-/// Waits for a thread that is in the midst of something, and was perhaps taken off its core: looks
-/// away for longer and longer, lets others run, and in the end sleeps between two looks.
+/// Waits for a thread that is in the middle of a short action, and that the kernel may have
+/// preempted. Spins for longer and longer, then yields, and finally sleeps between two looks.
 #[derive(Default)]
 pub(crate) struct SpinWait(crossbeam_utils::Backoff);
 
@@ -25,12 +25,12 @@ impl SpinWait {
     }
 }
 
-/// Looks away for so long.
+/// Spins for `pauses` pause instructions.
 pub(crate) fn linger(pauses: u32) {
     (0..pauses).for_each(|_| spin_loop());
 }
 
-/// Sleeps a moment, where nobody will say when it is time.
+/// Sleeps a moment, where no thread will wake us.
 pub(crate) fn doze() {
     std::thread::sleep(Duration::from_micros(50));
 }
@@ -40,7 +40,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// Between two accesses of a thread that are both SeqCst already, where their order counts: nothing
-/// is left to do. The model checker, which does less for SeqCst accesses, has a fence here.
+/// Marks two SeqCst accesses of a thread whose order counts. Nothing to do on hardware. loom treats
+/// SeqCst accesses as acquire and release, so its version of this is a fence.
 #[inline(always)]
 pub(crate) fn in_one_order() {}
