@@ -1,4 +1,4 @@
-//! A descriptor that one thread makes readable, and another one waits on (eventfd).
+//! A descriptor that one thread makes readable and another one waits on (eventfd).
 
 use rustix::event::{eventfd, EventfdFlags};
 use std::io;
@@ -11,12 +11,12 @@ impl EventFd {
         Ok(EventFd(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Makes it readable. A full counter, the one way to fail, is readable.
+    /// Makes it readable. The only possible failure is a full counter, and then it is readable.
     pub(crate) fn ring(&self) {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// And takes that back.
+    /// Makes it unreadable.
     pub(crate) fn silence(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }

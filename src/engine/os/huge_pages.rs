@@ -1,53 +1,53 @@
-//! Memory in large pages, where the system gives them.
+//! Buffers in huge pages, where the system provides them.
 //!
-//! Whoever copies between processes, as UCX does by CMA, looks each page of both up: with pages of
-//! 4 KiB that takes longer than copying what is in the cache. The system is asked for large ones
-//! (Linux: transparent huge pages), which most are set up to give to those who ask; where it gives
-//! none all is as without.
+//! A copy between processes, such as UCX's by CMA, looks up each page of both. With pages of 4 KiB
+//! that takes longer than the copying itself if the data is in the cache. So we ask for transparent
+//! huge pages, which most systems give on request. Without them everything works as with small
+//! pages.
 
 use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// What most processors call a large page.
+/// The usual size of a huge page.
 const LARGE: usize = 2 << 20;
-/// Less than this is left to the allocator: a large page is made as a whole when its first byte is
+/// Smaller buffers come from the allocator: a huge page is allocated whole when its first byte is
 /// touched.
 pub(crate) const WORTHWHILE: usize = 2 * LARGE;
 
-/// Memory that nobody else has, all zero at first. Given back when it is dropped.
+/// Memory that only the owner has, zero at first, unmapped on drop.
 pub(crate) struct LargePages {
     memory: *mut c_void,
     length: usize,
 }
 
 impl LargePages {
-    /// Room for so many bytes; None where there is not as much address space.
+    /// Memory for `bytes`; `None` if there is not enough address space.
     pub(crate) fn new(bytes: usize) -> Option<LargePages> {
         let length = bytes.checked_add(LARGE)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping, wherever there is room.
+        // SAFETY: a new anonymous mapping, at an address that the kernel picks.
         let memory =
             unsafe { mmap_anonymous(null_mut(), length, access, MapFlags::PRIVATE) }.ok()?;
         let pages = LargePages { memory, length };
-        // Whole pages alone: what is left over at the end is not to take up one of its own.
-        // SAFETY: a part of the mapping.
+        // Only whole pages: the rest at the end shall not take up a huge page. SAFETY: the range is
+        // inside the mapping, which is longer than `bytes` by the alignment.
         let _ =
             unsafe { madvise(pages.base().cast(), bytes / LARGE * LARGE, Advice::LinuxHugepage) };
         Some(pages)
     }
 
-    /// Where it begins: at a large page.
+    /// Its beginning, aligned to a huge page.
     pub(crate) fn base(&self) -> *mut u8 {
         let memory = self.memory.cast::<u8>();
-        // Not beyond the mapping, which is by as much longer.
+        // Inside the mapping, which is longer by one huge page.
         memory.wrapping_add(memory.align_offset(LARGE))
     }
 }
 
 impl Drop for LargePages {
     fn drop(&mut self) {
-        // SAFETY: the mapping as it was made, once.
+        // SAFETY: exactly the mapping that `new` made; drop runs once.
         let _ = unsafe { munmap(self.memory, self.length) };
     }
 }
@@ -62,7 +62,7 @@ mod tests {
             let pages = LargePages::new(bytes).expect("a few MiB");
             assert_eq!(pages.base().addr() % LARGE, 0);
             assert!(pages.base().addr() + bytes <= pages.memory.addr() + pages.length);
-            // SAFETY: as many as were asked for.
+            // SAFETY: `bytes` bytes that were asked for, used by this test alone.
             let all = unsafe { std::slice::from_raw_parts_mut(pages.base(), bytes) };
             assert!(all.iter().all(|byte| *byte == 0));
             all.fill(7);

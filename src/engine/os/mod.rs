@@ -1,7 +1,7 @@
-//! Linux: huge pages, fork, which process somebody is, shared segments, limits of the system.
+//! Linux: huge pages, fork, process identity, shared segments, limits of the system.
 //!
-//! Uses `base`. Begin with `process_identity`: how one process tells another, and whether it still
-//! lives.
+//! Uses `base`. Begin with `process_identity`: how one process identifies another, and checks
+//! whether it still lives.
 
 pub(crate) mod event_fd;
 pub(crate) mod fork;

@@ -1,24 +1,24 @@
-//! What this process may do with its own memory, as the kernel tells, so that no signal comes of
-//! it.
+//! Checks what this process may do with its own memory, by asking the kernel, so that no access
+//! ends in a signal.
 //!
-//! Two questions. Is memory open, that is readable and writable as a whole? And: copy this, as far
-//! as it may be read or written.
+//! - `is_open`: is a whole range readable and writable?
+//! - `copy`: copy between two ranges, as far as one of them may be read or written.
 //!
-//! Cost: some microseconds for each, and more where a process has very many mappings.
+//! Cost: some microseconds each; more if the process has very many mappings.
 
 use rustix::pipe::{pipe_with, PipeFlags};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, Result};
 use std::os::fd::AsRawFd;
 
-/// Which way.
+/// Direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Read,
     Write,
 }
 
-/// Are so many bytes from there on readable and writable? Not if the kernel does not tell.
+/// Is the range readable and writable? False if the kernel does not show it.
 pub(crate) fn is_open(begin: u64, size: u64) -> bool {
     let Ok(maps) = File::open("/proc/self/maps") else { return size == 0 };
     is_open_in(BufReader::new(maps), begin, size)
@@ -43,7 +43,7 @@ fn is_open_in(maps: impl BufRead, begin: u64, size: u64) -> bool {
     next >= end
 }
 
-/// Where a mapping begins and ends, and whether it is readable and writable.
+/// Start and end of a mapping, and whether it is readable and writable.
 fn parse(line: &str) -> Option<(u64, u64, bool)> {
     let (range, rest) = line.split_once(' ')?;
     let (from, to) = range.split_once('-')?;
@@ -51,25 +51,27 @@ fn parse(line: &str) -> Option<(u64, u64, bool)> {
     Some((number(from)?, number(to)?, rest.starts_with("rw")))
 }
 
-/// Copies between memory that the caller may read or write, `here`, and memory at which the kernel
-/// looks: EFAULT where that may not be read or written, or is not there. For processes in which
-/// process_vm_readv is forbidden.
+/// Copies between `here`, which the caller may access, and `there`, which the kernel checks: EFAULT
+/// if it is not mapped or not accessible. By a pipe, for processes in which process_vm_readv is
+/// forbidden.
 ///
 /// # Safety
-/// So many bytes may be read or written here.
+/// `length` bytes at `here` may be read (`Way::Write`) or written (`Way::Read`).
 pub(crate) unsafe fn copy(way: Way, mut here: *mut u8, there: u64, length: usize) -> Result<()> {
     let mut there: *mut u8 = std::ptr::with_exposed_provenance_mut(there as usize);
-    // Which takes as much as it has room for, and does not wait.
+    // Nonblocking: the pipe takes as much as it has room for.
     let (from_pipe, to_pipe) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let mut left = length;
     while left > 0 {
         let (from, to) = if way == Way::Write { (here, there) } else { (there, here) };
-        // SAFETY: the kernel looks at what is there; as for this function.
+        // SAFETY: the kernel checks `there` and returns EFAULT. `here` is valid by this function's
+        // contract.
         let taken = done(unsafe { libc::write(to_pipe.as_raw_fd(), from.cast(), left) })?;
         let mut given = 0;
         while given < taken {
             let (to, more) = (to.wrapping_add(given), taken - given);
-            // SAFETY: as above.
+            // SAFETY: the kernel checks `there`, and `here` is valid for `taken` bytes by this
+            // function's contract.
             given += done(unsafe { libc::read(from_pipe.as_raw_fd(), to.cast(), more) })?;
         }
         (here, there) = (here.wrapping_add(taken), there.wrapping_add(taken));
@@ -108,10 +110,10 @@ mod tests {
     #[test]
     fn the_kernel_copies_what_it_may_and_tells_of_the_rest() {
         const PAGE: usize = 4096;
-        // More than a pipe takes at a time.
+        // More than a pipe holds.
         const OPEN: usize = 32 * PAGE;
         let (length, access) = (OPEN + PAGE, libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: new memory.
+        // SAFETY: a new mapping, whose last page is made read-only.
         let base = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let base = libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0);
@@ -123,20 +125,20 @@ mod tests {
         assert!(is_open(begin, OPEN as u64) && !is_open(begin, length as u64));
         let mut data: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
         let expected = data.clone();
-        // SAFETY: as many bytes here.
+        // SAFETY: `data` has `length` bytes, and no call asks for more.
         let mut copy = |way, there, length| unsafe { copy(way, data.as_mut_ptr(), there, length) };
         copy(Way::Write, begin, OPEN).unwrap();
         let refused =
             |result: Result<()>| assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EFAULT));
         refused(copy(Way::Write, begin + OPEN as u64, 1));
         copy(Way::Read, begin + OPEN as u64, PAGE).unwrap();
-        // SAFETY: of the memory above.
+        // SAFETY: the last page of the mapping made above.
         assert_eq!(unsafe { libc::mprotect(base.byte_add(OPEN), PAGE, libc::PROT_NONE) }, 0);
         refused(copy(Way::Read, begin + OPEN as u64, 1));
         copy(Way::Read, begin, OPEN).unwrap();
-        // What was read last but one was a page of zeros, in front.
+        // The last read but one put a page of zeros at the front, and the last one the data again.
         assert_eq!(data, expected);
-        // SAFETY: as above.
+        // SAFETY: exactly the mapping made above, not used afterwards.
         unsafe { libc::munmap(base, length) };
     }
 }

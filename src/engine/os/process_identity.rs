@@ -1,26 +1,29 @@
-//! Who a process is: enough to tell whether two of them share a host, and whether a process is
-//! still the same one.
+//! Identity of a process: enough to know whether two processes share a host, and whether a process
+//! still lives and is not a later one with the same pid.
+//!
+//! Addresses carry an `Identity`. Threads that wait for a peer call `lives` again and again, so it
+//! does not allocate. It reads `/proc`, and needs no permission that shared segments do not need.
 #![deny(unsafe_code)]
 
 use std::io::{Error, Read, Write};
 use std::os::unix::fs::MetadataExt;
 
-/// The process that made an address, as its trailer tells.
+/// Identifies the process, and the worker in it, that made an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Identity {
-    /// Random for each boot of a host: the same here and there means the same kernel.
+    /// Random for each boot of a host: two processes with the same value run on the same kernel.
     pub(crate) boot_id: [u8; 16],
     /// Inode of the pid namespace: pids are comparable only within one.
     pub(crate) pid_namespace: u64,
     pub(crate) pid: u32,
-    /// In clock ticks since boot: tells a process from a later one with the same pid.
+    /// In clock ticks since boot: differs from that of a later process with the same pid.
     pub(crate) start_time: u64,
-    /// Counts the workers of a process.
+    /// Number of the worker in its process.
     pub(crate) worker: u64,
 }
 
 impl Identity {
-    /// This process. Read anew each time: a forked child is another process.
+    /// Identity of this process. Read anew each time, as a forked child is another process.
     pub(crate) fn of_this_process(worker: u64) -> Self {
         Identity {
             boot_id: boot_id(),
@@ -32,32 +35,33 @@ impl Identity {
         }
     }
 
-    /// Does the other one run on the same kernel?
+    /// Does the other process run on the same kernel?
     pub(crate) fn same_host(&self, other: &Identity) -> bool {
         self.boot_id == other.boot_id && self.boot_id != [0; 16]
     }
 
-    /// The same, and in the same pid namespace: only there a number stands for the same process.
+    /// Same kernel and same pid namespace: only then do equal pids mean the same process.
     pub(crate) fn shares_host_with(&self, other: &Identity) -> bool {
         self.same_host(other) && self.pid_namespace == other.pid_namespace
     }
 
-    /// The same process, whichever worker?
+    /// Same process, any worker?
     pub(crate) fn same_process(&self, other: &Identity) -> bool {
         self.shares_host_with(other) && self.pid == other.pid && self.start_time == other.start_time
     }
 
-    /// The same worker of the same process?
+    /// Same worker of the same process?
     pub(crate) fn same_worker(&self, other: &Identity) -> bool {
         self.same_process(other) && self.worker == other.worker
     }
 
-    /// As one that names no worker tells.
+    /// Like `same_process`, for an identity that names no worker: every field but `worker` is
+    /// equal.
     pub(crate) fn is_process(&self, other: &Identity) -> bool {
         Identity { worker: other.worker, ..*self } == *other
     }
 
-    /// A number for logs and for telling peers apart; the same on both sides.
+    /// A number for logs that identifies the peer; both sides compute the same.
     pub(crate) fn peer_id(&self) -> u64 {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&self.boot_id);
@@ -68,8 +72,9 @@ impl Identity {
     }
 }
 
-/// Random for each boot, unless the environment says more: what makes processes of one kernel count
-/// as those of several hosts, for tests and for containers that share no memory.
+/// The kernel's boot id, changed by UCXX_RS_HOST_ID if that is set. With different values,
+/// processes of one kernel count as those of several hosts: for tests, and for containers that
+/// share no memory.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: Vec<u8> =
@@ -91,54 +96,54 @@ fn start_time() -> Option<u64> {
     start_time_in("/proc/self/stat")
 }
 
-/// The same of another process of this pid namespace; none where it has gone, or where that is not
-/// to be known.
+/// Start time of another process of this pid namespace. `None` if the process has ended or `/proc`
+/// does not show it.
 pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
     start_time_in(&format!("/proc/{pid}/stat"))
 }
 
-/// Field 22 of the file, counted after the command name, which may hold blanks and parentheses.
+/// Field 22 of the file, counted after the command name, which may contain blanks and parentheses.
 fn start_time_in(file: &str) -> Option<u64> {
     field(&std::fs::read_to_string(file).ok()?, 19)
 }
 
-/// Of `/proc/PID/stat`, counted from behind the name.
+/// A field of `/proc/PID/stat`, counted from after the name.
 fn field(stat: &str, number: usize) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(number)?.parse().ok()
 }
 
-/// What is known of a process.
+/// State of a process, as far as `/proc` shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Life {
-    /// Or nothing says otherwise.
+    /// It lives, or nothing shows that it has ended.
     Lives,
-    /// Its main thread ends, or has ended, and others are there: it ends with all of them, or goes
-    /// on without that one.
+    /// The main thread has ended or is ending, and there are other threads. Either they are ending
+    /// too, or the process continues without its main thread.
     MainEnded,
     Ended,
 }
 
-/// Does this process of ours or of a neighbour live? Dead is who was seen to be: what cannot be
-/// found out, as there is no descriptor or no memory for it, counts as alive for now. It is asked
-/// again by whoever waits, and one that lives would lose what it holds. The kernel marks a process
-/// that is ending before it closes its sockets. Without allocation: whoever waits asks this all the
-/// time.
+/// Does this process of the host live?
 ///
-/// Taken for dead, though it may live, is still one whose number `/proc` does not show at all:
-/// hidden by a `hidepid` mount, or where `/proc` is that of another pid namespace. Nothing there
-/// tells it from one that has gone; and who may not look into a process in `/proc` has no memory in
-/// common with it (`segment`).
+/// It counts as dead only if `/proc` shows that it has ended. If that cannot be found out, for lack
+/// of a descriptor or of memory, it counts as alive for now: waiting threads ask again, and a
+/// living process that is taken for dead would lose what it holds. The kernel marks a process as
+/// ending before it closes its sockets. Does not allocate, as waiting threads call it all the time.
+///
+/// Known gap: a living process counts as dead if `/proc` does not show its pid at all, because of a
+/// `hidepid` mount or a `/proc` of another pid namespace. Nothing distinguishes that from an ended
+/// process. Processes that may not look into each other by `/proc` share no memory either
+/// (`shared_segment`).
 pub(crate) fn lives(process: &Identity) -> bool {
     life(process) != Life::Ended
 }
 
-/// As `lives`, for who does not ask again: of a process whose main thread has ended, does another
-/// one go on? With allocation.
+/// Like `lives`, for callers that do not ask again: if the main thread has ended, it checks whether
+/// another thread continues. Allocates.
 pub(crate) fn goes_on(process: &Identity) -> bool {
     match life(process) {
         Life::Lives => true,
-        // Twice: between taking its SIGKILL and being marked as one that ends a thread looks as if
-        // it lived.
+        // Twice: between receiving SIGKILL and being marked as exiting, a thread looks alive.
         Life::MainEnded => {
             has_living_thread(process.pid) && {
                 std::thread::yield_now();
@@ -160,7 +165,7 @@ fn life(process: &Identity) -> Life {
     }
 }
 
-/// As the text of `/proc/PID/stat` tells; none if it does not.
+/// State from the text of `/proc/PID/stat`; `None` if the text is not understood.
 fn life_in(stat: &[u8], start_time: u64) -> Option<Life> {
     const THREADS: usize = 17;
     const STARTED: usize = 19;
@@ -177,7 +182,7 @@ fn life_in(stat: &[u8], start_time: u64) -> Option<Life> {
     })
 }
 
-/// Of one thread: has it ended, reaped or not, or is it about to?
+/// Has this thread ended, reaped or not, or is it exiting?
 fn is_ending(numbers: &str) -> Option<bool> {
     const FLAGS: usize = 6;
     const EXITING: u64 = 4;
@@ -187,8 +192,8 @@ fn is_ending(numbers: &str) -> Option<bool> {
     Some(matches!(state, "Z" | "X" | "x") || flags & EXITING != 0)
 }
 
-/// Of one thread: is SIGKILL on its way to it? So it is to all threads of a process that ends,
-/// until each has got that far.
+/// Is SIGKILL pending for this thread? When a process is killed, it is pending for each thread
+/// until that thread handles it.
 fn is_killed(numbers: &str) -> bool {
     const PENDING: usize = 28;
     let pending =
@@ -196,18 +201,18 @@ fn is_killed(numbers: &str) -> bool {
     pending.is_some_and(|signals| signals >> (libc::SIGKILL - 1) & 1 != 0)
 }
 
-/// What stands in the text behind the name.
+/// The part of the text after the name.
 fn numbers_in(stat: &[u8]) -> Option<&str> {
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
     std::str::from_utf8(&stat[name_ends + 1..]).ok()
 }
 
-/// What can be told without a descriptor: the main thread's program is not to be seen once it ends,
-/// also while nobody has reaped it, and the folder of threads counts them in its links. When the
-/// process began is not among that: where its number has gone to another one, this says that it
-/// lives, until there is a descriptor again.
+/// State without opening a file, for a process that has run out of descriptors. The link `exe` of
+/// an ended process is not readable, even before it is reaped, and the link count of `task` gives
+/// the number of threads. The start time is not visible this way. So if another process has taken
+/// the pid, this returns `Lives` until a descriptor is free again.
 fn life_by_paths(pid: u32) -> Life {
-    // A folder's own, and one for each thread.
+    // Two for the folder itself, and one for each thread.
     const LINKS_OF_ONE_THREAD: u64 = 3;
     let program = path_of(pid, "exe", |path| std::fs::metadata(path));
     let is_seen = !program.is_err_and(|error| says_gone(&error));
@@ -221,7 +226,7 @@ fn life_by_paths(pid: u32) -> Life {
     }
 }
 
-/// Does any of its threads neither end nor be one that has ended?
+/// Is there a thread that neither has ended nor is exiting?
 fn has_living_thread(pid: u32) -> bool {
     let lives = |thread: std::io::Result<std::fs::DirEntry>| match thread
         .and_then(|entry| std::fs::read(entry.path().join("stat")))
@@ -236,12 +241,12 @@ fn has_living_thread(pid: u32) -> bool {
     }
 }
 
-/// Of a file in `/proc/PID`: is the process no more?
+/// Does the error of a file in `/proc/PID` mean that the process has ended?
 fn says_gone(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
-/// Does something with the path of a file in `/proc/PID`.
+/// Calls `work` with the path of a file in `/proc/PID`.
 fn path_of<T>(
     pid: u32,
     name: &str,
@@ -270,7 +275,7 @@ mod tests {
         assert!(first.shares_host_with(&earlier) && !first.same_process(&earlier));
     }
 
-    /// A text of `/proc/PID/stat` of a process that began at 8983773.
+    /// A line as in `/proc/PID/stat`, of a process whose start time is 8983773.
     fn stat(state: &str, flags: u64, threads: u64) -> Vec<u8> {
         format!(
             "1305 (a ) (b) {state} 1289 15065 1 0 -1 {flags} 15 0 0 0 0 0 0 0 20 0 {threads} 0 \
@@ -299,7 +304,7 @@ mod tests {
             Some(Life::Ended),
             "another one of that number"
         );
-        // Bytes of a name are any.
+        // A name may contain any bytes.
         let strange = [b"1 (\xff\xfe) Z 9) ", &stat("S", FORKED, 1)[..]].concat();
         assert_eq!(life(&strange), Some(Life::Lives));
         for nothing in [
@@ -323,7 +328,7 @@ mod tests {
         assert_eq!((life(&process), life_by_paths(process.pid)), (Life::Lives, Life::Lives));
         assert!(goes_on(&process));
         child.kill().unwrap();
-        // Nobody has reaped it.
+        // Not reaped yet.
         while life(&process) != Life::Ended || life_by_paths(process.pid) != Life::Ended {
             std::thread::yield_now();
         }

@@ -1,10 +1,10 @@
-//! Random bytes of the kernel's, which nobody can guess.
+//! Unguessable random bytes from the kernel.
 
 use crate::engine::base::status::{Error, Result, Status};
 use rustix::io::retry_on_intr;
 use rustix::rand::{getrandom, GetRandomFlags};
 
-/// So few that the kernel gives them whole.
+/// At most 256 bytes: so few are never delivered in part.
 pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     const { assert!(BYTES <= 256) };
     let mut bytes = [0; BYTES];

@@ -1,4 +1,4 @@
-//! Whether a descriptor is readable at this moment.
+//! Checks whether a descriptor is readable now.
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::os::fd::AsFd;

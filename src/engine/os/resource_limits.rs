@@ -1,24 +1,22 @@
-//! What the system still gives, for messages that say what was missing, and for what the kernel
-//! ends a process for that asks for more.
+//! Limits of the system: how much is left, for messages that say what was missing, and so that we
+//! do not ask for an amount for which the kernel would kill the process.
 
 use rustix::process::{getrlimit, Resource};
 use std::ffi::CStr;
 
-/// Where UCX has the memory by which it reaches other processes of the host, unless UCX_POSIX_DIR
-/// says otherwise.
+/// UCX keeps the memory that it shares with other processes here, unless UCX_POSIX_DIR is set.
 const SHARED: &CStr = c"/dev/shm";
-/// A worker of UCX has some 5 MiB there, and takes as much again when many messages wait to be
-/// received.
+/// A UCX worker uses some 5 MiB there, and as much again if many received messages wait.
 const LITTLE: u64 = 16 << 20;
 
-/// Bytes that can still be had where a file system is mounted.
+/// Free bytes of the file system at `path`.
 fn left_on(path: &CStr) -> Option<u64> {
     let found = rustix::fs::statvfs(path).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// What UCX failed at, and that there is hardly any shared memory, where that may be why: UCX's own
-/// words do not name it.
+/// Adds to a message that /dev/shm is almost full, if that may be the reason: UCX's own messages do
+/// not say so.
 pub(crate) fn with_shared_memory(text: String) -> String {
     match left_on(SHARED) {
         Some(left) if left < LITTLE => {
@@ -32,8 +30,8 @@ pub(crate) fn with_shared_memory(text: String) -> String {
     }
 }
 
-/// How long a file may be that this process writes (`ulimit -f`), memory that it shares included.
-/// Whoever asks for more gets a signal that ends the process.
+/// Longest file that this process may write (`ulimit -f`). It also limits shared memory. The kernel
+/// sends a process that exceeds it a signal that ends it.
 pub(crate) fn longest_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }

@@ -1,10 +1,9 @@
-//! What the kernel's scheduler is told of a thread of ours: on which CPU it runs, and how soon it
-//! gets to.
+//! Scheduling of our threads: CPU affinity and time slices.
 
 use crate::engine::base::status::{Error, Result};
 use rustix::thread::{sched_setaffinity, CpuSet};
 
-/// Keeps the calling thread on one CPU.
+/// Binds the calling thread to one CPU.
 pub(crate) fn pin(cpu: usize) -> Result<()> {
     let refused = |cause: &str| Error::invalid(format!("cpu: {cpu} cannot be used: {cause}"));
     if cpu >= CpuSet::MAX_CPU {
@@ -15,7 +14,7 @@ pub(crate) fn pin(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &set).map_err(|cause| refused(&cause.to_string()))
 }
 
-/// The kernel's `struct sched_attr` (sched_setattr(2)), in its first size.
+/// The kernel's `struct sched_attr` (sched_setattr(2)), first version.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -29,16 +28,16 @@ struct Attributes {
     period: u64,
 }
 
-/// As short as the kernel lets it be.
+/// The shortest slice that the kernel allows.
 const SHORT_SLICE_NS: u64 = 100_000;
 
-/// The calling thread has little to do each time that it wakes, and others wait for it: it takes
-/// less at a time, and is let run the sooner for it, also where another thread computes on its CPU
-/// (EEVDF, Linux 6.12). Its share stays what it is. Kernels that know no such thing take no notice.
+/// For a thread that does little each time it wakes, and that others wait for: asks for short time
+/// slices. The kernel then runs it sooner, even if another thread computes on its CPU (EEVDF, Linux
+/// 6.12). Its share of CPU time stays the same. Older kernels ignore the request.
 pub(crate) fn prefer_short_slices() {
     const SIZE: u32 = size_of::<Attributes>() as u32;
     let mut attributes = Attributes::default();
-    // SAFETY: memory of this size, for the calling thread.
+    // SAFETY: a struct of the stated size, for the calling thread.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, SIZE, 0) };
     let is_usual = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(attributes.policy as i32));
     if got != 0 || !is_usual {
@@ -46,7 +45,8 @@ pub(crate) fn prefer_short_slices() {
     }
     attributes.size = SIZE;
     attributes.runtime = SHORT_SLICE_NS;
-    // SAFETY: as above; everything else is as it was. A failure leaves all of it so.
+    // SAFETY: a valid struct of the stated size. All other attributes keep their values, and a
+    // failure changes nothing.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
@@ -56,7 +56,7 @@ mod tests {
 
     fn attributes() -> Attributes {
         let mut attributes = Attributes::default();
-        // SAFETY: memory of this size, for the calling thread.
+        // SAFETY: a struct of the stated size, for the calling thread.
         let got = unsafe {
             libc::syscall(
                 libc::SYS_sched_getattr,
@@ -73,13 +73,13 @@ mod tests {
     #[test]
     fn slices_become_short_and_nothing_else_changes() {
         std::thread::spawn(|| {
-            // SAFETY: no precondition; lowering what it gets is allowed to every thread.
+            // SAFETY: takes numbers only; every thread may lower its own priority.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 3) };
             let before = attributes();
             prefer_short_slices();
             let after = attributes();
             assert_eq!((after.policy, after.flags, after.nice), (before.policy, before.flags, 3));
-            // 0 where the kernel knows no slices.
+            // 0 if the kernel has no slices.
             assert!(before.runtime == 0 || after.runtime == SHORT_SLICE_NS, "{}", after.runtime);
         })
         .join()

@@ -1,25 +1,21 @@
-//! Memory of the library's own that processes of a host share.
+//! Memory of the library that processes of one host share.
 //!
-//! A segment has no name that could be left over, taken by somebody else, or guessed: it is a
-//! descriptor (memfd) of the process that made it, and other processes open it through that
-//! process's `/proc/PID/fd`, which the kernel permits to those that could as well trace it: the
-//! same user, who sees the process. It goes when the last one that has it open or mapped has closed
-//! it or died.
-//!
-//! What another process tells is not believed. Its descriptor is looked at before it is opened, and
-//! opened only if it is such a segment; sealed, so that no page of it can be taken away under a
-//! reader; of the size that was told; and with the nonce in its header that was told with the size,
-//! which is read, not mapped, as the last step before the mapping. So a number that has come to
-//! mean another process, or another file, is found out.
-//!
-//! All memory is there from the beginning: a lack of it is an error here, and no SIGBUS on the
-//! first access. As the kernel rather ends processes than refuse such memory, what it has left, for
-//! the machine and for the control group, is asked for first; that is a look and no reservation.
-//!
-//! What it costs is the kernel's zeroing of pages; `cargo test --release --lib
-//! engine::os::shared_segment -- --ignored --nocapture figures`: 1 MiB takes 0.4 ms to make, 1 GiB
-//! 0.3 to 1.3 s; opening takes some 50 us; the first write to each page of a mapping takes 1.5 to 6
-//! us on top (AMD EPYC, Zen 5, a virtual machine, busy).
+//! - **No name.** A segment is a memfd of the process that made it. No name can be left over, taken
+//!   by another process, or guessed. Other processes open it by `/proc/PID/fd`, which the kernel
+//!   permits to those that could also trace that process: the same user, if `/proc` shows the
+//!   process. The memory is freed when the last process that has it open or mapped closes it or
+//!   dies.
+//! - **No trust.** A `SegmentName` from a peer is checked. `open` inspects the descriptor before it
+//!   opens it. It opens only a memfd of the right name, which is sealed so that no page can
+//!   disappear under a reader, and which has the stated size. As the last step before mapping it
+//!   reads the header and compares the nonce. So a reused pid or descriptor is detected.
+//! - **Memory is allocated at once**, so a lack of it is an error here, not a SIGBUS at the first
+//!   access. The kernel tends to kill processes rather than refuse such memory, so `make` first
+//!   asks what the machine and the control group have left. That is a check, not a reservation.
+//! - **Cost**, mostly the kernel's zeroing of pages. `cargo test --release --lib
+//!   engine::os::shared_segment -- --ignored --nocapture figures`: 1 MiB takes 0.4 ms to make, 1
+//!   GiB 0.3 to 1.3 s. Opening takes some 50 us. The first write to each page of a mapping adds 1.5
+//!   to 6 us (AMD EPYC, Zen 5, a virtual machine, busy).
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::random::random;
@@ -34,36 +30,35 @@ use std::os::unix::fs::FileExt;
 use std::ptr::null_mut;
 
 const MAGIC: [u8; 8] = *b"ucxxseg1";
-/// Where what a segment holds begins: larger than any page of the machines that are supported, and
-/// a whole number of them.
+/// Offset of the contents: a multiple of the page size of all supported machines.
 const HEADER: usize = 65_536;
-/// No file can be longer.
+/// Upper bound of a segment: no file can be longer.
 const MOST: usize = 1 << 46;
-/// The kernel starts an allocation over from its beginning when a signal comes: in pieces it gets
-/// on.
+/// When a signal arrives, the kernel restarts the whole allocation. In pieces of this size it makes
+/// progress.
 const AT_ONCE: usize = 64 << 20;
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// What another process of the host needs to open a segment.
+/// What another process of the host needs to open a segment. Sent to peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentName {
-    /// Of the process that made it.
+    /// Process that made it.
     pub pid: u32,
-    /// Its descriptor there.
+    /// The memfd's number in that process.
     pub descriptor: u32,
-    /// Bytes of control words.
+    /// Length of the control words.
     pub control: u64,
-    /// Bytes behind them.
+    /// Length of the data after them.
     pub data: u64,
-    /// At random.
+    /// Random: proves that the segment is the one that is meant.
     pub nonce: [u8; 16],
 }
 
 impl SegmentName {
-    /// Bytes as it travels.
+    /// Encoded length.
     pub const LENGTH: usize = 40;
 
-    /// As it travels: pid, descriptor, control, data, nonce; little endian.
+    /// Encodes pid, descriptor, control, data and nonce, little endian.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..4].copy_from_slice(&self.pid.to_le_bytes());
@@ -74,7 +69,7 @@ impl SegmentName {
         bytes
     }
 
-    /// Reads one that came in. Whether there is such a segment is for `Segment::open` to find out.
+    /// Decodes a received name. `Segment::open` checks whether there is such a segment.
     pub fn decode(bytes: &[u8; Self::LENGTH]) -> Self {
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
@@ -97,7 +92,7 @@ impl SegmentName {
         })
     }
 
-    /// At the beginning of a segment.
+    /// First bytes of the segment: the magic number, and the name without process and descriptor.
     fn header(&self) -> [u8; 40] {
         let mut bytes = [0; 40];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -106,7 +101,7 @@ impl SegmentName {
     }
 }
 
-/// How a segment is divided: header, control words, data, each from a whole page on.
+/// Layout of a segment: header, control words and data, each padded to `HEADER`.
 #[derive(Clone, Copy)]
 struct Lengths {
     control: usize,
@@ -124,23 +119,22 @@ impl Lengths {
     }
 }
 
-/// A segment that is mapped. Of the process that made it: it can be opened by others as long as
-/// this lives.
+/// A mapped segment. Others can open it while the `Segment` of the process that made it lives.
 pub struct Segment {
     memory: *mut u8,
     lengths: Lengths,
     name: SegmentName,
-    /// Of the process that made it.
+    /// The memfd, in the process that made it.
     _descriptor: Option<OwnedFd>,
 }
 
-// SAFETY: it owns its mapping, and hands out pointers, whose users are bound by what they have
-// agreed on.
+// SAFETY: it owns its mapping and only hands out raw pointers. Their users have to follow the
+// protocol for the memory.
 unsafe impl Send for Segment {}
-// SAFETY: as above.
+// SAFETY: shared access only reads the fields and returns raw pointers.
 unsafe impl Sync for Segment {}
 
-/// What went wrong in the kernel.
+/// An error with the kernel's reason.
 fn failed(what: &str, cause: impl Into<std::io::Error>, status_of_others: Status) -> Error {
     let cause = cause.into();
     let status = match Errno::from_io_error(&cause) {
@@ -151,7 +145,7 @@ fn failed(what: &str, cause: impl Into<std::io::Error>, status_of_others: Status
     Error::new(status, format!("segment: {what}: {cause}"))
 }
 
-/// Bytes that the kernel could still give, as far as it tells.
+/// Bytes that the kernel could still provide, as far as it reports.
 fn room() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let memory = read("/proc/meminfo");
@@ -161,7 +155,7 @@ fn room() -> u64 {
     };
     let machine = field("MemAvailable:")
         .map_or(u64::MAX, |bytes| bytes.saturating_add(field("SwapFree:").unwrap_or(0)));
-    // Each group is held to the limits of those that it is in, too.
+    // A control group is also bound by the limits of all groups above it.
     let groups = read("/proc/self/cgroup");
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or("");
     let groups = std::path::Path::new("/sys/fs/cgroup").join(own);
@@ -178,7 +172,7 @@ fn room() -> u64 {
         .fold(machine, u64::min)
 }
 
-/// What a control group could give back: pages of files that it has read.
+/// Bytes of the file cache that a control group could give up.
 fn reclaimable(group: &std::path::Path) -> u64 {
     let statistics = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let field = |name: &str| {
@@ -200,7 +194,7 @@ fn make(length: usize) -> Result<OwnedFd> {
         );
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
-    // A kernel that knows that flag may insist on it; one that does not refuses it. (Linux 6.3.)
+    // Linux 6.3 and later may insist on this flag; older kernels refuse it.
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let open = |flags| memfd_create(c"ucxx_rs", flags);
     let file = open(flags | MemfdFlags::NOEXEC_SEAL)
@@ -223,7 +217,7 @@ fn make(length: usize) -> Result<OwnedFd> {
 
 fn map(file: &OwnedFd, length: usize) -> Result<*mut u8> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh mapping, wherever there is room.
+    // SAFETY: a new mapping, at an address that the kernel picks.
     let memory = unsafe { mmap(null_mut(), length, access, MapFlags::SHARED, file, 0) };
     memory.map(|memory| memory.cast()).map_err(|cause| {
         failed(&format!("{length} bytes could not be mapped"), cause, Status::NO_MEMORY)
@@ -231,8 +225,8 @@ fn map(file: &OwnedFd, length: usize) -> Result<*mut u8> {
 }
 
 impl Segment {
-    /// Makes a segment of so many bytes of control words and of data, all zero. NO_MEMORY or
-    /// NO_RESOURCE where there is not enough.
+    /// Makes a segment with `control` bytes of control words and `data` bytes of data, all zero.
+    /// Errors: NO_MEMORY, NO_RESOURCE.
     pub fn create(control: usize, data: usize) -> Result<Self> {
         let lengths = Lengths::new(control, data).ok_or_else(|| {
             Error::new(
@@ -246,7 +240,7 @@ impl Segment {
             descriptor: file.as_raw_fd() as u32,
             control: control as u64,
             data: data as u64,
-            // Not to be told by those who have not been told it.
+            // Unguessable for processes that were not given the name.
             nonce: random()?,
         };
         let file = std::fs::File::from(file);
@@ -257,15 +251,16 @@ impl Segment {
         Ok(Segment { memory, lengths, name, _descriptor: Some(file) })
     }
 
-    /// Opens one that another process of this host, in the same pid namespace, has made.
+    /// Opens a segment that another process of this host and pid namespace has made.
     ///
-    /// UNREACHABLE where this process may not, or cannot, look into that one: another user,
-    /// hidepid, another namespace, no /proc, or it has gone. The two then have to reach each other
-    /// by messages. INVALID_ADDR where there is something else than what was told: it has gone, and
-    /// its numbers have been given out again, or the other side lies.
+    /// Errors:
+    /// - UNREACHABLE: this process may not or cannot look into that one: another user, hidepid,
+    ///   another namespace, no `/proc`, or it has ended. The two then have to exchange messages.
+    /// - INVALID_ADDR: the descriptor is something else. The segment is gone and its numbers were
+    ///   reused, or the peer lied.
     pub fn open(name: &SegmentName) -> Result<Self> {
         let lengths = name.lengths()?;
-        // Looked at without opening it, which could have an effect if it is something else.
+        // Inspected by O_PATH: opening some other kind of file could have an effect.
         let place = format!("/proc/{}/fd/{}", name.pid, name.descriptor);
         let unreachable = |path: &str| {
             let path = path.to_owned();
@@ -296,42 +291,42 @@ impl Segment {
         Ok(Segment { memory, lengths, name: *name, _descriptor: None })
     }
 
-    /// To tell others.
+    /// For sending to peers.
     pub fn name(&self) -> &SegmentName {
         &self.name
     }
 
-    /// Bytes that a segment begins with, and nobody can guess.
+    /// Length of the unguessable bytes at the beginning of each segment.
     pub const PROOF: usize = 40;
 
-    /// Those of this one.
+    /// The unguessable bytes of this segment.
     pub fn proof(&self) -> [u8; Self::PROOF] {
         self.name.header()
     }
 
-    /// Where they stand in this process.
+    /// Their address in this process.
     pub fn proof_at(&self) -> u64 {
         self.memory as u64
     }
 
-    /// Where the control words begin: aligned to a page, all zero at first.
+    /// Beginning of the control words: page-aligned, zero at first.
     pub fn control(&self) -> *mut u8 {
-        // SAFETY: inside the mapping.
+        // SAFETY: the header is followed by the control words, inside the mapping.
         unsafe { self.memory.add(HEADER) }
     }
 
-    /// Bytes of them.
+    /// Length of the control words.
     pub fn control_length(&self) -> usize {
         self.lengths.control
     }
 
-    /// Where the data begins: aligned to a page, all zero at first.
+    /// Beginning of the data: page-aligned, zero at first.
     pub fn data(&self) -> *mut u8 {
-        // SAFETY: inside the mapping, or at its end.
+        // SAFETY: inside the mapping, or at its end if there is no data.
         unsafe { self.memory.add(self.lengths.data_at) }
     }
 
-    /// Bytes of it.
+    /// Length of the data.
     pub fn data_length(&self) -> usize {
         self.lengths.data
     }
@@ -343,7 +338,7 @@ fn open_at(path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped.
+        // SAFETY: exactly the mapping that `map` made; drop runs once.
         let _ = unsafe { munmap(self.memory.cast(), self.lengths.whole) };
     }
 }
@@ -363,7 +358,7 @@ mod tests {
         assert_eq!((opened.control_length(), opened.data_length()), (100, 70_000));
         assert_ne!(made.data(), opened.data());
         assert!(opened.data() as usize % 65_536 % 4096 == 0);
-        // SAFETY: inside both; one thread.
+        // SAFETY: inside both mappings; one thread uses them.
         unsafe {
             assert!(
                 (0..100).all(|at| *opened.control().add(at) == 0)
@@ -374,11 +369,11 @@ mod tests {
             made.data().add(69_999).write(3);
             assert_eq!([*opened.control(), *opened.data(), *opened.data().add(69_999)], [1, 2, 3]);
         }
-        // It stays for who has it, and cannot be opened any more.
+        // Whoever has it mapped keeps it; nobody can open it any more.
         let name = *made.name();
         drop(made);
         assert!(matches!(status(&name), Status::UNREACHABLE | Status::INVALID_ADDR));
-        // SAFETY: as above.
+        // SAFETY: `opened` is still mapped.
         assert_eq!(unsafe { *opened.data() }, 2);
     }
 
@@ -409,7 +404,7 @@ mod tests {
         {
             assert_eq!(status(&gone), Status::UNREACHABLE, "{gone:?}");
         }
-        // A pipe, which nobody opens by mistake and then waits for, and a file.
+        // A pipe, which a careless open would block on, and a file.
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         for other in [reader.as_raw_fd(), file.as_raw_fd()] {
@@ -418,7 +413,7 @@ mod tests {
                 Status::INVALID_ADDR
             );
         }
-        // One of the right name whose size may change.
+        // A memfd of the right name whose size may change.
         let loose = memfd_create(c"ucxx_rs", MemfdFlags::ALLOW_SEALING).unwrap();
         let loose = std::fs::File::from(loose);
         loose.set_len(made.lengths.whole as u64).unwrap();
@@ -456,7 +451,7 @@ mod tests {
             let opened = Segment::open(made.name()).unwrap();
             let took = start.elapsed();
             let start = std::time::Instant::now();
-            // SAFETY: inside.
+            // SAFETY: inside the mapping; one thread uses it.
             unsafe { opened.data().write_bytes(1, megabytes << 20) };
             println!(
                 "{megabytes} MiB: made {created:?}, opened {took:?}, first written {:?}",

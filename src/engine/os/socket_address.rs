@@ -1,12 +1,11 @@
-//! Internet addresses: what a host's name stands for, and the form in which UCP takes and gives
-//! them.
+//! Internet addresses: name resolution, and conversion to and from UCP's form.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::sys;
 use socket2::{SockAddr, SockAddrStorage};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// Every address of the host, each once, in the resolver's order. A numeric host is not looked up.
+/// All addresses of the host, each once, in the resolver's order. A numeric host is not looked up.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let found = (host, port).to_socket_addrs().map_err(|cause| {
         Error::new(Status::UNREACHABLE, format!("host: {host:?} stands for no address: {cause}"))
@@ -31,18 +30,18 @@ pub fn parse(text: &str) -> Option<SocketAddr> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0)))
 }
 
-/// For UCP, which reads it during its call.
+/// UCP's form of the address, for a call during which UCP reads it.
 pub(crate) fn as_ucs(address: &SockAddr) -> sys::ucs_sock_addr_t {
     sys::ucs_sock_addr_t { addr: address.as_ptr().cast(), addrlen: address.len() }
 }
 
-/// What UCP filled in; none where it is neither IPv4 nor IPv6.
+/// The address that UCP filled in; `None` if it is neither IPv4 nor IPv6.
 pub(crate) fn from_storage(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let mut place = SockAddrStorage::zeroed();
-    // SAFETY: any bytes are one, of whatever family.
+    // SAFETY: the storage has this size, and any bytes are a valid sockaddr_storage.
     unsafe { *place.view_as() = *storage };
     let length = place.size_of();
-    // SAFETY: as long as any address is.
+    // SAFETY: the length is that of the whole storage, which is initialised.
     unsafe { SockAddr::new(place, length) }.as_socket()
 }
 
@@ -53,7 +52,7 @@ mod tests {
 
     fn given_and_taken(address: SocketAddr) -> Option<SocketAddr> {
         let given = SockAddr::from(address);
-        // SAFETY: as much room as any address takes.
+        // SAFETY: `SockAddr` holds a whole sockaddr_storage.
         from_storage(unsafe { &*given.as_ptr().cast() })
     }
 
