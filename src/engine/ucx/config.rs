@@ -1,69 +1,66 @@
-//! UCX configuration: the library's own defaults, the caller's entries, and their spelling in the
-//! release that is loaded.
+//! UCX's configuration: the library's defaults, the caller's entries, and the spelling of keys in
+//! the loaded release.
 
 use crate::engine::base::status::{Error, Result};
 use crate::engine::ucx::runtime::{ucx_release, with_decimal_point, Release};
 use crate::sys;
 use std::ffi::{CStr, CString};
 
-/// A `ucp_config_t` that is released when dropped.
+/// Owns a `ucp_config_t`.
 pub(crate) struct Config {
     handle: *mut sys::ucp_config_t,
-    /// Keys of the caller's, as spelled for this release: one of them that UCX cannot apply is an
-    /// error.
+    /// The caller's keys, spelled for this release. If UCX cannot apply one, that is an error.
     asked: Vec<String>,
-    /// What TCP_AF_PRIO comes to.
+    /// Value of TCP_AF_PRIO in force.
     families: String,
-    /// What TLS comes to.
+    /// Value of TLS in force.
     transports: String,
 }
 
-// SAFETY: after it was built it is only read, by one thread at a time (behind the context's lock).
+// SAFETY: after construction it is only read, by one thread at a time (behind the context's lock).
 unsafe impl Send for Config {}
 
-/// Shared memory stays in use under failure detection only if these are set; keepalive is what
-/// notices that a process on this host has died. Each is set only where neither the environment nor
-/// the caller says anything on it, in this form or in that of a single transport: a value set
-/// through the API would win over the environment.
+/// Key, value, and other keys that set the same. UCX uses shared memory together with failure
+/// detection only if the first two are set. Keepalive detects that a process of this host has died.
+/// A default is set only if neither the environment nor the caller sets the key or one of the other
+/// keys: a value set by the API would override the environment.
 const DEFAULTS: &[(&str, &str, &[&str])] = &[
     ("MM_ERROR_HANDLING", "y", &["ERROR_HANDLING", "POSIX_ERROR_HANDLING", "SYSV_ERROR_HANDLING"]),
     ("CMA_MEMORY_INVALIDATE", "y", &["MEMORY_INVALIDATE"]),
     ("KEEPALIVE_INTERVAL", "1s", &[]),
     ("KEEPALIVE_NUM_EPS", "inf", &[]),
-    // A listener that is started again finds its port free, whatever became of the connections of
-    // the one before.
+    // A restarted listener can bind its port even if connections of the previous one remain.
     ("TCP_CM_REUSEADDR", "y", &[]),
-    // What goes out over TCP without zero-copy goes in pieces of this length, a system call each:
-    // UCX's own choice of 8 KiB makes long messages three to four times as slow. It is what
-    // receivers take; one that was told to take less would have no room, and UCX opens no device
-    // that sends more than it takes.
+    // Length of the pieces in which TCP sends without zero-copy, one system call each. UCX's
+    // default of 8 KiB makes long messages three to four times slower. 64 KiB is what receivers
+    // accept. If the user sets a smaller receive size, UCX opens no device that sends larger
+    // pieces.
     ("TCP_TX_SEG_SIZE", "64k", &["TX_SEG_SIZE", "TCP_RX_SEG_SIZE", "RX_SEG_SIZE"]),
 ];
 
-/// Up to 1.15 a zero-copy send that is under way when its TCP peer dies is completed twice, and an
-/// assertion in UCX ends the process; so is the data of a rendezvous. Without it UCX copies.
+/// Up to 1.15, UCX completes a zero-copy send twice if its TCP peer dies meanwhile, and an
+/// assertion ends the process. The same happens to rendezvous data. Without zero-copy UCX copies.
 const NO_ZCOPY_BEFORE: Release = Release::new(1, 16);
 const INSTEAD_OF_ZCOPY: &[(&str, &str, &[&str])] = &[("ZCOPY_THRESH", "inf", &[])];
 
-/// The kernel tells of a socket whose other end has gone. UCX's keepalive would ask that end, and
-/// where it has just been closed UCX 1.13 to 1.22 answer over a connection of their own, which is
-/// taken for the one that the two dial next: that one never stands.
+/// The kernel reports a TCP socket whose peer is gone, so keepalive is not needed. And it does
+/// harm: if the probed peer has just closed, UCX 1.13 to 1.22 answers over a new connection of its
+/// own. The two sides take that for the one that they dial next, which then never completes.
 const WITHOUT_KEEPALIVE: &[(&str, &str, &[&str])] = &[("KEEPALIVE_INTERVAL", "inf", &[])];
 
-/// Releases before this one know CMA's key without its prefix, and ignore prefixed transport keys
-/// that come by the API.
+/// Releases before this one know CMA's key only without its prefix, and ignore prefixed transport
+/// keys set by the API.
 const PREFIXED_KEYS_SINCE: Release = Release::new(1, 17);
 
-/// Four times the longest name in UCX. What names a variable that no transport takes is a line of
-/// UCX's log, of 2 KiB at most: in a longer one it would not be found.
+/// Four times the longest name in UCX. We find keys that no transport took in a line of UCX's log,
+/// which has at most 2 KiB. A longer key would not fit.
 const LONGEST_KEY: usize = 128;
 
 impl Config {
-    /// The environment, then the library's defaults, then `entries`, the later winning over the
-    /// earlier.
+    /// Later ones override earlier ones: the environment, the library's defaults, `entries`.
     pub(crate) fn new(entries: &[(String, String)], local_network: bool) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: both strings are optional; a valid out-pointer.
+        // SAFETY: both strings are optional; the pointer for the result is valid.
         let status =
             unsafe { sys::ucp_config_read(std::ptr::null(), std::ptr::null(), &mut handle) };
         if status != sys::UCS_OK {
@@ -81,14 +78,14 @@ impl Config {
         };
         let alone = if config.goes_over_sockets_alone() { WITHOUT_KEEPALIVE } else { &[] };
         let copies = if ucx_release() < NO_ZCOPY_BEFORE { INSTEAD_OF_ZCOPY } else { &[] };
-        // The later win.
+        // Later ones override earlier ones.
         for (key, value, other_forms) in DEFAULTS.iter().chain(copies).chain(alone) {
             let is_given = |key: &str| {
                 let named = |(name, _): &(String, String)| bare(name) == key;
                 std::env::var_os(format!("UCX_{key}")).is_some() || entries.iter().any(named)
             };
             if !is_given(key) && !other_forms.iter().any(|form| is_given(form)) {
-                // Not an error: the transport may be missing from this build of UCX.
+                // Ignored: this build of UCX may lack the transport.
                 let _ = config.modify(spelled_for(ucx_release(), key), value);
             }
         }
@@ -140,22 +137,22 @@ impl Config {
         let among =
             |list: &str, names: &[&str]| list.split(',').any(|name| names.contains(&name.trim()));
         match self.transports.strip_prefix('^') {
-            // What excludes one kind leaves the others.
+            // Excluding one kind leaves the others.
             Some(list) => !among(list, &ALL) && !SOME.iter().all(|kind| among(list, &[kind])),
             None => among(&self.transports, &ALL) || among(&self.transports, &SOME),
         }
     }
 
-    /// Are there no transports but TCP, and those within a process?
+    /// Are TCP and in-process transports the only ones?
     fn goes_over_sockets_alone(&self) -> bool {
         self.transports.split(',').all(|name| ["tcp", "self"].contains(&name.trim()))
     }
 
-    /// Can UCX connect to an address of this family by host and port? UCX lays out a TCP connection
-    /// for the family of its device, which is the first of TCP_AF_PRIO that the device has,
-    /// whatever the family of the address: an IPv6 address where the device has IPv4 is written
-    /// beyond the end of its memory (1.21, 1.22) or found unreachable, an IPv4 address where the
-    /// device has IPv6 is waited for in vain. So IPv6 needs devices that cannot have IPv4.
+    /// Can UCX connect by host and port to addresses of this family? UCX lays out a TCP connection
+    /// for the family of its device, whatever the address's family is. The device's family is the
+    /// first of TCP_AF_PRIO that it has. With an IPv4 device, an IPv6 address is written past the
+    /// end of memory (1.21, 1.22) or reported unreachable. With an IPv6 device, UCX waits for an
+    /// IPv4 address in vain. So IPv6 is possible only if devices cannot be IPv4.
     pub(crate) fn connects_over(&self, ipv4: bool) -> bool {
         let mut families = self.families.split(',').map(str::trim);
         if ipv4 {
@@ -176,10 +173,10 @@ impl Config {
         }
     }
 
-    /// Looks through what UCX logged while it created a worker, and hands on what is the user's
-    /// business. Releases up to 1.16 take any key, and name those that found no taker in a warning:
-    /// "invalid configuration(s): KEY=VALUE,...". Ours are among them where shared memory is not in
-    /// use, which nobody needs to know.
+    /// Checks what UCX logged while it created a worker, and passes on the lines that concern the
+    /// user. Releases up to 1.16 accept any key, and then list the unused ones in a warning:
+    /// "invalid configuration(s): KEY=VALUE,...". If shared memory is not in use, the list contains
+    /// our own defaults, which is not an error.
     pub(crate) fn check_applied(&self, logged: &[(i32, String)]) -> Result<()> {
         for (level, line) in logged {
             let Some((_, list)) =
@@ -205,8 +202,8 @@ impl Config {
     /// Calls `visit` with each variable and its value, as UCX prints them.
     pub(crate) fn visit(&self, mut visit: impl FnMut(&CStr, &CStr)) {
         let print = |stream: *mut libc::FILE| {
-            // UCS_CONFIG_PRINT_CONFIG: the values alone, without comments.
-            // SAFETY: a live configuration, an open stream, and no title.
+            // 1 is UCS_CONFIG_PRINT_CONFIG: values only, without comments.
+            // SAFETY: a live configuration, an open stream and a terminated title.
             unsafe { sys::ucp_config_print(self.handle, stream.cast(), c"".as_ptr(), 1) }
         };
         let text = with_decimal_point(|| crate::engine::ucx::printed::printed(print));
@@ -222,12 +219,12 @@ impl Config {
 
 impl Drop for Config {
     fn drop(&mut self) {
-        // SAFETY: read by ucp_config_read, released once.
+        // SAFETY: created by ucp_config_read, and released once.
         unsafe { sys::ucp_config_release(self.handle) };
     }
 }
 
-/// A key as the library writes it: callers may name the environment's variable.
+/// The key without its prefix: callers may pass the name of the environment variable.
 fn bare(key: &str) -> &str {
     key.strip_prefix("UCX_").unwrap_or(key)
 }
@@ -243,8 +240,8 @@ fn families_in_environment() -> String {
     set.unwrap_or_else(|| "inet,inet6".to_owned())
 }
 
-/// The key that means the same in `release`. Transport keys are documented with their prefix here,
-/// whatever UCX wants.
+/// The key with this meaning in `release`. Our documentation names transport keys with their
+/// prefix, whatever UCX expects.
 fn spelled_for(release: Release, key: &str) -> &str {
     if release < PREFIXED_KEYS_SINCE {
         match key {

@@ -1,4 +1,4 @@
-//! The context: UCX set up once, and what all workers of it share.
+//! The context: UCX is set up once, and all workers of the context share it. Any thread may use it.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -20,48 +20,47 @@ pub(crate) mod feature {
     pub(crate) const ATOMIC: u64 = 1 << 4;
     pub(crate) const WAKEUP: u64 = 1 << 5;
     pub(crate) const ALL: u64 = TAG | STREAM | AM | RMA | ATOMIC | WAKEUP;
-    /// What 0 stands for: nothing that lets a peer touch memory.
+    /// Meaning of 0: nothing that lets a peer access memory.
     pub(crate) const DEFAULT: u64 = TAG | STREAM | AM | WAKEUP;
 }
 
-/// What a context is made from, checked and owned.
+/// Parameters of a context, checked and owned.
 #[derive(Default)]
 pub struct ContextParams {
-    /// `UCXX_FEATURE_*`; 0 for the default set.
+    /// `UCXX_FEATURE_*`; 0 means the default set.
     pub features: u64,
-    /// UCX variables without their `UCX_`, with their values.
+    /// Names of UCX variables without `UCX_`, and their values.
     pub config: Vec<(String, String)>,
     /// Only loopback and shared memory.
     pub local_network: bool,
-    /// Shown by UCX in its own output.
+    /// Name for UCX's own output.
     pub name: Option<CString>,
 }
 
-/// UCX's context. Workers keep it alive; it ends when the handle and all of them are gone.
+/// A UCX context. Workers keep it alive: it ends with the handle and the last of them.
 pub struct Context {
     handle: sys::ucp_context_h,
-    /// Kept for `visit_config` and for checking what UCX says of it when a worker is created.
+    /// For `visit_config`, and for checking UCX's complaints about it when a worker is created.
     config: Mutex<Config>,
     pub(crate) generation: Generation,
     pub(crate) features: u64,
     /// Only loopback and shared memory.
     pub(crate) local_network: bool,
-    /// Shared memory is among its transports.
+    /// Shared memory is among the transports.
     pub(crate) shares_memory: bool,
-    /// Bytes that UCX wants in front of each request.
+    /// Bytes that UCX needs before each request.
     pub(crate) request_size: usize,
     memory_types: u64,
     pub(crate) exposed: Exposed,
     pub(crate) late_workers: LateWorkers,
 }
 
-// SAFETY: ucp_context_h may be used from any thread (created with mt_workers_shared).
+// SAFETY: a ucp_context_h created with `mt_workers_shared` may be used from any thread.
 unsafe impl Send for Context {}
-// SAFETY: as above; the configuration is behind a lock.
+// SAFETY: UCX locks the context (`mt_workers_shared`); what changes here is behind locks.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Sets UCX up.
     pub fn new(params: &ContextParams) -> Result<Arc<Self>> {
         runtime::initialise();
         if params.features & !feature::ALL != 0 {
@@ -84,7 +83,7 @@ impl Context {
             Ok((config, handle))
         })?;
         let shares_memory = config.shares_memory();
-        // From here on `Drop` cleans up.
+        // From here on `Drop` cleans up after an error.
         let mut context = Context {
             handle,
             config: Mutex::new(config),
@@ -97,7 +96,7 @@ impl Context {
             exposed: Exposed::default(),
             late_workers: LateWorkers::default(),
         };
-        // SAFETY: all-zero is valid for this struct of numbers.
+        // SAFETY: all-zero is valid: the mask says which fields count.
         let mut attr: sys::ucp_context_attr_t = unsafe { std::mem::zeroed() };
         attr.field_mask =
             u64::from(sys::UCP_ATTR_FIELD_REQUEST_SIZE | sys::UCP_ATTR_FIELD_MEMORY_TYPES);
@@ -118,7 +117,7 @@ impl Context {
         self.handle
     }
 
-    /// Refuses use in a forked child.
+    /// Returns an error in a forked child.
     pub(crate) fn check_fork(&self) -> Result<()> {
         if self.generation.is_past() {
             return Err(forked("context"));
@@ -130,7 +129,7 @@ impl Context {
         self.features & feature != 0
     }
 
-    /// Can the UCX that is loaded reach CUDA memory?
+    /// Does the loaded UCX support CUDA memory?
     pub fn has_cuda(&self) -> bool {
         self.has_memory_type(sys::UCS_MEMORY_TYPE_CUDA)
     }
@@ -139,7 +138,7 @@ impl Context {
         self.memory_types & (1 << memory_type) != 0
     }
 
-    /// Can the processor read memory of which UCX has been told this?
+    /// Can the CPU read memory of this type? `None` means that UCX finds out.
     #[inline(always)]
     pub(crate) fn is_in_reach(&self, told: Option<sys::ucs_memory_type_t>) -> bool {
         match told {
@@ -152,7 +151,7 @@ impl Context {
         }
     }
 
-    /// Can UCX connect to addresses of this family by host and port?
+    /// Can UCX connect by host and port to addresses of this family?
     pub(crate) fn connects_over(&self, ipv4: bool) -> bool {
         self.config.lock().connects_over(ipv4)
     }
@@ -161,7 +160,7 @@ impl Context {
         self.config.lock().check_applied(logged)
     }
 
-    /// Every configuration variable with the value in force.
+    /// All configuration variables with their current values.
     pub fn config_entries(&self) -> Result<Vec<(CString, CString)>> {
         self.check_fork()?;
         let mut entries = Vec::new();
@@ -172,11 +171,11 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // In a forked child UCX's threads are gone and its descriptors are the parent's: nothing
-        // may be touched.
+        // In a forked child UCX's threads do not exist and its descriptors are the parent's, so
+        // nothing may be touched.
         if !self.generation.is_past() {
-            // SAFETY: made by ucp_init_version; every worker held a reference to us, so none is
-            // left.
+            // SAFETY: created by ucp_init_version. Each worker holds a reference to this context,
+            // so none is left.
             unsafe { sys::ucp_cleanup(self.handle) };
         }
     }
@@ -207,10 +206,9 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
         .filter(|(ours, _)| features & ours != 0)
         .map(|(_, ucx)| u64::from(*ucx))
         .sum();
-    // The library's own messages, by which endpoints tell each other that they close, are active
-    // messages.
+    // The library always needs active messages: by them endpoints notify each other of a close.
     params.features |= u64::from(sys::UCP_FEATURE_AM);
-    // Without it the context's lock is a no-op, and workers on several threads corrupt its
+    // Without this the context's lock does nothing, and workers on several threads corrupt its
     // registration cache.
     params.mt_workers_shared = 1;
     if let Some(name) = name {
@@ -221,8 +219,8 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
     let (status, logged) = crate::engine::base::log::capture(|| {
         runtime::with_signals_blocked(|| {
             let (major, minor) = sys::API;
-            // SAFETY: params with its mask set, a live configuration, a valid out-pointer; UCX
-            // copies the name.
+            // SAFETY: params with its mask set, a live configuration and a valid pointer for the
+            // result. UCX copies the name.
             unsafe { sys::ucp_init_version(major, minor, &params, config.handle(), &mut handle) }
         })
     });

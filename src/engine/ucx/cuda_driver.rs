@@ -1,7 +1,8 @@
-//! GPUs by the CUDA driver: their primary contexts, which they share with CUDA's runtime, and what
-//! is made in them.
+//! GPUs by the CUDA driver: their primary contexts, which CUDA's runtime uses as well, and memory,
+//! events and streams in them.
 //!
-//! The context that is current on the caller's thread is so again after each call.
+//! The driver is loaded at the first use. Any thread may call this. Each call restores the thread's
+//! current context.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log;
@@ -16,10 +17,10 @@ use std::sync::{Arc, OnceLock, Weak};
 const MEMORY_HOST: u32 = CUmemorytype::CU_MEMORYTYPE_HOST as u32;
 const MEMORY_DEVICE: u32 = CUmemorytype::CU_MEMORYTYPE_DEVICE as u32;
 
-/// Events that are kept for the next time.
+/// Events that are kept for reuse.
 const MOST_EVENTS: usize = 256;
 
-/// What the driver has refused.
+/// An error of the driver: function and code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fault {
     call: &'static str,
@@ -35,7 +36,7 @@ impl Fault {
         }
     }
 
-    /// With what it was about in front.
+    /// The error, with its subject in front.
     pub(crate) fn into_error(self, what: impl std::fmt::Display) -> Error {
         Error::new(self.status(), format!("{what}: {self}"))
     }
@@ -45,18 +46,19 @@ impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let call = self.call.trim_end_matches("_v2");
         let mut name = std::ptr::null();
-        // SAFETY: a valid out-pointer; the driver is there, as it has refused something.
+        // SAFETY: a valid pointer for the result. The driver is loaded, as one of its functions has
+        // failed.
         unsafe { cuGetErrorName(self.code, &mut name) };
         if name.is_null() {
             return write!(f, "{call} has returned {}", self.code as u32);
         }
-        // SAFETY: a terminated text of the driver's, which stays.
+        // SAFETY: not null; a terminated static string of the driver.
         write!(f, "{call}: {}", unsafe { CStr::from_ptr(name) }.to_string_lossy())
     }
 }
 
-/// What a function of the driver has returned. A driver that is newer than cudarc may have codes
-/// that `CUresult` has not: so they are compared, and no `match` on them is without a last arm.
+/// The result of a driver function. A newer driver may return codes that `CUresult` does not list.
+/// So codes are compared, and each `match` on them has a wildcard arm.
 fn done(call: &'static str, code: CUresult) -> std::result::Result<(), Fault> {
     if code == CUDA_SUCCESS {
         return Ok(());
@@ -73,12 +75,12 @@ macro_rules! call {
 
 static DRIVER: OnceLock<std::result::Result<(), String>> = OnceLock::new();
 
-/// Loads the driver, once; NO_DEVICE and why, where there is none. Before any other call.
+/// Loads the driver, once, before any other call. Error: NO_DEVICE, with the reason.
 fn load() -> Result<()> {
     let loaded = DRIVER.get_or_init(|| {
         runtime::with_signals_blocked(|| {
             cuda::load()?;
-            // SAFETY: the first call of all.
+            // SAFETY: the driver is loaded; cuInit is its first call.
             unsafe { call!(cuInit(0)) }
                 .map_err(|fault| format!("the CUDA driver finds no device here: {fault}"))?;
             Ok(())
@@ -87,31 +89,32 @@ fn load() -> Result<()> {
     loaded.clone().map_err(|why| Error::new(Status::NO_DEVICE, why))
 }
 
-/// A GPU, as long as something is on it.
+/// A GPU with its primary context, retained while something uses it.
 pub(crate) struct Gpu {
     number: i32,
     device: i32,
     context: CUcontext,
-    /// Made before, and free.
+    /// Unused events, for reuse.
     events: Mutex<Vec<Handle<CUevent>>>,
 }
 
-/// A stream or an event of the driver's: it may be used on any thread.
+/// A stream or an event of the driver.
 #[derive(Clone, Copy)]
 struct Handle<T>(T);
 
-// SAFETY: the driver's objects belong to no thread.
+// SAFETY: streams and events are not tied to a thread.
 unsafe impl<T> Send for Handle<T> {}
-// SAFETY: the driver's functions may be called from any thread; what changes is behind a lock.
+// SAFETY: driver functions may be called from any thread, and the list of events has a lock.
 unsafe impl Send for Gpu {}
-// SAFETY: as above.
+// SAFETY: driver functions may be called from several threads at once, and the list of events has a
+// lock.
 unsafe impl Sync for Gpu {}
 
-/// Is there such a GPU? NO_DEVICE if not.
+/// NO_DEVICE if there is no GPU of this number.
 pub(crate) fn check_device(number: i32) -> Result<()> {
     load()?;
     let mut count = 0;
-    // SAFETY: a valid out-pointer.
+    // SAFETY: a valid pointer for the result.
     unsafe { call!(cuDeviceGetCount(&mut count)) }.map_err(|fault| fault.into_error("CUDA"))?;
     if number < 0 || number >= count {
         return Err(Error::new(
@@ -133,9 +136,10 @@ pub(crate) fn gpu(number: i32) -> Result<Arc<Gpu>> {
     }
     let (mut device, mut context) = (0, null_mut());
     let failed = |fault: Fault| fault.into_error(format!("CUDA device {number}"));
-    // SAFETY: valid out-pointers.
+    // SAFETY: a valid pointer for the result.
     unsafe { call!(cuDeviceGet(&mut device, number)) }.map_err(failed)?;
-    // SAFETY: as above; signals are blocked, as it starts threads.
+    // SAFETY: a device of the driver, and a valid pointer. Signals are blocked because this starts
+    // threads.
     runtime::with_signals_blocked(|| unsafe {
         call!(cuDevicePrimaryCtxRetain(&mut context, device))
     })
@@ -145,14 +149,14 @@ pub(crate) fn gpu(number: i32) -> Result<Arc<Gpu>> {
     Ok(gpu)
 }
 
-/// The GPU of a stream of the caller's, which has to be of its primary context.
+/// The GPU of the caller's stream. The stream has to belong to its primary context.
 pub(crate) fn gpu_of(stream: *mut c_void) -> Result<Arc<Gpu>> {
     load()?;
     let failed = |fault: Fault| fault.into_error("stream");
     let (mut context, mut device) = (null_mut(), 0);
-    // SAFETY: the caller's stream, and a valid out-pointer.
+    // SAFETY: the caller's stream is live, and the pointer for the result is valid.
     unsafe { call!(cuStreamGetCtx(stream.cast(), &mut context)) }.map_err(failed)?;
-    // SAFETY: the context of a live stream; what was pushed is popped.
+    // SAFETY: the context of a live stream, so it is live too.
     let found = unsafe { inside(context, || call!(cuCtxGetDevice(&mut device))) };
     found.map_err(failed)?;
     let gpu = gpu(device)?;
@@ -164,14 +168,14 @@ pub(crate) fn gpu_of(stream: *mut c_void) -> Result<Arc<Gpu>> {
     Ok(gpu)
 }
 
-/// The GPU whose context is current on this thread, else the first. It is held until the process
-/// ends: making its primary context takes long, so that is not to be done for each message; and
-/// memory in it may be in the hands of a user of whom nothing more is known.
+/// The GPU whose context is current on this thread, or GPU 0. It is retained until the process
+/// ends: creating its primary context for each message would take too long, and a user may still
+/// have memory in it.
 pub(crate) fn gpu_of_thread() -> Result<Arc<Gpu>> {
     static HELD: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
     load()?;
     let mut number = 0;
-    // SAFETY: a valid out-pointer.
+    // SAFETY: a valid pointer for the result.
     match unsafe { call!(cuCtxGetDevice(&mut number)) } {
         Err(Fault { code: CUDA_ERROR_INVALID_CONTEXT, .. }) => number = 0,
         asked => asked.map_err(|fault| fault.into_error("the current context"))?,
@@ -184,14 +188,13 @@ pub(crate) fn gpu_of_thread() -> Result<Arc<Gpu>> {
     Ok(gpu)
 }
 
-/// Where memory is, if the driver knows it: memory type and device.
+/// Memory type and device of an address, if the driver knows it.
 pub(crate) fn find(data: *const c_void) -> Option<(i32, i32)> {
     load().ok()?;
     let (mut kind, mut managed, mut device) = (0u32, 0u32, 0i32);
     let address = data as CUdeviceptr;
     let ask = |attribute, into: *mut c_void| {
-        // SAFETY: an out-pointer that has room for the attribute; of the address only the number is
-        // looked at.
+        // SAFETY: `into` has room for the attribute. The driver uses the address only as a number.
         unsafe { cuPointerGetAttribute(into, attribute, address) == CUDA_SUCCESS }
     };
     if !ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (&raw mut kind).cast()) {
@@ -209,16 +212,15 @@ pub(crate) fn find(data: *const c_void) -> Option<(i32, i32)> {
     }
 }
 
-/// Is it a GPU's own memory? Yes where that cannot be told. The driver is asked if the process has
-/// it; it is not loaded for this.
+/// May this be a GPU's own memory? True if that cannot be found out. Asks the driver if the process
+/// has loaded it, and does not load it for this.
 pub(crate) fn may_be_on_device(data: *const c_void) -> bool {
     let there = DRIVER.get().is_some() || cuda::is_loaded();
     if !there || load().is_err() {
         return true;
     }
     let mut kind = 0u32;
-    // SAFETY: an out-pointer that has room for the attribute; of the address only the number is
-    // looked at.
+    // SAFETY: `kind` has room for the attribute. The driver uses the address only as a number.
     match unsafe {
         cuPointerGetAttribute(
             (&raw mut kind).cast(),
@@ -226,25 +228,25 @@ pub(crate) fn may_be_on_device(data: *const c_void) -> bool {
             data as CUdeviceptr,
         )
     } {
-        // Managed memory is said to be a device's, too.
+        // The driver reports managed memory as a device's, too.
         CUDA_SUCCESS => {
             kind == MEMORY_DEVICE && find(data).is_none_or(|(found, _)| found != CUDA_MANAGED)
         }
-        // Memory that the driver does not know.
+        // The driver does not know this memory.
         CUDA_ERROR_INVALID_VALUE => false,
         _ => true,
     }
 }
 
-/// The same, and no where the process has no driver: then nothing in it is.
+/// Like `may_be_on_device`, but false if the process has no driver: then it has no GPU memory.
 pub(crate) fn is_on_device(data: *const c_void) -> bool {
     (DRIVER.get().is_some() || cuda::is_loaded()) && may_be_on_device(data)
 }
 
-/// Copies from the host to a GPU's own memory, and waits for that.
+/// Copies from the host to a GPU's memory, and waits for the copy.
 ///
 /// # Safety
-/// So many bytes on either side.
+/// `bytes` bytes are valid at both addresses.
 pub(crate) unsafe fn put(target: *mut c_void, from: *const c_void, bytes: usize) -> Result<()> {
     let device = match find(target) {
         Some((CUDA, device)) => device,
@@ -253,7 +255,8 @@ pub(crate) unsafe fn put(target: *mut c_void, from: *const c_void, bytes: usize)
     let gpu = gpu(device)?;
     let copy = || {
         let stream = Stream::new(&gpu)?;
-        // SAFETY: as for this function.
+        // SAFETY: both sides have `bytes` bytes by this function's contract, and the stream is
+        // waited for before they can end.
         unsafe {
             stream.copy(
                 (from.cast_mut().cast(), Side::Host),
@@ -267,19 +270,19 @@ pub(crate) unsafe fn put(target: *mut c_void, from: *const c_void, bytes: usize)
     copy().map_err(|fault| fault.into_error("buffer: the message could not be copied there"))
 }
 
-/// Calls with this context as the current one.
+/// Calls a closure with this context as the current one.
 ///
 /// # Safety
-/// A live context.
+/// The context is live.
 unsafe fn inside<T>(
     context: CUcontext,
     call: impl FnOnce() -> std::result::Result<T, Fault>,
 ) -> std::result::Result<T, Fault> {
-    // SAFETY: as for this function.
+    // SAFETY: the context is live by this function's contract.
     unsafe { call!(cuCtxPushCurrent_v2(context)) }?;
     let answer = call();
     let mut popped = null_mut();
-    // SAFETY: what was pushed above; a valid out-pointer.
+    // SAFETY: pops what was pushed above; a valid pointer for the result.
     unsafe { cuCtxPopCurrent_v2(&mut popped) };
     answer
 }
@@ -293,49 +296,49 @@ impl Gpu {
         &self,
         call: impl FnOnce() -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, Fault> {
-        // SAFETY: retained as long as this lives.
+        // SAFETY: the context is retained while `self` lives.
         unsafe { inside(self.context, call) }
     }
 
-    /// For what cannot be answered: the end of something.
+    /// For calls that destroy something, whose errors no caller can handle: they are logged.
     fn end(&self, call: impl FnOnce() -> std::result::Result<(), Fault>) {
         if let Err(fault) = self.inside(call) {
             log::write(log::WARN, c"cuda", &format!("CUDA device {}: {fault}", self.number));
         }
     }
 
-    /// By cuMemAlloc, which other devices and processes can be given access to.
+    /// Device memory by cuMemAlloc, to which other devices and processes can be given access.
     pub(crate) fn allocate(&self, bytes: usize) -> std::result::Result<*mut u8, Fault> {
         let mut address: CUdeviceptr = 0;
         self.inside(|| {
-            // SAFETY: a valid out-pointer.
+            // SAFETY: a valid pointer for the result.
             unsafe { call!(cuMemAlloc_v2(&mut address, bytes)) }
         })?;
         Ok(address as *mut u8)
     }
 
     /// # Safety
-    /// From `allocate`, once.
+    /// `data` came from `allocate`, and is freed once.
     pub(crate) unsafe fn free(&self, data: *mut u8) {
-        // SAFETY: as for this function.
+        // SAFETY: memory from `allocate`, freed once, by this function's contract.
         self.end(|| unsafe { call!(cuMemFree_v2(data as CUdeviceptr)) });
     }
 
-    /// Host memory that stays where it is, for this and every other device.
+    /// Host memory that stays where it is (pinned), usable by all devices.
     pub(crate) fn allocate_pinned(&self, bytes: usize) -> std::result::Result<*mut u8, Fault> {
         let mut data = null_mut();
         let flags = CU_MEMHOSTALLOC_PORTABLE;
         self.inside(|| {
-            // SAFETY: a valid out-pointer.
+            // SAFETY: a valid pointer for the result.
             unsafe { call!(cuMemHostAlloc(&mut data, bytes, flags)) }
         })?;
         Ok(data.cast())
     }
 
     /// # Safety
-    /// From `allocate_pinned`, once.
+    /// `data` came from `allocate_pinned`, and is freed once.
     pub(crate) unsafe fn free_pinned(&self, data: *mut u8) {
-        // SAFETY: as for this function.
+        // SAFETY: memory from `allocate_pinned`, freed once, by this function's contract.
         self.end(|| unsafe { call!(cuMemFreeHost(data.cast())) });
     }
 
@@ -345,7 +348,7 @@ impl Gpu {
         }
         let mut event = null_mut();
         let flags = CU_EVENT_DISABLE_TIMING as u32;
-        // SAFETY: a valid out-pointer, in the context that is current.
+        // SAFETY: a valid pointer for the result; the callers have made this GPU's context current.
         unsafe { call!(cuEventCreate(&mut event, flags)) }?;
         Ok(Handle(event))
     }
@@ -354,28 +357,28 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         for event in std::mem::take(self.events.get_mut()) {
-            // SAFETY: ours, once.
+            // SAFETY: the list owns its events, and each is destroyed once.
             self.end(|| unsafe { call!(cuEventDestroy_v2(event.0)) });
         }
-        // SAFETY: retained once.
+        // SAFETY: releases the reference that `gpu` retained.
         unsafe { cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
 
-/// Where in a stream's work something stood. It is recorded once.
+/// A point in a stream's work, recorded once.
 pub(crate) struct Event {
     gpu: Arc<Gpu>,
     handle: Handle<CUevent>,
 }
 
-// SAFETY: the driver's objects belong to no thread.
+// SAFETY: events are not tied to a thread, and the driver locks its own state.
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// The work that the stream has so far, all of which it does after the events.
+    /// Makes the stream wait for the events in `after`, and records its work so far.
     ///
     /// # Safety
-    /// A live stream of this GPU's primary context.
+    /// The stream is live, and belongs to this GPU's primary context.
     pub(crate) unsafe fn record<'a>(
         gpu: &Arc<Gpu>,
         stream: *mut c_void,
@@ -383,11 +386,11 @@ impl Event {
     ) -> std::result::Result<Self, Fault> {
         gpu.inside(|| {
             for event in after {
-                // SAFETY: as for this function; a live event.
+                // SAFETY: a live stream by this function's contract, and a live event.
                 unsafe { call!(cuStreamWaitEvent(stream.cast(), event.handle.0, 0)) }?;
             }
             let event = Event { gpu: gpu.clone(), handle: gpu.take_event()? };
-            // SAFETY: as for this function.
+            // SAFETY: a live stream by this function's contract, and a new event.
             unsafe { call!(cuEventRecord(event.handle.0, stream.cast())) }?;
             Ok(event)
         })
@@ -397,10 +400,10 @@ impl Event {
         self.handle.0.cast()
     }
 
-    /// Has it been reached? Does not wait.
+    /// Has the stream reached it? Does not wait.
     pub(crate) fn query(&self) -> std::result::Result<bool, Fault> {
         self.gpu.inside(|| {
-            // SAFETY: a live event.
+            // SAFETY: the event lives as long as `self`.
             match unsafe { call!(cuEventQuery(self.handle.0)) } {
                 Err(Fault { code: CUDA_ERROR_NOT_READY, .. }) => Ok(false),
                 asked => asked.map(|()| true),
@@ -416,19 +419,19 @@ impl Drop for Event {
             return kept.push(self.handle);
         }
         drop(kept);
-        // SAFETY: ours, once.
+        // SAFETY: `self` owns the event and is being dropped.
         self.gpu.end(|| unsafe { call!(cuEventDestroy_v2(self.handle.0)) });
     }
 }
 
-/// What copies are made between.
+/// Where one end of a copy is.
 #[derive(Clone, Copy)]
 pub(crate) enum Side<'a> {
     Host,
     Device(&'a Gpu),
 }
 
-/// A stream of the library's own.
+/// A stream that the library made.
 pub(crate) struct Stream {
     gpu: Arc<Gpu>,
     handle: Handle<CUstream>,
@@ -439,16 +442,18 @@ impl Stream {
         let mut stream = null_mut();
         let flags = CU_STREAM_NON_BLOCKING as u32;
         gpu.inside(|| {
-            // SAFETY: a valid out-pointer.
+            // SAFETY: a valid pointer for the result.
             unsafe { call!(cuStreamCreate(&mut stream, flags)) }
         })?;
         Ok(Stream { gpu: gpu.clone(), handle: Handle(stream) })
     }
 
-    /// Copies once the events have been reached. After an error nothing is under way.
+    /// Starts a copy that waits for the events in `after`; returns an event for its end. After an
+    /// error no copy is in progress.
     ///
     /// # Safety
-    /// So many bytes on the sides that are named, which stay until the event has been reached.
+    /// `bytes` bytes are valid at both addresses, on the named sides, until the returned event is
+    /// reached.
     pub(crate) unsafe fn copy<'a>(
         &self,
         (from, from_side): (*mut u8, Side<'_>),
@@ -465,7 +470,8 @@ impl Stream {
             if bytes == 0 {
                 return Ok(());
             }
-            // SAFETY: as for this function.
+            // SAFETY: both sides have `bytes` bytes by this function's contract, and the contexts
+            // are live.
             unsafe {
                 match (from_side, to_side) {
                     (Side::Device(here), Side::Device(there)) if here.number != there.number => {
@@ -485,10 +491,10 @@ impl Stream {
             }
         };
         self.gpu.inside(copy)?;
-        // SAFETY: our own stream.
+        // SAFETY: the stream is this object's own, and live.
         unsafe { Event::record(&self.gpu, stream.cast(), std::iter::empty()) }.inspect_err(|_| {
-            // The copy is under way, and nothing tells when it is over.
-            // SAFETY: as above.
+            // The copy may be in progress, and no event will report its end: wait here.
+            // SAFETY: the stream is this object's own, and live.
             self.gpu.end(|| unsafe { call!(cuStreamSynchronize(stream)) });
         })
     }
@@ -496,7 +502,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: ours, once.
+        // SAFETY: `self` owns the stream and is being dropped.
         self.gpu.end(|| unsafe { call!(cuStreamDestroy_v2(self.handle.0)) });
     }
 }

@@ -1,5 +1,5 @@
-//! What is made on a GPU without an allocator, and where memory is: this program once more, with
-//! the stand-in for the CUDA driver that the C tests have.
+//! Tests of allocation on a GPU and of finding memory. They run this program again with the C
+//! tests' stand-in for the CUDA driver.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::receive_buffers::{Allocator, Buffers, Frame};
@@ -19,7 +19,7 @@ const BLOCKS: c_int = 3;
 const MISUSES: c_int = 6;
 const CALLS: c_int = 7;
 
-/// Where the stand-in is put, and removed with it.
+/// The folder of the stand-in, removed on drop.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -52,12 +52,12 @@ impl Drop for Folder {
     }
 }
 
-/// What the stand-in has beside what the library calls.
+/// The stand-in's own functions, besides those that the library calls.
 struct StandIn(*mut c_void);
 
 impl StandIn {
     fn open() -> Self {
-        // SAFETY: a terminated name.
+        // SAFETY: a terminated name; the stand-in's constructors have no precondition.
         let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null());
         StandIn(library)
@@ -69,18 +69,18 @@ impl StandIn {
         // SAFETY: a library that is loaded, and a terminated name.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!found.is_null(), "{name:?}");
-        // SAFETY: as for this function.
+        // SAFETY: `F` is the function's type by this function's contract.
         unsafe { std::mem::transmute_copy(&found) }
     }
 
     fn count(&self, what: c_int) -> c_long {
-        // SAFETY: see double.h.
+        // SAFETY: the signature is that in double.h.
         unsafe { self.function::<unsafe extern "C" fn(c_int) -> c_long>(c"double_count")(what) }
     }
 
     fn fail(&self, call: &str, after: c_int, code: c_int) {
         let call = CString::new(call).unwrap();
-        // SAFETY: see double.h.
+        // SAFETY: the signature is that in double.h, and the string is terminated.
         unsafe {
             let fail: unsafe extern "C" fn(*const c_char, c_int, c_int, c_int) =
                 self.function(c"double_fail");
@@ -88,9 +88,9 @@ impl StandIn {
         }
     }
 
-    /// Makes device memory managed, or ends that.
+    /// Makes device memory managed, or device memory again.
     fn manage(&self, data: *mut u8, managed: bool) {
-        // SAFETY: see double.h.
+        // SAFETY: the signature is that in double.h.
         unsafe {
             self.function::<unsafe extern "C" fn(u64, c_int)>(c"double_manage")(
                 data as u64,
@@ -101,7 +101,7 @@ impl StandIn {
 
     fn current(&self) -> CUcontext {
         let mut context = std::ptr::null_mut();
-        // SAFETY: the driver's function; a valid out-pointer.
+        // SAFETY: the driver's function of this signature; a valid pointer for the result.
         unsafe {
             self.function::<unsafe extern "C" fn(*mut CUcontext) -> c_int>(c"cuCtxGetCurrent")(
                 &mut context,
@@ -110,10 +110,10 @@ impl StandIn {
         context
     }
 
-    /// The primary context of a device becomes this thread's current one.
+    /// Makes the primary context of a device this thread's current one.
     fn enter(&self, device: c_int) -> CUcontext {
         let mut context = std::ptr::null_mut();
-        // SAFETY: the driver's functions; a valid out-pointer.
+        // SAFETY: the driver's functions of these signatures; valid pointers for the results.
         unsafe {
             let retain: unsafe extern "C" fn(*mut CUcontext, c_int) -> c_int =
                 self.function(c"cuDevicePrimaryCtxRetain");
@@ -130,7 +130,7 @@ impl StandIn {
 
     fn leave(&self, device: c_int) {
         let mut context = std::ptr::null_mut();
-        // SAFETY: what `enter` has made; a valid out-pointer.
+        // SAFETY: the context that `enter` pushed; a valid pointer for the result.
         unsafe {
             assert_eq!(
                 self.function::<unsafe extern "C" fn(*mut CUcontext) -> c_int>(
@@ -144,10 +144,10 @@ impl StandIn {
         }
     }
 
-    /// As the user does with a frame that was taken. 0: done.
+    /// Frees a frame's memory as the user does. 0 means success.
     fn free(&self, frame: Frame) -> c_int {
         self.enter(frame.device_id);
-        // SAFETY: the frame's memory, once.
+        // SAFETY: the frame's memory, freed once.
         let code = unsafe {
             self.function::<unsafe extern "C" fn(u64) -> c_int>(c"cuMemFree_v2")(frame.data as u64)
         };
@@ -168,7 +168,7 @@ fn make(frames: &[(usize, i32)]) -> Result<Buffers> {
     Buffers::allocate(OWN, frames.iter().copied(), true, &std::sync::Arc::default())
 }
 
-/// The error of what was to fail.
+/// Checks the error of an attempt that should fail.
 fn refused(made: Result<Buffers>, status: Status, named: &str) {
     let error = made.err().expect("an error");
     assert_eq!(error.status(), status, "{error}");
@@ -193,7 +193,7 @@ fn frames_of_cuda_memory() {
 fn on_the_stand_in() {
     let Some(folder) = std::env::var_os(TASK) else { return };
     assert!(Path::new(&folder).join("libcuda.so.1").exists());
-    // Nobody has loaded it, so nobody knows; and it is not loaded to find out.
+    // The driver is not loaded, so the answer is unknown; and asking does not load it.
     assert!(may_be_on_device((&raw const folder).cast()) && !is_loaded());
     let double = StandIn::open();
     assert!(is_loaded());
@@ -205,7 +205,7 @@ fn on_the_stand_in() {
     what_fails(&double);
     the_users_own(&double);
     assert_eq!((double.count(BLOCKS), double.count(MISUSES)), (0, 0));
-    // One for each device that memory was made on, for good.
+    // One context for each device that ever had memory, kept to the end.
     assert_eq!(double.count(CONTEXTS), 2);
     assert!(double.current().is_null());
 }
@@ -223,10 +223,10 @@ fn where_memory_is(double: &StandIn) {
     double.manage(device, true);
     assert_eq!(is(device), (false, Some((CUDA_MANAGED, 0))));
     double.manage(device, false);
-    // A driver that answers nothing any more.
+    // A driver that refuses every question.
     double.fail("cuPointerGetAttribute", 0, ILLEGAL_ADDRESS);
     assert!(may_be_on_device((&raw const on_host).cast()));
-    // SAFETY: made above.
+    // SAFETY: allocated above, and freed once.
     unsafe {
         gpu.free(device);
         gpu.free_pinned(pinned);
@@ -260,7 +260,7 @@ fn where_nothing_is_current(double: &StandIn) {
         buffers.frames().iter().map(|frame| (find(frame.data), frame.device_id)).collect();
     assert_eq!(at, [(Some((CUDA, 0)), 0), (None, 0), (None, 0), (Some((CUDA, 0)), 0), (None, 0)]);
     assert!(buffers.frames()[1].data.is_null());
-    // SAFETY: memory of the host's, as long.
+    // SAFETY: host memory of at least 50 bytes.
     unsafe { buffers.frames()[2].data.cast::<u8>().write_bytes(7, 50) };
     drop(buffers);
     assert_eq!((double.count(BLOCKS), double.count(CONTEXTS)), (0, 1));
@@ -274,7 +274,7 @@ fn where_a_context_is_current(double: &StandIn) {
         .frames()
         .iter()
         .all(|frame| frame.device_id == 1 && find(frame.data) == Some((CUDA, 1))));
-    // The one that frees them has none, or another one.
+    // The thread that frees them has no current context, or another one.
     std::thread::scope(|scope| scope.spawn(|| drop(buffers)).join().unwrap());
     assert_eq!(double.count(BLOCKS), 0);
     let buffers = make(&[(100, CUDA)]).unwrap();
@@ -291,7 +291,7 @@ fn what_is_taken(double: &StandIn) {
     let taken = buffers.take(1).unwrap();
     drop(buffers);
     assert_eq!((double.count(BLOCKS), find(taken.data)), (1, Some((CUDA, 0))));
-    // Nobody else holds the context.
+    // Nobody else holds a reference to the context.
     assert_eq!(double.free(taken), 0);
 }
 
@@ -309,7 +309,7 @@ fn what_fails(double: &StandIn) {
     double.fail("cuCtxGetDevice", 0, ILLEGAL_ADDRESS);
     refused(make(&[(100, CUDA)]), Status::IO_ERROR, "cuCtxGetDevice");
     double.leave(0);
-    // More than there is.
+    // More memory than there is.
     refused(make(&[(100, CUDA), (1 << 40, CUDA)]), Status::NO_MEMORY, "cuMemAlloc");
     assert_eq!(double.count(BLOCKS), 0);
     assert!(make(&[(100, CUDA)]).is_ok());
@@ -324,7 +324,7 @@ fn the_users_own(double: &StandIn) {
         data: *mut *mut c_void,
     ) -> i32 {
         assert_eq!((kind, device), (CUDA, 0));
-        // SAFETY: a valid out-pointer.
+        // SAFETY: a valid pointer for the result.
         unsafe { data.write(libc::malloc(length)) };
         0
     }
@@ -336,7 +336,7 @@ fn the_users_own(double: &StandIn) {
         _: i32,
     ) {
         assert_eq!(kind, CUDA);
-        // SAFETY: from the other one.
+        // SAFETY: allocated by malloc in the other function, and freed once.
         unsafe { libc::free(data) };
     }
     let allocator = Allocator { allocate: Some(allocate), deallocate: Some(deallocate), ..OWN };

@@ -1,48 +1,49 @@
-//! UCP's workers that have to outlast ours.
+//! UCP workers that are destroyed later than ours.
 //!
-//! UCX registers memory once for a context. A send that is cut short makes the registration of its
-//! memory void, and is handed back when the last transfer that uses it has ended, which may be
-//! another worker's: UCX then writes into the worker that the send belonged to. One that ends while
-//! UCP has not given everything back is therefore kept, with the slots that UCP knows, until no
-//! worker of its context is left. It is not progressed any more, so nobody is called back, and no
-//! buffer is touched.
+//! UCX registers memory once for a context. If a send is cut short, UCX invalidates the
+//! registration of its memory, and completes the send only when the last transfer that uses the
+//! registration has ended. That transfer may belong to another worker, and then UCX writes to the
+//! memory of the send's worker. So if UCP has not completed everything when a worker ends, its UCP
+//! worker and its slots are kept until the context has no live worker. No thread makes passes on it
+//! any more, so it calls no callbacks and touches no buffers.
 //!
-//! One that cannot end at all without an assertion of UCX's is left to the end of the process.
+//! A UCP worker that cannot be destroyed without a failing assertion in UCX is kept until the
+//! process ends.
 
 use crate::engine::base::lockdep::Mutex;
 use std::any::Any;
 use std::sync::Arc;
 
-/// A worker of ours, which this floor does not know.
+/// A worker of `core`, whose type this floor does not know.
 pub(crate) type Late = Arc<dyn Any + Send + Sync>;
 
-/// Those that are left to the end of the process, with their contexts.
+/// Workers that are kept until the process ends, with their contexts.
 static LEFT: Mutex<Vec<Late>> = Mutex::new(Vec::new());
 
-/// Of one whose half in UCX cannot end: UCX would end the process.
+/// Keeps a worker until the process ends: destroying its UCP worker would end the process.
 pub(crate) fn leave(worker: Late) {
     LEFT.lock().push(worker);
 }
 
-/// Counts the workers of a context. Each that is kept keeps the context: the last one that ends
-/// lets all go.
+/// Counts the live workers of a context, and holds those that are kept. Each of these keeps the
+/// context alive; the last live worker that ends releases them.
 #[derive(Default)]
 pub(crate) struct LateWorkers(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Whose UCP worker may still end a transfer.
+    /// Workers whose UCP worker may still end a transfer.
     alive: usize,
     kept: Vec<Late>,
 }
 
 impl LateWorkers {
-    /// One more.
+    /// Counts one more live worker.
     pub(crate) fn begin(&self) {
         self.0.lock().alive += 1;
     }
 
-    /// Keeps what is UCP's of it, if others are there. Called before `end`.
+    /// Keeps the worker if others are alive, and returns whether it did. Called before `end`.
     pub(crate) fn keep(&self, worker: Late) -> bool {
         let mut state = self.0.lock();
         let others = state.alive > 1;
@@ -52,8 +53,8 @@ impl LateWorkers {
         others
     }
 
-    /// One that was counted has ended, in UCP or by being kept: those that the caller has to end in
-    /// UCP now.
+    /// A counted worker has ended, or is kept. Returns the workers that the caller has to destroy
+    /// in UCP now.
     #[must_use]
     pub(crate) fn end(&self) -> Vec<Late> {
         let mut state = self.0.lock();

@@ -1,14 +1,14 @@
-//! The shared memory that a key of UCX's names, held while UCX looks for it.
+//! Keeps the shared memory that a UCX key refers to open while UCX unpacks the key.
 //!
-//! UCX finds memory of another process through that process: a file by its `/proc/PID/fd`, a
-//! segment of System V by its number, which lasts as long as somebody is attached to it. Where it
-//! does not find it, as its owner has died, UCX 1.13 to 1.22 let go of what they never had
-//! (`ucp_rkey_destroy`): an invalid access, or an `munmap` of anything. So it is opened here first,
-//! and a file is called by the descriptor of this process, which is there as long as UCX takes.
+//! UCX finds memory of another process by that process: a file by `/proc/PID/fd`, a System V
+//! segment by its number, which exists while a process is attached. If the owner has died, UCX 1.13
+//! to 1.22 do not find it and then release what they never had (`ucp_rkey_destroy`): an invalid
+//! access, or `munmap` of some address. So we open it first, and change the key to name this
+//! process's descriptor, which stays open until UCX is done.
 //!
-//! UCX's bytes are searched for what can only be that: the layouts of its records are the same from
-//! 1.13 to 1.22. Where none is found nothing is held: the owner has gone, or its memory does not go
-//! with it.
+//! The code searches UCX's bytes for a record that matches the key's header; the layouts of these
+//! records are the same from 1.13 to 1.22. If it finds none, it holds nothing: the owner has ended
+//! already, or its memory does not end with it.
 
 use crate::engine::ucx::packed_key::KeyHeader;
 use std::ffi::c_void;
@@ -16,16 +16,17 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// `uct_posix_packed_rkey_t`: flags, descriptor and process; address; length.
+/// Length of `uct_posix_packed_rkey_t`: flags, descriptor and pid in 8 bytes, then address and
+/// length.
 const POSIX: usize = 24;
-/// The file is a process's.
+/// Flag: the file is reached by a process's descriptor.
 const BY_PROCESS: u64 = 1 << 63;
 const PID_BITS: u32 = 30;
 const FIELD: u64 = (1 << PID_BITS) - 1;
-/// `uct_sysv_packed_rkey_t`: number; address.
+/// Length of `uct_sysv_packed_rkey_t`: number, address.
 const SYSV: usize = 12;
 
-/// Keeps it there.
+/// Keeps the memory available while it lives.
 pub(crate) enum Held {
     Nothing,
     File { _file: File },
@@ -35,14 +36,14 @@ pub(crate) enum Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Held::Segment(attached) = self {
-            // SAFETY: attached in `hold`, and used by nobody.
+            // SAFETY: attached in `hold`, detached once, and never accessed.
             unsafe { libc::shmdt(*attached) };
         }
     }
 }
 
-/// Holds what UCX's bytes of such a key name, and has them name that. An error where it is not
-/// there, or is not to be opened.
+/// Opens the memory that the key refers to, and changes the key to name it. An error if the memory
+/// is gone or must not be opened.
 pub(crate) fn hold(ucx: &mut [u8], header: &KeyHeader) -> io::Result<Held> {
     if let Some((at, name)) = find_posix(ucx, header) {
         let path = format!("/proc/{}/fd/{}", header.owner.pid, name >> PID_BITS & FIELD);
@@ -53,7 +54,8 @@ pub(crate) fn hold(ucx: &mut [u8], header: &KeyHeader) -> io::Result<Held> {
         return Ok(Held::File { _file: file });
     }
     if let Some(number) = find_sysv(ucx, header) {
-        // SAFETY: anywhere, read only, and not read; what it returns is checked.
+        // SAFETY: the kernel picks the address, and the memory is never accessed. The result is
+        // checked.
         let attached = unsafe { libc::shmat(number, std::ptr::null(), libc::SHM_RDONLY) };
         if attached as isize == -1 {
             return Err(io::Error::last_os_error());
@@ -67,7 +69,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]))
 }
 
-/// Where the record begins, and its first word.
+/// Offset of the record, and its first word.
 fn find_posix(ucx: &[u8], header: &KeyHeader) -> Option<(usize, u64)> {
     let last = ucx.len().checked_sub(POSIX)?;
     let mut names = (0..=last).map(|at| (at, word(ucx, at)));
@@ -80,7 +82,7 @@ fn find_posix(ucx: &[u8], header: &KeyHeader) -> Option<(usize, u64)> {
     names.find(is_of)
 }
 
-/// The number of a segment that its owner has made.
+/// Number of the System V segment that the key's owner has made.
 fn find_sysv(ucx: &[u8], header: &KeyHeader) -> Option<i32> {
     let last = ucx.len().checked_sub(SYSV)?;
     let numbers = (0..=last).filter(|at| word(ucx, at + 4) == header.base);
@@ -90,9 +92,9 @@ fn find_sysv(ucx: &[u8], header: &KeyHeader) -> Option<i32> {
 }
 
 fn is_made_by(number: i32, header: &KeyHeader) -> bool {
-    // SAFETY: all-zero is a valid one.
+    // SAFETY: all-zero is a valid shmid_ds.
     let mut told: libc::shmid_ds = unsafe { std::mem::zeroed() };
-    // SAFETY: room for what is told.
+    // SAFETY: a valid pointer for the result.
     let status = unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut told) };
     status == 0
         && told.shm_cpid as u32 == header.owner.pid
@@ -147,13 +149,13 @@ mod tests {
 
     #[test]
     fn a_segment_is_attached_to() {
-        // SAFETY: plain calls, whose results are checked.
+        // SAFETY: takes numbers only; the result is checked.
         let number = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o600) };
         assert!(number >= 0);
         let attached = |number| {
-            // SAFETY: as above.
+            // SAFETY: all-zero is a valid shmid_ds.
             let mut told: libc::shmid_ds = unsafe { std::mem::zeroed() };
-            // SAFETY: as above.
+            // SAFETY: a valid pointer for the result.
             (unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut told) } == 0)
                 .then_some(told.shm_nattch)
         };
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!(attached(number), Some(1));
         drop(held);
         assert_eq!(attached(number), Some(0));
-        // SAFETY: as above.
+        // SAFETY: removes the segment made above; no pointer is passed.
         unsafe { libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()) };
         assert!(matches!(hold(&mut bytes, &header(0x7000)), Ok(Held::Nothing)));
     }

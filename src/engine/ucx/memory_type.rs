@@ -1,4 +1,4 @@
-//! Where a buffer lives: the C interface's numbers and what they mean to UCX.
+//! Memory types: the C interface's numbers, UCX's numbers, and where each can be accessed.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result, Status};
@@ -7,19 +7,19 @@ use crate::engine::ucx::cuda_driver;
 use crate::sys;
 use std::ffi::c_void;
 
-/// Found out from the pointer.
+/// Found out from the pointer, by UCX.
 pub(crate) const AUTO: i32 = 0;
 /// Ordinary memory.
 pub(crate) const HOST: i32 = 1;
 pub(crate) const CUDA: i32 = 2;
 pub(crate) const CUDA_MANAGED: i32 = 3;
 pub(crate) const ROCM: i32 = 4;
-/// Host memory pinned for CUDA: to UCX it is host memory.
+/// Host memory pinned for CUDA. UCX treats it as host memory.
 pub(crate) const CUDA_PINNED: i32 = 16;
-/// Host memory that poses as a device, for tests without one.
+/// Host memory that counts as a device, for tests without one.
 pub(crate) const DUMMY: i32 = 127;
 
-/// UCX's number for it, or None to let UCX look.
+/// UCX's number; `None` lets UCX find out.
 #[inline]
 pub(crate) fn to_ucx(
     context: &Context,
@@ -32,7 +32,7 @@ pub(crate) fn to_ucx(
     }
 }
 
-/// The number for what UCX has found.
+/// Our number for a type that UCX found.
 pub(crate) fn from_ucx(found: sys::ucs_memory_type_t) -> i32 {
     match found {
         sys::UCS_MEMORY_TYPE_CUDA => CUDA,
@@ -42,7 +42,7 @@ pub(crate) fn from_ucx(found: sys::ucs_memory_type_t) -> i32 {
     }
 }
 
-/// Refuses a number that stands for nothing.
+/// Refuses a number that is no memory type.
 pub(crate) fn check(memory_type: i32) -> Result<()> {
     match memory_type {
         AUTO | HOST | CUDA | CUDA_MANAGED | ROCM | CUDA_PINNED | DUMMY => Ok(()),
@@ -50,8 +50,7 @@ pub(crate) fn check(memory_type: i32) -> Result<()> {
     }
 }
 
-/// Can ordinary instructions read and write it? `AUTO` is taken at its word: it is found out by UCX
-/// alone.
+/// Can the CPU access it? `AUTO` counts as yes: only UCX could find out.
 pub(crate) fn is_reached_by_cpu(memory_type: i32) -> bool {
     matches!(memory_type, AUTO | HOST | CUDA_MANAGED | CUDA_PINNED)
 }
@@ -73,12 +72,12 @@ fn device(context: &Context, memory_type: i32) -> Result<Option<sys::ucs_memory_
     Ok(Some(ucx))
 }
 
-/// A GPU's own, by CUDA.
+/// Memory of a CUDA device.
 pub(crate) fn is_cuda(memory_type: i32) -> bool {
     memory_type == CUDA
 }
 
-/// Of a frame that UCXX's header announces.
+/// Memory type of a frame in UCXX's format, whose header says only whether it is on a device.
 pub(crate) fn of_frame(device: bool) -> i32 {
     if device {
         CUDA
@@ -87,7 +86,7 @@ pub(crate) fn of_frame(device: bool) -> i32 {
     }
 }
 
-/// It may be memory that the processor cannot read.
+/// Might the CPU be unable to read memory of this type?
 pub(crate) fn may_be_device(context: &Context, memory_type: i32) -> bool {
     let there = |ucx| context.has_memory_type(ucx);
     is_device(memory_type)
@@ -95,7 +94,7 @@ pub(crate) fn may_be_device(context: &Context, memory_type: i32) -> bool {
             && (there(sys::UCS_MEMORY_TYPE_CUDA) || there(sys::UCS_MEMORY_TYPE_ROCM)))
 }
 
-/// The same of memory at this place, for what `AUTO` leaves open.
+/// Like `may_be_device`; for `AUTO` it looks at the address.
 pub(crate) fn may_be_device_at(context: &Context, memory_type: i32, data: *const c_void) -> bool {
     may_be_device(context, memory_type)
         && (memory_type != AUTO
@@ -103,7 +102,7 @@ pub(crate) fn may_be_device_at(context: &Context, memory_type: i32, data: *const
             || cuda_driver::may_be_on_device(data))
 }
 
-/// It is memory that the processor cannot write: said to be, or found to be where nothing is said.
+/// Is it memory that the CPU cannot write: by its type, or for `AUTO` by its address?
 pub(crate) fn is_device_at(context: &Context, memory_type: i32, data: *const c_void) -> bool {
     is_device(memory_type)
         || (memory_type == AUTO
@@ -111,7 +110,7 @@ pub(crate) fn is_device_at(context: &Context, memory_type: i32, data: *const c_v
             && cuda_driver::is_on_device(data))
 }
 
-/// The processor cannot read it.
+/// The CPU cannot access it.
 pub(crate) fn is_device(memory_type: i32) -> bool {
     matches!(memory_type, CUDA | ROCM)
 }

@@ -1,7 +1,7 @@
-//! UCX, once in a process: its version, configuration, contexts, registered memory, and the CUDA
+//! UCX, set up once in a process: version, configuration, contexts, registered memory, and the CUDA
 //! driver.
 //!
-//! Uses `base` and `os`. Begin with `context`. Nothing here knows a worker's protocols.
+//! Uses `base` and `os`. Begin with `context`. Nothing here knows workers or protocols.
 
 pub(crate) mod config;
 pub mod context;

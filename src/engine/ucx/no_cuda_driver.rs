@@ -1,5 +1,5 @@
-//! In place of `cuda_driver` where the library is built without the feature `cuda`: no GPU is
-//! found, so what is made on one has no values.
+//! Replaces `cuda_driver` in builds without the feature `cuda`. It finds no GPU, so the types of
+//! things on a GPU have no values.
 
 use crate::engine::base::status::{Error, Result, Status};
 use std::ffi::c_void;
@@ -44,7 +44,7 @@ pub(crate) fn find(_data: *const c_void) -> Option<(i32, i32)> {
     None
 }
 
-/// The process may have a driver all the same, by itself or by UCX.
+/// The process may have a driver nevertheless, from the program or UCX.
 pub(crate) fn may_be_on_device(_data: *const c_void) -> bool {
     true
 }

@@ -1,41 +1,41 @@
-//! How a key to registered memory goes from process to process: UCX's bytes, behind a header that
-//! says what they are a key to, and before a checksum.
+//! The encoded form of a key to registered memory: a header that describes the memory, UCX's bytes,
+//! and a checksum.
 //!
-//! UCX believes every byte of a key, so nothing is shown to it that was not read here. All numbers
-//! are little-endian; docs/wire-formats.md has the layout.
+//! UCX trusts every byte of a key, so only keys that pass the checks here reach it. All numbers are
+//! little-endian; docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
 use crate::engine::os::process_identity::Identity;
 
 const MAGIC: [u8; 8] = *b"ucxxrsKy";
 const VERSION: u16 = 1;
-/// Before UCX's bytes.
+/// Length of the header before UCX's bytes.
 const HEADER: usize = 80;
 const CHECKSUM: usize = 4;
-/// In the word that has the memory type.
+/// Bit of the word with the memory type.
 const READ_ONLY: u32 = 1 << 31;
-/// UCX needs some ten bytes for each kind of device; this is far above any real key.
+/// UCX needs some ten bytes for each kind of device; this is far more than any real key.
 const LONGEST_OF_UCX: usize = 1 << 14;
 
-/// What a key is to.
+/// Describes the memory that a key gives access to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyHeader {
-    /// Its first byte's address, in the process that has it.
+    /// Address of its first byte in the owner.
     pub base: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Tells it from all other memory of its process, before and after.
+    /// Unique among all memory that its process ever registers.
     pub number: u64,
     /// `UCXX_MEMORY_*`.
     pub memory_type: i32,
-    /// Its process may not write all of it.
+    /// The owner may not write all of it.
     pub read_only: bool,
-    /// Who has it. Of no worker.
+    /// The owning process; names no worker.
     pub(crate) owner: Identity,
 }
 
 impl KeyHeader {
-    /// With UCX's bytes, as it goes out.
+    /// Encodes the header, UCX's bytes and the checksum.
     pub fn encode(&self, ucx: &[u8]) -> Vec<u8> {
         let Identity { boot_id, pid_namespace, pid, start_time, .. } = self.owner;
         let mut bytes = Vec::with_capacity(HEADER + ucx.len() + CHECKSUM);
@@ -59,7 +59,7 @@ impl KeyHeader {
         bytes
     }
 
-    /// Reads one, and UCX's bytes in it; or why that cannot be.
+    /// Decodes a key: header and UCX's bytes, or the reason why it is not valid.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), &'static str> {
         let Some((checked, checksum)) = bytes.split_last_chunk::<CHECKSUM>() else {
             return Err("too short");

@@ -1,24 +1,24 @@
-//! What UCX prints, as text.
+//! Captures what a UCX function prints to a stream.
 
-/// What `print` writes to the stream that it is given.
+/// Returns what `print` writes to the stream that it receives.
 pub(crate) fn printed(print: impl FnOnce(*mut libc::FILE)) -> String {
     let (mut text, mut length) = (std::ptr::null_mut(), 0);
-    // SAFETY: both places outlive the stream, which is closed below.
+    // SAFETY: both variables outlive the stream, which is closed below.
     let stream = unsafe { libc::open_memstream(&mut text, &mut length) };
     if stream.is_null() {
         return String::new();
     }
     print(stream);
-    // SAFETY: opened above, closed once; afterwards text and length stand.
+    // SAFETY: opened above and closed once. After that, `text` and `length` are final.
     unsafe { libc::fclose(stream) };
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the stream's memory, of that length.
+    // SAFETY: not null; the stream's buffer of that length.
     let copy =
         String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) })
             .into_owned();
-    // SAFETY: allocated by the C library for us to free.
+    // SAFETY: open_memstream allocated it for us to free, and the copy is made.
     unsafe { libc::free(text.cast()) };
     copy
 }

@@ -1,7 +1,7 @@
-//! Registered memory: told to UCX once, so that peers that are given a key can read and write it.
+//! Registered memory: UCX knows it, and peers that receive a key can read and write it.
 //!
-//! A context's, not a worker's: UCX locks registration by itself (`mt_workers_shared`), so all of
-//! it is called from any thread.
+//! It belongs to a context, not to a worker. UCX locks registration itself (`mt_workers_shared`),
+//! so any thread may call this.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -18,8 +18,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Memory of which a key has been made, by its number: what atomic operations that come as messages
-/// may touch. A thread that executes one holds the lock, so that memory does not go meanwhile.
+/// Memory for which a key has been made, by its number. Atomic operations that arrive as messages
+/// may touch only this memory. The thread that executes one holds the lock, so that the memory is
+/// not unregistered meanwhile.
 #[derive(Default)]
 pub(crate) struct Exposed(Mutex<HashMap<u64, Range>>);
 
@@ -29,7 +30,7 @@ struct Range {
     length: usize,
 }
 
-/// Memory that is registered.
+/// A registered range.
 pub struct Memory {
     context: Arc<Context>,
     handle: sys::ucp_mem_h,
@@ -40,17 +41,17 @@ pub struct Memory {
     packed: OnceCell<Box<[u8]>>,
 }
 
-// SAFETY: what changes is the `OnceCell`; UCX's handle may be used from any thread, as its context
-// has been made for that.
+// SAFETY: UCX's handle may be used from any thread, as its context was created with
+// `mt_workers_shared`.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: only the `OnceCell` changes, which is Sync. UCX locks what the handle refers to.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Registers memory of the caller's.
+    /// Registers the caller's memory.
     ///
     /// # Safety
-    /// `base` is the beginning of `length` bytes that stay mapped as long as this lives.
+    /// `base` is the start of `length` bytes that stay mapped while the result lives.
     pub unsafe fn register(
         context: &Arc<Context>,
         base: *mut c_void,
@@ -61,32 +62,31 @@ impl Memory {
         if base.is_null() || (base as usize).checked_add(length).is_none() {
             return Err(Error::invalid(format!("base: {length} bytes do not begin at {base:p}")));
         }
-        // SAFETY: as for this function.
+        // SAFETY: the memory stays mapped by this function's contract.
         unsafe { Self::map(context, base, length, memory_type, 0) }
     }
 
-    /// Allocates memory that is registered. Where UCX can, it is such that processes of this host
-    /// share it.
+    /// Allocates registered memory. If UCX can, it is memory that processes of this host can share.
     pub fn allocate(context: &Arc<Context>, length: usize, memory_type: i32) -> Result<Memory> {
         check_length(length)?;
         let memory_type =
             if memory_type == memory_type::AUTO { memory_type::HOST } else { memory_type };
         if !memory_type::is_device(memory_type) && length as u64 > physical_memory() {
-            // UCX would write through what there is before it finds out, and take the machine
-            // along.
+            // UCX would write to all of it before it fails, and exhaust the machine's memory.
             let text = format!(
                 "length: {length} bytes are more than this machine has memory, {} bytes",
                 physical_memory()
             );
             return Err(Error::new(Status::NO_MEMORY, text));
         }
-        // SAFETY: UCX brings the memory.
+        // SAFETY: UCX allocates the memory, so there is none that has to stay mapped.
         let memory = unsafe {
             Self::map(context, std::ptr::null_mut(), length, memory_type, sys::UCP_MEM_MAP_ALLOCATE)
         }?;
         if !memory_type::is_device(memory_type) {
-            // UCX may have taken it from the heap, and what was there before is no peer's business.
-            // SAFETY: as many bytes as UCX was asked for, which nobody else knows of yet.
+            // UCX may have taken it from the heap. Clear it, as peers must not see what was there
+            // before.
+            // SAFETY: UCX allocated at least `length` bytes, and nobody else knows them yet.
             unsafe { memory.base.cast::<u8>().write_bytes(0, length) };
         }
         Ok(memory)
@@ -115,8 +115,8 @@ impl Memory {
             params.memory_type = told;
         }
         let mut handle = std::ptr::null_mut();
-        // SAFETY: a live context, a struct with its mask set, and a valid out-pointer; the memory
-        // is there, as for `register`.
+        // SAFETY: a live context, a struct with its mask set, and a valid pointer for the result.
+        // The callers ensure that the memory stays mapped.
         let status = unsafe { sys::ucp_mem_map(context.handle(), &params, &mut handle) };
         if status != sys::UCS_OK {
             let what = if flags == 0 { "register" } else { "allocate" };
@@ -139,7 +139,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Where UCX has allocated it, and what kind of memory it has found.
+    /// Asks UCX for the address that it allocated, and for the memory type that it found.
     fn look(&mut self) -> Result<()> {
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut attr: sys::ucp_mem_attr_t = unsafe { std::mem::zeroed() };
@@ -154,8 +154,8 @@ impl Memory {
             ));
         }
         if self.base.is_null() {
-            // Of memory that was registered UCX 1.13 tells where the region begins that it has made
-            // of it and its neighbours.
+            // Only for memory that UCX allocated. For memory of the caller, UCX 1.13 reports the
+            // start of the region that it merged with neighbours.
             self.base = attr.address;
         }
         if self.memory_type == memory_type::AUTO {
@@ -164,17 +164,16 @@ impl Memory {
         Ok(())
     }
 
-    /// Its first byte.
     pub fn base(&self) -> *mut c_void {
         self.base
     }
 
-    /// Bytes: as many as were asked for.
+    /// Its length, as requested.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Refuses a range that is not within it.
+    /// Refuses a range that is not inside it.
     pub fn check_holds(&self, begin: *const c_void, length: usize) -> Result<()> {
         let (base, begin) = (self.base() as u64, begin as u64);
         if begin >= base
@@ -187,7 +186,7 @@ impl Memory {
         Err(Error::invalid(format!("memory: {length} bytes at {begin:#x} are not within it")))
     }
 
-    /// Can operations of this context be told of it?
+    /// May operations of this context use it?
     pub(crate) fn check_context(&self, context: &Arc<Context>) -> Result<()> {
         if Arc::ptr_eq(&self.context, context) {
             return Ok(());
@@ -195,7 +194,7 @@ impl Memory {
         Err(Error::invalid("memory: was registered with another context"))
     }
 
-    /// A key to it, for peers. From the first one on they can do what a key allows.
+    /// A key for peers. Once there is a key, atomic operations of peers are allowed.
     pub fn packed(&self) -> Result<&[u8]> {
         self.context.check_fork()?;
         if !self.context.has(feature::RMA | feature::ATOMIC) {
@@ -208,7 +207,7 @@ impl Memory {
 
     fn pack(&self) -> Result<Box<[u8]>> {
         let (mut key, mut length) = (std::ptr::null_mut(), 0);
-        // SAFETY: a live context and memory of it, and valid out-pointers.
+        // SAFETY: a live context and its memory, and valid pointers for the results.
         let status = unsafe {
             sys::ucp_rkey_pack(self.context.handle(), self.handle, &mut key, &mut length)
         };
@@ -227,7 +226,7 @@ impl Memory {
                 && !own_memory::is_open(self.base as u64, self.length as u64),
             owner: Identity::of_this_process(0),
         };
-        // SAFETY: UCX's buffer of that length, live until released below.
+        // SAFETY: UCX's buffer of that length, released below.
         let packed = header.encode(unsafe { std::slice::from_raw_parts(key.cast::<u8>(), length) });
         // SAFETY: the buffer from above, released once.
         unsafe { sys::ucp_rkey_buffer_release(key) };
@@ -245,7 +244,7 @@ impl Drop for Memory {
             return;
         }
         self.context.exposed.0.lock().remove(&self.number);
-        // SAFETY: the handle from `map`, unmapped once, in the context that it was made with.
+        // SAFETY: the handle from `map`, unmapped once, in its own context.
         let status = runtime::with_signals_blocked(|| unsafe {
             sys::ucp_mem_unmap(self.context.handle(), self.handle)
         });
@@ -260,9 +259,9 @@ impl Drop for Memory {
     }
 }
 
-/// Bytes that this machine has.
+/// Physical memory of this machine, in bytes.
 pub(crate) fn physical_memory() -> u64 {
-    // SAFETY: no precondition.
+    // SAFETY: sysconf takes a number and has no precondition.
     let (pages, size) =
         unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0))
@@ -276,14 +275,15 @@ fn check_length(length: usize) -> Result<()> {
 }
 
 impl Exposed {
-    /// Is it there, with this range?
+    /// Is memory of this number exposed, with exactly this range?
     pub(crate) fn has(&self, number: u64, base: u64, length: u64) -> bool {
         let range = self.0.lock().get(&number).copied();
         range.is_some_and(|range| range.base as u64 == base && range.length as u64 == length)
     }
 
-    /// Acts on `size` bytes of it at `offset`, where it is registered, and stays so meanwhile; or
-    /// what is wrong with them.
+    /// Calls `act` with the address of `size` bytes at `offset`. Holds the lock, so the memory
+    /// stays registered meanwhile. Errors: NO_ELEM, OUT_OF_RANGE, INVALID_PARAM (not aligned to
+    /// `size`).
     pub(crate) fn act_on<T>(
         &self,
         number: u64,

@@ -1,4 +1,5 @@
-//! Facts about the UCX that is loaded, and what has to be undone after loading it.
+//! The loaded UCX: its release and file; and what we undo or check around it: its signal handlers,
+//! its log, its threads, the locale.
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
@@ -9,7 +10,7 @@ use std::sync::{Once, OnceLock};
 /// A UCX release.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Release {
-    /// Major, minor and patch level.
+    /// Major and minor version, and patch level.
     pub numbers: (u32, u32, u32),
 }
 
@@ -26,29 +27,29 @@ impl std::fmt::Display for Release {
     }
 }
 
-/// The release that is loaded, which need not be the one that the program was built against.
+/// The release that is loaded. It may differ from the one that the program was built against.
 pub fn ucx_release() -> Release {
     static RELEASE: OnceLock<Release> = OnceLock::new();
     *RELEASE.get_or_init(|| {
         let (mut major, mut minor, mut patch) = (0, 0, 0);
-        // SAFETY: three valid out-pointers.
+        // SAFETY: three valid pointers to numbers.
         unsafe { sys::ucp_get_version(&mut major, &mut minor, &mut patch) };
         Release { numbers: (major, minor, patch) }
     })
 }
 
-/// The file that the loaded libucp came from, or an empty string where the loader does not tell.
+/// The file of the loaded libucp; empty if the loader does not report it.
 pub fn ucx_path() -> &'static CStr {
     static PATH: OnceLock<CString> = OnceLock::new();
     PATH.get_or_init(|| {
         // SAFETY: all-zero is a valid Dl_info.
         let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-        // SAFETY: the address of a function, and a valid out-pointer.
+        // SAFETY: the address of a function, and a valid pointer for the result.
         let found = unsafe { libc::dladdr(sys::ucp_get_version as *const c_void, &mut info) };
         if found == 0 || info.dli_fname.is_null() {
             return CString::default();
         }
-        // SAFETY: the loader's string, which lives as long as the library is mapped.
+        // SAFETY: the loader's terminated string, which stays valid while libucp is mapped.
         let path = unsafe { CStr::from_ptr(info.dli_fname) };
         let resolved = std::fs::canonicalize(path.to_string_lossy().as_ref());
         match resolved {
@@ -58,7 +59,7 @@ pub fn ucx_path() -> &'static CStr {
     })
 }
 
-/// How many images of libucp are mapped into this process. More than one is trouble: each has its
+/// Number of libucp images mapped into this process. More than one causes trouble, as each has its
 /// own global state.
 pub fn ucx_copies() -> u32 {
     unsafe extern "C" fn count(
@@ -66,10 +67,11 @@ pub fn ucx_copies() -> u32 {
         _size: usize,
         data: *mut c_void,
     ) -> libc::c_int {
-        // SAFETY: the loader passes a valid info, and `data` is the counter below.
+        // SAFETY: the loader passes a valid info, and `data` is `copies` below, which nobody else
+        // uses.
         let (name, counter) = unsafe { ((*info).dlpi_name, &mut *data.cast::<u32>()) };
         if !name.is_null() {
-            // SAFETY: a terminated string of the loader's.
+            // SAFETY: not null; a terminated string of the loader.
             let name = unsafe { CStr::from_ptr(name) }.to_bytes();
             let file = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             if file.starts_with(b"libucp.so") || file.starts_with(b"libucp-") {
@@ -79,13 +81,13 @@ pub fn ucx_copies() -> u32 {
         0
     }
     let mut copies = 0u32;
-    // SAFETY: the callback above matches the signature, and the counter outlives the call.
+    // SAFETY: `count` has the right signature, and `copies` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut copies).cast()) };
     copies
 }
 
-/// Takes back the signal handlers that loading UCX installs, unless the user asked for them, and
-/// routes UCX's log.
+/// Removes the signal handlers that UCX installs when it is loaded, unless the user asked for them,
+/// and redirects UCX's log.
 pub(crate) fn initialise() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
@@ -98,16 +100,17 @@ pub(crate) fn initialise() {
         }
         let disable = sys::symbol(c"ucs_debug_disable_signals");
         if !disable.is_null() {
-            // SAFETY: exported by libucs, takes and returns nothing.
+            // SAFETY: libucs exports this function, which takes and returns nothing.
             let disable: unsafe extern "C" fn() = unsafe { std::mem::transmute(disable) };
-            // SAFETY: restores the handlers that stood before libucs was loaded.
+            // SAFETY: it restores the handlers from before libucs was loaded, and has no
+            // precondition.
             unsafe { disable() };
         }
     });
 }
 
-/// Runs when the library is loaded, after UCX's own constructors, which the loader runs first as we
-/// depend on it.
+/// Runs when the library is loaded. UCX's constructors have run by then: we depend on UCX, so the
+/// loader runs them first.
 #[used]
 #[cfg_attr(target_os = "linux", link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {
@@ -117,11 +120,12 @@ static AT_LOAD: extern "C" fn() = {
     at_load
 };
 
-/// Signals that programs handle, and that the kernel gives to any thread which does not block them.
+/// Signals that programs handle, and that the kernel delivers to any thread that does not block
+/// them.
 ///
-/// Not among them are those that are sent to one thread: a garbage collector stops the threads that
-/// it knows by SIGPWR, SIGXCPU, SIGURG or a real-time signal, and a callback may have made one of
-/// the library's known to it; a fault is that of the thread.
+/// Signals that are sent to one thread are not in the list. Garbage collectors stop the threads
+/// that they know by SIGPWR, SIGXCPU, SIGURG or a real-time signal, and one of our threads may have
+/// become known to them by a callback. Faults belong to the thread that causes them.
 const TAKEN_BY_ACCIDENT: [libc::c_int; 18] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -143,10 +147,10 @@ const TAKEN_BY_ACCIDENT: [libc::c_int; 18] = [
     libc::SIGXFSZ,
 ];
 
-/// Blocks them on this thread while `f` runs, so that threads which it starts inherit the mask and
-/// leave the program's signals to the program.
+/// Blocks these signals on this thread while `f` runs. Threads that `f` starts inherit the mask, so
+/// the program's signals go to the program's own threads.
 pub(crate) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: plain sets, initialised by sigemptyset before use; the old mask is put back below.
+    // SAFETY: sigemptyset initialises the set before it is used, and all pointers are to locals.
     let old = unsafe {
         let mut blocked: libc::sigset_t = std::mem::zeroed();
         let mut old: libc::sigset_t = std::mem::zeroed();
@@ -158,16 +162,15 @@ pub(crate) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
         old
     };
     let value = f();
-    // SAFETY: the mask read above.
+    // SAFETY: the mask that was read above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
     value
 }
 
-/// Runs `f` with the decimal point, whatever the program's locale has: UCX reads and prints numbers
-/// of its configuration as the locale says. Only this thread's locale changes, and nothing of it
-/// but that.
+/// Runs `f` with "." as the decimal point: UCX reads and prints numbers of its configuration by the
+/// locale. Changes only LC_NUMERIC, and only on this thread.
 pub(crate) fn with_decimal_point<T>(f: impl FnOnce() -> T) -> T {
-    /// The thread's own locale is put back, also after a panic.
+    /// Restores the thread's locale, also after a panic.
     struct Own {
         own: libc::locale_t,
         ours: libc::locale_t,
@@ -175,7 +178,7 @@ pub(crate) fn with_decimal_point<T>(f: impl FnOnce() -> T) -> T {
     impl Drop for Own {
         fn drop(&mut self) {
             if !self.ours.is_null() {
-                // SAFETY: what `uselocale` returned; ours is used by nobody any more.
+                // SAFETY: `own` is what `uselocale` returned; after that nothing uses `ours`.
                 unsafe {
                     libc::uselocale(self.own);
                     libc::freelocale(self.ours);
@@ -183,10 +186,10 @@ pub(crate) fn with_decimal_point<T>(f: impl FnOnce() -> T) -> T {
             }
         }
     }
-    // SAFETY: asks only.
+    // SAFETY: null only queries the current locale.
     let own = unsafe { libc::uselocale(std::ptr::null_mut()) };
-    // SAFETY: the thread's locale, or the process's if it has none. `newlocale` takes the copy
-    // where it succeeds.
+    // SAFETY: `own` is the thread's locale, or the process's if it has none. `newlocale` takes over
+    // the copy if it succeeds; otherwise the copy is freed here.
     let ours = unsafe {
         let copy = libc::duplocale(own);
         let ours = libc::newlocale(libc::LC_NUMERIC_MASK, c"C".as_ptr(), copy);
@@ -202,20 +205,21 @@ pub(crate) fn with_decimal_point<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// UCX asserts where it cannot make the thread that its first context needs. Tries whether one can
-/// be made; else NO_RESOURCE.
+/// UCX fails an assertion, and so ends the process, if it cannot create the thread that its first
+/// context needs. This creates a thread for a trial. Error: NO_RESOURCE.
 pub(crate) fn check_thread_can_be_made() -> Result<()> {
     extern "C" fn trial(id: *mut c_void) -> *mut c_void {
-        // SAFETY: the caller's number, which waits for this thread.
+        // SAFETY: a pointer to the caller's `id`; the caller waits for this thread.
         unsafe { *id.cast::<libc::pid_t>() = libc::gettid() };
         std::ptr::null_mut()
     }
     let mut id: libc::pid_t = 0;
-    // SAFETY: all-zero is a valid place for the result.
+    // SAFETY: all-zero is a valid pthread_t to be overwritten.
     let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
-    // As UCX makes it: with the same stack, which may be what there is no room for.
+    // With default attributes, like UCX: there may be no memory for the stack.
     let error = with_signals_blocked(|| {
-        // SAFETY: a function that does not unwind; its argument lives until it is joined below.
+        // SAFETY: a function that does not unwind; its argument lives until the thread is joined
+        // below.
         unsafe { libc::pthread_create(&mut thread, std::ptr::null(), trial, (&raw mut id).cast()) }
     });
     if error != 0 {
@@ -229,11 +233,12 @@ pub(crate) fn check_thread_can_be_made() -> Result<()> {
         );
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
-    // SAFETY: made above, joined once.
+    // SAFETY: the thread was created above, and is joined once.
     unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
-    // The kernel counts it a moment longer, and a next one might be one too many.
+    // The kernel still counts the thread for a moment. Until it is gone, UCX's thread might exceed
+    // the limit.
     for _ in 0..MOST_LOOKS {
-        // SAFETY: no signal is sent.
+        // SAFETY: signal 0 sends nothing, it only checks that the thread exists.
         if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, 0) } != 0 {
             break;
         }
@@ -242,10 +247,10 @@ pub(crate) fn check_thread_can_be_made() -> Result<()> {
     Ok(())
 }
 
-/// More than a thread takes to go; a bound in case its number is used again.
+/// Longer than a thread needs to disappear; a bound in case its id is reused.
 const MOST_LOOKS: u32 = 1000;
 
-/// UCX has one thread, by the name of "async", while anything in the process needs it.
+/// UCX has one thread, named "async", while a context of the process needs it.
 fn ucx_has_its_thread() -> bool {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     threads.into_iter().any(|thread| {
