@@ -1,7 +1,6 @@
-//! Worker addresses: UCP's bytes and a trailer of ours that makes damage and mixed versions
-//! visible.
+//! Worker addresses: UCP's bytes and a trailer of ours, which detects damage and mixed versions.
 //!
-//! UCP ignores what follows its own bytes, and aborts the process on bytes that are not an address:
+//! UCP ignores what follows its own bytes, and aborts the process if they are not an address. So
 //! the trailer is checked before UCP sees anything. All numbers are little-endian;
 //! docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
@@ -10,23 +9,23 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::process_identity::Identity;
 use crate::engine::ucx::runtime::Release;
 
-/// Ends every address of this library.
+/// The last bytes of every address of this library.
 const MAGIC: [u8; 8] = *b"ucxxrsAd";
 const VERSION: u16 = 1;
-/// magic 8, version 2, trailer length 2, checksum 4: the same in every version, at the very end.
+/// magic 8, version 2, trailer length 2, checksum 4: the same in all versions, at the very end.
 const TAIL: usize = 16;
 const TRAILER: usize = 64 + TAIL;
-/// UCP's own addresses have a few hundred bytes for each device; this is far above any real one.
+/// UCP's addresses have a few hundred bytes for each device; this is far more than any real one.
 const LONGEST: usize = 1 << 20;
 
-/// A worker's address, with what its trailer tells.
+/// A worker's address and its decoded trailer.
 #[derive(Clone)]
 pub struct Address {
     bytes: Vec<u8>,
     origin: Option<Origin>,
 }
 
-/// The part of a trailer that endpoints use.
+/// The fields of the trailer that endpoints use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Origin {
     pub(crate) identity: Identity,
@@ -34,7 +33,7 @@ pub(crate) struct Origin {
 }
 
 impl Address {
-    /// UCP's bytes of a worker of this process, with the trailer appended.
+    /// Appends the trailer to UCP's bytes of a worker of this process.
     pub(crate) fn with_trailer(ucp: &[u8], origin: Origin) -> Self {
         let Identity { boot_id, pid_namespace, pid, start_time, worker } = origin.identity;
         let mut bytes = Vec::with_capacity(ucp.len() + TRAILER);
@@ -59,8 +58,7 @@ impl Address {
         Address { bytes, origin: Some(origin) }
     }
 
-    /// Bytes that came from somewhere: refused unless the trailer says that they arrived as they
-    /// were sent.
+    /// Checks received bytes: returns an error unless the trailer matches.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let origin = parse(bytes).map_err(|why| {
             Error::new(
@@ -74,7 +72,8 @@ impl Address {
         Ok(Address { bytes: bytes.to_vec(), origin: Some(origin) })
     }
 
-    /// Bytes of a foreign UCP worker, which cannot be checked: the caller vouches for them.
+    /// Accepts bytes of a foreign UCP worker, which cannot be checked: the caller is responsible
+    /// for them.
     pub fn from_ucp_bytes(bytes: &[u8]) -> Result<Self> {
         if bytes.is_empty() || bytes.len() > LONGEST {
             return Err(Error::invalid(format!(
@@ -85,7 +84,7 @@ impl Address {
         Ok(Address { bytes: bytes.to_vec(), origin: parse(bytes).ok() })
     }
 
-    /// What is sent to the other side.
+    /// The bytes to send to a peer.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,23 +1,23 @@
-//! What the members of a group that meets over TCP say to each other, as bytes: the handshake that
-//! proves the shared secret both ways, and the frames that follow it.
+//! The messages by which the members of a group meet over TCP: a handshake that proves the shared
+//! secret in both directions, and the frames that follow it.
 //!
-//! All of the handshake has a fixed length, and nothing in it is believed before the other side's
-//! proof has been compared. All numbers are little-endian; docs/wire-formats.md has the layout.
+//! Messages of the handshake have fixed lengths. Nothing in them is trusted before the other side's
+//! proof has been verified. All numbers are little-endian; docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
 const MAGIC: [u8; 8] = *b"ucxxrsBs";
-/// Of the handshake and of everything behind it.
+/// Version of the handshake and of the frames.
 pub const VERSION: u16 = 1;
 /// The most that one member can contribute to an exchange.
 pub const LONGEST_PART: usize = 16 << 20;
-/// Bytes of a nonce, of a proof and of a session's key.
+/// Length of nonces, proofs and session keys.
 pub const SECRET_SIZE: usize = 32;
 const LONGEST_TEXT: usize = 1024;
 
-/// Random bytes that are used once, a proof, or a session's key.
+/// A nonce, a proof, or a session key.
 pub type Block = [u8; SECRET_SIZE];
 
 fn number(bytes: &[u8], at: usize) -> u32 {
@@ -32,31 +32,31 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
     <Hmac<Sha256> as Mac>::new_from_slice(key).expect("HMAC takes keys of every length")
 }
 
-/// Do these bytes begin as everything in the handshake does, as far as they go?
+/// Do these bytes, as far as they go, begin like a message of the handshake?
 pub fn begins_right(bytes: &[u8]) -> bool {
     let length = bytes.len().min(MAGIC.len());
     bytes[..length] == MAGIC[..length]
 }
 
-/// First, from rank 0 to whoever has connected.
+/// First message, from rank 0 to a member that has connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Challenge {
-    /// What rank 0 speaks; [`VERSION`] unless it is another release.
+    /// Rank 0's version: [`VERSION`] unless it has another release.
     pub version: u16,
-    /// Rank 0's.
+    /// Rank 0's nonce.
     pub nonce: Block,
 }
 
 impl Challenge {
-    /// Bytes of it.
+    /// Encoded length.
     pub const LENGTH: usize = 48;
 
-    /// As it goes out.
+    /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         [&MAGIC[..], &self.version.to_le_bytes(), &[0; 6], &self.nonce].concat()
     }
 
-    /// Reads one, of any version; or why that cannot be.
+    /// Decodes one of any version, or returns the reason why it is not valid.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() != Self::LENGTH || bytes[..8] != MAGIC {
             return Err("not a group of this library");
@@ -69,24 +69,24 @@ impl Challenge {
     }
 }
 
-/// Second, from the member: who it says it is, and the proof that it has the secret.
+/// Second message, from the member: its rank, and the proof that it knows the secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// The member's rank.
     pub rank: u32,
-    /// How many members it thinks there are.
+    /// Number of members that it expects.
     pub size: u32,
-    /// The member's.
+    /// The member's nonce.
     pub nonce: Block,
     /// [`Meeting::proof_of_member`].
     pub proof: Block,
 }
 
 impl Claim {
-    /// Bytes of it.
+    /// Encoded length.
     pub const LENGTH: usize = 88;
 
-    /// As it goes out.
+    /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let Claim { rank, size, nonce, proof } = self;
         [
@@ -101,7 +101,7 @@ impl Claim {
         .concat()
     }
 
-    /// Reads one; or why that cannot be.
+    /// Decodes one, or returns the reason why it is not valid.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() != Self::LENGTH || bytes[..8] != MAGIC {
             return Err("not a member of a group");
@@ -117,19 +117,19 @@ impl Claim {
     }
 }
 
-/// What rank 0 thinks of a claim.
+/// Rank 0's decision on a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The member is in.
+    /// The member is accepted.
     Welcome,
-    /// The proof was made with another secret. The only one that comes without a proof of rank 0's
-    /// own, which would help to guess its secret.
+    /// The proof was made with another secret. Only this verdict comes without a proof of rank 0:
+    /// that proof would help an attacker to guess the secret.
     WrongSecret,
     /// Another member has that rank.
     RankTaken,
-    /// The group has so many members, and the claim says another number.
+    /// The group has this many members, and the claim says another number.
     OtherSize(u32),
-    /// There is no such rank in a group of so many members.
+    /// The rank does not exist in a group of this many members.
     NoSuchRank(u32),
 }
 
@@ -146,25 +146,25 @@ impl Verdict {
     }
 }
 
-/// Third and last, from rank 0.
+/// Third and last message, from rank 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// What it thinks.
+    /// The decision.
     pub verdict: Verdict,
     /// [`Meeting::proof_of_root`]; zero for [`Verdict::WrongSecret`].
     pub proof: Block,
 }
 
 impl Answer {
-    /// Bytes of it.
+    /// Encoded length.
     pub const LENGTH: usize = 48;
 
-    /// As it goes out.
+    /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         [&MAGIC[..], &self.verdict.bytes(), &self.proof].concat()
     }
 
-    /// Reads one; or why that cannot be.
+    /// Decodes one, or returns the reason why it is not valid.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() != Self::LENGTH || bytes[..8] != MAGIC {
             return Err("not an answer of a group");
@@ -185,17 +185,17 @@ impl Answer {
     }
 }
 
-/// Who meets whom: what every proof is about, so that none serves at another time, for another
-/// member or in the other direction.
+/// The inputs of each proof: a proof is valid only for this connection, this member and this
+/// direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
-    /// As the member claims.
+    /// The member's claim.
     pub rank: u32,
-    /// As the member claims.
+    /// The member's claim.
     pub size: u32,
-    /// Rank 0's.
+    /// Rank 0's nonce.
     pub root_nonce: Block,
-    /// The member's.
+    /// The member's nonce.
     pub member_nonce: Block,
 }
 
@@ -220,27 +220,27 @@ impl Meeting {
         mac
     }
 
-    /// Shows that the member has the secret.
+    /// Proves that the member knows the secret.
     pub fn proof_of_member(&self, secret: &[u8]) -> Block {
         self.mac(secret, Purpose::ProofOfMember, Verdict::Welcome).finalize().into_bytes().into()
     }
 
-    /// Has the member shown it? Takes equally long whatever is wrong.
+    /// Verifies the member's proof, in constant time.
     pub fn is_from_member(&self, secret: &[u8], proof: &Block) -> bool {
         self.mac(secret, Purpose::ProofOfMember, Verdict::Welcome).verify_slice(proof).is_ok()
     }
 
-    /// Shows that rank 0 has the secret, and that the verdict is its own.
+    /// Proves that rank 0 knows the secret and made this verdict.
     pub fn proof_of_root(&self, secret: &[u8], verdict: Verdict) -> Block {
         self.mac(secret, Purpose::ProofOfRoot, verdict).finalize().into_bytes().into()
     }
 
-    /// Has rank 0 shown it? Takes equally long whatever is wrong.
+    /// Verifies rank 0's proof, in constant time.
     pub fn is_from_root(&self, secret: &[u8], answer: &Answer) -> bool {
         self.mac(secret, Purpose::ProofOfRoot, answer.verdict).verify_slice(&answer.proof).is_ok()
     }
 
-    /// The key of the frames that follow.
+    /// Derives the key of the frames that follow.
     pub fn session(&self, secret: &[u8]) -> Session {
         Session {
             key: self
@@ -252,7 +252,7 @@ impl Meeting {
     }
 }
 
-/// Which way a frame goes.
+/// Direction of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From a member to rank 0.
@@ -261,35 +261,35 @@ pub enum Direction {
     Down = 2,
 }
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Rank 0: all members are there. Empty.
+    /// From rank 0: all members are connected. Empty.
     Begin = 1,
-    /// A member's part of an exchange.
+    /// From a member: its part of an exchange.
     Part = 2,
-    /// Rank 0: everybody's parts, [`join`]ed.
+    /// From rank 0: the parts of all members, as [`join`] makes them.
     All = 3,
-    /// Rank 0: it is over, a [`Failure`].
+    /// From rank 0: the group has failed; a [`Failure`].
     Failure = 4,
-    /// A member: its time ran out while others were missing. Empty.
+    /// From a member: its time ran out while others were missing. Empty.
     Leave = 5,
 }
 
-/// In front of every frame's payload. A seal of [`SECRET_SIZE`] bytes stands behind it.
+/// Precedes each frame's payload. A seal of [`SECRET_SIZE`] bytes follows the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameHeader {
-    /// What it is.
+    /// Kind of the frame.
     pub kind: Kind,
-    /// Of the payload.
+    /// Length of the payload.
     pub length: u64,
 }
 
 impl FrameHeader {
-    /// Bytes of it.
+    /// Encoded length.
     pub const LENGTH: usize = 16;
 
-    /// As it goes out.
+    /// The bytes to send.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..8].copy_from_slice(&self.length.to_le_bytes());
@@ -297,7 +297,8 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads one; or why that cannot be. `longest` is what the reader has room for.
+    /// Decodes one, or returns the reason why it is not valid. `longest` is the longest payload
+    /// that the reader accepts.
     pub fn decode(bytes: &[u8], longest: u64) -> Result<Self, &'static str> {
         if bytes.len() != Self::LENGTH || bytes[9..] != [0; 7] {
             return Err("not a frame of this library");
@@ -318,13 +319,13 @@ impl FrameHeader {
     }
 }
 
-/// What an exchange over a group of `size` can come to.
+/// Longest result of an exchange in a group of `size` members.
 pub fn longest_all(size: u32) -> u64 {
     4 + u64::from(size) * (4 + LONGEST_PART as u64)
 }
 
-/// Stands for a payload in the seal of its frame: rank 0 sends the same bytes to all, and reads
-/// them once for that.
+/// Digest of a payload, which the frame's seal covers. Rank 0 sends the same bytes to all members,
+/// and computes their digest only once.
 pub fn digest(payload: &[u8]) -> Block {
     Sha256::digest(payload).into()
 }
@@ -350,7 +351,7 @@ impl Session {
         mac
     }
 
-    /// What stands behind the payload of the frame with that number in that direction.
+    /// The seal of the frame with this number in this direction.
     pub fn seal(
         &self,
         direction: Direction,
@@ -361,7 +362,7 @@ impl Session {
         self.mac(direction, sequence, header, digest).finalize().into_bytes().into()
     }
 
-    /// Is it the right one? Takes equally long whatever is wrong.
+    /// Verifies a seal, in constant time.
     pub fn is_sealed(
         &self,
         way: Direction,
@@ -374,7 +375,7 @@ impl Session {
     }
 }
 
-/// Everybody's parts in one: how many, how long each, and the parts.
+/// Joins the parts of all members: their number, their lengths, and the parts.
 pub fn join(parts: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes =
         Vec::with_capacity(4 + 4 * parts.len() + parts.iter().map(Vec::len).sum::<usize>());
@@ -388,7 +389,7 @@ pub fn join(parts: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Takes them apart again, of a group of `size`; or why that cannot be.
+/// Splits joined parts of `size` members, or returns the reason why they are not valid.
 pub fn split(bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>, &'static str> {
     let Some((count, rest)) = bytes.split_first_chunk::<4>() else { return Err("too short") };
     if u32::from_le_bytes(*count) != size {
@@ -415,17 +416,17 @@ pub fn split(bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>, &'static str> {
 /// Why rank 0 gave up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// A status of this library, below 0.
+    /// A status of this library, negative.
     pub status: i32,
-    /// For whoever reads the error.
+    /// Text for the error message.
     pub text: String,
 }
 
 impl Failure {
-    /// The longest that there can be.
+    /// Longest encoding.
     pub const LONGEST: u64 = 4 + LONGEST_TEXT as u64;
 
-    /// As it goes out; a text that is too long is cut.
+    /// Encodes it, and truncates a text that is too long.
     pub fn encode(&self) -> Vec<u8> {
         let mut end = self.text.len().min(LONGEST_TEXT);
         while !self.text.is_char_boundary(end) {
@@ -434,8 +435,8 @@ impl Failure {
         [&self.status.to_le_bytes()[..], &self.text.as_bytes()[..end]].concat()
     }
 
-    /// Reads one; or why that cannot be. The text is for people: nothing in it but what can be
-    /// shown.
+    /// Decodes one, or returns the reason why it is not valid. The text is shown to people, so
+    /// control characters are refused.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let Some((status, text)) = bytes.split_first_chunk::<4>() else { return Err("too short") };
         let status = i32::from_le_bytes(*status);

@@ -1,42 +1,42 @@
-//! The short forms of the header of a message, a question and an answer, for pieces of a few bytes
-//! between peers that know each other.
+//! The compact header of messages, fetch requests (`Kind::Ask`) and replies (`Kind::Answer`), for
+//! short pieces between peers that know each other's connection number.
 //!
-//! UCX hands short messages over through shared memory in elements whose first cache line has 28
-//! bytes left for us, and a second line costs as much as the first. With 8 bytes behind it each of
-//! these fits there; the long form does not.
+//! UCX passes short messages through shared memory in elements whose first cache line has 28 bytes
+//! left for us. A second line costs as much as the first. With 8 bytes of data, a message in this
+//! form fits into the first line, and one with the full header does not.
 //!
-//! The first byte tells them from the long form, which begins with its version. Numbers are
+//! The first byte distinguishes both: the full header begins with its version. Numbers are
 //! little-endian.
 #![deny(unsafe_code)]
 
 use crate::engine::wire::credit;
 use crate::engine::wire::header::{flag, join_number, Amount, Header, Kind, Question, Unreadable};
 
-/// Bytes in front of the user's header or data.
+/// Header length of a message, before the user's header or data.
 pub(crate) const MESSAGE: usize = 16;
-/// As above.
+/// Header length of a request.
 pub(crate) const QUESTION: usize = 20;
-/// As above.
+/// Header length of a reply.
 pub(crate) const ANSWER: usize = 16;
 
-/// In the first byte, with the kind.
+/// Bit of the first byte; the kind is in the lower bits.
 const SHORT: u8 = 0x80;
-/// The first bytes.
+/// First byte of a message.
 pub(crate) const MARK_OF_MESSAGE: u8 = SHORT | Kind::Message as u8;
-/// As above.
+/// First byte of a request.
 pub(crate) const MARK_OF_QUESTION: u8 = SHORT | Kind::Ask as u8;
-/// As above.
+/// First byte of a reply.
 pub(crate) const MARK_OF_ANSWER: u8 = SHORT | Kind::Answer as u8;
-/// Of the sequence there are the lower bits: what a window lets be ahead is far less.
+/// Only the lower bits of the sequence are sent: a window allows far fewer messages in flight.
 pub(crate) const SEQUENCE: u32 = 0xffff;
 
-/// Does a piece that begins with this byte have a short form of the header?
+/// Does a piece that begins with this byte have a compact header?
 #[inline(always)]
 fn is_short(first: u8) -> bool {
     first & SHORT != 0
 }
 
-/// The connection that a piece names which begins with these words, in either form of the header.
+/// Number of the connection of a piece that begins with these words, with either header.
 #[inline(always)]
 pub(crate) fn names(words: &[u64]) -> u32 {
     if is_short(words[0] as u8) {
@@ -46,14 +46,15 @@ pub(crate) fn names(words: &[u64]) -> u32 {
     }
 }
 
-/// What came as one piece.
+/// A message that arrived as one piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece<'a> {
-    /// Of a short form: what that leaves out is as it always is.
+    /// With a compact header, omitted fields have the values that they always have.
     pub header: Header,
-    /// Of a question in the short form; in the long one it is the beginning of the user's header.
+    /// Of a request with a compact header. With the full header it is at the beginning of the
+    /// user's header.
     pub question: Option<Question>,
-    /// Bits of `Header::sequence` that are there.
+    /// Mask of the bits of `Header::sequence` that were sent.
     pub sequence: u32,
     /// The user's header.
     pub user_header: &'a [u8],
@@ -62,7 +63,7 @@ pub struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// Reads either form.
+    /// Decodes either form.
     #[inline(always)]
     pub fn decode(message: &'a [u8]) -> Result<Self, Unreadable> {
         if message.first().is_some_and(|first| is_short(*first)) {
@@ -78,7 +79,7 @@ impl<'a> Piece<'a> {
         Ok(Piece { header, question: None, sequence: u32::MAX, user_header, data })
     }
 
-    /// Reads the short one.
+    /// Decodes the compact form.
     fn decode_short(message: &'a [u8]) -> Option<Self> {
         let short = Short::of(message)?;
         let connection = short.connection();
@@ -112,7 +113,8 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// The beginning of what may be a short form, and what follows it. Nothing of it is believed yet.
+/// The first words of a piece that may have a compact header, and the bytes after them. Nothing is
+/// checked yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Short<'a> {
     first: u64,
@@ -143,25 +145,25 @@ impl<'a> Short<'a> {
         (self.first >> 16) as u16
     }
 
-    /// Bytes of the user's header; of an answer, the memory type.
+    /// Length of the user's header; in a reply, the memory type.
     #[inline(always)]
     pub(crate) fn second_byte(&self) -> u8 {
         (self.first >> 8) as u8
     }
 
-    /// Of a message or a question, the lower bits of its place in the order.
+    /// In a message or request, the lower bits of its sequence number.
     #[inline(always)]
     pub(crate) fn sequence(&self) -> u16 {
         self.second as u16
     }
 
-    /// Of a message.
+    /// In a message.
     #[inline(always)]
     pub(crate) fn flags(&self) -> u16 {
         (self.second >> 16) as u16
     }
 
-    /// Of a message or an answer.
+    /// In a message or reply.
     #[inline(always)]
     pub(crate) fn taken(&self) -> Amount {
         Amount::of_word(self.consumed_word())
@@ -172,19 +174,19 @@ impl<'a> Short<'a> {
         (self.second >> 32) as u32
     }
 
-    /// Of an answer: the number of its question.
+    /// In a reply: the number of its request.
     #[inline(always)]
     pub(crate) fn answers(&self) -> u64 {
         join_number(self.id(), self.second as u32)
     }
 
-    /// What follows: of an answer the data, and what `parts` takes apart.
+    /// The bytes after the words: in a reply the data, otherwise the input of `parts`.
     #[inline(always)]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// What it asks, if it is a question; and it without the rest of that, for `parts`.
+    /// The request's own fields, if it is a request, and the rest of it for `parts`.
     #[inline(always)]
     pub(crate) fn asked(self) -> Option<(Question, Self)> {
         let (upper, rest) = self.rest.split_first_chunk::<4>()?;
@@ -196,14 +198,14 @@ impl<'a> Short<'a> {
         (self.is(Kind::Ask) && upper <= 0xffff).then_some((question, Short { rest, ..self }))
     }
 
-    /// The user's header and the data: of a message, or of what `asked` has left.
+    /// The user's header and the data, of a message or of what `asked` returned.
     #[inline(always)]
     pub(crate) fn parts(&self) -> Option<(&'a [u8], &'a [u8])> {
         self.rest.split_at_checked(self.second_byte().into())
     }
 }
 
-/// The short form of a message's or an answer's header, if it has one.
+/// The compact header of a message or reply, if it can have one.
 #[inline]
 pub(crate) fn of(header: &Header) -> Option<[u64; 2]> {
     let known = header.connection != 0;
@@ -216,7 +218,8 @@ pub(crate) fn of(header: &Header) -> Option<[u64; 2]> {
     }
 }
 
-/// The same of a question, whose long form has these bytes at the beginning of its user header.
+/// The compact header of a request, if it can have one. `asked` is the beginning of the user's
+/// header in the full form.
 #[inline]
 pub(crate) fn of_question(
     header: &Header,
@@ -231,7 +234,7 @@ pub(crate) fn of_question(
     fits.then(|| question(&Header { user_header, ..*header }, &asked))
 }
 
-/// A message's header, as numbers. `header.user_header` fits into a byte.
+/// A message's header. `header.user_header` fits into a byte.
 #[inline(always)]
 pub(crate) fn message(header: &Header) -> [u64; 2] {
     let Header { flags, sequence, taken, .. } = *header;
@@ -241,7 +244,7 @@ pub(crate) fn message(header: &Header) -> [u64; 2] {
     ]
 }
 
-/// A question's; the capacity fits into 16 bits. What its sender has taken in is not told.
+/// A request's header. The capacity fits into 16 bits. It carries no credit update.
 #[inline(always)]
 pub(crate) fn question(header: &Header, question: &Question) -> ([u64; 2], u32) {
     let Question { number, capacity } = *question;
@@ -249,7 +252,7 @@ pub(crate) fn question(header: &Header, question: &Question) -> ([u64; 2], u32) 
     ([beginning(header, Kind::Ask), second], (number >> 32) as u32)
 }
 
-/// An answer's, whose status is OK.
+/// A reply's header. Its status is OK.
 #[inline(always)]
 pub(crate) fn answer(header: &Header) -> [u64; 2] {
     let Header { flags, taken, sender, .. } = *header;

@@ -1,12 +1,10 @@
-//! Element types of windows and the operations of accumulates: their numbers, their sizes, and what
-//! goes with what.
-//!
-//! What executes them is in `reduce`.
+//! Element types of windows and operations of accumulates: their numbers, their sizes, and which
+//! operation is defined for which type. `window/data/reduce` executes them.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result, Status};
 
-/// `UCXX_TYPE_*`. Pairs are a value and the index it was found at, a C struct of the two.
+/// `UCXX_TYPE_*`. Pairs are a value and its index, a C struct of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -56,7 +54,7 @@ pub enum Reduce {
     Maxloc = 13,
 }
 
-/// What decides which operations a type has.
+/// Decides which operations a type has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Byte,
@@ -67,19 +65,18 @@ enum Class {
     Pair,
 }
 
-/// What keeps two accumulates on one element apart. A window obeys one answer for each element: an
-/// update under the lock that is read, changed and written would lose what an atomic one does in
-/// between.
+/// How two accumulates on one element exclude each other. All accumulates on an element have to use
+/// the same way: a read-modify-write under the lock would lose an atomic operation in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Domain {
-    /// The processor's atomic operations.
+    /// By the CPU's atomic operations.
     Element,
-    /// A lock of the window, held over the update.
+    /// By a lock of the window, held during the update.
     Lock,
 }
 
 impl ElementType {
-    /// All of them, in the order of their numbers.
+    /// All types, in the order of their numbers.
     pub const ALL: [ElementType; 22] = {
         use ElementType::*;
         [
@@ -108,7 +105,7 @@ impl ElementType {
         ]
     };
 
-    /// Of the C interface's number, or of one that came over the wire.
+    /// Converts a number from the C interface or from a message.
     #[inline]
     pub fn from_number(number: i32) -> Result<Self> {
         let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));
@@ -117,7 +114,7 @@ impl ElementType {
         })
     }
 
-    /// Bytes, padding included.
+    /// Size in bytes, padding included.
     #[inline]
     pub const fn size(self) -> usize {
         use ElementType::*;
@@ -131,7 +128,7 @@ impl ElementType {
         }
     }
 
-    /// What C aligns it to: half its size where it has two parts.
+    /// Alignment in C: half the size if it has two parts.
     #[inline]
     pub const fn alignment(self) -> usize {
         match self.class() {
@@ -152,20 +149,20 @@ impl ElementType {
         }
     }
 
-    /// A whole number, which the processor adds by itself.
+    /// An integer, for which the CPU has an atomic addition.
     #[inline]
     pub(crate) const fn is_integer(self) -> bool {
         matches!(self.class(), Class::Integer)
     }
 
-    /// Is it combined by instructions that this architecture does not have? Then it is only moved.
+    /// Has this architecture no instructions to compute with the type? Then it can only be copied.
     const fn is_only_moved(self) -> bool {
         use ElementType::*;
         !cfg!(target_arch = "x86_64")
             && matches!(self, LongDouble | ComplexLongDouble | LongDoubleInt)
     }
 
-    /// Does the operation exist for it?
+    /// Is the operation defined for the type?
     #[inline]
     pub const fn has(self, op: Reduce) -> bool {
         use Reduce::*;
@@ -179,8 +176,8 @@ impl ElementType {
         }
     }
 
-    /// RMA_OP where the operation does not exist for the type, or only reads where nothing is
-    /// fetched. UNSUPPORTED where this architecture has no instruction for it.
+    /// Errors: RMA_OP if the operation is not defined for the type, or is NO_OP and nothing is
+    /// fetched. UNSUPPORTED if this architecture has no instruction for it.
     #[inline]
     pub fn check_reduce(self, op: Reduce, fetches: bool) -> Result<()> {
         if !self.has(op) {
@@ -207,8 +204,8 @@ impl ElementType {
         Ok(())
     }
 
-    /// RMA_TYPE unless compare-and-swap exists for it: equality of floating point numbers is not
-    /// that of their bytes.
+    /// Error: RMA_TYPE if compare-and-swap is not defined for the type. It is not for floating
+    /// point: equal numbers may have different bytes.
     #[inline]
     pub fn check_compare_and_swap(self) -> Result<()> {
         match self.class() {
@@ -223,9 +220,9 @@ impl ElementType {
         }
     }
 
-    /// What keeps accumulates on an element at this address apart: the same answer for everyone who
-    /// names the same element, as address and type decide alone. Mapped memory begins at a page
-    /// wherever it is mapped, so that an offset in it will do as well.
+    /// How accumulates on an element at this address exclude each other. Address and type alone
+    /// decide, so all processes come to the same answer. Mappings begin at a page in each process,
+    /// so an offset in one is as good as an address.
     #[inline]
     pub fn domain(self, address: usize) -> Result<Domain> {
         if address & (self.alignment() - 1) != 0 {
@@ -234,26 +231,26 @@ impl ElementType {
                 self.alignment()
             )));
         }
-        // A word of 8 bytes that C aligns to 4 may straddle cache lines, where there is no atomic
-        // operation.
+        // A word of 8 bytes that C aligns to 4 may cross a cache line, where no atomic operation
+        // works.
         let is_word = self.size() <= 8 && address & (self.size() - 1) == 0;
         Ok(if is_word { Domain::Element } else { Domain::Lock })
     }
 }
 
-/// Bytes of an element; 0 if there is no such type.
+/// Size of an element; 0 if the type does not exist.
 pub fn type_size(number: i32) -> usize {
     ElementType::from_number(number).map_or(0, ElementType::size)
 }
 
 impl Reduce {
-    /// All of them, in the order of their numbers.
+    /// All operations, in the order of their numbers.
     pub const ALL: [Reduce; 14] = {
         use Reduce::*;
         [Sum, Prod, Min, Max, Land, Lor, Lxor, Band, Bor, Bxor, Replace, NoOp, Minloc, Maxloc]
     };
 
-    /// Of the C interface's number, or of one that came over the wire.
+    /// Converts a number from the C interface or from a message.
     #[inline]
     pub fn from_number(number: i32) -> Result<Self> {
         let found = usize::try_from(number).ok().and_then(|number| Self::ALL.get(number));

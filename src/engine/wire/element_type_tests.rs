@@ -1,4 +1,4 @@
-//! Numbers, sizes, and what goes with what: as C, MPI and docs/windows.md have it.
+//! Numbers, sizes and valid combinations, compared with C, MPI and docs/windows.md.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn numbers_are_places() {
     }
 }
 
-/// As a C compiler has them. Rust has no `long double`: see tests/c.
+/// Sizes as a C compiler has them. Rust has no `long double`: tests/c checks it.
 #[test]
 fn sizes_and_alignments_are_those_of_c() {
     #[repr(C)]
@@ -44,7 +44,7 @@ fn sizes_and_alignments_are_those_of_c() {
     }
 }
 
-/// One row a type, one column an operation, both in the order of the header.
+/// One row for each type, one column for each operation, both in the header's order.
 #[test]
 fn what_goes_with_what() {
     const TABLE: [&str; 22] = [
@@ -101,8 +101,8 @@ fn the_domain_of_an_element() {
     assert!(ElementType::Int16Int.domain(2).is_err());
 }
 
-/// What MPI 4.1 allows: 6.9.2 for its operations, 12.3.4 for compare-and-swap, and any type for
-/// what only moves.
+/// Combinations that MPI 4.1 allows: 6.9.2 for its operations, 12.3.4 for compare-and-swap, and any
+/// type for operations that only copy.
 fn mpi_allows(operations: &str, name: &str) -> bool {
     const INTEGERS: &str = "INT LONG SHORT UNSIGNED_SHORT UNSIGNED UNSIGNED_LONG LONG_LONG_INT \
                             LONG_LONG UNSIGNED_LONG_LONG SIGNED_CHAR UNSIGNED_CHAR INT8_T INT16_T \
@@ -127,7 +127,7 @@ fn mpi_allows(operations: &str, name: &str) -> bool {
     allowed.iter().any(|list| list.split_whitespace().any(|each| each == name))
 }
 
-/// `ComplexLongDouble` as `COMPLEX_LONG_DOUBLE`.
+/// `ComplexLongDouble` to `COMPLEX_LONG_DOUBLE`.
 fn name_in_c(rust: &impl std::fmt::Debug) -> String {
     let mut name = String::new();
     for letter in format!("{rust:?}").chars() {
@@ -139,7 +139,7 @@ fn name_in_c(rust: &impl std::fmt::Debug) -> String {
     name
 }
 
-/// Its table has each of MPI's types once, and says of each operation what the library does.
+/// The page's table lists each of MPI's types once, and for each operation what the library does.
 #[test]
 fn the_documentation_says_what_goes_with_what() {
     let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/windows.md"));

@@ -1,25 +1,25 @@
-//! The messages that the members of a group send each other: the header of a collective's message,
-//! and of the notice that ends one. docs/wire-formats.md has the layout.
+//! The messages between members of a group: the header of a collective's message, and of the notice
+//! that ends a group. docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
-/// Of the protocol between members.
+/// Version of the protocol between members.
 const VERSION: u16 = 1;
 
-/// What a message is part of.
+/// Kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// Nothing but its arrival counts.
+    /// Only its arrival counts.
     Barrier,
     /// Blocks of several members.
     Allgather,
-    /// What the root has.
+    /// The root's data.
     Broadcast,
-    /// The group's collectives have come to an end, and why.
+    /// The group's collectives have failed; says why.
     Notice,
-    /// The sender is about to go, as soon as this has been answered: then all that it has sent
-    /// before has come.
+    /// The sender is about to end, and waits for `Left`, which confirms that all its earlier
+    /// messages have arrived.
     Leave,
-    /// The answer.
+    /// The reply to `Leave`.
     Left,
 }
 
@@ -27,7 +27,7 @@ impl What {
     const ALL: [What; 6] =
         [What::Barrier, What::Allgather, What::Broadcast, What::Notice, What::Leave, What::Left];
 
-    /// For messages.
+    /// For error messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             What::Barrier => "barrier",
@@ -43,35 +43,35 @@ impl What {
 /// The header of a message from one member to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupHeader {
-    /// What it belongs to.
+    /// Kind of the message.
     pub what: What,
-    /// Round of the collective; of a broadcast, its root.
+    /// Round of the collective; in a broadcast, the root.
     pub step: u32,
-    /// The same for all members of a group, and different from that of others.
+    /// Equal for all members of the group; other groups have other numbers.
     pub group: u64,
-    /// How many collectives the group had before; of a notice, before the first that cannot
-    /// succeed.
+    /// Number of collectives of the group before this one; in a notice, before the first that
+    /// cannot succeed.
     pub sequence: u32,
-    /// The sender's rank among all that were started together.
+    /// The sender's rank among all processes that were started together.
     pub from: u32,
-    /// Bytes that each member gives: the length that the call was made with.
+    /// Bytes that each member contributes: the length that the call was made with.
     pub length: u64,
-    /// Of a notice: the rank, counted as `from`, that is to blame, and the status.
+    /// In a notice: the rank that caused it, counted like `from`.
     pub blamed: u32,
-    /// See above; else 0.
+    /// In a notice: the status; otherwise 0.
     pub status: i32,
 }
 
 impl GroupHeader {
-    /// Bytes.
+    /// Encoded length.
     pub const LENGTH: usize = 40;
 
-    /// Of a message that is part of no collective.
+    /// A header for a message that belongs to no collective.
     pub(crate) fn aside(what: What, from: u32) -> Self {
         GroupHeader { what, step: 0, group: 0, sequence: 0, from, length: 0, blamed: 0, status: 0 }
     }
 
-    /// As it is sent.
+    /// The bytes to send.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[0..2].copy_from_slice(&VERSION.to_le_bytes());
@@ -86,7 +86,7 @@ impl GroupHeader {
         bytes
     }
 
-    /// Of bytes that came from somewhere.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; Self::LENGTH] =
             bytes.try_into().map_err(|_| "a group's message of another length")?;

@@ -1,54 +1,53 @@
-//! What libraries say to each other: active messages of one UCP id, each with a header of 24 bytes
-//! that names its kind.
+//! The full header of the library's messages: active messages of one UCP id, with a header of 24
+//! bytes that names their kind.
 //!
-//! All numbers are little-endian; docs/wire-formats.md has the layout. What comes in is hostile
-//! until it has been read here.
+//! All numbers are little-endian; docs/wire-formats.md has the layout. Received bytes are untrusted
+//! until they are decoded here.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
 use crate::engine::wire::address::Address;
 
-/// UCP's id for all of it. Id 0 is left to the format of UCXX.
+/// UCP's id of all these messages. Id 0 belongs to UCXX's format.
 pub(crate) const AM_ID: u32 = 1;
-/// Changes with every change that an older library would not understand.
+/// Incremented with every change that older libraries would not understand.
 pub(crate) const VERSION: u8 = 1;
-/// Of the header.
+/// Length of the header.
 pub const HEADER: usize = 24;
-/// No real address is as long: room for some hundred network devices.
+/// Longer than any real address: room for some hundred network devices.
 const LONGEST_ADDRESS: usize = 1 << 16;
 
-/// What a message is about.
+/// Kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// First on each endpoint: who sends, and the number under which it knows the connection.
-    /// Behind it comes its address.
+    /// First message of each endpoint: the sender's number for the connection, followed by its
+    /// address.
     Hello = 1,
-    /// Answers it, with the number that the other side has for the connection.
+    /// Reply to Hello, with the receiver's number for the connection.
     Welcome = 2,
-    /// Answers a message of a version that is not spoken here; the header's version is the one that
-    /// is. The same in all versions.
+    /// Reply to a message of an unsupported version. The header's version is the supported one. The
+    /// same in all versions.
     Refusal = 3,
     /// The endpoint is closed.
     Bye = 4,
-    /// Answers it: nothing here touches the other side's memory any more.
+    /// Reply to Bye: nothing here accesses the other side's memory any more.
     ByeAck = 5,
-    /// Asks for a sign of life.
+    /// Asks for a Pong.
     Ping = 6,
-    /// Gives it.
+    /// Shows that the sender lives.
     Pong = 7,
-    /// The user's message, with the user's header behind this one.
+    /// The user's message; the user's header follows this one.
     Message = 8,
-    /// Room for more of them.
+    /// Credit update: room for more messages.
     Grant = 9,
-    /// A question, as a message; a `Question` comes before the user's header.
+    /// Request of a fetch, sent as a message; a `Question` precedes the user's header.
     Ask = 10,
-    /// Answers it.
+    /// Reply of a fetch.
     Answer = 11,
-    /// As a message, with frames: a `wire::multi_table` comes before the user's header.
+    /// A message with frames: a `wire::multi_table` precedes the user's header.
     Multi = 12,
-    /// The sender has made a fast box for what is said to it; behind it comes the name of its
-    /// memory.
+    /// The sender has made a fast box for messages to it; the name of its memory follows.
     FastBox = 13,
 }
 
@@ -70,95 +69,94 @@ impl Kind {
     }
 }
 
-/// How much a receiver has taken in on one connection since its beginning: a sender may be ahead of
-/// that by a fixed distance. Both wrap around.
+/// What a receiver has released on a connection since its beginning. The sender may be ahead of
+/// that by a fixed amount. Both fields wrap around.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Amount {
-    /// Messages.
+    /// Number of messages.
     pub messages: u16,
-    /// What they cost in memory, in units of `credit::UNIT` bytes.
+    /// Their cost in memory, in units of `credit::UNIT` bytes.
     pub units: u16,
 }
 
 impl Amount {
-    /// As one number.
     #[inline(always)]
     pub(crate) fn word(self) -> u32 {
         u32::from(self.messages) | u32::from(self.units) << 16
     }
 
-    /// Of such a number.
+    /// The amount of such a number.
     #[inline(always)]
     pub(crate) fn of_word(word: u32) -> Self {
         Amount { messages: word as u16, units: (word >> 16) as u16 }
     }
 }
 
-/// The header. Kinds that have no use for a field have 0 there.
+/// The header. Fields that a kind does not use are 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What it is about.
+    /// Kind of the message.
     pub kind: Kind,
     /// Bits of `flag`.
     pub flags: u16,
-    /// Of the handler that the user means; of an answer, the upper part of the question's number.
+    /// Id of the user's handler; in a reply, the upper part of the request's number.
     pub id: u16,
-    /// Of the user's header, which follows.
+    /// Length of the user's header, which follows.
     pub user_header: u16,
-    /// The connection, by the number that its receiver has given it; 0 before that is known.
+    /// The receiver's number for the connection; 0 before the sender knows it.
     pub connection: u32,
-    /// Place in the order of a connection's messages; of an answer, its status; of a Hello, the
-    /// sender's end's place among those that it has made for the receiver, from 1 on, or 0 for a
+    /// Sequence number among the connection's messages. In a reply, its status. In a Hello, index
+    /// of the sender's endpoint among those that it has made for the receiver, from 1, or 0 for a
     /// connection by host and port.
     pub sequence: u32,
-    /// What its sender has taken in.
+    /// Credit update: what the sender of this message has released.
     pub taken: Amount,
-    /// The number that its sender has given the connection; of a message or a question, what it
-    /// costs its receiver; of an answer, the lower part of the question's number.
+    /// The sender's number for the connection. In a message or request, its cost. In a reply, the
+    /// lower part of the request's number.
     pub sender: u32,
 }
 
-/// Of `Header::flags`.
+/// Bits of `Header::flags`.
 pub(crate) mod flag {
     /// Hello: the sender's endpoint has failure detection.
     pub(crate) const PEER_FAILURE: u16 = 1;
-    /// Bye: the sender waits for the answer.
+    /// Bye: the sender waits for the ByeAck.
     pub(crate) const ANSWER: u16 = 2;
-    /// Message: the receiver is to be able to answer.
+    /// Message: the receiver must be able to reply.
     pub(crate) const REPLY: u16 = 4;
-    /// Message: where the sender's buffer is, in the bits from here on (`UCXX_MEMORY_*`).
+    /// Message: memory type of the sender's buffer (`UCXX_MEMORY_*`), in the bits from this one.
     pub(crate) const MEMORY: u32 = 8;
-    /// Ask: data of the answer is to wait at its sender, as it goes to where the processor cannot
-    /// put it.
+    /// Ask: the reply's data waits at its sender until it is fetched, as it goes to memory that the
+    /// CPU cannot write.
     pub(crate) const WAITING: u16 = 8;
-    /// Ask: it is an `Atomic`, which the library answers by itself.
+    /// Ask: an `Atomic`, which the library answers itself.
     pub(crate) const ATOMIC: u16 = 16;
-    /// Message: it is about a stream of chunks between two hubs, and the library's own.
+    /// Message: belongs to a stream of chunks between two hubs; the library handles it.
     pub(crate) const HUB: u16 = 32;
     pub(crate) const LIBRARY: u16 = PEER_FAILURE | ANSWER;
     pub(crate) const USER: u16 = REPLY | WAITING | ATOMIC | HUB | 0x7f << MEMORY;
 }
 
-/// Why a message cannot be read.
+/// Why a message cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreadable {
-    /// Of another version; `connection` and `sender` stand where they always do.
+    /// Of another version; `connection` and `sender` have the same place in all versions.
     Version {
-        /// That version.
+        /// The message's version.
         theirs: u8,
-        /// It is a refusal, which is not to be answered.
+        /// It is a Refusal, which must not be answered.
         refusal: bool,
         /// As in `Header`.
         connection: u32,
         /// As in `Header`.
         sender: u32,
     },
-    /// Damaged, or from somebody who speaks another language; with what is wrong.
+    /// Damaged, or not of this library; the text says what is wrong.
     Garbage(&'static str),
 }
 
 impl Header {
-    /// Of a message of the library's own that has nothing but its kind.
+    /// A header with all other fields 0.
     pub fn of(kind: Kind) -> Self {
         let taken = Amount::default();
         Header {
@@ -173,7 +171,7 @@ impl Header {
         }
     }
 
-    /// As it goes out.
+    /// The bytes to send.
     #[inline]
     pub fn encode(&self) -> [u8; HEADER] {
         let [first, second, third] = self.words();
@@ -184,7 +182,8 @@ impl Header {
         bytes
     }
 
-    /// The same as three numbers: few wide stores are read back sooner than many small ones.
+    /// The header as three numbers. Few wide stores can be forwarded to loads sooner than many
+    /// small ones.
     #[inline(always)]
     pub(crate) fn words(&self) -> [u64; 3] {
         let (id, user_header, flags) =
@@ -201,7 +200,7 @@ impl Header {
         ]
     }
 
-    /// Reads one that came in: the first bytes of `message`, whose rest is the user's header.
+    /// Decodes the header at the beginning of `message`; the rest is the user's header.
     #[inline]
     pub fn decode(message: &[u8]) -> Result<Self, Unreadable> {
         let header = Self::decode_first(message)?;
@@ -211,7 +210,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads one that came in packed with what belongs to it: the user's header, and the data.
+    /// Decodes a message that arrived packed: header, user's header and data.
     #[inline]
     pub fn decode_packed(message: &[u8]) -> Result<(Self, &[u8], &[u8]), Unreadable> {
         let header = Self::decode_first(message)?;
@@ -277,22 +276,22 @@ impl Header {
     }
 }
 
-/// What comes before the user's header in a question.
+/// Fields of a fetch request, before the user's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Question {
-    /// By which its answer names it; 48 bits.
+    /// Number by which the reply refers to the request; 48 bits.
     pub number: u64,
-    /// Bytes that there is room for; `u64::MAX` where room is made when the answer has come.
+    /// Length of the buffer for the reply; `u64::MAX` if it is allocated when the reply arrives.
     pub capacity: u64,
 }
 
 impl Question {
-    /// Bytes on the wire.
+    /// Encoded length.
     pub const LENGTH: usize = 16;
     /// The largest number.
     pub const NUMBERS: u64 = (1 << 48) - 1;
 
-    /// As it goes out.
+    /// The bytes to send.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..8].copy_from_slice(&self.capacity.to_le_bytes());
@@ -300,7 +299,7 @@ impl Question {
         bytes
     }
 
-    /// Reads one, and what follows it.
+    /// Decodes one, and returns the bytes after it.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), &'static str> {
         let Some((bytes, rest)) = bytes.split_first_chunk::<{ Self::LENGTH }>() else {
             return Err("a question that is too short");
@@ -317,31 +316,31 @@ impl Question {
     }
 }
 
-/// The two parts of a question's number in an answer: `Header::id` and `Header::sender`.
+/// Splits a request's number into the two parts in the reply: `Header::id` and `Header::sender`.
 #[inline]
 pub(crate) fn split_number(number: u64) -> (u16, u32) {
     ((number >> 32) as u16, number as u32)
 }
 
-/// A question's number of these.
+/// The inverse of `split_number`.
 #[inline]
 pub(crate) fn join_number(id: u16, sender: u32) -> u64 {
     u64::from(id) << 32 | u64::from(sender)
 }
 
-/// What an answer says of itself: its status, and its length where its data does not come along.
+/// A reply's status, and its length if its data is not included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// Of its question.
+    /// Number of the request.
     pub number: u64,
-    /// What the user of the other side has said, or its library.
+    /// Status from the user of the other side, or from its library.
     pub status: i32,
-    /// In full, of one that is longer than there is room for.
+    /// Full length of a reply that is longer than the buffer.
     pub length: Option<u64>,
 }
 
 impl Answer {
-    /// Reads it from a header of that kind and what follows.
+    /// Decodes a reply's header and the bytes after it.
     pub fn decode(header: &Header, user_header: &[u8]) -> Result<Self, &'static str> {
         let status = header.sequence as i32;
         let length = match user_header.len() {
@@ -356,21 +355,21 @@ impl Answer {
     }
 }
 
-/// What stands in a Hello.
+/// The contents of a Hello.
 pub struct Hello {
-    /// Of the sender.
+    /// The sender's address.
     pub address: Address,
     /// The sender's endpoint has failure detection.
     pub peer_failure: bool,
-    /// The number that the sender has given the connection.
+    /// The sender's number for the connection.
     pub sender: u32,
-    /// Of the sender's end among those that it has made for this worker, from 1 on; 0 for a
+    /// Index of the sender's endpoint among those that it has made for this worker, from 1; 0 for a
     /// connection by host and port.
     pub place: u32,
 }
 
 impl Hello {
-    /// Reads what came behind a header of that kind.
+    /// Decodes the bytes after a Hello's header.
     pub fn decode(header: &Header, payload: &[u8]) -> Result<Self, &'static str> {
         if header.sender == 0 {
             return Err("a connection without a number");

@@ -1,62 +1,63 @@
-//! What the two ends of a joined link say to each other: one header for all of it.
+//! The messages between the two ends of a joined link: one header for all of them.
 //! docs/wire-formats.md has the layout.
 //!
-//! What comes in is hostile until it has been read here, and compared with what the stream knows
+//! Received bytes are untrusted until they are decoded here and compared with the stream's state
 //! (`hub::stream::stream`).
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
 
-/// Bytes that travel with each chunk beside its data.
+/// Bytes of metadata that each chunk carries beside its data.
 pub const METADATA: usize = 64;
 
-/// What a message tells.
+/// Kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tells {
-    /// There is an end of a stream here.
+    /// The sender has this end of a stream.
     Open = 1,
-    /// A chunk: its metadata stands behind the header, and it is the data.
+    /// A chunk: its metadata after the header, and its data.
     Chunk = 2,
-    /// What has become chunks, and what there are envelopes for.
+    /// Numbers of chunks: consumed so far, and permitted so far.
     Credit = 3,
-    /// No more chunks come.
+    /// No more chunks follow.
     End = 4,
-    /// Nothing more is taken, or sent.
+    /// The sender of this message no longer sends or accepts chunks.
     Close = 5,
 }
 
 /// The header of a message about a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamHeader {
-    /// What it is.
+    /// Kind of the message.
     pub tells: Tells,
-    /// Open: the sender of this message takes chunks in. End: the hub's stream is at its end, not
+    /// Open: the sender of this message receives chunks. End: the hub's whole stream has ended, not
     /// only this link's.
     pub mark: bool,
-    /// Open: its envelopes are on a device, where only what is pulled gets to.
+    /// Open: the sender's envelopes are on a device, so chunks have to be pulled.
     pub device: bool,
-    /// Open: chunks that may be on their way at a time.
+    /// Open: chunks that may be in flight at a time.
     pub window: u32,
-    /// The number that the receiver of this message has given its end; 0 where that is not known.
+    /// The receiver's number for its own end; 0 if the sender does not know it.
     pub to: u32,
-    /// The number that its sender has given its own.
+    /// The sender's number for its own end.
     pub from: u32,
-    /// Open: the stream, as both sides call it. Chunk: its place, from 0 on. Credit and Close:
-    /// chunks that have been taken in for good. End: all that were sent.
+    /// Open: the stream's name, the same on both sides. Chunk: its index, from 0. Credit and Close:
+    /// chunks received and kept. End: chunks sent in all.
     pub count: u64,
-    /// Open: bytes of an envelope. Credit: chunks that there have been envelopes for so far.
+    /// Open: size of an envelope in bytes. Credit: chunks for which there have been envelopes so
+    /// far.
     pub size: u64,
-    /// Close: why, 0 or negative.
+    /// Close: the reason, 0 or negative.
     pub status: i32,
 }
 
 impl StreamHeader {
-    /// Bytes.
+    /// Encoded length.
     pub const LENGTH: usize = 32;
-    /// With what stands behind it in front of a chunk.
+    /// Length of the header and the metadata of a chunk.
     pub const WITH_METADATA: usize = Self::LENGTH + METADATA;
 
-    /// One that says nothing else.
+    /// A header with all other fields 0.
     pub fn new(tells: Tells, to: u32, from: u32) -> Self {
         StreamHeader {
             tells,
@@ -71,12 +72,12 @@ impl StreamHeader {
         }
     }
 
-    /// The answer to an Open that names an end which waits for none.
+    /// The reply to an Open for which no end waits.
     pub fn turned_away(&self) -> Self {
         StreamHeader { status: Status::CANCELED.0, ..Self::new(Tells::Close, self.from, self.to) }
     }
 
-    /// As it is sent.
+    /// The bytes to send.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         (bytes[0], bytes[1], bytes[2]) = (self.tells as u8, self.mark.into(), self.device.into());
@@ -91,7 +92,7 @@ impl StreamHeader {
         bytes
     }
 
-    /// Of bytes that came from somewhere; with what stands behind it.
+    /// Decodes a header; returns it with the bytes after it.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), &'static str> {
         let (head, behind) = bytes
             .split_first_chunk::<{ Self::LENGTH }>()

@@ -1,8 +1,8 @@
-//! Every format that another process reads, and nothing else: encode, decode, check.
+//! All formats that another process reads: encode, decode and check, and nothing else.
 //!
-//! Uses `base` and `os`. What comes in is hostile until it is decoded here; each decoder has a fuzz
-//! target. Begin with `header`: the head of each message of the library's own channel. docs/wire-
-//! formats.md has the tables.
+//! Uses `base` and `os`. Received bytes are untrusted until they are decoded here. Each decoder has
+//! a fuzz target. Begin with `header`: the header of each message of the library's own channel.
+//! docs/wire-formats.md has the tables.
 
 pub mod address;
 pub mod bootstrap;

@@ -1,54 +1,54 @@
-//! What a multi-buffer message says of its frames, in front of the user's header.
+//! The description of a multi-buffer message's frames, before the user's header.
 //!
-//! Little-endian: how many frames (4 bytes), where their table is (4): 0 for here, 1 for the
-//! beginning of the data, where it is too long for a header. The table has 8 bytes a frame: its
-//! length, and in the uppermost byte its memory type at the sender. The frames follow each other in
-//! the data.
+//! Little-endian: number of frames (4 bytes), place of their table (4): 0 for here, 1 for the
+//! beginning of the data, if it is too long for a header. The table has 8 bytes for each frame: its
+//! length, and in the most significant byte its memory type at the sender. The frames follow each
+//! other in the data.
 #![deny(unsafe_code)]
 
 use crate::engine::ucx::memory_type;
 
-/// Bytes in front of the table.
+/// Bytes before the table.
 pub const PREFIX: usize = 8;
 /// Bytes of the table for each frame.
 pub const ENTRY: usize = 8;
 const LENGTH: u64 = (1 << 56) - 1;
 
-/// A frame, as its sender has it.
+/// A frame, as its sender describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Described {
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
     /// `UCXX_MEMORY_*`.
     pub memory_type: i32,
 }
 
-/// What stands in front of the user's header, checked against the length of the data.
+/// The decoded beginning of the header, checked against the length of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefix {
-    /// How many frames there are.
+    /// Number of frames.
     pub count: usize,
-    /// Their table is the beginning of the data.
+    /// The table is at the beginning of the data.
     pub in_data: bool,
-    /// Bytes up to the user's header.
+    /// Bytes before the user's header.
     pub length: usize,
 }
 
 impl Prefix {
-    /// For so many frames; `most` bytes fit into the header.
+    /// For `count` frames, if `most` bytes fit into the header.
     pub fn new(count: usize, most: usize) -> Self {
         let here = PREFIX + count.saturating_mul(ENTRY);
         let in_data = here > most;
         Prefix { count, in_data, length: if in_data { PREFIX } else { here } }
     }
 
-    /// Appends it, without the table.
+    /// Appends the prefix, without the table.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.count as u32).to_le_bytes());
         out.extend_from_slice(&u32::from(self.in_data).to_le_bytes());
     }
 
-    /// Reads that of a message with so much data.
+    /// Decodes the prefix of a message with `data` bytes of data.
     pub fn decode(header: &[u8], data: usize) -> Result<Self, &'static str> {
         let prefix =
             header.first_chunk::<PREFIX>().ok_or("a multi-buffer message without a table")?;
@@ -71,30 +71,31 @@ impl Prefix {
     }
 }
 
-/// A frame, as a table has it.
+/// A frame's entry in the table.
 pub fn entry(frame: Described) -> [u8; ENTRY] {
     let memory_type = (frame.memory_type as u64) << 56;
     (frame.length as u64 & LENGTH | memory_type).to_le_bytes()
 }
 
-/// Appends a frame to a table.
+/// Appends a frame's entry to a table.
 pub fn describe(frame: Described, table: &mut Vec<u8>) {
     table.extend_from_slice(&entry(frame));
 }
 
-/// The frames of a table.
+/// The frames that a table describes.
 pub fn frames(table: &[u8]) -> impl ExactSizeIterator<Item = Described> + '_ {
     table.chunks_exact(ENTRY).map(|entry| {
         let word = u64::from_le_bytes(std::array::from_fn(|byte| entry[byte]));
         let told = (word >> 56) as i32;
-        // What a later release may say is nothing that this one could ask an allocator for.
+        // Types that a later release may add are unknown here, so no allocator could be asked for
+        // them.
         let known = told != memory_type::AUTO && memory_type::check(told).is_ok();
         let memory_type = if known { told } else { memory_type::HOST };
         Described { length: (word & LENGTH) as usize, memory_type }
     })
 }
 
-/// The frames of a table have so many bytes together.
+/// Checks that the frames of a table have `bytes` bytes in all.
 pub fn check_table(table: &[u8], bytes: usize) -> Result<(), &'static str> {
     match frames(table).try_fold(0usize, |total, frame| total.checked_add(frame.length)) {
         Some(total) if total == bytes => Ok(()),

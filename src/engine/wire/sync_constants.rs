@@ -1,4 +1,4 @@
-//! The numbers that synchronisation calls of windows take: kinds of locks, and assertions.
+//! Lock types and assertions of the windows' synchronisation calls.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result, Status};
@@ -7,14 +7,14 @@ use crate::engine::base::status::{Error, Result, Status};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum LockType {
-    /// Several at a time.
+    /// Several holders at a time.
     Shared = 1,
-    /// One alone.
+    /// One holder.
     Exclusive = 2,
 }
 
 impl LockType {
-    /// Of the C interface's number, or of one that came over the wire.
+    /// Converts a number from the C interface or from a message.
     pub fn from_number(number: i32) -> Result<Self> {
         match number {
             1 => Ok(LockType::Shared),
@@ -27,7 +27,7 @@ impl LockType {
     }
 }
 
-/// `UCXX_ASSERT_*`, such that the call takes them.
+/// `UCXX_ASSERT_*` values that the call accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Assertions(u32);
 
@@ -48,32 +48,33 @@ impl Assertions {
         }
     }
 
-    /// Of lock and lock_all.
+    /// For lock and lock_all.
     pub fn of_lock(given: u32) -> Result<Self> {
         Self::of("a lock", given, NOCHECK)
     }
 
-    /// Of post.
+    /// For post.
     pub fn of_post(given: u32) -> Result<Self> {
         Self::of("post", given, NOCHECK | NOSTORE | NOPUT)
     }
 
-    /// Of start.
+    /// For start.
     pub fn of_start(given: u32) -> Result<Self> {
         Self::of("start", given, NOCHECK)
     }
 
-    /// Of fence.
+    /// For fence.
     pub fn of_fence(given: u32) -> Result<Self> {
         Self::of("fence", given, NOSTORE | NOPUT | NOPRECEDE | NOSUCCEED)
     }
 
-    /// Nobody else wants the lock; the other side has posted already, or says the same.
+    /// No other process wants the lock; or the matching post has been made, or has this assertion
+    /// too.
     pub fn no_check(self) -> bool {
         self.0 & NOCHECK != 0
     }
 
-    /// Nothing is to be completed.
+    /// No operations have to be completed.
     pub fn no_precede(self) -> bool {
         self.0 & NOPRECEDE != 0
     }

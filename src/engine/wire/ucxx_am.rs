@@ -1,24 +1,24 @@
-//! The header that UCXX puts before its active messages, which have UCP's id 0: UCXX 0.52's, byte
-//! for byte, in the byte order of the machine.
+//! The header of UCXX's active messages, which have UCP's id 0. Same bytes as UCXX 0.52, in the
+//! machine's byte order.
 //!
 //! Memory type of the sender's buffer, as UCX numbers it (4 bytes); whether a callback is named
-//! (1), and if so by which owner (64, padded with zeros) and which number (8); what the receiver is
-//! to do where it has no memory of that type (1); length of the user's header (8), and that. What
-//! is missing at the end is zero. See docs/wire-formats.md.
+//! (1), and if so its owner (64, padded with zeros) and number (8); what the receiver does if it
+//! has no memory of that type (1); length of the user's header (8), and the user's header. Missing
+//! bytes at the end count as zero. See docs/wire-formats.md.
 #![deny(unsafe_code)]
 
-/// UCP's id for its messages.
+/// UCP's id of UCXX's messages.
 pub(crate) const UCXX_ID: u32 = 0;
 
-/// Bytes of an owner's name, of which the last is zero.
+/// Length of an owner's name; its last byte is zero.
 const OWNER: usize = 64;
 
-/// Bytes of the header of a message that names no callback and has no header of the user's.
+/// Header length of a message without callback and user's header.
 pub const PLAIN: usize = 14;
-/// The same of one that names a callback.
+/// Header length of a message with a callback and no user's header.
 pub const NAMED: usize = PLAIN + OWNER + 8;
 
-/// A callback of the receiver's, by its owner and number.
+/// Name of a callback at the receiver: owner and number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallbackName {
     owner: [u8; OWNER],
@@ -26,7 +26,7 @@ pub struct CallbackName {
 }
 
 impl CallbackName {
-    /// Of an owner with up to 63 bytes, none of them zero.
+    /// The owner has at most 63 bytes, none of them zero.
     pub fn new(owner: &[u8], id: u64) -> Option<Self> {
         if owner.len() >= OWNER || owner.contains(&0) {
             return None;
@@ -36,7 +36,7 @@ impl CallbackName {
         Some(name)
     }
 
-    /// As it came in, where nothing after the first zero counts.
+    /// Decodes a received name; bytes after the first zero are ignored.
     fn read(bytes: &[u8]) -> Option<Self> {
         let (owner, id) = bytes.split_first_chunk::<OWNER>()?;
         let length = owner.iter().position(|byte| *byte == 0)?;
@@ -44,25 +44,25 @@ impl CallbackName {
     }
 }
 
-/// What a header says.
+/// A decoded header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope<'a> {
     /// UCX's number.
     pub memory_type: i32,
-    /// Whom it is for, if for no receive.
+    /// The callback to call; `None` means that a receive takes the message.
     pub callback: Option<CallbackName>,
-    /// The user's.
+    /// The user's header.
     pub user_header: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
-    /// Bytes on the wire.
+    /// Encoded length.
     pub fn length(&self) -> usize {
         let fixed = if self.callback.is_some() { NAMED } else { PLAIN };
         fixed + self.user_header.len()
     }
 
-    /// As it goes out, into as many bytes.
+    /// Encodes into `out`, which has `length()` bytes.
     pub fn encode(&self, out: &mut [u8]) {
         out.fill(0);
         out[..4].copy_from_slice(&self.memory_type.to_ne_bytes());
@@ -73,13 +73,13 @@ impl<'a> Envelope<'a> {
             out[at + OWNER..at + OWNER + 8].copy_from_slice(&id.to_ne_bytes());
             at += OWNER + 8;
         }
-        // The byte before says that the receiver may use the host's memory.
+        // The byte before stays 0: the receiver may use host memory.
         let (length, user_header) = out[at + 1..].split_at_mut(8);
         length.copy_from_slice(&(self.user_header.len() as u64).to_ne_bytes());
         user_header.copy_from_slice(self.user_header);
     }
 
-    /// Reads one that came in.
+    /// Decodes a received header.
     pub fn decode(header: &'a [u8]) -> Result<Self, &'static str> {
         let (memory_type, rest) =
             header.split_first_chunk::<4>().ok_or("a message of UCXX's without a header")?;

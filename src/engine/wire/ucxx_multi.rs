@@ -1,32 +1,32 @@
-//! The header that announces frames in the tag form of multi-buffer transfer: UCXX 0.52's, byte for
-//! byte.
+//! The header that announces frames in the tag form of multi-buffer transfer. Same bytes as UCXX
+//! 0.52.
 //!
-//! 1209 bytes, packed, in the byte order of the machine, as UCXX writes it: whether another header
-//! follows (1 byte), how many frames this one announces (8), of each of 100 frames whether it is
-//! device memory (4), and its bytes (8). Entries that are not used are zero. A header announces 100
-//! frames unless it is the last. All headers come before the first frame, and all of it under one
-//! tag. See docs/wire-formats.md.
+//! 1209 bytes, packed, in the machine's byte order, as UCXX writes it: whether another header
+//! follows (1 byte), number of frames in this header (8), for each of 100 frames whether it is
+//! device memory (4), and its length (8). Unused entries are zero. A header announces 100 frames
+//! unless it is the last. All headers precede the first frame, and all have the same tag. See
+//! docs/wire-formats.md.
 #![deny(unsafe_code)]
 
-/// Frames that one header announces.
+/// Frames in one header.
 pub const FRAMES: usize = 100;
-/// Bytes of a header.
+/// Length of a header.
 pub const HEADER: usize = 1 + 8 + FRAMES * 4 + FRAMES * 8;
 
 const COUNT: usize = 1;
 const DEVICE: usize = COUNT + 8;
 const LENGTH: usize = DEVICE + FRAMES * 4;
 
-/// What a header says of one frame.
+/// A frame, as a header announces it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announced {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// CUDA memory, at its sender.
+    /// CUDA memory at the sender.
     pub device: bool,
 }
 
-/// A header that came in, checked.
+/// A received header, checked.
 #[derive(Clone, Copy)]
 pub struct Announcement<'a> {
     bytes: &'a [u8; HEADER],
@@ -34,7 +34,7 @@ pub struct Announcement<'a> {
     next: bool,
 }
 
-/// How many headers announce so many frames: one also where there are none.
+/// Number of headers for `frames` frames: at least one.
 pub fn headers_for(frames: usize) -> usize {
     frames.div_ceil(FRAMES).max(1)
 }
@@ -57,7 +57,7 @@ pub fn encode(frames: impl ExactSizeIterator<Item = Announced>, out: &mut Vec<u8
 }
 
 impl<'a> Announcement<'a> {
-    /// Checks a message that is to be a header.
+    /// Checks a received message that should be a header.
     pub fn decode(message: &'a [u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; HEADER] =
             message.try_into().map_err(|_| "a message that is not a header's 1209 bytes long")?;
@@ -77,17 +77,17 @@ impl<'a> Announcement<'a> {
         Ok(Announcement { bytes, count, next })
     }
 
-    /// Another one follows.
+    /// Does another header follow?
     pub fn has_next(&self) -> bool {
         self.next
     }
 
-    /// How many frames it announces.
+    /// Number of frames in this header.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The frames that it announces.
+    /// The frames in this header.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = Announced> + use<'a> {
         let bytes = self.bytes;
         (0..self.count).map(move |index| {
@@ -100,7 +100,7 @@ impl<'a> Announcement<'a> {
         })
     }
 
-    /// Their bytes in all; none where that is more than a number holds.
+    /// Their total length; `None` if it exceeds 64 bits.
     pub fn total(&self) -> Option<u64> {
         self.frames().try_fold(0u64, |total, frame| total.checked_add(frame.length))
     }

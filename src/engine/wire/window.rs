@@ -1,45 +1,45 @@
-//! The messages by which windows reach members that share no memory with the origin: one header for
-//! all of them. docs/wire-formats.md has the layout.
+//! The messages of windows, for members that share no memory with the origin: one header for all of
+//! them. docs/wire-formats.md has the layout.
 #![deny(unsafe_code)]
 
 use crate::engine::wire::element_type::{ElementType, Reduce};
 use crate::engine::wire::sync_constants::LockType;
 
-/// Of the protocol between members.
+/// Version of the protocol between members.
 const VERSION: u16 = 1;
 
-/// What a message asks for or tells.
+/// Kind of a message: a request, a notice or a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// The data goes into the window.
+    /// Write the data to the window.
     Put,
-    /// Bytes of the window are asked for.
+    /// Read bytes of the window.
     Get,
-    /// The data is combined into the window.
+    /// Combine the data into the window.
     Accumulate,
-    /// The same, and what was there is asked for. NO_OP has no data.
+    /// Like `Accumulate`, and return the old contents. NO_OP has no data.
     Fetch,
-    /// The data is an element and what it is compared with; what was there is asked for.
+    /// Compare-and-swap: the data is the new element and the expected one; return the old element.
     Swap,
-    /// Everything before has been done: that is asked for, and how it went.
+    /// Reply, with a status, when everything before has been done.
     Flush,
-    /// The lock of the window at the receiver.
+    /// Request the lock of the receiver's window.
     Lock,
-    /// It is not wanted any more, whether it was granted meanwhile or not.
+    /// The sender gives up its lock request, whether it has been granted meanwhile or not.
     GiveUp,
-    /// It was granted after some waiting, and the sender has it from now on.
+    /// The sender confirms a lock that was granted after a wait, and holds it from now on.
     Took,
-    /// It is given back.
+    /// Release the lock.
     Unlock,
-    /// So often the sender has posted.
+    /// Number of times that the sender has posted.
     Posted,
-    /// So often the sender has completed.
+    /// Number of times that the sender has completed.
     Completed,
-    /// So many barriers the sender has begun, in this round.
+    /// Number of barriers that the sender has begun, up to this round.
     Round,
-    /// The sender takes part in nothing any more.
+    /// The sender no longer takes part.
     Ended,
-    /// To whoever has asked: with the data from `at` on of what was asked for.
+    /// Reply, with the data of the request from `at` on.
     Answer,
 }
 
@@ -62,7 +62,7 @@ impl What {
         What::Answer,
     ];
 
-    /// Does it ask for what is there?
+    /// Is the reply to it the window's data?
     pub fn is_answered(self) -> bool {
         matches!(self, What::Get | What::Fetch | What::Swap)
     }
@@ -76,48 +76,47 @@ impl What {
 /// The header of a message about a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowHeader {
-    /// What it is.
+    /// Kind of the message.
     pub what: What,
-    /// Of accumulates.
+    /// For accumulates.
     pub op: Reduce,
-    /// Of accumulates.
+    /// For accumulates.
     pub kind: ElementType,
-    /// Of locks.
+    /// For locks.
     pub how: LockType,
-    /// The sender's rank among all that were started together.
+    /// The sender's rank among all processes that were started together.
     pub from: u32,
-    /// Pieces that stand in front of the data, as their places and lengths; 0 where it is one, from
-    /// `at` on.
+    /// Number of pieces (offset and length) listed before the data; 0 if the message is about one
+    /// range at `at`.
     pub pieces: u32,
-    /// In front of the pieces stands one more: the extent of the whole operation, of which this
-    /// message is a part. All of it has to be there.
+    /// One more piece precedes the list: the extent of the whole operation, of which this message
+    /// is a part. All of the extent has to be inside the window.
     pub has_extent: bool,
-    /// The same for all members, and different from other windows of any of them.
+    /// Equal for all members of the window; other windows have other numbers.
     pub window: u64,
-    /// The sender's, for the answer; 0 where none is wanted.
+    /// The sender's number for the reply; 0 if it wants none.
     pub token: u64,
-    /// A place in the receiver's memory: bytes from the window's beginning on, or an address for
-    /// dynamic ones. Of an answer, and of a call that wants one, see `offset`. Of the others, how
-    /// often.
+    /// Data messages: offset from the window's beginning in the receiver's memory, or an address
+    /// for dynamic windows. Replies, and requests for data: see `offset`. Others: the count.
     pub at: u64,
-    /// Of the receiver's memory.
+    /// Length in the receiver's memory.
     pub bytes: u64,
-    /// Where what this message is about begins in what was asked for as a whole.
+    /// Position of this message's data in the whole operation.
     pub offset: u64,
-    /// Of answers, and of the end.
+    /// For replies and `Ended`.
     pub status: i32,
-    /// Of the end, the rank in the window that is to blame; of barriers, the round; of the answer
-    /// about a lock, 1 if it is to be said that it was taken.
+    /// In `Ended`, the rank in the window that caused it. In `Round`, the round. In the reply to a
+    /// lock request, 1 if the sender expects `Took`.
     pub number: u32,
 }
 
 impl WindowHeader {
-    /// Bytes.
+    /// Encoded length.
     pub const LENGTH: usize = 64;
-    /// Bytes of a piece in front of the data.
+    /// Bytes of a piece before the data.
     pub const PIECE: usize = 16;
 
-    /// One that says nothing else.
+    /// A header with all other fields 0.
     pub fn new(what: What, window: u64, from: u32) -> Self {
         WindowHeader {
             what,
@@ -137,7 +136,7 @@ impl WindowHeader {
         }
     }
 
-    /// As it is sent.
+    /// The bytes to send.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[0..2].copy_from_slice(&VERSION.to_le_bytes());
@@ -160,7 +159,7 @@ impl WindowHeader {
         bytes
     }
 
-    /// Of bytes that came from somewhere.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; Self::LENGTH] =
             bytes.try_into().map_err(|_| "a window's message of another length")?;
@@ -203,10 +202,10 @@ impl WindowHeader {
     }
 }
 
-/// Where a piece of the receiver's memory begins, and its bytes.
+/// Offset and length of a piece of the receiver's memory.
 pub type Piece = (u64, u64);
 
-/// As it stands in front of the data.
+/// Encoded form before the data.
 pub(crate) fn encode_piece((at, bytes): Piece) -> [u8; WindowHeader::PIECE] {
     let mut piece = [0; WindowHeader::PIECE];
     piece[..8].copy_from_slice(&at.to_le_bytes());
@@ -214,18 +213,18 @@ pub(crate) fn encode_piece((at, bytes): Piece) -> [u8; WindowHeader::PIECE] {
     piece
 }
 
-/// What stands behind the header of a message about the receiver's memory.
+/// The decoded bytes after the header of a message about the receiver's memory.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Content<'a> {
-    /// Of the whole operation, where that is told.
+    /// Extent of the whole operation, if the message has it.
     pub extent: Option<Piece>,
-    /// What this message is about.
+    /// The pieces that this message is about.
     pub pieces: Vec<Piece>,
-    /// The rest.
+    /// The bytes after the pieces.
     pub data: &'a [u8],
 }
 
-/// The pieces that a message is about, and its data: none if they do not fit together.
+/// The pieces of a message, and its data; `None` if they are inconsistent.
 pub fn content_of<'a>(header: &WindowHeader, data: &'a [u8]) -> Option<Content<'a>> {
     let word = |bytes: &[u8]| u64::from_le_bytes(std::array::from_fn(|at| bytes[at]));
     let piece = |piece: &[u8]| (word(&piece[..8]), word(&piece[8..]));
