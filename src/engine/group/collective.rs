@@ -1,17 +1,18 @@
 //! Collectives: barrier, allgather, broadcast.
 //!
-//! The calling thread runs the algorithm, and sends; what comes in is put down by the service's
-//! thread. Each message says what it is part of, and a member that finds another than it expects
-//! ends the group's collectives for all: they were not called in the same order.
+//! The calling thread runs the algorithm and sends. The service's progress thread stores what
+//! arrives in the mailbox. Each message names its collective. If a member receives one that does
+//! not fit, the members have not called the same collectives in the same order, and it ends the
+//! group's collectives for all.
 //!
-//! A root that only broadcasts would get ahead of the others without end. After so many broadcasts,
-//! or bytes, since all have last met, all meet before the next one, as in a barrier. That happens
-//! at the same place at each member, as all make the same calls, and it is the bound of what a
-//! group's members keep for collectives that they have not called.
+//! **Bound.** A root that only broadcasts could get ahead of the others without limit. So after a
+//! fixed number of broadcasts or bytes all members meet in a barrier before the next one. All make
+//! the same calls, so all do this at the same place. It bounds what members store for collectives
+//! that they have not called yet.
 //!
-//! A member that has gone matters where somebody waits for its message, or has one for it: whoever
-//! does ends the group's collectives, and names it. Others may leave as soon as they have what they
-//! came for.
+//! **Failure.** A member's end matters only to a member that waits for its message or sends to it.
+//! That member ends the group's collectives and names the one that has ended. Members may leave as
+//! soon as they have what they need.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -30,19 +31,20 @@ use crate::engine::wire::group::{GroupHeader, What};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// A member that has gone may have sent its message before, on its way here from another queue than
-/// the news, and others may know better why it went: they are waited for so much longer.
+/// When a member has gone, its last message may still be in another queue, and other members may
+/// know better why it went. So the failure is declared after this time only.
 const GRACE_NS: u64 = 250_000_000;
 
-/// Up to so many bytes in all an allgather takes the way of the fewest rounds, through memory of
-/// its own; beyond, that of the fewest copies.
+/// Up to this many bytes in all, allgather uses the algorithm with the fewest rounds and a
+/// temporary buffer; above, the one with the fewest copies.
 const FEW_ROUNDS: usize = 64 << 10;
 
-/// Broadcasts in a row, and their bytes, by which a root may be ahead of the others.
+/// How far a root may be ahead of the others: broadcasts in a row, and their bytes.
 pub(crate) const MOST_AHEAD: usize = 64;
 pub(crate) const MOST_BYTES_AHEAD: usize = 2 << 20;
 
-/// Which collective of a group's comes next, and how far a root may have got since all have met.
+/// Number of the group's next collective, and how far a root may have got ahead since the members
+/// last met.
 #[derive(Default)]
 pub(crate) struct Turn {
     next: u32,
@@ -51,7 +53,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// How many there have been.
+    /// Number of collectives so far.
     pub(crate) fn number(&self) -> u32 {
         self.next
     }
@@ -62,14 +64,14 @@ impl Turn {
         number
     }
 
-    /// Do all have to meet before this one? The same at all members.
+    /// Do the members have to meet before this collective? All members get the same answer.
     fn is_too_far(&mut self, what: What, length: usize) -> bool {
         if what != What::Broadcast {
-            // Nobody comes out of the others before all have come in.
+            // The other collectives are meetings: no member returns before all have called.
             (self.broadcasts, self.bytes) = (0, 0);
             return false;
         }
-        // Longer ones wait at the root until they are pulled.
+        // Longer data waits at the root until it is pulled.
         let kept = if length > LONGEST_UNASKED { 0 } else { length };
         let too_far = self.broadcasts == MOST_AHEAD || self.bytes + kept > MOST_BYTES_AHEAD;
         if too_far {
@@ -80,7 +82,7 @@ impl Turn {
     }
 }
 
-/// One collective under way.
+/// A collective in progress.
 pub(crate) struct Collective<'a> {
     pub(crate) group: &'a Group,
     what: What,
@@ -88,7 +90,7 @@ pub(crate) struct Collective<'a> {
     /// Bytes of each member.
     length: usize,
     pub(crate) deadline: u64,
-    /// When what is under way has to have ended, once it has failed; 0 before.
+    /// Once it has failed: when its transfers have to have ended. 0 before.
     lingers_until: Cell<u64>,
 }
 
@@ -98,16 +100,17 @@ impl Group {
         self.collective(What::Barrier, 0, |collective| collective.barrier())
     }
 
-    /// Waits until the members of a new group have come.
+    /// Waits until all members of a new group have called it.
     pub(crate) fn meet(&self, deadline: u64) -> Result<()> {
         self.collective_until(What::Barrier, 0, deadline, |collective| collective.barrier())
     }
 
-    /// Gives each member's `length` bytes to all, in rank order; from their place in `out` where
-    /// `data` is null.
+    /// Copies each member's `length` bytes to all, in rank order. If `data` is null, this member's
+    /// bytes are already at their place in `out`.
     ///
     /// # Safety
-    /// `data` is null or readable for `length` bytes, `out` writable for as many for each member.
+    /// `data` is null or readable for `length` bytes. `out` is writable for `length` bytes for each
+    /// member.
     pub unsafe fn allgather(
         &self,
         data: *const c_void,
@@ -123,12 +126,14 @@ impl Group {
         };
         self.collective(What::Allgather, length, |collective| {
             if length > 0 && !data.is_null() {
-                // SAFETY: as for this function; the two may be one.
+                // SAFETY: both are valid by this function's contract; `copy_from` allows that they
+                // overlap.
                 unsafe {
                     out.cast::<u8>().add(self.rank as usize * length).copy_from(data.cast(), length)
                 };
             }
-            // SAFETY: as for this function.
+            // SAFETY: `out` is valid by this function's contract, and our own block is at its
+            // place.
             unsafe {
                 if total <= FEW_ROUNDS {
                     collective.allgather_in_few_rounds(out.cast(), total)
@@ -139,22 +144,23 @@ impl Group {
         })
     }
 
-    /// Gives the root's bytes to all.
+    /// Copies the root's bytes to all.
     ///
     /// # Safety
-    /// `data` is readable for `length` bytes at the root, writable elsewhere.
+    /// `data` is readable for `length` bytes at the root, and writable for them at the others.
     pub unsafe fn broadcast(&self, data: *mut c_void, length: usize, root: u32) -> Result<()> {
         self.check_rank(root, "root")?;
         if isize::try_from(length).is_err() {
             return Err(Error::invalid(format!("length: {length} bytes are too many")));
         }
-        // SAFETY: as for this function.
+        // SAFETY: `data` is valid by this function's contract.
         self.collective(What::Broadcast, length, |collective| unsafe {
             collective.broadcast(data.cast(), root)
         })
     }
 
-    /// Refuses whoever may not wait, or not progress the user's worker, before anything is sent.
+    /// Returns an error to a thread that must not wait, or must not progress the user's worker,
+    /// before anything is sent.
     pub(crate) fn check_caller(&self) -> Result<()> {
         let user = &self.service.user;
         user.check_usable()?;
@@ -167,8 +173,8 @@ impl Group {
         Ok(())
     }
 
-    /// This member has died, which is found between two collectives: the next one has failed by
-    /// that, for all.
+    /// This member's death was found between two collectives: makes the next one fail, for all
+    /// members.
     pub(crate) fn lost(&self, rank: u32) -> Error {
         let failure = Failure {
             sequence: self.turn.lock().number(),
@@ -236,21 +242,21 @@ impl Collective<'_> {
         self.group.ranks[rank as usize]
     }
 
-    /// The rank so far ahead.
+    /// The rank that is `distance` ahead.
     fn ahead(&self, distance: usize) -> u32 {
         ((self.here() + distance) % self.size()) as u32
     }
 
-    /// The rank so far behind.
+    /// The rank that is `distance` behind.
     fn behind(&self, distance: usize) -> u32 {
         ((self.here() + self.size() - distance) % self.size()) as u32
     }
 
-    /// Dissemination (Hensgen, Finkel, Manber 1988): in each round a message to the member so far
-    /// ahead, and one from that so far behind.
+    /// Dissemination barrier (Hensgen, Finkel, Manber 1988): in each round, one message to the
+    /// member `distance` ahead, and one from the member `distance` behind.
     fn barrier(&self) -> Result<()> {
         for (round, distance) in distances(self.size()).enumerate() {
-            // SAFETY: no data.
+            // SAFETY: there is no data.
             unsafe { self.send(self.ahead(distance), round as u32, std::ptr::null(), 0) }?
                 .finish()?;
             self.expect(self.behind(distance), round as u32, 0)?;
@@ -262,19 +268,20 @@ impl Collective<'_> {
     /// round.
     ///
     /// # Safety
-    /// As for `Group::allgather`, whose own block is in its place.
+    /// As for `Group::allgather`; our own block is at its place in `out`.
     unsafe fn allgather_in_few_rounds(&self, out: *mut u8, total: usize) -> Result<()> {
         let (size, here, length) = (self.size(), self.here(), self.length);
         let mut blocks = vec![0_u8; total];
         let blocks = blocks.as_mut_ptr();
-        // SAFETY: the own block, and room for as much.
+        // SAFETY: our own block in `out`, and `blocks` has room for all.
         unsafe { blocks.copy_from_nonoverlapping(out.add(here * length), length) };
         for (round, distance) in distances(size).enumerate() {
             let count = distance.min(size - distance) * length;
-            // SAFETY: blocks that are there already, and do not change before all is over.
+            // SAFETY: the first `count` bytes of `blocks` are filled, and do not change until this
+            // has ended.
             let sending = unsafe { self.send(self.behind(distance), round as u32, blocks, count) }?;
             let arrived = self.expect(self.ahead(distance), round as u32, count)?;
-            // SAFETY: room for those that come, behind the others.
+            // SAFETY: `blocks` has room for `count` bytes behind the blocks it has.
             unsafe {
                 self.receive(self.ahead(distance), arrived, blocks.add(distance * length), count)
             }?;
@@ -282,7 +289,8 @@ impl Collective<'_> {
         }
         for distance in 0..size {
             let rank = (here + distance) % size;
-            // SAFETY: a block here, and its place there.
+            // SAFETY: a filled block of `blocks`, and its place in `out`, which has room for all
+            // ranks.
             unsafe {
                 out.add(rank * length)
                     .copy_from_nonoverlapping(blocks.add(distance * length), length)
@@ -291,27 +299,27 @@ impl Collective<'_> {
         Ok(())
     }
 
-    /// Around the ring: each block goes from member to member, into its place.
+    /// Ring: each block passes from member to member, directly into its place.
     ///
     /// # Safety
-    /// As above.
+    /// As for `Group::allgather`; our own block is at its place in `out`.
     unsafe fn allgather_around(&self, out: *mut u8) -> Result<()> {
         let (size, length) = (self.size(), self.length);
         for step in 0..size - 1 {
             let mine = self.behind(step) as usize;
             let theirs = self.behind(step + 1) as usize;
-            // SAFETY: a block that is there already, and does not change from then on.
+            // SAFETY: a block of `out` that is filled, and does not change any more.
             let sending =
                 unsafe { self.send(self.ahead(1), step as u32, out.add(mine * length), length) }?;
             let arrived = self.expect(self.behind(1), step as u32, length)?;
-            // SAFETY: the place of the one that comes.
+            // SAFETY: the place of this block in `out`, which nothing else uses.
             unsafe { self.receive(self.behind(1), arrived, out.add(theirs * length), length) }?;
             sending.finish()?;
         }
         Ok(())
     }
 
-    /// Down a binomial tree, whose branches are the same distances as those of the others.
+    /// Binomial tree; its branches are the same distances as in the other collectives.
     ///
     /// # Safety
     /// As for `Group::broadcast`.
@@ -325,7 +333,7 @@ impl Collective<'_> {
         if place != 0 {
             let from = self.behind(distance);
             let arrived = self.expect(from, root, length)?;
-            // SAFETY: as for this function.
+            // SAFETY: not the root, so `data` is writable for `length` bytes.
             unsafe { self.receive(from, arrived, data, length) }?;
         }
         let below = std::iter::successors(Some(distance / 2), |distance| Some(distance / 2));
@@ -334,7 +342,8 @@ impl Collective<'_> {
             .take_while(|distance| *distance > 0)
             .filter(|distance| place + distance < size)
             .try_for_each(|distance| {
-                // SAFETY: as for this function.
+                // SAFETY: `data` is readable for `length` bytes, at the root and after it has been
+                // received.
                 sendings.push(unsafe { self.send(self.ahead(distance), root, data, length) }?);
                 Ok(())
             });
@@ -346,7 +355,7 @@ impl Collective<'_> {
     }
 
     /// # Safety
-    /// `data` is readable for `length` bytes until the result has been finished or dropped.
+    /// `data` is readable for `length` bytes until the result is finished or dropped.
     unsafe fn send(
         &self,
         to: u32,
@@ -370,7 +379,7 @@ impl Collective<'_> {
         // SAFETY: `slot` outlives the call.
         let out = unsafe { Out::new(&raw mut slot) };
         match self.group.service.send(self.job_rank(to), &header, parts, out) {
-            // SAFETY: a request of ours, or null.
+            // SAFETY: null, or the request of this send, which belongs to us.
             Ok(()) => Ok(unsafe { Transfer::new(self, to, slot, None) }),
             Err(error) if is_of_peer(error.status()) => Err(self.blame(to, error.status())),
             Err(error) => {
@@ -380,7 +389,7 @@ impl Collective<'_> {
         }
     }
 
-    /// The member's message for this step, of so many bytes of data.
+    /// Waits for the member's message of this step, with `length` bytes of data.
     fn expect(&self, from: u32, step: u32, length: usize) -> Result<Arrived> {
         let arrived = self.await_message(from)?;
         let header = &arrived.header;
@@ -405,8 +414,8 @@ impl Collective<'_> {
         Err(self.end_with(header.from, text))
     }
 
-    /// Members that take part in this collective send such messages, and others when they have come
-    /// out of it.
+    /// Does the message fit this collective? It is of this one, or of a later one by a member that
+    /// has already returned from this one.
     fn is_of_this(&self, header: &GroupHeader) -> bool {
         header.sequence != self.sequence
             || (header.what == self.what && header.length == self.length as u64)
@@ -446,7 +455,7 @@ impl Collective<'_> {
                 return Err(self.differs(&header));
             }
             if !std::mem::replace(&mut watched, true) {
-                // From now on its end is news.
+                // Its end counts as news from now on; check once more before waiting.
                 service.watch(job_rank);
                 continue;
             }
@@ -460,10 +469,10 @@ impl Collective<'_> {
         }
     }
 
-    /// Puts the data of a message into its place.
+    /// Copies the data of a message to `place`.
     ///
     /// # Safety
-    /// Room for as much, which is nobody else's.
+    /// `place` is writable for `length` bytes, and nothing else uses them.
     unsafe fn receive(
         &self,
         from: u32,
@@ -479,16 +488,17 @@ impl Collective<'_> {
         let mut slot = std::ptr::null_mut();
         // SAFETY: `slot` outlives the call.
         let out = unsafe { Out::new(&raw mut slot) };
-        // SAFETY: the caller's room, which is in use until the pull has ended.
+        // SAFETY: `place` is writable by this function's contract, and `finish` returns after the
+        // pull has ended.
         let pulled = unsafe { held.message().receive(&[part], &self.group.service.params(), out) };
         if let Err(error) = pulled {
             return Err(self.blame(from, error.status()));
         }
-        // SAFETY: a request of ours, or null.
+        // SAFETY: null, or the request of this pull, which belongs to us.
         unsafe { Transfer::new(self, from, slot, Some(held)) }.finish()
     }
 
-    /// Refuses to go on where it is known that this collective cannot succeed.
+    /// Returns an error if this collective is known to have failed.
     pub(crate) fn check_failure(&self) -> Result<()> {
         match self.group.service.failure(self.group.id, self.sequence) {
             Some(failure) => Err(self.group.failed(failure)),
@@ -496,7 +506,7 @@ impl Collective<'_> {
         }
     }
 
-    /// The collective has failed because this member died, as far as is known.
+    /// Has the collective failed because this member died, as far as is known?
     pub(crate) fn is_said_dead(&self, rank: u32) -> bool {
         let failure = self.group.service.failure(self.group.id, self.sequence);
         let job_rank = self.job_rank(rank);
@@ -505,7 +515,7 @@ impl Collective<'_> {
         })
     }
 
-    /// How long what is under way may take to end, counted from the first time that this is asked.
+    /// Deadline for the transfers of a failed collective. The time starts at the first call.
     pub(crate) fn lingers_until(&self, linger_ns: u64) -> u64 {
         if self.lingers_until.get() == 0 {
             self.lingers_until.set(clock::deadline_after(linger_ns));
@@ -513,8 +523,8 @@ impl Collective<'_> {
         self.lingers_until.get()
     }
 
-    /// Waits, with the user's worker making progress. Where that has ended, or may not be used any
-    /// more, this member is the one to blame.
+    /// Waits while the user's worker makes progress. If that worker has ended or must not be used
+    /// any more, this member is blamed.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<()> {
         let service = &self.group.service;
         if service.assist_and_serve(done, deadline) {
@@ -524,7 +534,7 @@ impl Collective<'_> {
         driven.map(drop).inspect_err(|_| drop(self.end(self.group.rank, Status::PEER_FAILED)))
     }
 
-    /// The same of one that has failed, as long as the user's worker allows.
+    /// Like `drive`, for a collective that has failed: ignores errors of the user's worker.
     pub(crate) fn drive_on(&self, done: &dyn Fn() -> bool, deadline: u64) {
         let service = &self.group.service;
         if !service.assist(done) {
@@ -532,12 +542,11 @@ impl Collective<'_> {
         }
     }
 
-    /// A member has gone that this one needs, or has not come in time: the group's collectives end
-    /// with that.
+    /// A member that this one needs has ended, or is late: ends the group's collectives.
     pub(crate) fn blame(&self, rank: u32, status: Status) -> Error {
         let status = match status {
             Status::TIMED_OUT | Status::NO_MEMORY => return self.end(rank, status),
-            // Closed by the other side, or by this one after it had gone.
+            // Closed by the other side, or by us after it had ended.
             Status::OK | Status::CLOSED | Status::CONNECTION_RESET => Status::CONNECTION_RESET,
             _ => Status::PEER_FAILED,
         };

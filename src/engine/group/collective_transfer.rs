@@ -1,11 +1,11 @@
-//! Data of a collective on its way between two members. It has ended when the call returns, whose
-//! buffer it uses; also where the collective has failed.
+//! A transfer of a collective's data between two members. It always ends before the call returns,
+//! as it uses the caller's buffer, also after a failure.
 //!
-//! Everything under way between members that live then ends soon, by the work of their services,
-//! whatever the members do themselves: each drops what has come of a group that has failed, and
-//! what still comes (see `group::mailbox`), which ends the send of it; a pull that has begun goes
-//! on, as its sender waits for that. So it is let end. The connection is other groups' as well: it
-//! is cut where the other side is said to be dead, or has not let go in time.
+//! After a failure, the services of living members end all transfers soon, whatever the members'
+//! own threads do. Each service drops the messages of the failed group that it has and that still
+//! arrive (see `group::mailbox`), which ends their sends. A pull that has begun continues, because
+//! the sender waits for it. So a transfer is given time. Other groups use the same connection, so
+//! it is aborted only if the peer is known to be dead, or has not ended the transfer in time.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
@@ -15,23 +15,23 @@ use crate::engine::core::request::request::{self, Slot};
 use crate::engine::group::collective::Collective;
 use crate::engine::group::service::Held;
 
-/// How long after the failure of a collective what is under way is let end.
+/// How long transfers may take to end after their collective has failed.
 const LINGER_NS: u64 = 1_000_000_000;
 
-/// See the module.
+/// See the head of this file.
 pub(crate) struct Transfer<'a> {
     collective: &'a Collective<'a>,
     /// Rank in the group.
     peer: u32,
-    /// A request of the service's worker that is ours; null where it ended at once.
+    /// The transfer's request, on the service's worker; null if the operation completed at once.
     slot: *mut Slot,
-    /// The message that is pulled; none where it is a send.
+    /// The message that is pulled; `None` for a send.
     pulled: Option<Held>,
 }
 
 impl<'a> Transfer<'a> {
     /// # Safety
-    /// A request of the service's worker that is the caller's, or null.
+    /// `slot` is null or a request of the service's worker that belongs to the caller.
     pub(crate) unsafe fn new(
         collective: &'a Collective<'a>,
         peer: u32,
@@ -42,7 +42,7 @@ impl<'a> Transfer<'a> {
     }
 
     fn request(&self) -> Option<&Slot> {
-        // SAFETY: ours until this is dropped.
+        // SAFETY: null, or our request, which only drop destroys.
         unsafe { self.slot.as_ref() }
     }
 
@@ -50,7 +50,7 @@ impl<'a> Transfer<'a> {
         self.request().is_some_and(|request| !request.has_ended())
     }
 
-    /// Waits until it has ended, or the collective has.
+    /// Waits until the transfer ends or the collective fails.
     pub(crate) fn wait(&self) -> Result<()> {
         let Some(request) = self.request() else { return Ok(()) };
         let (collective, service) = (self.collective, &self.collective.group.service);
@@ -63,8 +63,8 @@ impl<'a> Transfer<'a> {
             collective
                 .drive(&|| request.has_ended() || service.news() != news, collective.deadline)?;
         }
-        // That it has ended is news a moment before it counts as done. The service's own thread
-        // completes it.
+        // `has_ended` becomes true a moment before the request is complete. The service's thread
+        // completes it, so this waits briefly.
         let _ = request.wait(u64::MAX);
         let status = request.status();
         if status.is_error() {
@@ -82,19 +82,19 @@ impl<'a> Transfer<'a> {
             return self.collective.group.service.cut(self.collective.job_rank(self.peer));
         };
         if let Some(link) = held.link() {
-            // One that has ended already needs none.
+            // A connection that has ended already returns an error, which does not matter.
             let _ = link.close(true, &OpParams::DEFAULT, Out::NOWHERE);
         }
     }
 
-    /// The collective has failed: these end, all at once, as each may take its time.
+    /// Ends transfers after the collective has failed: all at once, as each may take its time.
     pub(crate) fn settle(transfers: &[Transfer<'_>]) {
         let under_way = || transfers.iter().filter(|transfer| transfer.is_under_way());
         let Some(collective) = under_way().next().map(|transfer| transfer.collective) else {
             return;
         };
         for transfer in under_way() {
-            // What waits for credit has not left yet, and need not.
+            // A send that waits for credit has not left yet, so it can be cancelled.
             let _ = transfer.request().map(Slot::cancel);
             if collective.is_said_dead(transfer.peer) {
                 transfer.cut();
@@ -103,7 +103,7 @@ impl<'a> Transfer<'a> {
         let deadline = collective.lingers_until(LINGER_NS);
         collective.drive_on(&|| under_way().next().is_none(), deadline);
         for transfer in under_way() {
-            // Where the user's worker cannot be waited with.
+            // For the case that `drive_on` could not wait with the user's worker.
             let left = deadline.saturating_sub(clock::now_ns());
             let _ = transfer.request().map(|request| request.wait(left));
         }
@@ -116,7 +116,7 @@ impl Drop for Transfer<'_> {
         Transfer::settle(std::slice::from_ref(self));
         if let Some(request) = self.request() {
             let _ = request.wait(u64::MAX);
-            // SAFETY: ours, and not used afterwards.
+            // SAFETY: our request, which has ended and is not used again.
             unsafe { request::destroy(self.slot) };
         }
     }

@@ -1,9 +1,8 @@
 //! Groups: processes that were started together and know each other by rank.
 //!
-//! How they find each other is the bootstrap's matter; what they exchange there, once, are the
-//! addresses of two workers each: the user's, for the endpoints that the group hands out, and the
-//! service's (see `group::service`), for everything of the group's own. Nothing is connected before
-//! it is used.
+//! The bootstrap lets the members find each other. By it they exchange, once, the addresses of two
+//! workers each: the user's, for the endpoints that the group returns, and the service's, for the
+//! group's own messages (see `group::service`). Connections are made on first use.
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -23,37 +22,37 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How long a subset waits for its members where the group sets no limit.
+/// How long a subset waits for its members if the group has no time limit.
 const SUBSET_TIMEOUT_NS: u64 = 60_000_000_000;
 
-/// Of what members tell each other at the start.
+/// Version of the data that members exchange at the start.
 const CARD_VERSION: u16 = 1;
 
-/// What a group is made with, checked.
+/// Checked parameters of a group.
 pub struct GroupParams {
     /// How the members find each other.
     pub bootstrap: BootstrapParams,
-    /// Of each collective; 0 for none.
+    /// Time limit of each collective; 0 for none.
     pub collective_timeout_ns: u64,
 }
 
 /// Members that know each other by rank.
 pub struct Group {
     pub(crate) service: Arc<Service>,
-    /// Tells the messages of one group from those of another.
+    /// Identifies the group in messages.
     pub(crate) id: u64,
-    /// Job ranks, by rank in this group.
+    /// Job rank of each member, by its rank in this group.
     pub(crate) ranks: Arc<[u32]>,
     pub(crate) rank: u32,
     pub(crate) collective_timeout_ns: u64,
-    /// Locked by the collective that is under way.
+    /// Locked during a collective.
     pub(crate) turn: Mutex<Turn>,
-    /// How often each list has been made a subset.
+    /// How often each list of ranks has been made a subset.
     subsets: Mutex<HashMap<Vec<u32>, u32>>,
 }
 
 impl Group {
-    /// Meets the other members, which do the same.
+    /// Meets the other members, which call this too.
     pub fn new(
         worker: &Arc<Worker>,
         params: &GroupParams,
@@ -63,7 +62,7 @@ impl Group {
         if deferred::in_callback() {
             return Err(from_callback());
         }
-        // Before others count on this one.
+        // Checked before other members rely on this one.
         Service::check(worker)?;
         let mut bootstrap = bootstrap::open(&params.bootstrap)?;
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
@@ -101,7 +100,7 @@ impl Group {
         Arc::new(Group { service, id, ranks, rank, collective_timeout_ns, turn, subsets })
     }
 
-    /// The group of these members, all of which ask for it with the same list; waits for them.
+    /// The group of these members. All of them call this with the same list, and it waits for them.
     pub fn subset(&self, ranks: &[u32]) -> Result<Arc<Self>> {
         self.check_caller()?;
         let mut seen = vec![false; self.ranks.len()];
@@ -139,7 +138,7 @@ impl Group {
             self.collective_timeout_ns
         };
         subset.meet(clock::deadline_after(patience)).map_err(|error| {
-            // By the ranks that the caller knows.
+            // In ranks of the group that the caller knows.
             let failure = self.service.failure(subset.id, subset.turn.lock().number());
             let error = failure.map_or(error, |failure| self.failed(failure));
             let text = format!(
@@ -151,12 +150,12 @@ impl Group {
         Ok(subset)
     }
 
-    /// This process.
+    /// The rank of this process.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn size(&self) -> u32 {
         self.ranks.len() as u32
     }
@@ -174,7 +173,7 @@ impl Group {
         Ok((job_rank, &self.service.members()[job_rank as usize]))
     }
 
-    /// Which process a member is.
+    /// The process of a member.
     pub(crate) fn identity(&self, rank: u32) -> Option<Identity> {
         let (_, member) = self.member(rank).ok()?;
         member.service.origin().map(|origin| origin.identity)
@@ -188,7 +187,8 @@ impl Group {
         Ok(both.is_some_and(|(mine, theirs)| mine.same_host(&theirs)))
     }
 
-    /// Gives up members of other hosts that are silent for so long; 0 for never.
+    /// Sets how long members of other hosts may be silent before they count as failed; 0 for no
+    /// limit.
     pub fn set_liveness(&self, liveness_ns: u64) -> Result<()> {
         self.service.user.check_fork()?;
         if deferred::in_callback() {
@@ -197,13 +197,14 @@ impl Group {
         self.service.set_liveness(liveness_ns)
     }
 
-    /// The endpoint from the user's worker to that of this member, made on first use. The group's.
+    /// The endpoint from the user's worker to this member's, made on first use. It belongs to the
+    /// group.
     pub fn endpoint(&self, rank: u32) -> Result<Arc<Endpoint>> {
         let (job_rank, _) = self.member(rank)?;
         self.service.endpoint(job_rank)
     }
 
-    /// A failure in words, and in this group's ranks.
+    /// An error for a failure, in this group's ranks.
     pub(crate) fn failed(&self, failure: Failure) -> Error {
         let rank = self.ranks.iter().position(|rank| *rank == failure.blamed);
         let who = match rank {
@@ -246,8 +247,8 @@ impl Drop for Group {
     }
 }
 
-/// The number of the group that these job ranks make for the given time, in the group or job that
-/// `parent` names.
+/// Number of the group that these job ranks form for the `turn`-th time, in the job or group named
+/// by `parent`.
 fn identify(parent: &[u8], ranks: &[u32], turn: u32) -> u64 {
     let mut hasher = Sha256::new();
     hasher.update((parent.len() as u64).to_le_bytes());
@@ -258,8 +259,8 @@ fn identify(parent: &[u8], ranks: &[u32], turn: u32) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| digest[byte]))
 }
 
-/// What a member tells of itself: version, a number for the job, of which rank 0's counts, and the
-/// two addresses.
+/// The data that a member exchanges: version, a random number for the job (rank 0's is used), and
+/// the two addresses.
 fn card(job: &[u8; 16], member: &Member) -> Vec<u8> {
     let (user, service) = (member.user.bytes(), member.service.bytes());
     let mut card = Vec::with_capacity(24 + user.len() + service.len());

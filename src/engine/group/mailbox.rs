@@ -1,9 +1,9 @@
-//! What has come for groups that collectives have not taken yet, and why a group's collectives have
-//! come to an end.
+//! Messages that have arrived for collectives which have not taken them yet, and failures of
+//! groups.
 //!
-//! A collective that cannot succeed takes no message, nor does any after it. What has come of them,
-//! and what still comes, is handed to the caller, who drops it where no lock is held: the sender of
-//! data that waits for its receiver waits until then, with a buffer that is its caller's.
+//! After a collective has failed, neither it nor a later one takes messages. The mailbox returns
+//! such messages to its caller, which drops them without holding a lock. Dropping matters: a sender
+//! whose data waits for its receiver waits until then, with its user's buffer.
 #![deny(unsafe_code)]
 
 use crate::engine::base::log;
@@ -12,17 +12,17 @@ use crate::engine::wire::group::GroupHeader;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Groups that are not known here, not yet or not any more, of which something is remembered.
+/// Limit for remembered groups that do not exist here, not yet or no longer.
 const MOST_REMEMBERED: usize = 1024;
 
-/// Why a group's collectives have come to an end.
+/// The failure of a group's collectives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
-    /// The first collective that cannot succeed. What came before may still be under way elsewhere,
-    /// and does.
+    /// The first collective that cannot succeed. Earlier ones may still be in progress elsewhere,
+    /// and can succeed.
     pub(crate) sequence: u32,
     pub(crate) status: Status,
-    /// Job rank.
+    /// Job rank of the member that caused it.
     pub(crate) blamed: u32,
 }
 
@@ -32,29 +32,29 @@ impl Failure {
     }
 }
 
-/// A message that has come, for a collective to take.
+/// A message that waits for its collective.
 #[derive(Debug)]
 pub(crate) struct Arrived<M> {
     pub(crate) header: GroupHeader,
     pub(crate) held: M,
 }
 
-/// What follows from a failure that was not known.
+/// Result of a new failure.
 pub(crate) struct Ended<M> {
-    /// The members, where there is the group already.
+    /// Job ranks of the members, if the group exists here.
     pub(crate) ranks: Option<Arc<[u32]>>,
-    /// What nobody takes any more.
+    /// Messages that no collective will take.
     pub(crate) late: Vec<Arrived<M>>,
 }
 
-/// See the module.
+/// See the head of this file. The service keeps it behind a lock.
 pub(crate) struct Mail<M> {
-    /// By group and job rank of the sender, in the order sent.
+    /// By group and job rank of the sender, in sending order.
     arrived: HashMap<(u64, u32), VecDeque<Arrived<M>>>,
     failures: HashMap<u64, Failure>,
-    /// Groups that were left, the last ones: what still comes for them is for nobody.
+    /// The groups left last: messages for them are dropped.
     left: VecDeque<u64>,
-    /// The groups there are, with the job ranks of their members.
+    /// The groups that exist here, with the job ranks of their members.
     groups: HashMap<u64, Arc<[u32]>>,
 }
 
@@ -70,13 +70,13 @@ impl<M> Default for Mail<M> {
 }
 
 impl<M> Mail<M> {
-    /// There is the group from now on; how it has failed, if that was heard of before.
+    /// The group exists from now on. Returns its failure, if a notice has arrived before.
     pub(crate) fn enter(&mut self, group: u64, ranks: Arc<[u32]>) -> Option<Failure> {
         self.groups.insert(group, ranks);
         self.failures.get(&group).copied()
     }
 
-    /// And not any more; its members, where there are other groups.
+    /// The group no longer exists here. `Ended::ranks` is `None` if it was the last one.
     pub(crate) fn leave(&mut self, group: u64) -> Ended<M> {
         let ranks = self.groups.remove(&group);
         self.failures.remove(&group);
@@ -88,7 +88,7 @@ impl<M> Mail<M> {
         Ended { ranks: ranks.filter(|_| !self.groups.is_empty()), late }
     }
 
-    /// A message has come. Back again where it is for nobody.
+    /// Stores a message. Returns it if no collective will take it.
     pub(crate) fn put(&mut self, arrived: Arrived<M>) -> Option<Arrived<M>> {
         let GroupHeader { group, from, sequence, .. } = arrived.header;
         let was_left = !self.groups.contains_key(&group) && self.left.contains(&group);
@@ -99,19 +99,19 @@ impl<M> Mail<M> {
         None
     }
 
-    /// What has come of this member in the group; none where there is no such group here, yet.
+    /// Stored messages of this member in the group; `None` if the group does not exist here yet.
     pub(crate) fn waiting(&self, group: u64, from: u32) -> Option<impl Iterator<Item = &M>> {
         self.groups.contains_key(&group).then(|| {
             self.arrived.get(&(group, from)).into_iter().flatten().map(|arrived| &arrived.held)
         })
     }
 
-    /// The next message of this member in the group, if it has come.
+    /// Takes the next message of this member in the group.
     pub(crate) fn take(&mut self, group: u64, from: u32) -> Option<Arrived<M>> {
         self.arrived.get_mut(&(group, from))?.pop_front()
     }
 
-    /// A message of the group's that has come, and that this is not so for.
+    /// A stored message of the group that does not satisfy `fits`.
     pub(crate) fn find_other(
         &self,
         group: u64,
@@ -125,13 +125,13 @@ impl<M> Mail<M> {
         next.map(|arrived| arrived.header).find(|header| !fits(header))
     }
 
-    /// Why this one of the group's collectives cannot succeed, if that is known.
+    /// The failure because of which this collective of the group cannot succeed.
     pub(crate) fn failure(&self, group: u64, sequence: u32) -> Option<Failure> {
         self.failures.get(&group).copied().filter(|failure| failure.ends(sequence))
     }
 
-    /// A group's collectives have failed. What stays is the earliest failure: the one that stands,
-    /// where this one changes nothing.
+    /// Records a failure of a group's collectives. The earliest failure wins: returns it as an
+    /// error if it makes this one irrelevant.
     pub(crate) fn fail(&mut self, group: u64, failure: Failure) -> Result<Ended<M>, Failure> {
         if let Some(first) = self.failures.get(&group).filter(|first| first.ends(failure.sequence))
         {
@@ -154,7 +154,7 @@ impl<M> Mail<M> {
         Ok(Ended { ranks: self.groups.get(&group).cloned(), late })
     }
 
-    /// Everything that has come.
+    /// Takes all messages.
     pub(crate) fn take_all(&mut self) -> Vec<Arrived<M>> {
         std::mem::take(&mut self.arrived).into_values().flatten().collect()
     }
@@ -175,7 +175,7 @@ impl<M> Mail<M> {
     }
 }
 
-/// Is the collective with the first number before that with the second? They wrap around.
+/// Does `first` precede `second`? Numbers of collectives wrap around.
 fn is_before(first: u32, second: u32) -> bool {
     (first.wrapping_sub(second) as i32) < 0
 }
@@ -210,7 +210,7 @@ mod tests {
     fn a_failure_takes_out_what_it_ends_and_nothing_else() {
         let mut mail = Mail::default();
         assert!(mail.enter(GROUP, members()).is_none());
-        // The numbers wrap around between them.
+        // The numbers wrap around in the middle.
         let last = u32::MAX;
         for (group, from, sequence) in
             [(GROUP, 1, last), (GROUP, 1, 0), (GROUP, 2, 0), (GROUP, 2, 1), (8, 1, 0)]
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn what_comes_after_a_failure_is_for_nobody() {
         let mut mail = Mail::default();
-        // Heard of before there is the group.
+        // The notice arrives before the group exists here.
         assert!(mail.fail(GROUP, failure(5)).is_ok_and(|ended| ended.ranks.is_none()));
         assert_eq!(mail.enter(GROUP, members()), Some(failure(5)));
         assert!(mail.put(message(GROUP, 1, 4)).is_none());
@@ -262,7 +262,7 @@ mod tests {
         assert!(mail.put(message(GROUP, 1, 1)).is_some());
         assert_eq!(mail.fail(GROUP, failure(1)).err(), Some(failure(1)));
         assert!(mail.failure(GROUP, 1).is_none());
-        // The last one: there is nobody left to tell.
+        // The last group: no member is left to notify.
         assert!(mail.leave(8).ranks.is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Groups of processes that were started together: how they meet, a worker of their own,
+//! Groups of processes that were started together: how they meet, a worker of their own, and
 //! collectives.
 //!
 //! Uses `core` and below. Begin with `group`, then `service` (the worker that carries a group's own

@@ -1,15 +1,15 @@
-//! What the groups of one start share: a worker of their own with a progress thread, the members'
-//! addresses, links to them, and what has come from them.
+//! The service of a family of groups: a worker with its own progress thread, the members'
+//! addresses, connections to them, and the messages from them.
 //!
-//! A group and its subsets are one family: all members know each other by their ranks in the group
-//! that was started first, their *job ranks*. Messages go from service worker to service worker, so
-//! that they need nothing of the users' workers, tags or handlers.
+//! A group and its subsets are one family. All members know each other by their rank in the first
+//! group, the *job rank*. Messages go from service worker to service worker, so they use neither
+//! the users' workers nor their tags or handlers.
 //!
-//! Who owns what. The links and the mail (see `group::mailbox`) are behind one lock, held for
-//! moments and never over a call into a worker. The service's progress thread puts there what has
-//! come and who has gone, then raises `news` and wakes whoever waits; a thread in a collective
-//! reads `news` before it looks, so that it sees a change either way. Callbacks reach the service
-//! by a plain pointer: its end first ends the worker, and with that all callbacks.
+//! **Ownership.** `state` (connections and mail, see `group::mailbox`) is behind one lock, which is
+//! held briefly and never over a call into a worker. The service's progress thread stores arrived
+//! messages and ended members there, then increments `news` and wakes the waiting threads. A thread
+//! in a collective reads `news` before it looks, so it does not miss a change. Callbacks have a
+//! plain pointer to the service: its drop first shuts the worker down, which ends all callbacks.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Result, Status};
@@ -38,70 +38,70 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The id of the members' messages at the service worker, where all ids are the library's.
+/// Handler id of the groups' messages at the service worker. No user registers handlers there.
 const AM_GROUP: u16 = 1;
-/// And that of the extension.
+/// Handler id of the extension's messages.
 const AM_EXTENSION: u16 = 2;
 
-/// How long a thread in a collective polls before it sleeps. It lets others run meanwhile.
+/// How long a thread in a collective polls before it sleeps. It yields meanwhile.
 pub(super) const ASSIST_NS: u64 = 200_000;
 
-/// What is kept of a member in a group for collectives that have not been called here, and holds no
-/// credit: more than members get ahead by that keep to the rules.
+/// How much of a member's early messages is stored in a group without holding its credit: more than
+/// members that keep to the rules get ahead.
 const FREE_MESSAGES: usize = 2 * MOST_AHEAD;
 const FREE_BYTES: u64 = 2 * MOST_BYTES_AHEAD as u64;
 
-/// Where a member is.
+/// Addresses of a member.
 pub(crate) struct Member {
-    /// Of its user's worker.
+    /// The address of its user's worker.
     pub(crate) user: Address,
-    /// Of its service worker.
+    /// The address of its service worker.
     pub(crate) service: Address,
 }
 
-/// A message that has come, for a collective to take.
+/// A message that waits for its collective.
 pub(crate) type Arrived = mailbox::Arrived<Held>;
 
-/// A message that is kept. What a member that keeps to the rules is ahead by (see `collective`)
-/// holds none of its sender's credit, which windows and other groups need; the rest does until it
-/// is dropped.
+/// A stored message. Up to the bound for members that keep to the rules (see `collective`) it holds
+/// none of its sender's credit, which windows and other groups need. Beyond that it holds credit
+/// until it is dropped.
 pub(crate) struct Held(*mut Message);
 
-// SAFETY: an active message may be used by any thread, one at a time.
+// SAFETY: any thread may use an active message, one at a time.
 unsafe impl Send for Held {}
 
 impl Held {
-    /// Of one that a handler got.
+    /// Takes a message that a handler received.
     pub(crate) fn new(message: *mut Message) -> Self {
         Held(message)
     }
 
     pub(crate) fn message(&self) -> &Message {
-        // SAFETY: ours until it is destroyed.
+        // SAFETY: we own the message; only drop destroys it.
         unsafe { &*self.0 }
     }
 
-    /// Its data; none where that waits at its sender.
+    /// Its data; `None` if the data waits at its sender.
     pub(crate) fn data(&self) -> Option<&[u8]> {
         let message = self.message();
         let length = message.length() as usize;
         match message.data() {
             data if data.is_null() => (length == 0).then_some(&[]),
-            // SAFETY: the message's data, which is ours as long as it is.
+            // SAFETY: the message's own data, not null, valid as long as the message.
             data => Some(unsafe { std::slice::from_raw_parts(data.cast(), length) }),
         }
     }
 
-    /// The connection that it came on.
+    /// The connection that it arrived on.
     pub(crate) fn link(&self) -> Option<&Endpoint> {
-        // SAFETY: a reference of the message's, which is ours.
+        // SAFETY: null, or a reference that the message holds, and we own the message.
         unsafe { self.message().reply().as_ref() }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: ours, once.
+        // SAFETY: we own the message, and it is destroyed once.
         unsafe { message::destroy(self.0) };
     }
 }
@@ -111,53 +111,53 @@ pub(crate) struct State {
     /// By job rank.
     pub(crate) links: Vec<Link>,
     pub(super) mail: Mail<Held>,
-    /// What came from members that had been told of this one before it knew them.
+    /// Messages from members that already know this one, before it knows them.
     early: Vec<Held>,
-    /// There has been a failure.
+    /// A collective has failed.
     pub(super) in_disorder: bool,
 }
 
-/// What a group's service carries beside the collectives: what stands on groups.
+/// A protocol that uses the group's service: windows.
 pub struct Extension {
-    /// What it keeps of each service.
+    /// Creates its state for a service.
     pub(crate) state: fn() -> Box<dyn Any + Send + Sync>,
-    /// Of its messages; with the service.
+    /// Handler of its messages; its argument is the service.
     pub(crate) on_message: MessageHandler,
-    /// This member is gone.
+    /// Called when a member has ended.
     pub(crate) member_gone: fn(&Service, u32),
-    /// As `Service::assist`, and serves what members of this host want meanwhile, until they want
-    /// nothing; until this deadline.
+    /// Like `Service::assist`, and meanwhile serves requests of members on this host until there
+    /// are none, or until the deadline.
     pub(crate) assist: fn(&Service, &dyn Fn() -> bool, u64) -> bool,
 }
 
-/// See the module.
+/// See the head of this file.
 pub(crate) struct Service {
-    /// What this process initiates on.
+    /// The worker for operations that the user posts.
     pub(crate) user: Arc<Worker>,
     pub(crate) worker: Arc<Worker>,
     members: OnceLock<Box<[Member]>>,
     pub(crate) watches: OnceLock<Box<[Watch]>>,
-    /// Job rank.
+    /// Job rank of this process.
     pub(super) rank: u32,
-    /// How long a member of another host may be silent; 0 for as long as it likes. Changed inside
-    /// the worker's gate.
+    /// How long a member of another host may be silent; 0 for no limit. Changed inside the worker's
+    /// gate.
     pub(crate) liveness_ns: AtomicU64,
     pub(crate) state: Mutex<State>,
-    /// Counts what has come, and who has gone.
+    /// Incremented when a message has arrived or a member has ended.
     news: AtomicU64,
-    /// The endpoints on the user's worker, by job rank.
+    /// Endpoints on the user's worker, by job rank.
     pub(super) endpoints: Mutex<Vec<Option<Arc<Endpoint>>>>,
     extension: &'static Extension,
     pub(crate) state_of_extension: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the raw pointers in it are to itself, and looked at by its own callbacks.
+// SAFETY: the watches point to the service itself, and only its own callbacks use them.
 unsafe impl Send for Service {}
-// SAFETY: as above.
+// SAFETY: what changes is behind locks or atomic; the watches are constant once set.
 unsafe impl Sync for Service {}
 
 impl Service {
-    /// Refuses a worker whose context lacks what a service needs.
+    /// Refuses a worker whose context lacks features that a service needs.
     pub(crate) fn check(user: &Worker) -> Result<()> {
         for wanted in [feature::AM, feature::WAKEUP] {
             user.need(wanted)?;
@@ -165,14 +165,14 @@ impl Service {
         Ok(())
     }
 
-    /// The service of this process, which is `rank`. It knows nobody yet.
+    /// The service of this process, which has the given rank. It has no members yet.
     pub(crate) fn new(
         user: &Arc<Worker>,
         rank: u32,
         extension: &'static Extension,
     ) -> Result<Arc<Self>> {
-        // Others than its thread send by calling UCX themselves: a collective's messages are short,
-        // and wait for nothing.
+        // Other threads send by calling UCX themselves: a collective's messages are short, and the
+        // sender waits for them at once.
         let thread = ThreadParams { delayed: Some(false), depth: 0, cpu: None, start: None };
         let params = WorkerParams {
             thread_mode: ThreadMode::Multi,
@@ -201,12 +201,12 @@ impl Service {
         Ok(service)
     }
 
-    /// Where this process is.
+    /// The addresses of this process.
     pub(crate) fn here(&self) -> Result<Member> {
         Ok(Member { user: self.user.address()?, service: self.worker.address()? })
     }
 
-    /// Who the members are, once.
+    /// Sets the members, once.
     pub(crate) fn meet(self: &Arc<Self>, members: Box<[Member]>) {
         let service = Arc::as_ptr(self);
         let watches = (0..members.len() as u32).map(|rank| Watch { service, rank }).collect();
@@ -214,7 +214,7 @@ impl Service {
         self.endpoints.lock().resize_with(members.len(), || None);
         let _ = self.watches.set(watches);
         loop {
-            // What comes meanwhile comes behind it.
+            // Loops, as more messages may arrive while the lock is released.
             let mut state = self.state.lock();
             if state.early.is_empty() {
                 let _ = self.members.set(members);
@@ -234,24 +234,24 @@ impl Service {
         self.rank
     }
 
-    /// A group's messages are for somebody from now on.
+    /// The group exists from now on: its messages are stored.
     pub(crate) fn enter_group(&self, group: u64, ranks: Arc<[u32]>) {
         let failure = self.state.lock().mail.enter(group, ranks.clone());
         if let Some(failure) = failure {
-            // It was heard of before there was anybody to tell.
+            // The notice arrived before the group existed here.
             self.spread(group, failure, &ranks);
         }
     }
 
-    /// And not any more: the others are told, unless the end of the service tells them. It takes
-    /// part in none of the group's collectives from `sequence` on.
+    /// The group no longer exists here. Notifies the others, unless the service ends too and does
+    /// it. This member takes part in no collective from `sequence` on.
     pub(crate) fn leave_group(&self, group: u64, sequence: u32) {
         let Ended { ranks, late } = self.state.lock().mail.leave(group);
         if let Some(ranks) = ranks {
             let status = Status::CONNECTION_RESET;
             self.spread(group, Failure { sequence, status, blamed: self.rank }, &ranks);
         }
-        // Behind the news: whose data is dropped is to know why.
+        // After the notice: senders whose data is dropped should know why.
         drop(late);
     }
 
@@ -263,8 +263,8 @@ impl Service {
             return Ok(endpoint);
         }
         let (user, params) = (&self.user, EndpointParams::quiet(true));
-        // One at a time: the loser of a race could not be closed without the winner, where the one
-        // has taken up the other's connection.
+        // Inside the gate, so only one is made: a second one might take over the connection of the
+        // first, and could not be closed without it.
         user.on_owner(|_inside| {
             if let Some(endpoint) = kept() {
                 return Ok(endpoint);
@@ -275,28 +275,29 @@ impl Service {
         })
     }
 
-    /// Progresses the service in the place of its thread until `done`, but not for long.
+    /// Progresses the service, instead of its thread, until `done` or for `ASSIST_NS` at most.
     pub(crate) fn assist(&self, done: &dyn Fn() -> bool) -> bool {
         let progress = || {
             if !self.user.has_progress_thread() {
-                // Whoever may not is told by the next call that waits.
+                // An error is ignored here: the next call that waits reports it.
                 let _ = self.user.progress_and_tell();
             }
         };
         self.worker.assist(done, ASSIST_NS, &progress)
     }
 
-    /// This member is gone: what stands on this is told.
+    /// Notifies the extension that this member has ended.
     pub(crate) fn tell_extension_gone(&self, rank: u32) {
         (self.extension.member_gone)(self, rank);
     }
 
-    /// The same, and serves what stands on this meanwhile; until `deadline`.
+    /// Like `assist`, and serves the extension's requests meanwhile, until `deadline`.
     pub(crate) fn assist_and_serve(&self, done: &dyn Fn() -> bool, deadline: u64) -> bool {
         (self.extension.assist)(self, done, deadline)
     }
 
-    /// What has changed is seen by whoever waits, and has read this before it looked.
+    /// Counter of changes. A thread reads it before it looks for its message: if it changes, the
+    /// thread has to look again.
     pub(crate) fn news(&self) -> u64 {
         self.news.load(Ordering::Acquire)
     }
@@ -307,12 +308,12 @@ impl Service {
         self.worker.disturb();
     }
 
-    /// The next message of this member in the group, if it has come.
+    /// Takes the next message of this member in the group.
     pub(crate) fn take(&self, group: u64, from: u32) -> Option<Arrived> {
         self.state.lock().mail.take(group, from)
     }
 
-    /// A message of the group's that has come, and that this is not so for.
+    /// A stored message of the group that does not satisfy `fits`.
     pub(crate) fn find_other(
         &self,
         group: u64,
@@ -321,14 +322,14 @@ impl Service {
         self.state.lock().mail.find_other(group, fits)
     }
 
-    /// Why this one of the group's collectives cannot succeed, if that is known.
+    /// The failure because of which this collective of the group cannot succeed.
     pub(crate) fn failure(&self, group: u64, sequence: u32) -> Option<Failure> {
         self.state.lock().mail.failure(group, sequence)
     }
 
-    /// Ends the group's collectives, here and, by way of the members that this one exchanges
-    /// messages with, everywhere: each that learns of it tells its own, and drops what has come of
-    /// them, so that nobody waits with data. What stays is the earliest failure.
+    /// Ends the group's collectives, here and at all members: each member that learns of a failure
+    /// notifies those that it exchanges messages with, and drops the group's messages, so that no
+    /// sender waits. Returns the earliest failure.
     pub(crate) fn fail(&self, group: u64, failure: Failure) -> Failure {
         let Ended { ranks, late } = {
             let mut state = self.state.lock();
@@ -344,7 +345,7 @@ impl Service {
         if let Some(ranks) = ranks {
             self.spread(group, failure, &ranks);
         }
-        // As above.
+        // After the notice: senders whose data is dropped should know why.
         drop(late);
         failure
     }
@@ -364,17 +365,17 @@ impl Service {
             let behind = ranks[(here + ranks.len() - distance) % ranks.len()];
             for rank in [ahead, behind] {
                 if self.gone(rank).is_none() {
-                    // Who cannot be told is gone, and nobody's concern.
+                    // If the send fails, the member counts as gone, and needs no notice.
                     let _ = self.send(rank, &header, &[], Out::NOWHERE);
                 }
             }
         }
     }
 
-    /// Sends a message to a member, also where others wait to leave. Its request, if it is not
-    /// complete when this returns, is stored in `out`; its end is news.
+    /// Sends a message to a member, before messages that wait for credit. If it is not complete on
+    /// return, its request is in `out`; its completion increments `news`.
     ///
-    /// The data has to stay readable until then.
+    /// The data has to stay readable until completion.
     pub(crate) fn send(
         &self,
         to: u32,
@@ -393,7 +394,7 @@ impl Service {
         .map(drop)
     }
 
-    /// Sends a message about a window to a member; the rest as for `send`.
+    /// Sends a message of a window to a member; otherwise like `send`.
     pub(crate) fn send_window(
         &self,
         to: u32,
@@ -405,9 +406,9 @@ impl Service {
             .map(drop)
     }
 
-    /// The same, with a callback of its own, which is made if it has not left when this returns.
-    /// The data goes along, but with `RNDV`. NO_RESOURCE where many wait to leave, but for what is
-    /// `OWED`.
+    /// Like `send_window`, with the caller's callback, which is called only if the send is not
+    /// complete on return. The data is sent eagerly unless `RNDV` is set. NO_RESOURCE if many
+    /// messages wait to be sent; never with `OWED`.
     pub(crate) fn send_with(
         &self,
         to: u32,
@@ -439,12 +440,12 @@ impl Service {
         let params = OpParams { flags: params.flags | flag::AM_REPLY, ..*params };
         let link = self.link(to)?;
         let front = Front { header, table: &[] };
-        // SAFETY: the caller keeps the data, and `out` is the caller's.
+        // SAFETY: the caller keeps the data readable, and `out` is valid.
         unsafe { link.send_message(Kind::Message, id, front, data, &params, out) }
     }
 
-    /// Waits, on any thread, until `done`, which news come before; false when the time ran out
-    /// first.
+    /// Waits, on any thread, until `done`. Each change of its result is followed by `news`. Returns
+    /// false at the deadline.
     pub(crate) fn await_news(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
         if self.worker.assist(done, ASSIST_NS, &|| ()) {
             return Ok(true);
@@ -452,13 +453,13 @@ impl Service {
         self.worker.drive(done, deadline)
     }
 
-    /// Of an operation whose end is news.
+    /// Parameters of an operation whose completion increments `news`.
     pub(crate) fn params(&self) -> OpParams {
         let callback_arg = std::ptr::from_ref(self).cast_mut().cast();
         OpParams { callback: Some(on_ended), callback_arg, ..OpParams::DEFAULT }
     }
 
-    /// Has the member sent it that it names?
+    /// Did the member that the message names send it?
     pub(crate) fn check_sender(
         &self,
         from: u32,
@@ -467,7 +468,7 @@ impl Service {
         check_sender(self.members(), from, held)
     }
 
-    /// A member may be ahead of this one by what is kept of it in this group, and one message more.
+    /// Is this member's stored mail in the group within the free bound, with one more message?
     fn is_within_bounds(&self, header: &GroupHeader) -> bool {
         let state = self.state.lock();
         let Some(kept) = state.mail.waiting(header.group, header.from) else { return false };
@@ -476,7 +477,7 @@ impl Service {
         messages < FREE_MESSAGES && bytes < FREE_BYTES
     }
 
-    /// A message has come.
+    /// Receives a message.
     fn admit(&self, held: Held) {
         {
             let mut state = self.state.lock();
@@ -515,7 +516,7 @@ impl Service {
             let answer = GroupHeader::aside(What::Left, self.rank);
             let params = OpParams { flags: flag::AM_REPLY, ..OpParams::DEFAULT };
             if let Some(link) = held.link() {
-                // SAFETY: no data, and no place for a request.
+                // SAFETY: there is no data, and no place for a request.
                 let _ =
                     unsafe { link.am_send(AM_GROUP, &answer.encode(), &[], &params, Out::NOWHERE) };
             }
@@ -532,13 +533,13 @@ impl Service {
     }
 }
 
-/// 1, 2, 4, ... below the number of members: how far apart those are that exchange messages.
+/// 1, 2, 4, ... below the number of members: distances between members that exchange messages.
 pub(crate) fn distances(size: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1_usize), |distance| distance.checked_mul(2))
         .take_while(move |distance| *distance < size)
 }
 
-/// Has the member sent it that it names?
+/// Did the member that the message names send it?
 fn check_sender(
     members: &[Member],
     from: u32,
@@ -553,11 +554,11 @@ fn check_sender(
 }
 
 unsafe extern "C" fn on_message(arg: *mut c_void, message: *mut Message) {
-    // SAFETY: the service of this worker, which it outlives.
+    // SAFETY: the service that registered the handler; it outlives its worker.
     unsafe { &*arg.cast::<Service>() }.admit(Held(message));
 }
 
 unsafe extern "C" fn on_ended(arg: *mut c_void, _request: *mut Slot, _status: i32) {
-    // SAFETY: as above.
+    // SAFETY: `params` passed the service, which outlives its worker's operations.
     unsafe { &*arg.cast::<Service>() }.tell();
 }

@@ -1,5 +1,5 @@
-//! The connections of a group's service to its members: made on first use, watched, and not made
-//! again once they have ended.
+//! Connections of a group's service to the members: made on first use, watched, and never made
+//! again after they have ended.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
@@ -11,25 +11,25 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// The connection to a member.
+/// Connection to a member.
 #[derive(Default)]
 pub(crate) struct Link {
     pub(crate) endpoint: Option<Arc<Endpoint>>,
-    /// When it was found gone, and how.
+    /// When and why it was found to have ended.
     pub(crate) gone: Option<(u64, Status)>,
-    /// It has all that this one has sent.
+    /// The member has confirmed all messages sent to it.
     pub(crate) has_all: bool,
 }
 
-/// Tells a link's callback whose it is.
+/// Argument of an endpoint's `on_close`: the service and the member's job rank.
 pub(crate) struct Watch {
     pub(crate) service: *const Service,
     pub(crate) rank: u32,
 }
 
 impl Service {
-    /// The connection to this member, made on first use. Where there is none to be had the member
-    /// is gone.
+    /// The connection to this member, made on first use. If none can be made, the member counts as
+    /// gone.
     pub(crate) fn link(&self, rank: u32) -> Result<Arc<Endpoint>> {
         let kept = || self.state.lock().links[rank as usize].endpoint.clone();
         if let Some(endpoint) = kept() {
@@ -45,7 +45,7 @@ impl Service {
             ..EndpointParams::quiet(true)
         };
         let made = self.worker.on_owner(|_inside| {
-            // One at a time, as the user's endpoints are made (`Service::endpoint`).
+            // Checked inside the gate, so only one is made; as in `Service::endpoint`.
             if let Some(endpoint) = kept() {
                 return Ok(endpoint);
             }
@@ -62,9 +62,10 @@ impl Service {
         })
     }
 
-    /// Has a member of another host given up when nothing comes from it: no kernel tells that the
-    /// host has gone, or the way to it. Of one of this host the kernel tells, and what is shared
-    /// with it would not notice that it has been given up. Inside the worker's gate.
+    /// Turns on liveness checks for a member of another host, as no kernel reports that the host,
+    /// or the network to it, has failed. Not for a member of this host: the kernel reports its end,
+    /// and the memory shared with it would not notice that the connection was given up. Inside the
+    /// worker's gate.
     fn watch_for_silence(&self, link: &Endpoint) {
         let is_local =
             link.origin().is_some_and(|origin| origin.identity.same_host(&self.worker.identity));
@@ -74,7 +75,7 @@ impl Service {
         }
     }
 
-    /// From now on, 0 for never.
+    /// Changes the limit for all members; 0 for none.
     pub(crate) fn set_liveness(&self, liveness_ns: u64) -> Result<()> {
         self.worker.on_owner(|_inside| {
             self.liveness_ns.store(liveness_ns, Ordering::Relaxed);
@@ -85,26 +86,26 @@ impl Service {
         })
     }
 
-    /// Sees to it that the end of this member is noticed.
+    /// Makes sure that the member's end will be noticed.
     pub(crate) fn watch(&self, rank: u32) {
-        // A failure is noted as the member's.
+        // A failure is recorded as the member's end.
         let _ = self.link(rank);
     }
 
-    /// Since when the member is gone, and how.
+    /// When and why the member ended; `None` while it lives.
     pub(crate) fn gone(&self, rank: u32) -> Option<(u64, Status)> {
         self.state.lock().links[rank as usize].gone
     }
 
     fn has_gone(&self, rank: u32, status: Status) {
         self.state.lock().links[rank as usize].gone.get_or_insert((clock::now_ns(), status));
-        // After that: who asks for something now looks whether it is gone.
+        // In this order: an operation that is posted later checks `gone` itself.
         self.tell_extension_gone(rank);
         self.tell();
     }
 
-    /// Cuts the connections to this member, of which there is one unless it has made more, so that
-    /// what is under way on them ends.
+    /// Aborts all connections to this member, so that the operations on them end. There is one,
+    /// unless the member has connected as well.
     pub(crate) fn cut(&self, rank: u32) {
         let member = self.members()[rank as usize].service.origin();
         let all = self.worker.on_owner(|inside| {
@@ -116,13 +117,13 @@ impl Service {
             Ok(theirs.cloned().collect::<Vec<_>>())
         });
         for endpoint in all.unwrap_or_default() {
-            // One that has ended already needs none.
+            // An endpoint that has ended already returns an error, which does not matter.
             let _ = endpoint.close(true, &OpParams::DEFAULT, Out::NOWHERE);
         }
     }
 }
 
-/// Has such a failure to do with the other side?
+/// Does the peer cause errors of this status?
 pub(crate) fn is_of_peer(status: Status) -> bool {
     let peers = [
         Status::PEER_FAILED,
@@ -135,8 +136,8 @@ pub(crate) fn is_of_peer(status: Status) -> bool {
 }
 
 unsafe extern "C" fn on_close(arg: *mut c_void, _endpoint: *mut Endpoint, status: i32) {
-    // SAFETY: of the service, which outlives its endpoints.
+    // SAFETY: an element of `service.watches`, and the service outlives its endpoints.
     let watch = unsafe { &*arg.cast::<Watch>() };
-    // SAFETY: as above.
+    // SAFETY: the service that `meet` stored in the watch; its drop ends all callbacks first.
     unsafe { &*watch.service }.has_gone(watch.rank, Status(status));
 }

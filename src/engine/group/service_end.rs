@@ -1,4 +1,4 @@
-//! The end of a group's service: it takes leave of the members, then closes its connections.
+//! End of a group's service: waits for the members' confirmations, then closes its connections.
 
 use crate::engine::base::clock;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
@@ -8,18 +8,17 @@ use crate::engine::group::service::{Service, ASSIST_NS};
 use crate::engine::group::service_connection::Link;
 use crate::engine::wire::group::{GroupHeader, What};
 
-/// How long the members are waited for at the end.
+/// How long this waits for the members.
 const PARTING_NS: u64 = 2_000_000_000;
 
-/// How long this end goes on answering those that are about to connect, where a group has failed,
-/// and its members go when they like: UCX 1.13 over TCP asserts in the midst of that
+/// How long a service keeps answering after a group has failed, when members may still be
+/// connecting to it: UCX 1.13 over TCP fails an assertion if the peer closes meanwhile
 /// (`ucp_request_send_state_ff`).
 const DISORDER_NS: u64 = 100_000_000;
 
 impl Service {
-    /// Waits until the members have all that was sent to them, where they are still there. A
-    /// connection that is closed may take along what stands in it: TCP drops what was not read when
-    /// it is reset.
+    /// Waits until all living members have received everything. Closing alone is not enough: TCP
+    /// drops unread data when a connection is reset.
     fn take_leave(&self) {
         let linked: Vec<u32> = {
             let state = self.state.lock();
@@ -32,7 +31,7 @@ impl Service {
         };
         let header = GroupHeader::aside(What::Leave, self.rank);
         for rank in &linked {
-            // Who cannot be asked is gone.
+            // If the send fails, the member counts as gone.
             let _ = self.send(*rank, &header, &[], Out::NOWHERE);
         }
         let answered = || {
@@ -62,7 +61,7 @@ impl Drop for Service {
             (links.collect(), state.mail.take_all(), state.in_disorder)
         };
         drop(arrived);
-        // All at once, as each may wait for its member. What was sent is let arrive.
+        // All at once, as each may wait for its member. Messages that were sent still arrive.
         for link in &links {
             let _ = link.close(false, &OpParams::DEFAULT, Out::NOWHERE);
         }
@@ -71,8 +70,8 @@ impl Drop for Service {
         if in_disorder {
             let _ = self.worker.drive(&|| false, clock::deadline_after(DISORDER_NS));
         }
-        // From then on there are no callbacks. Also where this is a callback: it is of another
-        // worker.
+        // After this there are no callbacks. Works also inside a callback, which then is one of
+        // another worker.
         self.worker.shut_down();
     }
 }

@@ -1,10 +1,11 @@
-//! How the members of a group find each other before there is any endpoint: who they are, and a way
-//! to exchange bytes.
+//! How the members of a group find each other before there are endpoints: a rank, a size, and an
+//! exchange of bytes. Runs on the thread that creates the group.
 //!
-//! Rank 0 listens and the others connect ([`crate::engine::group::bootstrap::tcp`]), a launcher's
-//! environment says who is who ([`crate::engine::group::bootstrap::launcher_env`]) or its PMIx
-//! server carries the bytes as well ([`crate::engine::group::bootstrap::pmix`]), or the user has an
-//! allgather of their own.
+//! - [`crate::engine::group::bootstrap::tcp`]: rank 0 listens, and the others connect.
+//! - [`crate::engine::group::bootstrap::launcher_env`]: the same, with ranks from a launcher's
+//!   environment.
+//! - [`crate::engine::group::bootstrap::pmix`]: a launcher's PMIx server also carries the bytes.
+//! - `Callbacks`: the user's own allgather.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
@@ -14,26 +15,26 @@ use crate::engine::group::bootstrap::tcp;
 use crate::engine::wire::bootstrap::LONGEST_PART;
 use std::ffi::{c_void, OsString};
 
-/// Without another limit.
+/// Used if the caller sets no timeout.
 const DEFAULT_TIMEOUT: u64 = 60_000_000_000;
-/// Above any system there is, and low enough that what is kept for each member can be.
+/// More members than any system has, and few enough to keep a record for each.
 pub(crate) const MOST_MEMBERS: u32 = 1 << 20;
 
-/// How the members find each other. Numbers as in the C header.
+/// How the members find each other. The numbers are those of the C header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BootstrapKind {
-    /// By an allgather of the user's.
+    /// By the user's allgather.
     Callbacks = 0,
     /// Rank 0 listens, the others connect.
     Tcp = 1,
-    /// Through the PMIx server of a launcher.
+    /// By a launcher's PMIx server.
     Pmix = 2,
-    /// As `Tcp`, by what a launcher has set in the environment.
+    /// Like `Tcp`, with values from the launcher's environment.
     Env = 3,
 }
 
-/// The user's allgather: argument, this rank's bytes, how many, and where those of all go, in rank
-/// order. Returns a status.
+/// The user's allgather: argument, this rank's bytes, their length, and where the bytes of all go,
+/// in rank order. Returns a status.
 pub type Allgather = unsafe extern "C" fn(
     arg: *mut c_void,
     data: *const c_void,
@@ -41,34 +42,36 @@ pub type Allgather = unsafe extern "C" fn(
     out: *mut c_void,
 ) -> i32;
 
-/// How a group is to find together.
+/// Parameters of the rendezvous.
 pub struct BootstrapParams {
-    /// By which means.
+    /// The means.
     pub kind: BootstrapKind,
-    /// This member's; found by PMIX and ENV themselves.
+    /// Rank of this member; PMIX and ENV find it themselves.
     pub rank: u32,
-    /// How many members there are; found by PMIX and ENV themselves.
+    /// Number of members; PMIX and ENV find it themselves.
     pub size: u32,
-    /// CALLBACKS: the function, and its first argument.
+    /// CALLBACKS: the function and its first argument.
     pub allgather: Option<(Allgather, *mut c_void)>,
-    /// TCP, and ENV instead of MASTER_ADDR and MASTER_PORT: "host:port" where rank 0 listens.
+    /// Where rank 0 listens, "host:port". For TCP, and for ENV instead of MASTER_ADDR and
+    /// MASTER_PORT.
     pub root: Option<String>,
-    /// TCP and ENV: what all members know and nobody else.
+    /// TCP and ENV: the secret that all members share.
     pub secret: Option<Vec<u8>>,
-    /// To find together, and for each exchange; 0 is 60 s, `u64::MAX` for ever.
+    /// Time limit for the rendezvous, and for each exchange. 0 is 60 s, `u64::MAX` no limit.
     pub timeout_ns: u64,
 }
 
 /// Members that have found each other.
 pub(crate) trait Bootstrap {
-    /// This member's.
+    /// Rank of this member.
     fn rank(&self) -> u32;
 
-    /// How many there are.
+    /// Number of members.
     fn size(&self) -> u32;
 
-    /// Everybody's bytes, in rank order; lengths may differ, up to 16 MiB each. All members call it
-    /// as often, in the same order. After an error every further call gives the same one.
+    /// Exchanges bytes: returns those of all members, in rank order. Lengths may differ, up to 16
+    /// MiB each. All members call it equally often, in the same order. After an error, every
+    /// further call returns the same error.
     fn exchange(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
 }
 
@@ -84,7 +87,7 @@ fn check_members(rank: u32, size: u32) -> Result<()> {
     Ok(())
 }
 
-/// Finds the other members. Arguments are checked before anything happens.
+/// Finds the other members. Checks all arguments first.
 pub(crate) fn open(params: &BootstrapParams) -> Result<Box<dyn Bootstrap>> {
     open_in(params, &|name| std::env::var_os(name))
 }
@@ -136,7 +139,7 @@ fn open_in(
     }
 }
 
-/// A group of one.
+/// A group with one member.
 struct Alone;
 
 impl Bootstrap for Alone {
@@ -153,8 +156,8 @@ impl Bootstrap for Alone {
     }
 }
 
-/// Through the user's allgather, which knows one length: the lengths first, then the bytes, padded
-/// to the longest.
+/// Uses the user's allgather, whose blocks all have one length: first exchanges the lengths, then
+/// the bytes, padded to the longest.
 struct Callbacks {
     rank: u32,
     size: u32,
@@ -174,9 +177,9 @@ impl Callbacks {
             return Err(Error::new(Status::NO_MEMORY, text));
         };
         out.resize(total, 0);
-        // SAFETY: the caller of `open` promises a function of this kind that may be called with
-        // that argument; `mine` and `out` have the lengths that it is told, and nothing else refers
-        // to `out`.
+        // SAFETY: the caller of `open` promises that this function may be called with this
+        // argument. `mine` and `out` have the lengths that it receives, and nothing else refers to
+        // `out`.
         let status = unsafe {
             self.allgather.call_out((
                 self.arg,
@@ -261,7 +264,7 @@ mod tests {
     use crate::engine::base::lockdep::Mutex;
     use std::sync::Barrier;
 
-    /// What the ranks of a test share, each a thread.
+    /// Shared by the ranks of a test, each of which is a thread.
     struct Table {
         slots: Mutex<Vec<Vec<u8>>>,
         barrier: Barrier,
@@ -278,14 +281,14 @@ mod tests {
         length: usize,
         out: *mut c_void,
     ) -> i32 {
-        // SAFETY: the seat that the test gave; `data` and `out` as the engine promises.
+        // SAFETY: the seat that the test passed; `data` is valid as the engine promises.
         let (seat, data) = unsafe {
             (&*arg.cast::<Seat<'_>>(), std::slice::from_raw_parts(data.cast::<u8>(), length))
         };
         seat.table.slots.lock()[seat.rank] = data.to_vec();
         seat.table.barrier.wait();
         let all = seat.table.slots.lock().concat();
-        // SAFETY: room for everybody's bytes.
+        // SAFETY: `out` has room for the bytes of all ranks.
         unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), out.cast(), all.len()) };
         seat.table.barrier.wait();
         0
@@ -363,7 +366,7 @@ mod tests {
                 assert!(error.message().contains("allgather"), "{error}");
             }
         }
-        // Success, but nothing was done: this rank's own length is not where it must be.
+        // Returns success without doing anything, so this rank's own length is not at its place.
         let allgather = Some((fails as Allgather, std::ptr::null_mut()));
         let mut group =
             open(&BootstrapParams { allgather, ..params(BootstrapKind::Callbacks) }).unwrap();

@@ -1,5 +1,5 @@
-//! The rendezvous with real sockets on loopback: ranks are threads, and strangers are what nobody
-//! wishes for.
+//! The rendezvous with real sockets on loopback: each rank is a thread, and strangers send what
+//! they should not.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::bootstrap::bootstrap::{open, Bootstrap, BootstrapKind, BootstrapParams};
@@ -24,7 +24,7 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A place to listen at later: of those that no connection is given by the kernel.
+/// An address to listen at later, from ports that the kernel does not give to connections.
 fn later(number: u32) -> SocketAddr {
     let port = 20_000 + (std::process::id() * 7 + number) % 10_000;
     SocketAddr::from(([127, 0, 0, 1], port as u16))
@@ -37,7 +37,7 @@ fn join(address: SocketAddr, rank: u32, size: u32, secret: &[u8], timeout: u64) 
     Member::join(target, rank, size, secret, timeout)
 }
 
-/// Joins on a thread of its own and does that.
+/// Joins on a new thread and then runs the function.
 fn member<T: Send + 'static>(
     address: SocketAddr,
     rank: u32,
@@ -54,7 +54,7 @@ fn gather(listener: TcpListener, size: u32, timeout: u64) -> JoinHandle<Result<R
     thread::spawn(move || Root::gather(vec![listener], size, SECRET, timeout))
 }
 
-/// The error of what was to fail.
+/// Checks the error of an attempt that should fail.
 fn error<T>(result: Result<T>, status: Status, named: &str) -> Error {
     let error = result.err().expect("an error");
     assert_eq!(error.status(), status, "{error}");
@@ -94,7 +94,7 @@ fn members_meet_and_exchange() {
     (2..6).for_each(meet);
 }
 
-/// Each member of a test has two descriptors in this process, and the usual limit is 1024.
+/// Each member of a test needs two descriptors in this process, and the usual limit is 1024.
 fn make_room() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid struct, written and then read.
@@ -111,7 +111,7 @@ fn many_members_meet() {
     meet(std::env::var("UCXX_TEST_MEMBERS").map_or(512, |members| members.parse().unwrap()));
 }
 
-/// A member made by hand, which knows the secret and may do what it likes.
+/// A hand-made member, which knows the secret and can send anything.
 struct Raw {
     stream: TcpStream,
     session: wire::Session,
@@ -154,7 +154,7 @@ impl Raw {
         self.stream.write_all(&[&header.encode()[..], payload, &seal].concat()).unwrap();
     }
 
-    /// The next frame, and whether its seal is that of this number.
+    /// The next frame. Checks that its seal is that of this number.
     fn receive(&mut self, sequence: u64) -> (Kind, Vec<u8>) {
         let header =
             FrameHeader::decode(&read::<{ FrameHeader::LENGTH }>(&mut self.stream), 1 << 20)
@@ -182,7 +182,7 @@ fn end(of: &mut dyn Bootstrap) -> Error {
     }
 }
 
-/// A group of three in which rank 2 is made by hand; how exchanges end for rank 0 and rank 1.
+/// A group of three in which rank 2 is hand-made. Returns the errors of rank 0 and rank 1.
 fn with_raw(then: impl FnOnce(Raw)) -> (Error, Error) {
     let (listener, address) = listener();
     let other = member(address, 1, 3, |member| end(&mut member.unwrap()));
@@ -209,7 +209,7 @@ fn a_member_that_dies_in_an_exchange_is_named_to_all() {
 #[test]
 fn what_a_member_must_not_send_ends_the_exchange() {
     let part = FrameHeader { kind: Kind::Part, length: 1 };
-    // Sequence number, header, and what rank 0 says of it.
+    // Sequence number, header, and what rank 0 reports.
     let cases = [
         (1, part, "seal"),
         (0, FrameHeader { length: 1 + LONGEST_PART as u64, ..part }, "too long"),
@@ -219,7 +219,7 @@ fn what_a_member_must_not_send_ends_the_exchange() {
     for (sequence, header, named) in cases {
         let (root, other) = with_raw(|mut raw| {
             raw.send(sequence, header, b"x");
-            // Held until rank 0 has let go.
+            // Keeps the connection until rank 0 has closed it.
             let _ = raw.stream.read_to_end(&mut Vec::new());
         });
         assert!(root.message().contains(named), "{root}");
@@ -227,7 +227,7 @@ fn what_a_member_must_not_send_ends_the_exchange() {
             error::<()>(Err(failure), Status::PEER_FAILED, "rank 2");
         }
     }
-    // The same frame twice: replayed, or sent in vain.
+    // The same frame twice: replayed.
     let (root, _) = with_raw(|mut raw| {
         raw.send(0, part, b"x");
         raw.send(0, part, b"x");
@@ -317,7 +317,7 @@ fn a_member_is_not_taken_in_by_a_false_root() {
     error(join(guessing, 1, 2, SECRET, LONG), Status::REJECTED, "secret");
     let (reflecting, second) = fake_root(move |_, claim| Answer { verdict, proof: claim.proof });
     error(join(reflecting, 1, 2, SECRET, LONG), Status::REJECTED, "secret");
-    // A refusal is believed only with a proof, too.
+    // A refusal, too, is trusted only with a proof.
     let (refusing, third) =
         fake_root(|_, _| Answer { verdict: Verdict::RankTaken, proof: [0; wire::SECRET_SIZE] });
     error(join(refusing, 1, 2, SECRET, LONG), Status::REJECTED, "secret");
@@ -364,7 +364,7 @@ fn a_recorded_handshake_serves_nobody() {
     second.write_all(&recorded.encode()).unwrap();
     let answer = Answer::decode(&read::<{ Answer::LENGTH }>(&mut second)).unwrap();
     assert_eq!(answer, Answer { verdict: Verdict::WrongSecret, proof: [0; wire::SECRET_SIZE] });
-    // Rank 0's own words, sent back to it.
+    // Rank 0's own bytes, sent back to it.
     let mut third = TcpStream::connect(address).unwrap();
     let mut echo = challenge(&mut third).encode();
     assert_ne!(echo[16..], fresh.nonce);
@@ -401,14 +401,14 @@ fn a_member_that_leaves_early_can_come_again() {
     let (listener, address) = listener();
     let root = gather(listener, 3, LONG);
     drop(Raw::join(address, 1, 3));
-    // One whose time ran out is told who is missing, and is forgotten as well.
+    // A member whose time has run out is told who is missing, and is forgotten as well.
     let mut leaving = Raw::join(address, 1, 3);
     leaving.send(0, FrameHeader { kind: Kind::Leave, length: 0 }, b"");
     let (kind, text) = leaving.receive(0);
     assert_eq!(kind, Kind::Failure);
     let text = wire::Failure::decode(&text).unwrap().text;
     assert!(text.contains("rank 2"), "{text}");
-    // What belongs to an exchange is no part of a beginning.
+    // A frame of an exchange is not allowed before all have joined.
     let mut early = Raw::join(address, 1, 3);
     early.send(0, FrameHeader { kind: Kind::Part, length: 1 }, b"x");
     assert_eq!(early.stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
@@ -430,10 +430,10 @@ fn strangers_disturb_nobody() {
         b"u",
         b"ucxxrsBs",
     ]) {
-        // It may have been shown the door already.
+        // Rank 0 may have closed the connection already.
         let _ = stream.write_all(bytes);
     }
-    // A right handshake, cut off at each byte.
+    // A correct handshake, cut off at each byte.
     for length in 0..Claim::LENGTH {
         let mut stream = TcpStream::connect(address).unwrap();
         let mut bytes = [0; Challenge::LENGTH];
@@ -457,7 +457,7 @@ fn who_is_missing_is_said_when_the_time_is_over() {
     let alone =
         error(Root::gather(vec![listener], 5, SECRET, 1).map(drop), Status::TIMED_OUT, "rank 1-4");
     assert!(alone.message().contains(&address.to_string()), "{alone}");
-    // Nobody listens there any more.
+    // Nothing listens there any more.
     let unreachable =
         error(join(address, 1, 5, SECRET, 1), Status::TIMED_OUT, &address.to_string());
     assert!(unreachable.message().contains("refused"), "{unreachable}");
@@ -472,7 +472,7 @@ fn a_member_that_is_early_waits_for_rank_0() {
     root.unwrap();
 }
 
-/// What a launcher's processes do; run by the test below, and nothing by itself.
+/// The processes of a launcher: the test below starts them. Does nothing otherwise.
 #[test]
 fn under_a_launcher() {
     let kind = match std::env::var(UNDER).as_deref() {
@@ -480,7 +480,7 @@ fn under_a_launcher() {
         Ok("pmix") => BootstrapKind::Pmix,
         _ => return,
     };
-    // Twice: the second is to find nothing of the first.
+    // Twice: the second group must not find data of the first.
     for _ in 0..2 {
         let params = BootstrapParams {
             kind,

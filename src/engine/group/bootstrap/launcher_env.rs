@@ -1,12 +1,11 @@
-//! What launchers say in the environment: rank, size, and where rank 0 listens.
+//! Rank, size, and where rank 0 listens, from environment variables that launchers set.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result};
 use crate::engine::group::bootstrap::tcp::SECRET_VARIABLE;
 use std::ffi::OsString;
 
-/// Rank and size of torchrun, Open MPI's mpirun, MPICH's mpiexec, and srun, in the order in which
-/// they are asked.
+/// Variables of torchrun, Open MPI's mpirun, MPICH's mpiexec, and srun, in the order of lookup.
 const PAIRS: [(&str, &str); 4] = [
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -18,12 +17,12 @@ const PMIX_RANK: &str = "PMIX_RANK";
 const HOST: &str = "MASTER_ADDR";
 const PORT: &str = "MASTER_PORT";
 
-/// What was found.
+/// Rank and size from the environment.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Found {
-    /// This process's.
+    /// Rank of this process.
     pub rank: u32,
-    /// Of the group.
+    /// Number of members.
     pub size: u32,
 }
 
@@ -49,7 +48,7 @@ fn number(lookup: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Result<Optio
     }
 }
 
-/// Rank and size, from the first launcher that has set either.
+/// Rank and size, from the first launcher that has set one of them.
 pub fn find(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Found> {
     for (rank_name, size_name) in PAIRS {
         let (mut rank_name, size) = (rank_name, number(lookup, size_name)?);
@@ -107,9 +106,9 @@ pub fn find_root(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<String> {
     )))
 }
 
-/// The secret, where there is one.
+/// The secret, if the variable is set and not empty.
 pub(crate) fn find_secret(lookup: &dyn Fn(&str) -> Option<OsString>) -> Option<Vec<u8>> {
-    // Any bytes will do, so it is not read as a text; not even trimmed.
+    // Any bytes are allowed, so it is neither decoded nor trimmed.
     lookup(SECRET_VARIABLE).map(OsString::into_encoded_bytes).filter(|secret| !secret.is_empty())
 }
 
@@ -131,7 +130,7 @@ mod tests {
         for (rank, size) in PAIRS {
             assert_eq!(find(&of(&[(rank, "3"), (size, "7")])).unwrap(), Found { rank: 3, size: 7 });
         }
-        // The first that is set counts.
+        // The first launcher wins.
         let several =
             of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1"), ("RANK", "5"), ("WORLD_SIZE", "6")]);
         assert_eq!(find(&several).unwrap(), Found { rank: 5, size: 6 });

@@ -1,7 +1,7 @@
 //! How the members of a group meet: by a launcher's environment, TCP, PMIx, or the caller's own
 //! allgather.
 //!
-//! Begin with `bootstrap`, the trait that each of them implements.
+//! Begin with `bootstrap`, whose trait each of them implements.
 
 pub mod bootstrap;
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Through the PMIx server of a launcher, as Open MPI's mpirun and srun have one: it knows who is
-//! who, and carries the bytes.
+//! The rendezvous by a launcher's PMIx server, which Open MPI's mpirun and srun have: it knows the
+//! ranks and carries the bytes.
 //!
-//! libpmix is looked for when a group asks for it, so that nothing depends on it.
+//! libpmix is loaded when a group asks for it, so the library does not depend on it.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -17,7 +17,7 @@ use std::ffi::{c_int, CStr, CString};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-/// Loads the library once. Signals are blocked, in case it starts threads.
+/// Loads libpmix, once. Blocks signals, as it may start threads.
 fn library() -> Result<Library> {
     static LOADED: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
     let loaded = LOADED.get_or_init(|| runtime::with_signals_blocked(Library::load));
@@ -34,19 +34,20 @@ impl Library {
         if code == SUCCESS {
             return Ok(());
         }
-        // SAFETY: takes any number, and returns a static text.
+        // SAFETY: the function takes any number, and returns null or a static text.
         let name = unsafe { (self.error_string)(code) };
         let name = if name.is_null() {
             code.to_string()
         } else {
-            // SAFETY: a terminated text, see above.
+            // SAFETY: not null; a terminated static text.
             unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
         };
         let status = if code == ERR_TIMEOUT { Status::TIMED_OUT } else { Status::IO_ERROR };
         Err(Error::new(status, format!("PMIx: {what} failed: {name}")))
     }
 
-    /// What that process, or its job, has put under the key, as `read` understands it.
+    /// Reads the value that the process, or its job, has put under the key, and converts it by
+    /// `read`.
     fn read<T>(
         &self,
         from: &Proc,
@@ -54,7 +55,7 @@ impl Library {
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T> {
         let mut value: *mut Value = std::ptr::null_mut();
-        // SAFETY: valid pointers; no info.
+        // SAFETY: valid pointers to the process, the key and the result; no info is passed.
         let code = unsafe { (self.get)(from, key.as_ptr(), std::ptr::null(), 0, &mut value) };
         let key = key.to_string_lossy();
         let whose = if from.rank == RANK_WILDCARD {
@@ -69,10 +70,10 @@ impl Library {
                 format!("PMIx: there is no {key} of {whose}"),
             ));
         }
-        // SAFETY: PMIx_Get succeeded, and gave a value that is the caller's now.
+        // SAFETY: PMIx_Get succeeded with a value that is not null, and the caller owns it.
         let result = read(unsafe { &*value });
-        // SAFETY: as above; a byte object's bytes are the value's own, and both were made by
-        // malloc. Of other kinds only the plain ones are asked for.
+        // SAFETY: the value and a byte object's bytes were allocated by malloc, belong to the
+        // caller, and are freed once. All other kinds that we ask for contain no pointers.
         unsafe {
             if (*value).kind == BYTE_OBJECT {
                 libc::free((*value).data.bytes.bytes.cast());
@@ -85,7 +86,7 @@ impl Library {
     }
 }
 
-/// This process, as the launcher's server knows it.
+/// This process's connection to the launcher's server.
 #[derive(Clone, Copy)]
 struct Session {
     library: Library,
@@ -94,17 +95,17 @@ struct Session {
 }
 
 impl Session {
-    /// The process's only one. It lasts until the process exits: once a process has finalized, a
-    /// server takes it for gone, and what it fences afterwards comes back as a partial success.
+    /// The only session of the process, which lasts until the process exits. After PMIx_Finalize a
+    /// server treats the process as gone, and its later fences return partial success.
     fn get() -> Result<Self> {
         static SESSION: Mutex<Option<(Generation, Session)>> = Mutex::new(None);
         extern "C" fn end() {
-            // Waits for nobody: the process ends. A forked child has no session of its own to end.
+            // Must not wait, as the process ends. A forked child has no session to end.
             let session = SESSION.try_lock().and_then(|mut session| session.take());
             if let Some((generation, session)) = session {
                 if !generation.is_past() {
-                    // SAFETY: one for the PMIx_Init below. PMIx counts its users, Open MPI in this
-                    // process among them.
+                    // SAFETY: matches the PMIx_Init below. PMIx counts its users in the process,
+                    // Open MPI included.
                     unsafe { (session.library.finalize)(std::ptr::null(), 0) };
                 }
             }
@@ -121,7 +122,8 @@ impl Session {
         }
         let library = library()?;
         let mut me = Proc { namespace: [0; 256], rank: 0 };
-        // SAFETY: a valid place for the name, and no info. Signals are blocked: it starts a thread.
+        // SAFETY: a valid place for the name; no info. Signals are blocked, as this starts a
+        // thread.
         let code = runtime::with_signals_blocked(|| unsafe {
             (library.init)(&mut me, std::ptr::null(), 0)
         });
@@ -133,13 +135,14 @@ impl Session {
             Error::new(Status::UNREACHABLE, text)
         })?;
         let session = Session::complete(library, me).inspect_err(|_| {
-            // SAFETY: one for the PMIx_Init above.
+            // SAFETY: matches the PMIx_Init above.
             unsafe { (library.finalize)(std::ptr::null(), 0) };
         })?;
         *kept = Some((Generation::current(), session));
-        // A launcher takes a process that ends without a word for one that failed, and ends the
-        // others. SAFETY: a function that does not unwind. Registered after libpmix was loaded, it
-        // runs before that ends.
+        // A launcher treats a process that ends without PMIx_Finalize as failed, and ends the
+        // others.
+        // SAFETY: a function that does not unwind. It is registered after libpmix was loaded, so it
+        // runs before libpmix's own exit handlers.
         unsafe { libc::atexit(end) };
         Ok(session)
     }
@@ -147,7 +150,7 @@ impl Session {
     fn complete(library: Library, me: Proc) -> Result<Self> {
         let job = Proc { rank: RANK_WILDCARD, ..me };
         let size = library.read(&job, c"pmix.job.size", |value| {
-            // SAFETY: four bytes that PMIx has set, whichever member of the union they belong to.
+            // SAFETY: PMIx has set at least four bytes of the union, whatever the kind is.
             let number = unsafe { value.data.uint32 };
             (value.kind == UINT32).then_some(number)
         })?;
@@ -159,11 +162,12 @@ impl Session {
     }
 }
 
-/// The processes that a launcher started together.
+/// A group of the processes that a launcher started together.
 pub(crate) struct Pmix {
     session: Session,
     timeout: u64,
-    /// Tells this group's keys from those of others, before and after: nothing is ever taken back.
+    /// Distinguishes this group's keys from those of other groups of the process: keys are never
+    /// removed.
     number: u32,
     exchanges: u32,
     failed: Option<(Status, String)>,
@@ -183,9 +187,10 @@ impl Pmix {
             Info::new(c"pmix.collect", BOOL, Data { flag: true }),
             Info::new(c"pmix.timeout", INT, Data { integer: seconds }),
         ];
-        // A launcher that knows no such limit ignores it; for ever is said by saying nothing.
+        // Launchers that do not know the time limit ignore it. Leaving it out means no limit.
         let count = if self.timeout == u64::MAX { 1 } else { 2 };
-        // SAFETY: all processes of the job, and valid infos, as many as is said.
+        // SAFETY: null means all processes of the job; the infos are valid, and `count` of them
+        // exist.
         let code =
             unsafe { (self.session.library.fence)(std::ptr::null(), 0, infos.as_ptr(), count) };
         self.session.library.check(code, "PMIx_Fence")
@@ -203,15 +208,15 @@ impl Pmix {
         let key =
             CString::new(format!("ucxx_rs.{}.{}", self.number, self.exchanges)).unwrap_or_default();
         self.exchanges += 1;
-        // Not empty: of nothing PMIx would make nothing.
+        // Never empty: PMIx does not transport empty values.
         let mut framed = vec![0u8];
         framed.extend_from_slice(mine);
         let bytes = Bytes { bytes: framed.as_mut_ptr().cast(), size: framed.len() };
         let mut value = Value { kind: BYTE_OBJECT, data: Data { bytes } };
-        // SAFETY: a valid key and value; it copies both.
+        // SAFETY: a valid key and value, which PMIx copies.
         let code = unsafe { (library.put)(GLOBAL, key.as_ptr(), &mut value) };
         library.check(code, "PMIx_Put")?;
-        // SAFETY: initialised by `Session::get`.
+        // SAFETY: `Session::get` has initialised PMIx.
         let code = unsafe { (library.commit)() };
         library.check(code, "PMIx_Commit")?;
         self.fence()?;
@@ -232,12 +237,12 @@ fn read_part(value: &Value) -> Option<Vec<u8>> {
     if value.kind != BYTE_OBJECT {
         return None;
     }
-    // SAFETY: the kind says which member of the union is set.
+    // SAFETY: the kind says that this member of the union is set.
     let Bytes { bytes, size } = unsafe { value.data.bytes };
     if bytes.is_null() || !(1..=LONGEST_PART + 1).contains(&size) {
         return None;
     }
-    // SAFETY: as PMIx made it, for as long as the value lives.
+    // SAFETY: not null, and PMIx set `size` bytes, which live as long as the value.
     Some(unsafe { std::slice::from_raw_parts(bytes.cast_const().cast::<u8>(), size) }[1..].to_vec())
 }
 
@@ -265,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_structs_are_those_of_pmix() {
-        // As a C compiler has them, of pmix_common.h 4.2.2, on x86_64 and aarch64.
+        // Sizes as a C compiler has them, from pmix_common.h 4.2.2, on x86_64 and aarch64.
         assert_eq!((size_of::<Proc>(), size_of::<Value>(), size_of::<Info>()), (260, 32, 552));
         assert_eq!(
             (std::mem::offset_of!(Info, value), std::mem::offset_of!(Value, data)),

@@ -1,4 +1,4 @@
-//! The rendezvous over TCP: where rank 0 listens, and who may do without a secret.
+//! The rendezvous over TCP: parsing of the root, listening, and when a secret is required.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result, Status};
@@ -10,10 +10,10 @@ use crate::engine::os::socket_address;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 
-/// Where the secret comes from, for the texts.
+/// Environment variable of the secret, for error messages.
 pub(crate) const SECRET_VARIABLE: &str = "UCXX_RS_GROUP_SECRET";
 
-/// Takes "host:port" apart; an IPv6 address stands in brackets.
+/// Splits "host:port"; an IPv6 address is in brackets.
 pub(crate) fn split_root(root: &str) -> Result<(&str, u16)> {
     let bad = |why: &str| {
         let text = format!(
@@ -45,7 +45,7 @@ fn is_local(addresses: &[SocketAddr]) -> bool {
         && addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
 }
 
-/// Listens at each of the addresses that this machine has.
+/// Listens at those of the addresses that this machine has.
 fn listen(root: &str, addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
     let mut foreign = None;
@@ -59,7 +59,7 @@ fn listen(root: &str, addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
         };
         let cannot = format!("root: rank 0 cannot listen at {root} ({address}): {error}");
         match error.kind() {
-            // Of a name's addresses the machine need not have all: without IPv6, say.
+            // The machine need not have all addresses of a name, for example no IPv6.
             ErrorKind::AddrNotAvailable => foreign = Some(error),
             _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => foreign = Some(error),
             ErrorKind::AddrInUse => {
@@ -85,7 +85,7 @@ fn listen(root: &str, addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// Meets the others at `root`. There are at least two.
+/// Meets the other members at `root`. The group has at least two.
 pub(crate) fn open(
     rank: u32,
     size: u32,
@@ -96,8 +96,8 @@ pub(crate) fn open(
     let (host, port) = split_root(root)?;
     let addresses = match socket_address::resolve(host, port) {
         Ok(addresses) => addresses,
-        // A member may start before rank 0's name is known (Kubernetes); with a secret that can
-        // wait.
+        // A member may start before rank 0's name is known (Kubernetes). With a secret it can
+        // resolve it later.
         Err(_) if rank > 0 && !secret.is_empty() => Vec::new(),
         Err(error) => return Err(Error::new(error.status(), format!("root: {}", error.message()))),
     };
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn where_rank_0_cannot_listen_is_said() {
-        // Of a network that is for documents alone.
+        // An address of a network that is reserved for documentation.
         let error = open(0, 2, "192.0.2.1:4711", b"s", 1).err().unwrap();
         assert_eq!(error.status(), Status::INVALID_ADDR);
         assert!(error.message().contains("192.0.2.1:4711"), "{error}");

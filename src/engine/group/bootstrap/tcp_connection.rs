@@ -1,5 +1,5 @@
-//! One connection of a rendezvous over TCP: messages of a known length while nothing is proved,
-//! sealed frames afterwards. Never blocks.
+//! One connection of a rendezvous over TCP: messages of fixed length during the handshake, sealed
+//! frames afterwards. Never blocks.
 #![deny(unsafe_code)]
 
 use crate::engine::wire::bootstrap::{
@@ -10,10 +10,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
-/// Up to here a payload is copied, so that its frame leaves in one packet.
+/// Payloads up to this length are copied, so that their frame is sent in one packet.
 const SMALL: usize = 4096;
 
-/// A payload that goes to many: kept once, and read once for its seals.
+/// A payload for many members: stored once, and its digest computed once.
 #[derive(Clone)]
 pub(crate) struct Payload {
     bytes: Arc<Vec<u8>>,
@@ -30,7 +30,7 @@ impl Payload {
 /// Set once the other side has proved itself.
 struct Sealing {
     session: Session,
-    /// The direction of what goes out.
+    /// Direction of the frames that we send.
     outward: Direction,
     sent: u64,
     received: u64,
@@ -40,17 +40,17 @@ pub(crate) struct Link {
     stream: TcpStream,
     inward: Vec<u8>,
     outward: VecDeque<Arc<Vec<u8>>>,
-    /// Of the first that goes out, these bytes have gone.
+    /// Bytes of the first outgoing buffer that are sent.
     gone: usize,
     sealing: Option<Sealing>,
 }
 
-/// What the other side must not send.
+/// An error for bytes that the other side must not send.
 pub(crate) fn broken(what: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }
 
-/// A lost connection in words, for a sentence that begins with who lost it.
+/// A lost connection in words; the sentence begins with the peer that lost it.
 pub(crate) fn describe(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::UnexpectedEof => "closed the connection".into(),
@@ -63,7 +63,7 @@ pub(crate) fn describe(error: &io::Error) -> String {
 impl Link {
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // Small messages that wait for each other. A matter of speed alone.
+        // Small messages that wait for each other would be slow. An error does not matter.
         let _ = stream.set_nodelay(true);
         Ok(Link { stream, inward: Vec::new(), outward: VecDeque::new(), gone: 0, sealing: None })
     }
@@ -72,18 +72,18 @@ impl Link {
         &self.stream
     }
 
-    /// What has come and was not taken yet.
+    /// Received bytes that were not taken yet.
     pub(crate) fn seen(&self) -> &[u8] {
         &self.inward
     }
 
-    /// From now on there are frames.
+    /// From now on the connection carries frames.
     pub(crate) fn prove(&mut self, session: Session, outward: Direction) {
         self.sealing = Some(Sealing { session, outward, sent: 0, received: 0 });
     }
 
-    /// Reads until so many bytes are there, and no further. The buffer grows with what comes,
-    /// whatever was announced.
+    /// Reads until `wanted` bytes are there, and no further. The buffer grows with what arrives,
+    /// not with the announced length.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.inward.len() < wanted {
             let missing = wanted - self.inward.len();
@@ -99,12 +99,12 @@ impl Link {
         Ok(true)
     }
 
-    /// The next message of the handshake, when all of it is there.
+    /// The next message of the handshake, if all of it has arrived.
     pub(crate) fn message(&mut self, length: usize) -> io::Result<Option<Vec<u8>>> {
         Ok(self.fill(length)?.then(|| std::mem::take(&mut self.inward)))
     }
 
-    /// The next frame, when all of it is there and its seal is right.
+    /// The next frame, if all of it has arrived. An error if its seal is wrong.
     pub(crate) fn frame(&mut self, longest: u64) -> io::Result<Option<(Kind, Vec<u8>)>> {
         let Some(sealing) = &self.sealing else {
             return Err(broken("a frame before the handshake"));
@@ -139,12 +139,12 @@ impl Link {
         Ok(Some((header.kind, payload)))
     }
 
-    /// A message of the handshake is to go out.
+    /// Queues a message of the handshake.
     pub(crate) fn send_message(&mut self, bytes: Vec<u8>) {
         self.outward.push_back(Arc::new(bytes));
     }
 
-    /// A frame is to go out.
+    /// Queues a frame.
     pub(crate) fn send_frame(&mut self, kind: Kind, payload: &Payload) {
         let Some(sealing) = &mut self.sealing else { return };
         let header = FrameHeader { kind, length: payload.bytes.len() as u64 };
@@ -164,7 +164,7 @@ impl Link {
         !self.outward.is_empty()
     }
 
-    /// Hands the kernel what it takes at present; has all gone?
+    /// Passes to the kernel what it takes now. Returns true if nothing is left.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while let Some(first) = self.outward.front() {
             if self.gone == first.len() {
@@ -184,12 +184,12 @@ impl Link {
         Ok(true)
     }
 
-    /// Nothing more will be sent; what was, still arrives.
+    /// Nothing more will be sent. What was sent still arrives.
     pub(crate) fn finish(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Reads and forgets a little; is the other side done with this connection?
+    /// Reads and drops some bytes. Returns true if the other side has closed the connection.
     pub(crate) fn drain(&mut self) -> bool {
         let mut nowhere = [0; 1 << 16];
         match (&self.stream).read(&mut nowhere) {

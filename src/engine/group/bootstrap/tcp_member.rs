@@ -1,5 +1,5 @@
-//! Every rank but 0 of a rendezvous over TCP: finds rank 0, proves itself and has rank 0 prove
-//! itself, and exchanges through it.
+//! The other ranks of a rendezvous over TCP: find rank 0, prove themselves, verify rank 0's proof,
+//! and exchange by rank 0.
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
@@ -18,28 +18,28 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
-/// Rank 0 is to have answered by then; else the connection is tried afresh.
+/// Time for rank 0's answers; then the connection is tried again.
 const HANDSHAKE: u64 = 10 * SECOND;
-/// To connect to one address, so that a second one gets its turn.
+/// Time to connect to one address, so that others get their turn.
 const CONNECT: u64 = 5 * SECOND;
-/// Between two attempts, at first and at most.
+/// Pause between two attempts, first and longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-/// When its own time has run out, rank 0 is given this long to say who is missing.
+/// When this member's time has run out: how long it waits for rank 0 to report who is missing.
 const LAST_WORD: u64 = SECOND;
 
-/// Whom a member looks for.
+/// Where a member finds rank 0.
 pub(crate) struct Target<'a> {
     /// As the user wrote it, for errors.
     pub(crate) name: &'a str,
     pub(crate) host: &'a str,
     pub(crate) port: u16,
-    /// Empty: the name stood for none yet.
+    /// Empty if the name could not be resolved yet.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
 /// Why an attempt failed.
 enum Setback {
-    /// Another attempt may do.
+    /// Another attempt may succeed.
     Passing(String),
     Final(Error),
 }
@@ -60,7 +60,7 @@ pub(crate) struct Member {
     timeout: u64,
     root: String,
     link: Option<Link>,
-    /// Why nothing is exchanged any more.
+    /// The failure after which nothing is exchanged.
     failed: Option<(Status, String)>,
 }
 
@@ -88,8 +88,8 @@ fn message(link: &mut Link, length: usize, deadline: u64) -> std::result::Result
 }
 
 impl Member {
-    /// Finds rank 0 and waits until everybody has. `timeout` is for this, and for each exchange
-    /// afterwards.
+    /// Finds rank 0, and waits until all members have. `timeout` is for this, and for each later
+    /// exchange.
     pub(crate) fn join(
         mut target: Target<'_>,
         rank: u32,
@@ -144,12 +144,13 @@ impl Member {
         deadline: u64,
     ) -> std::result::Result<Link, Setback> {
         let until = deadline.min(clock::deadline_after(CONNECT));
-        // An attempt needs a time above 0, and one is made however short the time.
+        // An attempt needs a time above 0, and at least one attempt is made.
         let time = clock::remaining(until).unwrap_or_default().max(Duration::from_millis(1));
         let passing = |cause: io::Error| Setback::Passing(cause.to_string());
         let stream = TcpStream::connect_timeout(&address, time).map_err(passing)?;
-        // On one host a port that nobody listens at can be the one that the connection itself was
-        // given: it is then connected to itself, and would keep rank 0 from listening there.
+        // On one host, the kernel may give the connection the very port that it connects to, if
+        // nothing listens there. It is then connected to itself, and would keep rank 0 from
+        // listening there.
         if stream.local_addr().is_ok_and(|own| own == address) {
             return Err(Setback::Passing("connection refused".into()));
         }
@@ -227,7 +228,7 @@ impl Member {
         rank: u32,
         deadline: u64,
     ) -> std::result::Result<(), Setback> {
-        // Lost before all are there: rank 0 forgets this member, which may come again.
+        // Lost before all are connected: rank 0 forgets this member, so it can connect again.
         let lost =
             |error: io::Error| Setback::Passing(format!("rank 0 {}", link::describe(&error)));
         let (mut until, mut leaving) = (deadline, false);
@@ -272,7 +273,7 @@ impl Member {
         let Some(link) = &mut self.link else {
             return Err(Error::new(Status::CLOSED, "the group is closed"));
         };
-        // Rank 0, whose time runs out at about the same moment, knows whom it waits for.
+        // Rank 0's time runs out at about the same moment, and it knows which member is late.
         let deadline = clock::deadline_after(self.timeout.saturating_add(LAST_WORD));
         let lost = |error: io::Error| {
             let text = format!("rank 0 at {} {}", self.root, link::describe(&error));
@@ -281,7 +282,8 @@ impl Member {
         link.send_frame(Kind::Part, &Payload::new(mine.to_vec()));
         let mut unsent = None;
         loop {
-            // Rank 0 may have said why it lets go: that is read before a failed send is reported.
+            // Rank 0 may have sent a reason before it closed: read that before reporting a failed
+            // send.
             if unsent.is_none() {
                 unsent = link.flush().err();
             }
@@ -314,7 +316,7 @@ impl Member {
     }
 }
 
-/// What rank 0 says of a failure.
+/// The error that rank 0 reports.
 fn told(bytes: &[u8]) -> Error {
     match Failure::decode(bytes) {
         Ok(Failure { status, text }) => Error::new(Status(status), text),

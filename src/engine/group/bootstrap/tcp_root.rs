@@ -1,8 +1,8 @@
-//! Rank 0 of a rendezvous over TCP: lets in those who prove the secret, and hands everybody's bytes
-//! to everybody.
+//! Rank 0 of a rendezvous over TCP: accepts members that prove the secret, and distributes
+//! everybody's bytes.
 //!
-//! Whoever connects is a guest until its proof has been compared. Guests have little time and
-//! little room, and whatever they do costs none but themselves.
+//! A connection is a guest until its proof has been verified. Guests have limited time and memory,
+//! and cannot disturb the others.
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
@@ -21,21 +21,21 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 
 const SECOND: u64 = 1_000_000_000;
-/// A guest is to have proved itself by then.
+/// Time in which a guest has to prove itself.
 const HANDSHAKE: u64 = 5 * SECOND;
-/// So many guests at a time, beside the members that are still missing; the oldest goes when there
-/// are more.
+/// Most guests at a time, in addition to the missing members. When there are more, the oldest is
+/// dropped.
 const GUESTS: usize = 256;
-/// Accepted at a time, before those who are there already get their turn.
+/// Connections accepted at a time, before existing ones are served.
 const ACCEPTED_AT_ONCE: usize = 64;
-/// Without a descriptor for a further connection it is tried again then.
+/// Delay before accepting again after running out of descriptors.
 const PAUSE: u64 = SECOND / 10;
-/// Members get this long to take the news of a failure.
+/// Time for members to receive the notice of a failure.
 const FAREWELL: u64 = SECOND;
 /// Descriptors that the rest of the process may need meanwhile.
 const SPARE_DESCRIPTORS: u64 = 32;
 
-/// Ranks as people write them: "2, 5, 7-9", and how many more where that gets long.
+/// Ranks in words: "2, 5, 7-9", and the number of further ones if there are many.
 pub(crate) fn ranks(list: impl IntoIterator<Item = u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for rank in list {
@@ -68,7 +68,7 @@ struct Guest {
     until: u64,
 }
 
-/// What became of a guest.
+/// What becomes of a guest.
 enum Step {
     Stays,
     Goes,
@@ -78,16 +78,16 @@ enum Step {
 struct Gathering<'a> {
     size: u32,
     secret: &'a [u8],
-    /// By rank; that of rank 0 stays empty.
+    /// By rank; the entry of rank 0 stays empty.
     members: Vec<Option<Link>>,
     missing: u32,
     /// Oldest first.
     guests: VecDeque<Guest>,
-    /// Who was in and is not any more.
+    /// Members that joined and are gone again.
     left: BTreeSet<u32>,
-    /// The last who was not let in, for the error.
+    /// The last refused connection, for the error message.
     refused: Option<String>,
-    /// Accepting goes on at this time; 0 when nothing is in its way.
+    /// No connections are accepted before this time; 0 for no pause.
     paused_until: u64,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// Those that have not come, and those that have come and gone again.
+    /// Absent ranks: those that have not joined, and those that have joined and are gone.
     fn absent(&self) -> (Vec<u32>, Vec<u32>) {
         let absent = (1..self.size).filter(|rank| self.members[*rank as usize].is_none());
         absent.partition(|rank| !self.left.contains(rank))
@@ -122,7 +122,7 @@ impl<'a> Gathering<'a> {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if socket::is_exhaustion(&error) => {
-                    // Else strangers who just stay connected could keep the members out.
+                    // Otherwise strangers that just stay connected could keep the members out.
                     if self.guests.pop_front().is_none() {
                         self.paused_until = clock::deadline_after(PAUSE);
                         self.refused = Some(format!("no connection could be accepted: {error}"));
@@ -130,13 +130,13 @@ impl<'a> Gathering<'a> {
                     }
                     continue;
                 }
-                // A connection that was gone before it was accepted.
+                // The connection was closed before it was accepted.
                 Err(_) => continue,
             };
             let nonce = random()?;
             let Ok(mut link) = Link::new(stream) else { continue };
             link.send_message(Challenge { version: wire::VERSION, nonce }.encode());
-            // A new connection takes this much at once, or is none.
+            // A new connection takes these few bytes at once, or it is broken.
             if !link.flush().unwrap_or(false) {
                 continue;
             }
@@ -153,7 +153,7 @@ impl<'a> Gathering<'a> {
         Ok(())
     }
 
-    /// Is there still somebody at the other end of that member's connection?
+    /// Is the member still connected? If not, forgets it.
     fn is_there(&mut self, rank: u32) -> bool {
         let Some(link) = &mut self.members[rank as usize] else { return false };
         match link.frame(0) {
@@ -224,7 +224,7 @@ impl<'a> Gathering<'a> {
         (Step::Goes, None)
     }
 
-    /// Why not all are there, for rank 0 and for those who are.
+    /// Who is missing, for rank 0's error and for the members that are connected.
     fn failure(&self) -> Failure {
         let (missing, left) = self.absent();
         let mut text =
@@ -240,7 +240,7 @@ impl<'a> Gathering<'a> {
         Failure { status: Status::TIMED_OUT.0, text }
     }
 
-    /// The time is over: those who are there are told who is not.
+    /// The time is over: notifies the connected members who is missing.
     fn give_up(&mut self, listeners: &[TcpListener]) -> Error {
         let mut failure = self.failure();
         tell(&mut self.members, &failure);
@@ -255,7 +255,7 @@ impl<'a> Gathering<'a> {
         Error::new(Status::TIMED_OUT, failure.text)
     }
 
-    /// One round: waits for something to happen, and deals with it.
+    /// Waits for events, and handles them.
     fn round(&mut self, listeners: &[TcpListener], deadline: u64) -> Result<()> {
         let now = clock::now_ns();
         while self.guests.front().is_some_and(|guest| guest.until <= now) {
@@ -315,18 +315,18 @@ fn no_poll(cause: io::Error) -> Error {
     )
 }
 
-/// Rank 0, once all are there.
+/// Rank 0, once all members are connected.
 pub(crate) struct Root {
     size: u32,
     timeout: u64,
-    /// By rank; that of rank 0 stays empty.
+    /// By rank; the entry of rank 0 stays empty.
     members: Vec<Option<Link>>,
-    /// Why nothing is exchanged any more.
+    /// The failure after which nothing is exchanged.
     failed: Option<(Status, String)>,
 }
 
 impl Root {
-    /// Waits for everybody. `timeout` is for this, and for each exchange afterwards.
+    /// Waits for all members. `timeout` is for this, and for each later exchange.
     pub(crate) fn gather(
         listeners: Vec<TcpListener>,
         size: u32,
@@ -354,14 +354,14 @@ impl Root {
         Ok(root)
     }
 
-    /// Ends it for everybody, once and for all.
+    /// Fails, and notifies all members. Final.
     fn fail(&mut self, status: Status, text: String) -> Error {
         tell(&mut self.members, &Failure { status: status.0, text: text.clone() });
         self.failed = Some((status, text.clone()));
         Error::new(status, text)
     }
 
-    /// Sends all members the same; every one that can take it gets it, whatever becomes of the
+    /// Sends the same to all members. Members that can receive it get it, whatever happens to
     /// others.
     fn send_all(&mut self, kind: Kind, bytes: Vec<u8>, deadline: u64) -> Result<()> {
         let payload = Payload::new(bytes);
@@ -388,7 +388,7 @@ impl Root {
                     self.members[*rank as usize].as_ref().is_some_and(Link::is_sending)
                 };
                 let slow: Vec<u32> = (1..self.size).filter(slow).collect();
-                // Cut off in the middle of a frame: nothing else can be told to them.
+                // They have received a part of a frame, so nothing else can be sent to them.
                 slow.iter().for_each(|rank| self.members[*rank as usize] = None);
                 let text = format!("rank {} took no bytes from rank 0 in time", ranks(slow));
                 return Err(self.fail(Status::TIMED_OUT, text));
@@ -401,12 +401,12 @@ impl Root {
         }
     }
 
-    /// A part from each member.
+    /// Receives a part from each member.
     fn collect(&mut self, mine: &[u8], deadline: u64) -> Result<Vec<Vec<u8>>> {
         let mut parts: Vec<Option<Vec<u8>>> = (0..self.size).map(|_| None).collect();
         parts[0] = Some(mine.to_vec());
         let mut missing = self.size - 1;
-        // What came before the last wait is read without one.
+        // Bytes that have arrived before the first wait are read without one.
         let mut ready: Vec<u32> = (1..self.size).collect();
         loop {
             for rank in ready {
@@ -449,7 +449,7 @@ impl Root {
     }
 }
 
-/// Tells those who are there why it is over, and lets go of them.
+/// Notifies the connected members of a failure, and closes their connections.
 fn tell(members: &mut [Option<Link>], failure: &Failure) {
     let payload = Payload::new(failure.encode());
     for link in members.iter_mut().flatten() {
@@ -459,8 +459,8 @@ fn tell(members: &mut [Option<Link>], failure: &Failure) {
     loop {
         for member in members.iter_mut() {
             let Some(link) = member else { continue };
-            // What a member has sent is read: closed over it, the connection would be reset, and
-            // the news lost.
+            // Reads what the member has sent: closing over unread data resets the connection, and
+            // the notice would be lost.
             let done = match link.flush() {
                 Ok(true) => {
                     link.finish();
