@@ -1,19 +1,19 @@
-//! Hubs and GPUs: what streams still have to do to an envelope, the copies that a GPU makes, and
-//! the thread that notices their ends.
+//! Hubs and GPUs: work of streams on envelopes that is not done yet, copies by GPUs, and the thread
+//! that notices their end.
 //!
-//! **Marks.** Who ends a lease with a stream leaves a mark on the envelope's memory: where the
-//! stream stood. Whoever writes there next waits for it, and so does whoever reads what was
-//! written. On a GPU that is done by streams: a lease shows the mark's event, a transfer's stream
-//! waits for it. The processor and the network cannot wait so: they get an envelope when its mark
-//! has been reached. Nobody's thread waits for a GPU.
+//! **Marks.** A lease that ends with a stream leaves a mark on the envelope's memory: a point in
+//! the stream's work. The next writer of the memory has to wait for it, and so has a reader of what
+//! was written. On a GPU, streams wait: the lease shows the mark's event to its holder, and a
+//! transfer's stream waits for it. The CPU and the network cannot wait for an event, so they get
+//! the envelope only when the mark has been reached. No thread blocks for a GPU.
 //!
-//! **The thread** of a hub with CUDA memory begins the copies from and to GPUs, on one stream for
-//! each direction, as a driver may make a caller wait who copies from memory that is not pinned;
-//! and asks about the marks and the copies that are under way. Nothing is called back by the
-//! driver: a stream that has failed calls nobody.
+//! **The thread.** A hub with CUDA memory has one thread. It starts the copies from and to GPUs, on
+//! one stream for each direction, because a driver may block the caller if the memory is not
+//! pinned. And it polls the marks and copies in progress. Driver callbacks are not used: the driver
+//! does not call them for a stream that has failed.
 //!
-//! **Failures.** A copy that fails gives its target back, and its source stays what it was. The
-//! next lease that would have had the copy returns the error, and has it tried again.
+//! **Failures.** If a copy fails, its target becomes free and its source stays valid. The next
+//! lease that would have used the copy returns the error, and the copy is tried again.
 
 use crate::engine::base::lasting::lasting;
 use crate::engine::base::lockdep::{Condvar, Mutex};
@@ -42,7 +42,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks at what is under way.
+/// Pause between two polls of work in progress, shortest and longest.
 const SHORTEST: Duration = Duration::from_micros(10);
 const LONGEST: Duration = Duration::from_micros(160);
 
@@ -50,10 +50,10 @@ const PENDING: u8 = 0;
 const REACHED: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Where a stream stood.
+/// A point in a stream's work.
 pub(crate) struct Mark {
     event: Event,
-    /// As the hub's thread has found it.
+    /// Result, written by the hub's thread.
     found: AtomicU8,
 }
 
@@ -74,7 +74,7 @@ impl Mark {
         self.event.handle()
     }
 
-    /// How it ended, if it has.
+    /// Polls; returns the result if the point has been reached.
     fn look(&self) -> Option<std::result::Result<(), Fault>> {
         let (found, answer) = match self.event.query() {
             Ok(false) => return None,
@@ -86,12 +86,12 @@ impl Mark {
     }
 }
 
-/// The marks on a piece of memory.
+/// The marks on an envelope's memory.
 #[derive(Default)]
 pub(crate) struct Fence {
-    /// What is in it has been written when this is reached.
+    /// When this is reached, the contents have been written.
     pub(crate) written: Option<Arc<Mark>>,
-    /// Nobody touches it any more when this is reached, what was written included.
+    /// When this is reached, nobody uses the memory any more; includes the writing.
     used: Option<Arc<Mark>>,
 }
 
@@ -100,13 +100,13 @@ impl Fence {
         [&self.written, &self.used].map(|mark| mark.clone().filter(|mark| mark.is_pending()))
     }
 
-    /// What a writer has to wait for.
+    /// The mark that a writer has to wait for.
     pub(crate) fn before_writing(&self) -> Option<&Arc<Mark>> {
         let pending = |mark: &&Arc<Mark>| mark.is_pending();
         self.used.as_ref().filter(pending).or_else(|| self.written.as_ref().filter(pending))
     }
 
-    /// What was in it does not count any more.
+    /// The contents are no longer needed: only the last use counts.
     #[cold]
     pub(crate) fn forget(&mut self) {
         let last = self.before_writing().cloned();
@@ -123,17 +123,17 @@ impl Fence {
     }
 }
 
-/// What the hub's thread is given.
+/// Work for the hub's thread.
 enum Job {
     Copy(Transfer),
-    /// And the envelope that is kept until then, or NONE.
+    /// A mark, and the envelope that is kept until it is reached, or NONE.
     Mark(Arc<Mark>, u32),
 }
 
 struct Inbox {
     jobs: Vec<Job>,
     over: bool,
-    /// Looks at what is under way that somebody waits for, and those that there were.
+    /// Polls that callers have requested and wait for, and how many have been made.
     asked: u64,
     answered: u64,
 }
@@ -151,20 +151,21 @@ impl Shared {
     }
 }
 
-/// The thread of a hub that has CUDA memory.
+/// The thread of a hub with CUDA memory.
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     context: Arc<Context>,
-    /// SpinLockGuard by whoever leaves a mark of the caller's: each is after all before it.
+    /// Locked by a thread that leaves a mark of a caller's stream, so that each mark comes after
+    /// all earlier ones.
     marking: Mutex<()>,
 }
 
 impl Pump {
     fn start(context: &Arc<Context>, hub: Weak<Hub>) -> Result<Self> {
         THREADS_SINCE.get_or_init(|| {
-            // SAFETY: a function that does not unwind. Registered after UCX was loaded, it runs
-            // before that ends.
+            // SAFETY: a function that does not unwind. It is registered after UCX was loaded, so it
+            // runs before UCX's own exit handlers.
             unsafe { libc::atexit(process_ends) };
             Generation::current()
         });
@@ -186,7 +187,7 @@ impl Pump {
         Ok(Pump { shared, thread: Some(thread), context: context.clone(), marking: Mutex::new(()) })
     }
 
-    /// Has the thread notice what has been reached by now. The caller keeps the hub.
+    /// Makes the thread poll, and waits for that. The caller keeps the hub alive.
     pub(crate) fn settle(&self) {
         if self.thread.as_ref().is_none_or(is_current) {
             return;
@@ -200,7 +201,7 @@ impl Pump {
         }
     }
 
-    /// The caller keeps the hub.
+    /// The caller keeps the hub alive.
     pub(crate) fn copy(&self, transfer: Transfer) {
         self.shared.give(Job::Copy(transfer));
     }
@@ -214,19 +215,19 @@ impl Drop for Pump {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.context.generation.is_past() {
-            // A forked child has no such thread.
+            // A forked child does not have the thread.
             return std::mem::forget(thread);
         }
         self.shared.inbox.lock().over = true;
         self.shared.bell.notify_one();
-        // The thread itself, where it has let go of the hub last, ends right after this.
+        // If the thread itself dropped the hub, it ends right after this.
         if !is_current(&thread) {
             let _ = thread.join();
         }
     }
 }
 
-/// The streams of copies in one direction.
+/// A stream for the copies in one direction.
 struct Lane {
     from: MemoryKind,
     to: MemoryKind,
@@ -252,7 +253,7 @@ impl Lane {
     }
 }
 
-/// What the thread knows.
+/// State of the thread.
 struct Work {
     hub: Weak<Hub>,
     shared: Arc<Shared>,
@@ -276,7 +277,7 @@ impl Work {
             {
                 self.shared.bell.wait_for(&mut inbox, nap);
             }
-            // The hub outlives what is under way, so there is nothing left to do.
+            // The hub outlives work in progress, so nothing is left to do.
             if inbox.over {
                 return;
             }
@@ -319,8 +320,8 @@ impl Work {
         let lane = &self.lanes[lane];
         let after = transfer.after.iter().flatten().map(|mark| &mark.event);
         transfer.from.copy_metadata(transfer.to);
-        // SAFETY: the transfer holds both envelopes, which the length does not exceed, until the
-        // event has been reached.
+        // SAFETY: the transfer holds both envelopes until the event is reached, and the length does
+        // not exceed them.
         let copied = unsafe {
             lane.stream.copy(
                 (transfer.from.data, lane.source.as_deref().map_or(Side::Host, Side::Device)),
@@ -332,14 +333,14 @@ impl Work {
         copied.map(Mark::new).map_err(|fault| failed_copy(transfer, fault))
     }
 
-    /// Looks at what is under way; whether something has ended.
+    /// Polls work in progress. Returns true if some of it has ended.
     fn look(&mut self) -> bool {
         let mut ended = Vec::new();
         let mut at = 0;
         while at < self.under_way.len() {
             match self.under_way[at].1.look() {
                 None => at += 1,
-                // In their order: what came first is told first.
+                // In order: the first to start is reported first.
                 Some(answer) => ended.push((self.under_way.remove(at).0, answer)),
             }
         }
@@ -358,7 +359,7 @@ impl Work {
     }
 
     fn end(&mut self, job: Job, error: Option<Error>) {
-        // What is under way keeps the hub.
+        // Work in progress keeps the hub, so it is there.
         let Some(hub) = self.hub.upgrade() else { return };
         let mut state = hub.state.lock();
         match job {
@@ -370,8 +371,8 @@ impl Work {
     }
 }
 
-/// Threads of hubs that let go of what may be the last of a hub, and with it of UCX; and the end of
-/// the process, as UCX's own destructors are not to run meanwhile.
+/// Coordinates hub threads that drop what may be the last reference to a hub, and with it to UCX,
+/// with the end of the process: UCX's own destructors must not run meanwhile.
 struct Leaving {
     threads: usize,
     process_ends: bool,
@@ -382,7 +383,7 @@ static THREADS_SINCE: OnceLock<Generation> = OnceLock::new();
 static LEFT: Condvar = Condvar::new();
 
 lasting! {
-    /// This one is among them: what it frees has an end that is the user's code, which may end the
+    /// This thread is one of them. What it frees may call the user's code, which may end the
     /// process.
     static LEAVES: Cell<bool> = const { Cell::new(false) };
 }
@@ -403,7 +404,7 @@ fn let_go<T>(last: T) {
 }
 
 extern "C" fn process_ends() {
-    // A forked child has no such threads.
+    // A forked child does not have these threads.
     if THREADS_SINCE.get().is_none_or(|since| since.is_past()) {
         return;
     }
@@ -422,7 +423,7 @@ fn failed_copy(transfer: &Transfer, fault: Fault) -> Error {
 }
 
 impl State {
-    /// It has been reached, or has failed.
+    /// A mark has been reached or has failed.
     fn end_mark(&mut self, envelope: u32, error: Option<Error>) {
         self.copies -= 1;
         if envelope != NONE {
@@ -435,8 +436,8 @@ impl State {
         self.woken |= DATA | ROOM;
     }
 
-    /// A lease ends with a mark: what was written has been when it is reached, and what is done by
-    /// then.
+    /// Records a lease's mark: as `written` if the lease wrote, otherwise as `used`. Returns the
+    /// envelope that is kept until then.
     fn mark(&mut self, terms: &LeaseRecord, end: End, mark: &Arc<Mark>) -> u32 {
         let envelope = &mut self.envelopes[terms.envelope as usize];
         let fence = &mut envelope.block.fence;
@@ -455,12 +456,12 @@ impl State {
         if self.pools[envelope.pool as usize].kind.memory_type == CUDA {
             return NONE;
         }
-        // It is used by those who cannot wait for events: it stays as it is until then.
+        // The CPU and the network use it, which cannot wait for events: keep it until then.
         envelope.copies += 1;
         terms.envelope
     }
 
-    /// May it be read by this one, whose place in the queue it has?
+    /// May this request read the envelope, in view of the marks?
     #[cold]
     pub(crate) fn check_written(
         &self,
@@ -476,21 +477,21 @@ impl State {
         }
     }
 
-    /// Has what is in it been written, for one that cannot wait for events?
+    /// Are the contents complete, for a reader that cannot wait for events?
     pub(crate) fn is_written(&self, envelope: u32) -> bool {
         let written = &self.envelopes[envelope as usize].block.fence.written;
         written.as_ref().is_none_or(|mark| !mark.is_pending() && !mark.has_failed())
     }
 
-    /// Is the first of the free envelopes one that no stream uses any more?
+    /// Is the first free envelope one that no stream is still using?
     #[cold]
     pub(crate) fn is_front_settled(&self, pool: u32) -> bool {
         let first = self.pools[pool as usize].free;
         first != NONE && self.envelopes[first as usize].block.fence.is_settled()
     }
 
-    /// Puts an envelope that no stream uses any more in front of the free ones. False if there is
-    /// none.
+    /// Moves an envelope that no stream is still using to the front of the free ones. False if
+    /// there is none.
     #[cold]
     pub(crate) fn find_settled(&mut self, pool: u32) -> bool {
         let first = self.pools[pool as usize].free;
@@ -512,7 +513,7 @@ impl State {
 }
 
 impl Hub {
-    /// The thread, from the first CUDA memory on.
+    /// Starts the thread with the first CUDA memory.
     pub(crate) fn start_pump(&self, kind: MemoryKind) -> Result<()> {
         if kind.needs_cuda() {
             self.pump.get_or_try_init(|| Pump::start(&self.context, self.me.clone()))?;
@@ -520,8 +521,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Leaves a mark where the stream is, and ends the lease that has this number. `end` looks
-    /// whether it may, and ends it the second time, which is told by the mark.
+    /// Leaves a mark at the stream's current point, and ends the lease of this number. Calls
+    /// `check` before and after recording, as the lock is released between.
     #[cold]
     pub(crate) fn end_with_stream(
         &self,
@@ -544,7 +545,7 @@ impl Hub {
             state.envelopes[state.terms[number as usize].envelope as usize].block.fence.pending()
         };
         let after = before.iter().flatten().map(|mark| &mark.event);
-        // SAFETY: the caller's stream, of the GPU that it was asked for.
+        // SAFETY: the caller's stream, and its own GPU.
         let recorded = unsafe { Event::record(&gpu, stream, after) };
         let mark = Mark::new(recorded.map_err(|fault| fault.into_error("stream"))?);
         let mut state = self.state.lock();
@@ -552,18 +553,18 @@ impl Hub {
         let terms = state.terms[number as usize];
         let kept = state.mark(&terms, end, &mark);
         pump.shared.give(Job::Mark(mark, kept));
-        // Before the lease ends: that may call the user back, who may end another one with a
-        // stream.
+        // Before the lease ends: that may call the user, who may end another lease with a stream.
         drop(one_by_one);
-        // The thread may have seen the mark's end, and let go of the hub, before this one has left
-        // it.
+        // The thread may handle the mark, and drop its reference to the hub, before this thread has
+        // left it.
         let inside = self.me.upgrade();
         let mut retired = finish(state, end);
         retired.keep(inside);
         Ok(retired)
     }
 
-    /// What was swapped in is this hub's to look after as well. With the hub locked.
+    /// After a swap with another hub: waits for the marks on the received memory as well. Under the
+    /// lock.
     pub(crate) fn adopt_marks(&self, state: &mut State, envelope: u32) {
         let Some(pump) = self.pump.get() else { return };
         for mark in state.envelopes[envelope as usize].block.fence.pending().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What a caller holds of a lease: where the memory is, and the ways to end it.
+//! The caller's handle of a lease: the envelope's memory, and the calls that end the lease.
 
 use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
@@ -19,45 +19,44 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Leases that are made at a time.
+/// Number of handles that are allocated at a time.
 const PIECE: usize = 32;
 
-/// A lease in the caller's hands: a slot of the hub's, used again for other leases after its end.
-/// One thread at a time uses it; the cells are atomic so that a mistake of the caller's is an error
-/// and not more. What every call touches is one cache line.
+/// Handle of a lease: a slot of the hub, which is reused after the lease has ended. One thread at a
+/// time uses it. Its fields are atomic, so that a misuse by the caller results in an error and
+/// nothing worse. Each call touches one cache line.
 #[repr(C, align(64))]
 pub struct Lease {
     hub: *const Hub,
     number: u32,
-    /// 0: nobody has it. `IN_TABLES`: the tables say who has. Else who has, and `taken` which of
-    /// the chunks that were taken it is: see `hub::lockfree::mode`.
+    /// 0: no lease. `IN_TABLES`: the tables have the lease. Otherwise the holder, and `taken` is
+    /// the chunk's position in the queue: see `hub::lockfree::mode`.
     pub(crate) tenure: AtomicU64,
     pub(crate) taken: AtomicU64,
     pub(crate) length: AtomicU64,
     data: AtomicPtr<u8>,
     metadata: AtomicPtr<u8>,
     memory_type: AtomicU64,
-    /// Kept for the holder, who may have a stream wait for it; null where there is nothing to wait
-    /// for.
+    /// A mark that the holder may wait for, kept alive for it; null if there is none.
     ready: AtomicPtr<Mark>,
-    /// Of the operation that has the lease, if it is one that has it; touched by that alone.
+    /// State of the operation that owns the lease, if there is one; only that operation uses it.
     pub(crate) message: UnsafeCell<Message>,
 }
 
-// SAFETY: the hub may be used from any thread, and outlives its leases.
+// SAFETY: any thread may use the hub, which outlives its leases.
 unsafe impl Send for Lease {}
-// SAFETY: as above.
+// SAFETY: all fields that change are atomic, except `message`, which belongs to one operation.
 unsafe impl Sync for Lease {}
 
-/// What a caller may know of a lease.
+/// What a caller can see of a lease.
 pub struct LeaseView {
-    /// Its memory.
+    /// The memory.
     pub data: *mut u8,
-    /// Bytes that are of the chunk; 0 for one that is being made.
+    /// Bytes of the chunk; 0 during production.
     pub length: u64,
-    /// Bytes that there is room for.
+    /// Size of the envelope.
     pub capacity: u64,
-    /// Where it is.
+    /// Kind of memory.
     pub kind: MemoryKind,
     /// `METADATA` bytes.
     pub metadata: *mut u8,
@@ -81,13 +80,12 @@ impl Lease {
         }
     }
 
-    /// The hub, of a lease that has not ended.
     #[inline(always)]
     fn hub(&self) -> Result<&Hub> {
         if self.tenure.load(Ordering::Relaxed) == 0 {
             return Err(ended());
         }
-        // SAFETY: a hub outlives its leases.
+        // SAFETY: a hub outlives its leases, and this one has not ended.
         let hub = unsafe { &*self.hub };
         if hub.generation.is_past() {
             return Err(forked("envelope"));
@@ -100,12 +98,12 @@ impl Lease {
         self.number
     }
 
-    /// What there is.
+    /// The lease's memory and length.
     pub fn view(&self) -> Result<LeaseView> {
         let hub = self.hub()?;
         let length = self.length.load(Ordering::Relaxed);
         let kind = self.memory_type.load(Ordering::Relaxed);
-        // SAFETY: kept as long as the lease lasts.
+        // SAFETY: null, or a mark that this lease keeps alive.
         let ready = unsafe { self.ready.load(Ordering::Relaxed).as_ref() };
         Ok(LeaseView {
             data: self.data.load(Ordering::Relaxed),
@@ -117,18 +115,18 @@ impl Lease {
         })
     }
 
-    /// Ends the lease in a plain hub, by a commit of so many bytes or a release, if that can be
-    /// done at the first look; false says nothing yet.
+    /// Ends the lease in lock-free mode, by a commit of `length` bytes or a release, if that works
+    /// at the first look. False says nothing.
     #[inline(always)]
     pub fn end_at_once(&self, length: Option<u64>) -> bool {
         self.tenure.load(Ordering::Relaxed) != 0 && {
-            // SAFETY: a hub outlives its leases.
+            // SAFETY: a hub outlives its leases, and this one has not ended.
             let hub = unsafe { &*self.hub };
             !hub.generation.is_past() && hub.end_fast::<true>(self, length)
         }
     }
 
-    /// Ends the lease: the chunk is in the queue, consumed, changed.
+    /// Commits: the chunk is appended, consumed or changed.
     pub fn commit(&self, length: u64, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
         if !stream.is_null() {
@@ -143,8 +141,8 @@ impl Lease {
         }
     }
 
-    /// The lock, under which the lease is to be ended in the tables; None where it has been in the
-    /// queues: by a commit of so many bytes, a release, or an abort.
+    /// Ends the lease in lock-free mode and returns `None`; or returns the lock, under which the
+    /// caller has to end it in the tables.
     #[inline(always)]
     fn lock_to_end<'h>(
         &self,
@@ -182,7 +180,7 @@ impl Lease {
         }
     }
 
-    /// Ends the lease: nothing was produced, consumed, changed.
+    /// Aborts: nothing was produced, consumed or changed.
     pub fn abort(&self, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
         if !stream.is_null() {
@@ -196,7 +194,7 @@ impl Lease {
         Ok(self.end(hub, state, End::Abort))
     }
 
-    /// Commits what the link says is committed of itself, and aborts the rest.
+    /// Commits if the link has autocommit, and aborts otherwise.
     pub fn release(&self, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
         let how = |state: &State| {
@@ -218,7 +216,7 @@ impl Lease {
         self.abort(stream)
     }
 
-    /// As the others, when the stream has done what it has to do so far.
+    /// Ends the lease when the stream has done its work so far.
     #[cold]
     fn end_after(
         &self,
@@ -247,7 +245,7 @@ impl Lease {
         hub.leave(state)
     }
 
-    /// Exchanges memory, length and metadata of two leases.
+    /// Swaps the memory, length and metadata of two leases.
     pub fn swap(&self, other: &Lease) -> Result<()> {
         let (here, there) = (self.hub()?, other.hub()?);
         if std::ptr::eq(self, other) {
@@ -269,7 +267,7 @@ impl Lease {
             let _ = here.leave(state);
             return Ok(());
         }
-        // In the order of their addresses, as everybody who locks several.
+        // Sorted by address, like all code that locks several hubs.
         let self_first = std::ptr::from_ref(here) < std::ptr::from_ref(there);
         let (mut first, mut second) = if self_first {
             (here.state.lock(), there.state.lock())
@@ -299,7 +297,7 @@ impl Lease {
         Ok(())
     }
 
-    /// The envelope, if its memory may be exchanged.
+    /// The lease's envelope, if it may be swapped.
     fn exchanged(&self, state: &State, argument: &str) -> Result<u32> {
         let refused = |(status, why)| Error::new(status, format!("{argument}: {why}"));
         let number = state.exchanged(self.number).map_err(refused)?;
@@ -318,7 +316,7 @@ impl Lease {
         self.show_marks(state);
     }
 
-    /// What its holder has to wait for.
+    /// Shows the mark that the holder has to wait for.
     #[cold]
     fn show_marks(&self, state: &State) {
         let terms = &state.terms[self.number as usize];
@@ -335,12 +333,12 @@ impl Lease {
         let mark = mark.map_or(null_mut(), |mark| Arc::into_raw(mark).cast_mut());
         let before = self.ready.swap(mark, Ordering::Relaxed);
         if !before.is_null() {
-            // SAFETY: from `into_raw`, and nobody else has it any more.
+            // SAFETY: from `into_raw`, and the swap made this thread its only owner.
             drop(unsafe { Arc::from_raw(before) });
         }
     }
 
-    /// It is a lease of this envelope.
+    /// Sets the handle to this envelope.
     #[inline(always)]
     pub(crate) fn point_to(&self, envelope: &Envelope, kind: MemoryKind) {
         let span = envelope.block.span();
@@ -349,7 +347,7 @@ impl Lease {
         self.memory_type.store(kind, Ordering::Relaxed);
     }
 
-    /// For a new chunk, of whoever has the lease.
+    /// For a new chunk. The caller holds the lease.
     #[inline(always)]
     pub(crate) fn clear_metadata(&self) {
         memory::clear_metadata(self.metadata.load(Ordering::Relaxed));
@@ -370,7 +368,7 @@ impl Drop for Lease {
 }
 
 impl Hub {
-    /// The caller's handle of a lease that has just begun.
+    /// Sets up the handle of a new lease.
     #[inline(always)]
     pub(crate) fn hand_out(&self, state: &mut State, number: u32) -> *const Lease {
         let (piece, place) = (number as usize / PIECE, number as usize % PIECE);
@@ -388,12 +386,11 @@ impl Hub {
         lease
     }
 
-    /// The lease of this number.
     pub(crate) fn handle(state: &State, number: u32) -> &Lease {
         &state.handles[number as usize / PIECE][number as usize % PIECE]
     }
 
-    /// There are handles for at least so many leases.
+    /// Makes sure that there are at least `count` handles.
     #[cold]
     pub(crate) fn reserve_handles(&self, state: &mut State, count: usize) {
         while state.handles.len() * PIECE < count {
@@ -420,7 +417,7 @@ fn check_same(a: MemoryKind, b: MemoryKind) -> Result<()> {
     Err(Error::invalid(format!("b: is on {b}, and a on {a}")))
 }
 
-/// May a lease of this role be committed so?
+/// May a lease of this role be committed with this length?
 #[inline(always)]
 fn check_commit(hub: &Hub, destroyed: bool, role: Role, length: u64) -> Result<()> {
     if matches!(role, Role::Produce | Role::Modify) && length > hub.size {

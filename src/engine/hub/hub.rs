@@ -1,40 +1,49 @@
-//! Hubs: chunks of data that go from those who produce to those who consume, and lie in envelopes
-//! on several devices on their way.
+//! Hubs: queues of chunks, from producers to consumers. Chunks lie in envelopes, which may be on
+//! several devices.
 //!
-//! **Who owns what.** The hub owns its envelopes: memory of one size, in a pool for each kind of
-//! memory. An envelope is free; or leased to a producer; or the target of a transfer; or a replica
-//! of a chunk; or trashed, which is what a replica is that has gone from its chunk while somebody
-//! still looks at it. Whoever holds a lease may touch the memory, and so may a transfer; nobody
-//! else does. A chunk has at least one replica, and at most one of each kind, so there are never
-//! more chunks than envelopes: their tables are made when envelopes are added. Handles of leases
-//! are slots that are used again. Nothing is allocated but for more of either than there have been
-//! so far.
+//! **Ownership.** The hub owns its envelopes: memory of one size, in a pool for each kind of
+//! memory. An envelope is in one of these states:
 //!
-//! **What publishes what.** All of that is tables of numbers (`hub::state`) behind one lock
-//! (`base::spin_lock`), which is held for as long as it takes to move some indices, and publishes
-//! the memory along with them: what a producer wrote before its commit is what a consumer reads
-//! after its lease. Copies and callbacks are done without the lock, by the thread whose call made
-//! them possible (`hub::wait`). A hub has a thread of its own only for what GPUs do (`hub::cuda`).
+//! - free
+//! - leased to a producer
+//! - the target of a transfer
+//! - a replica of a chunk
+//! - trashed: it was a replica, no longer is one, and somebody still reads it
 //!
-//! A hub that is two queues and nothing else goes by these, without the lock, until it is asked for
-//! more: see `hub::lockfree::mode`. Whoever takes the lock for the tables finds everything there,
-//! so that nothing else has to know of it.
+//! Only the holder of a lease and a transfer access the memory. A chunk has at least one replica,
+//! and at most one in each pool. So there are never more chunks than envelopes, and their tables
+//! are made when envelopes are added. Handles of leases are slots that are reused. Memory is
+//! allocated only when there are more chunks or leases than ever before.
 //!
-//! **What happens to a chunk.** A commit appends it. While it is in the queue, it is copied to
-//! where it is going to be read (`hub::transfer`): a transfer pins its source and its target, and
-//! notes the version of the chunk. A consumer takes it: it stays in the queue, not to be had by its
-//! competitors. An abort makes it what it was, the oldest that they can have. A commit lets it go
-//! when all have had it who are to, of those that compete one. Its replicas are then free, or
-//! trashed until the last that looks at them has done so. A change moves the version on and trashes
-//! the other replicas; what a transfer has copied of an older version is dropped. A pop takes the
-//! chunk away from all.
+//! **Publication.** All of this is tables of numbers (`hub::state`) behind one lock
+//! (`base::spin_lock`). It is held while a call moves some indices, and it also publishes the
+//! envelopes' memory: what a producer wrote before its commit is visible to a consumer after its
+//! lease. Copies and callbacks run without the lock, on the thread whose call made them possible
+//! (`hub::wait`). A hub has a thread of its own only for the work of GPUs (`hub::cuda`).
 //!
-//! **Limits.** A producer's lease keeps its place in the queue, in chunks and in bytes, so the
-//! limits hold whatever is committed.
+//! A hub that needs no more than two queues runs on them without the lock, until a call needs more:
+//! see `hub::lockfree::mode`. A thread that locks the tables finds everything in them, so other
+//! code does not know about this.
 //!
-//! **The end.** Close refuses producers; readers get what is left, what is being produced, and what
-//! is given back, and then CLOSED. A destroyed hub refuses everything at once. What is leased stays
-//! where it is until its lease has ended, and so does the hub's memory.
+//! **Life of a chunk.**
+//!
+//! - A commit appends it to the queue. While it is there, it is copied to the pools where it is
+//!   going to be read (`hub::transfer`). A transfer pins its source and target, and notes the
+//!   chunk's version.
+//! - A consumer leases it. It stays in the queue, but competing consumers cannot get it.
+//! - An abort makes it available again, as the oldest chunk.
+//! - A commit by the last consumer that has to have it removes it. Of competing consumers one is
+//!   enough. Its replicas become free, or trashed until their last reader is done.
+//! - A change increments the version and trashes the other replicas. Copies of older versions are
+//!   dropped.
+//! - A pop removes it for all consumers.
+//!
+//! **Limits.** A producer's lease reserves its place in the queue, in chunks and in bytes, so
+//! commits never exceed the limits.
+//!
+//! **End.** After close, producers get CLOSED. Readers get the chunks that are left, are being
+//! produced or are given back, and then CLOSED. After destroy every call fails at once. Leased
+//! envelopes stay until their lease ends, and so does the hub's memory.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::spin_lock::SpinLockGuard;
@@ -62,42 +71,42 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Weak};
 
-/// Envelopes in one hub.
+/// Most envelopes in one hub.
 const MOST_ENVELOPES: usize = 1 << 24;
-/// After the end of the links of a dataflow strategy.
+/// Error text after all links of the dataflow strategy are destroyed.
 const NOBODY: &str =
     "hub: all links of the dataflow strategy have been destroyed: none that reads can be served";
-/// More bytes than any address space holds.
+/// Larger than any address space.
 const LARGEST: u64 = 1 << 47;
 
-/// What a hub is made with.
+/// Parameters of a hub.
 pub struct HubParams {
-    /// Bytes of each envelope.
+    /// Size of each envelope in bytes.
     pub envelope_size: u64,
-    /// 0 for no limit.
+    /// Most chunks in the queue; 0 for no limit.
     pub max_queue_chunks: u64,
-    /// 0 for no limit.
+    /// Most bytes in the queue; 0 for no limit.
     pub max_queue_bytes: u64,
-    /// Of the sources of transfers.
+    /// What happens to the sources of transfers.
     pub retain: Retain,
-    /// At a time, in one direction; 0 for the default.
+    /// Transfers at a time in one direction; 0 for the default.
     pub transfers_in_flight: u32,
-    /// For transfers from and to the network.
+    /// For transfers over the network.
     pub worker: Option<Arc<Worker>>,
 }
 
 /// A queue of chunks, and the envelopes that they lie in.
 #[repr(C)]
 pub struct Hub {
-    /// What every call reads is not where every call writes.
+    /// Every call reads these fields, so they are apart from those that every call writes.
     pub(crate) generation: Generation,
     pub(crate) size: u64,
-    /// Kept by the tables: see `hub::lockfree::mode`.
+    /// The queues that `state` owns, or null: see `hub::lockfree::mode`.
     pub(crate) lane: AtomicPtr<Lane<Lease>>,
     pub(crate) context: Arc<Context>,
     pub(crate) worker: Option<Arc<Worker>>,
     pub(crate) me: Weak<Hub>,
-    /// From the first CUDA memory on.
+    /// Started with the first CUDA memory.
     pub(crate) pump: OnceCell<Pump>,
     _apart: CacheLine,
     pub(crate) sides: Sides,
@@ -105,7 +114,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// One without envelopes.
+    /// Creates a hub without envelopes.
     pub fn new(context: &Arc<Context>, params: &HubParams) -> Result<Arc<Self>> {
         context.check_fork()?;
         let size = params.envelope_size;
@@ -152,7 +161,7 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Refuses use in a forked child.
+    /// Returns an error in a forked child.
     pub(crate) fn check_fork(&self) -> Result<()> {
         if self.generation.is_past() {
             return Err(forked("hub"));
@@ -160,14 +169,14 @@ impl Hub {
         Ok(())
     }
 
-    /// `count` more envelopes of this kind.
+    /// Adds `count` envelopes of this kind.
     pub fn add_envelopes(&self, kind: MemoryKind, count: usize) -> Result<()> {
         self.check_fork()?;
         kind.check()?;
         if count == 0 {
             return Ok(());
         }
-        // Before memory is made that would be refused.
+        // Checked before memory is allocated.
         self.check_room(kind, count)?;
         self.start_pump(kind)?;
         self.add(
@@ -176,11 +185,11 @@ impl Hub {
         )
     }
 
-    /// Memory of the caller's as an envelope.
+    /// Adds memory of the caller as an envelope.
     ///
     /// # Safety
-    /// As many bytes as an envelope has, of this kind, which nobody else uses until `deallocate` is
-    /// called, or the hub and its leases are gone.
+    /// `data` has the size of an envelope and is of this kind. Nobody else uses it until
+    /// `deallocate` is called, or until the hub and its leases are gone.
     pub unsafe fn add_buffer(
         &self,
         kind: MemoryKind,
@@ -198,7 +207,7 @@ impl Hub {
         }
         kind.check_buffer(data)?;
         self.start_pump(kind)?;
-        // Not before all else has been checked: what is refused is not deallocated.
+        // The last check: a refused buffer is not deallocated.
         self.check_room(kind, 1)?;
         self.add(kind, vec![Block::wrap(data, deallocate, arg)])
     }
@@ -231,7 +240,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Only these links get chunks from now on; with none of them, all do.
+    /// From now on only these links get chunks; with an empty list, all do.
     pub fn set_flow(&self, links: &[&Link]) -> Result<()> {
         self.check_flow(links)?;
         let mut state = self.state.lock();
@@ -243,7 +252,7 @@ impl Hub {
         Ok(())
     }
 
-    /// This one, too.
+    /// Adds one link to those that get chunks.
     pub fn add_flow(&self, link: &Link) -> Result<()> {
         self.check_flow(&[link])?;
         let mut state = self.state.lock();
@@ -272,12 +281,12 @@ impl Hub {
             state.links[link.seeker.link as usize].in_flow = true;
         }
         state.count_wants();
-        // Where nobody is to read any more an envelope may be given up.
+        // An envelope where no link reads any more can be reclaimed.
         state.woken |= DATA | ROOM;
         let _ = self.leave(state);
     }
 
-    /// Refuses a hub with a link that can never be served, and names it.
+    /// Returns an error that names a link which can never be served.
     pub fn validate(&self) -> Result<()> {
         self.check_fork()?;
         let state = self.state.lock_either();
@@ -307,8 +316,8 @@ impl Hub {
         Err(Error::new(Status::STARVED, text))
     }
 
-    /// For a call of the hub's own. STARVED where it knows no such memory, and so has no envelope
-    /// there.
+    /// The request of a call on the hub itself. Error: STARVED if the hub has no memory of this
+    /// kind.
     fn seeker(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
         self.check_fork()?;
         kind.check()?;
@@ -327,12 +336,12 @@ impl Hub {
         }
     }
 
-    /// An envelope for a chunk that no link produces; none where there is none.
+    /// Leases an envelope for a chunk that no link produces. `None` if none is free.
     pub fn push(&self, kind: MemoryKind) -> Result<Option<*const Lease>> {
         self.lease(&self.seeker(Role::Produce, kind)?, 1, 0)
     }
 
-    /// The top chunk, copied to where it is asked for if need be.
+    /// Leases the top chunk. The hub copies it to this kind of memory if necessary.
     pub fn peek(&self, kind: MemoryKind, timeout_ns: u64) -> Result<Option<*const Lease>> {
         let seeker = self.seeker(Role::Peek, kind)?;
         let mut state = self.state.lock();
@@ -342,7 +351,7 @@ impl Hub {
                 Some(Ok(self.hand_out(&mut state, number)))
             }
             Err(Refusal::NotNow) => {
-                // As long as this is wanted, the hub copies.
+                // While this counts, the hub copies the top chunk.
                 state.pools[seeker.pool as usize].demand += 1;
                 None
             }
@@ -359,7 +368,7 @@ impl Hub {
                 let leased = self.lease(&seeker, 0, timeout_ns);
                 let mut state = self.state.lock();
                 state.pools[seeker.pool as usize].demand -= 1;
-                // The copy may be one that can be given up now.
+                // The copy may be one that can be reclaimed now.
                 state.woken |= ROOM;
                 let _ = self.leave(state);
                 leased
@@ -367,7 +376,7 @@ impl Hub {
         }
     }
 
-    /// Takes the top chunk away, also from those who have not had it.
+    /// Removes the top chunk, also for consumers that have not had it.
     pub fn pop(&self) -> Result<()> {
         self.check_fork()?;
         let mut state = self.state.lock();
@@ -388,7 +397,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Chunks in the queue.
+    /// Number of chunks in the queue.
     pub fn length(&self) -> usize {
         if self.generation.is_past() {
             return 0;
@@ -396,7 +405,7 @@ impl Hub {
         self.state.lock_either().stats().queued_chunks as usize
     }
 
-    /// No more chunks are produced.
+    /// Ends production: later requests of producers fail.
     pub fn close(&self) -> Result<()> {
         self.check_fork()?;
         let mut state = self.state.lock();
@@ -406,7 +415,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Waits until the queue is empty, and nothing is being produced. False when the time ran out.
+    /// Waits until the queue is empty and nothing is being produced. Returns false when the time is
+    /// over.
     pub fn drain(&self, timeout_ns: u64) -> Result<bool> {
         self.check_fork()?;
         if timeout_ns != 0 && deferred::in_callback() {
@@ -415,20 +425,20 @@ impl Hub {
         Ok(self.wait_for(1, timeout_ns, State::is_drained).is_some())
     }
 
-    /// What has happened, and what is where.
+    /// Counters and current state.
     pub fn stats(&self) -> Result<HubStats> {
         self.check_fork()?;
         Ok(self.state.lock_either().stats())
     }
 
-    /// Ends the hub, but for what is leased. In a forked child nothing is done.
+    /// Destroys the hub; leases continue. Does nothing in a forked child.
     pub fn destroy(self: Arc<Self>) {
         if self.generation.is_past() {
             std::mem::forget(self);
             return;
         }
-        // What streams have done by now does not keep the hub: then it ends here, and not on its
-        // thread, perhaps beside the end of the process.
+        // Handles work that streams have finished by now, so that it does not keep the hub. Then
+        // the hub ends here, and not on its own thread, perhaps during process exit.
         if let Some(pump) = self.pump.get() {
             pump.settle();
         }
@@ -436,14 +446,14 @@ impl Hub {
         (state.closed, state.destroyed) = (true, true);
         let streams: Vec<_> =
             state.links.iter().filter_map(|link| link.watch.stream.clone()).collect();
-        // Whoever is inside it on behalf of a lease that has ended may have nothing else that keeps
-        // it.
+        // A thread that is inside the hub for a lease that has ended may have no other reference
+        // that keeps it.
         if state.leases > 0 || state.copies > 0 || state.calls > 0 {
             state.kept = Some(self.clone());
         }
         state.woken |= DATA | ROOM;
         let retired = self.leave(state);
-        // A callback that this is called from is not to be followed by others.
+        // If this is called from a callback, no other callback may follow.
         self.state.lock().forget_callbacks();
         streams.iter().for_each(|stream| stream.give_up());
         self.await_callbacks(None);

@@ -1,33 +1,35 @@
-//! Leases: who gets which envelope. What becomes of it is in `lease_end`.
+//! Leases: which request gets which envelope. How leases end is in `lease_end`. All of it runs
+//! under the hub's lock.
 //!
-//! A consumer is served with the oldest chunk that it neither holds nor has had; those that compete
-//! count as one. Peeking and modifying links are served with the top chunk, the oldest of all. A
-//! replica is read by any number at a time, or changed by any number; a chunk that is changed is
-//! not consumed meanwhile, and the other way round. What is read elsewhere while a chunk is changed
-//! is what it was before.
+//! - A consumer gets the oldest chunk that it neither holds nor has had. Competing consumers count
+//!   as one.
+//! - Peeking and modifying links get the top chunk, the oldest of all.
+//! - Any number of leases may read a replica, or any number may change it, not both.
+//! - A chunk that is being changed is not consumed meanwhile, and the other way round. Readers on
+//!   other devices see its old contents.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::records::{Role, Stage};
 use crate::engine::hub::state::{State, COMPETING, NONE, UNSET};
 
-/// Who asks for an envelope: a link, or a call on the hub itself.
+/// A request for an envelope, by a link or by a call on the hub itself.
 #[derive(Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) role: Role,
     pub(crate) pool: u32,
     pub(crate) unit: u64,
-    /// NONE for the hub's own calls, which no dataflow strategy concerns.
+    /// NONE for a call on the hub itself, which gets chunks whatever the dataflow strategy is.
     pub(crate) link: u32,
     pub(crate) autocommit: bool,
-    /// It cannot wait for what streams do to an envelope.
+    /// It cannot wait for streams: the envelope must not have work pending.
     pub(crate) settled: bool,
 }
 
-/// What it has got, until the lease ends.
+/// Record of a lease, until it ends.
 #[derive(Clone, Copy)]
 pub(crate) struct LeaseRecord {
-    /// None when the lease has ended.
+    /// `None` when the lease has ended.
     pub(crate) role: Option<Role>,
     pub(crate) autocommit: bool,
     pub(crate) envelope: u32,
@@ -38,9 +40,9 @@ pub(crate) struct LeaseRecord {
     pub(super) since: u64,
     pub(crate) unit: u64,
     pub(crate) link: u32,
-    /// As the seeker's.
+    /// As in the request.
     pub(crate) settled: bool,
-    /// The next one that is free.
+    /// The next free record.
     pub(super) next: u32,
 }
 
@@ -64,22 +66,22 @@ impl LeaseRecord {
 pub(crate) enum Refusal {
     /// There may be one later.
     NotNow,
-    /// There will be none any more.
+    /// There will be none.
     Closed,
-    /// What goes through the link goes to another one elsewhere.
+    /// The link is connected to a stream.
     Joined,
-    /// There could be one only with so many more envelopes in this pool.
+    /// It would need this many more envelopes in this pool.
     Starved { pool: u32, missing: u32 },
-    /// The top chunk cannot come to this pool, as all its envelopes are younger ones'
+    /// The top chunk cannot be copied to this pool, as younger chunks have all its envelopes
     /// (`hub::starvation`).
     Stuck { pool: u32 },
-    /// The chunk could not be copied to this pool; NONE: the stream that was to write it has
+    /// The chunk could not be copied to this pool. NONE: the stream that was to write it has
     /// failed.
     Failed { pool: u32, chunk: u32 },
 }
 
 impl State {
-    /// What the seeker would get: a chunk and the replica of it; nothing yet for producers.
+    /// The chunk and replica that the request would get; nothing specific for producers.
     #[inline(always)]
     pub(crate) fn look(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
         if self.destroyed {
@@ -152,7 +154,7 @@ impl State {
         let (chunk, envelope) = (&self.chunks[place as usize], &self.envelopes[number as usize]);
         let in_use = match seeker.role {
             Role::Peek => envelope.modifiers > 0,
-            // Other modifiers, on this replica, are no hindrance.
+            // Other modifying leases on this replica are allowed.
             _ => {
                 envelope.modifiers < chunk.modifiers
                     || envelope.leases > envelope.modifiers
@@ -165,7 +167,7 @@ impl State {
         Ok((place, number))
     }
 
-    /// The chunk, where the seeker wants it.
+    /// The chunk's replica in the request's pool.
     #[inline(always)]
     fn look_there(&self, seeker: &LeaseRequest, place: u32) -> Result<(u32, u32), Refusal> {
         if self.chunks[place as usize].replicas & (1 << seeker.pool) == 0 || !self.serves(seeker) {
@@ -186,7 +188,7 @@ impl State {
         seeker.link == NONE || self.is_served(seeker.link)
     }
 
-    /// There is a chunk, but not for this one, now.
+    /// There is a chunk, but the request cannot have it now.
     #[cold]
     fn not_here(&self, seeker: &LeaseRequest) -> Refusal {
         match self.pools[seeker.pool as usize].total {
@@ -195,7 +197,7 @@ impl State {
         }
     }
 
-    /// The chunk is elsewhere.
+    /// The chunk has no replica in the request's pool.
     #[cold]
     fn not_copied(&self, seeker: &LeaseRequest) -> Refusal {
         if self.serves(seeker) && self.stands_still(seeker) {
@@ -204,7 +206,7 @@ impl State {
         self.not_here(seeker)
     }
 
-    /// Whoever was refused so is told: it may be tried again.
+    /// Clears a failure that has been reported, so that the copy is tried again.
     #[cold]
     pub(crate) fn forgive(&mut self, refusal: Refusal) {
         if let Refusal::Failed { pool, chunk } = refusal {
@@ -212,12 +214,12 @@ impl State {
         }
     }
 
-    /// There is no chunk for this one.
+    /// There is no chunk for this request.
     #[cold]
     fn nothing(&self, seeker: &LeaseRequest) -> Refusal {
         let mut comes = !self.closed || self.reserved > 0;
-        // What a broadcast consumer has not had, and is not free, it holds itself, which is its own
-        // to know. Of those that compete another one may give back what it holds.
+        // A broadcast consumer itself holds every chunk that it has not had and that is not
+        // available. A chunk of competing consumers may be given back by another one.
         let mut place =
             if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
         while !comes && place != NONE {
@@ -231,7 +233,7 @@ impl State {
         Refusal::Closed
     }
 
-    /// A lease of what `look` has found; its number.
+    /// Leases what `look` has found; returns the lease's number.
     #[inline(always)]
     pub(crate) fn take(&mut self, seeker: &LeaseRequest, (chunk, replica): (u32, u32)) -> u32 {
         let (envelope, order) = match seeker.role {
@@ -265,7 +267,7 @@ impl State {
         number
     }
 
-    /// It is used no more.
+    /// Frees the record of an ended lease.
     #[inline(always)]
     pub(super) fn free_terms_of(&mut self, number: u32) {
         let terms = &mut self.terms[number as usize];
@@ -276,7 +278,7 @@ impl State {
     #[inline(always)]
     fn take_room(&mut self, seeker: &LeaseRequest) -> u32 {
         let pool = seeker.pool;
-        // What has been looked for is in front of the free ones, or is a replica's.
+        // What `look` has found is the first free envelope, or a replica that can be reclaimed.
         if self.pools[pool as usize].free == NONE
             || (seeker.settled && self.marked && !self.is_front_settled(pool))
         {
@@ -319,7 +321,7 @@ impl State {
         (number, chunk.order)
     }
 
-    /// To whom a chunk counts that competing consumers get, until the lease ends.
+    /// Sets the link that counts as the chunk's holder until the lease ends.
     #[cold]
     pub(crate) fn hold(&mut self, number: u32, link: u32) {
         let terms = &self.terms[number as usize];
@@ -328,7 +330,7 @@ impl State {
         }
     }
 
-    /// The envelope of a lease, if its memory may be exchanged; else why not.
+    /// The envelope of a lease, if its memory may be swapped; otherwise the reason.
     pub(crate) fn exchanged(&self, number: u32) -> Result<u32, (Status, &'static str)> {
         let terms = &self.terms[number as usize];
         let envelope = &self.envelopes[terms.envelope as usize];
@@ -341,7 +343,7 @@ impl State {
             Some(Role::Consume) if self.is_there(terms.chunk, terms.order) => {
                 let chunk = &self.chunks[terms.chunk as usize];
                 let others_come = self.consumers() & !(chunk.passed | terms.unit) != 0;
-                // Of what an earlier swap has brought nobody is to read anything.
+                // After an earlier swap the envelope contains nothing that others may read.
                 let is_replica = envelope.stage == Stage::Ready;
                 if others_come && is_replica && chunk.replicas.count_ones() == 1 {
                     return Err((
@@ -358,7 +360,7 @@ impl State {
         Ok(terms.envelope)
     }
 
-    /// Exchanges what two leases of this hub have.
+    /// Swaps the memory of two leases of this hub.
     pub(crate) fn exchange(&mut self, one: u32, other: u32) {
         let [a, b] = [one, other].map(|number| self.terms[number as usize].envelope as usize);
         let (front, back) = self.envelopes.split_at_mut(a.max(b));
@@ -368,13 +370,13 @@ impl State {
         self.hide(other);
     }
 
-    /// A swap has changed what is in the envelope of a lease. A consumer's replica is nobody else's
-    /// as long as it holds the chunk.
+    /// A swap has changed the memory of this lease. If it is a consumer's, nobody else may read the
+    /// replica while the consumer holds the chunk.
     pub(crate) fn hide(&mut self, number: u32) {
         let terms = self.terms[number as usize];
         let length = &mut self.envelopes[terms.envelope as usize].length;
         if terms.role != Some(Role::Produce) && *length == UNSET {
-            // It was being filled, and is a chunk's now, which may be copied.
+            // It came from a producer without a length, and is a chunk's now.
             *length = self.size;
         }
         let is_replica = self.envelopes[terms.envelope as usize].stage == Stage::Ready;
@@ -390,7 +392,7 @@ impl State {
             return;
         }
         chunk.hidden = true;
-        // Copies that are under way are of what it was, and may end when it is shown again.
+        // Copies in progress have the old contents, and may end after the chunk is available again.
         chunk.version = chunk.version.wrapping_add(1);
         self.measure(terms.chunk, self.envelopes[terms.envelope as usize].length);
     }

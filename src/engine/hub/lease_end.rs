@@ -1,5 +1,5 @@
-//! How leases end: what a commit, an abort and an undoing do to the chunk, its replicas, and the
-//! links. What a lease is, and who gets one, is in `lease`.
+//! The end of leases: what a commit, an abort and an undo do to the chunk, its replicas and the
+//! links. How leases begin is in `lease`. All of it runs under the hub's lock.
 #![deny(unsafe_code)]
 
 use crate::engine::hub::lease::LeaseRecord;
@@ -11,15 +11,15 @@ use crate::engine::hub::wait::{DATA, ROOM};
 /// How a lease ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// The chunk is this long.
+    /// The chunk has this length.
     Commit(u64),
     Abort,
-    /// As if it had not been.
+    /// As if there had been no lease.
     Undo,
 }
 
 impl State {
-    /// Ends a lease. Of what the caller wants, everything has been checked.
+    /// Ends a lease. The caller has checked that `end` is allowed.
     #[inline(always)]
     pub(crate) fn end(&mut self, number: u32, end: End) {
         let terms = self.terms[number as usize];
@@ -34,8 +34,7 @@ impl State {
         if terms.link != NONE {
             if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify))
             {
-                // It knows what it has changed itself, and nothing that others have changed
-                // meanwhile.
+                // The link knows its own change, but not those that others made meanwhile.
                 let changed = u64::from(role == Role::Modify && end != End::Abort);
                 self.given_back(
                     terms.link,
@@ -57,12 +56,12 @@ impl State {
         match end {
             End::Commit(length) => {
                 self.append(terms.envelope, length);
-                // More room, where it was kept for a longer one.
+                // There may be more room, as it was reserved for a full envelope.
                 self.woken |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
             }
             _ => {
                 self.trash(terms.envelope);
-                // It may have been what the end of the stream waited for.
+                // It may be the last production that readers waited for.
                 self.woken |= ROOM | if self.closed { DATA } else { 0 };
             }
         }
@@ -96,8 +95,8 @@ impl State {
         chunk.consumers -= 1;
         chunk.taken &= !terms.unit;
         let mut was_hidden = false;
-        // Of those that hold it only the one that competes can have swapped it away. Others may go
-        // on after the end of their link.
+        // Only the competing consumer can have swapped it away. Broadcast consumers may have been
+        // destroyed meanwhile, and their leases continue.
         if terms.unit == COMPETING {
             was_hidden = std::mem::replace(&mut chunk.hidden, false);
             chunk.holder = NONE;
@@ -105,7 +104,7 @@ impl State {
         let order = chunk.order;
         if matches!(end, End::Commit(_)) {
             chunk.passed |= terms.unit;
-            // What it was has been swapped away: a consumer that has come since has nothing to
+            // Its contents were swapped away, so consumers that were created since have nothing to
             // read.
             if was_hidden || self.is_done(place) {
                 self.remove(place);
@@ -139,8 +138,8 @@ impl State {
         if end != End::Abort {
             return;
         }
-        // It may have been written to. Other replicas are what the chunk was; without them it is
-        // what was written, or what a swap has brought.
+        // The lease may have written to the replica. If there are other replicas, they have the old
+        // contents. If not, the chunk has the new contents, or what a swap brought.
         if !changed && chunk.replicas.count_ones() > 1 {
             self.detach(replica);
             return;
@@ -149,7 +148,7 @@ impl State {
         self.measure(place, self.envelopes[replica as usize].length);
     }
 
-    /// The other replicas are not what the chunk is.
+    /// Drops the other replicas, which are out of date.
     fn keep_only(&mut self, place: u32, kept: u32) {
         let others =
             self.chunks[place as usize].replicas & !(1 << self.envelopes[kept as usize].pool);
@@ -158,7 +157,7 @@ impl State {
         }
     }
 
-    /// A chunk has another length.
+    /// Updates a chunk's length.
     pub(super) fn measure(&mut self, place: u32, length: u64) {
         let before = std::mem::replace(&mut self.chunks[place as usize].bytes, length);
         self.queued_bytes = self.queued_bytes - before + length;

@@ -1,5 +1,5 @@
-//! Leases through several links, all at once or none: so that those who need several cannot keep
-//! each other waiting with half of it in hand.
+//! Leases through several links, all at once or none, so that callers that need several leases do
+//! not block each other with a part of them.
 
 use crate::engine::base::clock;
 use crate::engine::base::spin_lock::SpinLockGuard;
@@ -19,15 +19,15 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Links in one call: what is known of them is on the stack.
+/// Most links in one call: all about them is on the stack.
 pub const MOST_LINKS: usize = 64;
 
-/// Who has several workers to progress, or waits for hubs that have not got the worker that it
-/// progresses, looks at the others so often, in nanoseconds.
+/// How often a thread that waits for several hubs polls those whose changes cannot wake it, in
+/// nanoseconds: it progresses several workers in turn, or one worker that not all hubs have.
 const NAP: u64 = 1_000_000;
 
-/// The hubs of the links, each once, in the order of their addresses: whoever locks several does so
-/// in this order.
+/// The hubs of the links, each once, sorted by address. Every thread that locks several hubs does
+/// so in this order.
 struct Hubs<'a> {
     hubs: [Option<&'a Hub>; MOST_LINKS],
     count: usize,
@@ -86,8 +86,8 @@ impl<'a> Hubs<'a> {
         self.iter().for_each(Hub::go_on);
     }
 
-    /// Tries whenever one of the hubs has changed. A worker whose progress is manual, and this
-    /// thread's to make, it progresses meanwhile; several in turn.
+    /// Tries whenever one of the hubs has changed. Meanwhile it progresses the hubs' workers whose
+    /// progress is manual and that this thread may progress; several workers in turn.
     fn wait(&self, attempt: &dyn Fn() -> bool, deadline: u64) {
         let over = Cell::new(false);
         let attempt = || {
@@ -100,7 +100,7 @@ impl<'a> Hubs<'a> {
             let is_last = clock::remaining(deadline) == Some(Duration::ZERO);
             let nap = deadline.min(clock::deadline_after(NAP));
             match driven().cycle().nth(turn) {
-                // Who progresses may go.
+                // The progress thread may end, and then this thread has to progress.
                 None => {
                     DISTANT.sleep_until(&|| attempt() || driven().next().is_some(), deadline);
                 }
@@ -108,7 +108,8 @@ impl<'a> Hubs<'a> {
                     let is_own = |hub: &Hub| {
                         hub.worker.as_deref().is_some_and(|own| std::ptr::eq(own, worker))
                     };
-                    // A change of another hub does not wake who sleeps on this worker's descriptor.
+                    // A change of another hub does not wake a thread that sleeps on this worker's
+                    // descriptor.
                     let until = if self.iter().all(is_own) { deadline } else { nap };
                     DISTANT.look_or(&attempt, |moved| {
                         if worker.drive(moved, until).is_err() {
@@ -132,7 +133,7 @@ impl<'a> Hubs<'a> {
     }
 }
 
-/// Leases through all of the links, in the places; false when that could not be done in time.
+/// Leases through all links into `leases`. Returns false if that was not possible in time.
 pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease]) -> Result<bool> {
     let Some(first) = links.first() else { return Ok(true) };
     if links.len() > MOST_LINKS {
@@ -153,7 +154,7 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
         let answer = try_all(&hubs, links, places);
         leases.set(places);
         outcome.set((!matches!(answer, Err(Refused::Link(_, Refusal::NotNow)))).then_some(answer));
-        // What was not found is not looked at again.
+        // Reads the outcome without losing it: a Cell can only be taken and set.
         let over = outcome.take();
         let is_over = over.is_some();
         outcome.set(over);
@@ -174,11 +175,11 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
     }
 }
 
-/// What was refused, and why.
+/// What was refused.
 enum Refused {
-    /// One of the links.
+    /// The request of one link.
     Link(usize, Refusal),
-    /// All of them at once, for ever.
+    /// The whole call: it can never be served.
     Call(Never),
 }
 
@@ -193,7 +194,7 @@ fn try_all(
     for (index, link) in links.iter().enumerate() {
         let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
         if state.closed {
-            // What this very call has taken nobody else gives back.
+            // Nobody but this call can give back what it has taken: it counts as this link's own.
             let same_hub = |other: &&Link| Arc::ptr_eq(&other.hub, &link.hub);
             let before = numbers[..taken].iter().zip(links).filter(|(_, other)| same_hub(other));
             before.for_each(|(number, _)| state.hold(*number, link.seeker.link));
@@ -208,10 +209,11 @@ fn try_all(
                 taken += 1;
             }
             Ok(_) => {}
-            // One that may be served later hides none that never will be.
+            // A refusal for now must not hide one that is final.
             Err(Refusal::NotNow) if answer.is_err() => {}
             Err(refusal) => {
-                // The others have only been looked at: their callbacks would be called for ever.
+                // Only for this link: the others were only looked at, and marking them would make
+                // their callbacks run again and again.
                 state.tried(link.seeker.link);
                 state.forgive(refusal);
                 answer = Err(Refused::Link(index, refusal));
@@ -233,15 +235,15 @@ fn try_all(
     } else {
         for (number, link) in numbers[..taken].iter().zip(links).rev() {
             let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-            // Nobody has seen that it was taken, so nobody need look again.
+            // Undone under the same lock: nothing has changed for others.
             let woken = state.woken;
             state.end(*number, End::Undo);
             state.woken = woken;
         }
     }
     if let Err(Refused::Link(_, Refusal::NotNow | Refusal::Starved { .. })) = answer {
-        // Each may be served later, and all at once never: or one never, and then it is told how
-        // much all of them lack.
+        // Each link may be served later, but perhaps never all at once. Also, if one can never be
+        // served, report how much all of them lack.
         let whole = hubs.iter().find_map(|hub| never(hubs.state(&mut guards, hub)?, hub, links));
         answer = whole.map_or(answer, |never| Err(Refused::Call(never)));
     }

@@ -1,4 +1,4 @@
-//! Links: how envelopes are asked for.
+//! Links: a user's access to a hub. Any thread may use a link.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
@@ -22,30 +22,29 @@ use std::ffi::c_void;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// What a link is made with.
+/// Parameters of a link.
 pub struct LinkParams {
-    /// A consumer that sees every chunk.
+    /// A consumer that gets every chunk.
     pub broadcast: bool,
-    /// What is released is committed.
+    /// A release commits.
     pub autocommit: bool,
-    /// Called when a lease can be had.
+    /// Called when a lease is available.
     pub on_ready: Option<LinkCallback>,
-    /// For it.
+    /// Argument of `on_ready`.
     pub on_ready_arg: *mut c_void,
 }
 
-/// A way into a hub, or out of it.
+/// A producer, consumer, peeking or modifying link.
 pub struct Link {
     pub(crate) hub: Arc<Hub>,
     pub(crate) seeker: LeaseRequest,
-    /// Of its leases: see `hub::lockfree::mode`.
+    /// Owner word of its leases: see `hub::lockfree::mode`.
     tenure: u64,
     event: OnceCell<Arc<EventFd>>,
 }
 
 impl Link {
-    /// One of this role, at envelopes of this kind. The caller has its handle before it is called
-    /// back.
+    /// Creates a link. Calls `place` with its handle before any callback can run.
     pub fn make(
         hub: &Arc<Hub>,
         role: Role,
@@ -58,7 +57,7 @@ impl Link {
         if params.broadcast && role != Role::Consume {
             return Err(Error::invalid("broadcast: is for links that consume"));
         }
-        // What only the tables can do.
+        // These need the tables.
         let mut state = if params.broadcast || params.on_ready.is_some() {
             hub.state.lock()
         } else {
@@ -129,7 +128,8 @@ impl Link {
         Ok(())
     }
 
-    /// An envelope of a plain hub, if there is one at the first look; None says nothing yet.
+    /// A lease in lock-free mode, if there is one at the first look. `None` says nothing: call
+    /// `lease`.
     #[inline(always)]
     pub fn lease_at_once(&self, timeout_ns: u64) -> Option<*const Lease> {
         if self.hub.generation.is_past() {
@@ -138,28 +138,28 @@ impl Link {
         self.hub.try_lease_fast(self.tenure, timeout_ns)
     }
 
-    /// An envelope, now or within that time; none if there was none.
+    /// Leases an envelope, now or within the timeout. `None` if none became available.
     pub fn lease(&self, timeout_ns: u64) -> Result<Option<*const Lease>> {
         self.check()?;
         let side = usize::from(self.seeker.role == Role::Produce);
         self.hub.lease(&self.seeker, side, timeout_ns)
     }
 
-    /// The same at once, of one that no stream has anything left to do to.
+    /// Leases at once an envelope that no stream is still using.
     pub(crate) fn lease_settled(&self) -> Result<Option<*const Lease>> {
         self.check()?;
         self.hub.lease(&LeaseRequest { settled: true, ..self.seeker }, 0, 0)
     }
 
-    /// Where its envelopes are. Refuses one whose memory UCX does not reach.
+    /// The link's kind of memory. An error if UCX does not support it.
     pub(crate) fn check_network(&self) -> Result<MemoryKind> {
-        // In a forked child another thread may hold the hub for ever.
+        // First: in a forked child another thread of the parent may hold the hub's lock.
         self.check()?;
         let kind = self.hub.state.lock_either().pools[self.seeker.pool as usize].kind;
         memory_type::to_ucx(&self.hub.context, kind.to_network()).map(|_| kind)
     }
 
-    /// The descriptor for the caller's own event loop. It stays the link's.
+    /// A descriptor for the caller's event loop. It belongs to the link.
     pub fn event_fd(&self) -> Result<libc::c_int> {
         Ok(self.event()?.as_raw_fd())
     }
@@ -176,8 +176,8 @@ impl Link {
         })
     }
 
-    /// Asks that the descriptor become readable when a lease can be had. False when one can be had
-    /// now.
+    /// Makes the descriptor readable when a lease becomes available. Returns false if one is
+    /// available now.
     pub fn arm(&self) -> Result<bool> {
         let event = self.event()?;
         event.silence();
@@ -191,12 +191,12 @@ impl Link {
         }
     }
 
-    /// Ends a link. Leases that it has given go on. In a forked child nothing is done.
+    /// Destroys a link; its leases continue. Does nothing in a forked child.
     ///
     /// # Safety
-    /// From `make`, and not used afterwards.
+    /// `link` is from `make`, and is not used afterwards.
     pub unsafe fn destroy(link: *mut Link) {
-        // SAFETY: as for this function.
+        // SAFETY: `make` boxed it, and this function's contract ends its use.
         let link = unsafe { Box::from_raw(link) };
         if link.hub.generation.is_past() {
             std::mem::forget(link);
@@ -213,7 +213,7 @@ impl Link {
                 state.settle();
             }
             state.count_wants();
-            // Also one that only looks may have been all that kept an envelope from being given up.
+            // Even a peeking link may have been the reason why an envelope was kept.
             state.woken |= DATA | ROOM;
         }
         state.end_with_sources();
@@ -226,9 +226,9 @@ impl Link {
     }
 }
 
-// SAFETY: all that changes is behind the hub's lock, or set once.
+// SAFETY: what changes is behind the hub's lock, or set once.
 unsafe impl Send for Link {}
-// SAFETY: as above.
+// SAFETY: what changes is behind the hub's lock, or set once.
 unsafe impl Sync for Link {}
 
 #[cold]
@@ -239,7 +239,7 @@ pub(crate) fn too_many_kinds(kind: MemoryKind) -> String {
     )
 }
 
-/// The bit of a consumer, and where it begins to read: at the oldest chunk.
+/// The bit of a new consumer, which begins with the oldest chunk; `None` if there are too many.
 pub(crate) fn new_unit(state: &mut State, role: Role, broadcast: bool) -> Option<u64> {
     if role != Role::Consume || !broadcast {
         return Some(COMPETING);
@@ -260,7 +260,7 @@ pub(crate) fn new_unit(state: &mut State, role: Role, broadcast: bool) -> Option
 }
 
 impl Hub {
-    /// An envelope for a link, or for a call of the hub's own.
+    /// Leases an envelope for a link, or for a call on the hub itself.
     #[inline(never)]
     pub(crate) fn lease(
         &self,
@@ -277,7 +277,7 @@ impl Hub {
             let _ = self.leave(state);
             match answer {
                 Ok(lease) => return Ok(Some(lease)),
-                // It has been forgiven with that.
+                // `try_apart` has cleared the failure that it reports.
                 Err(refusal @ (Refusal::Failed { .. } | Refusal::Joined)) => {
                     return Err(self.refused(seeker, refusal))
                 }
@@ -308,8 +308,7 @@ impl Hub {
         }
     }
 
-    /// Of a link that is not joined with one elsewhere: what goes through that goes there, in its
-    /// order.
+    /// Tries to lease for a link without a stream: a link with a stream leases only for the stream.
     #[inline(always)]
     fn try_apart(
         &self,
@@ -350,7 +349,7 @@ impl Hub {
                 let state = self.state.lock_either();
                 let fault =
                     state.pools.get(pool as usize).map_or(&state.stream_fault, |pool| &pool.fault);
-                // It is known that a stream has failed a moment before it is known how.
+                // That a stream has failed is known a moment before its error is.
                 let unknown =
                     || Error::new(Status::IO_ERROR, "hub: a stream of the caller's has failed");
                 return fault.clone().unwrap_or_else(unknown);
@@ -370,13 +369,13 @@ impl Hub {
 }
 
 impl State {
-    /// None for a call of the hub's own.
+    /// The link's handle; `None` for a call on the hub itself.
     pub(crate) fn handle_of(&self, seeker: &LeaseRequest) -> Option<usize> {
         self.links.get(seeker.link as usize).map(|link| link.handle)
     }
 }
 
-/// Which link, by the caller's handle, or which call of the hub's own, and where.
+/// A link by its handle, or a call on the hub itself, in words.
 pub(crate) fn named(role: Role, handle: Option<usize>, kind: MemoryKind) -> String {
     let does = match role {
         Role::Produce => "produces",
@@ -390,7 +389,7 @@ pub(crate) fn named(role: Role, handle: Option<usize>, kind: MemoryKind) -> Stri
     }
 }
 
-/// Which link, where, how many.
+/// Error text for a link that needs more envelopes.
 pub(crate) fn starved(role: Role, handle: Option<usize>, kind: MemoryKind, missing: u32) -> String {
     let who = named(role, handle, kind);
     let plural = if missing == 1 { "" } else { "s" };

@@ -1,4 +1,4 @@
-//! What envelopes are made of: memory of the library's or of the caller's, and where it is.
+//! The memory of envelopes: the library's or the caller's, and on which device.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
@@ -14,21 +14,21 @@ use std::alloc::{alloc, dealloc, Layout};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Envelopes begin at a cache line, those of a page or more at a page.
+/// Alignment of envelopes: a cache line; for those of a page or more, a page.
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-/// Where an envelope is.
+/// A kind of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryKind {
     /// `UCXX_MEMORY_*`.
     pub memory_type: i32,
-    /// Which of the devices of that type; 0 for the host.
+    /// Device of that type; 0 for the host.
     pub device_id: i32,
 }
 
 impl MemoryKind {
-    /// Refuses what is no place for an envelope, or is not there.
+    /// Returns an error if envelopes cannot be of this kind, or the device does not exist.
     pub fn check(self) -> Result<()> {
         memory_type::check(self.memory_type)?;
         if self.device_id < 0 || (self.device_id > 0 && self.memory_type == HOST) {
@@ -52,7 +52,7 @@ impl MemoryKind {
         }
     }
 
-    /// Refuses memory of the caller's that the driver knows to be elsewhere.
+    /// Returns an error if the driver knows that the caller's memory is of another kind.
     pub(crate) fn check_buffer(self, data: *const c_void) -> Result<()> {
         let found = if self.needs_cuda() { cuda_driver::find(data) } else { return Ok(()) };
         let there = match self.memory_type {
@@ -69,7 +69,7 @@ impl MemoryKind {
         matches!(self.memory_type, CUDA | CUDA_PINNED)
     }
 
-    /// What UCX is told of it.
+    /// The memory type for UCX.
     pub(crate) fn to_network(self) -> i32 {
         if self.memory_type == CUDA {
             CUDA
@@ -78,7 +78,7 @@ impl MemoryKind {
         }
     }
 
-    /// Transfers prefer to begin here.
+    /// Preferred source of transfers.
     pub(crate) fn is_host(self) -> bool {
         matches!(self.memory_type, HOST | CUDA_PINNED)
     }
@@ -98,27 +98,26 @@ impl std::fmt::Display for MemoryKind {
     }
 }
 
-/// `deallocate` of `ucxx_hub_add_buffer`: argument, data.
 pub type Deallocate = unsafe extern "C" fn(*mut c_void, *mut c_void);
 
 /// Whose memory a slab is.
 enum Source {
     Heap(Layout),
     Pages(#[allow(dead_code)] LargePages),
-    /// Metadata are the host's.
+    /// The metadata are in host memory.
     Device(Arc<Gpu>, #[allow(dead_code)] Box<[Metadata]>),
     Pinned(Arc<Gpu>),
 }
 
-/// Envelopes that were made together.
+/// Memory of envelopes that were created together.
 pub(crate) struct Slab {
     base: *mut u8,
     source: Source,
-    /// Told to UCX, where the hub has a worker. Goes before the memory does.
+    /// Registration with UCX, if the hub has a worker. Dropped before the memory.
     memory: Option<Memory>,
 }
 
-/// A buffer of the caller's.
+/// A buffer of the caller.
 struct Wrapped {
     data: *mut c_void,
     deallocate: Option<Deallocate>,
@@ -129,40 +128,40 @@ struct Wrapped {
 #[repr(align(64))]
 struct Metadata(std::cell::UnsafeCell<[u8; METADATA]>);
 
-/// Kept, as long as the memory is.
+/// Keeps the memory alive.
 #[allow(dead_code)]
 enum Owner {
     Slab(Arc<Slab>),
     Wrapped(Wrapped),
 }
 
-/// The memory of one envelope. A swap moves it to another one, perhaps of another hub, so it keeps
-/// what it is part of.
+/// The memory of one envelope. A swap moves it to another envelope, perhaps of another hub, so it
+/// keeps its own owner alive.
 pub(crate) struct Block {
     span: Span,
     owner: Owner,
-    /// What streams still have to do to it.
+    /// Work of streams on it that is not done yet.
     pub(crate) fence: Fence,
 }
 
-/// Where the bytes are. Whoever uses them holds a lease on their envelope, or a transfer.
+/// Addresses of the bytes. Only the holder of a lease or a transfer uses them.
 #[derive(Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) data: *mut u8,
     pub(crate) metadata: *mut u8,
 }
 
-// SAFETY: addresses of memory that belongs to no thread; the hub's state says who may touch it.
+// SAFETY: plain addresses; the hub's state decides which thread accesses them.
 unsafe impl Send for Span {}
-// SAFETY: as above.
+// SAFETY: its memory may be used and freed on any thread, by one at a time.
 unsafe impl Send for Block {}
-// SAFETY: as above.
+// SAFETY: its memory may be freed on any thread.
 unsafe impl Send for Slab {}
-// SAFETY: as above.
+// SAFETY: a shared slab is never accessed, it only keeps the memory.
 unsafe impl Sync for Slab {}
 
 impl Block {
-    /// `count` of `size` bytes each. Registered where UCX can reach them.
+    /// Creates `count` blocks of `size` bytes, registered with UCX if it supports their kind.
     pub(crate) fn make(
         context: &Arc<Context>,
         kind: MemoryKind,
@@ -194,7 +193,7 @@ impl Block {
         };
         let base = slab.base.wrapping_add(slab.base.align_offset(align));
         if register && (kind.to_network() == HOST || context.has_cuda()) {
-            // SAFETY: the slab's own memory, which outlives the registration.
+            // SAFETY: the slab's own memory; `Slab::drop` ends the registration first.
             slab.memory =
                 Some(unsafe { Memory::register(context, base.cast(), data, kind.to_network()) }?);
         }
@@ -214,7 +213,7 @@ impl Block {
         Ok((0..count).map(block).collect())
     }
 
-    /// Of memory that the caller has brought.
+    /// A block of the caller's memory.
     pub(crate) fn wrap(
         data: *mut c_void,
         deallocate: Option<Deallocate>,
@@ -236,33 +235,33 @@ impl Block {
     }
 }
 
-/// Those of an envelope, by whoever has it alone.
+/// Clears an envelope's metadata. The caller is its only user.
 #[inline(always)]
 pub(crate) fn clear_metadata(metadata: *mut u8) {
-    // SAFETY: as many bytes, which nobody else touches, as the hub's state says.
+    // SAFETY: `METADATA` bytes of an envelope that only the caller uses.
     unsafe { metadata.write_bytes(0, METADATA) };
 }
 
 impl Span {
-    /// For a new chunk. The envelope is nobody's at this time but the caller's.
+    /// For a new chunk. The caller is the envelope's only user.
     #[inline(always)]
     pub(crate) fn clear_metadata(self) {
         clear_metadata(self.metadata);
     }
 
-    /// A transfer: between two envelopes that it holds.
+    /// Copies a chunk, for a transfer, which holds both envelopes.
     pub(crate) fn copy_to(self, to: Span, length: u64) {
-        // SAFETY: different envelopes of the same size, which the length does not exceed; the
-        // transfer reads one, and the other is its own.
+        // SAFETY: different envelopes of the same size, and the length does not exceed it. The
+        // transfer keeps others from writing the source and from using the target.
         unsafe {
             self.data.copy_to_nonoverlapping(to.data, length as usize);
         }
         self.copy_metadata(to);
     }
 
-    /// The rest of a transfer whose data are copied otherwise.
+    /// Copies the metadata of a transfer whose data are copied by a GPU.
     pub(crate) fn copy_metadata(self, to: Span) {
-        // SAFETY: as above.
+        // SAFETY: `METADATA` bytes of two different envelopes, which the transfer holds.
         unsafe { self.metadata.copy_to_nonoverlapping(to.metadata, METADATA) };
     }
 }
@@ -273,12 +272,12 @@ impl Slab {
             let pages = LargePages::new(layout.size())?;
             return Some(Slab { base: pages.base(), source: Source::Pages(pages), memory: None });
         }
-        // SAFETY: not empty: there is at least one envelope, of at least one byte.
+        // SAFETY: the layout is not empty: at least one envelope of at least one byte.
         let base = unsafe { alloc(layout) };
         (!base.is_null()).then_some(Slab { base, source: Source::Heap(layout), memory: None })
     }
 
-    /// With room for what is at a multiple of `align` in it.
+    /// Allocates `align` bytes more, so that the envelopes can be aligned.
     fn on_device(kind: MemoryKind, bytes: usize, align: usize, count: usize) -> Result<Slab> {
         let gpu = cuda_driver::gpu(kind.device_id)?;
         let base = gpu
@@ -301,7 +300,7 @@ impl Slab {
 impl Drop for Slab {
     fn drop(&mut self) {
         self.memory = None;
-        // SAFETY: allocated so, freed once.
+        // SAFETY: allocated by the same allocator, and freed once.
         unsafe {
             match &self.source {
                 Source::Pages(_) => {}
@@ -317,7 +316,7 @@ impl Drop for Wrapped {
     fn drop(&mut self) {
         if let Some(deallocate) = self.deallocate {
             let _scope = CallbackScope::new();
-            // SAFETY: as the caller gave them; once.
+            // SAFETY: function and arguments are the caller's, called once.
             unsafe { deallocate.call_out((self.arg, self.data)) };
         }
     }

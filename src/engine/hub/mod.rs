@@ -1,7 +1,7 @@
-//! Hubs: queues of chunks in envelopes, leased and given back, across host and GPU memory.
+//! Hubs: queues of chunks in envelopes, which are leased and released, across host and GPU memory.
 //!
-//! Uses `core`, `messaging::tag` and below. Begin with `hub`, `link` (one user's end), `lease` (who
-//! gets what), `state`.
+//! Uses `core`, `messaging::tag` and below. Begin with `hub`, `link` (one user's access), `lease`
+//! (which request gets what), `state`.
 
 pub(crate) mod cuda;
 pub mod envelope;

@@ -1,15 +1,15 @@
-//! Links that want to be told: by a callback, or by a descriptor that has been armed.
+//! Notification of links: by callback, by armed descriptor, or to a stream.
 //!
-//! A callback is level-triggered: it is called when a lease can be had, and again if that is still
-//! so, or so again, after a lease has been tried. It is called once for the end of the stream.
+//! A callback is level-triggered. It is called when a lease is available, and again after each
+//! lease attempt if one is available then. It is called once for the end.
 //!
-//! How calls come to an end, and reach everybody:
-//! - A link that has given back a chunk is not told of that chunk again, whoever has had it since,
-//!   until something else changes in the hub. So links that decline what they get do not call each
-//!   other for ever.
-//! - The links take turns: whose turn it is stands behind the one that was called last.
-//! - Links that change the same chunk have news for each other without end. `Calls` bounds what one
-//!   call of the library does there.
+//! Three rules keep callbacks finite and fair:
+//! - A link that has given back a chunk is not notified about that chunk until something else
+//!   changes in the hub, even if others have had it meanwhile. So links that decline what they get
+//!   do not call each other without end.
+//! - Links take turns: the search starts after the link that was called last.
+//! - Links that change the same chunk always have news for each other. `Calls` limits how many
+//!   callbacks one call of the library makes then.
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
@@ -25,59 +25,59 @@ use std::sync::Arc;
 /// `ucxx_link_callback_t`: argument, link, status.
 pub type LinkCallback = unsafe extern "C" fn(*mut c_void, *mut c_void, i32);
 
-/// Whom to call, and with what.
+/// A link's callback.
 #[derive(Clone, Copy)]
 pub(crate) struct Callback {
     pub(crate) function: LinkCallback,
     pub(crate) arg: *mut c_void,
-    /// The caller's handle. Alive as long as the link is, and as long as a call is under way.
+    /// The caller's handle. Valid while the link lives and while a call is in progress.
     pub(crate) link: *mut c_void,
 }
 
-// SAFETY: what the caller has given, to be called on any thread.
+// SAFETY: the caller has agreed that any thread may call it.
 unsafe impl Send for Callback {}
 
-/// How a link is watched.
+/// How a link is notified.
 #[derive(Default)]
 pub(crate) struct Watch {
     pub(crate) callback: Option<Callback>,
-    /// What it was called with, until that is news again.
+    /// Status of the last call, while it is still current.
     told: Option<Status>,
-    /// What the link has given back, until it tries again: it knows that it could have that.
+    /// The chunk that the link has given back, until it tries again: it need not be notified about
+    /// it.
     gave_back: Option<Sight>,
-    /// Calls under way.
+    /// Calls in progress.
     pub(crate) calling: u32,
     armed: bool,
     event: Option<Arc<EventFd>>,
-    /// What the link is joined by with one elsewhere. As long as it is, that is told in place of
-    /// the callback.
+    /// The stream that the link is connected to. It is notified instead of the callback.
     pub(crate) stream: Option<Arc<HubStream>>,
-    /// The last one that brought chunks was cut off before its end.
+    /// The last stream that brought chunks was interrupted before its end.
     pub(crate) cut: bool,
 }
 
-/// A chunk by its order, or 0 for room for one, and how the hub was then.
+/// A chunk by its order, or 0 for room to produce, and `State::changes` at that time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sight {
     pub(crate) order: u64,
     pub(crate) changes: u64,
 }
 
-/// How often one call of the library has called back since a chunk has come or gone.
+/// Number of callbacks in one call of the library since a chunk was added or removed.
 pub(crate) struct Calls {
     made: u32,
     moves: u64,
 }
 
 impl Calls {
-    /// The most for each link.
+    /// Limit for each link.
     const MOST: u32 = 64;
 
     pub(crate) fn new(state: &State) -> Self {
         Calls { made: 0, moves: state.stats.chunks_produced + state.stats.chunks_consumed }
     }
 
-    /// May there be another one?
+    /// May there be another callback?
     pub(crate) fn are_due(&mut self, state: &State) -> bool {
         let now = Calls::new(state);
         if now.moves != self.moves {
@@ -91,7 +91,7 @@ impl Calls {
     }
 }
 
-/// What is to be done outside the lock.
+/// An action to perform outside the lock.
 pub(crate) enum Effect {
     Nothing,
     Copy(Transfer),
@@ -115,7 +115,7 @@ impl Link {
 }
 
 impl State {
-    /// One of the things that have become possible, marked as under way.
+    /// The next action that has become possible, marked as in progress.
     pub(crate) fn next_effect(&mut self, may_call: bool) -> Effect {
         if let Some(transfer) = self.begin_transfer() {
             return Effect::Copy(transfer);
@@ -153,7 +153,8 @@ impl State {
             if watch.calling > 0 || watch.told == Some(Status::CLOSED) {
                 continue;
             }
-            // It may give back what it holds itself: the end, which is told once, comes after that.
+            // The link may give back what it holds itself, so it is notified of the end only after
+            // that.
             let news = news.filter(|news| *news != Status::CLOSED || !holds);
             if news.is_none() {
                 watch.told = None;
@@ -173,7 +174,7 @@ impl State {
         Effect::Nothing
     }
 
-    /// OK when a lease can be had, and the order of its chunk; CLOSED when none ever will.
+    /// OK if a lease is available, with the order of its chunk; CLOSED if there will be none.
     fn news(&mut self, number: u32) -> (Option<Status>, u64) {
         let seeker = self.links[number as usize].seeker(number);
         match self.look(&seeker) {
@@ -185,7 +186,7 @@ impl State {
         }
     }
 
-    /// What a lease through the link was about is there again, by its own doing.
+    /// The link has given back its lease, so this chunk is available again.
     #[inline(always)]
     pub(crate) fn given_back(&mut self, number: u32, sight: Sight) {
         if self.watched > 0 {
@@ -193,7 +194,7 @@ impl State {
         }
     }
 
-    /// A lease has been tried through the link: what it was told is out of date.
+    /// A lease was tried through the link: the last notification is no longer current.
     #[inline(always)]
     pub(crate) fn tried(&mut self, number: u32) {
         if self.watched > 0 {
@@ -205,7 +206,7 @@ impl State {
         }
     }
 
-    /// Has the link's descriptor ring with the next news; the news there is already, if any.
+    /// Arms the link's descriptor. If there is news already, returns it instead.
     pub(crate) fn arm(&mut self, number: u32, event: &Arc<EventFd>) -> Option<Status> {
         let (news, _) = self.news(number);
         let watch = &mut self.links[number as usize].watch;
@@ -217,7 +218,7 @@ impl State {
         news
     }
 
-    /// It is not to be told any more. What it was joined by.
+    /// Ends all notification of the link. Returns its stream.
     pub(crate) fn unwatch(&mut self, number: u32) -> Option<Arc<HubStream>> {
         let watch = &mut self.links[number as usize].watch;
         self.watched -= u32::from(watch.callback.take().is_some())
@@ -227,32 +228,32 @@ impl State {
         watch.stream.take()
     }
 
-    /// Nobody is called back any more.
+    /// Removes all callbacks.
     pub(crate) fn forget_callbacks(&mut self) {
         for link in &mut self.links {
             self.watched -= u32::from(link.watch.callback.take().is_some());
         }
     }
 
-    /// Is the link one that has a stream?
+    /// Is the link connected to a stream?
     #[inline(always)]
     pub(crate) fn has_stream(&self, number: u32) -> bool {
         self.watched > 0 && number != NONE && self.links[number as usize].watch.stream.is_some()
     }
 
-    /// The stream is told from now on.
+    /// Connects the link to a stream, which is notified from now on.
     pub(crate) fn join(&mut self, number: u32, stream: Arc<HubStream>) {
         self.links[number as usize].watch.stream = Some(stream);
         self.watched += 1;
     }
 
-    /// Is it the link's stream? It is not any more once the link has gone.
+    /// Is this still the link's stream? Not after the link has been destroyed.
     pub(crate) fn is_joined_by(&self, number: u32, stream: &HubStream) -> bool {
         let joined = &self.links[number as usize].watch.stream;
         joined.as_ref().is_some_and(|joined| std::ptr::eq(Arc::as_ptr(joined), stream))
     }
 
-    /// And not any more; but the callback is, if there is one.
+    /// Disconnects the stream; the link's callback is active again.
     pub(crate) fn part(&mut self, number: u32, stream: &HubStream) -> Option<Arc<HubStream>> {
         if !self.is_joined_by(number, stream) {
             return None;
@@ -263,8 +264,8 @@ impl State {
         watch.stream.take()
     }
 
-    /// Nothing more is produced when a stream has told so, and there is no other one that might
-    /// still bring something: nor a link whose stream was cut off, which may be connected again.
+    /// Closes the hub if a stream has reported the end and no other source is left: neither another
+    /// stream, nor a link whose stream was interrupted and that may be connected again.
     pub(crate) fn end_with_sources(&mut self) {
         let is_cut = |link: &Link| link.alive && link.watch.cut;
         if self.source_ended && self.sources == 0 && !self.links.iter().any(is_cut) {

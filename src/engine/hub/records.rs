@@ -1,5 +1,5 @@
-//! What the tables of a hub are made of: pools, envelopes, chunks, links, and the numbers that are
-//! told of them. The tables themselves are in `state`.
+//! The entries of a hub's tables: pools, envelopes, chunks, links, and the statistics. The tables
+//! are in `state`.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Error;
@@ -7,15 +7,15 @@ use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::ready::Watch;
 use crate::engine::hub::state::NONE;
 
-/// A chunk that is in no queue.
+/// Order of a chunk that is not in the queue.
 const NOWHERE: u64 = u64::MAX;
 
-/// What a link does.
+/// Role of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Makes chunks.
+    /// Produces chunks.
     Produce = 1,
-    /// Takes chunks out.
+    /// Consumes chunks.
     Consume = 2,
     /// Reads the top chunk.
     Peek = 3,
@@ -23,58 +23,58 @@ pub enum Role {
     Modify = 4,
 }
 
-/// What becomes of the source of a transfer.
+/// What happens to the source of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retain {
-    /// Kept, until its envelope is needed and nobody waits to read the chunk there.
+    /// Kept until its envelope is needed and nobody is going to read the chunk there.
     Auto,
     /// Kept until the chunk is consumed.
     Always,
-    /// Given back with the end of the transfer, unless somebody is to read the chunk there.
+    /// Released at the end of the transfer, unless somebody is going to read the chunk there.
     UntilCopied,
 }
 
 /// The envelopes of one kind of memory.
 pub(crate) struct Pool {
     pub(crate) kind: MemoryKind,
-    /// Those that hold nothing, the last one given back first.
+    /// Head of the list of free envelopes; the last one that was freed is first.
     pub(crate) free: u32,
     pub(crate) free_count: u32,
     pub(crate) total: u32,
-    /// Consumers that read here.
+    /// Bits of the consumers that read here.
     pub(crate) readers: u64,
-    /// Peeking and modifying links that read here, as long as they are served.
+    /// Number of peeking and modifying links that read here and are served.
     pub(crate) lookers: u32,
-    /// Calls that wait for the top chunk to come here.
+    /// Calls that wait for the top chunk to be copied here.
     pub(crate) demand: u32,
-    /// How the last copy to here ended that failed.
+    /// Error of the last copy to this pool that failed.
     pub(crate) fault: Option<Error>,
 }
 
-/// What an envelope holds.
+/// State of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Nothing.
+    /// Holds nothing.
     Free,
-    /// What a producer writes.
+    /// A producer writes it.
     Producing,
-    /// What a transfer writes.
+    /// A transfer writes it.
     Filling,
     /// A replica of a chunk.
     Ready,
-    /// What was one, and is still looked at.
+    /// Was a replica, and somebody still reads it.
     Trashed,
 }
 
-/// Memory, and what it holds.
+/// An envelope: its memory and its state.
 pub(crate) struct Envelope {
     pub(crate) stage: Stage,
     pub(crate) pool: u32,
-    /// The next one that is free, or the next replica of the chunk.
+    /// The next free envelope, or the next replica of the chunk.
     pub(crate) next: u32,
     pub(crate) chunk: u32,
     pub(crate) leases: u32,
-    /// Those of them that change it.
+    /// Leases that may change it.
     pub(crate) modifiers: u32,
     /// Transfers that read it.
     pub(crate) copies: u32,
@@ -82,55 +82,55 @@ pub(crate) struct Envelope {
     pub(crate) block: Block,
 }
 
-/// A piece of data in the queue.
+/// A chunk in the queue.
 pub(crate) struct Chunk {
-    /// The next one in the queue, or the next one that is free.
+    /// The next chunk in the queue, or the next free record.
     pub(crate) next: u32,
     pub(crate) previous: u32,
-    /// Its replicas, linked.
+    /// Head of the list of replicas.
     pub(crate) first: u32,
-    /// The pools that they are of.
+    /// Bits of the pools that have a replica.
     pub(crate) replicas: u32,
-    /// The pools to which a transfer is on its way.
+    /// Bits of the pools to which a transfer is in progress.
     pub(crate) filling: u32,
-    /// The pools to which a copy has failed, and nobody has been told.
+    /// Bits of the pools to which a copy has failed, while no lease has reported the error.
     pub(crate) failed: u32,
-    /// Its place in the queue's history.
+    /// Its number among all chunks of the queue.
     pub(crate) order: u64,
-    /// Moves on with each change of the contents.
+    /// Incremented with each change of the contents.
     pub(crate) version: u32,
-    /// Consumers that hold it.
+    /// Bits of consumers that hold it.
     pub(crate) taken: u64,
-    /// Consumers that have had it.
+    /// Bits of consumers that have had it.
     pub(crate) passed: u64,
-    /// The link of the competing consumer that holds it.
+    /// Link of the competing consumer that holds it.
     pub(crate) holder: u32,
     pub(crate) leases: u32,
     pub(crate) consumers: u32,
     pub(crate) modifiers: u32,
-    /// One of those that change it has committed.
+    /// One of the modifying leases has committed.
     pub(crate) changed: bool,
-    /// Its only replica has been swapped away by the consumer that holds it: it is shown to nobody.
+    /// The consumer that holds it has swapped its only replica away: nobody may read it.
     pub(crate) hidden: bool,
     pub(crate) bytes: u64,
 }
 
-/// A link as the hub sees it.
+/// A link, as the hub sees it.
 pub(crate) struct Link {
     pub(crate) alive: bool,
     pub(crate) role: Role,
     pub(crate) pool: u32,
-    /// The bit of a consumer.
+    /// The consumer's bit.
     pub(crate) unit: u64,
     pub(crate) autocommit: bool,
     pub(crate) in_flow: bool,
     pub(crate) leases: u32,
     pub(crate) watch: Watch,
-    /// The caller's handle, as a number, to name it by.
+    /// The caller's handle as a number, for error messages.
     pub(crate) handle: usize,
 }
 
-/// Numbers for `ucxx_hub_query_stats`.
+/// Statistics for `ucxx_hub_query_stats`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub struct HubStats {
@@ -148,7 +148,7 @@ pub struct HubStats {
 }
 
 impl Chunk {
-    /// It is in no queue any more.
+    /// Marks the record as unused.
     #[inline(always)]
     pub(crate) fn vanish(&mut self, next_free: u32) {
         self.order = NOWHERE;

@@ -1,10 +1,9 @@
-//! What can never be: a call for several links that no turn of events serves, and a hub that stands
-//! still.
+//! Detection of requests that can never be served: a call for several links that no sequence of
+//! events can serve, and a hub that is stuck.
 //!
-//! Never, that is with the links, envelopes and limits that the hub has, whoever produces,
-//! consumes, aborts or sets a flow. Who is wrong here turns a program that works into one that
-//! fails, so what is not certain is waited for. All of this is looked at only after a lease has
-//! been refused.
+//! "Never" means with the hub's present links, envelopes and limits, whoever produces, consumes,
+//! aborts or changes the dataflow strategy. A wrong answer would make a correct program fail, so
+//! uncertain cases wait. This code runs only after a lease has been refused.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Status};
@@ -17,23 +16,23 @@ use crate::engine::hub::records::{self, Retain, Role};
 use crate::engine::hub::state::{State, NONE};
 use std::sync::Arc;
 
-/// Why a call for several links is never served. Links by their place in the call.
+/// Why a call for several links can never be served. Links are given by their place in the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Never {
-    /// Both are at the top chunk, and there each shuts the other one out.
+    /// Both want the top chunk, and exclude each other there.
     Clash { one: usize, other: usize },
     /// One modifies the chunk that the other one consumes.
     Same { one: usize, other: usize },
-    /// So many more would have to be where this link is.
+    /// The link's pool lacks this many envelopes.
     Envelopes { link: usize, missing: u32 },
-    /// Chunks in the queue and in production, together with those of this link.
+    /// The queue's limit is below the chunks that the call needs, this link's included.
     Chunks { link: usize, needed: u64, limit: u64 },
-    /// The same in bytes, of which so many are in the queue, where only this call takes them away.
+    /// The same in bytes. `held` bytes are in the queue and only this call can remove them.
     Bytes { link: usize, held: u64, needed: u64, limit: u64 },
 }
 
 impl Never {
-    /// What the caller is told: of what links, and what to do.
+    /// The error for the caller: which links, and what to do.
     #[cold]
     pub(crate) fn error(self, links: &[&Link]) -> Error {
         let at = |place: usize| {
@@ -100,8 +99,8 @@ fn beyond(who: &str, which: &str, limit: u64, needed: u64, for_what: &str) -> St
     )
 }
 
-/// Why the call's links of this hub are never served, if so. None of them holds anything for the
-/// call's sake.
+/// Why the call's links of this hub can never be served. None of them holds anything for the call
+/// at this time.
 #[cold]
 pub(crate) fn never(state: &State, hub: &Hub, links: &[&Link]) -> Option<Never> {
     let own = |(_, link): &(usize, &&Link)| std::ptr::eq(Arc::as_ptr(&link.hub), hub);
@@ -112,10 +111,10 @@ pub(crate) fn never(state: &State, hub: &Hub, links: &[&Link]) -> Option<Never> 
     Call { state, links: &call }.never()
 }
 
-/// The links of a call that are of one hub.
+/// The links of a call that belong to one hub.
 pub(crate) struct Call<'a> {
     pub(crate) state: &'a State,
-    /// With their places in the call, the first ones.
+    /// With their places in the call, at the front of the slice.
     pub(crate) links: &'a [Option<(usize, LeaseRequest)>],
 }
 
@@ -136,12 +135,12 @@ impl Call<'_> {
         self.of(Role::Modify).next().is_some()
     }
 
-    /// What the limits are about, if it is not only about chunks that are there.
+    /// The link that an error about the limits names: preferably a producing one.
     fn first(&self) -> Option<usize> {
         self.of(Role::Produce).chain(self.iter()).next().map(|(place, _)| place)
     }
 
-    /// Two that are at the same chunk, and exclude each other.
+    /// Two links that want the same chunk and exclude each other.
     fn clash(&self) -> Option<Never> {
         let (one, modifier) = self.of(Role::Modify).next()?;
         let elsewhere = self.of(Role::Modify).find(|(_, other)| other.pool != modifier.pool);
@@ -149,16 +148,16 @@ impl Call<'_> {
         if let Some((other, _)) = elsewhere.or_else(beside) {
             return Some(Never::Clash { one, other });
         }
-        // The top chunk is not consumed while it is modified: all these consumers would have to
-        // have had it, and then it is there only for another one.
+        // The top chunk is not consumed while it is modified. So all these consumers would have to
+        // have had it, and then it would remain only for another one.
         let units = self.of(Role::Consume).fold(0, |units, (_, consumer)| units | consumer.unit);
         let (other, _) = self.of(Role::Consume).next()?;
         (self.state.consumers() & !units == 0).then_some(Never::Same { one, other })
     }
 
-    /// Chunks that the call's links, of these, have at once. A consumer gets another one with each
-    /// lease, and those that compete count as one; different ones may get the same, and so may who
-    /// looks at the top. What is modified is not what is consumed.
+    /// Number of chunks that those of the call's links need at once. A consumer gets a new chunk
+    /// with each lease, and competing consumers count as one. Different consumers, and peeking
+    /// links, may get the same chunk. A modified chunk is not consumed.
     fn chunks_of(&self, among: impl Fn(&LeaseRequest) -> bool) -> u32 {
         let own = |role| self.of(role).map(|(_, seeker)| seeker).filter(&among);
         let (mut units, mut consumed) =
@@ -206,15 +205,14 @@ impl Call<'_> {
             return None;
         }
         let room = produced.saturating_mul(self.state.size);
-        // Chunks may have no bytes. So those count that are there, where nobody else can take them
-        // away.
+        // Chunks may be empty, so only those count that exist and that nobody else can remove.
         let held = if room > limit { 0 } else { self.kept_bytes() };
         let needed = room.saturating_add(held);
         (needed > limit).then_some(Never::Bytes { link: self.first()?, held, needed, limit })
     }
 
-    /// Bytes of the chunks that the call is to have, of those that are there, and that stay until
-    /// it has had them.
+    /// Bytes of the existing chunks that the call needs and that stay in the queue until it has had
+    /// them.
     fn kept_bytes(&self) -> u64 {
         let state = self.state;
         let takes = |role| matches!(role, Role::Consume | Role::Modify);
@@ -224,7 +222,7 @@ impl Call<'_> {
             return 0;
         }
         let looks = self.of(Role::Peek).chain(self.of(Role::Modify)).next().is_some();
-        // By its unit, each consumer as often as it is in the call.
+        // The units of the call's consumers, as often as each occurs in the call.
         let mut waiting = [0; MOST_LINKS];
         for ((_, consumer), slot) in self.of(Role::Consume).zip(&mut waiting) {
             *slot = consumer.unit;
@@ -252,10 +250,12 @@ impl Call<'_> {
 }
 
 impl State {
-    /// Is the top chunk one that this seeker waits for in vain? It is elsewhere, and no envelope
-    /// becomes free for it here: each is what another chunk lies in, and nowhere else, which is
-    /// younger, and stays at least as long, as it waits for one that waits for this one. Nobody has
-    /// anything, and nobody can consume the top chunk where it is, not with another flow either.
+    /// Does this request wait in vain for the top chunk? That is so if all of this holds:
+    ///
+    /// - The chunk has no replica in the request's pool, and no envelope becomes free there: each
+    ///   has the only replica of a younger chunk, which waits behind this one.
+    /// - There are no leases and no copies in progress.
+    /// - Nobody can consume the top chunk where it is, not with another dataflow strategy either.
     #[cold]
     pub(crate) fn stands_still(&self, seeker: &LeaseRequest) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
@@ -268,8 +268,8 @@ impl State {
             Role::Consume => top.passed & seeker.unit == 0,
             Role::Peek | Role::Modify => true,
         };
-        // Envelopes that have been copied are given up when another flow no longer wants them: so
-        // there must be none that has been, nor a free one to copy to.
+        // Replicas of copied chunks are reclaimed when a strategy no longer wants them. So no chunk
+        // may have two replicas, and there must be no free envelope to copy to.
         let is_full = |pool: u32| match self.retain {
             Retain::Always => self.pools[pool as usize].free_count == 0,
             _ => self.queued == self.envelopes.len() as u64,
@@ -278,8 +278,9 @@ impl State {
         if !waits || top.hidden || !out_of_reach(seeker.pool) {
             return false;
         }
-        // Who is still to have both waits for this one. A younger chunk of which that is true of
-        // nobody may go first: consumers that have several may give back the oldest.
+        // A consumer that still has to have both chunks gets this one first. A younger chunk for
+        // which no such consumer exists may leave before: consumers with several leases may give
+        // back the oldest.
         let everybody = self.consumers();
         let mut place = top.next;
         while place != NONE {
@@ -293,12 +294,12 @@ impl State {
             link.alive && link.role == Role::Consume && link.unit & top.passed == 0
         };
         let mut consumers = self.links.iter().filter(needs_it).peekable();
-        // Without any the chunk is popped by hand.
+        // Without consumers, the caller pops the chunk.
         consumers.peek().is_some() && consumers.all(|link| out_of_reach(link.pool))
     }
 }
 
-/// Which link stands still with the hub, and where.
+/// Error text for a link that is stuck.
 #[cold]
 pub(crate) fn stuck(role: Role, handle: Option<usize>, kind: MemoryKind) -> String {
     let who = named(role, handle, kind);

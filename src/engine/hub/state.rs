@@ -1,5 +1,5 @@
-//! What a hub knows: its envelopes, the chunks in them, and the links. Flat tables, linked by
-//! index; see `hub`.
+//! The tables of a hub: envelopes, chunks, links and leases. Flat tables, linked by index. The
+//! hub's lock guards all of them; see `hub`.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Error;
@@ -15,24 +15,23 @@ use std::sync::Arc;
 
 /// No index.
 pub(crate) const NONE: u32 = u32::MAX;
-/// The length of an envelope that nobody has said yet.
+/// Length of an envelope before it is known.
 pub(crate) const UNSET: u64 = u64::MAX;
-/// Kinds of memory in one hub: they are bits of a word.
+/// Most kinds of memory in one hub: a set of them is a word.
 pub(crate) const MOST_POOLS: usize = 32;
-/// Bit 0 of a set of consumers: all those that compete. The others stand for a broadcast consumer
-/// each.
+/// Bit 0 of a set of consumers: all competing ones. Each other bit is one broadcast consumer.
 pub(crate) const COMPETING: u64 = 1;
 
 pub(crate) struct State {
-    /// Bytes of an envelope.
+    /// Size of an envelope.
     pub(crate) size: u64,
     pub(crate) max_chunks: u64,
     pub(crate) max_bytes: u64,
     pub(crate) retain: Retain,
-    /// Transfers at a time from one pool to another.
+    /// Most transfers at a time from one pool to another.
     pub(crate) depth: u32,
     pub(crate) pools: Vec<Pool>,
-    /// Transfers under way, by source and target.
+    /// Transfers in progress, by source and target.
     pub(crate) in_flight: Vec<u32>,
     pub(crate) envelopes: Vec<Envelope>,
     pub(crate) chunks: Vec<Chunk>,
@@ -41,25 +40,25 @@ pub(crate) struct State {
     pub(crate) tail: u32,
     pub(crate) queued: u64,
     pub(crate) queued_bytes: u64,
-    /// Productions under way: their place in the queue is kept.
+    /// Productions in progress; each reserves a place in the queue.
     pub(crate) reserved: u64,
-    /// Those of them whose chunk a stream has not sent yet: they are for what may come.
+    /// Of those, envelopes that a stream has leased for chunks that its peer has not sent yet.
     pub(crate) lent: u64,
     /// Streams that bring chunks.
     pub(crate) sources: u32,
-    /// One of them has told that its hub has no more.
+    /// A stream has reported the end of its peer's hub.
     pub(crate) source_ended: bool,
-    /// Streams that take chunks away, and have not told their end.
+    /// Streams that take chunks away and have not reported the end to their peer.
     pub(crate) drains: u32,
     pub(crate) next_order: u64,
     pub(crate) links: Vec<Link>,
-    /// Competing consumers that are alive.
+    /// Number of live competing consumers.
     pub(crate) competing: u32,
-    /// Broadcast consumers that are alive.
+    /// Bits of live broadcast consumers.
     pub(crate) broadcast: u64,
-    /// Bits that are in use, also by what remains of links that are gone.
+    /// Bits in use, also by destroyed links that still have leases.
     pub(crate) units: u64,
-    /// By bit: before this chunk there is none that the consumer has neither had nor holds.
+    /// By bit: the first chunk that this consumer may still get.
     pub(crate) cursors: [u32; 64],
     /// There is a dataflow strategy.
     pub(crate) flow: bool,
@@ -67,36 +66,36 @@ pub(crate) struct State {
     pub(crate) free_terms: u32,
     pub(crate) leases: u32,
     pub(crate) copies: u32,
-    /// Callbacks and descriptors that are being seen to, outside the lock.
+    /// Callbacks and descriptor signals in progress outside the lock.
     pub(crate) calls: u32,
     pub(crate) closed: bool,
     pub(crate) destroyed: bool,
-    /// Links that want to be called, or have armed their descriptor.
+    /// Links with a callback, a stream or an armed descriptor.
     pub(crate) watched: u32,
-    /// How often chunks have come, gone, and been changed.
+    /// Number of chunks that were added, removed or changed.
     pub(crate) changes: u64,
-    /// The link that is looked at first for a callback.
+    /// The link that is checked first for a callback.
     pub(crate) turn: u32,
-    /// Sides that are to be woken.
+    /// Sides to wake when the lock is released.
     pub(crate) woken: u8,
-    /// Sides on which threads sleep, or have slept: see `hub::waiters`.
+    /// Sides on which threads sleep or have slept: see `hub::waiters`.
     pub(crate) asleep: u8,
-    /// Those that wait for other hubs as well, or progress the worker while they wait.
+    /// Threads that also wait for other hubs, or progress the worker while they wait.
     pub(crate) distant: u32,
-    /// What callers hold of leases, by number: in pieces that do not move.
+    /// Callers' handles of leases, by number, in blocks that do not move.
     pub(crate) handles: Vec<Box<[Lease]>>,
-    /// Keeps the hub until its last lease has ended.
+    /// Keeps the hub alive until its last lease has ended.
     pub(crate) kept: Option<Arc<Hub>>,
     /// Streams have left marks on envelopes: see `hub::cuda`.
     pub(crate) marked: bool,
-    /// How the last stream of the caller's ended that failed.
+    /// The last error of a caller's stream.
     pub(crate) stream_fault: Option<Error>,
     pub(crate) stats: HubStats,
-    /// What is known here, and what is not.
+    /// Where the hub's content is: here, or in `lane`.
     pub(crate) form: Form,
-    /// The queues that the hub goes by, or has gone by, and that threads may still look at.
+    /// The queues that the hub runs on, or ran on; threads may still read them.
     pub(crate) lane: Option<Arc<Lane<Lease>>>,
-    /// Chunks that have been given back beside these: their places there, and their envelopes.
+    /// Chunks that were given back in lock-free mode: their positions and envelopes.
     pub(crate) returned: VecDeque<(u64, u32)>,
 }
 
@@ -172,7 +171,7 @@ impl State {
         self.pools.iter().position(|pool| pool.kind == kind).map(|pool| pool as u32)
     }
 
-    /// The pool of this kind, a new one if there is none; None where there are too many already.
+    /// The pool of this kind, created if necessary; `None` if there are too many.
     pub(crate) fn pool(&mut self, kind: MemoryKind) -> Option<u32> {
         if let found @ Some(_) = self.pool_of(kind) {
             return found;
@@ -203,7 +202,7 @@ impl State {
         Some(before as u32)
     }
 
-    /// More envelopes, and as many chunks: each holds at least one.
+    /// Adds envelopes, and one chunk record for each, as a chunk has at least one.
     pub(crate) fn add(&mut self, pool: u32, blocks: Vec<Block>) {
         if self.lane().is_some() {
             self.enter_tables();
@@ -233,7 +232,7 @@ impl State {
         }
     }
 
-    /// Takes a free envelope for something.
+    /// Takes a free envelope.
     #[inline(always)]
     pub(crate) fn take_free(&mut self, pool: u32, stage: Stage) -> Option<u32> {
         let pool = &mut self.pools[pool as usize];
@@ -251,7 +250,7 @@ impl State {
         Some(number)
     }
 
-    /// It holds nothing any more.
+    /// Makes the envelope free.
     #[inline(always)]
     pub(crate) fn put_back(&mut self, number: u32) {
         let envelope = &mut self.envelopes[number as usize];
@@ -268,7 +267,7 @@ impl State {
         pool.free_count += 1;
     }
 
-    /// It may have been looked at to the end.
+    /// Frees the envelope if it is trashed and nobody uses it.
     #[inline(always)]
     pub(crate) fn let_go(&mut self, number: u32) {
         let envelope = &self.envelopes[number as usize];
@@ -277,7 +276,7 @@ impl State {
         }
     }
 
-    /// The replica of a chunk in a pool, which it has.
+    /// The chunk's replica in this pool; it has one.
     #[inline(always)]
     pub(crate) fn replica(&self, chunk: u32, pool: u32) -> u32 {
         let mut number = self.chunks[chunk as usize].first;
@@ -287,7 +286,7 @@ impl State {
         number
     }
 
-    /// A chunk has this replica from now on.
+    /// Makes the envelope a replica of the chunk.
     #[inline(always)]
     pub(crate) fn attach(&mut self, number: u32, chunk_number: u32) {
         let (envelope, chunk) =
@@ -299,7 +298,7 @@ impl State {
         chunk.replicas |= 1 << envelope.pool;
     }
 
-    /// And does not any more.
+    /// Removes the replica from its chunk.
     pub(crate) fn detach(&mut self, number: u32) {
         let (pool, next, chunk) = {
             let envelope = &self.envelopes[number as usize];
@@ -319,8 +318,7 @@ impl State {
         self.trash(number);
     }
 
-    /// Gives back an envelope that is no replica any more, or marks it for whoever looks at it
-    /// last.
+    /// Frees an envelope that is no longer a replica, or marks it until its last reader is done.
     #[inline(always)]
     pub(crate) fn trash(&mut self, number: u32) {
         let envelope = &mut self.envelopes[number as usize];
@@ -331,14 +329,14 @@ impl State {
         self.stats.trashed_envelopes += 1;
     }
 
-    /// A new chunk, the youngest.
+    /// Appends a new chunk to the queue.
     #[inline(always)]
     pub(crate) fn append(&mut self, number: u32, length: u64) {
         let place = self.free_chunk;
         let chunk = &mut self.chunks[place as usize];
         self.free_chunk = chunk.next;
-        // One by one: a struct that is put together first and then copied is read back before its
-        // parts have been written.
+        // Field by field: a struct that is composed first and then copied would be read back before
+        // its parts have reached the cache.
         chunk.next = NONE;
         chunk.previous = self.tail;
         chunk.first = NONE;
@@ -367,7 +365,7 @@ impl State {
         self.move_cursors(NONE, place);
     }
 
-    /// A chunk is no more.
+    /// Removes a chunk from the queue.
     #[inline(always)]
     pub(crate) fn remove(&mut self, place: u32) {
         let (mut number, previous, next) = {
@@ -409,32 +407,32 @@ impl State {
         }
     }
 
-    /// The chunk of this history, if it still is in the queue.
+    /// Is this chunk, identified by its order, still in the queue?
     #[inline(always)]
     pub(crate) fn is_there(&self, place: u32, order: u64) -> bool {
         self.chunks.get(place as usize).is_some_and(|chunk| chunk.order == order)
     }
 
-    /// Those who have to have had a chunk before it goes.
+    /// Consumers that have to have a chunk before it is removed.
     #[inline(always)]
     pub(crate) fn consumers(&self) -> u64 {
         self.broadcast | if self.competing > 0 { COMPETING } else { 0 }
     }
 
-    /// Has everybody had it?
+    /// Have all consumers had it?
     #[inline(always)]
     pub(crate) fn is_done(&self, place: u32) -> bool {
         let passed = self.chunks[place as usize].passed;
         passed != 0 && self.consumers() & !passed == 0
     }
 
-    /// Is the link among those that get chunks?
+    /// Does the link get chunks?
     #[inline(always)]
     pub(crate) fn is_served(&self, link: u32) -> bool {
         !self.flow || self.links[link as usize].in_flow
     }
 
-    /// Bytes in the queue that a production may need: all that it could commit.
+    /// Is there room in the queue for one more production of full length?
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
         let chunks = self.queued + self.reserved;
@@ -443,8 +441,8 @@ impl State {
                 <= self.max_bytes
     }
 
-    /// Nothing is in the queue, nothing is being produced, and after the end of the stream nobody
-    /// is to be told of it any more.
+    /// The queue is empty, nothing is being produced, and after the end no stream still has to
+    /// report it.
     pub(crate) fn is_drained(&mut self) -> Option<()> {
         if let Some(lane) = self.lane() {
             return lane.is_idle(self.envelopes.len() as u64).then_some(());
@@ -453,7 +451,7 @@ impl State {
         (self.queued == 0 && self.reserved == self.lent && told).then_some(())
     }
 
-    /// What an outsider may know.
+    /// The counters that users see.
     pub(crate) fn stats(&self) -> HubStats {
         self.stats_of_queues().unwrap_or_else(|| HubStats {
             free_envelopes: self.pools.iter().map(|pool| u64::from(pool.free_count)).sum(),

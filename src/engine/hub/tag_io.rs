@@ -1,8 +1,8 @@
-//! Tag messages straight into and out of envelopes.
+//! Tag messages directly into and out of envelopes.
 //!
-//! The operation holds a lease until it has ended: a commit if that went well, an abort if it did
-//! not. Its own callback sees to that, before the caller's runs or a notifier reports, so that
-//! whoever learns of the end finds the chunk in the queue, or gone from it.
+//! The operation holds a lease until it completes: success commits it, failure aborts it. The
+//! operation's own callback does that before the caller's callback runs or a notifier reports. So
+//! when the caller learns of the completion, the chunk is in the queue, or gone from it.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -19,17 +19,17 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// What a lease knows of the operation that holds it.
+/// What a lease stores of the operation that holds it.
 #[derive(Clone, Copy)]
 pub(crate) struct Message {
-    /// The caller's, with its argument, which is also what a notifier reports.
+    /// The caller's callback and argument; a notifier reports the argument, too.
     callback: Option<Callback>,
     arg: *mut c_void,
     notified: bool,
-    /// Bytes to send; those that have come are in `info`.
+    /// Bytes to send; `None` for a receive, whose length is in `info`.
     length: Option<u64>,
     info: RecvInfo,
-    /// The caller's.
+    /// The caller's variable for the result.
     told: *mut RecvInfo,
 }
 
@@ -45,10 +45,10 @@ impl Message {
 }
 
 impl Link {
-    /// Receives a message into an envelope, and makes it a chunk.
+    /// Receives a message into an envelope, and commits it as a chunk.
     ///
     /// # Safety
-    /// As for `Worker::tag_recv`, but for the buffer.
+    /// As for `Worker::tag_recv`, except that the buffer is the hub's.
     pub unsafe fn recv(
         &self,
         tag: u64,
@@ -61,7 +61,8 @@ impl Link {
         let lease = self.lease_for_message()?;
         let view = lease.view()?;
         let submit = |params: &OpParams| {
-            // SAFETY: as for this function; the lease keeps the buffer.
+            // SAFETY: `params` and `out` are valid by this function's contract, and the lease keeps
+            // the buffer.
             unsafe {
                 worker.tag_recv_into(
                     view.data.cast(),
@@ -73,14 +74,14 @@ impl Link {
                 )
             }
         };
-        // SAFETY: as for this function.
+        // SAFETY: `params` is valid by this function's contract.
         unsafe { hand_over(lease, None, params, submit) }
     }
 
-    /// Sends the oldest chunk, which is consumed when it has been sent.
+    /// Sends the oldest chunk, which is consumed when the send completes.
     ///
     /// # Safety
-    /// As for `Endpoint::tag_send`, but for the buffer.
+    /// As for `Endpoint::tag_send`, except that the buffer is the hub's.
     pub unsafe fn send(
         &self,
         endpoint: &Endpoint,
@@ -96,7 +97,8 @@ impl Link {
         let lease = self.lease_for_message()?;
         let view = lease.view()?;
         let submit = |params: &OpParams| {
-            // SAFETY: as for this function; the lease keeps the buffer.
+            // SAFETY: `params` and `out` are valid by this function's contract, and the lease keeps
+            // the buffer.
             unsafe {
                 endpoint.tag_send_from(
                     view.data.cast(),
@@ -108,7 +110,7 @@ impl Link {
                 )
             }
         };
-        // SAFETY: as for this function.
+        // SAFETY: `params` is valid by this function's contract.
         unsafe { hand_over(lease, Some(view.length), params, submit) }
     }
 
@@ -131,16 +133,15 @@ impl Link {
             };
             return Err(Error::new(Status::NO_RESOURCE, text));
         };
-        // SAFETY: leased a moment ago; nobody else knows of it, and the hub stays as long as it
-        // lasts.
+        // SAFETY: leased just now, nobody else knows it, and the hub outlives its leases.
         Ok(unsafe { &*lease })
     }
 }
 
-/// Begins the operation, with the lease in its hands.
+/// Starts the operation, which owns the lease from here on.
 ///
 /// # Safety
-/// What `params` points to is as its fields say.
+/// What `params` points to is valid as its fields require.
 unsafe fn hand_over(
     lease: &Lease,
     length: Option<u64>,
@@ -157,45 +158,45 @@ unsafe fn hand_over(
         ..Message::NONE
     };
     let place = lease.message.get();
-    // SAFETY: the lease is this operation's alone.
+    // SAFETY: only this operation uses the lease.
     unsafe { place.write(message) };
     let mut own = *params;
     own.memory_type = lease.view()?.kind.to_network();
-    // SAFETY: a field of a slot of the hub's, which stays as long as the lease.
+    // SAFETY: the field is part of a slot of the hub, which lasts at least as long as the lease.
     own.recv_info = if length.is_none() { unsafe { &raw mut (*place).info } } else { null_mut() };
     if params.flags & flag::WAIT == 0 {
         own.callback = Some(on_ended);
         own.callback_arg = std::ptr::from_ref(lease).cast_mut().cast();
         if length.is_none() {
-            // One that ends inside its call would become a chunk before those whose messages were
-            // complete earlier, and whose callbacks wait.
+            // If it completed inside the call, its chunk would precede those of messages that
+            // completed earlier, whose callbacks still wait.
             own.flags |= flag::ALWAYS_CALLBACK;
         }
     }
     let submitted = submit(&own);
     let status = match &submitted {
-        // From here on it is the callback's.
+        // The callback owns the lease from here on.
         Ok(Submitted::Pending) => return submitted,
         Ok(Submitted::Done) => Status::OK,
         Err(error) => error.status(),
     };
-    // SAFETY: as above: the operation has ended inside its call, or was not begun.
+    // SAFETY: the operation owns the lease, and has completed inside the call or not begun.
     let retired = unsafe { finish(lease, status) };
     drop(retired);
     submitted
 }
 
-/// The lease ends as the operation has. The lease's slot may be another one's when this returns.
+/// Ends the lease as the operation has ended. On return another lease may have the slot.
 ///
 /// # Safety
-/// The operation has the lease, and has ended.
+/// The operation owns the lease, and has completed.
 unsafe fn finish(lease: &Lease, status: Status) -> Result<Retired> {
-    // SAFETY: as for this function.
+    // SAFETY: only the operation uses the lease, by this function's contract.
     let message = unsafe { lease.message.get().read() };
     let has_come = matches!(status, Status::OK | Status::MESSAGE_TRUNCATED);
     if let (true, Some(told)) =
-        // SAFETY: the caller's, valid until the operation has completed, which it has not for the
-        // caller.
+        // SAFETY: null, or the caller's variable, which is valid until the operation is complete
+        // for the caller; it is not yet.
         (has_come && message.length.is_none(), unsafe { message.told.as_mut() })
     {
         *told = message.info;
@@ -205,7 +206,7 @@ unsafe fn finish(lease: &Lease, status: Status) -> Result<Retired> {
     }
     let length = message.length.unwrap_or(message.info.length);
     match lease.commit(length, null_mut()) {
-        // The hub has been destroyed: there is no queue any more.
+        // The hub was destroyed, so there is no queue.
         Err(error) if error.status() == closed().status() => lease.abort(null_mut()),
         ended => ended,
     }
@@ -213,11 +214,11 @@ unsafe fn finish(lease: &Lease, status: Status) -> Result<Retired> {
 
 unsafe extern "C" fn on_ended(arg: *mut c_void, request: *mut Slot, status: i32) {
     let lease: *const Lease = arg.cast_const().cast();
-    // SAFETY: the argument of `hand_over`: a lease that is the operation's, which has ended.
+    // SAFETY: `hand_over` passed the lease, which the completed operation owns.
     let message = unsafe { (*lease).message.get().read() };
-    // SAFETY: as above.
+    // SAFETY: the operation owns the lease, and has completed.
     let retired = unsafe { finish(&*lease, Status(status)) };
-    // SAFETY: the request is valid during the call, and the callback the caller's own.
+    // SAFETY: UCX's request is valid during this call, and the callback is the caller's.
     unsafe {
         if let (true, Some(slot)) = (message.notified, request.as_ref()) {
             slot.callback_arg.set(message.arg);

@@ -1,9 +1,10 @@
-//! Transfers: which chunk is copied where, and for which of them an envelope is given up.
+//! Transfers: which chunk is copied where, and which replica is reclaimed for it. The tables' part;
+//! `hub::wait` and `hub::cuda` do the copying.
 //!
-//! The oldest chunk comes first. Where a chunk is wanted is what the links say that are served: one
-//! that consumes wants each chunk it has not had, one that peeks or modifies wants all, as each
-//! will be the top one. A transfer holds its source and its target, not the chunk: that may be
-//! consumed or changed meanwhile, and then the copy is dropped.
+//! The oldest chunk comes first. The links that are served decide where a chunk is wanted: a
+//! consumer wants each chunk that it has not had; a peeking or modifying link wants all, as each
+//! will be the top chunk. A transfer holds its source and target envelope, but not the chunk. If
+//! the chunk is consumed or changed meanwhile, the copy is dropped.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Error;
@@ -15,7 +16,7 @@ use crate::engine::hub::wait::{DATA, ROOM};
 use crate::engine::ucx::memory_type::CUDA;
 use std::sync::Arc;
 
-/// A copy that is to be made, or is being made.
+/// A copy to be made, or in progress.
 pub(crate) struct Transfer {
     chunk: u32,
     order: u64,
@@ -27,19 +28,18 @@ pub(crate) struct Transfer {
     pub(crate) length: u64,
     pub(crate) from_kind: MemoryKind,
     pub(crate) to_kind: MemoryKind,
-    /// What a GPU has to wait for before it copies.
+    /// Marks that a GPU has to wait for before it copies.
     pub(crate) after: [Option<Arc<Mark>>; 2],
 }
 
 impl Transfer {
-    /// A GPU copies.
     pub(crate) fn is_by_gpu(&self) -> bool {
         self.from_kind.memory_type == CUDA || self.to_kind.memory_type == CUDA
     }
 }
 
 impl State {
-    /// What the links that are served want, anew: after a change of theirs.
+    /// Counts again what the served links want, after a change of links.
     pub(crate) fn count_wants(&mut self) {
         for pool in &mut self.pools {
             (pool.readers, pool.lookers) = (0, 0);
@@ -57,12 +57,12 @@ impl State {
         }
     }
 
-    /// The pools in which a chunk is going to be read.
+    /// The pools in which the chunk is going to be read.
     fn wanted(&self, place: u32) -> u32 {
         self.wanted_by_all_but(self.chunks[place as usize].passed, place)
     }
 
-    /// The same, but for these consumers.
+    /// The same without these consumers.
     fn wanted_by_all_but(&self, had: u64, place: u32) -> u32 {
         let top = self.head == place;
         let mut wanted = 0;
@@ -73,9 +73,9 @@ impl State {
         wanted
     }
 
-    /// The pool in which the consumer that holds a chunk has swapped it away: what is copied there
-    /// would be for its competitors, who get it only if it comes back, and then there is the
-    /// envelope that was held. Not where others are to read it as well.
+    /// The pool where the consumer that holds the chunk may have swapped its replica away. A new
+    /// copy there would only serve its competitors. They get the chunk only if it is given back,
+    /// and then the held envelope is there. Empty if others read it there, too.
     fn swapped_away(&self, place: u32) -> u32 {
         let chunk = &self.chunks[place as usize];
         if chunk.taken & COMPETING == 0 || chunk.holder == NONE {
@@ -85,7 +85,7 @@ impl State {
         pool & !self.wanted_by_all_but(chunk.passed | COMPETING, place)
     }
 
-    /// A transfer that can begin now: it has begun, as far as the hub is concerned.
+    /// Starts the next possible transfer, as far as the tables are concerned.
     pub(crate) fn begin_transfer(&mut self) -> Option<Transfer> {
         if self.pools.len() < 2 || self.destroyed {
             return None;
@@ -122,8 +122,8 @@ impl State {
         None
     }
 
-    /// The replica to copy from: the host's, if there is one; None while too many transfers are
-    /// under way in this direction.
+    /// The replica to copy from, preferably on the host. `None` while there are too many transfers
+    /// in this direction.
     fn source(&self, place: u32, target: u32) -> Option<u32> {
         let replicas = self.chunks[place as usize].replicas;
         let host = |pool: &u32| self.pools[*pool as usize].kind.is_host();
@@ -134,8 +134,8 @@ impl State {
         Some(self.replica(place, pool))
     }
 
-    /// Can a transfer begin there, as far as streams are concerned that write it? Where one has
-    /// failed it never can.
+    /// Can a transfer from this replica begin, in view of streams that write it? If such a stream
+    /// has failed it never can, and the copy counts as failed.
     fn is_copied_from(&mut self, source: u32, target: u32, place: u32) -> bool {
         if self.is_written(source) {
             return true;
@@ -189,7 +189,7 @@ impl State {
         })
     }
 
-    /// The copy has been made, or has failed.
+    /// Ends a transfer: the copy is done, or has failed.
     pub(crate) fn end_transfer(&mut self, transfer: &Transfer, error: Option<Error>) {
         let (source, target) = (transfer.source, transfer.target);
         let pool = self.envelopes[target as usize].pool;
@@ -217,15 +217,15 @@ impl State {
             self.envelopes[target as usize].length = transfer.length;
             self.attach(target, transfer.chunk);
             if self.retain == Retain::UntilCopied {
-                // Whoever has asked for it, and not waited, is to find it.
+                // A caller that has asked for this copy, and did not wait, should find it.
                 self.thin_out(transfer.chunk, 1 << pool);
             }
         }
         self.woken |= DATA | ROOM;
     }
 
-    /// Gives back the replicas of a chunk that nobody is going to read, but one, and but those in
-    /// these pools. While one of them is being changed, none: that may be the only one that counts.
+    /// Releases the replicas that nobody is going to read, except one and those in the pools
+    /// `kept`. None while one is being changed: that may be the only valid one.
     pub(crate) fn thin_out(&mut self, place: u32, kept: u32) {
         if self.chunks[place as usize].modifiers > 0 {
             return;
@@ -238,9 +238,9 @@ impl State {
         }
     }
 
-    /// A replica in this pool that can be given up: its chunk has others, and nobody waits to read
-    /// it there; or its chunk is younger than `order`, for whose sake it is. `settled`: one that no
-    /// stream has anything left to do to.
+    /// A replica in this pool that can be reclaimed. Its chunk has other replicas, and either
+    /// nobody is going to read it there, or its chunk is younger than `order`, for which the
+    /// envelope is needed. `settled`: only one that no stream is still using.
     pub(crate) fn redundant(&self, pool: u32, order: u64, settled: bool) -> Option<u32> {
         if self.retain == Retain::Always || self.pools.len() < 2 {
             return None;
@@ -264,14 +264,14 @@ impl State {
         None
     }
 
-    /// Gives one up.
+    /// Reclaims such a replica. False if there is none.
     pub(crate) fn reclaim(&mut self, pool: u32, order: u64, settled: bool) -> bool {
         let Some(number) = self.redundant(pool, order, settled) else { return false };
         self.detach(number);
         true
     }
 
-    /// A link is gone, and so is what remained of it: its number and its bit may be used again.
+    /// Frees the bit of a destroyed link that has no leases left.
     pub(crate) fn forget_link(&mut self, number: u32) {
         let link = &self.links[number as usize];
         if link.leases == 0 && link.role == Role::Consume && link.unit != COMPETING {
@@ -279,7 +279,7 @@ impl State {
         }
     }
 
-    /// Consumers have gone: chunks that the others have had are done.
+    /// After consumers have been destroyed: removes the chunks that all others have had.
     pub(crate) fn settle(&mut self) {
         let mut place = self.head;
         while place != NONE {

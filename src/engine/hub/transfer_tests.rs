@@ -1,5 +1,5 @@
-//! What is copied, from where, how much of it at a time, and what becomes of it: single steps on
-//! the tables, with transfers that end when the test says so.
+//! What is copied, from where, how much at a time, and what becomes of it: single steps on the
+//! tables, with transfers that end when the test decides.
 
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::lease_end::End;
@@ -14,7 +14,7 @@ const ON_HOST: MemoryKind = MemoryKind { memory_type: HOST, device_id: 0 };
 const ON_DUMMY: MemoryKind = MemoryKind { memory_type: DUMMY, device_id: 0 };
 const ON_OTHER: MemoryKind = MemoryKind { memory_type: DUMMY, device_id: 1 };
 
-/// With so many envelopes of each of these kinds, whose pools are numbered in this order.
+/// A hub with this many envelopes of each kind; pools are numbered in this order.
 fn hub(retain: Retain, pools: &[(MemoryKind, usize)]) -> State {
     let mut state = State::new(8, u64::MAX, u64::MAX, retain, 2);
     for (kind, count) in pools {
@@ -31,7 +31,7 @@ fn seeker(role: Role, pool: u32) -> LeaseRequest {
     LeaseRequest { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
 }
 
-/// A link, as the seeker that it asks as.
+/// Creates a link; returns its request.
 fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> LeaseRequest {
     let unit = new_unit(state, role, broadcast).unwrap();
     state.competing += u32::from(role == Role::Consume && unit == COMPETING);
@@ -84,7 +84,7 @@ fn so_many_transfers_are_under_way_in_one_direction() {
     let first = state.begin_transfer().unwrap();
     let second = state.begin_transfer().unwrap();
     assert!(state.begin_transfer().is_none(), "a third one");
-    // Elsewhere they are counted by themselves.
+    // Each direction has its own limit.
     link(&mut state, Role::Peek, 2, false);
     let elsewhere = state.begin_transfer().unwrap();
     assert_eq!(elsewhere.to_kind, ON_OTHER);
@@ -113,15 +113,15 @@ fn a_transfer_begins_on_the_host_if_the_chunk_is_there() {
     }
 }
 
-/// It was given up as soon as it had come, where its envelope's pool was made first: a caller that
-/// asks again and again never found it.
+/// Regression: a copy was reclaimed as soon as it was done, if its pool was created first. A caller
+/// that polled never found it.
 #[test]
 fn what_was_asked_for_is_there_when_the_copy_ends_later() {
     for pools in [[ON_DUMMY, ON_HOST], [ON_HOST, ON_DUMMY]] {
         let mut state = hub(Retain::UntilCopied, &pools.map(|kind| (kind, 1)));
         let host = u32::from(pools[1] == ON_HOST);
         let device = 1 - host;
-        // Somebody is to read it on the host, and does not come; or nobody is.
+        // With and without a consumer on the host that does not lease.
         for stalled in [false, true] {
             if stalled {
                 link(&mut state, Role::Consume, host, false);
@@ -143,8 +143,8 @@ fn what_was_asked_for_is_there_when_the_copy_ends_later() {
     }
 }
 
-/// What a swap has taken away is nowhere served, however late its copy ends, and whoever has come
-/// meanwhile.
+/// What a swap has taken away is never served, however late its copy ends, and whatever links are
+/// created meanwhile.
 #[test]
 fn a_copy_of_what_was_swapped_away_is_dropped() {
     let mut state = hub(Retain::UntilCopied, &[(ON_HOST, 1), (ON_DUMMY, 2), (ON_OTHER, 1)]);
@@ -170,7 +170,7 @@ fn a_copy_of_what_was_swapped_away_is_dropped() {
     let again = state.begin_transfer().unwrap();
     finish(&mut state, &again);
     let found = lease(&mut state, &looker).unwrap();
-    // SAFETY: as above.
+    // SAFETY: leased to us.
     assert_eq!(unsafe { *word(&state, found) }, 2);
 }
 
@@ -189,13 +189,13 @@ fn what_a_swap_has_brought_may_be_swapped_again() {
         assert!(state.exchanged(made).is_ok() && state.exchanged(taken).is_ok(), "round {round}");
         state.exchange(made, taken);
     }
-    // The other one has what it was, from where it was copied to.
+    // The other consumer gets the old contents, from the copy.
     let seen = lease(&mut state, &sees_all).unwrap();
     // SAFETY: leased to us.
     assert_eq!(unsafe { *word(&state, seen) }, 1);
 }
 
-/// Makes all copies that there are to make.
+/// Completes all transfers.
 fn settle(state: &mut State) {
     while let Some(transfer) = state.begin_transfer() {
         finish(state, &transfer);
@@ -212,11 +212,11 @@ fn a_younger_chunk_may_go_first_and_then_nothing_stands_still() {
     let first = lease(&mut state, &here).unwrap();
     state.end(first, End::Commit(0));
     settle(&mut state);
-    // Out of turn: of the two it has had the second one.
+    // Out of order: it consumes the second of the two.
     let [first, second] = [0, 1].map(|_| lease(&mut state, &there).unwrap());
     state.end(second, End::Commit(0));
     state.end(first, End::Abort);
-    // It is on the host alone once it has been changed, and others take all that is free elsewhere.
+    // Its change leaves it only on the host, and other chunks take all free envelopes elsewhere.
     let changed = lease(&mut state, &seeker(Role::Modify, 0)).unwrap();
     state.end(changed, End::Commit(8));
     produce(&mut state, 1, 3);
@@ -243,7 +243,7 @@ fn what_was_swapped_away_is_hidden_until_that_lease_ends() {
     state.links[gone.link as usize].alive = false;
     state.broadcast &= !gone.unit;
     state.count_wants();
-    // Nobody is to read it there any more, so that is not the chunk's any longer.
+    // Nobody is going to read it there any more, so the envelope is no longer the chunk's.
     let seen = lease(&mut state, &sees_all).unwrap();
     state.end(seen, End::Commit(0));
     let taken = lease(&mut state, &consumer).unwrap();

@@ -1,13 +1,12 @@
-//! Waiting for what a hub has not got yet, and doing what a change has made possible.
+//! Waiting for a change of a hub, and performing what a change has made possible.
 //!
-//! On what threads sleep, and how they are woken: `hub::waiters`. Where the hub has a worker whose
-//! progress is manual, and the thread that waits may progress it, it does, as whoever waits for a
-//! request (`wait`): it polls, and then sleeps on the worker's descriptor, until its side's word
-//! has moved.
+//! How threads sleep and are woken is in `hub::waiters`. If the hub has a worker with manual
+//! progress, and the waiting thread may progress it, it does so, as in a wait for a request: it
+//! polls, and then sleeps on the worker's descriptor, until its side's word changes.
 //!
-//! Copies, but for those of GPUs, and callbacks are done by the thread whose call made them
-//! possible, one after the other, without the lock. What they make possible is theirs to do, too. A
-//! callback's own calls leave other callbacks of the hub to the loop that called it.
+//! Copies (except those of GPUs) and callbacks run without the lock, one after the other, on the
+//! thread whose call made them possible. That thread also performs what they make possible in turn.
+//! Calls inside a callback leave further callbacks of the hub to the loop that called it.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
@@ -25,17 +24,17 @@ pub(crate) use crate::engine::hub::waiters::{DATA, ROOM};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Those who wait for several hubs at once.
+/// Threads that wait for several hubs at once.
 pub(crate) static DISTANT: EventCount = EventCount::new();
 
 lasting! {
-    /// Callbacks on this thread's stack: their hubs, and their links there.
+    /// Callbacks that run on this thread: hub and link.
     static RUNNING: Frames<(usize, u32)> = const { Frames::new() };
 }
 
-/// What a destroyed hub has kept for its last lease. It is let go of where nobody is inside the
-/// hub. One word, as every call that ends a lease hands it on: a larger one is written to the stack
-/// in small pieces and read again in large ones, which wait for the pieces to arrive in the cache.
+/// What a destroyed hub kept for its last lease. It has to be dropped where no thread is inside the
+/// hub. One word, because every call that ends a lease returns it: a larger struct would be written
+/// in small pieces and read back in large ones, which stalls.
 #[must_use]
 pub struct Retired(Option<Box<Rest>>);
 
@@ -44,21 +43,21 @@ pub struct Retired(Option<Box<Rest>>);
 struct Rest {
     envelopes: Vec<Envelope>,
     kept: Option<Arc<Hub>>,
-    /// For a thread that is inside the hub, and has given away what else kept it.
+    /// For a thread that is inside the hub, and has given away the reference that kept the hub.
     inside: Option<Arc<Hub>>,
 }
 
 impl Retired {
     pub(crate) const NOTHING: Retired = Retired(None);
 
-    /// Lets go of a hub no earlier than of the rest.
+    /// Keeps the hub at least until this is dropped.
     pub(crate) fn keep(&mut self, hub: Option<Arc<Hub>>) {
         self.0.get_or_insert_default().inside = hub;
     }
 }
 
 impl State {
-    /// Nobody uses what is left: it goes.
+    /// Takes what is left of a destroyed hub that nobody uses any more.
     fn retire(&mut self) -> Retired {
         let is_over = self.destroyed && self.leases == 0 && self.copies == 0 && self.calls == 0;
         if is_over && (self.kept.is_some() || !self.envelopes.is_empty()) {
@@ -73,7 +72,7 @@ impl State {
     }
 }
 
-/// Those who wait for several hubs, and those who progress the worker while they wait for one.
+/// Wakes threads that wait for several hubs, and those that progress the worker while they wait.
 #[cold]
 #[inline(never)]
 pub(crate) fn wake_distant(worker: Option<&Worker>) {
@@ -84,7 +83,7 @@ pub(crate) fn wake_distant(worker: Option<&Worker>) {
 }
 
 impl Hub {
-    /// Gives the lock back after a change, and does what the change has made possible.
+    /// Releases the lock after a change, and performs what the change has made possible.
     #[inline(always)]
     pub(crate) fn leave(&self, mut state: SpinLockGuard<'_, State>) -> Retired {
         let quiet = state.watched == 0 && state.pools.len() < 2 && !state.destroyed;
@@ -109,7 +108,7 @@ impl Hub {
         let _ = self.unlock_one(state);
     }
 
-    /// Who waits elsewhere sees that something has moved, and may end the hub at once.
+    /// A woken waiter may destroy the hub at once, so the worker is kept.
     #[cold]
     #[inline(never)]
     fn unlock_distant(&self, state: SpinLockGuard<'_, State>) {
@@ -119,8 +118,8 @@ impl Hub {
         }
     }
 
-    /// The same for one of several hubs that are locked: `go_on` has to follow when none is any
-    /// more, and `wake_distant` before that, if this says so.
+    /// Releases the lock of one of several hubs. When all are released, the caller calls `go_on`
+    /// for each, and before that `wake_distant` if this returns true.
     #[inline(always)]
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
@@ -134,12 +133,12 @@ impl Hub {
         distant
     }
 
-    /// The worker, if this thread is to progress it while it waits for what may come through it.
+    /// The worker, if this thread has to progress it while it waits.
     pub(crate) fn driven(&self) -> Option<&Worker> {
         self.worker.as_deref().filter(|worker| worker.is_to_be_driven())
     }
 
-    /// Nobody progresses the worker any more but those who wait: they look around.
+    /// The worker has no progress thread any more: waiting threads have to look for work again.
     pub(crate) fn change_over(&self) {
         let mut state = self.state.lock_either();
         state.woken |= DATA | ROOM;
@@ -151,13 +150,13 @@ impl Hub {
         let _ = self.leave(self.state.lock());
     }
 
-    /// Does one thing after the other, until there is nothing to do.
+    /// Performs actions until there are none.
     fn carry_on(&self, mut effect: Effect, mut calls: Calls, retired: &mut Retired) {
         loop {
             let mut state = match effect {
                 Effect::Nothing => return,
                 Effect::Copy(transfer) if transfer.is_by_gpu() => {
-                    // Once it is the thread's the transfer keeps the hub for nobody else.
+                    // The transfer kept the hub. Once it is passed on, something else has to.
                     retired.keep(self.me.upgrade());
                     if let Some(pump) = self.pump.get() {
                         pump.copy(transfer);
@@ -176,7 +175,7 @@ impl Hub {
                     let mut state = self.state.lock();
                     state.links[link as usize].watch.calling -= 1;
                     state.calls -= 1;
-                    // Its destruction may wait for that.
+                    // A thread that destroys the link may wait for this.
                     state.woken |= DATA;
                     state
                 }
@@ -215,19 +214,19 @@ impl Hub {
         let here = std::ptr::from_ref(self) as usize;
         RUNNING.during((here, link), || {
             let _scope = CallbackScope::new();
-            // SAFETY: function and argument as the caller gave them; the link's destruction waits
-            // for this call, or comes from inside it.
+            // SAFETY: function and argument are the caller's. The link is valid: its destruction
+            // waits for this call, or happens inside it.
             unsafe { callback.function.call_out((callback.arg, callback.link, status.0)) };
         });
     }
 
-    /// Waits until no callback of the link's, or of any, runs on another thread.
+    /// Waits until no callback of the link, or of any link, runs on another thread.
     pub(crate) fn await_callbacks(&self, link: Option<u32>) {
         let here = std::ptr::from_ref(self) as usize;
         let own =
             |number: u32| RUNNING.with(|running| running.each().any(|one| *one == (here, number)));
-        // No pass of the worker is needed for that, and none is to be made in the middle of
-        // whatever this is called from.
+        // Does not progress the worker: this needs no pass, and the caller may be in the middle of
+        // something.
         let _ = self.wait_as(0, u64::MAX, false, |state| {
             let mut numbers = 0..state.links.len() as u32;
             let busy = |number: u32| state.links[number as usize].watch.calling > 0 && !own(number);
@@ -236,8 +235,8 @@ impl Hub {
         });
     }
 
-    /// Tries until that gives something, or the time runs out. `side` is where a change would come
-    /// from.
+    /// Repeats `attempt` until it returns something or the time is over. `side` is the side that
+    /// has to be woken.
     #[inline(always)]
     pub(crate) fn wait_for<T>(
         &self,
@@ -248,7 +247,7 @@ impl Hub {
         self.wait_as(side, timeout_ns, true, attempt)
     }
 
-    /// `drives`: where progress is manual it progresses meanwhile.
+    /// If `drives`, progresses a worker with manual progress meanwhile.
     #[inline(always)]
     fn wait_as<T>(
         &self,
@@ -293,13 +292,13 @@ impl Hub {
                 return found;
             }
             let seen = self.sides.see(side);
-            // Looked at under the lock: a progress thread that goes later moves the word on.
+            // Checked under the lock: a progress thread that ends later changes the word.
             let worker = driven();
             match worker {
                 Some(_) => state.distant += 1,
                 None => state.asleep |= 1 << side,
             }
-            // What this thread itself does now moves the word on.
+            // Performs what this thread's own attempt made possible; that may change the word.
             let _ = self.leave(state);
             let Some(worker) = worker else {
                 self.sides.sleep(side, seen, left);
@@ -309,8 +308,8 @@ impl Hub {
             let mut state = self.state.lock_either();
             state.distant -= 1;
             if drove.is_err() {
-                // It cannot be progressed any more. What it has left to do here wakes those who
-                // sleep.
+                // The worker cannot be progressed any more, so sleep like the others. Mark the side
+                // first.
                 state.asleep |= 1 << side;
                 drop(state);
                 self.sides.sleep(side, seen, clock::remaining(deadline));

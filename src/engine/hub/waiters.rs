@@ -1,38 +1,38 @@
-//! On what threads sleep that wait for a hub, and how they are woken.
+//! How threads sleep that wait for a hub, and how they are woken.
 //!
-//! There are two sides, those who read and those who produce, and a word for each. Who waits marks
-//! its side, and notes the word, under the hub's lock, and then sleeps on what it has noted. Who
-//! changes something moves the word on under the lock, takes the mark away, and wakes the side
-//! afterwards, if it was marked: all who have slept till then. So a change that comes after the
-//! last look is noticed; without sleepers there is no system call; and those who are still on their
-//! way out of their sleep do not cost one again.
+//! There are two sides, readers and producers, with a futex word each. Under the hub's lock a
+//! waiter marks its side as asleep and reads the side's word; then it sleeps on that value. A
+//! thread that changes something increments the word under the lock and clears the mark, and wakes
+//! the side after it has released the lock, if the side was marked. So no change after the last
+//! check is missed, there is no system call if nobody sleeps, and threads that are already waking
+//! up are not woken again.
 #![deny(unsafe_code)]
 
 use crate::engine::base::futex::{look_in_turns, look_less_often, Word};
 use crate::engine::base::sync::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Who reads may find something.
+/// Side of readers: there may be a chunk for them.
 pub(crate) const DATA: u8 = 1;
-/// Who produces, or waits for the queue to run dry, may.
+/// Side of producers, and of threads that wait for an empty queue: there may be room.
 pub(crate) const ROOM: u8 = 2;
-/// The words of both, which are numbered as their bits.
+/// Number of sides; side `n` has bit `n`.
 const SIDES: usize = 2;
-/// The most long looks that are left out after one that has not helped.
+/// After a long poll without success, at most this many long polls are skipped.
 const LONGEST_PAUSE: u32 = 31;
 
-/// See the top of this file.
+/// See the head of this file.
 pub(crate) struct Sides {
     words: [Word; SIDES],
-    /// Somebody of the side looks for a change before it sleeps. Whoever comes later sleeps at
-    /// once: more would take cores from those who work.
+    /// A thread of the side polls. Other threads sleep at once: more pollers would take cores from
+    /// working threads.
     looking: [AtomicBool; SIDES],
-    /// Long looks that are left out before the next one, and how many that were last time.
+    /// Long polls to skip before the next one, and how many were skipped last time.
     left_out: [AtomicU32; SIDES],
     pauses: [AtomicU32; SIDES],
 }
 
-/// How a side's word was.
+/// A value of a side's word.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen(u32);
 
@@ -47,19 +47,19 @@ impl Sides {
         }
     }
 
-    /// How it is now.
+    /// The current value.
     pub(crate) fn see(&self, side: usize) -> Seen {
         Seen(self.words[side].load(Ordering::Relaxed))
     }
 
-    /// Has there been a change since? What has changed is learnt under the lock.
+    /// Has the word changed since? What has changed is read under the lock.
     pub(crate) fn has_moved(&self, side: usize, seen: Seen) -> bool {
         self.words[side].load(Ordering::Relaxed) != seen.0
     }
 
-    /// Waits a little for something that who is on the other side may do. Where that is done in
-    /// less time than it takes to wake a thread (`brisk`), for as long as that takes, lest both
-    /// sides sleep by turns: but ever less often where it has not helped.
+    /// Polls a little for an action of the other side. If such actions take less time than waking a
+    /// thread (`brisk`), it polls as long as a wake-up takes, so that the two sides do not sleep by
+    /// turns. It does so less and less often if that did not help.
     pub(crate) fn look_for(&self, side: usize, brisk: bool, ready: &dyn Fn() -> bool) {
         let looking = &self.looking[side];
         if !looking.swap(true, Ordering::Relaxed) {
@@ -71,7 +71,7 @@ impl Sides {
         }
     }
 
-    /// Of one thread at a time, as what it counts.
+    /// Only the polling thread calls this, so loads and stores are enough.
     fn is_long_look(&self, side: usize) -> bool {
         let left = self.left_out[side].load(Ordering::Relaxed);
         self.left_out[side].store(left.saturating_sub(1), Ordering::Relaxed);
@@ -88,19 +88,19 @@ impl Sides {
         self.left_out[side].store(pause, Ordering::Relaxed);
     }
 
-    /// Sleeps, unless there has been a change since, until there is one; may return early. The side
-    /// was marked when that was seen.
+    /// Sleeps until the word changes; returns at once if it has changed. May return early. The side
+    /// was marked when `seen` was read.
     pub(crate) fn sleep(&self, side: usize, seen: Seen, longest: Option<Duration>) {
         self.words[side].wait(seen.0, longest);
     }
 
-    /// There has been a change for these sides. Under the lock, with the marks of those that sleep;
-    /// the ones that are to be woken after it.
+    /// Records a change for these sides, under the lock. `asleep` has the marked sides. Returns the
+    /// sides to wake after the lock is released.
     #[inline(always)]
     pub(crate) fn move_on(&self, changed: u8, asleep: &mut u8) -> u8 {
         for (side, word) in self.words.iter().enumerate() {
             if changed & (1 << side) != 0 {
-                // Nobody else writes it without the lock.
+                // Only written under the lock.
                 word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
             }
         }

@@ -1,4 +1,4 @@
-//! The form of a hub that needs no lock: one pool, nothing limited, nobody to be told.
+//! Lock-free mode of simple hubs: one pool, no limits, and nobody to notify.
 
 pub(crate) mod mode;
 #[cfg(test)]

@@ -1,30 +1,37 @@
-//! A hub that goes by two queues, without its lock, and how long it does.
+//! Lock-free mode: a hub that runs on two queues without its lock, and when it leaves that mode.
 //!
-//! Most hubs are two queues: one kind of host memory, producers, and consumers that compete. There
-//! a lease and its end are an exchange on one word each (`hub::lockfree::queue_pair`), where the
-//! lock costs two and the tables behind it as much again.
+//! Most hubs are simple: one kind of host memory, producers, and competing consumers. Then a lease
+//! and its end are one exchange on one word each (`hub::lockfree::queue_pair`). With the lock they
+//! would be two, and the tables cost as much again.
 //!
-//! **The form.** The first lease chooses it, by the envelopes, limits and links that there are then
-//! (`Form`). A hub that goes by its queues goes over to the tables when something is asked of it
-//! that only they can do, and stays there: a link that is told or that sees every chunk, another
-//! kind of memory or more envelopes, a dataflow strategy, messages and streams to other processes,
-//! a lease of the top chunk, or of several at once, a swap, the end. Whoever takes the lock by
-//! `Tables::lock` wants the tables; `lock_either` is for what is the same in both.
+//! **Mode.** The first lease chooses it, by the envelopes, limits and links that exist then
+//! (`Form`). A hub in lock-free mode goes over to its tables, for good, when a call needs something
+//! that only they can do:
 //!
-//! **Who owns what.** As long as it goes by its queues the tables know the envelopes, all free, the
-//! links, and who sleeps; nothing of chunks and leases. An envelope has one handle, of its own
-//! number, and is in one of the queues, or is whose who has taken it; that one alone touches it,
-//! its memory and its handle. `tenure` and `taken` say of the handle who has it and in which place
-//! of the queue it was, written before it is known that it has been taken; so who closes the queues
-//! finds it there (`switch`).
+//! - a link with a callback, or a broadcast consumer
+//! - another kind of memory, or more envelopes
+//! - a dataflow strategy
+//! - messages and streams to other processes
+//! - a lease of the top chunk, or of several links at once
+//! - a swap, close and destroy
 //!
-//! **What is given back** is the oldest chunk again, and so lies beside the queue, behind the lock
-//! (`State::returned`); as long as there is any, chunks are taken under the lock.
+//! `Tables::lock` locks and goes over to the tables; `lock_either` is for code that works in both
+//! modes.
 //!
-//! **Who sleeps** has marked the queue to which something is to come, under the lock, before it has
-//! looked for the last time. Nobody pushes to a marked queue but under the lock, where he takes the
-//! mark away and wakes the side. So there is nothing to look for when nobody sleeps, and whoever
-//! ends a lease that another thread waits for is out of the hub before that can end it.
+//! **Ownership.** In lock-free mode the tables know the envelopes (all as free), the links and the
+//! sleepers, but no chunks and leases. Each envelope has one handle, of its own number. It is
+//! either in one of the queues, or belongs to the thread that has popped it. Only that thread
+//! accesses its memory and its handle. It writes the fields `tenure` (who holds it) and `taken`
+//! (its position in the queue) before it turns the queue's place, so a thread that closes the
+//! queues finds them there (`switch`).
+//!
+//! **Chunks that are given back** are the oldest again. So they are kept beside the queue, under
+//! the lock (`State::returned`). While there are any, chunks are taken under the lock.
+//!
+//! **Sleeping.** A waiter marks the queue that it waits for, under the lock, before it looks for
+//! the last time. Pushing to a marked queue needs the lock; the pusher then clears the mark and
+//! wakes the side. So nothing has to be checked when nobody sleeps, and a thread that ends a lease
+//! for a waiter has left the hub before the waiter can destroy it.
 
 use crate::engine::base::spin_lock::{SpinLock, SpinLockGuard};
 use crate::engine::core::worker::deferred;
@@ -37,27 +44,27 @@ use crate::engine::hub::state::{State, UNSET};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// In `tenure`: what the holder does, and whether its release commits; above, the number of its
-/// link.
+/// Bits of `tenure`: the holder's role, whether its release commits, and whether the tables have
+/// the lease. Above them, the number of its link.
 pub(crate) const PRODUCES: u64 = 1;
 pub(super) const CONSUMES: u64 = 2;
 pub(super) const COMMITS: u64 = 4;
 pub(crate) const IN_TABLES: u64 = 8;
 pub(super) const LINK: u32 = 8;
 
-/// The most envelopes: all have their handles, and to go over takes a look at each.
+/// Most envelopes in this mode: all have handles, and going over visits each.
 pub(super) const MOST: usize = 1 << 16;
 
 /// A hub's tables, behind its lock.
 pub(crate) struct Tables(SpinLock<State>);
 
-/// What a hub goes by.
+/// Where a hub keeps its chunks and leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// There has been no lease so far.
+    /// No lease so far.
     Undecided,
     Queues,
-    /// For good.
+    /// Final.
     Tables,
 }
 
@@ -66,7 +73,7 @@ impl Tables {
         Tables(SpinLock::new(state))
     }
 
-    /// The hub goes by its tables from now on.
+    /// Locks, and goes over to the tables.
     #[inline(always)]
     pub(crate) fn lock(&self) -> SpinLockGuard<'_, State> {
         let mut state = self.0.lock();
@@ -76,7 +83,7 @@ impl Tables {
         state
     }
 
-    /// Whatever it goes by.
+    /// Locks, in whatever mode.
     #[inline(always)]
     pub(crate) fn lock_either(&self) -> SpinLockGuard<'_, State> {
         self.0.lock()
@@ -89,13 +96,13 @@ impl State {
         self.form == Form::Tables
     }
 
-    /// The queues that it goes by.
+    /// The queues, in lock-free mode.
     pub(crate) fn lane(&self) -> Option<&Lane<Lease>> {
         self.lane.as_deref().filter(|_| self.form == Form::Queues)
     }
 
-    /// One kind of memory that no GPU knows, and no limit that could be reached? Whatever else
-    /// stands against it has taken the lock for the tables.
+    /// Does the hub have one kind of host memory, and no limit that could be reached? Everything
+    /// else that excludes this mode has called `lock` already.
     fn is_plain(&self) -> bool {
         let count = self.envelopes.len() as u64;
         let [pool] = &self.pools[..] else { return false };
@@ -105,14 +112,14 @@ impl State {
             && count.saturating_mul(self.size) <= self.max_bytes
     }
 
-    /// Somebody of this side is about to look for the last time before it sleeps.
+    /// A waiter of this side is about to look for the last time before it sleeps.
     pub(crate) fn expect(&self, side: usize) {
         if let Some(lane) = self.lane() {
             lane.mark(side);
         }
     }
 
-    /// Has somebody something through this link that the tables do not know of?
+    /// Does this link hold leases that the tables do not know?
     pub(crate) fn is_in_queues(&self, link: u32) -> bool {
         let is_held = |number| {
             let tenure = Hub::handle(self, number).tenure.load(Ordering::Relaxed);
@@ -121,7 +128,7 @@ impl State {
         self.lane().is_some() && (0..self.envelopes.len() as u32).any(is_held)
     }
 
-    /// What the queues tell; None where the tables do.
+    /// Statistics in lock-free mode; `None` in the other.
     pub(crate) fn stats_of_queues(&self) -> Option<HubStats> {
         let traffic = self.lane()?.traffic();
         let rest = (self.envelopes.len() as u64).saturating_sub(traffic.free);
@@ -137,7 +144,7 @@ impl State {
     }
 }
 
-/// What a lease of the seeker's has for `tenure`; 0 for one that cannot have one here.
+/// The value of `tenure` for leases of this request; 0 if it needs the tables.
 pub(crate) fn tenure(seeker: &LeaseRequest) -> u64 {
     if seeker.settled {
         return 0;
@@ -157,11 +164,11 @@ pub(super) fn word(role: Role, link: u32, autocommit: bool) -> u64 {
 impl Hub {
     #[inline(always)]
     fn lane(&self) -> Option<&Lane<Lease>> {
-        // SAFETY: null, or one that the tables keep as long as the hub is there.
+        // SAFETY: null, or the queues that the tables keep as long as the hub lives.
         unsafe { self.lane.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The first lease.
+    /// Chooses the mode, at the first lease.
     #[cold]
     fn decide(&self, state: &mut State) {
         let count = state.envelopes.len();
@@ -182,8 +189,8 @@ impl Hub {
         (state.form, state.lane) = (Form::Queues, Some(lane));
     }
 
-    /// Under the lock: an envelope out of the queues. None of a hub that goes by its tables, as it
-    /// does from now on where only they can serve the seeker.
+    /// Takes an envelope from the queues, under the lock. `None` if the hub uses its tables, or
+    /// goes over to them here because the request needs them.
     #[cold]
     #[inline(never)]
     pub(crate) fn lease_from_queues(
@@ -219,8 +226,8 @@ impl Hub {
         Some(lease)
     }
 
-    /// Under the lock: ends a lease where somebody sleeps, or that is given back. The lock, where
-    /// it is to be ended in the tables.
+    /// Ends a lease under the lock, if somebody sleeps or the chunk is given back. Returns the lock
+    /// if the lease has to be ended in the tables.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_in_queues<'a>(
@@ -256,7 +263,7 @@ impl Hub {
         None
     }
 
-    /// A lease without the lock, at the first look; None says nothing yet.
+    /// Leases without the lock, at the first look. `None` says nothing: call `lease_fast`.
     #[inline(always)]
     pub(crate) fn try_lease_fast(&self, tenure: u64, timeout_ns: u64) -> Option<*const Lease> {
         let lane = self.lane()?;
@@ -266,8 +273,8 @@ impl Hub {
         take::<true>(lane, tenure).ok()
     }
 
-    /// The same for as long as it takes. Err: it is to be asked for under the lock; Ok(None): there
-    /// is none now, and who asks does not wait.
+    /// Leases without the lock, with a short wait. Err: try under the lock. Ok(None): none is
+    /// available, and the caller does not wait.
     pub(crate) fn lease_fast(
         &self,
         tenure: u64,
@@ -283,7 +290,7 @@ impl Hub {
             Err(Missing::Empty) if timeout_ns == 0 => return Ok(None),
             Err(Missing::Empty) => {}
         }
-        // Who is to progress the worker does so instead. To sleep is for under the lock.
+        // A thread that has to progress the worker does that instead. Sleeping needs the lock.
         if self.driven().is_some() {
             return Err(());
         }
@@ -292,9 +299,8 @@ impl Hub {
         take::<false>(lane, tenure).map(Some).map_err(|_| ())
     }
 
-    /// Ends a lease without the lock, at the first look (`QUICK`) or for as long as it takes: a
-    /// commit of so many bytes, or a release. False: it is to be done under the lock, or says
-    /// nothing yet, and nothing has been.
+    /// Ends a lease without the lock, by a commit of `length` bytes or a release. `QUICK` looks
+    /// once only. Returns false if nothing was done: it needs the lock, or `QUICK` failed.
     #[inline(always)]
     pub(crate) fn end_fast<const QUICK: bool>(&self, lease: &Lease, length: Option<u64>) -> bool {
         let Some(lane) = self.lane() else { return false };
@@ -320,7 +326,7 @@ impl Hub {
             )
     }
 
-    /// A new chunk of so many bytes.
+    /// Pushes a new chunk.
     #[inline(always)]
     fn hand_on_chunk(
         &self,
@@ -347,27 +353,26 @@ impl Hub {
         self.state.lock_either().form == Form::Queues
     }
 
-    /// Does it pay to look a little longer before going to sleep, of as long as there is to wait?
-    /// Not for what a GPU does.
+    /// Is it worth polling a little longer before sleeping? Not if a GPU's work is awaited.
     pub(crate) fn is_brisk(&self, timeout_ns: u64) -> bool {
         self.pump.get().is_none() && is_long(timeout_ns)
     }
 
-    /// Is there something in the lane for this side? A change there moves no word.
+    /// Is there something in the queues for this side? Without sleepers a push changes no word.
     pub(crate) fn is_offered(&self, side: usize) -> bool {
         self.lane().is_some_and(|lane| lane.has_some(side) == Ok(true))
     }
 }
 
-/// Who waits for less than a long look takes is not to wait for more.
+/// A thread whose timeout is shorter than a long poll does not start one.
 fn is_long(timeout_ns: u64) -> bool {
     timeout_ns >= 200_000
 }
 
-/// Nobody has it, once it is pushed.
+/// Clears the owner and pushes the item.
 #[inline(always)]
 fn hand_on(lease: &Lease, tenure: u64, push: impl FnOnce(*mut Lease) -> bool) -> bool {
-    // Before the push: the next holder writes there as well.
+    // Before the push, as the next owner writes this word, too.
     lease.tenure.store(0, Ordering::Relaxed);
     let done = push(std::ptr::from_ref(lease).cast_mut());
     if !done {
@@ -376,31 +381,31 @@ fn hand_on(lease: &Lease, tenure: u64, push: impl FnOnce(*mut Lease) -> bool) ->
     done
 }
 
-/// A producer has it.
+/// Notes a producer as the owner.
 #[inline(always)]
 fn begin(lease: *mut Lease, tenure: u64) {
-    // SAFETY: a handle of the hub's, which are there as long as it is.
+    // SAFETY: a handle of the hub; handles live as long as the hub.
     let lease = unsafe { &*lease };
     lease.length.store(UNSET, Ordering::Relaxed);
     lease.tenure.store(tenure, Ordering::Relaxed);
 }
 
-/// A consumer has it.
+/// Notes a consumer as the owner.
 #[inline(always)]
 fn take_over(lease: *mut Lease, tenure: u64, order: u64) {
-    // SAFETY: as above.
+    // SAFETY: a handle of the hub; handles live as long as the hub.
     let lease = unsafe { &*lease };
     lease.taken.store(order, Ordering::Relaxed);
     lease.tenure.store(tenure, Ordering::Relaxed);
 }
 
-/// At the first look (`QUICK`), which says nothing yet if it fails, or for as long as it takes.
+/// Pops an item. `QUICK` looks once only, and its failure says nothing.
 #[inline(always)]
 fn take<const QUICK: bool>(lane: &Lane<Lease>, tenure: u64) -> Result<*const Lease, Missing> {
     if tenure & PRODUCES != 0 {
         let mark = |lease, _| begin(lease, tenure);
         let lease = if QUICK { lane.try_take_free(mark)? } else { lane.take_free(mark)? };
-        // SAFETY: as above.
+        // SAFETY: a handle of the hub; handles live as long as the hub.
         unsafe { &*lease }.clear_metadata();
         return Ok(lease);
     }

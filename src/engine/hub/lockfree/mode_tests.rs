@@ -1,5 +1,5 @@
-//! A hub that goes by its queues for a while, and then by its tables, against a plain model, and
-//! with threads that disturb it.
+//! A hub that runs in lock-free mode for a while and then on its tables, against a simple model,
+//! and with threads that interfere.
 
 use crate::engine::base::seed::{seed, Random};
 use crate::engine::base::status::Status;
@@ -21,13 +21,13 @@ use std::sync::Arc;
 const SIZE: u64 = 64;
 const HERE: MemoryKind = MemoryKind { memory_type: HOST, device_id: 0 };
 
-/// A link of the test's, from any thread.
+/// A link that any thread may use.
 #[derive(Clone, Copy, PartialEq)]
 struct Handle(NonNull<Link>);
 
-// SAFETY: links may be used on any thread, and are destroyed when no thread uses them.
+// SAFETY: any thread may use links; they are destroyed when no thread uses them.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
+// SAFETY: several threads may use a link at once.
 unsafe impl Sync for Handle {}
 
 impl Handle {
@@ -45,7 +45,7 @@ impl Handle {
     }
 
     fn destroy(self) {
-        // SAFETY: not used afterwards.
+        // SAFETY: alive, and not used afterwards.
         unsafe { Link::destroy(self.0.as_ptr()) };
     }
 }
@@ -53,20 +53,20 @@ impl Handle {
 #[derive(Clone, Copy)]
 struct Held(*const Lease);
 
-// SAFETY: leases may be ended on any thread.
+// SAFETY: any thread may end a lease.
 unsafe impl Send for Held {}
 
 impl Held {
     fn lease(&self) -> &Lease {
-        // SAFETY: a lease that has not ended; the hub is still there.
+        // SAFETY: a lease that has not ended, and its hub lives.
         unsafe { &*self.0 }
     }
 
-    /// Writes the same to data and metadata.
+    /// Writes the same number to data and metadata.
     fn write(&self, word: u64) {
         let view = self.lease().view().unwrap();
         assert_eq!((view.length, view.capacity), (0, SIZE));
-        // SAFETY: as long as it is leased, this is ours.
+        // SAFETY: leased to us for writing.
         unsafe {
             assert_eq!(
                 view.metadata.cast::<[u64; 8]>().read(),
@@ -80,7 +80,7 @@ impl Held {
 
     fn read(&self) -> (u64, u64) {
         let view = self.lease().view().unwrap();
-        // SAFETY: as above.
+        // SAFETY: leased to us for reading.
         let words = unsafe { (view.data.cast::<u64>().read(), view.metadata.cast::<u64>().read()) };
         assert_eq!(words.0, words.1, "data of one chunk, metadata of another");
         (words.0, view.length)
@@ -129,14 +129,14 @@ struct Chunk {
     taken: bool,
 }
 
-/// What a hub should be, and how to do the next thing to both.
+/// Expected state of a hub, and random steps on both.
 struct World {
     hub: Arc<Hub>,
     random: Random,
     envelopes: usize,
     producers: Vec<(Handle, bool)>,
     consumers: Vec<(Handle, bool)>,
-    /// Of links: does a release commit, what was written.
+    /// Of each link: whether a release commits, and what was written.
     producing: Vec<(Held, bool, u64)>,
     consuming: Vec<(Held, bool, u64)>,
     queue: VecDeque<Chunk>,
@@ -144,10 +144,10 @@ struct World {
     consumed: u64,
     most: u64,
     word: u64,
-    /// Steps in which nothing is done that only the tables can do.
+    /// Number of steps without calls that need the tables.
     plain_for: u64,
-    /// Steps that found it at its queues, and that brought it to its tables while there were leases
-    /// of producers, of consumers, and chunks.
+    /// Number of steps in lock-free mode, and of steps that ended it while there were leases of
+    /// producers, leases of consumers, or chunks.
     plainly: u64,
     entered_with: [u64; 3],
 }
@@ -339,7 +339,7 @@ impl World {
         }
         self.hub.close().unwrap();
         while !self.queue.is_empty() {
-            // Who has all that is left is told that there will be no more.
+            // A link that holds everything that is left gets CLOSED.
             while !self.consuming.is_empty() {
                 self.end_consumption();
             }
@@ -374,8 +374,8 @@ fn nobody_can_tell_whether_it_goes_without_the_lock() {
     assert!(entered_with.iter().all(|times| *times > 30), "{entered_with:?} were there to enter");
 }
 
-/// Two who produce, two who consume, and one who asks for what is known, and after so many times
-/// for the tables.
+/// Two producers, two consumers, and a thread that reads statistics and after `plain_for` times
+/// uses the tables.
 fn with_threads(random: &mut Random, aborts: bool, plain_for: u32) -> u64 {
     const EACH: u32 = 8_000;
     let hub = new_hub(2 + random.below(8));
@@ -473,7 +473,7 @@ fn two_links(hub: &Arc<Hub>) -> (Handle, Handle) {
     (Handle::new(hub, Role::Produce, true), Handle::new(hub, Role::Consume, true))
 }
 
-/// Whatever its envelopes hold, a hub goes by its queues until it is asked for more.
+/// The first lease chooses the mode, whatever the size of the envelopes is.
 #[test]
 fn the_first_lease_chooses_the_form() {
     let cases = [(SIZE, 4, true), (64 << 10, 64, true), (8, MOST, true), (8, MOST + 1, false)];
@@ -501,7 +501,7 @@ fn the_first_lease_chooses_the_form() {
     }
 }
 
-/// On each side, and for the end of what is there, the queues serve who sleeps.
+/// Sleepers of both sides, and of drain, are served by the queues.
 #[test]
 fn who_waits_leaves_it_at_its_queues() {
     let hub = new_hub(1);
@@ -534,12 +534,11 @@ fn who_waits_leaves_it_at_its_queues() {
     hub.destroy();
 }
 
-/// The numbers of leases that were taken back have no handles yet, and are an envelope's own
-/// numbers.
+/// Regression: numbers of undone leases have no handles yet, and equal numbers of envelopes.
 #[test]
 fn what_a_refused_call_has_taken_may_be_leased() {
     let hub = new_hub(100);
-    // Of its queues all leases have handles.
+    // In lock-free mode all leases have handles.
     drop(hub.state.lock());
     let (producer, consumer) = two_links(&hub);
     let held: Vec<_> = (0..32).map(|_| producer.lease(0).unwrap().unwrap()).collect();

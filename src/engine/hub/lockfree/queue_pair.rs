@@ -1,48 +1,51 @@
-//! What a hub in its plainest form is: a queue of envelopes that are free and one of chunks that
-//! are ready, without a lock. It can be closed for good, and then tells what is in it.
+//! The two queues of a hub in lock-free mode: free envelopes, and ready chunks. They can be closed
+//! for good, and then return their content.
 //!
-//! **Who owns what.** A queue is a ring of places. Each position, counted up for ever, belongs to
-//! one place at a time; who moves `head` or `tail` on by one owns that position, and the item with
-//! it, until it has turned the place. `turn` says whose the place is: `position`, of who is to push
-//! there; `position + 1`, of who is to pop there; `position + capacity`, of the next round's
-//! pusher. (D. Vyukov's bounded queue.)
+//! **Ownership.** A queue is a ring of places (D. Vyukov's bounded queue). Positions count up
+//! without limit, and each belongs to one place at a time. A thread that increments `head` or
+//! `tail` owns that position, and its item, until it changes the place's `turn`. The value of
+//! `turn` says whom the place waits for:
 //!
-//! **What publishes what.** `turn` is stored with Release and read with Acquire: what a pusher has
-//! done to an item is seen by who pops it, and what that has noted of the item by who closes the
-//! lane.
+//! - `position`: the thread that pushes there
+//! - `position + 1`: the thread that pops there
+//! - `position + capacity`: the thread that pushes there in the next round
 //!
-//! **Marks.** A bit in `head` or `tail` has every later exchange on it fail, also one that began
-//! before: the queue is popped from, or pushed to, under the hub's lock, where alone that bit is
-//! set and taken away. Whoever has set it in `tail`, and then finds head and tail alike, has seen
-//! all that was pushed without the lock.
+//! **Publication.** `turn` is stored with Release and loaded with Acquire. So a popping thread sees
+//! what the pushing thread did to the item, and a closing thread sees what the popping thread noted
+//! in it.
 //!
-//! **Closing.** A bit in `head` and in `tail` does the same for ever. Those exchanges that went
-//! through before are between that and their turn, a few instructions, for which the closer waits
-//! as for a lock. Then nothing moves, and an item is in one of the queues or with who has popped
-//! it.
+//! **Marks.** The bit `MARKED` in `head` or `tail` makes every later compare-and-swap on the word
+//! fail, also one that has begun before. Then the queue is popped from, or pushed to, under the
+//! hub's lock. Only under the lock the bit is set and cleared. A thread that has set it in `tail`
+//! and finds head and tail equal has seen everything that was pushed without the lock.
+//!
+//! **Closing.** The bit `CLOSED` in `head` and `tail` does the same for good. Threads whose
+//! compare-and-swap succeeded before are a few instructions away from changing `turn`; the closing
+//! thread waits for them. After that nothing moves, and each item is in one of the queues or
+//! belongs to the thread that popped it.
 #![deny(unsafe_code)]
 
 use crate::engine::base::cache_line::{fetch_to_write, CacheLine};
 use crate::engine::base::sync::{doze, linger, yield_now, AtomicPtr, AtomicU64, Ordering};
 use std::ptr::null_mut;
 
-/// In `head` and `tail`.
+/// Bit of `head` and `tail`.
 const CLOSED: u64 = 1 << 63;
-/// In `tail`: somebody waits for what comes. In `head`: there are older ones elsewhere. In all of
-/// them: somebody counts.
+/// In `tail`: a thread waits for items. In the ready queue's `head`: older chunks are elsewhere. In
+/// all words: a thread reads all counts.
 const MARKED: u64 = 1 << 62;
 const BITS: u64 = CLOSED | MARKED;
-/// Looks at a place that another thread has not turned yet, before others are let run, and before
-/// this thread sleeps between two looks.
+/// Polls of a place that another thread has not turned yet, before this thread yields; and yields,
+/// before it sleeps between two polls.
 const LOOKS: u32 = 64;
 const YIELDS: u32 = 64;
 
 /// Why nothing was popped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Missing {
-    /// Nothing is there now.
+    /// The queue is empty.
     Empty,
-    /// It is to be asked for under the lock.
+    /// The caller has to use the lock.
     Closed,
 }
 
@@ -60,33 +63,33 @@ struct Ring<T> {
     tail: AtomicU64,
 }
 
-/// See the top of this file.
+/// See the head of this file.
 #[repr(C)]
 pub(crate) struct Lane<T> {
     free: Ring<T>,
     ready: Ring<T>,
-    /// The most chunks that there were; written under the lock.
+    /// The highest number of chunks so far; written under the lock.
     most: AtomicU64,
-    /// How many had gone when that was last looked at, or less. Written by those who produce.
+    /// Consumed chunks when a producer last counted them, or fewer.
     seen: AtomicU64,
-    /// Items that went to those that are free, and had not been chunks: all at first, and those
-    /// that were given back. Written under the lock.
+    /// Items pushed to `free` that had not been chunks: all initial ones, and aborted productions.
+    /// Written under the lock.
     unused: AtomicU64,
 }
 
-/// What has happened, and what is there.
+/// Counters and contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Traffic {
     pub(crate) produced: u64,
     pub(crate) consumed: u64,
-    /// The most chunks that there were at a time.
+    /// The highest number of chunks at a time.
     pub(crate) most: u64,
     pub(crate) free: u64,
     /// Chunks that nobody has.
     pub(crate) ready: u64,
 }
 
-/// Lets others go on, more and more.
+/// Waits for another thread with growing pauses.
 pub(crate) struct Patience(u32);
 
 impl Patience {
@@ -106,7 +109,7 @@ impl Patience {
 }
 
 impl<T> Ring<T> {
-    /// With these in it.
+    /// A ring that contains `items`.
     fn new(capacity: usize, items: &[*mut T]) -> Self {
         let place = |position: usize| {
             let item = items.get(position).copied();
@@ -134,20 +137,20 @@ impl<T> Ring<T> {
         &self.places[self.index(position)]
     }
 
-    /// `mark` notes whose the item is, before anybody else can learn that it has been popped. Err:
-    /// what the head is now.
+    /// `mark` notes the new owner in the item, before another thread can know that it was popped.
+    /// Err: the current head.
     #[inline(always)]
     fn try_pop(&self, head: u64, mark: &impl Fn(*mut T, u64)) -> Result<*mut T, u64> {
-        // It is always there: this way nothing here can panic.
+        // The index is always valid; `get` avoids code that panics.
         let place = self.places.get(self.index(head)).ok_or(head)?;
-        // No place has a turn that comes after a closed head.
+        // With a bit set in `head`, no turn equals `head + 1`.
         if place.turn.load(Ordering::Acquire) != head + 1 {
             return Err(head);
         }
         self.head.compare_exchange(head, head + 1, Ordering::AcqRel, Ordering::Acquire)?;
         let item = place.item.load(Ordering::Relaxed);
         mark(item, head);
-        // Of the next one, whoever had it last has written to it.
+        // The last owner of the next item has written to it on another core: fetch it.
         if let Some(next) = self.places.get(self.index(head + 1)) {
             fetch_to_write(next.item.load(Ordering::Relaxed));
         }
@@ -155,7 +158,7 @@ impl<T> Ring<T> {
         Ok(item)
     }
 
-    /// The oldest item.
+    /// Pops the oldest item.
     fn pop(&self, mark: impl Fn(*mut T, u64)) -> Result<*mut T, Missing> {
         let mut head = self.head.load(Ordering::Acquire);
         loop {
@@ -170,7 +173,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Nothing was there to pop: another head to try.
+    /// After a failed attempt: the head to try next.
     fn later(&self, head: u64) -> Result<u64, Missing> {
         let mut patience = Patience::new();
         loop {
@@ -182,11 +185,11 @@ impl<T> Ring<T> {
             if tail & CLOSED != 0 {
                 return Err(Missing::Closed);
             }
-            // The head has not moved since the tail was read.
+            // The head did not change since the tail was read, so the queue was empty.
             if tail & !MARKED == head {
                 return Err(Missing::Empty);
             }
-            // What another thread is pushing has a younger one behind it, perhaps, which has come.
+            // Another thread is pushing this item; or it has just finished.
             if self.place(head).turn.load(Ordering::Acquire) == head + 1 {
                 return Ok(head);
             }
@@ -194,12 +197,12 @@ impl<T> Ring<T> {
         }
     }
 
-    /// `mark` is told the item's position before anybody else can have it: afterwards the lane may
-    /// be gone with its hub. Err: what the tail is now.
+    /// `mark` receives the item's position before anybody else can have the item: afterwards the
+    /// hub, and the queue with it, may be gone. Err: the current tail.
     #[inline(always)]
     fn try_push(&self, tail: u64, item: *mut T, mark: &impl Fn(u64)) -> Result<(), u64> {
         let place = self.places.get(self.index(tail)).ok_or(tail)?;
-        // As above.
+        // With a bit set in `tail`, no turn equals `tail`.
         if place.turn.load(Ordering::Acquire) != tail {
             return Err(tail);
         }
@@ -210,7 +213,7 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// False where the item is to be brought under the lock: also where `fits` is not so of its
+    /// Returns false if the item has to be pushed under the lock, also if `fits` is false of its
     /// position.
     fn push(&self, item: *mut T, fits: impl Fn(u64) -> bool, mark: impl Fn(u64)) -> bool {
         let mut tail = self.tail.load(Ordering::Acquire);
@@ -226,8 +229,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Another tail to try. There is room for all items, but not for one that a mistake of the
-    /// caller's has pushed twice.
+    /// After a failed attempt: the tail to try next. There is room for all items, but not for one
+    /// that the caller pushes twice by mistake.
     fn room(&self, tail: u64) -> Option<u64> {
         let mut patience = Patience::new();
         loop {
@@ -236,7 +239,7 @@ impl<T> Ring<T> {
                 return Some(now);
             }
             let head = self.head.load(Ordering::Acquire);
-            // Only while the tail is what it was is the head behind it.
+            // The head is valid for this tail only if the tail has not changed.
             let now = self.tail.load(Ordering::Acquire);
             if now != tail {
                 return Some(now);
@@ -257,12 +260,12 @@ impl<T> Ring<T> {
         Ok(head != self.end())
     }
 
-    /// The position behind the youngest item.
+    /// The position after the newest item.
     fn end(&self) -> u64 {
         self.tail.load(Ordering::Acquire) & !BITS
     }
 
-    /// Under the lock. Nothing moves any more when it returns: what is there, the oldest first.
+    /// Under the lock. When it returns nothing moves any more. Returns the items, oldest first.
     fn close(&self) -> Vec<*mut T> {
         let tail = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & !BITS;
         let head = self.head.fetch_or(CLOSED, Ordering::AcqRel) & !BITS;
@@ -278,11 +281,12 @@ impl<T> Ring<T> {
 }
 
 impl<T> Lane<T> {
-    /// All of these are free, and the first one is taken first.
+    /// All items are free; the first one is taken first.
     pub(crate) fn new(items: impl Iterator<Item = *mut T>) -> Self {
         let items: Vec<_> = items.collect();
         let count = items.len() as u64;
-        // Twice as many, so that nobody waits for who has just popped a round before.
+        // Twice as many places, so that a push need not wait for a thread that is popping a round
+        // earlier.
         let capacity = (2 * items.len()).next_power_of_two();
         Lane {
             free: Ring::new(capacity, &items),
@@ -293,13 +297,13 @@ impl<T> Lane<T> {
         }
     }
 
-    /// A free one, of which `mark` notes whose it is; by one look at it, as the other three.
+    /// Takes a free item; `mark` notes its owner. This and the next three functions look once.
     #[inline(always)]
     pub(crate) fn try_take_free(&self, mark: impl Fn(*mut T, u64)) -> Result<*mut T, Missing> {
         self.free.try_pop(self.free.head.load(Ordering::Acquire), &mark).map_err(|_| Missing::Empty)
     }
 
-    /// The oldest chunk that nobody has, of which `mark` notes whose it is, and its order.
+    /// Takes the oldest ready chunk; `mark` notes its owner and its order.
     #[inline(always)]
     pub(crate) fn try_take_ready(&self, mark: impl Fn(*mut T, u64)) -> Result<*mut T, Missing> {
         self.ready
@@ -307,20 +311,20 @@ impl<T> Lane<T> {
             .map_err(|_| Missing::Empty)
     }
 
-    /// A new chunk. False where nothing has been done.
+    /// Pushes a new chunk. False if nothing was done.
     #[inline(always)]
     pub(crate) fn try_push_ready(&self, item: *mut T) -> bool {
         let tail = self.ready.tail.load(Ordering::Acquire);
         self.is_no_more(tail + 1) && self.ready.try_push(tail, item, &|_| {}).is_ok()
     }
 
-    /// A chunk has gone, and its envelope is free. False where nothing has been done.
+    /// Pushes a consumed chunk's envelope to the free ones. False if nothing was done.
     #[inline(always)]
     pub(crate) fn try_push_free(&self, item: *mut T) -> bool {
         self.free.try_push(self.free.tail.load(Ordering::Acquire), item, &|_| {}).is_ok()
     }
 
-    /// The same by as many looks as it takes, as the other three.
+    /// Like `try_take_free`. This and the next functions repeat until the answer is certain.
     pub(crate) fn take_free(&self, mark: impl Fn(*mut T, u64)) -> Result<*mut T, Missing> {
         self.free.pop(mark)
     }
@@ -330,12 +334,12 @@ impl<T> Lane<T> {
         self.ready.pop(mark)
     }
 
-    /// See `try_push_ready`. False where it is to be done under the lock.
+    /// See `try_push_ready`. False if it has to be done under the lock.
     pub(crate) fn push_ready(&self, item: *mut T) -> bool {
         self.ready.push(item, |tail| self.is_no_more(tail + 1), |_| {})
     }
 
-    /// Under the lock: the same where there may be more chunks than ever before.
+    /// Like `push_ready`, under the lock, when there may be more chunks than ever before.
     pub(crate) fn push_most(&self, item: *mut T) -> bool {
         let count = |tail: u64| {
             let there = (tail + 1).saturating_sub(self.consumed(self.free.end()));
@@ -344,12 +348,12 @@ impl<T> Lane<T> {
         self.ready.push(item, |_| true, count)
     }
 
-    /// See `try_push_free`. False where it is to be done under the lock.
+    /// See `try_push_free`. False if it has to be done under the lock.
     pub(crate) fn push_free(&self, item: *mut T) -> bool {
         self.free.push(item, |_| true, |_| {})
     }
 
-    /// With so many produced, are there no more chunks than there have been before?
+    /// If `produced` chunks were pushed, are there no more chunks than ever before?
     #[inline(always)]
     fn is_no_more(&self, produced: u64) -> bool {
         let is_known = || {
@@ -357,13 +361,13 @@ impl<T> Lane<T> {
                 <= self.most.load(Ordering::Relaxed)
         };
         is_known() || {
-            // No more often than it takes: to look at the other tail disturbs its owner.
+            // Only when necessary: reading the other tail slows down its owner.
             self.seen.store(self.consumed(self.free.end()), Ordering::Relaxed);
             is_known()
         }
     }
 
-    /// With so many that have gone to those that are free; without the lock perhaps less.
+    /// Consumed chunks, if `gone` items were pushed to `free`; without the lock perhaps fewer.
     #[inline(always)]
     fn consumed(&self, gone: u64) -> u64 {
         gone.saturating_sub(self.unused.load(Ordering::Relaxed))
@@ -373,12 +377,12 @@ impl<T> Lane<T> {
         [&self.ready, &self.free][side]
     }
 
-    /// Is there one to take, a chunk (side 0) or a free one (side 1)? Err: it is closed.
+    /// Is there a ready chunk (side 0) or a free item (side 1)? Err: use the lock.
     pub(crate) fn has_some(&self, side: usize) -> Result<bool, Missing> {
         self.side(side).has_some()
     }
 
-    /// Under the lock: nothing is pushed to this side without it until `unmark`.
+    /// Under the lock: pushing to this side needs the lock until `unmark`.
     pub(crate) fn mark(&self, side: usize) {
         self.side(side).tail.fetch_or(MARKED, Ordering::AcqRel);
     }
@@ -388,7 +392,7 @@ impl<T> Lane<T> {
         self.side(side).tail.fetch_and(!MARKED, Ordering::AcqRel);
     }
 
-    /// Under the lock: no chunk is taken without it, or is again.
+    /// Under the lock: taking chunks needs the lock, or no longer does.
     pub(crate) fn mark_taking(&self, marked: bool) {
         match marked {
             true => self.ready.head.fetch_or(MARKED, Ordering::AcqRel),
@@ -396,9 +400,9 @@ impl<T> Lane<T> {
         };
     }
 
-    /// Under the lock: as `push_free`, of one that has not become a chunk.
+    /// Like `push_free`, under the lock, for an item that has not become a chunk.
     pub(crate) fn push_unused(&self, item: *mut T) -> bool {
-        // Who sees that it has come does not take it for a chunk.
+        // First, so that a reader who sees the item does not count it as a consumed chunk.
         self.unused.fetch_add(1, Ordering::Relaxed);
         let done = self.push_free(item);
         if !done {
@@ -407,7 +411,7 @@ impl<T> Lane<T> {
         done
     }
 
-    /// Under the lock, to which all others are sent meanwhile: so it is of one moment.
+    /// Under the lock. The marks stop all other threads for a moment, so the counts are consistent.
     pub(crate) fn traffic(&self) -> Traffic {
         let words = [&self.free.tail, &self.ready.tail, &self.free.head, &self.ready.head];
         let before = words.map(|word| word.fetch_or(MARKED, Ordering::AcqRel));
@@ -424,16 +428,16 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Have so many been free at one moment of this call?
+    /// Were `count` items free at one moment of this call?
     pub(crate) fn is_idle(&self, count: u64) -> bool {
         let head = self.free.head.load(Ordering::Acquire);
         self.free.end() == head + count && self.free.head.load(Ordering::Acquire) == head
     }
 
-    /// Under the lock: the chunks that nobody has, and those that are free, each the oldest first.
+    /// Under the lock: closes both queues; returns ready chunks and free items, each oldest first.
     pub(crate) fn close(&self) -> [Vec<*mut T>; 2] {
-        // Those that are free last: what goes from one to the other meanwhile is not to be missed,
-        // nor counted as gone before it came.
+        // `free` last: an item that moves from `ready` to `free` meanwhile must not be missed, nor
+        // count as consumed before it was produced.
         [&self.ready, &self.free].map(Ring::close)
     }
 }

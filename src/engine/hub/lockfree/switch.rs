@@ -1,5 +1,5 @@
-//! How a hub that has gone by its queues goes over to the tables: what was in the queues, and with
-//! whom, is entered there. What that is, and when, is said in `mode`.
+//! Leaving lock-free mode: the content of the queues, and the leases, are entered into the tables.
+//! Runs under the hub's lock, once in a hub's life. See `mode`.
 
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
@@ -11,7 +11,7 @@ use crate::engine::hub::state::{State, COMPETING, NONE, UNSET};
 use std::sync::atomic::Ordering;
 
 impl State {
-    /// It goes by the tables from now on.
+    /// Goes over to the tables.
     #[cold]
     #[inline(never)]
     pub(crate) fn enter_tables(&mut self) {
@@ -19,12 +19,11 @@ impl State {
         let Some(lane) = self.lane.clone().filter(|_| before == Form::Queues) else { return };
         let [ready, free] = lane.close();
         let traffic = lane.traffic();
-        // As if every envelope were with somebody.
+        // First, every envelope counts as leased.
         (self.pools[0].free, self.pools[0].free_count) = (NONE, 0);
         self.envelopes.iter_mut().for_each(|envelope| envelope.stage = Stage::Producing);
         self.terms = vec![LeaseRecord::NONE; self.envelopes.len()];
-        // By a mistake of the caller's an envelope may be there twice: where it is found first
-        // counts.
+        // By an error of the caller an envelope may be there twice; the first occurrence counts.
         for number in free.into_iter().map(number_of) {
             if self.envelopes[number as usize].stage == Stage::Producing {
                 self.put_back(number);
@@ -48,8 +47,8 @@ impl State {
         self.stats.queue_high_water = traffic.most;
     }
 
-    /// Of those envelopes that are in neither queue: of each the lease that has its number. Those
-    /// that were given back are chunks again.
+    /// Enters a lease for each envelope that is in neither queue; the lease has the envelope's
+    /// number. Those that were given back become chunks again.
     fn enter_leases(&mut self) {
         let returned = std::mem::take(&mut self.returned);
         let mut taken: Vec<_> =
@@ -64,12 +63,12 @@ impl State {
             let lease = Hub::handle(self, number);
             let tenure = holder(lease);
             if tenure & CONSUMES != 0 {
-                // Not to be read once more: who ends it just now has nothing there until it finds
-                // the lane closed.
+                // `tenure` is read only once: a thread that is ending this lease now clears it
+                // until it finds the queues closed.
                 taken.push((lease.taken.load(Ordering::Relaxed), number, tenure));
                 continue;
             }
-            // Not what the handle says: the holder may be about to commit.
+            // Not the length in the handle: the holder may be about to commit.
             self.envelopes[number as usize].length = UNSET;
             self.reserved += 1;
             self.enter_lease(number, tenure, Role::Produce, (NONE, 0));
@@ -82,7 +81,7 @@ impl State {
                 self.free_terms_of(number);
                 continue;
             }
-            // Nobody else is to have it, and it is not the next one for anybody.
+            // Held by the consumer, so nobody else may have it, and no cursor may point to it.
             let chunk = &mut self.chunks[place as usize];
             chunk.taken = COMPETING;
             (chunk.consumers, chunk.leases, chunk.holder) = (1, 1, (tenure >> LINK) as u32);
@@ -123,12 +122,12 @@ impl State {
 }
 
 fn number_of(lease: *mut Lease) -> u32 {
-    // SAFETY: a handle of the hub's, which are there as long as it is.
+    // SAFETY: a handle of the hub; handles live as long as the hub.
     unsafe { &*lease }.number()
 }
 
-/// Who has an envelope that is in neither queue. Whoever has found the lane closed when giving it
-/// back is about to say that it has it still.
+/// The owner of an envelope that is in neither queue. 0 is temporary: a thread that has found the
+/// queues closed while pushing restores the owner.
 fn holder(lease: &Lease) -> u64 {
     let mut patience = Patience::new();
     loop {

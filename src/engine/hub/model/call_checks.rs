@@ -1,5 +1,5 @@
-//! What is looked at after random calls on a hub: how its chunks lie, and what it tells of itself,
-//! have to be what the rules say.
+//! Checks after random calls on a hub: where its chunks are, and its statistics, have to match the
+//! rules.
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::model::call_tests::World;
@@ -9,7 +9,7 @@ use crate::engine::hub::state::NONE;
 
 impl World {
     pub(super) fn check_words(&self, data: usize, metadata: *const u8, word: u64, length: u64) {
-        // SAFETY: leased to us, or nobody's but the hub's, which is at rest.
+        // SAFETY: leased to us, or the hub's, which is at rest.
         unsafe {
             assert_eq!(metadata.cast::<u64>().read(), word, "stale");
             let bytes = std::slice::from_raw_parts(data as *const u8, length as usize);
@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    /// What is told of the whole.
+    /// Checks the answers about the whole hub.
     pub(super) fn ask_about(&mut self) {
         let model = &self.model;
         assert_eq!(self.hub.length(), model.queue.len());
@@ -33,7 +33,7 @@ impl World {
         );
     }
 
-    /// How it lies now, unless to look would keep it from going by its queues.
+    /// Checks where the chunks are, unless that would end lock-free mode.
     pub(super) fn see(&mut self) {
         let looks = self.plain_for == 0 || self.hub.state.lock_either().is_in_tables();
         if !looks {

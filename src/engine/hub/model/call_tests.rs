@@ -1,6 +1,6 @@
-//! Random calls on hubs, each of which has to answer what `hub::model::rules` says: served and with
-//! which chunk, not now, never, no more, or not so. One thread, and no memory of a GPU: so all that
-//! a call has made possible is done when it returns.
+//! Random calls on hubs. Each has to return what `hub::model::rules` says: served with this chunk,
+//! not now, never, closed, or invalid. One thread, and no GPU memory, so everything that a call has
+//! made possible is done when it returns.
 
 use crate::engine::base::seed::{given_seed, seed, Random};
 use crate::engine::base::status::{Result, Status};
@@ -24,25 +24,25 @@ pub(super) struct World {
     context: Arc<Context>,
     pub(super) hub: Arc<Hub>,
     pub(super) model: Model,
-    /// By the numbers of the model; null when they have been destroyed.
+    /// By the model's numbers; null for destroyed ones.
     handles: Vec<*mut Link>,
-    /// All there are, and those that the hub knows, by the numbers of its pools.
+    /// All kinds, and those that the hub knows, by its pool numbers.
     kinds: Vec<MemoryKind>,
     pub(super) pools: Vec<MemoryKind>,
     pub(super) before: HubStats,
     next_word: u64,
-    /// Steps in which nothing is done that only the tables of a hub can do.
+    /// Number of steps without calls that need the tables.
     pub(super) plain_for: usize,
     pub(super) step: Step,
-    /// The top chunk, and where it was said that it never comes: until a link comes or goes,
-    /// somebody pops it, or there are more envelopes.
+    /// The top chunk, and the pool for which STARVED was returned, until a link is created or
+    /// destroyed, the chunk is popped, or there are more envelopes.
     pub(super) stuck: Option<(u64, usize)>,
-    /// How often which answer was due.
+    /// How often each result was required.
     outcomes: Outcomes,
     trace: Vec<String>,
 }
 
-/// Served, not now, never, no more, not so; and the same of calls for several links.
+/// Served, not now, never, closed, invalid; and the same for calls for several links.
 type Outcomes = [[u64; 5]; 2];
 
 fn place_of(status: Option<Status>) -> usize {
@@ -61,7 +61,7 @@ fn answer<T>(answer: Result<Option<T>>) -> std::result::Result<T, Status> {
 }
 
 fn lease_of<'a>(handle: usize) -> &'a Lease {
-    // SAFETY: a lease that has not ended, which keeps its hub.
+    // SAFETY: a lease that has not ended; it keeps its hub.
     unsafe { &*(handle as *const Lease) }
 }
 
@@ -121,7 +121,7 @@ impl World {
             trace: vec![format!("limits {max_queue_chunks} {max_queue_bytes} {retain:?}")],
         };
         for kind in world.kinds.clone() {
-            // Now and then one has none, or is not known at all.
+            // Some kinds get no envelopes, or are unknown to the hub.
             let count = world.random.below(8).min(4);
             world.add_envelopes(kind, count);
         }
@@ -176,8 +176,8 @@ impl World {
         let pool = self.pool(kind);
         let number = self.model.links.len();
         let group =
-            // SAFETY: just made. Which bit a broadcast consumer has is no matter, but that one
-            // which is used again is forgotten by the chunks.
+            // SAFETY: just created. The bit of a broadcast consumer does not matter, except that
+            // chunks have to forget a reused one.
             if broadcast { unsafe { &*handle }.seeker.unit.trailing_zeros() } else { COMPETE };
         if broadcast {
             self.model.queue.iter_mut().for_each(|chunk| chunk.had &= !(1 << group));
@@ -197,7 +197,7 @@ impl World {
             self.model.settle();
         }
         self.step.flowed = true;
-        // SAFETY: not used afterwards.
+        // SAFETY: alive, and not used afterwards.
         unsafe { Link::destroy(std::mem::replace(&mut self.handles[number], null_mut())) };
     }
 
@@ -208,7 +208,7 @@ impl World {
     }
 
     fn link(&self, number: usize) -> &Link {
-        // SAFETY: alive, as who asks has looked.
+        // SAFETY: the callers have checked that it is alive.
         unsafe { &*self.handles[number] }
     }
 
@@ -237,7 +237,7 @@ impl World {
         self.step.flowed = true;
     }
 
-    /// What a lease shows, and something new in it where that may be.
+    /// Checks what a lease shows, and writes something new if it may.
     fn begin(&mut self, ask: Ask, handle: *const Lease, chunk: Option<u64>) {
         let view = lease_of(handle as usize).view().unwrap();
         assert_eq!((view.kind, view.capacity), (self.pools[ask.pool], SIZE));
@@ -273,7 +273,7 @@ impl World {
         if matches!(ask.role, Role::Produce | Role::Modify) {
             self.next_word += 1;
             let word = self.next_word;
-            // SAFETY: leased to us, to be written.
+            // SAFETY: leased to us for writing.
             unsafe {
                 view.data.write_bytes(word as u8, SIZE as usize);
                 view.metadata.cast::<u64>().write(word);
@@ -362,8 +362,8 @@ impl World {
         let commit = match how {
             0..=3 => {
                 if matches!(held.ask.role, Role::Produce | Role::Modify) {
-                    // What a swap has brought may be shorter.
-                    // SAFETY: leased to us, to be written.
+                    // The contents that a swap brought may be shorter.
+                    // SAFETY: leased to us for writing.
                     unsafe { view.data.write_bytes(held.word as u8, SIZE as usize) };
                 }
                 let done = lease.commit(length, null_mut()).map(drop);
@@ -486,7 +486,7 @@ impl World {
         self.see();
     }
 
-    /// The end: of the stream, or of the hub at once.
+    /// Ends the hub, by close or at once by destroy.
     fn wind_up(mut self) -> Outcomes {
         self.close();
         for _ in 0..80 {
@@ -501,7 +501,7 @@ impl World {
         let (hub, held) = (self.hub, self.model.held);
         hub.destroy();
         for handle in self.handles.into_iter().filter(|handle| !handle.is_null()) {
-            // SAFETY: alive, and then not used any more.
+            // SAFETY: alive, and not used afterwards.
             unsafe {
                 assert_eq!(answer((*handle).lease(0)).err(), Some(Status::CLOSED));
                 Link::destroy(handle);

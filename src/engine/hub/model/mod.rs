@@ -1,4 +1,4 @@
-//! What a hub has to do, written a second time and simply, for random calls to be compared with.
+//! A second, simple implementation of a hub's rules; random tests compare the hub with it.
 
 mod call_checks;
 mod call_tests;

@@ -1,17 +1,17 @@
-//! What a hub must do, as its documentation says it and in the plainest form: for each call what
-//! its outcome has to be, and what is so after it.
+//! The rules of a hub in their simplest form, as its documentation states them: for each call its
+//! required result, and the state after it.
 //!
-//! It is told one thing, and only after the hub has come to rest: in which envelopes the chunks lie
-//! by then. When something is copied, and which of several envelopes is given up, is the hub's own
-//! to choose; what it may not copy or give up, and what it must, is looked at in `see`.
+//! The model gets one piece of information from the hub, after the hub has come to rest: which
+//! envelopes hold the chunks. When to copy, and which of several envelopes to reclaim, is the hub's
+//! choice. `see` checks what it must and must not copy or reclaim.
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::records::{Retain, Role};
 
-/// The group of all consumers that compete. Broadcast consumers have one each.
+/// The group of all competing consumers. Each broadcast consumer has its own group.
 pub(crate) const COMPETE: u32 = 0;
 
-/// Who asks: a link, or the program by hand.
+/// A request, by a link or by a call on the hub itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) role: Role,
@@ -28,7 +28,7 @@ pub(crate) struct Link {
     pub(crate) in_flow: bool,
 }
 
-/// A pool, and the address of the memory there.
+/// A pool, and an address of memory in it.
 pub(crate) type Place = (usize, usize);
 
 #[derive(Clone)]
@@ -36,31 +36,31 @@ pub(crate) struct Chunk {
     pub(crate) id: u64,
     pub(crate) word: u64,
     pub(crate) length: u64,
-    /// Groups, by bit.
+    /// Groups that have had it, as bits.
     pub(crate) had: u64,
     pub(crate) places: Vec<Place>,
-    /// One of those that modify it has committed, and others go on.
+    /// A modifying lease has committed, and others continue.
     pub(crate) changed: bool,
-    /// All there was of it has been swapped away.
+    /// Its only replica has been swapped away.
     pub(crate) hidden: bool,
 }
 
 #[derive(Clone)]
 pub(crate) struct Held {
-    /// The caller's handle; 0 for a lease that is only imagined.
+    /// The caller's handle; 0 for a lease that is only simulated.
     pub(crate) handle: usize,
     pub(crate) ask: Ask,
     pub(crate) autocommit: bool,
-    /// None for a production.
+    /// `None` for a production.
     pub(crate) chunk: Option<u64>,
-    /// What is in its memory.
+    /// Contents of its memory.
     pub(crate) word: u64,
-    /// None until somebody says.
+    /// `None` until it is known.
     pub(crate) length: Option<u64>,
     pub(crate) data: usize,
 }
 
-/// The chunk, for those that read.
+/// The chunk, for requests that read.
 pub(crate) type Answer = Result<Option<u64>, Status>;
 
 #[derive(Clone)]
@@ -69,13 +69,13 @@ pub(crate) struct Model {
     pub(crate) max_chunks: u64,
     pub(crate) max_bytes: u64,
     pub(crate) retain: Retain,
-    /// Envelopes of each pool.
+    /// Number of envelopes in each pool.
     pub(crate) totals: Vec<usize>,
     pub(crate) links: Vec<Link>,
-    /// The oldest first.
+    /// Oldest first.
     pub(crate) queue: Vec<Chunk>,
     pub(crate) held: Vec<Held>,
-    /// From and to where copies are under way; none of a hub that is at rest.
+    /// Sources and targets of copies in progress; empty when the hub is at rest.
     pub(crate) copying: Vec<Place>,
     pub(crate) flow: bool,
     pub(crate) closed: bool,
@@ -94,13 +94,13 @@ impl Model {
         self.queue.iter_mut().find(|chunk| Some(chunk.id) == id)
     }
 
-    /// Leases of this chunk that are of this role.
+    /// Leases of this role on the chunk.
     fn holders(&self, chunk: &Chunk, role: Role) -> impl Iterator<Item = &Held> {
         let id = chunk.id;
         self.held.iter().filter(move |held| held.chunk == Some(id) && held.ask.role == role)
     }
 
-    /// Is what it looks at still where the chunk lies?
+    /// Is the lease's memory still a replica of the chunk?
     pub(crate) fn is_replica(&self, held: &Held) -> bool {
         self.chunk(held.chunk)
             .is_some_and(|chunk| chunk.places.contains(&(held.ask.pool, held.data)))
@@ -110,7 +110,7 @@ impl Model {
         self.held.iter().filter(|held| held.ask.role == Role::Produce).count() as u64
     }
 
-    /// Memory that is no chunk's any more, and still looked at: each once.
+    /// Memory that belongs to no chunk and is still in use, each place once.
     pub(crate) fn trashed(&self) -> Vec<Place> {
         let gone = |held: &&Held| held.ask.role != Role::Produce && !self.is_replica(held);
         let looked_at = self.held.iter().filter(gone).map(|held| (held.ask.pool, held.data));
@@ -133,7 +133,7 @@ impl Model {
         self.totals[pool].checked_sub(used).expect("more than there are")
     }
 
-    /// Groups of which each is to have had a chunk before it goes.
+    /// Groups that each have to have a chunk before it is removed.
     pub(crate) fn everybody(&self) -> u64 {
         let consumes = |link: &&Link| link.alive && link.ask.role == Role::Consume;
         self.links.iter().filter(consumes).fold(0, |all, link| all | 1 << link.ask.group)
@@ -147,7 +147,7 @@ impl Model {
         ask.link.is_none_or(|link| self.is_served(link))
     }
 
-    /// Links that are to read a chunk there.
+    /// Links that are going to read the chunk in this pool.
     fn readers<'a>(&'a self, chunk: &'a Chunk, pool: usize) -> impl Iterator<Item = &'a Link> {
         self.links.iter().enumerate().filter_map(move |(number, link)| {
             let reads = match link.ask.role {
@@ -163,14 +163,14 @@ impl Model {
         self.readers(chunk, pool).next().is_some()
     }
 
-    /// By anybody but those that compete.
+    /// Does anybody but the competing consumers want the chunk there?
     pub(crate) fn is_wanted_by_others(&self, chunk: &Chunk, pool: usize) -> bool {
         self.readers(chunk, pool)
             .any(|link| link.ask.role != Role::Consume || link.ask.group != COMPETE)
     }
 
-    /// The youngest chunk that has to give up its envelope there, if somebody needs one: a
-    /// producer, or a copy of the chunk at this place in the queue.
+    /// The youngest chunk whose envelope in this pool has to be reclaimed when a producer needs
+    /// one, or a copy of the chunk at place `copy_of` in the queue.
     pub(super) fn can_give(&self, pool: usize, copy_of: Option<usize>) -> Option<usize> {
         (0..self.queue.len()).rev().find(|place| {
             let chunk = &self.queue[*place];
@@ -200,7 +200,7 @@ impl Model {
         chunks && self.bytes().saturating_add((producing + 1) * self.size) <= self.max_bytes
     }
 
-    /// The chunk that it has to get, when it gets one.
+    /// The chunk that the request gets, if it gets one.
     fn target(&self, ask: &Ask) -> Option<&Chunk> {
         if ask.role != Role::Consume {
             return self.queue.first();
@@ -211,11 +211,11 @@ impl Model {
         self.queue.iter().find(|chunk| chunk.had & (1 << ask.group) == 0 && !holds(chunk))
     }
 
-    /// Is something to come that is not there yet?
+    /// May there be a chunk for it later?
     fn may_come(&self, ask: &Ask) -> bool {
         let gives_back = |held: &Held| {
             let competes = held.ask.role == Role::Consume && held.ask.group == COMPETE;
-            // What is imagined is of the same call, which gives nothing back to itself.
+            // A simulated lease belongs to the same call, which gives nothing back to itself.
             let is_anothers = held.handle != 0 && held.ask.link != ask.link;
             let offered =
                 self.chunk(held.chunk).is_some_and(|chunk| chunk.had & (1 << COMPETE) == 0);
@@ -224,7 +224,7 @@ impl Model {
         !self.closed || self.producing() > 0 || self.held.iter().any(gives_back)
     }
 
-    /// Does it wait in vain for the oldest chunk, as younger ones have all envelopes?
+    /// Does it wait in vain for the oldest chunk, because younger ones have all envelopes?
     pub(crate) fn stands_still(&self, ask: &Ask) -> bool {
         let Some(top) = self.queue.first().filter(|_| {
             self.held.is_empty() && self.copying.is_empty() && ask.role != Role::Produce
@@ -239,7 +239,7 @@ impl Model {
         let is_far = |pool: usize| !top.places.iter().any(|place| place.0 == pool) && is_full(pool);
         let waits = |ask: &Ask| ask.role != Role::Consume || top.had & (1 << ask.group) == 0;
         let takes = |link: &&Link| link.alive && link.ask.role == Role::Consume && waits(&link.ask);
-        // One that waits for others alone may go before it.
+        // A chunk that only waits for others may be removed before it.
         let everybody = self.everybody();
         if self.queue.iter().any(|chunk| everybody & !(top.had | chunk.had) == 0) {
             return false;
@@ -251,7 +251,7 @@ impl Model {
             && takers.all(|link| is_far(link.ask.pool))
     }
 
-    /// What a call must answer that does not wait.
+    /// The required result of a call that does not wait.
     pub(crate) fn lease(&self, ask: &Ask) -> Answer {
         let later = if self.totals[ask.pool] == 0 {
             Err(Status::STARVED)
@@ -303,7 +303,8 @@ impl Model {
         }
     }
 
-    /// Must the chunk at this place in the queue be copied there, if somebody is to read it there?
+    /// Does the chunk at this place in the queue have to be copied to the pool if somebody wants it
+    /// there?
     pub(crate) fn can_be_copied(&self, place: usize, pool: usize) -> bool {
         let chunk = &self.queue[place];
         let is_changed = self.holders(chunk, Role::Modify).next().is_some();
@@ -311,7 +312,7 @@ impl Model {
         room && !chunk.hidden && !is_changed
     }
 
-    /// A lease of what has been found.
+    /// Leases what was found.
     pub(crate) fn take(&mut self, ask: Ask, chunk: Option<u64>, data: usize) -> &mut Held {
         let there = self.chunk(chunk);
         let (word, length) = there.map_or((0, None), |chunk| (chunk.word, Some(chunk.length)));
@@ -321,7 +322,7 @@ impl Model {
         self.held.last_mut().expect("just pushed")
     }
 
-    /// The end of a lease, with the length of what is committed.
+    /// Ends a lease; `commit` has the committed length.
     pub(crate) fn end(&mut self, at: usize, commit: Option<u64>) {
         let is_replica = self.is_replica(&self.held[at]);
         let held = self.held.swap_remove(at);
@@ -383,7 +384,7 @@ impl Model {
         }
     }
 
-    /// What a swap of two leases may answer; nothing if it has to be done.
+    /// Statuses with which a swap may fail; empty if it has to succeed.
     pub(crate) fn swap_refusals(&self, one: usize, other: usize) -> Vec<Status> {
         let mut refusals = Vec::new();
         for held in [one, other].map(|at| &self.held[at]) {
@@ -434,7 +435,7 @@ impl Model {
         }
     }
 
-    /// Of chunks that others have had.
+    /// Removes chunks that all remaining consumers have had.
     pub(crate) fn settle(&mut self) {
         let everybody = self.everybody();
         let before = self.queue.len();
@@ -442,8 +443,8 @@ impl Model {
         self.consumed += (before - self.queue.len()) as u64;
     }
 
-    /// How the chunks lie now that the hub is at rest, after this step. How many new replicas there
-    /// are.
+    /// Takes over where the chunks are now that the hub is at rest, and checks it. Returns the
+    /// number of new replicas.
     pub(crate) fn see(&mut self, places: Vec<Vec<Place>>, step: &Step) -> u64 {
         assert_eq!(places.len(), self.queue.len(), "chunks in the queue");
         let before: Vec<_> = self.queue.iter().map(|chunk| chunk.places.clone()).collect();
@@ -493,8 +494,8 @@ impl Model {
             for pool in (0..self.totals.len())
                 .filter(|pool| !chunk.places.iter().any(|place| place.0 == *pool))
             {
-                // Where its consumer has swapped it away only the competitors are left, who cannot
-                // have it.
+                // If its consumer has swapped it away there, only competitors want it, and they
+                // cannot have it.
                 let is_away = taker.is_some_and(|held| held.ask.pool == pool);
                 let is_missed = if is_away {
                     self.is_wanted_by_others(chunk, pool)
@@ -511,7 +512,7 @@ impl Model {
         copies
     }
 
-    /// Can each link that is served be, for all that is known?
+    /// Can each served link be served, as far as is known?
     pub(crate) fn is_sound(&self) -> bool {
         let is_lost = self.flow && !self.links.iter().any(|link| link.alive && link.in_flow);
         let is_starved =
@@ -523,14 +524,14 @@ impl Model {
     }
 }
 
-/// What a step was about.
+/// What a step did.
 #[derive(Default)]
 pub(crate) struct Step {
-    /// The pool where the top chunk was asked for by hand.
+    /// The pool to which a call on the hub requested the top chunk.
     pub(crate) asked: Option<usize>,
-    /// Other links are served than before.
+    /// The set of served links has changed.
     pub(crate) flowed: bool,
-    /// Pools where a call for several links has made room for one of them, and was refused another
-    /// one.
+    /// Pools where a call for several links reclaimed an envelope for one link, and was then
+    /// refused for another.
     pub(crate) given: Vec<usize>,
 }

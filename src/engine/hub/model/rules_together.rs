@@ -1,18 +1,18 @@
-//! What a hub must do with a call for several links at once: what it may answer, and when it can
-//! never be served. The rules for one link are in `rules`.
+//! The rules for a call for several links at once: its allowed results, and when it can never be
+//! served. The rules for one link are in `rules`.
 
 use crate::engine::base::status::Status;
 use crate::engine::hub::model::rules::{Ask, Model};
 use crate::engine::hub::records::Role;
 
 impl Model {
-    /// The same for several links at once.
+    /// Like `lease`, for several links at once.
     pub(crate) fn lease_many(&self, asks: &[Ask]) -> Together {
         let mut then = self.clone();
         let (mut chunks, mut refusals, mut given) = (Vec::new(), Vec::new(), Vec::new());
         for ask in asks {
             let found = then.lease(ask);
-            // One that is to wait may hide one for which there is never any.
+            // A refusal for now may hide a final one.
             let is_final = refusals.iter().any(|refusal| *refusal != Some(Status::NO_RESOURCE));
             match found {
                 Err(refusal) if !is_final => refusals.push(Some(refusal)),
@@ -46,15 +46,15 @@ impl Model {
             None if refusals.is_empty() => refusals.push(Some(Status::NO_RESOURCE)),
             None => {}
         }
-        // Which ones are given up is the hub's choice, and another choice may leave too few
-        // elsewhere.
+        // Which replicas are reclaimed is the hub's choice, and another choice may leave too few
+        // envelopes elsewhere.
         if given.iter().any(|pool| *pool != given[0]) {
             refusals.push(Some(Status::NO_RESOURCE));
         }
         Together { refusals, chunks, given }
     }
 
-    /// Why these can never be served at once, and whether that has to be told.
+    /// The status if these can never be served at once, and whether the hub has to report it.
     fn never(&self, asks: &[Ask]) -> Option<(Status, bool)> {
         let of = |role: Role| asks.iter().filter(move |ask| ask.role == role);
         let modifies = of(Role::Modify).next();
@@ -92,7 +92,7 @@ impl Model {
         {
             return Some((Status::STARVED, true));
         }
-        // What is read and stays meanwhile is weighed, where that is certain.
+        // The bytes of existing chunks count, but only where that is certain.
         let is_heavy = produced > 0
             && produced < asks.len()
             && room.saturating_add(self.bytes()) > self.max_bytes;
@@ -100,11 +100,11 @@ impl Model {
     }
 }
 
-/// What a call for several links may answer, None if it is served, and with what then.
+/// Allowed results of a call for several links: `None` if it is served, and then with which chunks.
 #[derive(Debug)]
 pub(crate) struct Together {
     pub(crate) refusals: Vec<Option<Status>>,
     pub(crate) chunks: Vec<Option<u64>>,
-    /// Pools where an envelope has to be given up for it.
+    /// Pools where an envelope has to be reclaimed for it.
     pub(crate) given: Vec<usize>,
 }

@@ -1,5 +1,5 @@
-//! What has to be so of the tables of a hub: what a lease has to find, and what holds after each
-//! random step, after the end, and when all that was under way has ended.
+//! Invariants of a hub's tables: what a lease has to find, and what holds after each random step,
+//! after close, and when everything in progress has ended.
 
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::model::state_tests::{word_at, Held, Model, World};
@@ -7,7 +7,7 @@ use crate::engine::hub::records::{Role, Stage};
 use crate::engine::hub::state::{COMPETING, NONE};
 
 impl World {
-    /// The chunk that the seeker should get, if it is there for it.
+    /// The chunk that the request should get, if it is available.
     pub(super) fn expected(&self, seeker: &LeaseRequest) -> Option<u64> {
         match seeker.role {
             Role::Produce => None,
@@ -25,7 +25,7 @@ impl World {
         }
     }
 
-    /// After the end each is told so that gets nothing more, and nobody else.
+    /// After close, CLOSED is reported to exactly those links that get nothing more.
     fn check_end(&mut self) {
         let producing = self.held.iter().any(|held| held.order.is_none());
         for number in 0..self.state.links.len() {
@@ -78,7 +78,7 @@ impl World {
                 assert_eq!(seen & (1 << envelope.pool), 0, "two replicas in one pool");
                 seen |= 1 << envelope.pool;
                 if envelope.modifiers == 0 && !chunk.changed {
-                    // SAFETY: nobody writes to it.
+                    // SAFETY: nobody writes to this envelope.
                     assert_eq!(unsafe { *word_at(state, number) }, model.word);
                     assert_eq!(envelope.length, model.length);
                 }
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// All that is under way ends, and all that is there goes.
+    /// Ends everything in progress, and removes all chunks.
     pub(super) fn wind_up(&mut self) -> bool {
         self.stuck = None;
         self.state.closed = true;

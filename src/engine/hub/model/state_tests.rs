@@ -1,6 +1,6 @@
-//! The tables of a hub against a plain model: random steps, with transfers that end in any order
-//! and at any time. What each lease has to get, and which copy has to begin, is what
-//! `hub::model::rules` says. The seed is told when a test fails; UCXX_TEST_SEED repeats it.
+//! A hub's tables against a simple model: random steps, with transfers that end in any order and at
+//! any time. `hub::model::rules` says what each lease has to get, and which copy has to begin. A
+//! failing test prints its seed; UCXX_TEST_SEED repeats it.
 
 use crate::engine::base::seed::{given_seed, seed, Random};
 use crate::engine::base::status::Status;
@@ -16,24 +16,24 @@ use crate::engine::ucx::memory_type::{DUMMY, HOST};
 
 const SIZE: u64 = 16;
 
-/// A chunk as it should be.
+/// Expected state of a chunk.
 pub(super) struct Model {
     pub(super) order: u64,
-    /// What a change that has been committed has made it, or its producer.
+    /// Contents from its producer or its last committed change.
     pub(super) word: u64,
     pub(super) length: u64,
     pub(super) passed: u64,
 }
 
-/// A lease as it should be.
+/// Expected state of a lease.
 pub(super) struct Held {
     number: u32,
     pub(super) seeker: LeaseRequest,
-    /// None for a production.
+    /// `None` for a production.
     pub(super) order: Option<u64>,
-    /// What is in its memory, or was written there.
+    /// Contents of its memory.
     word: u64,
-    /// A swap has taken away all that there was of the chunk.
+    /// A swap has taken the chunk's only replica away.
     hidden: bool,
 }
 
@@ -45,11 +45,11 @@ pub(super) struct World {
     pub(super) transfers: Vec<Transfer>,
     limit: u64,
     next_word: u64,
-    /// The top chunk, and the pool to which it was said that it never comes: until a link comes or
-    /// goes, or somebody pops it.
+    /// The top chunk, and the pool for which the answer was that it never comes; until a link is
+    /// created or destroyed, or the chunk is popped.
     pub(super) stuck: Option<(u64, u32)>,
     pub(super) has_been_stuck: bool,
-    /// Calls for several links that were said to be for never, and that were served.
+    /// Calls for several links: answered with never, and served.
     served_together: [u32; 2],
     trace: Vec<String>,
 }
@@ -67,10 +67,10 @@ fn pool_of(state: &State, kind: MemoryKind) -> usize {
     state.pool_of(kind).unwrap() as usize
 }
 
-/// Memory of the test's own, as every buffer that is wrapped.
+/// Memory of the test, freed like any wrapped buffer.
 fn block() -> Block {
     unsafe extern "C" fn free(_arg: *mut std::ffi::c_void, data: *mut std::ffi::c_void) {
-        // SAFETY: from `block`.
+        // SAFETY: boxed by `block`, freed once.
         drop(unsafe { Box::from_raw(data.cast::<[u64; 2]>()) });
     }
     Block::wrap(Box::into_raw(Box::new([0u64; 2])).cast(), Some(free), std::ptr::null_mut())
@@ -183,7 +183,7 @@ impl World {
             Err(Refusal::Closed) => Err(Status::CLOSED),
             Err(_) => Err(Status::STARVED),
         };
-        // By hand it may be asked to come, which is the hub's call to do.
+        // A call on the hub may request a copy, which the hub then makes.
         let may_come = seeker.link == NONE && due.is_ok() && found == Err(Refusal::NotNow);
         assert!(answer == due || may_come, "{due:?} was due");
         match found {
@@ -229,7 +229,7 @@ impl World {
                 if seeker.role == Role::Modify {
                     self.next_word += 1;
                     word = self.next_word;
-                    // SAFETY: as above; those that share it are all on this thread.
+                    // SAFETY: leased to us; all leases that share it are on this thread.
                     unsafe { *place = word };
                 }
                 self.held.push(Held { number, seeker, order: Some(order), word, hidden: false });
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// What several links get at once was not said to be for never.
+    /// A call for several links that is served was not reported as impossible before.
     fn together(&mut self) {
         let mut links = Vec::new();
         for place in 0..2 + self.random.below(3) {
@@ -257,7 +257,7 @@ impl World {
         self.served_together[usize::from(served)] += u32::from(served || never.is_some());
     }
 
-    /// What the rules are told: all that the model knows, and where the chunks lie.
+    /// The rules' model: all that this model knows, and where the chunks are.
     fn rules(&self) -> Rules {
         let state = &self.state;
         let there = |number: u32| state.envelopes[number as usize].block.span().data as usize;
@@ -319,8 +319,8 @@ impl World {
         std::iter::successors(chunk.map(|chunk| chunk.first), next)
     }
 
-    /// A copy begins if one can: of the oldest chunk that is to be read where it is not, and from
-    /// the host if it is there.
+    /// A copy begins if one is possible: of the oldest chunk that is wanted where it is not,
+    /// preferably from the host.
     fn copy(&mut self) {
         let rules = self.rules();
         let pools = 0..self.state.pools.len();
@@ -382,7 +382,7 @@ impl World {
         let length = self.random.next() % (SIZE + 1);
         let end =
             [End::Commit(length), End::Commit(length), End::Abort, End::Undo][self.random.below(4)];
-        // To undo is for leases that nobody has used.
+        // Undo is only for leases that nobody has used.
         let end = if end == End::Undo && (held.seeker.role == Role::Modify || held.hidden) {
             End::Abort
         } else {
@@ -391,7 +391,7 @@ impl World {
         let commits = matches!(end, End::Commit(_));
         self.trace.push(format!("end {:?} of {:?}: {end:?}", held.seeker.role, held.order));
         let terms = self.state.terms[held.number as usize];
-        // SAFETY: leased to us until the end.
+        // SAFETY: leased to us until it ends.
         let there = unsafe { *word_at(&self.state, terms.envelope) };
         if held.seeker.role == Role::Peek || held.seeker.role == Role::Consume {
             assert_eq!(there, held.word, "it changed under a reader");
@@ -422,15 +422,14 @@ impl World {
                 }
             }
             (Role::Modify, Some(order)) => {
-                // It may be gone with the last consumer that was still to have it.
+                // It may have been removed with its last consumer.
                 let Some(chunk) = self.queue.iter_mut().find(|chunk| chunk.order == order) else {
                     return;
                 };
                 if commits {
                     (chunk.word, chunk.length) = (there, length);
                 } else if only {
-                    // The replica is all there is: what was written stays, or what a swap has
-                    // brought.
+                    // It is the only replica, so what was written, or what a swap brought, stays.
                     (chunk.word, chunk.length) = (there, length_there);
                 }
             }
@@ -438,7 +437,7 @@ impl World {
         }
     }
 
-    /// Exchanges what two leases have, if that may be.
+    /// Swaps two leases, if that is allowed.
     fn swap(&mut self) {
         if self.held.len() < 2 {
             return;
@@ -454,7 +453,7 @@ impl World {
         }
         self.trace
             .push(format!("swap of {:?} and {:?}", self.held[one].order, self.held[other].order));
-        // What is consumed and nowhere else has to be shown to nobody.
+        // A consumed chunk without another replica must become unavailable.
         let alone = |at: &usize| {
             let terms = self.state.terms[self.held[*at].number as usize];
             terms.role == Some(Role::Consume)

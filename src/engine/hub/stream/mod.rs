@@ -1,5 +1,5 @@
-//! Chunks from a hub to a hub in another process: `send` and `receive` are the two ends, `registry`
-//! a worker's ends.
+//! Streams: chunks from a hub to a hub in another process. `send` and `receive` are the two ends,
+//! `registry` has the streams of a worker.
 
 pub(crate) mod protocol;
 pub(crate) mod receive;

@@ -1,4 +1,4 @@
-//! Chunks between hubs of two processes, as the core sees them.
+//! The protocol table of hub streams.
 
 use crate::engine::core::channel::message::Sort;
 use crate::engine::core::channel::receivers::Receiver;
@@ -20,7 +20,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     }],
     turn: Turn::Last,
     pass: Worker::tend_hub_streams,
-    // Without streams a mark may have been left by the last one, which nobody takes away.
+    // After the last stream has ended, `stirred` may stay set, which nobody clears.
     is_due: |worker| worker.attention.get() & PROTOCOL.bit() != 0 && worker.hub_streams().is_due(),
     thread_changed: Worker::change_over_hubs,
     at_endpoint: |endpoint, what| {

@@ -1,5 +1,5 @@
-//! The receiving end of a stream: what comes goes into envelopes of a link that produces, and
-//! becomes chunks in the order in which it was sent.
+//! The receiving end of a stream: puts received chunks into envelopes of a producer link, and
+//! commits them in sending order. Runs on the thread that has the stream's turn.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::buffer::Part;
@@ -9,20 +9,19 @@ use crate::engine::hub::stream::stream::{HubStream, Stage, Work};
 use crate::engine::wire::hub_stream::METADATA;
 use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 
-/// A sender with less credit is always told when there is more, however small the window.
+/// A sender with less credit than this gets a credit update at once, however small the window is.
 const PLENTY: u64 = 2;
 
 impl HubStream {
-    /// Makes chunks of what has come, and tells of it, and of the envelopes that there are for
-    /// more.
+    /// Commits received chunks, leases envelopes for more, and sends credit updates.
     pub(crate) fn receive(&self, work: &mut Work) {
         self.produce(work);
         if work.stage != Stage::Joined {
             return;
         }
         if self.is_given_up() {
-            // An end that has come meanwhile is not that of this hub: who takes the place is told
-            // it again.
+            // An End that has arrived meanwhile is not passed to the hub: the stream's next end
+            // here will receive it again.
             return self.close(work, Status::CANCELED, true);
         }
         if let Some((count, last)) = work.end {
@@ -37,7 +36,7 @@ impl HubStream {
             return;
         }
         if self.hub.state.lock().closed {
-            // Nobody is to produce any more: what is on its way stays at its sender.
+            // No more production: chunks in flight stay at their sender.
             return self.close(work, Status::CLOSED, true);
         }
         while work.granted - work.first < self.window(work) {
@@ -46,18 +45,18 @@ impl HubStream {
                     self.place(work.granted).hold(lease);
                     work.granted += 1;
                 }
-                // Closed a moment ago: its turn comes again.
+                // Closed a moment ago: the stream will run again.
                 Err(_) => break,
             }
         }
         self.tell(work);
     }
 
-    /// What has become a chunk frees its envelope at the sender, and there is one more here after a
-    /// while. Each such message costs as much of the sender's time as the beginning of a chunk. So
-    /// it waits for the next chunk that comes through, as long as the sender has plenty of credit,
-    /// and twice as many chunks are on their way as it does not know to have come through: then it
-    /// has something to send whatever it waits for.
+    /// Sends a credit update. It acknowledges chunks, so their envelopes become free at the sender,
+    /// and grants new ones. Each update costs the sender as much time as starting a chunk. So an
+    /// update waits for the next received chunk as long as the sender has plenty of credit, and at
+    /// least twice as many chunks are in flight as are unacknowledged. Then the sender always has
+    /// something in flight that triggers the update.
     fn tell(&self, work: &mut Work) {
         if work.told == (work.first, work.granted) {
             return;
@@ -78,7 +77,7 @@ impl HubStream {
         self.say(work, header);
     }
 
-    /// In their order.
+    /// Commits received chunks in order.
     fn produce(&self, work: &mut Work) {
         while work.first < work.next {
             let place = self.place(work.first);
@@ -86,7 +85,7 @@ impl HubStream {
                 None => return,
                 Some(Status::OK) => {
                     if !place.end(true) {
-                        // There is no hub any more to have it: it is not counted, and so is offered
+                        // The hub is gone. The chunk is not acknowledged, so the sender offers it
                         // again.
                         return self.close(work, Status::CANCELED, true);
                     }
@@ -97,7 +96,7 @@ impl HubStream {
         }
     }
 
-    /// The envelopes that were for more.
+    /// Gives back the envelopes that were leased for more chunks.
     fn give_back(&self, work: &mut Work) {
         for chunk in work.next..work.granted {
             self.unlend();
@@ -106,7 +105,7 @@ impl HubStream {
         work.granted = work.next;
     }
 
-    /// What the sending end has said.
+    /// Handles a message of the sending end.
     pub(crate) fn hear_sender(&self, work: &mut Work, mail: &Mail) -> Result<(), &'static str> {
         let header = &mail.header;
         match header.tells {
@@ -141,20 +140,20 @@ impl HubStream {
             return Err("a chunk that is longer than an envelope");
         }
         let place = self.place(work.next);
-        // SAFETY: a lease of ours, which lasts until `place` ends it.
+        // SAFETY: a lease of this stream, which lasts until `place` ends it.
         let view = unsafe { &*place.lease.get() }.view().map_err(|_| "there is no hub any more")?;
         let metadata = message
             .header()
             .get(StreamHeader::LENGTH..)
             .filter(|metadata| metadata.len() == METADATA);
         let metadata = metadata.ok_or("a chunk without metadata")?;
-        // SAFETY: so many bytes, of an envelope that is ours to write.
+        // SAFETY: `METADATA` bytes of an envelope that our lease lets us write.
         unsafe { view.metadata.copy_from_nonoverlapping(metadata.as_ptr(), METADATA) };
         place.length.set(message.length());
         self.unlend();
         work.next += 1;
         if message.length() == 0 {
-            // No data came, nor waits for its being fetched: the place is as `hold` has left it.
+            // There is no data to receive: the place is complete as `hold` has left it.
             return Ok(());
         }
         let part = [Part {
@@ -166,7 +165,7 @@ impl HubStream {
             // SAFETY: the lease keeps the envelope until the transfer has ended.
             unsafe { message.receive(&part, params, Out::NOWHERE) }
         });
-        // What did not begin has ended, which is looked at when it is its turn.
+        // A failed start leaves the place with an error status, which is handled in order.
         let _ = received;
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! The streams of a worker: which there are, who is to be told what has come for them, and when
-//! they have their turn.
+//! The streams of a worker, the messages for them, and when they run.
 //!
-//! A stream does something only inside a pass of its worker, after UCP's part. Whatever concerns
-//! it, on whichever thread, marks it and the worker, and wakes who sleeps on the worker. So chunks
-//! move when, and where, the worker is progressed, as all else that it does.
+//! A stream works only inside a pass of its worker, after UCP's part. Each event for a stream, on
+//! any thread, marks the stream and the worker, and wakes the thread that sleeps on the worker. So
+//! chunks move when the worker is progressed, on the thread that progresses it, like everything
+//! else.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -20,60 +20,60 @@ use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Who has so much waiting in its send queue is told no more of streams that it asks for in vain:
-/// twice what the queue holds where nothing else was asked for.
+/// A peer with this many queued operations gets no more replies to its Opens for streams that do
+/// not exist here: twice the queue's limit for other operations.
 const MOST_WAITING: u64 = 1 << 15;
-/// Ends that peers have told of before there was one here, of one endpoint.
+/// Most ends of one peer that are remembered before there is a matching end here.
 const MOST_UNMET: usize = 256;
 
-/// What a worker knows of its streams. Any thread.
+/// Streams of a worker. Any thread may use it.
 #[derive(Default)]
 pub(crate) struct HubStreams {
-    /// One of them wants its turn.
+    /// A stream has to run.
     stirred: AtomicBool,
     table: Mutex<Table>,
-    /// Hubs that have the worker.
+    /// Hubs that use this worker.
     hubs: Mutex<Vec<Weak<Hub>>>,
 }
 
 #[derive(Default)]
 struct Table {
     streams: Vec<Arc<HubStream>>,
-    /// Room for those whose turn it is: a turn may take its stream out of the list.
+    /// Reused buffer for the streams that run in a pass: running may remove a stream from the list.
     round: Vec<Arc<HubStream>>,
     unmet: Vec<Unmet>,
     numbers: u32,
 }
 
-/// An end that a peer has told of, which none here has answered.
+/// An end that a peer has opened, and that has no match here yet.
 struct Unmet {
     endpoint: Arc<Endpoint>,
     id: u64,
-    /// It takes chunks in.
+    /// It receives chunks.
     takes: bool,
     peer: Peer,
 }
 
 impl HubStreams {
-    /// A number for an end: another one each time, never 0.
+    /// A new number for an end, never 0.
     pub(crate) fn next_number(&self) -> u32 {
         let mut table = self.table.lock();
         table.numbers = table.numbers.wrapping_add(1).max(1);
         table.numbers
     }
 
-    /// Is a pass wanted?
+    /// Is a pass needed?
     pub(crate) fn is_due(&self) -> bool {
         self.stirred.load(Ordering::SeqCst)
     }
 
-    /// One of the streams wants its turn.
+    /// Requests a pass.
     pub(crate) fn stir(&self, worker: &Worker) {
         self.stirred.store(true, Ordering::SeqCst);
         worker.wake_hint.give(worker);
     }
 
-    /// What a peer has told of the other end.
+    /// Takes the matching end that a peer has opened.
     pub(crate) fn meet(&self, stream: &HubStream) -> Option<Peer> {
         let mut table = self.table.lock();
         let wanted = |unmet: &Unmet| {
@@ -90,7 +90,7 @@ impl HubStreams {
         self.table.lock().unmet.len()
     }
 
-    /// It is none of these any more.
+    /// Removes the stream.
     pub(crate) fn leave(&self, stream: &HubStream) {
         let left = {
             let mut table = self.table.lock();
@@ -108,7 +108,7 @@ impl HubStreams {
         round
     }
 
-    /// True if there is no stream any more.
+    /// Returns true if there is no stream any more.
     fn end_round(&self, mut round: Vec<Arc<HubStream>>) -> bool {
         round.clear();
         let mut table = self.table.lock();
@@ -117,28 +117,28 @@ impl HubStreams {
     }
 }
 
-/// Both lead to the same worker.
+/// Do both endpoints lead to the same worker?
 fn is_same_peer(one: &Endpoint, other: &Endpoint) -> bool {
     let known = |endpoint: &Endpoint| endpoint.origin().map(|origin| origin.identity);
     std::ptr::eq(one, other) || known(one).is_some_and(|identity| known(other) == Some(identity))
 }
 
 impl Worker {
-    /// A hub that has just been made.
+    /// Registers a new hub.
     pub(crate) fn add_hub(&self, hub: &Arc<Hub>) {
         let mut hubs = self.hub_streams().hubs.lock();
         hubs.retain(|hub| hub.strong_count() > 0);
         hubs.push(Arc::downgrade(hub));
     }
 
-    /// The progress thread has gone: who waits for a hub progresses from now on.
+    /// The progress thread has ended: threads that wait for a hub have to progress from now on.
     pub(crate) fn change_over_hubs(&self) {
         let hubs: Vec<_> =
             self.hub_streams().hubs.lock().iter().filter_map(Weak::upgrade).collect();
         hubs.iter().for_each(|hub| hub.change_over());
     }
 
-    /// A stream that has just been made. One of its kind is enough for a peer.
+    /// Registers a new stream. A peer can have one stream of each id and direction.
     pub(crate) fn add_hub_stream(&self, stream: &Arc<HubStream>) -> Result<()> {
         self.on_owner(|inside| {
             let streams = inside.hub_streams();
@@ -162,7 +162,7 @@ impl Worker {
         })
     }
 
-    /// Gives those their turn that want it. After UCP's pass.
+    /// Runs the marked streams, after UCP's part of a pass.
     pub(crate) fn tend_hub_streams(&self) -> u32 {
         if !self.hub_streams().stirred.swap(false, Ordering::SeqCst) {
             return 0;
@@ -179,7 +179,7 @@ impl Worker {
         1
     }
 
-    /// Endpoints have ended, and so have the streams on them.
+    /// Ends the streams of endpoints that have ended.
     pub(crate) fn end_hub_streams(&self, ended: impl Fn(*const Endpoint) -> bool) {
         let (streams, unmet) = {
             let mut table = self.hub_streams().table.lock();
@@ -203,7 +203,7 @@ impl Worker {
         });
     }
 
-    /// A message of the other end of a stream. Inside the gate.
+    /// Receives a message of a stream. Inside the gate.
     pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
@@ -239,7 +239,8 @@ impl Worker {
             to => stream.is_numbered(to) && is_of_peer(&stream.endpoint),
         };
         if let Some(stream) = table.streams.iter().find(is_for).cloned() {
-            // While it is in the table: what leaves that looks at its mail once more.
+            // Under the lock: `finish` removes the stream from the table first, and then reads its
+            // mail for the last time.
             stream.post(mail.with(header));
             drop(table);
             stream.stir();
@@ -252,12 +253,11 @@ impl Worker {
                 if endpoint.window.queued_ops.get() >= MOST_WAITING {
                     return Err("it asks for streams that are not here, and takes no answers");
                 }
-                // An endpoint that takes nothing is about to end, and all that was joined over it
-                // with it.
+                // If this fails, the endpoint is about to end, and all its streams with it.
                 let _ = endpoint.say_for_hub(&header.turned_away());
                 Ok(())
             }
-            // What is for an end that has gone is out of date.
+            // Messages for ends that no longer exist are ignored.
             _ => Ok(()),
         }
     }
@@ -274,7 +274,7 @@ impl Table {
             unmet.id == id && unmet.takes == takes && is_same_peer(&unmet.endpoint, &endpoint)
         };
         if let Some(known) = self.unmet.iter_mut().find(|unmet| same(unmet)) {
-            // It has begun anew.
+            // The peer has opened its end again.
             known.peer = peer;
             return Ok(());
         }

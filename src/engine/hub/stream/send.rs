@@ -1,5 +1,5 @@
-//! The sending end of a stream: chunks of a link that consumes go out, and are consumed when the
-//! other side has them.
+//! The sending end of a stream: sends chunks of a consumer link, and consumes them when the
+//! receiver has acknowledged them. Runs on the thread that has the stream's turn.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::buffer::Part;
@@ -9,16 +9,16 @@ use crate::engine::hub::stream::stream::{HubStream, Stage, Work};
 use crate::engine::wire::hub_stream::METADATA;
 use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 
-/// From here on a chunk waits at its sender until UCX puts it straight into its envelope; what is
-/// shorter is copied on its way. See docs/hub.md.
+/// From this length on, a chunk is pulled: it stays at the sender until UCX copies it directly into
+/// its envelope. Shorter ones are sent eagerly and copied twice. See docs/hub.md.
 const PULLED_FROM: u64 = 16 << 10;
 
 impl HubStream {
-    /// Sends what there is credit for. What is acknowledged is consumed.
+    /// Consumes acknowledged chunks, and sends as credit allows.
     pub(crate) fn send(&self, work: &mut Work) {
         self.consume(work);
         if work.end.is_some() {
-            // The other side closes when it has all of it.
+            // The receiver closes when it has all chunks.
             return;
         }
         if self.is_given_up() {
@@ -37,7 +37,7 @@ impl HubStream {
                     self.send_chunk(work);
                 }
                 Err(Refusal::Closed) => {
-                    // Not of a hub that has been destroyed: that is no end, and its link is told.
+                    // A destroyed hub has not ended regularly, and its link has been notified.
                     let last = !self.hub.state.lock().destroyed;
                     return self.say_end(work, last);
                 }
@@ -55,7 +55,7 @@ impl HubStream {
 
     fn send_chunk(&self, work: &mut Work) {
         let place = self.place(work.next);
-        // SAFETY: a lease of ours, which lasts until `place` ends it.
+        // SAFETY: a lease of this stream, which lasts until `place` ends it.
         let Ok(view) = (unsafe { &*place.lease.get() }).view() else {
             place.end(false);
             return;
@@ -71,7 +71,7 @@ impl HubStream {
         let mut bytes = [0; StreamHeader::WITH_METADATA];
         let header = StreamHeader { count: work.next, ..self.header(work, Tells::Chunk) };
         bytes[..StreamHeader::LENGTH].copy_from_slice(&header.encode());
-        // SAFETY: so many bytes, of an envelope that is ours to read.
+        // SAFETY: `METADATA` bytes of an envelope that our lease lets us read.
         let metadata = unsafe { std::slice::from_raw_parts(view.metadata, METADATA) };
         bytes[StreamHeader::LENGTH..].copy_from_slice(metadata);
         place.length.set(0);
@@ -81,10 +81,10 @@ impl HubStream {
             memory_type: view.kind.to_network(),
         }];
         let data: &[Part] = if view.length == 0 { &[] } else { &part };
-        // The processor does not copy to a device.
+        // To a device, too: the CPU cannot write there.
         let is_pulled = view.length >= PULLED_FROM || work.peer.is_some_and(|peer| peer.device);
         let waits = if is_pulled && view.length > 0 { flag::RNDV } else { 0 };
-        // From here on it is on its way, whatever becomes of it.
+        // It counts as sent, whatever happens to it.
         work.next += 1;
         let sent = self.begin(place, |params| {
             // SAFETY: the lease keeps the envelope until the transfer has ended.
@@ -114,7 +114,7 @@ impl HubStream {
         self.say(work, header);
     }
 
-    /// What the other side has taken in for good, and UCX is done with.
+    /// Consumes the chunks that the receiver has acknowledged and that UCX has released.
     fn consume(&self, work: &mut Work) {
         while work.first < work.taken && self.place(work.first).outcome().is_some() {
             self.place(work.first).end(true);
@@ -122,7 +122,7 @@ impl HubStream {
         }
     }
 
-    /// What the receiving end has said.
+    /// Handles a message of the receiving end.
     pub(crate) fn hear_receiver(
         &self,
         work: &mut Work,

@@ -1,4 +1,4 @@
-//! A hub that several streams feed: it is at its end when all of them are, however they end.
+//! A hub with several incoming streams closes when all of them have ended, however they end.
 
 use crate::engine::hub::link::Link;
 use crate::engine::hub::records::Role;
@@ -6,7 +6,7 @@ use crate::engine::hub::stream::stream_tests::{new_link, Pair, STREAM, THEIRS, W
 use crate::engine::wire::hub_stream::{StreamHeader, Tells};
 use std::ptr::NonNull;
 
-/// What becomes of a stream into a hub.
+/// How a stream into a hub ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fate {
     Ends,
@@ -14,8 +14,7 @@ enum Fate {
     LosesItsLink,
 }
 
-/// A hub with two streams into it, whose links have numbers from 1 on; `gone` are not there any
-/// more.
+/// A hub with two incoming streams, whose links have the numbers from 1; `gone` ones are destroyed.
 struct Fed {
     pair: Pair,
     links: [NonNull<Link>; 2],
@@ -24,7 +23,7 @@ struct Fed {
 
 impl Fed {
     fn new() -> Self {
-        // Its own link reads.
+        // The pair's own link consumes.
         let pair = Pair::new(Role::Consume);
         let links = [Role::Produce; 2].map(|role| new_link(&pair.hub, role));
         let fed = Fed { pair, links, gone: [false; 2] };
@@ -38,7 +37,7 @@ impl Fed {
 
     fn connect(&self, number: usize, time: u32) {
         let stream = STREAM + 1 + number as u64;
-        // SAFETY: alive as long as it is not gone.
+        // SAFETY: not destroyed yet.
         unsafe { self.links[number].as_ref() }
             .connect(&self.pair.to_attacker, stream, WINDOW)
             .unwrap();
@@ -69,7 +68,7 @@ impl Fed {
 
     fn part(&mut self, number: usize) {
         if !std::mem::replace(&mut self.gone[number], true) {
-            // SAFETY: made by `make`, once.
+            // SAFETY: created by `make`, destroyed once.
             unsafe { Link::destroy(self.links[number].as_ptr()) };
         }
     }
@@ -85,8 +84,8 @@ impl Drop for Fed {
     }
 }
 
-/// It is at its end when all streams into it are that have not gone with their links. What was cut
-/// off is none, in whatever order that came, and can be replaced.
+/// The hub closes when all its streams have ended, apart from those whose links are destroyed. An
+/// interrupted stream has not ended, in whatever order that happens, and can be replaced.
 #[test]
 fn a_hub_that_several_feed_ends_when_all_of_them_have() {
     use Fate::{Breaks, Ends, LosesItsLink};

@@ -1,5 +1,5 @@
-//! What a stream has on its way: a place for each chunk, with the lease on its envelope; and what
-//! it has been sent and has not read yet.
+//! A stream's places, each with the lease and the transfer of one chunk, and messages that have
+//! arrived and were not read yet.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::{self, Message};
@@ -19,13 +19,13 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Arc;
 
-/// A message of the other end, which is given back when it has been read.
+/// A received message, released on drop.
 pub(crate) struct Mail {
     message: *mut Message,
     pub(crate) header: StreamHeader,
 }
 
-// SAFETY: a message may be used and destroyed on any thread.
+// SAFETY: any thread may use and destroy a message.
 unsafe impl Send for Mail {}
 
 impl Mail {
@@ -39,24 +39,24 @@ impl Mail {
     }
 
     pub(crate) fn message(&self) -> &Message {
-        // SAFETY: ours until it is dropped.
+        // SAFETY: we own the message; only drop destroys it.
         unsafe { &*self.message }
     }
 }
 
 impl Drop for Mail {
     fn drop(&mut self) {
-        // SAFETY: ours, once.
+        // SAFETY: we own the message, and it is destroyed once.
         unsafe { message::destroy(self.message) };
     }
 }
 
-/// A chunk on its way: the lease on its envelope, and what has become of the transfer.
+/// A chunk in transfer: the lease on its envelope, and the transfer's status.
 pub(crate) struct Place {
     stream: Cell<*const HubStream>,
     pub(crate) lease: Cell<*const Lease>,
     pub(crate) length: Cell<u64>,
-    /// INPROGRESS while UCX has the envelope.
+    /// INPROGRESS while UCX uses the envelope.
     status: AtomicI32,
 }
 
@@ -74,22 +74,22 @@ impl Place {
         self.stream.set(Arc::as_ptr(stream));
     }
 
-    /// Takes a lease in.
+    /// Stores a lease.
     pub(crate) fn hold(&self, lease: *const Lease) {
         self.lease.set(lease);
         self.status.store(Status::OK.0, Ordering::Relaxed);
     }
 
-    /// What the transfer has come to; none while it is under way.
+    /// Status of the transfer; `None` while it is in progress.
     pub(crate) fn outcome(&self) -> Option<Status> {
         let status = Status(self.status.load(Ordering::Acquire));
         (status != Status::INPROGRESS).then_some(status)
     }
 
-    /// Ends the lease, if there is one. Whether it has been committed: a hub that has been
-    /// destroyed takes nothing in.
+    /// Ends the lease, if there is one. Returns true if it was committed; a destroyed hub accepts
+    /// no commit.
     pub(crate) fn end(&self, commit: bool) -> bool {
-        // SAFETY: a lease of the stream's own, which nobody else ends; the hub outlives it.
+        // SAFETY: null, or a lease of this stream, which only the stream ends; the hub outlives it.
         let Some(lease) = (unsafe { self.lease.replace(null()).as_ref() }) else { return false };
         let committed = commit && lease.commit(self.length.get(), null_mut()).map(drop).is_ok();
         if !committed {
@@ -100,7 +100,7 @@ impl Place {
 }
 
 impl HubStream {
-    /// Begins a transfer of the place's, which keeps the stream until it has ended.
+    /// Starts the place's transfer, which keeps the stream alive until it has ended.
     pub(crate) fn begin(
         &self,
         place: &Place,
@@ -109,13 +109,14 @@ impl HubStream {
         place.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
         let arg = std::ptr::from_ref(place).cast_mut().cast();
         let params = OpParams { callback: Some(on_ended), callback_arg: arg, ..OpParams::DEFAULT };
-        // SAFETY: streams are made in `connect` only, inside an `Arc`, which the caller has.
+        // SAFETY: streams are created only in `connect`, inside an `Arc`, and the caller has a
+        // reference.
         unsafe { Arc::increment_strong_count(std::ptr::from_ref(self)) };
         let submitted = submit(&params);
         if matches!(submitted, Ok(Submitted::Pending)) {
             return Ok(());
         }
-        // SAFETY: of a moment ago. The caller has another one.
+        // SAFETY: takes back the increment above; the caller still has a reference.
         unsafe { Arc::decrement_strong_count(std::ptr::from_ref(self)) };
         let status = submitted.as_ref().map_or_else(Error::status, |_| Status::OK);
         place.status.store(status.0, Ordering::Release);
@@ -124,19 +125,18 @@ impl HubStream {
 }
 
 impl Endpoint {
-    /// Sends what has no chunk with it.
+    /// Sends a message without a chunk.
     pub(crate) fn say_for_hub(&self, header: &StreamHeader) -> Result<Submitted> {
         // SAFETY: there is no data.
         unsafe { self.send_for_hub(&header.encode(), &[], &OpParams::DEFAULT) }
     }
 
-    /// Sends a message about a stream. It is owed to the other end, whatever the user has waiting
-    /// in the queue: chunks are no more than that has given credit for, and an end that missed any
-    /// of the others would wait for ever. Refused only by an endpoint that takes nothing, and so
-    /// will end.
+    /// Sends a message of a stream, ahead of messages that wait for credit (`OWED`). That is safe:
+    /// the other end has given credit for the chunks, and without the other messages it would wait
+    /// without end. Fails only if the endpoint accepts nothing, and so is about to end.
     ///
     /// # Safety
-    /// The data is readable until the operation has completed.
+    /// The data stays readable until the operation has completed.
     pub(crate) unsafe fn send_for_hub(
         &self,
         header: &[u8],
@@ -145,13 +145,13 @@ impl Endpoint {
     ) -> Result<Submitted> {
         let params = OpParams { flags: params.flags | flag::HUB | flag::OWED, ..*params };
         let front = Front { header, table: &[] };
-        // SAFETY: as for this function.
+        // SAFETY: the data stays readable by this function's contract; nothing is stored in `out`.
         unsafe { self.send_message(header::Kind::Message, 0, front, data, &params, Out::NOWHERE) }
     }
 }
 
 unsafe extern "C" fn on_ended(arg: *mut c_void, _request: *mut Slot, status: i32) {
-    // SAFETY: the argument of `begin`: a place of a stream that was kept for this.
+    // SAFETY: `begin` passed a place of a stream, whose reference count it incremented for this.
     let stream = unsafe {
         let place = &*arg.cast_const().cast::<Place>();
         let stream = Arc::from_raw(place.stream.get());

@@ -1,24 +1,23 @@
-//! Streams: a link that consumes here feeds one that produces in another process, or the other way
-//! round.
+//! Streams: a consumer link of this hub feeds a producer link of a hub in another process, or the
+//! other way round.
 //!
-//! **Who does what.** The receiving end leases envelopes before anything comes, and tells how many:
-//! that is the credit. The sending end leases a chunk for each, and sends it as an active message,
-//! whose data UCX puts straight into the envelope where it is long enough to be pulled. What has
-//! come becomes a chunk in the order in which it was sent, and is told; then it is consumed at its
-//! sender. Until then it is not gone there: when the stream breaks, it is offered again.
+//! **Transfer.** The receiving end leases envelopes in advance and sends their number as credit.
+//! For each credit the sending end leases a chunk and sends it as an active message. If the chunk
+//! is long enough to be pulled, UCX writes its data directly into the envelope. The receiver
+//! commits chunks in sending order and acknowledges them; then the sender consumes them. Until then
+//! the sender keeps them: if the stream breaks, they are available again.
 //!
-//! **How two ends find each other.** Each has a number, and says Open with the stream's. Whichever
-//! is first waits: its Open is kept by the peer's worker. An end that the other one has left in
-//! peace gets a new number, says Open again, and waits for the next. Messages name both ends by
-//! their numbers, so that what is late is known as such. Opens cross, and either end may go at any
-//! time, so one can have joined an end that is joined with another one, or gone. It has named that
-//! end in its own Open then, which is answered by Close: it waits anew, and nobody is left alone
-//! with what was.
+//! **Pairing.** Each end has a number, and sends Open with the stream's id. The peer's worker
+//! stores the Open of the end that is first. An end whose partner has left regularly takes a new
+//! number, sends Open again, and waits for the next partner. Messages name both ends by number, so
+//! late ones are recognised. Opens may cross, and ends may leave at any time, so an end can join
+//! one that is already joined or gone. Then its own Open names that end, and is answered by Close.
+//! It starts again, so no end stays alone with an outdated partner.
 //!
-//! **Threads.** What a stream knows belongs to whoever has its turn, which is one thread at a time,
-//! in a pass of the worker (`hub::stream::registry`). It calls the hub, and so the user's
-//! callbacks, without a lock. Others only leave a mark: a place whose transfer has ended, mail, a
-//! link that is gone, an endpoint that has ended.
+//! **Threads.** `Work` belongs to the thread that runs the stream, one at a time, in a pass of the
+//! worker (`hub::stream::registry`). That thread calls the hub, and so the user's callbacks,
+//! without holding a lock. Other threads only mark the stream: a transfer has ended, a message has
+//! arrived, the link or the endpoint is gone.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log;
@@ -39,67 +38,67 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
-/// Chunks on their way at a time, at most.
+/// Most chunks in flight.
 const MOST: u32 = 1 << 16;
 
-/// The other end, as it has told.
+/// The other end, as its Open describes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) number: u32,
-    /// Bytes of its envelopes.
+    /// Size of its envelopes.
     pub(crate) size: u64,
     /// They are on a device.
     pub(crate) device: bool,
     window: u32,
-    /// It knows this side's number.
+    /// It knows this end's number.
     knows: bool,
 }
 
 impl Peer {
-    /// That says Open.
+    /// From the header of its Open.
     pub(crate) fn of(header: &StreamHeader) -> Self {
         let StreamHeader { from: number, size, device, window, to, .. } = *header;
         Peer { number, size, device, window, knows: to != 0 }
     }
 }
 
-/// How far a stream is.
+/// State of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// The other end is not known yet.
     Waiting,
-    /// Chunks move.
+    /// Chunks are transferred.
     Joined,
-    /// What was on its way is given back; then it is over, or waits for another end.
+    /// Leases and transfers are ending. After that the stream is over, or waits for another end.
     Clearing {
         over: bool,
     },
     Over,
 }
 
-/// What a stream knows. Chunks are numbered from 0 on.
+/// State of the running stream. Chunks are numbered from 0.
 pub(crate) struct Work {
     pub(crate) stage: Stage,
     pub(crate) peer: Option<Peer>,
-    /// One that has said Open while this side was clearing.
+    /// An end whose Open arrived during `Clearing`.
     next_peer: Option<Peer>,
-    /// Open has been said.
+    /// Open has been sent.
     said: bool,
-    /// The oldest that has a place.
+    /// The oldest chunk that has a place.
     pub(crate) first: u64,
-    /// The next one: to be sent, or to come.
+    /// The next chunk to send or to receive.
     pub(crate) next: u64,
-    /// Envelopes there have been for them at the receiver.
+    /// Number of chunks that the receiver has had envelopes for.
     pub(crate) granted: u64,
-    /// Those that have become chunks at the receiver, or, there, that have been told: with what was
-    /// granted then.
+    /// Sender: chunks that the receiver has acknowledged. `told`: what the receiver has last
+    /// reported, chunks committed and envelopes granted.
     pub(crate) taken: u64,
     pub(crate) told: (u64, u64),
-    /// How many there are, and whether they are all of the hub.
+    /// Number of chunks in all, and whether the sender's whole hub has ended.
     pub(crate) end: Option<(u64, bool)>,
-    /// A chunk is there, and no credit.
+    /// A chunk is ready, but there is no credit.
     pub(crate) stalled: bool,
-    /// It waits for no other end after this one.
+    /// The stream ends after this partner.
     pub(crate) is_last: bool,
 }
 
@@ -111,7 +110,7 @@ impl Work {
     }
 }
 
-/// One end of a stream. See the top of this file.
+/// One end of a stream. See the head of this file.
 pub(crate) struct HubStream {
     pub(crate) hub: Arc<Hub>,
     pub(crate) seeker: LeaseRequest,
@@ -121,26 +120,26 @@ pub(crate) struct HubStream {
     device: bool,
     window: u32,
     places: Box<[Place]>,
-    /// Its own. Written by who has the turn.
+    /// This end's number. Written by the thread that runs the stream.
     number: AtomicU32,
     marked: AtomicBool,
-    /// Its link is gone, or its hub.
+    /// The link or the hub is gone.
     given_up: AtomicBool,
-    /// Its endpoint has ended.
+    /// The endpoint has ended.
     lost: AtomicBool,
     mail: Mutex<VecDeque<Mail>>,
-    /// How often a turn was asked for while one was under way, with that.
+    /// Requests to run, the current run included.
     turns: AtomicU32,
     work: UnsafeCell<Work>,
 }
 
-// SAFETY: cells belong to whoever has the turn.
+// SAFETY: `work` and the cells of places belong to the one thread that runs the stream.
 unsafe impl Send for HubStream {}
-// SAFETY: as above.
+// SAFETY: `take_turn` lets one thread at a time run the stream; the rest is atomic or locked.
 unsafe impl Sync for HubStream {}
 
 impl Link {
-    /// Joins the link with one of the other kind at the endpoint's other end.
+    /// Connects the link with a link of the other direction at the endpoint's peer.
     pub fn connect(&self, endpoint: &Arc<Endpoint>, id: u64, window: u32) -> Result<()> {
         self.hub.check_fork()?;
         if !matches!(self.seeker.role, Role::Consume | Role::Produce) {
@@ -179,7 +178,7 @@ impl Link {
             marked: AtomicBool::new(false),
             given_up: AtomicBool::new(false),
             lost: AtomicBool::new(false),
-            // The peer's credit is the bound of what is in it.
+            // The peer's credit limits the number of messages in it.
             mail: Mutex::new(VecDeque::with_capacity(32)),
             turns: AtomicU32::new(0),
             work: UnsafeCell::new(Work {
@@ -217,7 +216,7 @@ impl Link {
             stream.part_from_hub(None);
             return Err(error);
         }
-        // Who sleeps in a lease through the link waits for what is not its own any more.
+        // Threads that sleep in a lease through the link have to notice that it is connected now.
         let mut state = self.hub.state.lock();
         state.woken |= DATA | ROOM;
         drop(self.hub.leave(state));
@@ -227,7 +226,7 @@ impl Link {
 }
 
 impl HubStream {
-    /// Takes chunks in.
+    /// Does this end receive chunks?
     pub(crate) fn takes(&self) -> bool {
         self.seeker.role == Role::Produce
     }
@@ -241,7 +240,7 @@ impl HubStream {
         self.number.load(Ordering::Relaxed) == number
     }
 
-    /// Something has happened that concerns it. Any thread.
+    /// Marks the stream to run. Any thread.
     pub(crate) fn stir(&self) {
         self.marked.store(true, Ordering::SeqCst);
         self.endpoint.worker.hub_streams().stir(&self.endpoint.worker);
@@ -251,24 +250,24 @@ impl HubStream {
         self.marked.load(Ordering::SeqCst)
     }
 
-    /// Its link is gone, or its hub.
+    /// The link or the hub is gone.
     pub(crate) fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);
         self.stir();
     }
 
-    /// Its endpoint has ended. A turn has to follow.
+    /// The endpoint has ended. The caller has to run the stream.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         self.marked.store(true, Ordering::SeqCst);
     }
 
-    /// A turn has to follow.
+    /// Stores a message. The caller has to mark the stream.
     pub(crate) fn post(&self, mail: Mail) {
         self.mail.lock().push_back(mail);
     }
 
-    /// Does what there is to do, unless somebody is about it, who will then.
+    /// Runs the stream. If another thread is running it, that thread will run it again.
     pub(crate) fn take_turn(&self) {
         if !self.marked.swap(false, Ordering::SeqCst)
             || self.turns.fetch_add(1, Ordering::AcqRel) != 0
@@ -277,7 +276,8 @@ impl HubStream {
         }
         loop {
             let seen = self.turns.load(Ordering::Acquire);
-            // SAFETY: who counted the first turn has it, until it has taken the count back.
+            // SAFETY: the thread that counted the first turn has exclusive access until it resets
+            // the count.
             self.work(unsafe { &mut *self.work.get() });
             if self.turns.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return;
@@ -315,7 +315,7 @@ impl HubStream {
         if header.tells == Tells::Open {
             return self.meet(work, header);
         }
-        // Of an end that has been left, or for one.
+        // Ignore messages of or for an earlier end.
         let current =
             work.stage == Stage::Joined && work.peer.is_some_and(|peer| peer.number == header.from);
         if !current || !(header.to == 0 || self.is_numbered(header.to)) {
@@ -328,7 +328,7 @@ impl HubStream {
         }
     }
 
-    /// The other end has told of itself.
+    /// Handles an Open.
     fn meet(
         &self,
         work: &mut Work,
@@ -336,7 +336,7 @@ impl HubStream {
     ) -> std::result::Result<(), &'static str> {
         let names = header.to != 0;
         if names && !self.is_numbered(header.to) {
-            // It was this end's when the message came.
+            // It names a number that this end had earlier.
             self.turn_away(work, header);
             return Ok(());
         }
@@ -349,7 +349,7 @@ impl HubStream {
             Stage::Joined if work.peer.is_some_and(|known| known.number == peer.number) => {}
             _ => {
                 if work.stage == Stage::Joined {
-                    // It has begun anew, and knows nothing of what was before.
+                    // The peer has started again, and knows nothing of the previous connection.
                     work.stage = Stage::Clearing { over: false };
                 }
                 work.next_peer = (!names).then_some(peer);
@@ -361,8 +361,7 @@ impl HubStream {
         Ok(())
     }
 
-    /// Who has joined a number of this end's at which it waits for nobody, or not any more, begins
-    /// anew.
+    /// Rejects an end that has joined an outdated number of this end: it starts again.
     fn turn_away(&self, work: &mut Work, header: &StreamHeader) {
         self.say(work, header.turned_away());
     }
@@ -375,12 +374,11 @@ impl HubStream {
         }
     }
 
-    /// Chunks on their way at a time: as many as both have a place for.
+    /// Most chunks in flight: as many as both ends have places for.
     pub(crate) fn window(&self, work: &Work) -> u64 {
         work.peer.map_or(self.window, |peer| peer.window.min(self.window)).into()
     }
 
-    /// The place of a chunk.
     pub(crate) fn place(&self, chunk: u64) -> &Place {
         &self.places[(chunk % u64::from(self.window)) as usize]
     }
@@ -417,20 +415,20 @@ impl HubStream {
         self.say(work, header);
     }
 
-    /// One that is to be sent to the other end.
+    /// A header for the other end.
     pub(crate) fn header(&self, work: &Work, tells: Tells) -> StreamHeader {
         let to = work.peer.map_or(0, |peer| peer.number);
         StreamHeader::new(tells, to, self.number.load(Ordering::Relaxed))
     }
 
-    /// Sends what has no chunk with it.
+    /// Sends a message without a chunk.
     pub(crate) fn say(&self, work: &mut Work, header: StreamHeader) {
         if let Err(error) = self.endpoint.say_for_hub(&header) {
             self.cannot(work, &error);
         }
     }
 
-    /// The endpoint takes nothing: it is about to end.
+    /// The endpoint accepts nothing: it is about to end.
     pub(crate) fn cannot(&self, work: &mut Work, error: &Error) {
         log::write(log::INFO, c"hub", &format!("stream {}: {}", self.id, error.status()));
         self.lost(work);
@@ -445,7 +443,7 @@ impl HubStream {
         };
     }
 
-    /// The other end does not keep to the rules, or this one cannot go on.
+    /// The other end has violated the protocol, or this end cannot continue.
     pub(crate) fn broken(&self, work: &mut Work, why: &str, status: Status) {
         if work.stage == Stage::Over {
             return;
@@ -460,7 +458,7 @@ impl HubStream {
         log::write(log::ERROR, c"hub", &text);
     }
 
-    /// Tells the other end that nothing more is taken, or sent.
+    /// Notifies the other end that this end no longer sends or receives.
     pub(crate) fn close(&self, work: &mut Work, status: Status, over: bool) {
         let count = if self.takes() { work.first } else { work.taken };
         let header = StreamHeader { count, status: status.0, ..self.header(work, Tells::Close) };
@@ -472,12 +470,12 @@ impl HubStream {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// A lease through the link.
+    /// Leases through the link.
     pub(crate) fn lease(&self, credit: bool) -> std::result::Result<*const Lease, Refusal> {
         let mut state = self.hub.state.lock();
         if !state.is_joined_by(self.seeker.link, self) {
-            // The link went a moment ago, and what is known of it may be another one's by now: its
-            // turn comes again.
+            // The link was destroyed a moment ago, and its record may be reused: the stream will
+            // run again.
             return Err(Refusal::NotNow);
         }
         let lease = self.hub.try_lease(&mut state, &self.seeker);
@@ -486,8 +484,8 @@ impl HubStream {
         lease
     }
 
-    /// Gives back what UCX has done with: all that are acknowledged are consumed, the others
-    /// offered again.
+    /// Ends the leases that UCX no longer uses: acknowledged chunks are consumed, the others become
+    /// available again.
     fn clear(&self, work: &mut Work, over: bool) {
         let end = if self.takes() { work.granted } else { work.next };
         let mut left = false;
@@ -519,12 +517,12 @@ impl HubStream {
         }
     }
 
-    /// What was leased for a chunk to come is not any more, or is for one that has come.
+    /// A lease for a coming chunk is given back, or its chunk has arrived.
     pub(crate) fn unlend(&self) {
         self.hub.state.lock().lent -= 1;
     }
 
-    /// It is over. `all`: the other end has told that its hub has no more.
+    /// Ends the stream. `all`: the sender has reported the end of its hub.
     pub(crate) fn finish(&self, work: &mut Work, all: bool) {
         work.stage = Stage::Over;
         self.endpoint.worker.hub_streams().leave(self);
@@ -537,7 +535,7 @@ impl HubStream {
         }
     }
 
-    /// `all`: as for `finish`; none of a stream that has not begun.
+    /// `all` as for `finish`; `None` for a stream that has not begun.
     fn part_from_hub(&self, all: Option<bool>) {
         let mut state = self.hub.state.lock();
         let stream = state.part(self.seeker.link, self);

@@ -1,5 +1,5 @@
-//! What the other end of a stream may say that means no good: at most the stream is over, and no
-//! chunk and no envelope is lost with it.
+//! Malicious messages of a stream's other end: at most the stream ends, and neither chunks nor
+//! envelopes are lost.
 
 use crate::engine::base::seed::Random;
 use crate::engine::base::status::Status;
@@ -24,12 +24,12 @@ const SIZE: usize = 100;
 const ENVELOPES: u64 = 3;
 pub(super) const WINDOW: u32 = 2;
 pub(super) const STREAM: u64 = 9;
-/// What the attacker calls its end.
+/// The attacker's number for its end.
 pub(super) const THEIRS: u32 = 77;
-/// Passes after which what was sent has come, and has been answered.
+/// Enough passes for messages to arrive and to be answered.
 const PASSES: usize = 200;
 
-/// Two workers: one from which anything is sent, and one with a hub.
+/// Two workers: one that sends anything, and one with a hub.
 pub(super) struct Pair {
     context: Arc<Context>,
     attacker: Arc<Worker>,
@@ -65,15 +65,15 @@ fn hub_params(worker: &Arc<Worker>) -> HubParams {
     }
 }
 
-/// A chunk.
+/// Produces a chunk.
 fn produce_in(hub: &Hub) {
     let lease = hub.push(HERE).unwrap().unwrap();
-    // SAFETY: leased a moment ago.
+    // SAFETY: leased just now.
     drop(unsafe { &*lease }.commit(5, null_mut()).unwrap());
 }
 
 impl Pair {
-    /// With a link of this role that is connected, and has met the attacker's end.
+    /// With a connected link of this role, which has met the attacker's end.
     pub(super) fn new(role: Role) -> Self {
         let features = feature::AM | feature::TAG;
         let context =
@@ -89,15 +89,15 @@ impl Pair {
             produce_in(&pair.hub);
         }
         pair.link().connect(&pair.to_attacker, STREAM, WINDOW).unwrap();
-        // It knows the number, so nothing is asked of its worker, which would not know that of the
-        // attacker's end.
+        // The Open names this end's number, so nothing is looked up in the attacker's worker, which
+        // does not know the attacker's end.
         pair.say(&StreamHeader { to: pair.number(), ..pair.open(role) }, &[]);
         pair.pass();
         pair
     }
 
     fn link(&self) -> &Link {
-        // SAFETY: made by `make`, destroyed with the pair.
+        // SAFETY: created by `make`, destroyed with the pair.
         unsafe { self.link.as_ref() }
     }
 
@@ -112,7 +112,7 @@ impl Pair {
         }
     }
 
-    /// The number of this side's end.
+    /// Number of this side's end.
     fn number(&self) -> u32 {
         let state = self.hub.state.lock();
         let stream = state.links[0].watch.stream.clone();
@@ -141,7 +141,7 @@ impl Pair {
         let part =
             [Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: HOST }];
         let parts: &[Part] = if data.is_empty() { &[] } else { &part };
-        // SAFETY: so short that it is copied inside the call.
+        // SAFETY: so short that it is copied during the call.
         unsafe { self.to_worker.send_for_hub(header, parts, &OpParams::DEFAULT) }.unwrap();
     }
 
@@ -156,7 +156,7 @@ impl Pair {
         self.hub.state.lock().links[0].watch.stream.is_none()
     }
 
-    /// So many chunks are in the queue, and everything else is free.
+    /// Checks that this many chunks are in the queue, and everything else is free.
     fn check(&self, queued: u64) {
         let stats = self.hub.stats().unwrap();
         assert_eq!(
@@ -168,7 +168,7 @@ impl Pair {
         assert_eq!(self.hub.state.lock().lent, 0);
     }
 
-    /// This is answered by the end of the stream.
+    /// The message ends the stream.
     fn ends_by(&self, header: &StreamHeader, data: &[u8], queued: u64) {
         assert!(!self.is_over());
         self.say(header, data);
@@ -177,7 +177,7 @@ impl Pair {
         self.check(queued);
     }
 
-    /// And this by nothing.
+    /// The message is ignored.
     fn is_let_pass(&self, header: &[u8]) {
         self.say_bytes(header, &[]);
         self.pass();
@@ -187,7 +187,7 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: made by `make`, once.
+        // SAFETY: created by `make`, destroyed once.
         unsafe { Link::destroy(self.link.as_ptr()) };
         self.hub.clone().destroy();
         self.worker.clone().destroy();
@@ -212,7 +212,7 @@ fn a_receiver_takes_what_is_next_and_what_there_is_credit_for() {
         pair.say(&pair.chunk(place), &data[..5]);
         pair.pass();
     }
-    // There is no envelope any more.
+    // There is no envelope left.
     pair.ends_by(&pair.chunk(ENVELOPES), &data[..5], ENVELOPES);
 }
 
@@ -262,8 +262,8 @@ fn a_sender_believes_what_can_be_so() {
     pair.ends_by(&pair.chunk(0), &[1; 5], 1);
 }
 
-/// The link goes when everything has come, and the end that is told then is not that of its hub:
-/// the next one brings it.
+/// The link is destroyed after all chunks have arrived. The End that arrives then is not taken as
+/// that of its hub: the next link receives it.
 #[test]
 fn an_end_is_told_to_who_takes_the_place() {
     for chunks in [1, 0] {
@@ -272,7 +272,7 @@ fn an_end_is_told_to_who_takes_the_place() {
         source.add_envelopes(HERE, ENVELOPES as usize).unwrap();
         let (out, number) = (new_link(&source, Role::Consume), STREAM + 1);
         let first = new_link(&pair.hub, Role::Produce);
-        // SAFETY: all of them are alive until they are destroyed here.
+        // SAFETY: all of them live until they are destroyed here.
         let (sends, takes) = unsafe { (out.as_ref(), first.as_ref()) };
         sends.connect(&pair.to_worker, number, WINDOW).unwrap();
         takes.connect(&pair.to_attacker, number, WINDOW).unwrap();
@@ -281,29 +281,29 @@ fn an_end_is_told_to_who_takes_the_place() {
         }
         pair.pass();
         assert_eq!(source.stats().unwrap().chunks_consumed, chunks);
-        // The end is on its way when the link goes.
+        // The End is in flight when the link is destroyed.
         source.close().unwrap();
         pair.attacker.progress().unwrap();
-        // SAFETY: once.
+        // SAFETY: destroyed once, and not used afterwards.
         unsafe { Link::destroy(first.as_ptr()) };
         pair.pass();
         assert!(!pair.hub.state.lock().closed);
         assert!(!source.drain(0).unwrap());
         let second = new_link(&pair.hub, Role::Produce);
-        // SAFETY: as above.
+        // SAFETY: not destroyed yet.
         unsafe { second.as_ref() }.connect(&pair.to_attacker, number, WINDOW).unwrap();
         pair.pass();
         assert!(pair.hub.state.lock().closed && source.drain(0).unwrap());
         for link in [second, out] {
-            // SAFETY: once.
+            // SAFETY: destroyed once, and not used afterwards.
             unsafe { Link::destroy(link.as_ptr()) };
         }
         source.destroy();
     }
 }
 
-/// Where the receiver's envelopes are on a device, a chunk waits at its sender until it is pulled
-/// there, however short it is; but for one without data.
+/// If the receiver's envelopes are on a device, a chunk waits at its sender until it is pulled,
+/// however short it is, unless it has no data.
 #[test]
 fn what_goes_to_a_device_is_pulled() {
     for (device, length, waits) in [(true, 5, true), (false, 5, false), (true, 0, false)] {
@@ -312,7 +312,7 @@ fn what_goes_to_a_device_is_pulled() {
         hub.add_envelopes(HERE, 1).unwrap();
         let link = new_link(&hub, Role::Consume);
         let lease = hub.push(HERE).unwrap().unwrap();
-        // SAFETY: leased a moment ago, and the link is alive until it is destroyed here.
+        // SAFETY: leased just now, and the link lives until it is destroyed here.
         unsafe {
             drop((*lease).commit(length, null_mut()).unwrap());
             link.as_ref().connect(&pair.to_attacker, number, WINDOW).unwrap();
@@ -338,14 +338,15 @@ fn what_goes_to_a_device_is_pulled() {
             waits,
             "{length} bytes, to a device: {device}"
         );
-        // SAFETY: once.
+        // SAFETY: destroyed once, and not used afterwards.
         unsafe { Link::destroy(link.as_ptr()) };
         pair.pass();
         hub.destroy();
     }
 }
 
-/// The receiving hub goes when a chunk has come whose turn has not: it has not got that.
+/// The receiving hub is destroyed after a chunk has arrived and before it was committed: the chunk
+/// is not acknowledged.
 #[test]
 fn what_a_hub_that_goes_has_not_got_is_offered_again() {
     let pair = Pair::new(Role::Consume);
@@ -358,7 +359,7 @@ fn what_a_hub_that_goes_has_not_got_is_offered_again() {
         hub.add_envelopes(HERE, ENVELOPES as usize).unwrap();
     }
     let (out, into) = (new_link(&source, Role::Consume), new_link(&target, Role::Produce));
-    // SAFETY: both are alive until they are destroyed here.
+    // SAFETY: both live until they are destroyed here.
     unsafe {
         out.as_ref().connect(&pair.to_worker, STREAM + 1, WINDOW).unwrap();
         into.as_ref().connect(&pair.to_attacker, STREAM + 1, WINDOW).unwrap();
@@ -380,14 +381,14 @@ fn what_a_hub_that_goes_has_not_got_is_offered_again() {
         "{stats:?}"
     );
     for link in [out, into] {
-        // SAFETY: once.
+        // SAFETY: destroyed once, and not used afterwards.
         unsafe { Link::destroy(link.as_ptr()) };
     }
     source.destroy();
 }
 
-/// A stream whose turn is under way when its link goes takes nothing in the name of the link that
-/// comes in its place.
+/// A stream that is running when its link is destroyed leases nothing for the link that reuses its
+/// record.
 #[test]
 fn a_link_that_is_gone_takes_nothing() {
     let pair = Pair::new(Role::Consume);
@@ -399,16 +400,16 @@ fn a_link_that_is_gone_takes_nothing() {
         NonNull::new(link).unwrap()
     };
     let gone = broadcast();
-    // SAFETY: just made.
+    // SAFETY: just created.
     unsafe { gone.as_ref() }.connect(&pair.to_attacker, STREAM + 1, WINDOW).unwrap();
     let stream = pair.hub.state.lock().links[1].watch.stream.clone().unwrap();
-    // SAFETY: once.
+    // SAFETY: destroyed once, and not used afterwards.
     unsafe { Link::destroy(gone.as_ptr()) };
     let next = broadcast();
     assert!(matches!(stream.lease(false), Err(Refusal::NotNow)));
-    // SAFETY: alive until it is destroyed here.
+    // SAFETY: lives until it is destroyed here.
     let lease = unsafe { next.as_ref() }.lease(0).unwrap().unwrap();
-    // SAFETY: leased a moment ago, and the link once.
+    // SAFETY: leased just now, and the link is destroyed once.
     unsafe {
         drop((*lease).abort(null_mut()).unwrap());
         Link::destroy(next.as_ptr());
@@ -428,12 +429,12 @@ fn what_is_not_for_it_passes_it_by() {
         pair.is_let_pass(&[]);
         pair.is_let_pass(&[0xff; StreamHeader::LENGTH]);
         pair.is_let_pass(&pair.header(Tells::Chunk).encode());
-        // The same Open again; one of another stream, and of the wrong kind.
+        // The same Open again; one of another stream; one of the wrong direction.
         pair.is_let_pass(&pair.open(role).encode());
         pair.is_let_pass(&StreamHeader { count: STREAM + 1, ..pair.open(role) }.encode());
         pair.is_let_pass(&StreamHeader { mark: role != Role::Consume, ..pair.open(role) }.encode());
         assert_eq!(pair.number(), number);
-        // Ends that nobody here knows are not kept without number.
+        // The number of remembered unknown ends is limited.
         for stream in 0..1000 {
             pair.say(&StreamHeader { count: 1000 + stream, ..pair.open(role) }, &[]);
         }
@@ -473,9 +474,9 @@ fn whatever_comes_nothing_is_lost() {
             }
         }
         pair.pass();
-        // SAFETY: not used afterwards, but for its own.
+        // SAFETY: destroyed once: what follows does not use it, and `forget` skips the drop.
         unsafe { Link::destroy(pair.link.as_ptr()) };
-        // The attacker says nothing to that, so it is the end of the endpoint that ends it.
+        // The attacker does not answer, so the stream ends with its endpoint.
         pair.worker.clone().destroy();
         let stats = pair.hub.stats().unwrap();
         assert_eq!((stats.leased_envelopes, stats.trashed_envelopes), (0, 0), "{stats:?}");
@@ -491,10 +492,10 @@ fn whatever_comes_nothing_is_lost() {
 fn a_refused_link_is_as_it_was() {
     let pair = Pair::new(Role::Produce);
     let other = new_link(&pair.hub, Role::Consume);
-    // SAFETY: just made.
+    // SAFETY: just created.
     let refused = unsafe { other.as_ref() }.connect(&pair.to_worker, STREAM, 1).unwrap_err();
     assert_eq!(refused.status(), Status::INVALID_PARAM);
     assert!(refused.message().contains("endpoint"), "an endpoint of another worker");
-    // SAFETY: once.
+    // SAFETY: destroyed once, and not used afterwards.
     unsafe { Link::destroy(other.as_ptr()) };
 }
