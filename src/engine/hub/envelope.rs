@@ -31,7 +31,7 @@ pub struct Lease {
     number: u32,
     /// 0: no lease. `IN_TABLES`: the tables have the lease. Otherwise the holder, and `taken` is
     /// the chunk's position in the queue: see `hub::lockfree::mode`.
-    pub(crate) tenure: AtomicU64,
+    pub(crate) owner: AtomicU64,
     pub(crate) taken: AtomicU64,
     pub(crate) length: AtomicU64,
     data: AtomicPtr<u8>,
@@ -69,7 +69,7 @@ impl Lease {
         Lease {
             hub,
             number,
-            tenure: AtomicU64::new(0),
+            owner: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             length: AtomicU64::new(0),
             data: AtomicPtr::new(null_mut()),
@@ -82,7 +82,7 @@ impl Lease {
 
     #[inline(always)]
     fn hub(&self) -> Result<&Hub> {
-        if self.tenure.load(Ordering::Relaxed) == 0 {
+        if self.owner.load(Ordering::Relaxed) == 0 {
             return Err(ended());
         }
         // SAFETY: a hub outlives its leases, and this one has not ended.
@@ -119,7 +119,7 @@ impl Lease {
     /// at the first look. False says nothing.
     #[inline(always)]
     pub fn end_at_once(&self, length: Option<u64>) -> bool {
-        self.tenure.load(Ordering::Relaxed) != 0 && {
+        self.owner.load(Ordering::Relaxed) != 0 && {
             // SAFETY: a hub outlives its leases, and this one has not ended.
             let hub = unsafe { &*self.hub };
             !hub.generation.is_past() && hub.end_fast::<true>(self, length)
@@ -132,7 +132,7 @@ impl Lease {
         if !stream.is_null() {
             return self.end_after(hub, stream, |_| Ok(End::Commit(length)));
         }
-        if length > hub.size && self.tenure.load(Ordering::Relaxed) & PRODUCES != 0 {
+        if length > hub.size && self.owner.load(Ordering::Relaxed) & PRODUCES != 0 {
             return Err(too_long(hub, length));
         }
         match self.lock_to_end(hub, (Some(length), false)) {
@@ -237,7 +237,7 @@ impl Lease {
 
     #[inline(always)]
     fn end(&self, hub: &Hub, mut state: SpinLockGuard<'_, State>, end: End) -> Retired {
-        self.tenure.store(0, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
         if !self.ready.load(Ordering::Relaxed).is_null() {
             self.wait_for(None);
         }
@@ -382,7 +382,7 @@ impl Hub {
         if envelope.block.fence.is_marked() {
             lease.show_marks(state);
         }
-        lease.tenure.store(IN_TABLES, Ordering::Relaxed);
+        lease.owner.store(IN_TABLES, Ordering::Relaxed);
         lease
     }
 

@@ -6,7 +6,7 @@ use crate::engine::core::worker::progress::from_callback;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
-use crate::engine::hub::lockfree::mode::tenure;
+use crate::engine::hub::lockfree::mode::owner;
 use crate::engine::hub::memory::MemoryKind;
 use crate::engine::hub::ready::{Callback, LinkCallback, Watch};
 use crate::engine::hub::records::{self, Role};
@@ -39,7 +39,7 @@ pub struct Link {
     pub(crate) hub: Arc<Hub>,
     pub(crate) seeker: LeaseRequest,
     /// Owner word of its leases: see `hub::lockfree::mode`.
-    tenure: u64,
+    owner: u64,
     event: OnceCell<Arc<EventFd>>,
 }
 
@@ -88,7 +88,7 @@ impl Link {
         let handle = Box::into_raw(Box::new(Link {
             hub: hub.clone(),
             seeker,
-            tenure: tenure(&seeker),
+            owner: owner(&seeker),
             event: OnceCell::new(),
         }));
         let mut watch = Watch::default();
@@ -135,7 +135,7 @@ impl Link {
         if self.hub.generation.is_past() {
             return None;
         }
-        self.hub.try_lease_fast(self.tenure, timeout_ns)
+        self.hub.try_lease_fast(self.owner, timeout_ns)
     }
 
     /// Leases an envelope, now or within the timeout. `None` if none became available.
@@ -268,7 +268,7 @@ impl Hub {
         side: usize,
         timeout_ns: u64,
     ) -> Result<Option<*const Lease>> {
-        if let Ok(answer) = self.lease_fast(tenure(seeker), timeout_ns) {
+        if let Ok(answer) = self.lease_fast(owner(seeker), timeout_ns) {
             return Ok(answer);
         }
         if timeout_ns == 0 || !deferred::in_callback() {

@@ -21,7 +21,7 @@
 //! **Ownership.** In lock-free mode the tables know the envelopes (all as free), the links and the
 //! sleepers, but no chunks and leases. Each envelope has one handle, of its own number. It is
 //! either in one of the queues, or belongs to the thread that has popped it. Only that thread
-//! accesses its memory and its handle. It writes the fields `tenure` (who holds it) and `taken`
+//! accesses its memory and its handle. It writes the fields `owner` (who holds it) and `taken`
 //! (its position in the queue) before it turns the queue's place, so a thread that closes the
 //! queues finds them there (`switch`).
 //!
@@ -44,7 +44,7 @@ use crate::engine::hub::state::{State, UNSET};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Bits of `tenure`: the holder's role, whether its release commits, and whether the tables have
+/// Bits of `owner`: the holder's role, whether its release commits, and whether the tables have
 /// the lease. Above them, the number of its link.
 pub(crate) const PRODUCES: u64 = 1;
 pub(super) const CONSUMES: u64 = 2;
@@ -122,8 +122,8 @@ impl State {
     /// Does this link hold leases that the tables do not know?
     pub(crate) fn is_in_queues(&self, link: u32) -> bool {
         let is_held = |number| {
-            let tenure = Hub::handle(self, number).tenure.load(Ordering::Relaxed);
-            tenure != 0 && tenure >> LINK == u64::from(link)
+            let owner = Hub::handle(self, number).owner.load(Ordering::Relaxed);
+            owner != 0 && owner >> LINK == u64::from(link)
         };
         self.lane().is_some() && (0..self.envelopes.len() as u32).any(is_held)
     }
@@ -144,8 +144,8 @@ impl State {
     }
 }
 
-/// The value of `tenure` for leases of this request; 0 if it needs the tables.
-pub(crate) fn tenure(seeker: &LeaseRequest) -> u64 {
+/// The value of `owner` for leases of this request; 0 if it needs the tables.
+pub(crate) fn owner(seeker: &LeaseRequest) -> u64 {
     if seeker.settled {
         return 0;
     }
@@ -198,31 +198,31 @@ impl Hub {
         state: &mut State,
         seeker: &LeaseRequest,
     ) -> Option<Result<*const Lease, Refusal>> {
-        let tenure = tenure(seeker);
-        if tenure == 0 {
+        let owner = owner(seeker);
+        if owner == 0 {
             state.enter_tables();
         }
         if state.form == Form::Undecided {
             self.decide(state);
         }
-        if tenure & CONSUMES != 0 {
-            if let Some(lease) = self.take_returned(state, tenure) {
+        if owner & CONSUMES != 0 {
+            if let Some(lease) = self.take_returned(state, owner) {
                 return Some(Ok(lease));
             }
         }
-        match take::<false>(state.lane()?, tenure) {
+        match take::<false>(state.lane()?, owner) {
             Ok(lease) => Some(Ok(lease)),
             Err(_) => Some(Err(Refusal::NotNow)),
         }
     }
 
-    fn take_returned(&self, state: &mut State, tenure: u64) -> Option<*const Lease> {
+    fn take_returned(&self, state: &mut State, owner: u64) -> Option<*const Lease> {
         let (order, number) = state.returned.pop_front()?;
         if let (Some(lane), true) = (state.lane(), state.returned.is_empty()) {
             lane.mark_taking(false);
         }
         let lease = std::ptr::from_ref(Hub::handle(state, number)).cast_mut();
-        take_over(lease, tenure, order);
+        take_over(lease, owner, order);
         Some(lease)
     }
 
@@ -237,21 +237,21 @@ impl Hub {
         (length, aborts): (Option<u64>, bool),
     ) -> Option<SpinLockGuard<'a, State>> {
         let (Some(lane), Form::Queues) = (self.lane(), state.form) else { return Some(state) };
-        let tenure = lease.tenure.load(Ordering::Relaxed);
-        let aborts = aborts || (length.is_none() && tenure & COMMITS == 0);
-        let side = usize::from(aborts == (tenure & PRODUCES != 0));
+        let owner = lease.owner.load(Ordering::Relaxed);
+        let aborts = aborts || (length.is_none() && owner & COMMITS == 0);
+        let side = usize::from(aborts == (owner & PRODUCES != 0));
         lane.unmark(side);
-        let done = match tenure & (PRODUCES | CONSUMES) {
-            PRODUCES if aborts => hand_on(lease, tenure, |item| lane.push_unused(item)),
-            PRODUCES => self.hand_on_chunk(lease, tenure, length, |item| lane.push_most(item)),
-            CONSUMES if aborts => hand_on(lease, tenure, |_| {
+        let done = match owner & (PRODUCES | CONSUMES) {
+            PRODUCES if aborts => hand_on(lease, owner, |item| lane.push_unused(item)),
+            PRODUCES => self.hand_on_chunk(lease, owner, length, |item| lane.push_most(item)),
+            CONSUMES if aborts => hand_on(lease, owner, |_| {
                 let place = (lease.taken.load(Ordering::Relaxed), lease.number());
                 let after = state.returned.partition_point(|other| *other < place);
                 state.returned.insert(after, place);
                 lane.mark_taking(true);
                 true
             }),
-            CONSUMES => hand_on(lease, tenure, |item| lane.push_free(item)),
+            CONSUMES => hand_on(lease, owner, |item| lane.push_free(item)),
             _ => false,
         };
         if !done {
@@ -265,26 +265,26 @@ impl Hub {
 
     /// Leases without the lock, at the first look. `None` says nothing: call `lease_fast`.
     #[inline(always)]
-    pub(crate) fn try_lease_fast(&self, tenure: u64, timeout_ns: u64) -> Option<*const Lease> {
+    pub(crate) fn try_lease_fast(&self, owner: u64, timeout_ns: u64) -> Option<*const Lease> {
         let lane = self.lane()?;
         if timeout_ns != 0 && deferred::in_callback() {
             return None;
         }
-        take::<true>(lane, tenure).ok()
+        take::<true>(lane, owner).ok()
     }
 
     /// Leases without the lock, with a short wait. Err: try under the lock. Ok(None): none is
     /// available, and the caller does not wait.
     pub(crate) fn lease_fast(
         &self,
-        tenure: u64,
+        owner: u64,
         timeout_ns: u64,
     ) -> Result<Option<*const Lease>, ()> {
         let Some(lane) = self.lane() else { return Err(()) };
         if timeout_ns != 0 && deferred::in_callback() {
             return Err(());
         }
-        match take::<false>(lane, tenure) {
+        match take::<false>(lane, owner) {
             Ok(lease) => return Ok(Some(lease)),
             Err(Missing::Closed) => return Err(()),
             Err(Missing::Empty) if timeout_ns == 0 => return Ok(None),
@@ -294,9 +294,9 @@ impl Hub {
         if self.driven().is_some() {
             return Err(());
         }
-        let side = usize::from(tenure & PRODUCES != 0);
+        let side = usize::from(owner & PRODUCES != 0);
         self.sides.look_for(side, is_long(timeout_ns), &|| lane.has_some(side) != Ok(false));
-        take::<false>(lane, tenure).map(Some).map_err(|_| ())
+        take::<false>(lane, owner).map(Some).map_err(|_| ())
     }
 
     /// Ends a lease without the lock, by a commit of `length` bytes or a release. `QUICK` looks
@@ -304,22 +304,22 @@ impl Hub {
     #[inline(always)]
     pub(crate) fn end_fast<const QUICK: bool>(&self, lease: &Lease, length: Option<u64>) -> bool {
         let Some(lane) = self.lane() else { return false };
-        let tenure = lease.tenure.load(Ordering::Relaxed);
-        if length.is_none() && tenure & COMMITS == 0 {
+        let owner = lease.owner.load(Ordering::Relaxed);
+        if length.is_none() && owner & COMMITS == 0 {
             return false;
         }
-        if tenure & CONSUMES != 0 {
+        if owner & CONSUMES != 0 {
             return hand_on(
                 lease,
-                tenure,
+                owner,
                 #[inline(always)]
                 |item| if QUICK { lane.try_push_free(item) } else { lane.push_free(item) },
             );
         }
-        tenure & PRODUCES != 0
+        owner & PRODUCES != 0
             && self.hand_on_chunk(
                 lease,
-                tenure,
+                owner,
                 length,
                 #[inline(always)]
                 |item| if QUICK { lane.try_push_ready(item) } else { lane.push_ready(item) },
@@ -331,7 +331,7 @@ impl Hub {
     fn hand_on_chunk(
         &self,
         lease: &Lease,
-        tenure: u64,
+        owner: u64,
         length: Option<u64>,
         push: impl FnOnce(*mut Lease) -> bool,
     ) -> bool {
@@ -341,7 +341,7 @@ impl Hub {
         }
         let before = lease.length.load(Ordering::Relaxed);
         lease.length.store(length, Ordering::Relaxed);
-        let done = hand_on(lease, tenure, push);
+        let done = hand_on(lease, owner, push);
         if !done {
             lease.length.store(before, Ordering::Relaxed);
         }
@@ -371,46 +371,46 @@ fn is_long(timeout_ns: u64) -> bool {
 
 /// Clears the owner and pushes the item.
 #[inline(always)]
-fn hand_on(lease: &Lease, tenure: u64, push: impl FnOnce(*mut Lease) -> bool) -> bool {
+fn hand_on(lease: &Lease, owner: u64, push: impl FnOnce(*mut Lease) -> bool) -> bool {
     // Before the push, as the next owner writes this word, too.
-    lease.tenure.store(0, Ordering::Relaxed);
+    lease.owner.store(0, Ordering::Relaxed);
     let done = push(std::ptr::from_ref(lease).cast_mut());
     if !done {
-        lease.tenure.store(tenure, Ordering::Relaxed);
+        lease.owner.store(owner, Ordering::Relaxed);
     }
     done
 }
 
 /// Notes a producer as the owner.
 #[inline(always)]
-fn begin(lease: *mut Lease, tenure: u64) {
+fn begin(lease: *mut Lease, owner: u64) {
     // SAFETY: a handle of the hub; handles live as long as the hub.
     let lease = unsafe { &*lease };
     lease.length.store(UNSET, Ordering::Relaxed);
-    lease.tenure.store(tenure, Ordering::Relaxed);
+    lease.owner.store(owner, Ordering::Relaxed);
 }
 
 /// Notes a consumer as the owner.
 #[inline(always)]
-fn take_over(lease: *mut Lease, tenure: u64, order: u64) {
+fn take_over(lease: *mut Lease, owner: u64, order: u64) {
     // SAFETY: a handle of the hub; handles live as long as the hub.
     let lease = unsafe { &*lease };
     lease.taken.store(order, Ordering::Relaxed);
-    lease.tenure.store(tenure, Ordering::Relaxed);
+    lease.owner.store(owner, Ordering::Relaxed);
 }
 
 /// Pops an item. `QUICK` looks once only, and its failure says nothing.
 #[inline(always)]
-fn take<const QUICK: bool>(lane: &Lane<Lease>, tenure: u64) -> Result<*const Lease, Missing> {
-    if tenure & PRODUCES != 0 {
-        let mark = |lease, _| begin(lease, tenure);
+fn take<const QUICK: bool>(lane: &Lane<Lease>, owner: u64) -> Result<*const Lease, Missing> {
+    if owner & PRODUCES != 0 {
+        let mark = |lease, _| begin(lease, owner);
         let lease = if QUICK { lane.try_take_free(mark)? } else { lane.take_free(mark)? };
         // SAFETY: a handle of the hub; handles live as long as the hub.
         unsafe { &*lease }.clear_metadata();
         return Ok(lease);
     }
-    if tenure & CONSUMES != 0 {
-        let mark = |lease, order| take_over(lease, tenure, order);
+    if owner & CONSUMES != 0 {
+        let mark = |lease, order| take_over(lease, owner, order);
         return Ok(if QUICK { lane.try_take_ready(mark)? } else { lane.take_ready(mark)? });
     }
     Err(Missing::Closed)

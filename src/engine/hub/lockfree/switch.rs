@@ -61,35 +61,35 @@ impl State {
                 continue;
             }
             let lease = Hub::handle(self, number);
-            let tenure = holder(lease);
-            if tenure & CONSUMES != 0 {
-                // `tenure` is read only once: a thread that is ending this lease now clears it
+            let owner = holder(lease);
+            if owner & CONSUMES != 0 {
+                // `owner` is read only once: a thread that is ending this lease now clears it
                 // until it finds the queues closed.
-                taken.push((lease.taken.load(Ordering::Relaxed), number, tenure));
+                taken.push((lease.taken.load(Ordering::Relaxed), number, owner));
                 continue;
             }
             // Not the length in the handle: the holder may be about to commit.
             self.envelopes[number as usize].length = UNSET;
             self.reserved += 1;
-            self.enter_lease(number, tenure, Role::Produce, (NONE, 0));
+            self.enter_lease(number, owner, Role::Produce, (NONE, 0));
         }
         taken.sort_unstable();
-        for (_, number, tenure) in taken {
+        for (_, number, owner) in taken {
             let place = self.free_chunk;
             self.append_chunk(number);
-            if tenure == 0 {
+            if owner == 0 {
                 self.free_terms_of(number);
                 continue;
             }
             // Held by the consumer, so nobody else may have it, and no cursor may point to it.
             let chunk = &mut self.chunks[place as usize];
             chunk.taken = COMPETING;
-            (chunk.consumers, chunk.leases, chunk.holder) = (1, 1, (tenure >> LINK) as u32);
+            (chunk.consumers, chunk.leases, chunk.holder) = (1, 1, (owner >> LINK) as u32);
             let order = chunk.order;
             if self.cursors[0] == place {
                 self.cursors[0] = NONE;
             }
-            self.enter_lease(number, tenure, Role::Consume, (place, order));
+            self.enter_lease(number, owner, Role::Consume, (place, order));
         }
     }
 
@@ -98,9 +98,9 @@ impl State {
         self.append(number, length);
     }
 
-    fn enter_lease(&mut self, number: u32, tenure: u64, role: Role, chunk: (u32, u64)) {
-        let link = (tenure >> LINK) as u32;
-        let (autocommit, unit) = (tenure & COMMITS != 0, COMPETING);
+    fn enter_lease(&mut self, number: u32, owner: u64, role: Role, chunk: (u32, u64)) {
+        let link = (owner >> LINK) as u32;
+        let (autocommit, unit) = (owner & COMMITS != 0, COMPETING);
         let (role, envelope, (chunk, order)) = (Some(role), number, chunk);
         self.terms[number as usize] = LeaseRecord {
             role,
@@ -131,9 +131,9 @@ fn number_of(lease: *mut Lease) -> u32 {
 fn holder(lease: &Lease) -> u64 {
     let mut patience = Patience::new();
     loop {
-        let tenure = lease.tenure.load(Ordering::Relaxed);
-        if tenure != 0 {
-            return tenure;
+        let owner = lease.owner.load(Ordering::Relaxed);
+        if owner != 0 {
+            return owner;
         }
         patience.wait();
     }
