@@ -1,11 +1,10 @@
-//! How a process reaches the memory of a member of its window: by a mapping, or by the kernel,
-//! which copies from process to process.
+//! How a process accesses the memory of a member of its window: by a mapping, by the kernel, which
+//! copies from process to process, or by messages.
 //!
-//! The kernel's way (process_vm_readv, process_vm_writev) costs a system call each, and needs the
-//! permission to trace the other process: the same user, and no security module (Yama's
-//! ptrace_scope) that forbids it. Whether it works, and that the number stands for the right
-//! process, is proved when the window is made; from then on a descriptor tells whether that process
-//! is there before the kernel is asked.
+//! The kernel's calls (process_vm_readv, process_vm_writev) need the permission to trace the other
+//! process: the same user, and no security module (Yama's ptrace_scope) that forbids it. Whether
+//! they work, and whether the pid belongs to the right process, is checked when the window is
+//! created. Before each later call a pidfd shows whether that process still lives.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -18,37 +17,36 @@ use crate::engine::os::shared_segment::Segment;
 use crate::engine::window::remote::remote::Remote;
 use std::os::fd::OwnedFd;
 
-/// Pieces of one system call. The kernel takes 1024.
+/// Most pieces in one system call. The kernel allows 1024.
 pub(crate) const PIECES: usize = 256;
 
-/// The ways to the memory of a member: `create.rs` chooses one for each, in `reach`, when the
-/// window is made. Within the ways by the kernel and by messages each call looks for a shorter one:
-/// a target that serves (`window::delegation`), or one piece that UCX moves
+/// How a member's memory is accessed. `create.rs` chooses it when the window is created, in
+/// `reach`. Operations by the kernel and by messages look for a faster way each time: a target that
+/// serves delegated operations (`window::delegation`), or UCX moving one piece
 /// (`window::remote::rendezvous`).
 pub(crate) enum Reach {
-    /// Here, from this address on.
+    /// Mapped here, at this address.
     Mapped(*mut u8),
-    /// In that process, from that address on there. Or in this one, where the kernel is to look
-    /// whether memory may be read and written.
+    /// In that process, at that address. Also this process, if the kernel has to check whether its
+    /// memory is accessible.
     Process(Process, u64),
-    /// There as well, wherever the target has attached memory.
+    /// In that process, wherever it has attached memory.
     Attached(Process),
-    /// The same in this process.
+    /// In this process, wherever it has attached memory.
     AttachedHere,
-    /// In a process that is to be asked, by messages: from the beginning of its window on, or by
-    /// address in dynamic ones.
+    /// By messages. Places are offsets in the window, or addresses in dynamic windows.
     Messages(Box<Remote>),
 }
 
-/// Room for what is fetched from another process: kept, for as many threads as are mostly there at
-/// a time.
+/// Reused buffers for data fetched from another process; as many are kept as there are threads at a
+/// time, usually.
 #[derive(Default)]
 pub(crate) struct Rooms(Mutex<Vec<Box<[u64]>>>);
 
 impl Rooms {
     const KEPT: usize = 8;
 
-    /// With room for so many bytes, which are always the same.
+    /// Calls `work` with a buffer. All calls have to pass the same `bytes`.
     pub(crate) fn with<T>(&self, bytes: usize, work: impl FnOnce(&mut [u64]) -> T) -> T {
         let kept = self.0.lock().pop();
         let mut room = kept.unwrap_or_else(|| vec![0; bytes.div_ceil(8)].into_boxed_slice());
@@ -61,21 +59,21 @@ impl Rooms {
     }
 }
 
-/// Another process of this host.
+/// A process of this host.
 pub(crate) struct Process {
     rank: u32,
     pid: i32,
-    /// Readable when it has ended. None where the kernel has no such descriptors.
+    /// A pidfd, readable when the process has ended. `None` if the kernel has no pidfds.
     ended: Option<OwnedFd>,
     is_own: bool,
 }
 
-/// A piece: where it is here, where it is there, and its bytes.
+/// A piece: local address, remote address, length.
 pub(crate) type Piece = (*mut u8, u64, usize);
 
 impl Process {
-    /// The one that made this segment, and proves it: what the segment begins with is read where
-    /// that process has it.
+    /// The process that created this segment. Verifies it by reading the segment's header through
+    /// the kernel from that process.
     pub(crate) fn meet(
         rank: u32,
         identity: &Identity,
@@ -99,8 +97,8 @@ impl Process {
         Ok(process)
     }
 
-    /// This one, for memory that may have gone, or may not be written: the kernel says so, and no
-    /// signal comes of it. A system call each way, where a load or a store would do.
+    /// This process, for memory that may be unmapped or not writable: the kernel returns an error
+    /// where a load or store would raise a signal. Costs a system call for each copy.
     pub(crate) fn own(rank: u32) -> Self {
         Process { rank, pid: std::process::id() as i32, ended: None, is_own: true }
     }
@@ -109,18 +107,18 @@ impl Process {
         self.is_own
     }
 
-    /// Where a container forbids the calls that copy from process to process, also to the one that
-    /// makes them. Not by /proc/self/mem, which writes into what may only be read.
+    /// For containers that forbid these system calls even on the own process. Not by
+    /// /proc/self/mem, which also writes read-only memory.
     pub(crate) fn copy_by_pipe(&self, way: Way, pieces: &[Piece]) -> Result<()> {
         for (here, there, length) in pieces {
-            // SAFETY: the caller's memory here, as for `copy`.
+            // SAFETY: the callers pass local memory that may be read or written, as for `copy`.
             unsafe { own_memory::copy(way, *here, *there, *length) }
                 .map_err(|cause| self.refused_by(&cause))?;
         }
         Ok(())
     }
 
-    /// Copies the pieces, which the caller may read or write here; there the kernel looks.
+    /// Copies the pieces. The caller may access the local sides; the kernel checks the remote ones.
     pub(crate) fn copy(&self, way: Way, pieces: &[Piece]) -> Result<()> {
         if self.ended.as_ref().is_some_and(is_readable) {
             return Err(self.gone());
@@ -140,12 +138,13 @@ impl Process {
             here[at] = libc::iovec { iov_base: place.cast(), iov_len: *length };
             there[at] = libc::iovec { iov_base: *address as usize as *mut _, iov_len: *length };
         }
-        // The two lists have the same pieces, so that both are cut in the same place.
+        // Both lists have the same piece lengths, so they advance together.
         let mut first = 0;
         while first < pieces.len() {
             let left = (pieces.len() - first) as libc::c_ulong;
             let (from_here, from_there) = (&here[first..], &there[first..]);
-            // SAFETY: the caller's memory here, as for `copy`; there the kernel looks.
+            // SAFETY: the callers pass local memory that may be read or written. The kernel checks
+            // the remote addresses.
             let copied = unsafe {
                 match way {
                     Way::Read => libc::process_vm_readv(
@@ -170,8 +169,8 @@ impl Process {
             if copied == 0 {
                 return Err(unmapped(self.pid));
             }
-            // Less than all, where there are some gigabytes, or at a page that is not there: the
-            // next call says so.
+            // The kernel may copy a part: some gigabytes at a time, or up to a page that is
+            // missing. The next call then returns the error.
             while first < pieces.len() && copied >= here[first].iov_len {
                 copied -= here[first].iov_len;
                 first += 1;

@@ -1,10 +1,9 @@
 //! The control words of a window in one process, in memory that the processes of a host share.
 //!
-//! Each process has some of its own, and reads and writes those of the others. Everything is a
-//! lock's, or a word that one process alone writes and that only grows: so a signal is one store,
-//! nothing is ever reset, and a process that dies in between leaves nothing half done. What stands
-//! here may have been written by a process that has gone wrong: it is compared and counted, never
-//! used as an address.
+//! Each process has its own and accesses those of the others. Every word either belongs to a lock,
+//! or is written by one process only and only grows. So a signal is one store, nothing is ever
+//! reset, and a process that dies leaves nothing half done. A faulty process may have written
+//! anything here: values are compared and counted, never used as addresses.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::futex::SharedWord;
@@ -17,27 +16,26 @@ use crate::engine::window::lock::rw_lock::WindowLock;
 use crate::engine::window::window::Flavor;
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
-/// Rounds of a barrier of as many processes as there can be.
+/// Most rounds of a barrier, for as many processes as possible.
 const ROUNDS: usize = 32;
-/// Regions that a dynamic window has at once.
+/// Most regions of a dynamic window at a time.
 pub const MOST_REGIONS: usize = 1024;
-/// Looks at regions that change all the time, before it is asked whether their process lives.
+/// Number of polls of regions that keep changing before checking whether their process lives.
 const LOOKS: u32 = 1_000;
 
-/// What there is once.
+/// Words that exist once.
 #[repr(C)]
 struct Head {
-    /// 1 while the process of these words sleeps on it, or is about to: for a signal of another
-    /// one.
+    /// 1 while the owner sleeps on it or is about to. Other processes clear it to wake the owner.
     bell: SharedWord,
     _bell_alone: CacheLine,
-    /// Why the process takes part in nothing any more; 0 while it does.
+    /// Why the owner no longer takes part; 0 while it does.
     ended: AtomicU64,
     _ended_alone: CacheLine,
-    /// What the process says of the hints, while they are being changed.
+    /// The owner's values while hints are being changed.
     hints: [AtomicU64; 2],
     _hints_alone: CacheLine,
-    /// Barriers that the process so far behind has reached, by round.
+    /// By round: number of barriers reached by the process that signals in this round.
     rounds: [Line; ROUNDS],
 }
 
@@ -47,17 +45,18 @@ struct Line {
     _alone: CacheLine,
 }
 
-/// What another process tells this one.
+/// Signals of one process to the owner.
 #[repr(C)]
 pub struct Signals {
-    /// How often it has posted.
+    /// Number of its posts.
     pub posted: AtomicU64,
-    /// How often it has completed.
+    /// Number of its completions.
     pub completed: AtomicU64,
     _alone: CacheLine,
 }
 
-/// Regions of memory, sorted, that do not overlap. An odd version says that they are being changed.
+/// The owner's attached regions, sorted, without overlap: a seqlock. `version` is odd during a
+/// change.
 #[repr(C)]
 struct Regions {
     version: AtomicU64,
@@ -66,24 +65,24 @@ struct Regions {
     list: [[AtomicU64; 2]; MOST_REGIONS],
 }
 
-/// A view of them.
+/// A process's control words.
 pub struct Control {
     segment: Segment,
     ranks: u32,
     has_mail: bool,
 }
 
-/// Why a process takes part in nothing any more.
+/// Why a process no longer takes part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// What others get.
+    /// The status that others get.
     pub status: Status,
-    /// Whose fault it was.
+    /// The rank that caused it.
     pub blamed: u32,
 }
 
 impl Ended {
-    /// In a word, which is not 0.
+    /// Encoded in a word, which is never 0.
     pub(crate) fn encode(self) -> u64 {
         u64::from(self.status.0.unsigned_abs()) << 32 | u64::from(self.blamed)
     }
@@ -100,7 +99,7 @@ const fn aligned(bytes: usize) -> usize {
 }
 
 impl Control {
-    /// Bytes of it.
+    /// Length of the control words.
     pub fn bytes(ranks: u32, flavor: Flavor) -> usize {
         Self::more_at(ranks)
             + match flavor {
@@ -128,12 +127,12 @@ impl Control {
         Self::lanes_at(ranks) + ranks as usize * size_of::<Lanes>()
     }
 
-    /// What only some windows have.
+    /// Offset of the words that only some kinds of windows have.
     const fn more_at(ranks: u32) -> usize {
         Self::signals_at(ranks) + ranks as usize * size_of::<Signals>()
     }
 
-    /// Those in this segment, which was made for as many ranks.
+    /// The control words in this segment, which was made for `ranks` ranks.
     pub fn new(segment: Segment, ranks: u32, flavor: Flavor) -> Result<Self> {
         if segment.control_length() != Self::bytes(ranks, flavor) {
             return Err(Error::new(
@@ -144,52 +143,55 @@ impl Control {
         Ok(Control { segment, ranks, has_mail: flavor == Flavor::Create })
     }
 
-    /// Where they are.
+    /// The segment that contains them.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
     #[inline]
     fn head(&self) -> &Head {
-        // SAFETY: a mapping of this length, aligned to a page, that lives as long as `self`; all of
-        // it is atomics, for which all bytes are valid.
+        // SAFETY: the mapping is page-aligned, has this length and lives as long as `self`. It
+        // contains only atomics, for which all bytes are valid.
         unsafe { &*self.segment.control().cast() }
     }
 
     fn regions(&self) -> &Regions {
-        // SAFETY: as above; asked for with dynamic windows alone, which have them.
+        // SAFETY: inside the mapping, and only atomics; dynamic windows have this part, and only
+        // they ask for it.
         unsafe { &*self.segment.control().add(Self::more_at(self.ranks)).cast() }
     }
 
-    /// Where short data calls are handed over to the process, in windows of memory of its own.
+    /// The slot for delegated operations, in windows of the caller's memory.
     #[inline]
     pub(crate) fn mail(&self) -> Option<&Slot> {
-        // SAFETY: as above; what is no atomic in it is not referred to.
+        // SAFETY: inside the mapping, in windows that have the slot. Its non-atomic parts are never
+        // referenced.
         self.has_mail
             .then(|| unsafe { &*self.segment.control().add(Self::more_at(self.ranks)).cast() })
     }
 
-    /// The lock of the window at this process, which lock and unlock are about.
+    /// The lock of the window at this process, for lock and unlock.
     #[inline]
     pub fn lock(&self) -> WindowLock<'_> {
-        // SAFETY: as above; nobody writes there in another way.
+        // SAFETY: inside the mapping, for this many ranks; nothing else writes there.
         unsafe { WindowLock::at(self.segment.control().add(Self::LOCK_AT), self.ranks) }
     }
 
-    /// That of accumulates which no instruction of the processor does. Behind the ranks there is
-    /// the service of the process.
+    /// The update lock, for accumulates that the CPU cannot do atomically. Besides the ranks, the
+    /// process's service has a place in it.
     #[inline]
     pub fn updates(&self) -> WindowLock<'_> {
-        // SAFETY: as above.
+        // SAFETY: inside the mapping, for this many ranks; nothing else writes there.
         unsafe {
             WindowLock::at(self.segment.control().add(Self::updates_at(self.ranks)), self.ranks + 1)
         }
     }
 
-    /// What keeps accumulates of single elements, and those of very many, apart.
+    /// Excludes accumulates of single elements and exclusive ones of very many elements from each
+    /// other.
     #[inline]
     pub fn bulk(&self) -> Bulk<'_> {
-        // SAFETY: as above.
+        // SAFETY: inside the mapping, for this many ranks, and only atomics.
         unsafe {
             let head = self.segment.control().add(Self::bulk_at(self.ranks)).cast();
             let lanes = self.segment.control().add(Self::lanes_at(self.ranks)).cast();
@@ -197,11 +199,11 @@ impl Control {
         }
     }
 
-    /// What this rank tells the process.
+    /// Signals from this rank to the owner.
     #[inline]
     pub fn from(&self, rank: u32) -> &Signals {
         debug_assert!(rank < self.ranks);
-        // SAFETY: as above, and there is such a rank.
+        // SAFETY: inside the mapping, as the rank exists, and only atomics.
         unsafe {
             &*self
                 .segment
@@ -212,22 +214,22 @@ impl Control {
         }
     }
 
-    /// Barriers that the process has been told of in this round.
+    /// Number of barriers signalled to the owner in this round.
     pub fn round(&self, round: usize) -> &AtomicU64 {
         &self.head().rounds[round].word
     }
 
-    /// The same of a round that a message names, if there is such a one.
+    /// The same for a round from a message; `None` if it is invalid.
     pub(crate) fn round_if(&self, round: u32) -> Option<&AtomicU64> {
         self.head().rounds.get(round as usize).map(|line| &line.word)
     }
 
-    /// For the process itself.
+    /// The owner sleeps on this word.
     pub(crate) fn bell(&self) -> &SharedWord {
         &self.head().bell
     }
 
-    /// Wakes the process, if it sleeps, after something was written for it.
+    /// Wakes the owner if it sleeps; called after writing something for it.
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
         let bell = self.bell();
@@ -236,7 +238,7 @@ impl Control {
         }
     }
 
-    /// The process takes part in nothing any more. The first reason stays.
+    /// The owner no longer takes part. The first reason is kept.
     pub fn end(&self, why: Ended) {
         let _ = self.head().ended.compare_exchange(
             0,
@@ -246,17 +248,17 @@ impl Control {
         );
     }
 
-    /// Has it said so?
+    /// Has the owner stopped taking part?
     pub fn ended(&self) -> Option<Ended> {
         Ended::decode(self.head().ended.load(Ordering::Acquire))
     }
 
-    /// What the process says of the hints, for others to compare.
+    /// The owner's hints, for comparison.
     pub fn hints(&self) -> [u64; 2] {
         [0, 1].map(|at: usize| self.head().hints[at].load(Ordering::Acquire))
     }
 
-    /// Of the process itself.
+    /// Called by the owner.
     pub fn set_hints(&self, hints: [u64; 2]) {
         self.head()
             .hints
@@ -265,7 +267,7 @@ impl Control {
             .for_each(|(word, hint)| word.store(hint, Ordering::Release));
     }
 
-    /// Writes down the regions of the process itself, which are sorted. One thread at a time.
+    /// Publishes the owner's regions, which are sorted. One thread at a time.
     pub fn set_regions(&self, list: &[(u64, u64)]) {
         let regions = self.regions();
         let version = regions.version.load(Ordering::Relaxed) | 1;
@@ -279,8 +281,8 @@ impl Control {
         regions.version.store(version.wrapping_add(1), Ordering::Release);
     }
 
-    /// Does the process have memory attached from `begin` to `end`, in one region or in several
-    /// that follow each other?
+    /// Has the owner attached the memory from `begin` to `end`, in one region or several adjacent
+    /// ones?
     pub fn has_attached(&self, begin: u64, end: u64, lives: &dyn Fn() -> bool) -> Result<bool> {
         let regions = self.regions();
         let wait = SpinWait::default();

@@ -1,10 +1,13 @@
-//! Making a window: three exchanges among all members, each of which ends everywhere if it has
-//! failed at one of them.
+//! Creation of a window: three exchanges among all members. If one fails at one member, the
+//! creation fails everywhere.
 //!
-//! First what each was called with, which must go together. Then each makes its segment, and tells
-//! its name; and, where there are any, keys to memory that UCX has allocated, which goes as that of
-//! the library then (see `window::mapped_key`). Then each opens those of the others. Who was called
-//! with something wrong takes part as well, lest the others wait for it.
+//! 1. The parameters of each member, which have to match.
+//! 2. The name of the segment that each member has created. If some memory was allocated by UCX,
+//!    also the keys to it (see `window::mapped_key`).
+//! 3. Whether each member could open the segments of the others.
+//!
+//! A member that was called with invalid arguments takes part as well, so that the others do not
+//! wait for it.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::membarrier;
@@ -27,39 +30,39 @@ use crate::engine::window::window::{Flavor, Target, Turns, Window, WindowParams}
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 
-/// What one member was called with.
+/// One member's parameters.
 #[derive(Clone, Copy)]
 pub struct Wanted {
-    /// How the memory comes about.
+    /// Kind of memory.
     pub flavor: Flavor,
-    /// Of the caller's memory; 0 for the library's.
+    /// Address of the caller's memory; 0 for the library's.
     pub base: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes of a displacement.
+    /// Displacement unit in bytes.
     pub unit: u32,
 }
 
-/// The same, as it travels.
+/// One member's parameters, as they are sent.
 pub struct Call {
     status: Status,
     wanted: Wanted,
     noncontiguous: bool,
-    /// In the barriers of `window::data::exclusive_bulk`.
+    /// It supports the barriers of `window::data::exclusive_bulk`.
     takes_part: bool,
-    /// Some of its memory may not be read or written as it is: the kernel is to look each time.
+    /// Some of its memory may not be readable or writable: the kernel has to check each access.
     is_guarded: bool,
     in_common: [u64; 2],
-    /// What the window could be called; the greatest one is.
+    /// Its proposal for the window's number; the greatest is used.
     number: u64,
-    /// Bytes of the key to its memory; 0 without one.
+    /// Length of the key to its memory; 0 without a key.
     key: u64,
 }
 
 const CALL: usize = 72;
 
 impl Call {
-    /// As it is sent.
+    /// The bytes to send.
     pub fn encode(&self) -> [u8; CALL] {
         let Wanted { flavor, base, size, unit } = self.wanted;
         let bits = u64::from(flavor as u8)
@@ -71,7 +74,7 @@ impl Call {
         encode([self.status.0 as u64, bits, base, size, first, second, self.number, self.key])
     }
 
-    /// Of bytes that came from somewhere. None for one of another version of this library.
+    /// Decodes received bytes. `None` if they are from another version of the library.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let [status, bits, base, size, first, second, number, key] = decode(bytes)?;
         let flavor = [Flavor::Create, Flavor::Allocate, Flavor::Shared, Flavor::Dynamic]
@@ -83,7 +86,7 @@ impl Call {
     }
 }
 
-/// The first of the words is the version of what travels.
+/// Version of these messages; the first word of each.
 const VERSION: u64 = 3;
 
 fn encode<const N: usize, const BYTES: usize>(words: [u64; N]) -> [u8; BYTES] {
@@ -109,13 +112,14 @@ fn decode<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     Some(words)
 }
 
-/// What a member has made.
+/// Length of the second exchange: status and place, and the segment's name.
 const MADE: usize = 24;
 const MADE_AND_NAME: usize = MADE + SegmentName::LENGTH;
 
 impl Window {
-    /// Makes one together with the other members of the group. `wanted` is an error where this one
-    /// was called with something wrong. `memory` has what is offered, if it is given.
+    /// Creates a window together with the other members of the group. `wanted` is an error if this
+    /// member was called with invalid arguments. `memory` is the registered memory to offer, if
+    /// there is any.
     pub fn new(
         group: &Arc<Group>,
         wanted: Result<Wanted>,
@@ -123,7 +127,7 @@ impl Window {
         params: &WindowParams,
     ) -> Result<Arc<Self>> {
         group.check_caller()?;
-        // Without a key it is memory like any other.
+        // Without a key it is treated like other memory.
         let key =
             memory.and_then(|memory| memory.packed().ok()).filter(|key| key.len() <= MOST_OF_KEY);
         let calls = agree(group, wanted, key, params)?;
@@ -139,7 +143,8 @@ impl Window {
         let mut made = Some(made);
         let opening = Opening { group, calls: &calls, names: &names, keys: &keys, in_one_piece };
         let opened = opening.open_all(&mut made, &mut targets);
-        // Before anything is executed for others, who know it as soon as they come out of this.
+        // Before anything is executed for others, who know the result as soon as they leave this
+        // exchange.
         let is_mapped = match keys.is_empty() {
             true => {
                 matches!(flavor, Flavor::Allocate | Flavor::Shared)
@@ -150,13 +155,13 @@ impl Window {
         let window = Arc::new_cyclic(|me| {
             Self::assemble(group, &calls, params, targets.into(), is_mapped, me)
         });
-        // Whoever comes out of this may send to it.
+        // A member that leaves the last exchange may send operations at once.
         let entered = opened.is_ok();
         if entered {
             group.service.windows().enter(&window);
         }
-        // What this one has made is there, whatever came of it, until the others have opened it or
-        // not.
+        // Shares the outcome even after an error: this member's segment has to exist until the
+        // others have opened it.
         let outcome = share_outcome(group, "could not reach the others", opened);
         let outcome = outcome.and_then(|()| window.check_promises(params));
         if outcome.is_err() && entered {
@@ -208,18 +213,18 @@ impl Window {
     }
 }
 
-/// The members, as this process sees them.
+/// State of opening the members' segments.
 struct Opening<'a> {
     group: &'a Group,
     calls: &'a [Call],
     names: &'a [Named],
-    /// UCX's, to memory of the callers' own.
+    /// UCX's keys to the callers' memory.
     keys: &'a [Vec<u8>],
     in_one_piece: bool,
 }
 
 impl Opening<'_> {
-    /// Opens what each member shares. Of this process, that is what it has `made`.
+    /// Opens the segment of each member; of this process it is `made`.
     fn open_all(&self, made: &mut Option<Segment>, targets: &mut Vec<Target>) -> Result<()> {
         for rank in 0..self.calls.len() as u32 {
             let process = self.group.identity(rank);
@@ -227,14 +232,15 @@ impl Opening<'_> {
                 Error::new(Status::UNSUPPORTED, format!("rank {rank}: is unknown"))
             })?;
             let target = self.open(rank, process, made, targets).map_err(|error| {
-                // What a process shows to others goes a little before it does.
+                // A dying process's descriptors close a little before the process ends, so check
+                // whether it still lives.
                 match rank == self.group.rank() || process_identity::goes_on(&process) {
                     true => Error::new(error.status(), format!("rank {rank}: {}", error.message())),
                     false => self.group.lost(rank),
                 }
             })?;
             if target.remote().is_some() {
-                // Its end is to be heard of.
+                // Connect, so that its end is noticed.
                 self.group.service.watch(self.group.ranks[rank as usize]);
             }
             targets.push(target);
@@ -278,8 +284,8 @@ impl Opening<'_> {
         })
     }
 
-    /// How this process reaches a member's memory, of which `segment` is what it shares on this
-    /// host: the one place that chooses. With a key, where that keeps the mapping.
+    /// Chooses how this process reaches a member's memory; the only place that does. `segment` is
+    /// the member's, if it is on this host. Returns a key if that keeps a mapping.
     fn reach(
         &self,
         rank: u32,
@@ -296,7 +302,7 @@ impl Opening<'_> {
         let by_kernel = |reach: fn(Process, u64) -> Reach| {
             match Process::meet(rank, process, segment, self.names[rank as usize].proof_at) {
                 Ok(process) => Ok(reach(process, base)),
-                // The kernel forbids it: then that process is asked.
+                // The kernel forbids it, so send messages.
                 Err(error) if error.status() == Status::UNSUPPORTED => Ok(by_messages()),
                 Err(error) => Err(error),
             }
@@ -307,7 +313,8 @@ impl Opening<'_> {
                 let whole = before.first().map_or(segment, |first| first.control().segment());
                 let earlier = &self.calls[..rank as usize];
                 let begin: u64 = earlier.iter().map(|call| call.wanted.size).sum();
-                // SAFETY: inside the segment of rank 0, which has all of it, or at its end.
+                // SAFETY: rank 0's segment has the memory of all members, so this is inside it or
+                // at its end.
                 Reach::Mapped(unsafe { whole.data().add(begin as usize) })
             }
             Flavor::Allocate | Flavor::Shared => Reach::Mapped(segment.data()),
@@ -329,7 +336,7 @@ impl Opening<'_> {
     }
 }
 
-/// What all were called with, if that goes together.
+/// The parameters of all members, if they match.
 fn agree(
     group: &Group,
     wanted: Result<Wanted>,
@@ -361,7 +368,7 @@ fn agree(
         key,
     };
     let cards = gather(group, &call.encode())?;
-    // The own one first: it has more to say.
+    // This member's own error is more specific.
     wanted?;
     let mut calls: Vec<Call> = Vec::with_capacity(cards.len() / CALL);
     for (rank, card) in cards.chunks_exact(CALL).enumerate() {
@@ -403,7 +410,7 @@ fn agree(
     Ok(calls)
 }
 
-/// The segment of this process: its control words, and its memory where that is the library's.
+/// Creates this process's segment: its control words, and its memory if the library allocates it.
 fn make(calls: &[Call], rank: u32, in_one_piece: bool) -> Result<Segment> {
     let wanted = &calls[rank as usize].wanted;
     let ranks = calls.len() as u32;
@@ -428,7 +435,7 @@ fn data_of(calls: &[Call], rank: u32, in_one_piece: bool) -> u64 {
     }
 }
 
-/// What a member has made, and where it stands there.
+/// A member's segment, and the address of its header there.
 struct Named {
     proof_at: u64,
     name: SegmentName,
@@ -458,7 +465,7 @@ fn gather_names(group: &Group, made: &Result<Segment>) -> Result<Vec<Named>> {
     Ok(names)
 }
 
-/// The keys of all, of which some are empty; no keys where nobody has one.
+/// The keys of all members, some of them empty; no keys if nobody has one.
 fn gather_keys(group: &Group, calls: &[Call], key: Option<&[u8]>) -> Result<Vec<Vec<u8>>> {
     let longest = calls.iter().map(|call| call.key as usize).max().unwrap_or_default();
     if longest == 0 {
@@ -471,13 +478,13 @@ fn gather_keys(group: &Group, calls: &[Call], key: Option<&[u8]>) -> Result<Vec<
     Ok(calls.iter().zip(cards.chunks_exact(longest)).map(of_call).collect())
 }
 
-/// Is it so at every member?
+/// Is it true at every member?
 fn all_say(group: &Group, say: bool) -> Result<bool> {
     let cards = gather(group, &encode::<1, 16>([say.into()]))?;
     Ok(cards.chunks_exact(16).all(|card| decode(card) == Some([1])))
 }
 
-/// Succeeds where it has succeeded everywhere.
+/// Succeeds if it has succeeded at every member.
 fn share_outcome(group: &Group, what: &str, outcome: Result<()>) -> Result<()> {
     let status = outcome.as_ref().err().map_or(Status::OK, Error::status);
     let cards = gather(group, &encode::<1, 16>([status.0 as u64]))?;
@@ -501,19 +508,19 @@ fn failed_at(rank: usize, status: Status, what: &str) -> Result<()> {
 
 pub(crate) fn gather(group: &Group, card: &[u8]) -> Result<Vec<u8>> {
     let mut cards = vec![0; card.len() * group.size() as usize];
-    // SAFETY: as many bytes here, and for each member there.
+    // SAFETY: `card` has this length, and `cards` has as much for each member.
     unsafe { group.allgather(card.as_ptr().cast(), card.len(), cards.as_mut_ptr().cast()) }?;
     Ok(cards)
 }
 
 impl Group {
-    /// Is this member where this process can share memory with it?
+    /// Can this process share memory with the member?
     fn shares_host(&self, rank: u32) -> bool {
         let both = self.identity(self.rank()).zip(self.identity(rank));
         both.is_some_and(|(mine, theirs)| mine.shares_host_with(&theirs))
     }
 
-    /// Shared windows are for members that share memory.
+    /// Returns an error unless all members can share memory.
     fn check_one_host(&self) -> Result<()> {
         for rank in 0..self.size() {
             if !self.shares_host(rank) {

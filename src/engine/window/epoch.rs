@@ -1,14 +1,15 @@
-//! Which calls a window's present epoch permits: its state machine, seen from one process.
+//! Which calls are legal in a window's present epoch: its state machine in one process.
 //!
-//! There are two axes. On the axis of access this process reads and writes other's memory: after
-//! fence, start, or a lock. On the axis of exposure its own memory is lent to others, from post to
-//! wait. They do not concern each other, except that fence is on both. The states that
-//! `ucxx_window_sync_type` reports are these two, seen from one target.
+//! There are two independent axes, except that fence is on both.
 //!
-//! What a call costs here (AMD EPYC, Zen 5, a busy machine; `cargo test --release --lib
-//! engine::window::epoch -- --ignored --nocapture figures`): whether put is legal 0.5 ns, where a
-//! target is locked or started 0.9; a lock with its unlock 18, a fence 17, most of which is the
-//! lock of `calls`, twice.
+//! - **Access**: this process accesses the memory of others, after fence, start or a lock.
+//! - **Exposure**: others access this process's memory, from post to wait.
+//!
+//! `ucxx_window_sync_type` reports these states, as they apply to one target.
+//!
+//! Costs (AMD EPYC, Zen 5, a busy machine; `cargo test --release --lib engine::window::epoch --
+//! --ignored --nocapture figures`): checking a put 0.5 ns, or 0.9 if the target is locked or
+//! started; a lock with its unlock 18, a fence 17, most of it for taking `calls` twice.
 #![deny(unsafe_code)]
 
 use crate::engine::base::spin_lock::SpinLock;
@@ -32,7 +33,7 @@ pub enum SyncType {
     FenceEpoch = 7,
 }
 
-/// A call, as far as its epoch is concerned.
+/// A call, as far as epochs are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Call {
@@ -40,48 +41,48 @@ pub enum Call {
     Unlock(u32),
     LockAll,
     UnlockAll,
-    /// And flush_local.
+    /// Also flush_local.
     Flush(u32),
-    /// And flush_local_all.
+    /// Also flush_local_all.
     FlushAll,
     Sync,
     Post,
     Start,
     Complete,
-    /// And test.
+    /// Also test.
     Wait,
     Fence,
     Close,
     /// An operation without a request: put, get, accumulate and the like.
     Access(u32),
-    /// One with a request.
+    /// An operation with a request.
     Request(u32),
 }
 
-/// How this process holds the lock of a target.
+/// How this process holds a target's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
-    /// There is something to give back.
+    /// There is a lock to release.
     Locked(LockType),
-    /// It has only said so: NOCHECK.
+    /// Asserted by NOCHECK: there is no lock to release.
     NoCheck,
 }
 
-/// What a fence has to do.
+/// The steps of a fence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FencePlan {
-    /// Complete what was begun, everywhere.
+    /// Complete all operations to all targets.
     pub flush: bool,
-    /// Wait for everybody.
+    /// Run a barrier.
     pub barrier: bool,
 }
 
-/// The axis of access. From `ANYWHERE` on every target may be accessed.
+/// States of the access axis. From `ANYWHERE` on, every target may be accessed.
 mod access {
     pub(crate) const NONE: u8 = 0;
     pub(crate) const LOCK: u8 = 1;
     pub(crate) const START: u8 = 2;
-    /// The last fence permits an epoch, which the first operation begins.
+    /// After a fence: the first operation begins an epoch.
     pub(crate) const FENCE: u8 = 3;
     pub(crate) const ANYWHERE: u8 = 4;
     pub(crate) const FENCE_EPOCH: u8 = 4;
@@ -89,10 +90,10 @@ mod access {
     pub(crate) const LOCK_ALL_NO_CHECK: u8 = 6;
 }
 
-/// What a target is to this process. From `OPEN` on it may be accessed.
+/// State of a target in this process. From `OPEN` on it may be accessed.
 mod target {
     pub(crate) const CLOSED: u8 = 0;
-    /// A lock has been asked for.
+    /// A lock has been requested.
     pub(crate) const PENDING: u8 = 1;
     pub(crate) const OPEN: u8 = 2;
     pub(crate) const STARTED: u8 = 2;
@@ -108,48 +109,46 @@ mod target {
     }
 }
 
-/// The state of a window in one process.
+/// The epoch state of a window in one process.
 ///
-/// Synchronisation calls change it, one at a time: what they alone need is behind `calls`, which
-/// they hold while they look and change, and the words beside it are written by who holds it. Data
-/// calls and flushes on other threads read those words without it: `access` first, then, where that
-/// does not decide, the target's byte. The one change that a data call makes, to begin the epoch
-/// that a fence permits, is a compare-and-swap, so that it cannot undo what a synchronisation call
-/// has done meanwhile. A grant stores the target's byte before `access` (release), which is read by
-/// acquire; between a data call and the synchronisation call that ends its epoch the caller brings
-/// order itself.
+/// Synchronisation calls change it, one at a time: they hold `calls` while they check and change,
+/// and only its holder writes the atomics. Data calls and flushes on other threads read the atomics
+/// without it: first `access`, and if that does not decide, the target's byte. A data call makes
+/// only one change, beginning the epoch that a fence permits. That is a compare-and-swap, so it
+/// cannot undo what a synchronisation call has done meanwhile. A granted lock stores the target's
+/// byte before `access`, both with Release; readers use Acquire. The caller orders its data calls
+/// before the synchronisation call that ends their epoch.
 pub struct Epoch {
     access: AtomicU8,
     no_locks: AtomicBool,
     ranks: u32,
-    /// Locks that have been granted, NOCHECK included.
+    /// Number of granted locks, NOCHECK included.
     held: AtomicU32,
-    /// A byte for each rank, from the first lock or start on: who only fences or locks all needs
-    /// none.
+    /// One byte for each rank, allocated at the first lock or start: fence and lock_all do not need
+    /// it.
     targets: OnceLock<Box<[AtomicU8]>>,
     calls: SpinLock<Calls>,
 }
 
 #[derive(Default)]
 struct Calls {
-    /// Locks that have been asked for and not granted.
+    /// Locks that were requested and are not granted.
     pending: u32,
-    /// What a lock that comes to nothing goes back to: whether a fence's permission was given up
-    /// for it.
+    /// The state to return to if the lock fails: whether it was `FENCE`.
     came_from_fence: bool,
-    /// Whom start has named.
+    /// Ranks named by start.
     started: Vec<u32>,
     exposure: Option<Exposure>,
-    /// The list of the last one, for the next.
+    /// Reused list for the next exposure.
     spare: Vec<u32>,
-    /// In use while ranks are compared.
+    /// Reused buffer for comparing ranks.
     sorted: Vec<u32>,
 }
 
-/// From post to wait.
+/// An exposure, from post to wait.
 struct Exposure {
     ranks: Vec<u32>,
-    /// So many of them have completed.
+    /// Number of ranks at the front of the list that have completed.
     waited: usize,
 }
 
@@ -171,7 +170,7 @@ fn illegal(call: Call, sync: SyncType) -> Error {
 }
 
 impl Epoch {
-    /// Of a window that so many processes share.
+    /// For a window with `ranks` processes.
     pub fn new(ranks: u32, no_locks: bool) -> Self {
         Epoch {
             access: AtomicU8::new(access::NONE),
@@ -205,7 +204,7 @@ impl Epoch {
         self.access.store(to, Ordering::Release);
     }
 
-    /// RMA_RANK if there is none.
+    /// RMA_RANK if there is no such rank.
     #[inline]
     pub fn check_rank(&self, rank: u32) -> Result<()> {
         if rank < self.ranks {
@@ -214,7 +213,7 @@ impl Epoch {
         Err(Error::new(Status::RMA_RANK, format!("rank {rank}: the window has {}", self.ranks)))
     }
 
-    /// May this process access that target now? Begins the epoch that a fence permits.
+    /// May this process access the target now? Begins the epoch that a fence permits.
     #[inline]
     pub fn check_access(&self, rank: u32) -> Result<()> {
         let now = self.now();
@@ -237,14 +236,14 @@ impl Epoch {
             order,
             Ordering::Acquire,
         ) {
-            // Another thread was faster.
+            // Another thread has begun the epoch.
             Ok(_) | Err(access::FENCE_EPOCH) => Ok(()),
             Err(_) => Err(illegal(Call::Access(rank), self.sync_type(rank))),
         }
     }
 
-    /// Is there a passive access epoch to that target, as flushes and operations with a request
-    /// need?
+    /// Is there a passive access epoch to the target? Flushes and operations with a request need
+    /// one.
     #[inline]
     pub fn check_passive(&self, call: Call, rank: u32) -> Result<()> {
         self.check_rank(rank)?;
@@ -308,9 +307,9 @@ impl Epoch {
         }
     }
 
-    /// Asks for the lock of a target. True if it is held at once, as NOCHECK says, or as `at_once`
-    /// does, which gets it if that takes no waiting; else `grant_lock` or `abandon_lock` follows,
-    /// and until then the target can be neither accessed nor locked again.
+    /// Requests a target's lock. Returns true if it is held at once: by NOCHECK, or because
+    /// `at_once` got it without waiting. Otherwise `grant_lock` or `abandon_lock` has to follow,
+    /// and until then the target can neither be accessed nor locked.
     pub fn begin_lock(
         &self,
         rank: u32,
@@ -345,7 +344,7 @@ impl Epoch {
         calls.came_from_fence = false;
     }
 
-    /// By who holds `calls`: nobody else writes it.
+    /// Only the holder of `calls` writes it.
     fn count_held(&self, change: i32) {
         self.held.store(
             self.held.load(Ordering::Relaxed).wrapping_add_signed(change),
@@ -353,7 +352,7 @@ impl Epoch {
         );
     }
 
-    /// The lock that was asked for is held.
+    /// The requested lock is granted.
     pub fn grant_lock(&self, rank: u32, how: LockType) {
         let mut calls = self.calls.lock();
         debug_assert_eq!(self.target(rank), target::PENDING);
@@ -361,7 +360,7 @@ impl Epoch {
         self.hold(&mut calls, rank, target::of_lock(how));
     }
 
-    /// It will not be: the state is what it would be if it had never been asked for.
+    /// The requested lock fails: restores the state from before the request.
     pub fn abandon_lock(&self, rank: u32) {
         let mut calls = self.calls.lock();
         debug_assert_eq!(self.target(rank), target::PENDING);
@@ -377,9 +376,9 @@ impl Epoch {
         }
     }
 
-    /// Ends the epoch to one target, and tells what is to be given back, after a flush. Whatever
-    /// comes of that, the epoch has ended: other threads' operations are refused from here on,
-    /// instead of slipping in behind the flush.
+    /// Ends the epoch to one target, and returns what the caller has to release after a flush. The
+    /// epoch has ended whatever the flush returns: operations of other threads are refused from
+    /// here on, so they cannot follow the flush unnoticed.
     pub fn unlock(&self, rank: u32) -> Result<Held> {
         let calls = self.calls.lock();
         self.check_among(&calls, Call::Unlock(rank))?;
@@ -390,7 +389,7 @@ impl Epoch {
         Ok(held)
     }
 
-    /// How the target's lock is held, other than by lock_all.
+    /// How the target's lock is held, apart from lock_all.
     #[inline]
     pub fn held(&self, rank: u32) -> Option<Held> {
         match self.target(rank) {
@@ -401,8 +400,7 @@ impl Epoch {
         }
     }
 
-    /// All targets are locked, those that are not waited for included. `check` comes before the
-    /// work.
+    /// All targets are locked. The caller calls `check` before it takes the locks.
     pub fn lock_all(&self, assertions: Assertions) -> Result<()> {
         let calls = self.calls.lock();
         self.check_among(&calls, Call::LockAll)?;
@@ -410,7 +408,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Ends that epoch; the rest is as for `unlock`.
+    /// Ends that epoch; see `unlock`.
     pub fn unlock_all(&self) -> Result<Held> {
         let calls = self.calls.lock();
         self.check_among(&calls, Call::UnlockAll)?;
@@ -423,7 +421,7 @@ impl Epoch {
         Ok(held)
     }
 
-    /// RMA_RANK for a rank that there is not, INVALID_PARAM for one that is named twice.
+    /// Errors: RMA_RANK for a rank that does not exist, INVALID_PARAM for one that is named twice.
     pub fn check_group(&self, ranks: &[u32]) -> Result<()> {
         ranks.iter().try_for_each(|rank| self.check_rank(*rank))?;
         let sorted = &mut self.calls.lock().sorted;
@@ -436,7 +434,7 @@ impl Epoch {
         }
     }
 
-    /// Lends this process's memory to these ranks, before they are told.
+    /// Begins an exposure to these ranks, before they are notified.
     pub fn post(&self, ranks: &[u32]) -> Result<()> {
         self.check_group(ranks)?;
         let mut calls = self.calls.lock();
@@ -444,7 +442,7 @@ impl Epoch {
         if self.now() == access::FENCE {
             self.set(access::NONE);
         }
-        // Nor does a lock that comes to nothing give it back.
+        // A failing lock must not restore the fence's permission either.
         calls.came_from_fence = false;
         let mut list = std::mem::take(&mut calls.spare);
         list.extend_from_slice(ranks);
@@ -452,8 +450,8 @@ impl Epoch {
         Ok(())
     }
 
-    /// Looks on until one of them has not completed: true if all have, which ends the exposure.
-    /// What was found before is not asked for again.
+    /// Checks the ranks in order until one has not completed. Returns true if all have, which ends
+    /// the exposure. Ranks that have been found complete are not checked again.
     pub fn test_exposure(&self, mut has_completed: impl FnMut(u32) -> bool) -> Result<bool> {
         let mut calls = self.calls.lock();
         self.check_among(&calls, Call::Wait)?;
@@ -468,8 +466,8 @@ impl Epoch {
         Ok(true)
     }
 
-    /// Ends the exposure after a failure, and tells who has not been found to have completed: who
-    /// lives of them does so later, which belongs to no other exposure.
+    /// Ends the exposure after a failure. Calls `owes` for each rank that was not found complete:
+    /// if it lives it completes later, and that must not count for another exposure.
     pub fn abandon_exposure(&self, owes: impl FnMut(u32)) {
         let mut calls = self.calls.lock();
         if let Some(exposure) = &calls.exposure {
@@ -478,7 +476,8 @@ impl Epoch {
         calls.end_exposure();
     }
 
-    /// These ranks have lent their memory. `check` comes before waiting for that.
+    /// Begins an access epoch to these ranks. The caller calls `check` before it waits for their
+    /// posts.
     pub fn start(&self, ranks: &[u32]) -> Result<()> {
         self.check_group(ranks)?;
         let mut calls = self.calls.lock();
@@ -490,7 +489,7 @@ impl Epoch {
         Ok(())
     }
 
-    /// Ends the epoch, and tells who is to be told so, after a flush. The rest is as for `unlock`.
+    /// Ends that epoch, and returns the ranks to notify after a flush. See `unlock`.
     pub fn complete(&self) -> Result<Vec<u32>> {
         let mut calls = self.calls.lock();
         self.check_among(&calls, Call::Complete)?;
@@ -500,7 +499,7 @@ impl Epoch {
         Ok(started)
     }
 
-    /// Takes back the list that `complete` gave, for the next one.
+    /// Takes the list from `complete` back for reuse.
     pub fn keep_list(&self, list: Vec<u32>) {
         let mut calls = self.calls.lock();
         if calls.started.capacity() == 0 {
@@ -508,8 +507,8 @@ impl Epoch {
         }
     }
 
-    /// Ends the epoch of the last fence, and tells what to do before `end_fence`, which follows
-    /// whatever came of it.
+    /// Ends the epoch of the last fence, and returns the steps to do. `end_fence` has to follow,
+    /// also after an error.
     pub fn begin_fence(&self, assertions: Assertions) -> Result<FencePlan> {
         let calls = self.calls.lock();
         self.check_among(&calls, Call::Fence)?;
@@ -518,13 +517,13 @@ impl Epoch {
         Ok(FencePlan { flush, barrier: !(assertions.no_precede() && assertions.no_succeed()) })
     }
 
-    /// Permits the next epoch, unless NOSUCCEED says that there is none.
+    /// Permits the next epoch, unless NOSUCCEED is given.
     pub fn end_fence(&self, assertions: Assertions) {
         let _calls = self.calls.lock();
         self.set(if assertions.no_succeed() { access::NONE } else { access::FENCE });
     }
 
-    /// `no_locks` of the window's hints. Not while there are any.
+    /// Sets the hint `no_locks`. An error while there are locks.
     pub fn set_no_locks(&self, no_locks: bool) -> Result<()> {
         let _calls = self.calls.lock();
         if no_locks && matches!(self.now(), access::LOCK | access::LOCK_ALL..) {
@@ -534,12 +533,12 @@ impl Epoch {
         Ok(())
     }
 
-    /// What the window is to that target.
+    /// State of the window for this target.
     pub fn sync_type(&self, rank: u32) -> SyncType {
         self.sync_type_among(&self.calls.lock(), Some(rank))
     }
 
-    /// What it is as a whole.
+    /// State of the whole window.
     pub fn window_sync_type(&self) -> SyncType {
         self.sync_type_among(&self.calls.lock(), None)
     }

@@ -1,4 +1,4 @@
-//! Every call in every state, against a table that was written down from the contract.
+//! Every call in every state, against a table that was written from the contract.
 
 use super::*;
 
@@ -15,8 +15,7 @@ fn fence(given: u32) -> Assertions {
     Assertions::of_fence(given).unwrap()
 }
 
-/// The axis of access, targets 0 and 1, and `+` for exposure. What is in the table is written like
-/// this.
+/// The access axis, targets 0 and 1, and `+` for exposure: the notation of the table.
 fn snapshot(epoch: &Epoch) -> String {
     let target = |rank| match epoch.target(rank) {
         target::CLOSED => '.',
@@ -46,7 +45,7 @@ fn snapshot(epoch: &Epoch) -> String {
     format!("{access}{}{}{exposed}", target(0), target(1))
 }
 
-/// A window that was brought there by legal calls alone.
+/// A window brought to this state by legal calls only.
 fn reach(state: &str) -> Epoch {
     let epoch = Epoch::new(2, false);
     let mut letters = state.chars();
@@ -95,7 +94,7 @@ fn reach(state: &str) -> Epoch {
 
 type Doing = fn(&Epoch) -> Result<()>;
 
-/// The columns. Calls that name a target name 0.
+/// The columns. Calls with a target name target 0.
 const CALLS: [(&str, Option<Call>, Doing); 17] = [
     ("lock", Some(Call::Lock(0)), |epoch| {
         epoch
@@ -126,9 +125,9 @@ const CALLS: [(&str, Option<Call>, Doing); 17] = [
     ("rput", Some(Call::Request(0)), |epoch| epoch.check_passive(Call::Request(0), 0)),
 ];
 
-/// The state, and what each call makes of it: `-` is RMA_SYNC, which changes nothing. The calls:
-/// lock, lock without a check, unlock, lock all, unlock all, flush, flush all, sync, post, start,
-/// complete, wait, fence, fence without a successor, close, put, rput.
+/// The state, and what each call makes of it; `-` is RMA_SYNC, which changes nothing. The calls:
+/// lock, lock with NOCHECK, unlock, lock_all, unlock_all, flush, flush_all, sync, post, start,
+/// complete, wait, fence, fence with NOSUCCEED, close, put, rput.
 const TABLE: [&str; 29] = [
     //     lock noch unlc lcka unla flus flsh sync post star comp wait fenc nosu clos put  rput
     "N..  Lx.  Ln.  -    A..  -    -    -    N..  N..+ St.  -    -    F..  N..  N..  -    -",
@@ -201,14 +200,14 @@ fn every_call_in_every_state() {
     }
 }
 
-/// Whatever legal calls lead to is in the table.
+/// Every state that legal calls lead to is in the table.
 #[test]
 fn the_table_has_every_state() {
     let rows: Vec<&str> = TABLE.iter().map(|row| row.split_whitespace().next().unwrap()).collect();
     for row in TABLE {
         for reached in row.split_whitespace().skip(1).filter(|cell| *cell != "-") {
             // States that differ in how target 1 is held, or that only a lock of both has, behave
-            // as one that is there.
+            // like one in the table.
             let alike = reached
                 .replace("xs", "ss")
                 .replace("ns", "ss")
@@ -268,7 +267,7 @@ fn a_lock_that_comes_to_nothing_leaves_no_trace() {
     assert!(epoch
         .begin_lock(0, lock(NO_ASSERTION), || panic!("what is refused is not tried"))
         .is_err());
-    // Of two, one was granted: the fence's permission has gone with it.
+    // One of two locks was granted: the fence's permission is used up.
     let epoch = reach("F..");
     for rank in [0, 1] {
         assert!(!epoch.begin_lock(rank, lock(NO_ASSERTION), || None).unwrap());
@@ -278,7 +277,7 @@ fn a_lock_that_comes_to_nothing_leaves_no_trace() {
     assert_eq!(snapshot(&epoch), "Lp.");
     epoch.abandon_lock(0);
     assert_eq!(snapshot(&epoch), "N..");
-    // Or a post has taken it.
+    // A post has used it up.
     let epoch = reach("F..");
     assert!(!epoch.begin_lock(0, lock(NO_ASSERTION), || None).unwrap());
     epoch.post(&[1]).unwrap();
@@ -304,7 +303,7 @@ fn what_a_fence_has_to_do() {
     assert_eq!(plan("E..", NOSUCCEED), FencePlan { flush: true, barrier: true });
     assert_eq!(plan("E..", NOPRECEDE), FencePlan { flush: false, barrier: true });
     assert_eq!(plan("E..", NOPRECEDE | NOSUCCEED), FencePlan { flush: false, barrier: false });
-    // Until it has ended nothing is accessed.
+    // Nothing may be accessed until it has ended.
     let epoch = reach("E..");
     epoch.begin_fence(fence(NO_ASSERTION)).unwrap();
     assert!(epoch.check_access(0).is_err());
@@ -392,8 +391,8 @@ fn only_who_names_targets_pays_for_them() {
     }
 }
 
-/// Threads race for the first operation behind a fence while another one fences: no thread takes
-/// the window out of an epoch it is not in.
+/// Threads race for the first operation after a fence while another one fences: no thread moves the
+/// window out of an epoch that it is not in.
 #[test]
 fn the_first_operation_is_no_race() {
     let (epoch, done) = (&Epoch::new(2, false), &AtomicBool::new(false));

@@ -1,9 +1,9 @@
-//! Requests of windows: what was done in the call is complete there, and a lock that cannot be had
-//! at once is asked for again in each pass of the worker, which also looks after it while it
-//! sleeps. What else waits is in `window::pending_requests`.
+//! Requests of windows that complete in the call, and lock requests. A lock that is not available
+//! at once is polled in each pass of the worker, and from time to time while the worker sleeps.
+//! Other pending requests are in `window::pending_requests`.
 //!
-//! A lock that waits has a place in its target's line. It belongs to whoever is inside the worker's
-//! gate, as everything in flight does.
+//! A waiting lock has a place in its target's queue. It belongs to the thread inside the worker's
+//! gate, like everything in flight.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -23,14 +23,14 @@ use crate::engine::wire::sync_constants::{Assertions, LockType};
 use crate::engine::wire::window::WindowHeader;
 use std::sync::{Arc, Weak};
 
-/// Between two looks of a worker that sleeps.
+/// Pause between two polls while the worker sleeps.
 const LOOK_NS: u64 = 200_000;
-/// Between two questions whether those live that keep a lock from being had.
+/// Pause between two checks whether the processes that hold up a lock live.
 const DEATH_NS: u64 = 50_000_000;
 
 /// A lock that waits.
 pub(crate) struct LockWait {
-    /// Which sees to it that it is not waited for any more, before it goes.
+    /// The window cancels this wait before it is freed.
     window: Weak<Window>,
     target: u32,
     how: LockType,
@@ -39,15 +39,15 @@ pub(crate) struct LockWait {
     next_question: u64,
 }
 
-/// Who wants it.
+/// For whom the lock is requested.
 enum Asker {
-    /// This process, from one of this host.
+    /// This process, from a process of this host.
     Here(Ticket),
-    /// From one of another host, which has been asked.
+    /// This process, from a process of another host, which has received the request.
     Far(Ticket, Arc<Question>),
-    /// A member on another host, from this process.
+    /// A member of another host, from this process.
     Member(u32, WindowHeader),
-    /// What was put aside, the update lock.
+    /// The blocked messages: the update lock.
     BlockedQueue,
 }
 
@@ -60,17 +60,17 @@ impl Asker {
     }
 }
 
-/// What has come of one that waited.
+/// How a wait has ended.
 enum Outcome {
     Request(Ticket, Status),
     Member(Visitor, WindowHeader, Status),
     BlockedQueue(Visitor),
-    /// Of a window that has gone, or never came to be.
+    /// The window is gone, or was never complete.
     Nobody,
 }
 
 impl Window {
-    /// What a call with a request takes.
+    /// Checks the parameters of a call with a request.
     pub fn check_request(&self, params: &OpParams) -> Result<()> {
         params.check(&self.group.service.user.context, "window operation", 0)?;
         if memory_type::is_device(params.memory_type) {
@@ -82,8 +82,7 @@ impl Window {
         Ok(())
     }
 
-    /// The end of a call that has done everything: a request is made only where a callback is
-    /// wanted in any case.
+    /// Ends a call that is complete. Makes a request only if a callback is wanted in any case.
     pub fn done_in_call(&self, length: u64, params: &OpParams, out: Out) -> Result<Submitted> {
         if params.flags & flag::ALWAYS_CALLBACK == 0 {
             out.store_null();
@@ -98,7 +97,7 @@ impl Window {
         })
     }
 
-    /// As `lock`, without waiting for it.
+    /// Like `lock`, without waiting for the lock.
     pub fn lock_nb(
         self: &Arc<Self>,
         how: LockType,
@@ -111,7 +110,7 @@ impl Window {
         self.check_usable()?;
         self.epoch.check_rank(target)?;
         request_wait::submit(params, out, |params, out| {
-            // Before anything has been asked for: this may fail.
+            // First, as this may fail and nothing has been requested yet.
             let pending = self.group.service.user.on_owner(|inside| {
                 if self
                     .epoch
@@ -167,10 +166,10 @@ impl Window {
         inside.attend(PROTOCOL.bit());
     }
 
-    /// Ends what waits for locks of this window.
+    /// Cancels everything that waits for locks of this window.
     pub(crate) fn drop_lock_requests(&self) {
-        // Where this may not be asked the epoch stays as it is, and the place in line until the
-        // process ends.
+        // If this is not allowed on the worker, the epoch stays as it is, and the place in the
+        // queue until the process ends.
         let service = &self.group.service;
         let of_others = Some(&service.worker).filter(|_| self.has_far || self.has_aside());
         for worker in [Some(&service.user), of_others].into_iter().flatten() {
@@ -183,12 +182,12 @@ impl Window {
 }
 
 impl Service {
-    /// A member's place in the line of that window here is looked after from now on.
+    /// From now on polls a member's place in the lock queue of this process's window.
     pub(crate) fn await_lock_for(&self, window: &Window, from: u32, header: &WindowHeader) {
         let (asker, how) = (Asker::Member(from, *header), header.how);
         let (window, target) = (window.me.clone(), window.rank);
         let wait = LockWait { window, target, how, asker, deadline: u64::MAX, next_question: 0 };
-        // By a handler, which is inside.
+        // A handler calls this, inside the gate.
         let _ = self.worker.on_owner(|inside| {
             inside.lock_waits().borrow_mut().push(wait);
             inside.attend(PROTOCOL.bit());
@@ -196,7 +195,7 @@ impl Service {
         });
     }
 
-    /// What was put aside there is looked after from now on. Any thread of the service.
+    /// From now on polls the update lock for the blocked messages. Any thread of the service.
     pub(crate) fn attend_to_aside(&self, window: &Window) {
         let (asker, how) = (Asker::BlockedQueue, LockType::Exclusive);
         let (window, target) = (window.me.clone(), window.rank);
@@ -208,7 +207,7 @@ impl Service {
         });
     }
 
-    /// Is it?
+    /// Is a lock being polled for this member?
     pub(crate) fn awaits_lock_for(&self, window: &Window, from: u32) -> bool {
         let found = self.worker.on_owner(|inside| {
             let is_it = |wait: &LockWait| {
@@ -220,7 +219,7 @@ impl Service {
         found.unwrap_or(true)
     }
 
-    /// And not any more: false where it was not, or has been granted.
+    /// Cancels it. Returns false if there was none, or it has been granted.
     pub(crate) fn cancel_lock_for(&self, window: &Window, from: u32, token: u64) -> bool {
         let found = self.worker.on_owner(|inside| {
             let mut waits = inside.lock_waits().borrow_mut();
@@ -243,7 +242,7 @@ impl Service {
 }
 
 impl LockWait {
-    /// One look: what has come of it, if anything.
+    /// Polls once. Returns the outcome if the wait has ended.
     fn look(&mut self, now: u64) -> Option<Outcome> {
         let Some(window) = self.window.upgrade() else {
             let ticket = self.asker.ticket();
@@ -304,7 +303,7 @@ impl LockWait {
         })
     }
 
-    /// At a lock of this host, for that rank.
+    /// Polls a lock of this host for that rank.
     fn look_in_line(&self, window: &Window, rank: u32, now: u64) -> Option<Status> {
         let lock = window.targets[self.target as usize].control().lock();
         match lock.poll(rank, self.how) {
@@ -325,7 +324,7 @@ impl LockWait {
             }
             Asker::Far(_, question) => window.give_up_far(self.target, question),
             Asker::Member(from, _) => window.own().control().lock().give_up(*from),
-            // By who drops what stands there.
+            // The code that drops the blocked messages leaves the queue.
             Asker::BlockedQueue => {}
         }
     }
@@ -336,7 +335,7 @@ impl LockWait {
         }
     }
 
-    /// Ends it without the lock.
+    /// Ends the wait without the lock.
     fn end(&self) {
         if let Some(window) = self.window.upgrade() {
             self.leave_line(&window);
@@ -350,7 +349,7 @@ impl LockWait {
 
 /// Inside the gate.
 impl Worker {
-    /// Looks at the locks that wait. In each pass.
+    /// Polls the waiting locks. In each pass.
     pub(crate) fn look_for_locks(&self, now: u64) -> u32 {
         let mut ended = Vec::new();
         self.lock_waits().borrow_mut().retain_mut(|wait| match wait.look(now) {
@@ -376,7 +375,7 @@ impl Worker {
                     }
                 }),
                 Outcome::Member(window, header, status) => self.outside(|| {
-                    // What was had alone is to be taken.
+                    // The member has to confirm an exclusive lock.
                     let number = (status == Status::OK && header.how == LockType::Exclusive).into();
                     window.group.service.answer(
                         &WindowHeader { number, ..header },
@@ -392,12 +391,12 @@ impl Worker {
         count
     }
 
-    /// When a sleeper has to look again.
+    /// When a sleeping worker has to poll again.
     pub(crate) fn next_look_for_locks(&self) -> Option<u64> {
         (!self.lock_waits().borrow().is_empty()).then(|| clock::now_ns() + LOOK_NS)
     }
 
-    /// Ends one that waits: cancelled, or out of time.
+    /// Cancels a wait, by the user or a timeout.
     pub(crate) fn cancel_lock(&self, slot: &Slot, reason: Status) {
         let wait = {
             let mut waits = self.lock_waits().borrow_mut();
@@ -414,7 +413,7 @@ impl Worker {
         }
     }
 
-    /// And those of a window, or all.
+    /// Cancels the waits for which `which` is true.
     pub(crate) fn cancel_locks(&self, which: impl Fn(&LockWait) -> bool) {
         let mut tickets: Vec<Ticket> = Vec::new();
         self.lock_waits().borrow_mut().retain(|wait| {

@@ -1,26 +1,27 @@
-//! Memory of the caller's in a window that others of its host reach by a mapping all the same: UCX
-//! has allocated it, and maps it for who has a key.
+//! Windows of the caller's memory that members of the same host can map, because UCX allocated the
+//! memory and maps it for processes that have a key.
 //!
 //! The key is unpacked for the connection between the service workers, which last as long as the
-//! window; those of the users may be destroyed at any time, and UCX's half of their keys with them.
+//! window. Users may destroy their own endpoints at any time, and then UCX destroys its part of the
+//! keys.
 
 use crate::engine::group::group::Group;
 use crate::engine::rma::remote_key::Rkey;
 use std::sync::Arc;
 
-/// Bytes of a key at most. Those of UCX have some dozens for each of its kinds of memory.
+/// Longest key in bytes. UCX's keys have some dozens of bytes for each kind of memory.
 pub(crate) const MOST_OF_KEY: usize = 4096;
 
-/// The key, and where the window's memory is by it.
+/// The key, and the address of the window's memory in this process.
 pub(crate) struct WindowKey {
     place: *mut u8,
-    /// None once it is being dropped.
+    /// `None` only during drop.
     key: Option<Arc<Rkey>>,
 }
 
 impl WindowKey {
-    /// Opens the key that a member of this host has given to memory that `size` bytes from `base`
-    /// on are in. None where UCX does not map it here, or the key is to something else.
+    /// Opens a key from a member of this host. The window's memory has `size` bytes from `base`.
+    /// `None` if UCX does not map it here, or if the key belongs to other memory.
     pub(crate) fn open(
         group: &Group,
         rank: u32,
@@ -44,7 +45,7 @@ impl WindowKey {
         Some(opened)
     }
 
-    /// Where the window's memory begins in this process.
+    /// Address of the window's memory in this process.
     pub(crate) fn place(&self) -> *mut u8 {
         self.place
     }

@@ -1,7 +1,7 @@
-//! One-sided windows as MPI has them: creation, epochs, locks and synchronisation.
+//! One-sided windows after MPI: creation, epochs, locks and synchronisation.
 //!
-//! Uses `group`, `rma` and below. Begin with `window`, then `access`: how a member's memory is
-//! reached from here.
+//! Uses `group`, `rma` and below. Begin with `window`, then `access`: how this process reaches a
+//! member's memory.
 
 pub(crate) mod access;
 pub mod control_words;

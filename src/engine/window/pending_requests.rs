@@ -1,13 +1,12 @@
-//! Calls of windows that have a request, and are not done when they return: they end when answers
-//! have come, or when messages have left.
+//! Window operations with a request that are not complete when the call returns: they complete when
+//! replies have arrived or messages have been sent.
 //!
-//! That is found out on whatever thread takes in what comes for the group's service (see
-//! `window::remote::outstanding`). It puts the request onto a list of the user's worker, and wakes
-//! whoever sleeps there; the request is completed in a pass, as others are.
+//! The thread that receives the group's messages detects that (see `window::remote::outstanding`).
+//! It pushes the request to a list of the user's worker and wakes the thread that sleeps there. The
+//! request is then completed in a pass, like all others.
 //!
-//! Who owns what. The list is behind its lock. What is pending belongs to whoever is inside the
-//! worker's gate; each knows its place there by `Slot::number`, which is one more, and 0 for a
-//! request that is not.
+//! **Ownership.** `ended` is behind its lock. `pending` belongs to the thread inside the worker's
+//! gate. `Slot::number` is a request's index there plus one, and 0 for a request that is not there.
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -25,38 +24,38 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// At the end of a worker: messages that have not left by then do not leave.
+/// At the end of a worker: how long messages may take to be sent.
 const LEAVING_NS: u64 = 1_000_000_000;
 
-/// Of a worker: requests of windows that end elsewhere.
+/// A worker's window requests that complete elsewhere.
 #[derive(Default)]
 pub(crate) struct WindowEnds {
     ended: Mutex<Vec<(Ticket, Status)>>,
     any: AtomicBool,
     pending: RefCell<Vec<Pending>>,
-    /// For the next turn of the list.
+    /// Reused buffer for the next pass.
     spare: RefCell<Vec<(Ticket, Status)>>,
 }
 
 struct Pending {
     ticket: Ticket,
     call: Call,
-    /// Not the service: nobody in here is to be the last who has it.
+    /// Not the service itself: a worker must not hold the last reference to the service.
     awaited: Arc<Awaited>,
 }
 
 impl WindowEnds {
-    /// One has ended. Any thread.
+    /// Reports a completed request. Any thread.
     pub(crate) fn push(&self, user: &Worker, ticket: Ticket, status: Status) {
         let mut ended = self.ended.lock();
         ended.push((ticket, status));
-        // Under the lock, as it is taken back there.
+        // Under the lock, as it is also reset under the lock.
         self.any.store(true, Ordering::SeqCst);
         drop(ended);
         user.wake_hint.give(user);
     }
 
-    /// Is a pass wanted?
+    /// Is a pass needed?
     pub(crate) fn is_due(&self) -> bool {
         self.any.load(Ordering::SeqCst)
     }
@@ -78,15 +77,15 @@ impl WindowEnds {
 }
 
 impl Window {
-    /// Runs a call that has a request. It tells its length; what is left of it when it returns is
-    /// waited for by the request.
+    /// Runs an operation with a request. `call` returns its length. What is not complete on return
+    /// is awaited by the request.
     pub fn with_request(
         &self,
         params: &OpParams,
         out: Out,
         call: impl FnOnce(Access) -> Result<u64>,
     ) -> Result<Submitted> {
-        // First, as a forked child must not take the locks of the others.
+        // First, as a forked child must not take other locks.
         self.check_usable()?;
         self.check_request(params)?;
         request_wait::submit(params, out, |params, out| {
@@ -99,7 +98,7 @@ impl Window {
         })
     }
 
-    /// As `flush`, without waiting.
+    /// Like `flush`, without waiting.
     pub fn flush_nb(&self, target: u32, params: &OpParams, out: Out) -> Result<Submitted> {
         self.check_request(params)?;
         request_wait::submit(params, out, |params, out| {
@@ -113,7 +112,7 @@ impl Window {
         })
     }
 
-    /// The end of such a call.
+    /// Completes the call, or starts its request.
     fn settle(
         &self,
         call: Call,
@@ -144,7 +143,7 @@ impl Window {
             Ok(Submitted::Pending)
         });
         if submitted.is_err() && over.is_none() {
-            // There is no worker any more that could tell of its end.
+            // The user's worker is gone and cannot report the completion, so wait here.
             let _ = self.group.service.await_news(&|| awaited.left(call) == 0, u64::MAX);
             awaited.is_lost(call);
         }
@@ -160,7 +159,7 @@ impl Worker {
         self.complete(slot, status);
     }
 
-    /// Completes those that have ended. In each pass.
+    /// Completes the requests that have ended. In each pass.
     pub(crate) fn look_for_window_ends(&self) -> u32 {
         if !self.window_ends().is_due() {
             return 0;
@@ -181,8 +180,7 @@ impl Worker {
         count
     }
 
-    /// Ends one before its time: cancelled, or out of it. Not where UCX still has some of its
-    /// memory.
+    /// Cancels a request, by the user or a timeout, unless UCX is still using its memory.
     pub(crate) fn cancel_window_request(&self, slot: &Slot, reason: Status) {
         self.look_for_window_ends();
         if !slot.is_pending() || slot.number.get() == 0 {
@@ -198,7 +196,7 @@ impl Worker {
         }
     }
 
-    /// At the end of the worker: all of them.
+    /// Cancels all requests, at the end of the worker.
     pub(crate) fn cancel_window_requests(&self) {
         let deadline = clock::deadline_after(LEAVING_NS);
         loop {
@@ -212,7 +210,7 @@ impl Worker {
             if self.window_ends().is_empty() || clock::now_ns() >= deadline {
                 return;
             }
-            // The service's own thread sees to it.
+            // The service's own thread makes progress.
             std::thread::yield_now();
         }
     }

@@ -1,4 +1,4 @@
-//! What waits for windows on a worker, as the core sees it.
+//! The protocol table of windows: requests of windows that wait on a worker.
 
 use crate::engine::base::clock;
 use crate::engine::core::request::operations::Operation;
@@ -9,7 +9,7 @@ use crate::engine::window::lock_request::LockWait;
 use crate::engine::window::pending_requests::WindowEnds;
 use std::cell::RefCell;
 
-/// What waits for windows on a worker: locks, and other requests.
+/// Locks and other requests that wait on a worker.
 pub(crate) static PROTOCOL: Protocol = Protocol {
     place: 5,
     operations: &[

@@ -1,39 +1,39 @@
-//! When what a data call of a window has stored is there for everybody: what a flush has left to
-//! do.
+//! When a data operation's stores are visible to all processes: what a flush still has to do.
 
 use crate::engine::base::lasting::lasting;
 use std::cell::Cell;
 use std::sync::atomic::{fence, Ordering};
 
 lasting! {
-    /// Whether this thread has stored into the memory of a window, other than by an instruction
-    /// that is a full barrier, since its last fence here.
+    /// Whether this thread has stored to a window's memory since its last fence here, other than by
+    /// an instruction that is a full barrier.
     ///
-    /// After a flush, what this process reads must not be older than its puts: of two that put,
-    /// flush and get what the other has put, one sees it. A processor lets a later load pass an
-    /// earlier plain store, x86 (TSO) this pair alone: loads stay in the order of loads, stores in
-    /// that of stores, and nothing passes an instruction with a lock prefix. So nothing is left to
-    /// do there after gets, and after accumulates that were such instructions; puts, REPLACE where
-    /// nothing is fetched, and what is done under a lock or by the kernel, need the fence.
+    /// **Why a fence.** After a flush, loads of this process must not be older than its puts. If
+    /// two processes put, flush and get what the other one has put, at least one has to see it.
+    /// CPUs let a later load pass an earlier plain store. On x86 (TSO) this is the only such
+    /// reordering: loads stay in order, stores stay in order, and nothing passes an instruction
+    /// with a lock prefix. So no fence is needed there after gets, and after accumulates by such
+    /// instructions. It is needed after puts, after REPLACE without a result, and after operations
+    /// under a lock or by the kernel.
     ///
-    /// A flush is also about operations of other threads, which its caller has to know of: it was
-    /// told by something that the other thread has stored after its put. x86 makes stores seen in
-    /// their order, and by all at once, so that the put is there for everybody when the flush
-    /// begins. What may still be on its way is this thread's own, and the flag is this thread's:
-    /// whichever window it has stored to, the fence is for all of it.
+    /// **Other threads.** A flush also covers operations of other threads that its caller knows of.
+    /// The caller knows because the other thread stored something after its put. On x86, stores
+    /// become visible in order, and to all CPUs at once. So that put is visible to all when the
+    /// flush begins. Only this thread's own stores may still be in its store buffer, so the flag is
+    /// thread-local. One fence covers all windows.
     ///
-    /// The same holds for whoever this thread tells of its puts, by a store or a message, flush or
-    /// not. (Stores around the cache, as the C library makes in very long copies, are not in that
-    /// order; it ends such a copy with a fence of its own.)
+    /// The same holds for a thread or process that this one notifies of its puts, by a store or a
+    /// message, with or without a flush. (Non-temporal stores, which the C library uses for very
+    /// long copies, are not in this order, but it ends such a copy with a fence.)
     ///
-    /// Only flush and flush_all look here: unlock, fence and complete are as they would be without.
-    /// Nor is it about the caller's own loads and stores, for which there is ucxx_window_sync.
+    /// Only flush and flush_all use this flag. Unlock, fence and complete always order. The
+    /// caller's own loads and stores need ucxx_window_sync.
     ///
-    /// Other processors promise less, and have a fence in each flush.
+    /// Other architectures guarantee less, and get a fence in each flush.
     static STORED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread stores into a window, or has just done so, by plain stores.
+/// This thread stores to a window, or has just done so, by plain stores.
 #[inline(always)]
 pub(crate) fn stored() {
     if cfg!(target_arch = "x86_64") {
@@ -41,13 +41,13 @@ pub(crate) fn stored() {
     }
 }
 
-/// Loads from here on are after what this thread, and those it knows of, have done at windows.
+/// Later loads come after all window operations of this thread, and of threads that it knows of.
 #[inline(always)]
 pub(crate) fn complete() {
     if !cfg!(target_arch = "x86_64") || STORED.with(|stored| stored.replace(false)) {
         fence(Ordering::SeqCst);
     } else {
-        // For the compiler.
+        // Only orders the compiler.
         fence(Ordering::Acquire);
     }
 }
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-    /// Two threads store, complete, and load what the other has stored. Without the fence both find
-    /// nothing, now and then.
+    /// Two threads store, complete, and load what the other has stored. Without the fence both
+    /// sometimes miss it.
     #[test]
     fn of_two_that_store_one_sees_the_other() {
         const ROUNDS: usize = 200_000;
@@ -75,7 +75,7 @@ mod tests {
                         std::thread::yield_now();
                     }
                 }
-                // Two pairs in turn: a thread may be one round ahead.
+                // Alternates two pairs, as a thread may be one round ahead.
                 let pair = &words[round as usize % 2];
                 pair[own].store(round, Ordering::Relaxed);
                 stored();

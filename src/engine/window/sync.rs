@@ -1,16 +1,18 @@
 //! Synchronisation of windows: locks, flushes, post/start/complete/wait, fence (MPI-4.1, 12.5).
 //!
-//! Among members of one host all of it is done by words in shared memory; with others by messages,
-//! which the receiver's service writes into the same words of its own (see
-//! `window::remote::remote`). A process that waits looks for a while, lets others run, and then
-//! sleeps on its own bell, which whoever signals rings; ten times a second, or more often where it
-//! also progresses its worker, it looks whether those live that it waits for. What a data call has
-//! done is there when it returns, so that flushes are fences of the processor, and not even that
-//! after some calls (see `window::store_fence`).
+//! Between members of one host it uses words in shared memory only. Between hosts it uses messages,
+//! whose receiver's service writes the same words (see `window::remote::remote`).
 //!
-//! Costs: lock and unlock two atomic operations each, with nobody else there; post, complete and
-//! each round of a barrier a store to the other's words and a look at its bell; flush at most one
-//! fence. No message, no allocation, and a system call only where somebody sleeps.
+//! **Waiting.** A waiting process polls, then yields, and then sleeps on its own bell word, which
+//! each signalling process rings. Ten times a second, or more often if it also progresses its
+//! worker, it checks whether the awaited processes live.
+//!
+//! **Flush.** A data operation on this host is done when its call returns. So a flush is a CPU
+//! fence, and sometimes not even that (see `window::store_fence`).
+//!
+//! **Costs.** lock and unlock: two atomic operations each, without contention. post, complete and
+//! each round of a barrier: a store to the other process's words and a check of its bell. flush: at
+//! most one fence. No message, no allocation, and a system call only if somebody sleeps.
 
 use crate::engine::base::clock;
 use crate::engine::base::futex::{look_in_turns, look_shortly};
@@ -33,18 +35,18 @@ use std::cell::Cell;
 use std::sync::atomic::{fence, Ordering};
 use std::time::Duration;
 
-/// Between two passes of the worker's, where the waiting thread makes them.
+/// Pause between two passes of the worker, if the waiting thread makes them.
 const PROGRESS_PACE: Duration = Duration::from_millis(1);
-/// Between two looks whether the others live.
+/// Pause between two checks whether the others live.
 const LOOK_NS: u64 = 20_000_000;
 
 impl Window {
-    /// Progresses the worker where nobody else does.
+    /// Progresses the user's worker if nobody else does.
     pub(crate) fn progress_meanwhile(&self) {
         let user = &self.group.service.user;
         if !user.has_progress_thread() {
             let _whole = Uncancelled::new();
-            // Whoever may not is told by the next call that waits.
+            // An error is ignored: the next call that waits reports it.
             let _ = user.progress_and_tell();
         }
     }
@@ -57,9 +59,9 @@ impl Window {
         }
     }
 
-    /// Runs `wait` with what it needs to wait for a target's lock.
+    /// Calls `wait` with what it needs to wait for a target's lock.
     fn with_patience<R>(&self, target: u32, deadline: u64, wait: impl FnOnce(&Patience) -> R) -> R {
-        // The waiter may ask more often than somebody can die.
+        // The waiter may call `is_alive` very often, so limit the checks.
         let next_look = Cell::new(0);
         let is_alive = |rank: u32| {
             let now = clock::now_ns();
@@ -85,7 +87,7 @@ impl Window {
         clock::deadline_if_any(self.lock_timeout_ns.load(Ordering::Relaxed))
     }
 
-    /// Waits for a target's lock, which `begin_lock` has asked for, or lock_all.
+    /// Waits for a target's lock, which was requested by `begin_lock` or is part of lock_all.
     fn wait_for_lock(&self, target: u32, how: LockType) -> Result<()> {
         if deferred::in_callback() {
             return Err(from_callback());
@@ -122,13 +124,13 @@ impl Window {
         }
     }
 
-    /// The lock of a member of this host, if it takes no waiting.
+    /// Takes the lock of a member of this host if that needs no waiting.
     pub(crate) fn try_lock(&self, target: u32, how: LockType) -> bool {
         let control = &self.targets[target as usize].control;
         control.as_ref().is_some_and(|control| control.lock().try_lock(self.rank, how))
     }
 
-    /// And ends it.
+    /// Ends an access epoch to one target.
     pub fn unlock(&self, target: u32) -> Result<()> {
         self.check_usable()?;
         self.epoch.check_rank(target)?;
@@ -138,24 +140,25 @@ impl Window {
 
     fn give_back(&self, target: u32, held: Held) -> Result<()> {
         let begun = self.begin_completion(target, Asking::NONE);
-        // What is sent to another host is done there before what is sent behind it.
+        // A member of another host handles the messages of this connection in order, so the unlock
+        // can follow at once.
         let behind = self.is_done_behind(target);
         let answered = if behind { Ok(()) } else { self.await_answers(target) };
-        // Whatever came of that: the lock is not kept.
+        // Release the lock even after an error.
         let released = match held {
             Held::NoCheck => {
                 fence(Ordering::SeqCst);
                 Ok(())
             }
-            // In one order with everything else, which includes what was done before.
+            // The release is ordered after all operations before it.
             Held::Locked(how) => self.release(target, how),
         };
         let answered = if behind { self.await_answers(target) } else { answered };
         begun.and(answered).and(released)
     }
 
-    /// Is what is told to this target now heard when all is done that was asked of it before? What
-    /// is long is not done in its turn.
+    /// Does this target handle a message sent now only after all operations before it? Not if long
+    /// operations are in progress, which are not handled in order.
     fn is_done_behind(&self, target: u32) -> bool {
         self.targets[target as usize].control.is_none() && !self.owes_long(target)
     }
@@ -173,7 +176,7 @@ impl Window {
         }
     }
 
-    /// Begins an access epoch to all targets, whose locks are shared.
+    /// Begins an access epoch to all targets, with shared locks.
     pub fn lock_all(&self, assertions: Assertions) -> Result<()> {
         self.check_usable()?;
         self.epoch.check(Call::LockAll)?;
@@ -193,17 +196,17 @@ impl Window {
         self.epoch.lock_all(assertions)
     }
 
-    /// And ends it: everywhere, whatever comes of it at one of them.
+    /// Ends the epoch to all targets, even if one of them fails.
     pub fn unlock_all(&self) -> Result<()> {
         self.check_usable()?;
         let held = self.epoch.unlock_all()?;
         let all = 0..self.targets.len() as u32;
-        // First all questions, then all answers.
+        // First send all requests, then wait for all replies.
         let begun = self.begin_completions(all.clone());
         all.map(|target| self.give_back(target, held)).fold(begun, Result::and)
     }
 
-    /// What was done at the target is done.
+    /// Completes all operations to the target, there as well.
     #[inline]
     pub fn flush(&self, target: u32) -> Result<()> {
         self.check_flush(target)?;
@@ -218,7 +221,7 @@ impl Window {
         Ok(())
     }
 
-    /// And at all.
+    /// Completes all operations to all targets.
     pub fn flush_all(&self) -> Result<()> {
         self.check_usable()?;
         self.epoch.check(Call::FlushAll)?;
@@ -226,7 +229,7 @@ impl Window {
         self.complete_at_all(0..self.targets.len() as u32)
     }
 
-    /// What this side is concerned: what was fetched is there. Other buffers are free when a data
+    /// Completes operations locally: fetched data has arrived. Other buffers are free when a data
     /// call returns.
     #[inline]
     pub fn flush_local(&self, target: u32) -> Result<()> {
@@ -235,7 +238,7 @@ impl Window {
         self.await_data(target)
     }
 
-    /// And for all.
+    /// The same for all targets.
     pub fn flush_local_all(&self) -> Result<()> {
         self.check_usable()?;
         self.epoch.check(Call::FlushAll)?;
@@ -243,7 +246,7 @@ impl Window {
         all.filter(|_| self.has_remotes).map(|rank| self.await_data(rank)).fold(Ok(()), Result::and)
     }
 
-    /// Loads and stores of this process, before and after.
+    /// Orders this process's loads and stores before it against those after it.
     pub fn sync(&self) -> Result<()> {
         self.check_usable()?;
         self.epoch.check(Call::Sync)?;
@@ -251,15 +254,15 @@ impl Window {
         Ok(())
     }
 
-    /// Exposes the memory of this process to these.
+    /// Exposes this process's memory to these ranks.
     pub fn post(&self, ranks: &[u32], _assertions: Assertions) -> Result<()> {
         self.check_usable()?;
         self.epoch.post(ranks)?;
-        // Also with NOCHECK: a start that takes the post for granted counts it all the same.
+        // Also with NOCHECK, because a matching start counts the post nevertheless.
         ranks.iter().map(|rank| self.signal(*rank, Signal::Posted)).fold(Ok(()), Result::and)
     }
 
-    /// Begins an access epoch to these, which expose theirs.
+    /// Begins an access epoch to these ranks, which expose their memory.
     pub fn start(&self, ranks: &[u32], assertions: Assertions) -> Result<()> {
         self.check_usable()?;
         self.epoch.check_group(ranks)?;
@@ -269,8 +272,8 @@ impl Window {
             for rank in ranks {
                 let seen = turns.posts[*rank as usize];
                 let posted = &self.own().control().from(*rank).posted;
-                // More, not others: a start with NOCHECK has counted a post that may still be on
-                // its way.
+                // Greater, not different: a start with NOCHECK counts a post that may still be in
+                // flight.
                 self.await_signal(
                     *rank,
                     &|| posted.load(Ordering::Acquire).wrapping_sub(seen) as i64 > 0,
@@ -285,18 +288,18 @@ impl Window {
         Ok(())
     }
 
-    /// Ends it: those are told.
+    /// Ends the access epoch of start, and notifies its targets.
     pub fn complete(&self) -> Result<()> {
         self.check_usable()?;
         let ranks = self.epoch.complete()?;
         let begun = self.begin_completions(ranks.iter().copied());
         let finish = |rank: &u32| {
-            // As for unlock.
+            // As in `give_back`.
             let answered =
                 if self.is_done_behind(*rank) { Ok(()) } else { self.await_answers(*rank) };
             answered.and(self.signal(*rank, Signal::Completed))
         };
-        // Nobody waits for what is long at another one.
+        // Targets with long operations come last, so that the others need not wait for them.
         let later: Vec<u32> = ranks.iter().copied().filter(|rank| self.owes_long(*rank)).collect();
         let first = ranks.iter().filter(|rank| !later.contains(rank));
         let told = first.chain(&later).map(finish).fold(begun, Result::and);
@@ -305,7 +308,7 @@ impl Window {
         completed
     }
 
-    /// Waits until all have completed that post has named.
+    /// Waits until all ranks named by post have completed.
     pub fn wait(&self) -> Result<()> {
         self.check_usable()?;
         while let Some(rank) = self.look_for_completions()? {
@@ -326,7 +329,7 @@ impl Window {
         Ok(())
     }
 
-    /// The same without waiting.
+    /// Like `wait`, without waiting.
     pub fn test(&self) -> Result<bool> {
         self.check_usable()?;
         let Some(rank) = self.look_for_completions()? else { return Ok(true) };
@@ -346,7 +349,7 @@ impl Window {
         Ok(false)
     }
 
-    /// Whom it is still to be waited for, if anybody; else the exposure has ended.
+    /// A rank that has not completed yet; `None` if the exposure has ended.
     fn look_for_completions(&self) -> Result<Option<u32>> {
         let Some(mut turns) = self.turns.try_lock() else { return Err(another_call()) };
         let mut awaited = None;
@@ -363,14 +366,15 @@ impl Window {
         Ok(awaited)
     }
 
-    /// Has this member completed more often than so? It may be less: see `abandon_exposure`.
+    /// Has this member completed more than `seen` times? The count may be lower: see
+    /// `abandon_exposure`.
     fn has_completed(&self, rank: u32, seen: u64) -> bool {
         let completed = self.own().control().from(rank).completed.load(Ordering::Acquire);
         completed.wrapping_sub(seen) as i64 > 0
     }
 
-    /// What those have to say of it who have not said it yet is taken for said, lest it be taken
-    /// for the end of the next one.
+    /// Counts completions that have not arrived yet as consumed, so that they are not taken for
+    /// completions of the next exposure.
     fn abandon_exposure(&self, turns: &mut Turns) {
         self.epoch.abandon_exposure(|rank| {
             let seen = &mut turns.completions[rank as usize];
@@ -378,7 +382,7 @@ impl Window {
         });
     }
 
-    /// Ends an epoch and begins another, with everybody.
+    /// Ends an epoch and begins another, collectively.
     pub fn fence(&self, assertions: Assertions) -> Result<()> {
         self.check_usable()?;
         if deferred::in_callback() {
@@ -395,8 +399,8 @@ impl Window {
         completed.and(met)
     }
 
-    /// Returns when all members have called it (Hensgen, Finkel, Manber 1988). After a failure it
-    /// fails everywhere, each time.
+    /// Returns when all members have called it: dissemination barrier (Hensgen, Finkel, Manber
+    /// 1988). After a failure it fails at all members, from then on.
     pub(crate) fn barrier(&self) -> Result<()> {
         if deferred::in_callback() {
             return Err(from_callback());
@@ -410,13 +414,13 @@ impl Window {
         let (here, size) = (self.rank as usize, self.targets.len());
         for (round, distance) in distances(size).enumerate() {
             let ahead = ((here + distance) % size) as u32;
-            // Whoever cannot be told is missed by those behind it.
+            // If the signal fails, the members that depend on this one notice it.
             let _ = self.signal(ahead, Signal::Round(round, turns.barriers));
             let behind = ((here + size - distance) % size) as u32;
             let reached = self.own().control().round(round);
             let has_come = || reached.load(Ordering::Acquire) >= turns.barriers;
             if let Err(error) = self.await_signal(behind, &has_come, deadline) {
-                // Those who wait for this process learn of it from its words.
+                // Members that wait for this process read it in its words.
                 let ended = self
                     .what_ended(behind)
                     .unwrap_or(Ended { status: error.status(), blamed: behind });
@@ -428,14 +432,14 @@ impl Window {
         Ok(())
     }
 
-    /// Why nothing is to be expected of this member any more.
+    /// Why no signal will come from this member any more.
     pub(crate) fn what_ended(&self, rank: u32) -> Option<Ended> {
         let dead =
             || (!self.lives(rank)).then_some(Ended { status: Status::PEER_FAILED, blamed: rank });
         self.targets[rank as usize].ended().or_else(dead)
     }
 
-    /// Waits for what this member signals.
+    /// Waits for a signal of this member.
     fn await_signal(&self, of: u32, ready: &dyn Fn() -> bool, deadline: u64) -> Result<()> {
         if look_shortly(ready) {
             return Ok(());
@@ -445,10 +449,10 @@ impl Window {
         }
         self.progress_meanwhile();
         let has_come = match self.targets[of as usize].remote() {
-            // It comes by the service, which has nobody who is nearer to it.
+            // The signal arrives by the service, so progress it.
             Some(_) => self.group.service.assist(ready),
             None => {
-                // Others may have something for it meanwhile.
+                // Serve delegated operations meanwhile.
                 let attendant = self.group.service.windows().mail.attend();
                 look_in_turns(&mut || {
                     attendant.iter().for_each(Attendant::look);
@@ -483,7 +487,7 @@ impl Window {
                 ended => ended,
             };
             if let Some(ended) = ended {
-                // It may have signalled before.
+                // It may have sent the signal before it ended.
                 break if ready() { Ok(()) } else { Err(self.failed(ended)) };
             }
         };

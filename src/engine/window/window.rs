@@ -1,19 +1,19 @@
 //! Windows: memory that each process of a group offers to the others, for one-sided communication
 //! after MPI's model (MPI-4.1, chapter 12).
 //!
-//! Here is what a window is, and how it ends. How one is made is in `window::create`, what its
-//! calls may do when in `epoch`, synchronisation in `window::sync`, and data in
+//! This file has the window's state and its end. Creation is in `window::create`, the rules about
+//! which call is legal when in `epoch`, synchronisation in `window::sync`, and data operations in
 //! `window::data::data`.
 //!
-//! Each has a segment of control words that the others of its host map (see
-//! `window::control_words`); the memory itself is mapped too, or copied by the kernel from process
-//! to process (see `window::access`). Members on other hosts send messages (see
-//! `window::remote::remote`). No member has to make a call for what another one does here.
+//! Each process has a segment of control words, which the other processes of its host map (see
+//! `window::control_words`). The window's memory is mapped as well, or the kernel copies it from
+//! process to process (see `window::access`). Members of other hosts send messages (see
+//! `window::remote::remote`). In no case does the target have to make a call.
 //!
-//! Who owns what. `targets` and what they map live as long as the window. `epoch` has rules of its
-//! own. Data calls come from any threads; the calls that synchronise are serialised by the caller,
-//! and what only they need is behind `turns`, which is never waited for. What stands in the control
-//! words of this process is written by the thread that is in such a call.
+//! **Ownership.** `targets`, and what they map, live as long as the window. `epoch` has its own
+//! rules. Data calls may come from any thread. The caller serialises synchronisation calls; what
+//! only they use is behind `turns`, which is only tried and never waited for. Only the thread
+//! inside such a call writes this process's control words.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::spin_lock::SpinLock;
@@ -39,13 +39,13 @@ use std::sync::{Arc, Weak};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Flavor {
-    /// Of the caller's memory.
+    /// The caller's memory.
     Create = 0,
-    /// Of the library's.
+    /// The library's memory.
     Allocate = 1,
-    /// The same, which every member may read and write directly.
+    /// The library's memory, which every member may access by loads and stores.
     Shared = 2,
-    /// Of what each member attaches.
+    /// Memory that each member attaches.
     Dynamic = 3,
 }
 
@@ -57,64 +57,65 @@ pub enum Path {
     Own = 0,
     /// A process of this host.
     Local = 1,
-    /// Messages, which the target executes.
+    /// By messages that the target executes.
     Message = 2,
 }
 
-/// What a window is made with, checked.
+/// Checked parameters of a window.
 #[derive(Clone, Copy, Default)]
 pub struct WindowParams {
-    /// Locks are refused.
+    /// Locks are not allowed.
     pub no_locks: bool,
-    /// All members say the same unit.
+    /// All members pass the same displacement unit.
     pub same_unit: bool,
-    /// All members say the same size.
+    /// All members pass the same size.
     pub same_size: bool,
-    /// The memory of each member begins where it likes.
+    /// The members' memory need not be contiguous.
     pub noncontiguous: bool,
     /// Accumulates need no order.
     pub unordered: bool,
-    /// Bytes that accumulates update as one: 0 for each element, `u64::MAX` for the whole
-    /// operation.
+    /// How many bytes an accumulate updates atomically: 0 for each element, `u64::MAX` for the
+    /// whole operation.
     pub granularity: u64,
-    /// For locks; 0 for none.
+    /// Timeout of locks; 0 for none.
     pub lock_timeout_ns: u64,
 }
 
 impl WindowParams {
-    /// What all members have to say alike, for comparison.
+    /// Parameters that have to be equal at all members, encoded for comparison.
     pub(crate) fn in_common(&self) -> [u64; 2] {
         let bits = [self.no_locks, self.same_unit, self.same_size, self.unordered];
         [bits.iter().fold(0, |word, bit| word << 1 | u64::from(*bit)), self.granularity]
     }
 }
 
-/// One member, as this process sees it.
+/// A member, as this process sees it.
 pub(crate) struct Target {
-    /// None where it is not to be read: on another host.
+    /// `None` for members of other hosts, whose control words cannot be mapped.
     pub(crate) control: Option<Control>,
     pub(crate) reach: Reach,
-    /// What keeps the mapping, where that is UCX's.
+    /// Keeps UCX's mapping alive, if the memory is mapped by UCX.
     pub(crate) _key: Option<WindowKey>,
     pub(crate) size: u64,
     pub(crate) unit: u32,
-    /// Of the caller's memory, some of which may not be read or written: the kernel looks each
-    /// time.
+    /// The caller's memory, of which some parts may not be readable or writable: the kernel checks
+    /// each access.
     pub(crate) is_guarded: bool,
     pub(crate) process: Identity,
-    /// Of this process's threads, before they take the lock that they share with other processes.
+    /// Taken by this process's threads before the update lock, which is shared with other
+    /// processes.
     pub(crate) updates: Mutex<()>,
-    /// Until it is tried again to hand something over.
+    /// When delegation to the target is tried again.
     pub(crate) pause: Pause,
 }
 
 impl Target {
-    /// Of a member of this host.
+    /// The control words of a member of this host.
     pub(crate) fn control(&self) -> &Control {
         self.control.as_ref().expect("of this host")
     }
 
-    /// Where messages go there, if it is reached by messages.
+    /// The connection for messages, if the member is reached by messages.
     #[inline]
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match &self.reach {
@@ -123,7 +124,7 @@ impl Target {
         }
     }
 
-    /// Has it said that it takes part in nothing any more?
+    /// Has the member announced that it no longer takes part?
     pub(crate) fn ended(&self) -> Option<Ended> {
         match &self.control {
             Some(control) => control.ended(),
@@ -131,7 +132,7 @@ impl Target {
         }
     }
 
-    /// Does this process reach all its memory by a mapping, as far as it is on this host?
+    /// Is all its memory mapped here? True for members of other hosts.
     pub(crate) fn is_mapped(&self) -> bool {
         match self.reach {
             Reach::Mapped(_) => true,
@@ -141,7 +142,7 @@ impl Target {
         }
     }
 
-    /// The memory, where it is mapped.
+    /// Address of its memory in this process; null if it is not mapped.
     fn base(&self) -> *mut u8 {
         match self.reach {
             Reach::Mapped(base) => base,
@@ -153,18 +154,18 @@ impl Target {
     }
 }
 
-/// What the calls that synchronise have seen so far.
+/// Counters of the synchronisation calls.
 pub(crate) struct Turns {
-    /// By rank: posts that start has used.
+    /// By rank: posts that start has consumed.
     pub(crate) posts: Box<[u64]>,
-    /// By rank: completions that wait has used, or given up.
+    /// By rank: completions that wait has consumed or given up.
     pub(crate) completions: Box<[u64]>,
     pub(crate) barriers: u64,
-    /// When a test last looked whether those are there that it waits for.
+    /// When `test` last checked whether the awaited members live.
     pub(crate) looked: u64,
 }
 
-/// See the module.
+/// See the head of this file.
 pub struct Window {
     pub(crate) group: Arc<Group>,
     pub(crate) flavor: Flavor,
@@ -174,47 +175,47 @@ pub struct Window {
     pub(crate) turns: SpinLock<Turns>,
     pub(crate) lock_timeout_ns: AtomicU64,
     pub(crate) granularity: AtomicU64,
-    /// All members of a host reach each other's memory by mappings: the same for all members.
+    /// Members of a host reach each other's memory by mappings. The same at all members.
     pub(crate) is_mapped: bool,
-    /// Accumulates of very many elements are done alone.
+    /// Accumulates of very many elements run exclusively.
     pub(crate) has_bulk: bool,
     pub(crate) closed: AtomicBool,
-    /// Sorted, without empty ones.
+    /// Attached regions, sorted, without empty ones.
     pub(crate) attached: Mutex<Vec<(u64, u64)>>,
-    /// The same for all members, and different from other windows of any of them.
+    /// Number of the window: equal at all members, and different from other windows of any of them.
     pub(crate) number: u64,
     /// Some members are reached by messages.
     pub(crate) has_remotes: bool,
-    /// And some of those are on other hosts.
+    /// Some members are on other hosts.
     pub(crate) has_far: bool,
-    /// The service's thread is in the midst of something with it.
+    /// Threads of the service that are using the window now.
     pub(crate) visitors: AtomicU32,
-    /// By rank: the first that has gone wrong here since its last flush.
+    /// By rank: the first error of an operation there since its last flush.
     pub(crate) complaints: Box<[AtomicI32]>,
-    /// Members on other hosts that hold the lock of this one.
+    /// Members of other hosts that hold this member's lock.
     pub(crate) far_holds: Mutex<HashMap<u32, FarHold>>,
     /// Messages that wait for the update lock.
     pub(crate) aside: BlockedQueue,
     pub(crate) me: Weak<Window>,
 }
 
-// SAFETY: the pointers in it are to mappings that live as long as it does, or to memory that the
-// caller has promised to keep; who may use them when is what epochs are about.
+// SAFETY: the pointers are to mappings that live as long as the window, or to memory that the
+// caller promised to keep. Epochs define which process may access it when.
 unsafe impl Send for Window {}
-// SAFETY: as above.
+// SAFETY: what changes is atomic or locked; concurrent access to the memory follows MPI's rules.
 unsafe impl Sync for Window {}
 
-/// What `ucxx_window_query` tells.
+/// Result of `ucxx_window_query`.
 pub struct Attributes {
-    /// How it was made.
+    /// Kind of the window.
     pub flavor: Flavor,
-    /// Of this process; null for dynamic ones.
+    /// Memory of this process; null for dynamic windows.
     pub base: *mut c_void,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes of a displacement.
+    /// Displacement unit in bytes.
     pub unit: u32,
-    /// As a whole.
+    /// State of the whole window.
     pub sync_type: SyncType,
 }
 
@@ -228,8 +229,8 @@ impl Window {
         }
     }
 
-    /// Is this member there, and able to give back a lock of that target's? One on another host
-    /// does so by way of the target.
+    /// Can this member release a lock of `target`? It has to live. If it is on another host,
+    /// `target` has to live as well, as it releases the lock for it.
     pub(crate) fn can_let_go(&self, rank: u32, target: u32) -> bool {
         let far = self.targets.get(rank as usize).is_some_and(|holder| holder.control.is_none());
         self.lives(rank) && (!far || self.lives(target))
@@ -240,7 +241,7 @@ impl Window {
         &self.targets[self.rank as usize]
     }
 
-    /// Refuses a window that was closed, or a forked child.
+    /// Returns an error if the window is closed, and in a forked child.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<()> {
         self.group.service.user.check_fork()?;
@@ -250,12 +251,12 @@ impl Window {
         Ok(())
     }
 
-    /// Of which group. The window's.
+    /// The window's group. It belongs to the window.
     pub fn group(&self) -> &Arc<Group> {
         &self.group
     }
 
-    /// What it is. Also of a closed one.
+    /// Attributes, also of a closed window.
     pub fn attributes(&self) -> Result<Attributes> {
         self.group.service.user.check_fork()?;
         let own = self.own();
@@ -269,14 +270,14 @@ impl Window {
         })
     }
 
-    /// What its calls may do at a target.
+    /// State of the window for one target.
     pub fn sync_type(&self, target: u32) -> Result<SyncType> {
         self.group.service.user.check_fork()?;
         self.epoch.check_rank(target)?;
         Ok(self.epoch.sync_type(target))
     }
 
-    /// How a target is reached.
+    /// Path to a target.
     pub fn path(&self, target: u32) -> Result<Path> {
         self.group.service.user.check_fork()?;
         self.epoch.check_rank(target)?;
@@ -287,8 +288,8 @@ impl Window {
         })
     }
 
-    /// Size and unit of a member, and its memory as it is mapped here: null where it is not, or
-    /// where there is none of it.
+    /// Size and displacement unit of a member, and the address of its memory here: null if it is
+    /// not mapped or empty.
     pub fn shared_query(&self, rank: u32) -> Result<(u64, u32, *mut c_void)> {
         self.check_usable()?;
         self.epoch.check_rank(rank)?;
@@ -297,10 +298,10 @@ impl Window {
         Ok((target.size, target.unit, base.cast()))
     }
 
-    /// Other hints, by all members.
+    /// Changes the hints. Collective.
     pub fn set_hints(&self, params: &WindowParams) -> Result<()> {
         self.check_usable()?;
-        // Looked at first: what one member may not, none does.
+        // Checked first, so that no member changes anything if this one may not.
         self.epoch.check(Call::Close)?;
         let other = self.find_other_hints(params.in_common())?;
         let changed = match other {
@@ -316,19 +317,19 @@ impl Window {
             self.lock_timeout_ns.store(params.lock_timeout_ns, Ordering::Relaxed);
             self.granularity.store(params.granularity, Ordering::Relaxed);
         }
-        // Nobody goes on to a target that keeps to the former ones, or overwrites what others still
-        // compare.
+        // So that no member continues to a target with the old hints, or overwrites hints that
+        // others are still comparing.
         self.barrier()?;
         changed
     }
 
-    /// A member that says something else.
+    /// A member that has passed other values.
     fn find_other_hints(&self, in_common: [u64; 2]) -> Result<Option<usize>> {
         if self.has_far {
             let mine = in_common.map(u64::to_le_bytes).concat();
             let all = gather(&self.group, &mine).inspect_err(|error| {
-                // Those who have it all wait for this one in the barrier behind it. Who could not
-                // wait has done nothing.
+                // Members that have received all values wait for this one in the barrier that
+                // follows. A call that was not allowed to wait has done nothing.
                 if error.status() != Status::BUSY {
                     let missed =
                         (0..self.targets.len() as u32).find_map(|rank| self.what_ended(rank));
@@ -344,7 +345,7 @@ impl Window {
         Ok(self.targets.iter().position(|target| target.control().hints() != in_common))
     }
 
-    /// What the params say of all members holds.
+    /// Checks that the parameters which are promises about all members hold.
     pub(crate) fn check_promises(&self, params: &WindowParams) -> Result<()> {
         let differs = |of: fn(&Target) -> u64| {
             self.targets.iter().position(|target| of(target) != of(&self.targets[0]))
@@ -362,7 +363,7 @@ impl Window {
         Ok(())
     }
 
-    /// Offers this memory of a dynamic window. At once, and without the others.
+    /// Offers this memory in a dynamic window. Local, effective at once.
     pub fn attach(&self, base: *mut c_void, size: usize) -> Result<()> {
         self.check_usable()?;
         self.check_dynamic("attach")?;
@@ -389,7 +390,7 @@ impl Window {
         Ok(())
     }
 
-    /// Takes it back.
+    /// Withdraws attached memory.
     pub fn detach(&self, base: *mut c_void) -> Result<()> {
         self.check_usable()?;
         self.check_dynamic("detach")?;
@@ -418,44 +419,44 @@ impl Window {
         ))
     }
 
-    /// Ends it, together with the others: none of them will touch the memory of this one.
+    /// Closes the window, collectively: after this no member accesses the memory of another.
     pub fn close(&self) -> Result<()> {
         self.check_usable()?;
         self.epoch.check(Call::Close)?;
         let result = self.barrier();
-        // Also after a failure: there is nothing that it could still be used for. A call that could
-        // not wait has done nothing.
+        // Also after a failure, as the window cannot be used any more. A call that was not allowed
+        // to wait has done nothing.
         if !matches!(&result, Err(error) if error.status() == Status::BUSY) {
             self.closed.store(true, Ordering::Release);
         }
         result
     }
 
-    /// Lets go of everything that others wait for, without them.
+    /// Releases everything that others may wait for, without waiting for them.
     pub fn leave(&self) {
         if self.group.service.user.check_fork().is_err() {
             return;
         }
         self.closed.store(true, Ordering::Release);
         let windows = self.group.service.windows();
-        // First: who asks for a lock now is told that there is no window.
+        // First: members that ask for a lock now are told that the window does not exist.
         windows.leave(self);
         let ranks = 0..self.targets.len() as u32;
         let held: Vec<_> =
             ranks.filter_map(|rank| Some((rank, self.held_at_the_end(rank)?))).collect();
         for (rank, _) in &held {
-            // As unlock does it: who gets the lock next is not to be overtaken.
+            // As in unlock: operations must be done before another process gets the lock.
             self.await_long_at(*rank);
         }
         self.drop_what_is_awaited();
         windows.await_visitors(self);
         self.drop_lock_requests();
-        // Who was told of a lock that it has got, or of the update lock.
+        // Again: visitors that were granted a lock, or the update lock.
         windows.await_visitors(self);
         self.drop_what_is_aside();
         self.release_for_all();
         for (rank, how) in held {
-            // Whoever takes this process for dead has the lock already.
+            // An error is ignored: a process that treats this one as dead has the lock already.
             let _ = self.release(rank, how);
         }
         self.announce(Ended { status: Status::CLOSED, blamed: self.rank });

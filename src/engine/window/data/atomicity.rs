@@ -1,6 +1,6 @@
-//! How the accumulates of a window are kept apart, at memory that is here: each element by an
-//! instruction of the processor's, very many of them alone, or all under the target's update lock.
-//! One way for all elements of a kind at a target, whoever executes it.
+//! How accumulates on mapped memory exclude each other: by atomic operations on single elements, by
+//! exclusive access for very many elements, or by the target's update lock. The way is the same for
+//! all elements of a kind at a target, whichever process executes the accumulate.
 
 use crate::engine::base::status::Result;
 use crate::engine::os::process_identity;
@@ -16,7 +16,7 @@ use crate::engine::wire::sync_constants::LockType;
 use std::sync::atomic::Ordering;
 
 impl Window {
-    /// What keeps accumulates apart there.
+    /// How accumulates at this place exclude each other.
     #[inline]
     pub(crate) fn domain(&self, place: Place<'_>, kind: ElementType, bytes: u64) -> Result<Domain> {
         if bytes == 0 {
@@ -31,7 +31,7 @@ impl Window {
         Ok(if alone { domain } else { Domain::Lock })
     }
 
-    /// Begins atomic operations on elements.
+    /// Begins atomic operations on elements; they end when the result is dropped.
     #[inline(always)]
     pub(crate) fn single<'a>(&'a self, target: &'a Target) -> Option<Single<'a>> {
         if !self.has_bulk {
@@ -42,7 +42,7 @@ impl Window {
         )
     }
 
-    /// Is it worth being alone? What is only stored, or read, takes no time as it is.
+    /// Is exclusive access worth its cost? Not for plain stores and loads, which are fast anyway.
     #[inline(always)]
     pub(crate) fn is_in_bulk(&self, target: &Target, op: Reduce, elements: u64) -> bool {
         elements > 1
@@ -51,8 +51,8 @@ impl Window {
             && target.control().bulk().is_worth(elements)
     }
 
-    /// Does some of such work, which is told how: alone, or where the kernel does not allow that
-    /// after all, element by element.
+    /// Calls `work` with exclusive access; or, if the kernel does not allow that after all, for
+    /// updates element by element.
     #[inline]
     pub(crate) fn in_bulk(&self, target: &Target, work: impl FnOnce(Domain)) {
         match target.control().bulk().alone(self.rank, &|rank| self.lives(rank)) {
@@ -64,8 +64,8 @@ impl Window {
         }
     }
 
-    /// Does this one of its update lock live? Behind the ranks that is the target, on behalf of
-    /// others.
+    /// Does this holder of the update lock live? The number after the ranks is the target's
+    /// service, which acts for others.
     pub(crate) fn may_update(&self, target: &Target, rank: u32) -> bool {
         match rank as usize == self.targets.len() {
             true => process_identity::lives(&target.process),
@@ -80,7 +80,7 @@ impl Window {
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         store_fence::stored();
-        // The other processes know this one as a whole.
+        // The lock knows processes, not threads.
         let _threads = target.updates.lock();
         let lock = target.control().updates();
         let is_alive = |rank| self.may_update(target, rank);
@@ -93,8 +93,8 @@ impl Window {
     /// A compare-and-swap.
     ///
     /// # Safety
-    /// One element of the target's memory, in the way that the window has for it; operand and
-    /// comparand are readable, and the result writable, for one.
+    /// `at` is an element of the target's memory, and `domain` is the window's for it. For one
+    /// element, operand and comparand are readable, and the result is writable.
     #[inline]
     pub(crate) unsafe fn swap_at(
         &self,
@@ -107,23 +107,25 @@ impl Window {
         match domain {
             Domain::Element => {
                 let _single = self.single(target);
-                // SAFETY: as for this function.
+                // SAFETY: valid by this function's contract, and the element is only changed
+                // atomically.
                 unsafe { reduce::compare_and_swap(kind, at, operand, compare, result) };
                 Ok(())
             }
             Domain::Lock => self.under_lock(target, || {
-                // SAFETY: as above, with the lock held.
+                // SAFETY: valid by this function's contract, and the lock is held.
                 unsafe { reduce::swap_locked(kind.size(), at, operand, compare, result) };
                 Ok(())
             }),
         }
     }
 
-    /// Updates of this process's memory that a message asks for; see `under_lock_as_service`.
+    /// Executes updates of this process's memory that a message requests; see
+    /// `under_lock_as_service`.
     ///
     /// # Safety
-    /// Elements inside it, in the way that the window has for them; operands are readable, and
-    /// results writable.
+    /// The targets are inside this process's memory, and `domain` is the window's for them.
+    /// Operands are readable, and results writable.
     pub(crate) unsafe fn apply(
         &self,
         domain: Domain,
@@ -133,7 +135,8 @@ impl Window {
         let own = self.own();
         let elements: usize = updates.iter().map(|update| update.count).sum();
         let execute = |domain| {
-            // SAFETY: as for this function, in the way that is asked for.
+            // SAFETY: valid by this function's contract, and the callers below provide the
+            // exclusion of `domain`.
             updates.iter().for_each(|update| unsafe { update.execute(domain) });
         };
         match domain {

@@ -1,23 +1,22 @@
-//! Data calls of windows: put, get, and the accumulates (MPI-4.1, 12.3).
+//! Data operations of windows: put, get, and the accumulates (MPI-4.1, 12.3). This is the general
+//! path, for all layouts and all errors. Contiguous operations on mapped memory mostly use
+//! `window::data::fast_path`.
 //!
-//! What is mapped here is read and written by this thread; what is not goes through the kernel,
-//! where accumulates read, combine and write under the lock of their target. Both are done when the
-//! call returns. What the kernel does not reach is asked of the target (see
-//! `window::remote::remote`).
+//! - **Mapped memory**: this thread reads and writes it.
+//! - **By the kernel**: the kernel copies. An accumulate reads, combines and writes under the
+//!   target's lock. In both cases the operation is done when the call returns.
+//! - **By messages**: the target executes the operation (see `window::remote::remote`).
 //!
-//! What keeps accumulates apart (see `window::data::atomicity`) is the same for all members, as
-//! element and window decide alone: for memory that is mapped and elements that the processor can
-//! change at once, its atomic operations; for everything else the lock.
+//! How accumulates exclude each other (see `window::data::atomicity`) depends only on the element
+//! and the window, so it is the same for all members: atomic operations for mapped memory and
+//! elements that the CPU can change at once, and the lock for everything else.
 //!
-//! Here is the long way, for every layout and all errors; what is contiguous, right, and at memory
-//! that is mapped mostly goes by `window::data::fast_path`.
+//! Very many elements would need as many atomic operations. Instead, the origin gets exclusive
+//! access to the target's memory for a while (see `window::data::exclusive_bulk`).
 //!
-//! Very many elements are not worth as many atomic operations: who has them is alone with the
-//! target's memory for a while (see `window::data::exclusive_bulk`).
-//!
-//! Cost of a contiguous one on mapped memory: the checks, some ten loads, and the copy or the
-//! atomic operation itself. No allocation, no lock, no system call. On memory that is not mapped
-//! two system calls, and for accumulates three and the lock.
+//! Costs of a contiguous operation on mapped memory: the checks (some ten loads), and the copy or
+//! atomic operation itself. No allocation, no lock, no system call. By the kernel: two system
+//! calls; an accumulate needs three and the lock.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::own_memory::Way;
@@ -36,18 +35,18 @@ use crate::engine::wire::element_type::{Domain, Reduce};
 use crate::engine::wire::window::{What, WindowHeader};
 use std::sync::atomic::Ordering;
 
-/// Of those that need no memory but the stack's; in words.
+/// Buffer on the stack for short operations, in words.
 const FEW_WORDS: usize = 32;
 
-/// Of those with which a call is alone at a time, lest others wait for long.
+/// Most bytes of one period of exclusive access, so that others do not wait long.
 const ALONE_AT_ONCE: u64 = 64 << 10;
 
-/// In which epochs a call is legal.
+/// The epochs in which a call is legal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// In all in which the target may be accessed.
+    /// All epochs in which the target may be accessed.
     Plain,
-    /// With a request of its own: passive target alone.
+    /// An operation with a request: passive target epochs only.
     Request(Asking),
 }
 
@@ -60,12 +59,12 @@ impl Access {
     }
 }
 
-/// Memory of the caller's, and what of it is meant.
+/// The caller's buffer and its layout.
 #[derive(Clone, Copy)]
 pub struct Side<'a> {
-    /// Where it is.
+    /// Its address.
     pub place: *mut u8,
-    /// What of it.
+    /// Its layout.
     pub layout: Layout<'a>,
 }
 
@@ -80,24 +79,24 @@ impl Side<'_> {
     }
 }
 
-/// What of which target.
+/// A target, a place in its memory, and the layout there.
 #[derive(Clone, Copy)]
 pub struct Destination<'a> {
-    /// Who.
+    /// The target's rank.
     pub rank: u32,
-    /// From where on; in its units.
+    /// Displacement in the target's units.
     pub disp: i64,
-    /// What.
+    /// The layout there.
     pub layout: Layout<'a>,
 }
 
-/// A place in the target's memory.
+/// A place in a target's memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
     Here(*mut u8),
     There(&'a Process, u64),
-    /// Where the target looks itself: bytes from the beginning of its window on, or an address in
-    /// dynamic ones; and its address there, as far as it is known.
+    /// The target resolves it: an offset in its window, or an address in dynamic windows; and its
+    /// address in the target, as far as it is known.
     Asked(u64, u64),
 }
 
@@ -117,7 +116,7 @@ impl Window {
         }
     }
 
-    /// Where a displacement is, if all of the layout is inside the target's memory.
+    /// The place of a displacement. An error unless the whole layout is inside the target's memory.
     #[inline(always)]
     pub(super) fn locate<'a>(
         &self,
@@ -153,7 +152,8 @@ impl Window {
             Reach::Messages(remote) => {
                 layout.range_in(disp, target.unit, target.size)?;
                 let at = 0_u64.wrapping_add_signed(disp.wrapping_mul(target.unit.into()));
-                // What the library allocates begins at a page.
+                // Memory that the library allocates is page-aligned, so the offset is as good as
+                // the address.
                 Ok(Place::Asked(at, remote.base.wrapping_add(at)))
             }
         }
@@ -170,7 +170,7 @@ impl Window {
         to: &Destination<'_>,
         access: Access,
     ) -> Result<()> {
-        // SAFETY: as for this function.
+        // SAFETY: readable by this function's contract.
         unsafe { self.transfer(Way::Write, origin, to, access) }
     }
 
@@ -185,7 +185,7 @@ impl Window {
         to: &Destination<'_>,
         access: Access,
     ) -> Result<()> {
-        // SAFETY: as for this function.
+        // SAFETY: writable by this function's contract.
         unsafe { self.transfer(Way::Read, origin, to, access) }
     }
 
@@ -213,7 +213,8 @@ impl Window {
             } else {
                 (there.cast_const(), here)
             };
-            // SAFETY: inside the target's memory, as was looked at; and as for this function.
+            // SAFETY: inside the target's memory, as `locate` checked; the callers promise a valid
+            // origin.
             unsafe { put_get::copy(from, to, there, length) };
         };
         match (place, piece) {
@@ -239,12 +240,13 @@ impl Window {
                     whole: false,
                     call: access.call(),
                 };
-                // SAFETY: as for this function.
+                // SAFETY: the callers promise that the origin is valid for its layout.
                 unsafe { self.operate(rank, &ask, origin, result, layout) }?;
             }
             (Place::There(process, at), Some(bytes)) => {
                 let bytes = bytes as usize;
-                // SAFETY: as for this function.
+                // SAFETY: the callers promise that the origin is valid for `bytes` contiguous
+                // bytes.
                 if !unsafe { self.delegate_copy(rank, way, (origin.place, at), bytes) }? {
                     process.copy(way, &[(origin.place, at, bytes)])?;
                 }
@@ -265,11 +267,11 @@ impl Window {
         Ok(())
     }
 
-    /// Combines the origin into a target, and stores what was there before in the result's place,
-    /// if there is one. Without an origin NO_OP, which needs none.
+    /// Combines the origin into a target. If there is a result, stores the old contents there.
+    /// NO_OP needs no origin.
     ///
     /// # Safety
-    /// The origin is readable, and the result writable, as the layouts say.
+    /// The origin is readable, and the result writable, as their layouts say.
     pub unsafe fn accumulate(
         &self,
         op: Reduce,
@@ -310,7 +312,7 @@ impl Window {
         if let Place::Asked(at, _) = place {
             let what = if result.is_some() { What::Fetch } else { What::Accumulate };
             let header = WindowHeader { at, op, kind, ..self.header(what) };
-            // In one piece there, what is to be updated as one.
+            // Data that is updated as a whole has to be contiguous there.
             let whole = self.granularity.load(Ordering::Relaxed) > 0;
             if whole && layout.bytes() > target.most_whole() {
                 let text = format!(
@@ -321,7 +323,7 @@ impl Window {
             }
             let ask = Ask { header, whole, call: access.call() };
             let origin = (op != Reduce::NoOp).then_some(origin);
-            // SAFETY: as for this function.
+            // SAFETY: origin and result are valid by this function's contract.
             return unsafe { self.operate(rank, &ask, origin, result, layout) };
         }
         let size = kind.size();
@@ -337,7 +339,8 @@ impl Window {
         };
         let mut done = 0;
         if let (Place::There(_, at), Some(bytes)) = (place, piece) {
-            // SAFETY: as for this function.
+            // SAFETY: origin and result are valid and contiguous, by this function's contract and
+            // `piece`.
             done = unsafe {
                 self.delegate_update(rank, at, &update(0, std::ptr::null_mut(), 0, bytes))
             }?;
@@ -358,16 +361,17 @@ impl Window {
                             while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(now)
                             {
                                 let there = at.wrapping_offset(there as isize);
-                                // SAFETY: inside the target's memory, in the way that is asked for;
-                                // and as for this function.
+                                // SAFETY: inside the target's memory, with the exclusion that
+                                // `domain` requires; origin and result are valid by this function's
+                                // contract.
                                 unsafe { update(here, there, fetched, bytes).execute(domain) };
                                 now -= bytes;
                             }
                         });
                     }
                 }
-                // SAFETY: inside the target's memory, in the way its window has for such elements;
-                // and as for this function.
+                // SAFETY: inside the target's memory, with the exclusion that `domain` requires;
+                // origin and result are valid by this function's contract.
                 (Place::Here(at), Some(bytes)) => unsafe {
                     update(0, at, 0, bytes).execute(domain)
                 },
@@ -376,7 +380,8 @@ impl Window {
                         together([&origin.layout, &fetched.layout, layout])?
                     {
                         let there = at.wrapping_offset(there as isize);
-                        // SAFETY: as above.
+                        // SAFETY: as `locate` checked, inside the target's memory; `domain`'s
+                        // exclusion is held.
                         unsafe { update(here, there, fetched, bytes).execute(domain) };
                     }
                 }
@@ -390,7 +395,8 @@ impl Window {
                         );
                         Some(update(here, there, fetched, bytes))
                     });
-                    // SAFETY: as for this function, with the lock held.
+                    // SAFETY: origin and result are valid by this function's contract, and the lock
+                    // is held.
                     unsafe { self.combine_many(process, blocks) }?;
                 }
                 (Place::There(process, at), Some(_)) => {
@@ -400,7 +406,8 @@ impl Window {
                     while let Some(([here, fetched, there], bytes)) = pieces.next_up_to(most as u64)
                     {
                         let there = at.wrapping_add_signed(there);
-                        // SAFETY: as for this function, with the lock held.
+                        // SAFETY: origin and result are valid by this function's contract, and the
+                        // lock is held.
                         unsafe {
                             self.combine_there(
                                 process,
@@ -424,8 +431,8 @@ impl Window {
         }
     }
 
-    /// An update that is worth it, in one piece. By reference: a copy would be read in larger words
-    /// than it has just been written in, for which the processor waits.
+    /// An exclusive update of contiguous elements. By reference: a copied struct would be read back
+    /// in larger words than it was written in, for which the CPU waits.
     ///
     /// # Safety
     /// As for `Update::execute_atomically`.
@@ -434,36 +441,38 @@ impl Window {
         let size = update.kind.size();
         let most = ALONE_AT_ONCE as usize / size;
         if update.count <= most {
-            // SAFETY: as for this function, in the way that is asked for.
+            // SAFETY: valid by this function's contract, and `in_bulk` provides the exclusion of
+            // `domain`.
             return self.in_bulk(target, |domain| unsafe { update.execute(domain) });
         }
         for piece in pieces_of(update, most) {
-            // SAFETY: as above.
+            // SAFETY: a part of `update`, which is valid by this function's contract; `in_bulk`
+            // provides the exclusion.
             self.in_bulk(target, |domain| unsafe { piece.execute(domain) });
         }
     }
 
-    /// Elements of this process that the kernel is to look at first: as those of another process.
+    /// Elements of this process whose memory the kernel has to check: handled like those of another
+    /// process.
     ///
     /// # Safety
-    /// As for `Update::execute_locked`, but for the targets, which are not looked at.
+    /// As for `Update::execute_locked`, except for the targets, which are only used as addresses.
     pub(crate) unsafe fn combine_own(&self, own: &Process, updates: &[Update]) -> Result<()> {
         let blocks = |update| pieces_of(update, AT_ONCE / update.kind.size());
-        // SAFETY: as for this function.
+        // SAFETY: operand and result are valid by this function's contract.
         let one =
             |piece: Update| unsafe { self.combine_there(own, piece.target.addr() as u64, &piece) };
         match updates {
             [update] => blocks(update).try_for_each(one),
-            // SAFETY: as above.
+            // SAFETY: operands and results are valid by this function's contract.
             updates => unsafe { self.combine_many(own, updates.iter().flat_map(blocks)) },
         }
     }
 
-    /// Elements of another process, which are fetched, combined, and written back.
+    /// Updates elements of another process: fetches, combines and writes them back.
     ///
     /// # Safety
-    /// The operand and the result of the update, as for `Update::execute_locked`; its target is not
-    /// looked at.
+    /// Operand and result of the update as for `Update::execute_locked`; its target is not used.
     pub(super) unsafe fn combine_there(
         &self,
         process: &Process,
@@ -474,7 +483,8 @@ impl Window {
         let combine = |room: &mut [u64]| {
             let target: *mut u8 = room.as_mut_ptr().cast();
             process.copy(Way::Read, &[(target, at, bytes)])?;
-            // SAFETY: as many bytes of ours, aligned for every type; and as for this function.
+            // SAFETY: `target` is our buffer, long enough and aligned for every type; operand and
+            // result are valid by this function's contract.
             unsafe { Update { target, ..*update }.execute_locked() };
             if update.op != Reduce::NoOp {
                 process.copy(Way::Write, &[(target, at, bytes)])?;
@@ -488,7 +498,7 @@ impl Window {
     }
 }
 
-/// So many elements at a time.
+/// Splits an update into pieces of at most `most` elements.
 fn pieces_of(update: &Update, most: usize) -> impl Iterator<Item = Update> + '_ {
     (0..update.count).step_by(most).map(move |done| {
         let bytes = done * update.kind.size();
@@ -500,10 +510,10 @@ fn pieces_of(update: &Update, most: usize) -> impl Iterator<Item = Update> + '_ 
     })
 }
 
-/// An element of another process, as `combine_there` does it.
+/// Compare-and-swap of an element of another process, as in `combine_there`.
 ///
 /// # Safety
-/// As for `reduce::swap_locked`, but for the target.
+/// As for `reduce::swap_locked`, except for the target.
 pub(crate) unsafe fn swap_there(
     process: &Process,
     at: u64,
@@ -513,14 +523,14 @@ pub(crate) unsafe fn swap_there(
     let mut word = [0_u64; FEW_WORDS];
     let here: *mut u8 = word.as_mut_ptr().cast();
     process.copy(Way::Read, &[(here, at, size)])?;
-    // SAFETY: a word of ours, and as for this function.
+    // SAFETY: `here` is our own word; the other pointers are valid by this function's contract.
     if unsafe { reduce::swap_locked(size, here, operand, compare, result) } {
         process.copy(Way::Write, &[(here, at, size)])?;
     }
     Ok(())
 }
 
-/// Where a layout begins and ends; none where there is no such memory.
+/// First and last address of a layout; `None` if they overflow.
 pub(crate) fn edges_of(address: u64, layout: &Layout<'_>) -> Option<(u64, u64)> {
     let extent = layout.extent();
     address.checked_add_signed(extent.start).zip(address.checked_add_signed(extent.end))

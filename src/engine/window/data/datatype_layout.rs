@@ -1,26 +1,26 @@
-//! Layouts: which elements of a buffer an operation is about, on either side.
+//! Layouts: which elements of a buffer an operation uses, on both sides.
 //!
-//! A layout is checked when it is made: every offset in it, and the sum of its bytes, fits an
-//! `i64`, so that nothing below can overflow. Positions are bytes from the address that the
-//! operation names, and may be negative.
+//! A layout is checked when it is created: all its offsets, and the sum of its bytes, fit an `i64`,
+//! so nothing below can overflow. Positions are bytes from the address that the operation names,
+//! and may be negative.
 //!
-//! What it costs (AMD EPYC, Zen 5, a busy machine, the best of seven rounds; `cargo test --release
-//! --lib engine::window::data::datatype_layout -- --ignored --nocapture figures`): two contiguous
-//! layouts made, checked against the window and found to be one piece 3 ns; each piece of a vector
-//! 1.3 ns, of a list 4.
+//! Costs (AMD EPYC, Zen 5, a busy machine, the best of seven rounds; `cargo test --release --lib
+//! engine::window::data::datatype_layout -- --ignored --nocapture figures`): creating two
+//! contiguous layouts, checking them against the window and finding that they are one piece 3 ns;
+//! each piece of a vector 1.3 ns, of a list 4.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::wire::element_type::ElementType;
 use std::ops::Range;
 
-/// `ucxx_block_t`: one block of an explicit list, in elements.
+/// `ucxx_block_t`: a block of an explicit list, in elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Block {
-    /// From the address that the operation names.
+    /// Offset from the address that the operation names.
     pub offset: i64,
-    /// Elements that follow each other.
+    /// Number of contiguous elements.
     pub length: u64,
 }
 
@@ -30,15 +30,15 @@ pub struct Layout<'a> {
     kind: ElementType,
     shape: Shape<'a>,
     bytes: u64,
-    /// From the first byte that is touched to behind the last one.
+    /// Offset of the first byte, and of the end of the last.
     extent: (i64, i64),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Shape<'a> {
-    /// All in one piece, from the address on.
+    /// One piece, at offset 0.
     Contiguous,
-    /// `count` pieces of `length` bytes, `stride` bytes from beginning to beginning. Neither is 0.
+    /// `count` pieces of `length` bytes, which begin `stride` bytes apart. Neither is 0.
     Vector {
         count: u64,
         length: u64,
@@ -53,7 +53,7 @@ fn too_large() -> Error {
 }
 
 impl<'a> Layout<'a> {
-    /// `count` elements that follow each other.
+    /// `count` contiguous elements.
     #[inline]
     pub fn contiguous(kind: ElementType, count: u64) -> Result<Self> {
         let bytes =
@@ -62,8 +62,8 @@ impl<'a> Layout<'a> {
         Ok(Layout { kind, shape: Shape::Contiguous, bytes, extent: (0, bytes as i64) })
     }
 
-    /// `count` blocks of `block_length` elements, `stride` elements from beginning to beginning,
-    /// which may go backwards.
+    /// `count` blocks of `block_length` elements, which begin `stride` elements apart; negative
+    /// goes backwards.
     pub fn vector(kind: ElementType, count: u64, block_length: u64, stride: i64) -> Result<Self> {
         let elements = count.checked_mul(block_length).ok_or_else(too_large)?;
         let whole = Self::contiguous(kind, elements)?;
@@ -104,40 +104,40 @@ impl<'a> Layout<'a> {
         Ok(Layout { kind, shape: Shape::Blocks(blocks), bytes: bytes as u64, extent })
     }
 
-    /// Of the elements.
+    /// Type of the elements.
     #[inline]
     pub fn kind(&self) -> ElementType {
         self.kind
     }
 
-    /// How many elements, each as often as it is named.
+    /// Number of elements; an element counts as often as it occurs.
     #[inline]
     pub fn elements(&self) -> u64 {
         self.bytes / self.kind.size() as u64
     }
 
-    /// Their bytes.
+    /// Their length in bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// From the first byte that is touched to behind the last one, from the address that the
-    /// operation names. Empty, and at 0, where there are no elements.
+    /// Offsets of the first byte and of the end of the last. Empty, and at 0, if there are no
+    /// elements.
     #[inline]
     pub fn extent(&self) -> Range<i64> {
         self.extent.0..self.extent.1
     }
 
-    /// Is it in one piece that begins at the address which the operation names?
+    /// Is it one piece at offset 0?
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         matches!(self.shape, Shape::Contiguous)
     }
 
-    /// Where the range begins and ends that it touches in a window of `size` bytes, from
-    /// `displacement` units of `unit` bytes on: RMA_RANGE if that is not inside. Without elements
-    /// it touches nothing, wherever that is.
+    /// The range that it covers in a window of `size` bytes, from `displacement` units of `unit`
+    /// bytes. Error: RMA_RANGE if it is not inside. A layout without elements covers nothing, at
+    /// any displacement.
     #[inline]
     pub fn range_in(&self, displacement: i64, unit: u32, size: u64) -> Result<Range<u64>> {
         if self.bytes == 0 {
@@ -163,7 +163,7 @@ impl<'a> Layout<'a> {
         Error::new(Status::RMA_RANGE, message)
     }
 
-    /// Its pieces, in its order.
+    /// Its pieces, in order.
     #[inline]
     pub fn runs(&self) -> Runs<'a> {
         match self.shape {
@@ -182,10 +182,10 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The pieces of a layout that are left: where each begins, and its bytes.
+/// The remaining pieces of a layout: offset and length.
 #[derive(Clone, Debug)]
 pub struct Runs<'a> {
-    /// The present piece, or what is left of it. Of no bytes only at the end.
+    /// The current piece, or what is left of it. Empty only at the end.
     now: (i64, u64),
     rest: Rest<'a>,
 }
@@ -193,7 +193,7 @@ pub struct Runs<'a> {
 #[derive(Clone, Debug)]
 enum Rest<'a> {
     Nothing,
-    /// `next` wraps around behind the last one, where nobody looks at it.
+    /// `next` wraps around after the last piece, where it is not used.
     Vector {
         left: u64,
         next: i64,
@@ -204,7 +204,7 @@ enum Rest<'a> {
 }
 
 impl Runs<'_> {
-    /// Goes on to the next piece.
+    /// Advances to the next piece.
     fn turn(&mut self) {
         self.now.1 = 0;
         match &mut self.rest {
@@ -217,7 +217,7 @@ impl Runs<'_> {
                 }
             }
             Rest::Blocks(blocks, size) => {
-                // Blocks that follow each other in memory are one piece.
+                // Blocks that are adjacent in memory form one piece.
                 while let Some((block, rest)) = blocks.split_first() {
                     let (begin, length) = (
                         block.offset.wrapping_mul((*size).into()),
@@ -236,7 +236,7 @@ impl Runs<'_> {
         }
     }
 
-    /// Leaves out that many bytes of the present piece, which has them.
+    /// Skips bytes of the current piece, which has at least as many.
     #[inline]
     fn consume(&mut self, bytes: u64) {
         self.now.0 += bytes as i64;
@@ -246,12 +246,11 @@ impl Runs<'_> {
         }
     }
 
-    /// Leaves out so many bytes, or all there are: for who works on a long operation in parts.
+    /// Skips bytes, or all there are: for operations that are done in parts.
     pub fn skip_bytes(&mut self, mut bytes: u64) {
         while bytes > 0 && self.now.1 > 0 {
             if let Rest::Vector { left, next, length, stride } = &mut self.rest {
-                // Whole blocks at once: the part of a vector that is left out may have any number
-                // of them.
+                // Skips whole blocks at once, as there may be very many.
                 let blocks = (bytes.saturating_sub(self.now.1) / *length).min(*left);
                 if blocks > 0 {
                     bytes -= blocks * *length;
@@ -280,20 +279,20 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Several layouts of the same number of bytes side by side: pieces that are in one piece in each
-/// of them. Two for put and get, a third one for what is fetched.
+/// Several layouts of equal length side by side: pieces that are contiguous in each of them. Two
+/// for put and get, a third for fetched data.
 #[derive(Clone, Debug)]
 pub struct Together<'a, const N: usize>([Runs<'a>; N]);
 
-/// Layouts go together if they have as many bytes: INVALID_PARAM if they do not.
+/// Combines layouts. Error: INVALID_PARAM if their lengths differ.
 #[inline]
 pub fn together<'a, const N: usize>(layouts: [&Layout<'a>; N]) -> Result<Together<'a, N>> {
     check_bytes(&layouts)?;
     Ok(Together(layouts.map(Layout::runs)))
 }
 
-/// The bytes of layouts that go together and are contiguous, as nearly all are: there is one piece,
-/// at 0 everywhere. None if there may be more.
+/// Length of layouts that are all contiguous, as nearly all are: one piece at offset 0. `None` if
+/// there may be more pieces.
 #[inline]
 pub fn one_piece<const N: usize>(layouts: [&Layout<'_>; N]) -> Result<Option<u64>> {
     check_bytes(&layouts)?;
@@ -314,12 +313,12 @@ fn differ(here: u64, there: u64) -> Error {
 }
 
 impl<const N: usize> Together<'_, N> {
-    /// As for `Runs`.
+    /// See `Runs::skip_bytes`.
     pub fn skip_bytes(&mut self, bytes: u64) {
         self.0.iter_mut().for_each(|runs| runs.skip_bytes(bytes));
     }
 
-    /// The next piece, of no more than so many bytes, which are not 0.
+    /// The next piece of at most `most` bytes, which is not 0.
     #[inline]
     pub fn next_up_to(&mut self, most: u64) -> Option<([i64; N], u64)> {
         let bytes = self.0.iter().fold(most, |least, runs| least.min(runs.now.1));

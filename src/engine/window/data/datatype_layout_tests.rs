@@ -10,7 +10,7 @@ fn next(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// The place of every byte, as the comments in the header say it.
+/// The place of every byte, as the header's comments define it.
 fn naive_vector(size: i64, count: u64, block_length: u64, stride: i64) -> Vec<i64> {
     let mut places = Vec::new();
     for block in 0..count as i64 {
@@ -46,7 +46,7 @@ fn check(layout: &Layout, naive: &[i64]) {
     }
 }
 
-/// Some layout of that many elements, and the places of its bytes.
+/// A layout of that many elements, and the places of its bytes.
 fn random(seed: &mut u64, elements: u64, blocks: &mut Vec<Block>) -> (u8, (u64, u64, i64)) {
     blocks.clear();
     let mut left = elements;
@@ -166,10 +166,10 @@ fn what_reaches_too_far_is_refused() {
             "{block:?}"
         );
     }
-    // One that is named often enough is longer than memory, too.
+    // A block that occurs often enough is longer than memory, too.
     let large = [Block { offset: 0, length: 1 << 61 }; 4];
     assert!(Layout::blocks(Int16, &large).is_err());
-    // Empty blocks lie nowhere.
+    // Empty blocks have no place.
     let nowhere = [Block { offset: i64::MIN, length: 0 }, Block { offset: 1, length: 1 }];
     assert_eq!(Layout::blocks(Int16, &nowhere).unwrap().extent(), 2..4);
     assert_eq!(Layout::blocks(Int16, &nowhere[..1]).unwrap().elements(), 0);

@@ -1,20 +1,19 @@
-//! Atomic operations on elements, and now and then one process that does very many of them by plain
-//! instructions: what keeps the two apart.
+//! Atomic operations on single elements, and from time to time a process that updates very many
+//! elements by plain instructions: how the two exclude each other.
 //!
-//! The processor changes one element at a time, for some 5 ns each, where a loop over vectors takes
-//! a tenth of a nanosecond, but for that nobody else may be at these elements. A lock for all would
-//! do, and would make each single operation wait for whoever holds it, stopped or not. Here it is
-//! who has a great many elements that pays, at first: it says that it is about to begin, has the
-//! kernel make a barrier for everybody (see `asymmetric`), and waits for those that are in the
-//! midst of something. From then on the single ones make a barrier each, so that the next one that
-//! wants to be alone needs none but its own; and when it has not come for long enough they leave
-//! that off.
+//! The CPU needs some 5 ns for each atomic update, and a loop over vectors a tenth of a nanosecond;
+//! but during the loop nobody else may access these elements. A lock for both would make every
+//! single operation wait for its holder, even for a stopped one. Here the process with many
+//! elements pays, at first: it announces itself, makes the kernel execute a barrier for all
+//! processes (see `base::membarrier`), and waits for operations in progress. From then on single
+//! operations execute a barrier each, so that the next exclusive process only needs its own. When
+//! none has come for long enough, the single operations stop doing so.
 //!
-//! What it costs (AMD EPYC, Zen 5, a busy machine; `cargo test --release --lib
+//! Costs (AMD EPYC, Zen 5, a busy machine; `cargo test --release --lib
 //! engine::window::data::exclusive_bulk -- --ignored --nocapture figures`): a single operation two
-//! plain stores and a load more, 0.3 to 0.8 ns on top of 5.3; 7 ns where they make barriers. To be
-//! alone 0.45 us for the first time, where nobody else runs, and 13 ns from then on, among three
-//! members; each further one is a cache line to look at.
+//! plain stores and a load, 0.3 to 0.8 ns on top of 5.3; 7 ns while they execute barriers.
+//! Exclusive access 0.45 us the first time, if nobody else runs, and then 13 ns, among three
+//! members; each further member is one more cache line to check.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::futex::{look_in_turns, look_shortly};
@@ -24,33 +23,32 @@ use crate::engine::base::sync::{
 };
 use std::cell::Cell;
 
-/// Lanes of each process: as many threads have one to themselves, but for the last, which the
-/// others share (see `thread_lane`). The model checker has two.
+/// Lanes of each process. Each is one thread's, except the last, which all other threads share (see
+/// `thread_lane`). Under loom there are two.
 pub(crate) const LANES: usize = if cfg!(loom) { 2 } else { 8 };
 pub(crate) const SHARED: usize = LANES - 1;
-/// A thread's own lane is this or 0; the shared one counts as many as are under way.
+/// Value of a thread's own lane during an operation; otherwise 0. The shared lane counts
+/// operations.
 const BUSY: u32 = 1;
 
-/// Of `state`: one more than the rank of who is alone, or is about to be. All of `state` is 0 at
-/// first.
+/// Bits of `state`: the rank of the exclusive owner plus one. `state` is 0 at first.
 const OWNER: u64 = (1 << 32) - 1;
-/// Single operations make a barrier of their own: who wants to be alone needs none for them.
+/// Single operations execute barriers, so an owner needs none for them.
 const FENCED: u64 = 1 << 32;
-/// Somebody was alone since a thread that does single operations last asked.
+/// There was an owner since a thread with single operations last checked.
 const USED: u64 = 1 << 33;
 /// Somebody has waited for the owner for some time.
 const WANTED: u64 = 1 << 34;
 
-/// Single operations of a thread with barriers, which cost as much as being alone for the first
-/// time, before it asks whether they are still worth it. One is enough to see it under the model
-/// checker.
+/// Number of single operations with barriers after which a thread checks whether they are still
+/// worth it. So many cost as much as the first exclusive access. Under loom one is enough.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 64 };
-/// Elements that are worth being alone, where that is for the first time, and where it has been
-/// prepared.
+/// Number of elements that are worth exclusive access: the first time, and when it has been
+/// prepared (`FENCED`).
 const MANY: u64 = 128;
 const SOME: u64 = 16;
 
-/// Who does very many at once. All zero at first.
+/// The owner's word. Zero at first.
 #[derive(Default)]
 #[repr(C)]
 pub struct Head {
@@ -58,80 +56,78 @@ pub struct Head {
     _alone: CacheLine,
 }
 
-/// What the threads of one process are in the midst of. All zero at first.
+/// Operations in progress of one process's threads. Zero at first.
 #[derive(Default)]
 #[repr(C)]
 pub struct Lanes {
     lanes: [AtomicU32; LANES],
-    /// Operations with a barrier, by lane, since somebody asked. A number that is lost does not
-    /// matter.
+    /// By lane: operations with a barrier since the last check. Lost counts do not matter.
     fenced: [AtomicU32; LANES],
     _alone: CacheLine,
 }
 
-/// A view of both, for one target.
+/// Both sides' words, for one target.
 ///
-/// **The two sides.** Who changes single elements writes its lane, then looks at `state`, and goes
-/// on if there is no owner. Who changes many makes itself the owner, then looks at the lanes. If
-/// both could miss each other's store they would meet; a barrier between store and look on both
-/// sides forbids that (Dekker). At first the one side has none: whoever becomes the owner has the
-/// kernel make it for all (`everywhere`). So a lane that was written before is seen by the owner,
-/// and whoever writes its lane after sees the owner.
+/// **The two sides.** A single operation writes its lane, then looks at `state`, and continues if
+/// there is no owner. An exclusive process makes itself the owner, then looks at the lanes. If both
+/// could miss the other's store, they would run at the same time. A barrier between store and look
+/// on both sides prevents that (Dekker). At first single operations have none, so an owner makes
+/// the kernel execute it for all (`everywhere`). Then the owner sees each lane that was written
+/// before, and whoever writes its lane later sees the owner.
 ///
-/// **Fenced.** When such an owner leaves, it leaves `FENCED` behind. From its barrier on nobody has
-/// gone on without having seen its store or a later one: each single operation that finds `FENCED`
-/// makes a barrier and looks once more. So the next owner's own barrier, which its
-/// read-modify-write of `state` is, will do. Somebody who takes `FENCED` away makes all as it was
-/// at first: it does not matter who still makes barriers then, and the next owner has the kernel
-/// make one. Who dies as the owner that was to bring `FENCED` may not have come so far: it is taken
-/// out with nothing left behind. Each store to `state` behind that barrier is a read-modify-write,
-/// so that whoever reads `FENCED`, by acquire, has the first one's barrier behind it.
+/// **Fenced.** When such an owner leaves, it sets `FENCED`. After its barrier, every operation that
+/// continues has seen its store or a later one. A single operation that finds `FENCED` executes a
+/// barrier and looks again. So for the next owner its own barrier is enough, which is its
+/// read-modify-write of `state`. Clearing `FENCED` restores the first state: it does not matter who
+/// still executes barriers, and the next owner uses the kernel. An owner that dies before it has
+/// set `FENCED` may not have got to the kernel's barrier: it is removed without setting `FENCED`.
+/// Each store to `state` after that barrier is a read-modify-write, so whoever acquires `FENCED` is
+/// after the first owner's barrier.
 ///
-/// **When.** A barrier costs a single operation about what the kernel's costs for one that is
-/// alone, divided by `PATIENCE`. So a thread that has made as many asks whether somebody was alone
-/// meanwhile (`USED`, which it takes away), and if not takes `FENCED` away: nobody pays more than
-/// about twice what would have been best for him.
+/// **When.** The barriers of `PATIENCE` single operations cost about as much as one by the kernel.
+/// After that many, a thread checks whether there was an owner meanwhile (`USED`, which it clears).
+/// If not, it clears `FENCED`. So nobody pays more than about twice the optimum.
 ///
-/// **Waiting.** A lane is given back while its thread waits for the owner, who may be waiting for
-/// it. Who has waited for some time says so (`WANTED`), and an owner that finds that gives way to
-/// others when it leaves: it might be back before anybody sees that it had gone.
+/// **Waiting.** A thread clears its lane while it waits for the owner, as the owner may be waiting
+/// for it. After some time it sets `WANTED`. An owner that finds `WANTED` yields when it leaves;
+/// otherwise it might be back before anybody notices that it was gone.
 ///
-/// **Data.** A lane is given back by a release, which the owner acquires, and so is `state`.
+/// **Data.** A lane is cleared by a release, which the owner acquires, and so is `state`.
 ///
-/// **Death.** Every element is whole at any time, whoever dies: the lanes of a dead process count
-/// as free, and a dead owner is replaced. The processes are asked for by whoever waits, once in a
-/// while.
+/// **Death.** Each element is valid at any time, whoever dies. The lanes of a dead process count as
+/// free, and a dead owner is replaced. Waiting threads check from time to time whether the
+/// processes live.
 #[derive(Clone, Copy)]
 pub struct Bulk<'a> {
     head: &'a Head,
     members: &'a [Lanes],
 }
 
-/// In the midst of single operations. Ends when dropped, on the thread that began.
+/// A single operation in progress. Ends when dropped, on the thread that began it.
 pub struct Single<'a> {
     lane: &'a AtomicU32,
     fenced: &'a AtomicU32,
     is_shared: bool,
 }
 
-/// Alone. Ends when dropped.
+/// Exclusive access. Ends when dropped.
 pub struct Alone<'a>(&'a Head);
 
 impl<'a> Bulk<'a> {
-    /// The view of these, one for each rank.
+    /// A view of these words, with one `Lanes` for each rank.
     pub fn of(head: &'a Head, members: &'a [Lanes]) -> Self {
         Bulk { head, members }
     }
 
-    /// Is it worth being alone with so many elements?
+    /// Is exclusive access worth its cost for this many elements?
     #[inline]
     pub fn is_worth(&self, elements: u64) -> bool {
         elements >= SOME
             && (elements >= MANY || self.head.state.load(Ordering::Relaxed) & FENCED != 0)
     }
 
-    /// Begins single operations of that rank, by a thread that has this lane. Waits while there is
-    /// an owner.
+    /// Begins single operations of this rank on a thread with this lane. Waits while there is an
+    /// owner.
     #[inline(always)]
     pub fn single(&self, rank: u32, lane: usize, lives: &dyn Fn(u32) -> bool) -> Single<'a> {
         let member = &self.members[rank as usize];
@@ -160,14 +156,14 @@ impl<'a> Bulk<'a> {
             if state & OWNER == 0 {
                 return;
             }
-            // The owner may be waiting for this one.
+            // The owner may be waiting for this operation.
             single.end();
             self.await_owner(lives);
             state = single.begin(self.head);
         }
     }
 
-    /// One more with a barrier.
+    /// Counts an operation with a barrier.
     fn count(&self, single: &Single<'a>, state: u64) {
         let number = single.fenced.load(Ordering::Relaxed) + 1;
         let is_enough = number >= PATIENCE;
@@ -197,7 +193,7 @@ impl<'a> Bulk<'a> {
         patiently(&is_free, &|| self.replace_dead(lives));
     }
 
-    /// Takes out an owner that has died.
+    /// Removes a dead owner.
     fn replace_dead(&self, lives: &dyn Fn(u32) -> bool) {
         let state = self.head.state.load(Ordering::Acquire);
         let owner = state & OWNER;
@@ -211,7 +207,7 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// Becomes the owner, which is not yet to be alone. What `state` was before.
+    /// Becomes the owner; does not wait for the lanes yet. Returns the old `state`.
     #[inline]
     pub(crate) fn own(&self, rank: u32, lives: &dyn Fn(u32) -> bool) -> u64 {
         let own = u64::from(rank) + 1;
@@ -221,7 +217,7 @@ impl<'a> Bulk<'a> {
                 self.await_owner(lives);
                 state = self.head.state.load(Ordering::Relaxed) & !OWNER;
             }
-            // SeqCst, and so are the looks at the lanes: the barrier of this side.
+            // SeqCst, like the loads of the lanes: the barrier of this side.
             let next = state & FENCED | own;
             match self.head.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::Relaxed)
             {
@@ -231,8 +227,8 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    /// Gets the elements for one thread of that rank alone. None if the kernel refuses what it had
-    /// offered.
+    /// Gets exclusive access for one thread of this rank. `None` if the kernel refuses a barrier
+    /// that it had offered.
     #[inline]
     pub fn alone(&self, rank: u32, lives: &dyn Fn(u32) -> bool) -> Option<Alone<'a>> {
         let state = self.own(rank, lives);
@@ -263,13 +259,13 @@ fn await_member(member: &Lanes, lives: &dyn Fn() -> bool) {
     let gone = Cell::new(false);
     patiently(&|| gone.get() || member.is_free(), &|| gone.set(!lives()));
     if gone.get() {
-        // What a dead process has left there is nobody's.
+        // A dead process's lanes are free.
         member.lanes.iter().for_each(|lane| lane.store(0, Ordering::Relaxed));
     }
 }
 
 impl Single<'_> {
-    /// Then looks at the state.
+    /// Stores, then looks at the state.
     #[inline(always)]
     fn begin(&self, head: &Head) -> u64 {
         let store = || {
@@ -308,7 +304,7 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// Waits until it is so; `now_and_then` is called in between.
+/// Waits until `ready`; calls `now_and_then` from time to time.
 fn patiently(ready: &dyn Fn() -> bool, now_and_then: &dyn Fn()) {
     while !(ready() || look_in_turns(&mut || ready())) {
         now_and_then();
@@ -330,7 +326,7 @@ mod tests {
         (Head::default(), Default::default())
     }
 
-    /// Threads in the place of processes add to elements one by one, and others to all of them:
+    /// Threads that stand for processes add to single elements, and one adds to all of them:
     /// nothing is lost.
     #[test]
     fn nothing_is_lost_between_single_operations_and_one_that_is_alone() {
@@ -364,7 +360,7 @@ mod tests {
             let start = Instant::now();
             while rounds < 100 || (rounds < 3000 && start.elapsed().as_millis() < 300) {
                 let _alone = bulk.alone(0, &|_| true).unwrap();
-                // What an atomic addition would not lose: read, and written later.
+                // Not atomically: reads first, and writes later.
                 let seen: Vec<u64> =
                     elements.iter().map(|element| element.load(Ordering::Relaxed)).collect();
                 for (element, seen) in elements.iter().zip(seen) {
@@ -392,7 +388,7 @@ mod tests {
         let lives = |rank| rank != 2;
         drop(bulk.alone(0, &lives).unwrap());
         assert!(members[2].is_free());
-        // Who dies before all make barriers may not have had them made.
+        // An owner that died before it set `FENCED` may not have executed the barrier.
         for (left, stays) in [(3, 0), (3 | WANTED, 0), (3 | FENCED, FENCED)] {
             head.state.store(left, Ordering::Relaxed);
             drop(bulk.single(1, 0, &lives));

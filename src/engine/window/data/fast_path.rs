@@ -1,13 +1,13 @@
-//! The plain path of data calls: elements in one piece on both sides, at a target whose memory is
+//! Fast path of data operations: contiguous elements on both sides, at a target whose memory is
 //! mapped here.
 //!
-//! It asks what the long way in `window::data::data` asks, in the same order as far as that can be
-//! seen, and explains nothing: whatever is not plain, or not right, is left to the long way with
-//! nothing done. That is the one place for errors.
+//! It checks what the general path in `window::data::data` checks, as far as possible in the same
+//! order, and makes no errors. If anything is special or wrong, it does nothing and leaves the
+//! operation to the general path.
 //!
-//! What is handed on fits into registers. A layout, or a result with an error in it, is written in
-//! pieces and read in larger ones, for which the processor waits longer than all else takes that is
-//! done for 8 bytes.
+//! Arguments fit into registers. A layout, or a result with an error in it, would be written in
+//! pieces and read back in larger ones. The CPU waits longer for that than the whole operation
+//! takes for 8 bytes.
 
 use crate::engine::rma::put_get;
 use crate::engine::window::access::Reach;
@@ -18,7 +18,7 @@ use crate::engine::window::window::Window;
 use crate::engine::wire::element_type::{Domain, Reduce};
 
 impl Window {
-    /// Where so many bytes of a target begin, if they are mapped, and inside its memory.
+    /// Address of `bytes` bytes of a target, if they are mapped and inside its memory.
     #[inline(always)]
     fn find(&self, rank: u32, disp: i64, bytes: u64) -> Option<*mut u8> {
         if self.check_usable().is_err() {
@@ -31,45 +31,46 @@ impl Window {
         inside.then(|| base.wrapping_add(begin as usize))
     }
 
-    /// A put of so many bytes, which are not 0. False if it takes the long way: nothing is done
-    /// then.
+    /// A put of `bytes` bytes, not 0. False if the general path has to do it; then nothing is done.
     ///
     /// # Safety
-    /// They are readable at `origin`.
+    /// The bytes are readable at `origin`.
     #[inline(always)]
     pub unsafe fn try_put(&self, origin: *const u8, bytes: u64, rank: u32, disp: i64) -> bool {
         let Some(there) = self.find(rank, disp, bytes) else { return false };
-        // The last question, as it may begin an epoch.
+        // The last check, as it may begin an epoch.
         if self.epoch.check_access(rank).is_err() {
             return false;
         }
         store_fence::stored();
-        // SAFETY: inside the target's memory, and as for this function.
+        // SAFETY: inside the target's memory, which is mapped, and readable by this function's
+        // contract.
         unsafe { put_get::copy(origin, there, there, bytes as usize) };
         true
     }
 
-    /// A get, likewise.
+    /// A get; otherwise like `try_put`.
     ///
     /// # Safety
-    /// They are writable at `origin`.
+    /// The bytes are writable at `origin`.
     #[inline(always)]
     pub unsafe fn try_get(&self, origin: *mut u8, bytes: u64, rank: u32, disp: i64) -> bool {
         let Some(there) = self.find(rank, disp, bytes) else { return false };
         if self.epoch.check_access(rank).is_err() {
             return false;
         }
-        // SAFETY: as for `try_put`.
+        // SAFETY: inside the target's memory, which is mapped, and writable by this function's
+        // contract.
         unsafe { put_get::copy(there, origin, there, bytes as usize) };
         true
     }
 
-    /// An accumulate of some elements, which fetches if the update has a result; its target is
-    /// found here. The rest as for `try_put`.
+    /// An accumulate of at least one element, which fetches if the update has a result. Sets the
+    /// update's target. Otherwise like `try_put`.
     ///
     /// # Safety
-    /// As many are readable at the operand, unless the operation is NO_OP, and writable at the
-    /// result, unless that is null.
+    /// The operand is readable for the elements, unless the operation is NO_OP. The result is
+    /// writable for them, unless it is null.
     #[inline(always)]
     pub unsafe fn try_accumulate(&self, mut update: Update, rank: u32, disp: i64) -> bool {
         let Update { kind, op, result, count, .. } = update;
@@ -83,8 +84,9 @@ impl Window {
         let target = &self.targets[rank as usize];
         update.target = place;
         if self.is_in_bulk(target, op, count as u64) {
-            // It ends with an instruction that is a full barrier.
-            // SAFETY: as below.
+            // It ends with an instruction that is a full barrier, so `stored` is not needed.
+            // SAFETY: inside the target's memory, and operand and result are valid by this
+            // function's contract.
             unsafe { self.update_in_bulk(target, &update) };
             return true;
         }
@@ -92,8 +94,8 @@ impl Window {
             store_fence::stored();
         }
         let _single = self.single(target);
-        // SAFETY: inside the target's memory, in the way its window has for such elements; and as
-        // for this function.
+        // SAFETY: inside the target's memory. `domain` says that its elements are updated
+        // atomically, and operand and result are valid by this function's contract.
         unsafe {
             match count {
                 1 => update.execute_word(),

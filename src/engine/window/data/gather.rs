@@ -1,10 +1,11 @@
-//! Accumulates of many blocks at memory that the kernel copies.
+//! Accumulates of many blocks on memory that the kernel copies.
 //!
 //! Blocks are fetched together, combined here, and written back together: two system calls a turn
-//! instead of two a block. A block of what has been fetched already is combined where that stands,
-//! so an element may be named often. One that overlaps it in part begins the next turn.
+//! instead of two for each block. A block whose memory has been fetched already is combined in
+//! place, so an element may occur several times. A block that overlaps a fetched one partly begins
+//! the next turn.
 //!
-//! Cost: two lists for each call, and a search among the blocks of a turn for each of them.
+//! Costs: two lists for each call, and for each block a binary search among the blocks of its turn.
 
 use crate::engine::base::status::Result;
 use crate::engine::os::own_memory::Way;
@@ -13,23 +14,23 @@ use crate::engine::window::data::reduce::Update;
 use crate::engine::window::window::Window;
 use crate::engine::wire::element_type::Reduce;
 
-/// Bytes that are fetched in a turn.
+/// Most bytes of a turn.
 pub(crate) const AT_ONCE: usize = 64 << 10;
-/// Blocks of a turn, of which several may be of one piece.
+/// Most blocks of a turn; adjacent ones are fetched as one piece.
 const BLOCKS: usize = 1024;
 
-/// What is fetched together.
+/// The blocks that are fetched together.
 struct Turn<'a> {
     room: &'a mut [u64],
     used: usize,
-    /// By address there; none overlaps another one.
+    /// Sorted by remote address, without overlap.
     pieces: Vec<Piece>,
-    /// At the room, in the order of the call.
+    /// With their targets in `room`, in the order of the call.
     updates: Vec<Update>,
 }
 
 impl Turn<'_> {
-    /// Where the bytes of that address stand here; none if they have no place in this turn.
+    /// Where the bytes at this address are in `room`; `None` if they do not fit into this turn.
     fn place_for(&mut self, at: u64, bytes: usize) -> Option<*mut u8> {
         let next = self.pieces.partition_point(|(_, begin, _)| *begin <= at);
         let end = at.checked_add(bytes as u64)?;
@@ -61,7 +62,7 @@ impl Turn<'_> {
         Some(place)
     }
 
-    /// False if it does not go into this turn.
+    /// False if the block does not fit into this turn.
     fn add(&mut self, update: &Update) -> bool {
         let bytes = update.count * update.kind.size();
         let place = (self.updates.len() < BLOCKS)
@@ -71,14 +72,15 @@ impl Turn<'_> {
         true
     }
 
-    /// Does what there is, and begins the next one.
+    /// Executes the turn, and begins the next one.
     ///
     /// # Safety
     /// As for `combine_many`.
     unsafe fn execute(&mut self, process: &Process) -> Result<()> {
         process.copy(Way::Read, &self.pieces)?;
         for update in &self.updates {
-            // SAFETY: as many bytes of the room, aligned for every type; and as for this function.
+            // SAFETY: the targets are in `room`, aligned for every type; operands and results are
+            // valid by the contract of `combine_many`.
             unsafe { update.execute_locked() };
         }
         if self.updates.iter().any(|update| update.op != Reduce::NoOp) {
@@ -92,12 +94,12 @@ impl Turn<'_> {
 }
 
 impl Window {
-    /// Blocks of memory there, whose addresses the updates have as their targets, each of `AT_ONCE`
-    /// bytes at most.
+    /// Combines blocks of another process, whose addresses the updates have as their targets. Each
+    /// has at most `AT_ONCE` bytes.
     ///
     /// # Safety
-    /// As for `Update::execute_locked`, but for the targets, which are not looked at; under the
-    /// lock.
+    /// As for `Update::execute_locked`, except for the targets, which are only used as addresses.
+    /// The lock is held.
     pub(crate) unsafe fn combine_many(
         &self,
         process: &Process,
@@ -108,13 +110,15 @@ impl Window {
             let mut turn = Turn { room, used: 0, pieces, updates: blocks };
             for update in updates {
                 if !turn.add(&update) {
-                    // SAFETY: as for this function.
+                    // SAFETY: operands and results are valid, and the lock is held, by this
+                    // function's contract.
                     unsafe { turn.execute(process) }?;
                     let fits = turn.add(&update);
                     debug_assert!(fits, "a block of more than the room");
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: operands and results are valid, and the lock is held, by this function's
+            // contract.
             unsafe { turn.execute(process) }
         })
     }
@@ -140,7 +144,7 @@ mod tests {
         let mut room = [0; 16];
         let begin: *mut u8 = room.as_mut_ptr().cast();
         let mut turn = turn(&mut room);
-        // One behind the other, both again, one before, and one behind it that closes the gap.
+        // One after the other, both again, one before, and one that closes the gap.
         let named = [(100, 2), (116, 1), (108, 1), (116, 1), (50, 1), (58, 2)];
         let places = [0, 16, 8, 16, 24, 32];
         for ((at, count), place) in named.into_iter().zip(places) {
@@ -148,7 +152,7 @@ mod tests {
             assert_eq!(turn.updates.last().unwrap().target, begin.wrapping_add(place), "{at}");
         }
         assert_eq!(turn.pieces, [(begin.wrapping_add(24), 50, 24), (begin, 100, 24)]);
-        // What overlaps in part, and what does not fit.
+        // Blocks that overlap partly, and blocks that do not fit.
         for (at, count) in [(92, 2), (116, 2), (42, 2), (66, 2), (0, 11), (u64::MAX - 3, 1)] {
             assert!(!turn.add(&update(at, count)), "{at}");
         }

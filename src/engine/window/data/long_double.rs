@@ -1,42 +1,43 @@
-//! `long double` of C on x86-64: extended precision, 10 bytes of 16. The x87 unit alone calculates
+//! C's `long double` on x86-64: extended precision, 10 of 16 bytes. Only the x87 unit can compute
 //! with it.
 //!
-//! Each operation is one block of assembly: loads, the instruction that a C compiler would take, a
-//! store. Results are those of C, bit by bit, under the rounding and precision that the calling
-//! thread has set. The ABI promises 64 bits of precision and an empty register stack; each block
-//! leaves both as they were. Nothing is loaded and stored that is only moved, so a signalling NaN
-//! stays one.
+//! Each operation is one block of assembly: loads, the instruction that a C compiler would use, a
+//! store. Results equal those of C in every bit, under the rounding and precision that the calling
+//! thread has set. The ABI guarantees 64 bits of precision and an empty register stack, and each
+//! block leaves both as they were. Numbers that are only copied do not pass through the unit, so a
+//! signalling NaN stays one.
 //!
-//! Other architectures have another `long double` (128 bits on aarch64), with which no instruction
-//! calculates. There such elements can be moved, but not combined: see `ElementType::check_reduce`.
+//! Other architectures have another `long double` (128 bits on aarch64), for which they have no
+//! instructions. There such elements can be copied, but not combined: see
+//! `ElementType::check_reduce`.
 
 use std::arch::asm;
 use std::cmp::Ordering;
 use std::mem::MaybeUninit;
 use std::ops::{Add, Mul};
 
-/// As it lies in memory. Numbers are compared by value, so there is no `Eq`.
+/// Memory representation. Numbers are compared by value, so there is no `Eq`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub(crate) struct LongDouble {
     significand: u64,
-    /// The lower 16 bits count. The others are padding, which a result has as zero.
+    /// The lower 16 bits count. The others are padding, which is zero in results.
     sign_and_exponent: u64,
 }
 
-/// What the x87 unit stores into.
+/// Buffer for the x87 unit's stores.
 type Room = MaybeUninit<LongDouble>;
 
 impl LongDouble {
-    /// A number that was stored.
+    /// The number in the buffer.
     ///
     /// # Safety
     /// Its 10 bytes have been written.
     #[inline(always)]
     unsafe fn stored(room: &Room) -> Self {
         let words = room.as_ptr().cast::<u64>();
-        // The processor stores 8 and 2 bytes. It waits where they are read as one.
-        // SAFETY: as for this function.
+        // In the sizes in which the unit stores, 8 and 2 bytes: reading them as one would stall.
+        // SAFETY: both are inside the 10 bytes that were written, by this function's contract.
         let (significand, rest) = unsafe { (words.read(), words.add(1).cast::<u16>().read()) };
         LongDouble { significand, sign_and_exponent: rest.into() }
     }
@@ -47,8 +48,8 @@ impl LongDouble {
     }
 }
 
-/// Assembly that begins and ends with an empty register stack: the compiler grants the former and
-/// asks for the latter where all registers are named.
+/// A block that begins and ends with an empty register stack. Naming all registers makes the
+/// compiler guarantee the first and require the second.
 macro_rules! x87 {
     ([$($line:expr),* $(,)?], $($operands:tt)*) => {
         asm!(
@@ -61,11 +62,11 @@ macro_rules! x87 {
     };
 }
 
-/// Loads both, combines them by an instruction, and stores what is left.
+/// Loads both, combines them by `$instruction`, and stores the result.
 macro_rules! combined {
     ($instruction:literal, $one:expr, $other:expr) => {{
         let (one, other, mut room) = ($one, $other, Room::uninit());
-        // SAFETY: two numbers and room for one.
+        // SAFETY: reads two numbers and writes a third, all local variables.
         unsafe {
             x87!(
                 [
@@ -108,11 +109,11 @@ impl PartialEq for LongDouble {
 }
 
 impl PartialOrd for LongDouble {
-    /// None where one of them is not a number.
+    /// `None` if one of them is a NaN.
     #[inline(always)]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let (unordered, above, below): (u8, u8, u8);
-        // SAFETY: two numbers. What the instruction finds is taken from the flags.
+        // SAFETY: reads two valid numbers; the result is in the flags.
         unsafe {
             x87!(
                 [
@@ -133,12 +134,12 @@ impl PartialOrd for LongDouble {
     }
 }
 
-/// A product of complex numbers, with the parts in registers: by way of memory it takes four times
-/// as long.
+/// Product of complex numbers, with intermediate results in registers: by way of memory it takes
+/// four times as long.
 #[inline(always)]
 pub(crate) fn complex_product(one: [LongDouble; 2], other: [LongDouble; 2]) -> [LongDouble; 2] {
     let mut rooms = [Room::uninit(); 2];
-    // SAFETY: two numbers of two parts each, and room for one.
+    // SAFETY: reads two numbers of two parts each, and writes two parts to local variables.
     unsafe {
         x87!(
             [
@@ -170,7 +171,7 @@ pub(crate) fn complex_product(one: [LongDouble; 2], other: [LongDouble; 2]) -> [
 mod tests {
     use super::*;
 
-    /// A number of the usual form: `significand` times 2 to the power of (`exponent` - 63).
+    /// A normal number: `significand` times 2 to the power of (`exponent` - 63).
     fn number(negative: bool, exponent: i32, significand: u64) -> LongDouble {
         let biased = (exponent + 16383) as u64;
         LongDouble { significand, sign_and_exponent: biased | u64::from(negative) << 15 }
@@ -196,11 +197,11 @@ mod tests {
     fn sums_and_products_keep_64_bits() {
         let least = number(false, -63, 1 << 63);
         assert_eq!(parts(one() + least), ((1 << 63) + 1, 0x3fff));
-        // A half of the last place goes to the even neighbour.
+        // Half of the last place rounds to the even neighbour.
         assert_eq!(parts(one() + number(false, -64, 1 << 63)), (1 << 63, 0x3fff));
         let (a, b) = (number(false, 0, (1 << 63) + 1), number(true, 5, 3 << 62));
         assert_eq!(parts(a * b), ((3 << 62) + 2, 0x8000 | (0x3fff + 5)));
-        // Below the usual numbers, and beyond them.
+        // Results that are denormal, and that overflow.
         let small = number(false, -16382, 1 << 63);
         assert_eq!(parts(small * number(false, -1, 1 << 63)), (1 << 62, 0));
         let large = number(false, 16383, u64::MAX);
@@ -247,7 +248,7 @@ mod tests {
         assert!(real == small(-6 - 35) && imaginary == small(21 - 10));
     }
 
-    /// More blocks than there are registers: what one left there would make the next ones NaN.
+    /// More operations than registers: a register that is left full would make later results NaN.
     #[test]
     fn registers_are_left_empty() {
         let mut sum = one();

@@ -1,5 +1,5 @@
-//! Put, get and accumulate at memory that is mapped here, and what they are made of: layouts,
-//! elements, reductions.
+//! Put, get and accumulate on memory that is mapped here, and their parts: layouts, elements,
+//! reductions.
 
 pub(crate) mod atomicity;
 pub mod data;

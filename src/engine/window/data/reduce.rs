@@ -1,20 +1,19 @@
 //! Executes accumulates on memory that processes share.
 //!
 //! Two ways, one for each `Domain`. An element that is a word is changed by one atomic operation of
-//! the processor, or by compare-and-swap until nobody came in between; whoever does so, by whatever
-//! operation on the same type, is atomic to all others, and nothing is ever held. Everything else
-//! is read, changed and written under a lock that the caller holds, in loops of vectors (see
-//! `window::data::simd`).
+//! the CPU, or by a compare-and-swap loop. Such updates are atomic to each other, whatever the
+//! operations are, and nothing is held. All other elements are read, changed and written under a
+//! lock that the caller holds, in loops over vectors (see `window::data::simd`).
 //!
-//! Each atomic update acquires and releases: what its origin wrote before is seen by whoever reads
-//! the update by another one.
+//! Each atomic update acquires and releases: what its origin wrote before is visible to a process
+//! that reads the update by another one.
 //!
-//! Measured on one of two cores of an AMD EPYC (Zen 5), nobody else at the memory, the best of
-//! seven rounds (`cargo test --release --lib engine::window::data::reduce -- --ignored --nocapture
+//! Measured on one of two cores of an AMD EPYC (Zen 5), without contention, the best of seven
+//! rounds (`cargo test --release --lib engine::window::data::reduce -- --ignored --nocapture
 //! figures`): fetch-and-op of 8 bytes 5.5 ns, 0.6 for NO_OP; compare-and-swap 5.6. Sums of doubles:
 //! one element 7 ns atomically and 3 under a lock; 512 take 2.6 us and 0.05; 128 Ki take 0.68 ms
-//! (5.2 ns each) and 0.020 ms (0.15 ns each). So a lock of 15 ns is won back from the third element
-//! on, as far as nobody else wants it.
+//! (5.2 ns each) and 0.020 ms (0.15 ns each). So a lock that costs 15 ns is worth it from the third
+//! element on, without contention.
 
 #[cfg(target_arch = "x86_64")]
 use crate::engine::window::data::long_double::{complex_product, LongDouble};
@@ -22,25 +21,24 @@ use crate::engine::window::data::simd::combine_all;
 use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-/// Bytes that go into `result` at a time: what was copied is still in the first cache when it is
-/// combined.
+/// Bytes copied to `result` at a time: they are still in the first cache when they are combined.
 const FETCHED_AT_ONCE: usize = 8192;
 
-/// One update of elements that follow each other: `target[i] = op(target[i], operand[i])`, and what
-/// was there before to `result[i]`.
+/// An update of contiguous elements: `target[i] = op(target[i], operand[i])`; the old contents go
+/// to `result[i]`.
 #[derive(Clone, Copy)]
 pub struct Update {
-    /// Of the elements.
+    /// Type of the elements.
     pub kind: ElementType,
-    /// Defined for them.
+    /// Operation, defined for the type.
     pub op: Reduce,
     /// The window's memory, aligned as C aligns the type.
     pub target: *mut u8,
-    /// Need not be aligned; not looked at for NO_OP.
+    /// Need not be aligned; not used for NO_OP.
     pub operand: *const u8,
-    /// Need not be aligned; null where nothing is fetched.
+    /// Need not be aligned; null if nothing is fetched.
     pub result: *mut u8,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
 }
 
@@ -63,7 +61,8 @@ macro_rules! pairs {
     )*};
 }
 
-// Holes are fields, so that every byte of the struct has a value when it is taken for a word.
+// Padding is a field, so that each byte of the struct is initialised when the struct is used as a
+// word.
 pairs! {
     FloatInt { f32, index: i32 }
     DoubleInt { f64, index: i32, hole: u32 }
@@ -77,25 +76,25 @@ pairs! {
     LongDoubleInt { LongDouble, index: i32, hole: [u32; 3] }
 }
 
-/// What to do with the function that an operation is for a type.
+/// Receives the function of an operation for a type.
 trait Visitor {
     /// `combine` takes the current value first.
     unsafe fn visit<T: Copy>(self, combine: impl Fn(T, T) -> T);
 }
 
-/// Finds that function. REPLACE and NO_OP have none.
+/// Calls the visitor with that function. REPLACE and NO_OP have none.
 ///
 /// # Safety
-/// What the visitor asks for.
+/// The visitor's requirements.
 unsafe fn dispatch(kind: ElementType, op: Reduce, visitor: impl Visitor) {
     use Reduce::*;
     macro_rules! visit {
         ($value:ty, $combine:expr) => {
-            // SAFETY: as for this function.
+            // SAFETY: the visitor's requirements hold by this function's contract.
             unsafe { visitor.visit::<$value>($combine) }
         };
     }
-    // Signed and unsigned ones differ in their order alone.
+    // Signed and unsigned integers differ only in their order.
     macro_rules! integer {
         ($number:ty, $bits:ty) => {
             match op {
@@ -113,8 +112,8 @@ unsafe fn dispatch(kind: ElementType, op: Reduce, visitor: impl Visitor) {
             }
         };
     }
-    // Of a NaN and a number MIN and MAX are the number (fmin, fmax of C), so that it does not
-    // matter which came first.
+    // MIN and MAX of a NaN and a number are the number (C's fmin and fmax), so the order of updates
+    // does not matter.
     macro_rules! float {
         ($number:ty) => {
             match op {
@@ -138,7 +137,7 @@ unsafe fn dispatch(kind: ElementType, op: Reduce, visitor: impl Visitor) {
             }
         };
     }
-    // The lower index where values are equal, as MPI has it.
+    // The lower index if values are equal, as in MPI.
     macro_rules! pair {
         ($pair:ty) => {
             match op {
@@ -195,7 +194,7 @@ unsafe fn dispatch(kind: ElementType, op: Reduce, visitor: impl Visitor) {
     }
 }
 
-/// Calls `$body` with the atomic word of so many bytes, and the integer it holds.
+/// Calls `$body` with the atomic type of `$size` bytes, and its integer type.
 macro_rules! with_word {
     ($size:expr, |$atomic:ident, $word:ident| $body:expr) => {
         match $size {
@@ -224,7 +223,7 @@ macro_rules! with_word {
     };
 }
 
-/// One word after the other, by compare-and-swap.
+/// Updates one word after the other, by compare-and-swap.
 struct ByCompareAndSwap<'a>(&'a Update);
 
 impl Visitor for ByCompareAndSwap<'_> {
@@ -232,8 +231,8 @@ impl Visitor for ByCompareAndSwap<'_> {
         let Update { target, operand, result, count, .. } = *self.0;
         with_word!(size_of::<T>(), |Atomic, Word| {
             for at in 0..count {
-                // SAFETY: elements of this size, aligned to it, that are changed by atomic
-                // operations alone; an operand for each.
+                // SAFETY: aligned elements of this size, changed only by atomic operations, and an
+                // operand for each, by the contract of `execute_atomically`.
                 let (word, operand) = unsafe {
                     (
                         Atomic::from_ptr(target.cast::<Word>().add(at)),
@@ -242,13 +241,13 @@ impl Visitor for ByCompareAndSwap<'_> {
                 };
                 let mut before = word.load(Ordering::Acquire);
                 loop {
-                    // SAFETY: as large as each other, which chose the word, and every pattern of
-                    // bytes is a value of either.
+                    // SAFETY: both types have the same size, as the size chose the word, and all
+                    // bit patterns are valid for both.
                     let after = unsafe {
                         let after = combine(std::mem::transmute_copy::<Word, T>(&before), operand);
                         std::mem::transmute_copy::<T, Word>(&after)
                     };
-                    // What stays as it is needs no cache line of its own.
+                    // Unchanged values need no exclusive cache line.
                     if after == before {
                         break;
                     }
@@ -263,7 +262,8 @@ impl Visitor for ByCompareAndSwap<'_> {
                     }
                 }
                 if !result.is_null() {
-                    // SAFETY: room for as many elements.
+                    // SAFETY: the result has room for `count` elements, by the contract of
+                    // `execute_atomically`.
                     unsafe { result.cast::<Word>().add(at).write_unaligned(before) };
                 }
             }
@@ -271,36 +271,37 @@ impl Visitor for ByCompareAndSwap<'_> {
     }
 }
 
-/// In vectors, all at once.
+/// Updates all elements in vectors.
 struct InOrder<'a>(&'a Update);
 
 impl Visitor for InOrder<'_> {
     unsafe fn visit<T: Copy>(self, combine: impl Fn(T, T) -> T) {
         let Update { target, operand, count, .. } = *self.0;
-        // SAFETY: as many elements on either side, which nobody else changes meanwhile.
+        // SAFETY: both sides have `count` elements, and the held lock keeps others from changing
+        // them.
         unsafe { combine_all(target.cast::<T>(), operand.cast::<T>(), count, combine) };
     }
 }
 
 impl Update {
-    /// Element by element, each by an atomic operation.
+    /// Updates each element by an atomic operation.
     ///
     /// # Safety
-    /// `count` elements at `target` whose domain is `Domain::Element`, which others change by
-    /// atomic operations alone meanwhile; as many at `operand`, unless the operation is NO_OP, and
-    /// room for as many at `result`, unless that is null. The operation is one that the type has.
+    /// `target` has `count` elements whose domain is `Domain::Element`, and others change them only
+    /// by atomic operations meanwhile. `operand` has as many, unless the operation is NO_OP.
+    /// `result` has room for as many, unless it is null. The operation is defined for the type.
     pub unsafe fn execute_atomically(&self) {
         let Update { kind, op, target, operand, result, count } = *self;
         macro_rules! words {
             (|$word:ident, $operand:ident| $update:expr) => {
                 with_word!(kind.size(), |Atomic, Word| for at in 0..count {
-                    // SAFETY: as for this function.
+                    // SAFETY: an element of the target, by this function's contract.
                     let $word = unsafe { Atomic::from_ptr(target.cast::<Word>().add(at)) };
-                    // SAFETY: as for this function.
+                    // SAFETY: `operand` has an element for each, by this function's contract.
                     let $operand = || unsafe { operand.cast::<Word>().add(at).read_unaligned() };
                     let before: Word = $update;
                     if !result.is_null() {
-                        // SAFETY: as for this function.
+                        // SAFETY: not null, so it has room for each, by this function's contract.
                         unsafe { result.cast::<Word>().add(at).write_unaligned(before) };
                     }
                 })
@@ -321,26 +322,27 @@ impl Update {
             Reduce::Band => words!(|word, operand| word.fetch_and(operand(), order)),
             Reduce::Bor => words!(|word, operand| word.fetch_or(operand(), order)),
             Reduce::Bxor => words!(|word, operand| word.fetch_xor(operand(), order)),
-            // SAFETY: as for this function.
+            // SAFETY: the visitor's requirements are this function's contract.
             _ => unsafe { dispatch(kind, op, ByCompareAndSwap(self)) },
         }
     }
 
-    /// All of them in one go, where nobody else changes them.
+    /// Updates all elements at once, while nobody else changes them.
     ///
     /// # Safety
-    /// As for `execute_atomically`, for elements of any size aligned as C aligns them, and with the
-    /// lock held that all other accumulates on them are done under.
+    /// As for `execute_atomically`, but elements may have any size and C's alignment, and the
+    /// caller holds the lock under which all other accumulates on them are done.
     pub unsafe fn execute_locked(&self) {
         if self.result.is_null() {
-            // SAFETY: as for this function.
+            // SAFETY: valid by this function's contract.
             return unsafe { self.combine() };
         }
         let size = self.kind.size();
         let mut done = 0;
         while done < self.count {
             let count = (self.count - done).min(FETCHED_AT_ONCE / size);
-            // SAFETY: as for this function; an operand that is not looked at may be null.
+            // SAFETY: a part of the elements, which are valid by this function's contract. An
+            // operand that is not used may be null, so it is only wrapped.
             unsafe {
                 let target = self.target.add(done * size);
                 std::ptr::copy(target, self.result.add(done * size), count * size);
@@ -354,44 +356,46 @@ impl Update {
     unsafe fn combine(&self) {
         match self.op {
             Reduce::NoOp => {}
-            // SAFETY: as for `execute_locked`.
+            // SAFETY: both sides have `count` elements, by the contract of `execute_locked`.
             Reduce::Replace => unsafe {
                 std::ptr::copy(self.operand, self.target, self.count * self.kind.size())
             },
-            // SAFETY: as above.
+            // SAFETY: the visitor's requirements are the contract of `execute_locked`.
             _ => unsafe { dispatch(self.kind, self.op, InOrder(self)) },
         }
     }
 
-    /// In the way that the domain asks for.
+    /// Updates in the way that the domain requires.
     ///
     /// # Safety
-    /// As for the two above.
+    /// As for `execute_atomically` or `execute_locked`.
     #[inline]
     pub unsafe fn execute(&self, domain: Domain) {
         match domain {
-            // SAFETY: as for this function.
+            // SAFETY: the contract for this domain is that of `execute_atomically`.
             Domain::Element => unsafe { self.execute_atomically() },
-            // SAFETY: as for this function.
+            // SAFETY: the contract for this domain is that of `execute_locked`.
             Domain::Lock => unsafe { self.execute_locked() },
         }
     }
 
-    /// One element, by an atomic operation. What counters, sums and locks are made of goes without
-    /// a search for its function.
+    /// Updates one element by an atomic operation. Common cases (counters, sums, locks) do not
+    /// search for their function.
     ///
     /// # Safety
     /// As for `execute_atomically`, with one element.
     #[inline(always)]
     pub unsafe fn execute_word(&self) {
         let Update { kind, op, target, operand, result, .. } = *self;
-        // SAFETY: as for this function; looked at for words of 8 bytes alone.
+        // SAFETY: only called for words of 8 bytes, and the element is valid by this function's
+        // contract.
         let word = || unsafe { AtomicU64::from_ptr(target.cast()) };
-        // SAFETY: as above.
+        // SAFETY: only called for words of 8 bytes, and the operand is valid by this function's
+        // contract.
         let operand = || unsafe { operand.cast::<u64>().read_unaligned() };
         let before = match op {
             Reduce::Sum if kind == ElementType::Double => {
-                // SAFETY: as for this function.
+                // SAFETY: one element, which is valid by this function's contract.
                 return unsafe {
                     ByCompareAndSwap(&Update { count: 1, ..*self }).visit::<f64>(|a, b| a + b)
                 };
@@ -403,18 +407,17 @@ impl Update {
                 word().swap(operand(), Ordering::AcqRel)
             }
             Reduce::NoOp if kind.size() == 8 => word().load(Ordering::Acquire),
-            // SAFETY: as for this function.
+            // SAFETY: one element, which is valid by this function's contract.
             _ => return unsafe { self.execute_atomically() },
         };
         if !result.is_null() {
-            // SAFETY: as for this function.
+            // SAFETY: not null, so it has room for the element, by this function's contract.
             unsafe { result.cast::<u64>().write_unaligned(before) };
         }
     }
 }
 
-/// Puts `operand` there if what is there equals `compare`, byte for byte, and what was there into
-/// `result`.
+/// Stores `operand` if the current bytes equal `compare`. The old bytes go to `result`.
 ///
 /// # Safety
 /// As for `Update::execute_atomically`, with one element of a type that has compare-and-swap.
@@ -427,7 +430,7 @@ pub unsafe fn compare_and_swap(
     result: *mut u8,
 ) {
     with_word!(kind.size(), |Atomic, Word| {
-        // SAFETY: as for this function.
+        // SAFETY: all pointers are valid for one element, by this function's contract.
         unsafe {
             let (operand, compare) =
                 (operand.cast::<Word>().read_unaligned(), compare.cast::<Word>().read_unaligned());
@@ -439,11 +442,11 @@ pub unsafe fn compare_and_swap(
     });
 }
 
-/// Compare-and-swap of the bytes of one element, where nobody else changes them. True if it was
+/// Compare-and-swap of one element's bytes, while nobody else changes them. Returns true if it was
 /// replaced.
 ///
 /// # Safety
-/// All are valid for so many bytes.
+/// All pointers are valid for `size` bytes, at most 16.
 pub(crate) unsafe fn swap_locked(
     size: usize,
     at: *mut u8,
@@ -451,7 +454,8 @@ pub(crate) unsafe fn swap_locked(
     compare: *const u8,
     result: *mut u8,
 ) -> bool {
-    // SAFETY: as for this function; the result may be any of the others.
+    // SAFETY: valid by this function's contract. `result` may overlap the others, so it is written
+    // last, with a copy that allows it.
     unsafe {
         let mut before = [0_u8; 16];
         before.as_mut_ptr().copy_from_nonoverlapping(at, size);

@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Barrier;
 
-/// A value as a person would write it down.
+/// A value as a person would write it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Number {
     Whole(i128),
@@ -16,7 +16,7 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().unwrap()
 }
 
-/// Extended precision, as far as it is also a double's value.
+/// Extended precision, if it is also a double's value.
 fn from_extended(bytes: &[u8]) -> f64 {
     let (significand, top) =
         (u64::from_ne_bytes(part(bytes, 0)), u16::from_ne_bytes(part(bytes, 8)));
@@ -29,7 +29,7 @@ fn from_extended(bytes: &[u8]) -> f64 {
     }
 }
 
-/// With padding, which nobody is to look at.
+/// With padding, which nobody may use.
 fn to_extended(number: f64) -> [u8; 16] {
     let bits = number.to_bits();
     let (exponent, fraction) = ((bits >> 52 & 0x7ff) as u16, bits << 12 >> 1);
@@ -72,7 +72,7 @@ fn read(kind: ElementType, bytes: &[u8]) -> Number {
     }
 }
 
-/// The operation on numbers without an end; what is cut off is cut off by `write`.
+/// The operation on unlimited numbers; `write` truncates the result.
 fn model(op: Reduce, kind: ElementType, now: Number, operand: Number) -> Number {
     use Number::*;
     use Reduce::*;
@@ -115,7 +115,7 @@ fn model(op: Reduce, kind: ElementType, now: Number, operand: Number) -> Number 
     }
 }
 
-/// A number as the type holds it.
+/// A number as the type stores it.
 fn write(kind: ElementType, number: Number) -> Vec<u8> {
     let mut bytes = vec![0; kind.size()];
     let half = kind.size() / 2;
@@ -145,8 +145,7 @@ fn write(kind: ElementType, number: Number) -> Vec<u8> {
     bytes
 }
 
-/// Small whole numbers now and then, whatever bits there are otherwise, so that ties and zeros come
-/// up.
+/// Small integers from time to time, random bits otherwise, so that ties and zeros occur.
 fn random(kind: ElementType, seed: &mut u64) -> Vec<u8> {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     let bits = (*seed >> 20) as i128;
@@ -174,19 +173,19 @@ fn cases() -> impl Iterator<Item = (ElementType, Reduce, Domain)> {
 #[test]
 fn every_operation_on_every_type_does_what_the_model_does() {
     let mut seed = 7;
-    // More than is fetched at once, and not a multiple of a vector.
+    // More than is fetched at a time, and not a multiple of a vector.
     for count in [0, 1, 3, FETCHED_AT_ONCE / 4 + 5] {
         for (kind, op, domain) in cases() {
             let size = kind.size();
             let mut words = vec![0_u64; (count + 1) * size.div_ceil(8)];
             let target = words.as_mut_ptr().cast::<u8>();
             let initial: Vec<u8> = (0..count).flat_map(|_| random(kind, &mut seed)).collect();
-            // One byte further, so that neither of them is aligned.
+            // One byte further, so that neither is aligned.
             let mut operand = vec![0];
             operand.extend((0..count).flat_map(|_| random(kind, &mut seed)));
             let mut result = vec![0xaa; 1 + count * size];
             for fetches in [true, false] {
-                // SAFETY: as many elements everywhere, all of this thread.
+                // SAFETY: as many elements in all buffers, used only by this thread.
                 let after = unsafe {
                     target.copy_from(initial.as_ptr(), count * size);
                     let result =
@@ -211,7 +210,7 @@ fn every_operation_on_every_type_does_what_the_model_does() {
             }
             assert_eq!(result[1..], initial, "{kind:?} {op:?} {domain:?}");
             if count == 1 {
-                // SAFETY: as above.
+                // SAFETY: one element in all buffers, used only by this thread.
                 unsafe {
                     target.copy_from(initial.as_ptr(), size);
                     let (operand, result) = (operand[1..].as_ptr(), result[1..].as_mut_ptr());
@@ -235,12 +234,12 @@ fn every_operation_on_every_type_does_what_the_model_does() {
     }
 }
 
-/// Whatever the bits are, and wherever in a vector: what the loops make of them is what is made of
-/// each by itself. A sum or product that is not a number may have either operand's bits.
+/// The loops give the same bits as single operations, for any bits and any position in a vector. A
+/// sum or product that is a NaN may have either operand's bits.
 #[test]
 fn loops_and_single_operations_agree_bit_by_bit() {
     let mut seed = 11_u64;
-    // Specials of both sizes, as they come up by chance too seldom.
+    // Special values of both sizes, which are too rare among random bits.
     let specials: Vec<u64> = [
         f64::NAN,
         -f64::NAN,
@@ -277,8 +276,8 @@ fn loops_and_single_operations_agree_bit_by_bit() {
                 std::array::from_fn(|_| (0..words).map(|_| word()).collect());
             let [mut one_by_one, mut at_once] = [initial.clone(), initial.clone()];
             let update = |target: &mut Vec<u64>| {
-                // One element further, so that what follows and comes before is seen to be left
-                // alone, and the operand not aligned.
+                // One element further, so that the test sees that the elements before and after are
+                // untouched, and that the operand is not aligned.
                 let (target, operand) = (
                     target.as_mut_ptr().cast::<u8>().wrapping_add(size),
                     operand.as_ptr().cast::<u8>(),
@@ -292,7 +291,7 @@ fn loops_and_single_operations_agree_bit_by_bit() {
                     count: count - 1,
                 }
             };
-            // SAFETY: so many elements on either side, all of this thread.
+            // SAFETY: as many elements in both buffers, used only by this thread.
             unsafe {
                 update(&mut one_by_one).execute_atomically();
                 update(&mut at_once).execute_locked();
@@ -332,7 +331,7 @@ fn of_a_nan_and_a_number_the_number_is_kept() {
                 let (target, operand) =
                     (std::ptr::from_mut(&mut place).cast(), std::ptr::from_ref(&operand).cast());
                 let result = std::ptr::null_mut();
-                // SAFETY: one element each.
+                // SAFETY: one element in each buffer.
                 unsafe {
                     Update { kind: ElementType::Double, op, target, operand, result, count: 1 }
                         .execute(domain);
@@ -352,11 +351,11 @@ fn compare_and_swap_of_every_size() {
             let (target, result) =
                 (std::ptr::from_mut(&mut place).cast(), std::ptr::from_mut(&mut result).cast());
             let compare = std::ptr::from_ref(&compare).cast();
-            // SAFETY: 8 bytes each.
+            // SAFETY: 8 bytes in each buffer.
             unsafe {
                 compare_and_swap(kind, target, std::ptr::from_ref(&operand).cast(), compare, result)
             };
-            // SAFETY: as above; a byte of it.
+            // SAFETY: the first of the 8 bytes.
             assert_eq!(unsafe { *result }, before);
             assert_eq!(place as u8, after);
             assert_eq!(
@@ -368,8 +367,7 @@ fn compare_and_swap_of_every_size() {
     }
 }
 
-/// Threads that update one element: nothing is lost, and what they fetch are the states it went
-/// through.
+/// Threads update one element: no update is lost, and they fetch the states that it went through.
 #[test]
 fn nothing_is_lost_when_threads_meet() {
     const THREADS: usize = 3;
@@ -378,7 +376,7 @@ fn nothing_is_lost_when_threads_meet() {
         let mut word = 0_u64;
         let place = std::ptr::from_mut(&mut word) as usize;
         let neutral = if op == Reduce::Prod { one(kind) } else { vec![0; kind.size()] };
-        // SAFETY: a word is as large as any of these types.
+        // SAFETY: the word is as large as any of these types.
         unsafe { (place as *mut u8).copy_from(neutral.as_ptr(), kind.size()) };
         let start = Barrier::new(THREADS);
         let fetched: Vec<Vec<Vec<u8>>> = std::thread::scope(|scope| {
@@ -408,7 +406,7 @@ fn nothing_is_lost_when_threads_meet() {
             });
             threads.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        // Each of these operations gives the same in any order.
+        // Each of these operations gives the same result in any order.
         let operands = (0..THREADS).flat_map(|thread| (0..TURNS).map(move |turn| (thread, turn)));
         let expected = operands.fold(read(kind, &neutral), |now, (thread, turn)| {
             let operand = read(kind, &turn_operand(kind, op, thread, turn));
@@ -436,7 +434,7 @@ fn one(kind: ElementType) -> Vec<u8> {
     }
 }
 
-/// Such that no order of the updates rounds.
+/// Operands for which no order of the updates rounds.
 fn turn_operand(kind: ElementType, op: Reduce, thread: usize, turn: usize) -> Vec<u8> {
     match (op, read(kind, &[0; 32])) {
         (Reduce::Sum, _) => one(kind),
@@ -490,10 +488,10 @@ fn figures() {
     ] {
         for count in [1, 8, 64, 512, 4096, COUNT] {
             let (times, update) = (10_000_000 / (count + 200), update(kind, op, count, fetches));
-            // SAFETY: as many elements everywhere, all of this thread.
+            // SAFETY: as many elements in all buffers, used only by this thread.
             let atomic =
                 time(times, || unsafe { std::hint::black_box(&update).execute_atomically() });
-            // SAFETY: as above.
+            // SAFETY: as many elements in all buffers, used only by this thread.
             let locked = time(times, || unsafe { std::hint::black_box(&update).execute_locked() });
             println!(
                 "{kind:?} {op:?} fetches {fetches} count {count}: atomically {atomic:.1} ns, \
@@ -503,12 +501,12 @@ fn figures() {
     }
     for op in [Sum, NoOp, Bor, Max] {
         let update = update(Int64, op, 1, true);
-        // SAFETY: as above.
+        // SAFETY: one element in all buffers, used only by this thread.
         let fetch = time(1_000_000, || unsafe { std::hint::black_box(&update).execute_word() });
         println!("one Int64 {op:?}: {fetch:.1} ns");
     }
     let Update { target, operand, result, .. } = update(Int64, Sum, 1, true);
-    // SAFETY: as above.
+    // SAFETY: one element in all buffers, used only by this thread.
     let swap = time(1_000_000, || unsafe {
         compare_and_swap(std::hint::black_box(Int64), target, operand, operand, result);
     });

@@ -1,22 +1,21 @@
-//! A loop over elements that follow each other, in the widest vectors that the processor has.
+//! A loop over contiguous elements, in the widest vectors that the CPU has.
 //!
-//! The library is built for any processor of its architecture, which on x86-64 means vectors of 16
-//! bytes. Nearly all have larger ones, and twice the speed with them where the elements are in a
-//! cache: so the loop is there a second time, for those. What is done with an element is one
-//! function for both, so that they cannot differ in more than how many they take at a time; nothing
-//! is contracted, reordered or approximated.
+//! The library is built for any CPU of its architecture, which on x86-64 means vectors of 16 bytes.
+//! Nearly all CPUs have larger ones, with twice the speed if the data is in a cache. So the loop is
+//! compiled a second time for AVX2. Both copies call the same function for an element, so only the
+//! number of elements at a time differs. Nothing is contracted, reordered or approximated.
 //!
-//! AVX-512 would need a newer Rust than 1.85, and what it adds is small: from the second cache on
-//! memory sets the pace.
+//! AVX-512 would need a newer Rust than 1.85, and adds little: outside the first cache, memory is
+//! the limit.
 
-/// Below so many bytes there is nothing to win.
+/// Below this length AVX2 gains nothing.
 #[cfg(target_arch = "x86_64")]
 const WORTH_A_LOOK: usize = 128;
 
-/// `target[i] = combine(target[i], operand[i])` for each of them.
+/// `target[i] = combine(target[i], operand[i])` for all elements.
 ///
 /// # Safety
-/// So many elements on either side, aligned or not, and nobody else at those of the target.
+/// Both sides have `count` elements, aligned or not, and nobody else accesses those of the target.
 #[inline]
 pub(crate) unsafe fn combine_all<T: Copy>(
     target: *mut T,
@@ -26,17 +25,17 @@ pub(crate) unsafe fn combine_all<T: Copy>(
 ) {
     #[cfg(target_arch = "x86_64")]
     if count * size_of::<T>() >= WORTH_A_LOOK && std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has been asked; and as for this function.
+        // SAFETY: the CPU has AVX2, and the elements are valid by this function's contract.
         return unsafe { with_avx2(target, operand, count, combine) };
     }
-    // SAFETY: as for this function.
+    // SAFETY: the elements are valid by this function's contract.
     unsafe { one_by_one(target, operand, count, combine) }
 }
 
 /// The same loop, compiled for AVX2.
 ///
 /// # Safety
-/// The processor has it; and as for `combine_all`.
+/// The CPU has AVX2; otherwise as for `combine_all`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn with_avx2<T: Copy>(
@@ -45,11 +44,11 @@ unsafe fn with_avx2<T: Copy>(
     count: usize,
     combine: impl Fn(T, T) -> T,
 ) {
-    // SAFETY: as for this function.
+    // SAFETY: the elements are valid by this function's contract.
     unsafe { one_by_one(target, operand, count, combine) }
 }
 
-/// What the compiler makes vectors of.
+/// The loop, which the compiler vectorises.
 ///
 /// # Safety
 /// As for `combine_all`.
@@ -61,7 +60,7 @@ unsafe fn one_by_one<T: Copy>(
     combine: impl Fn(T, T) -> T,
 ) {
     for at in 0..count {
-        // SAFETY: as for this function.
+        // SAFETY: `at` is below `count`, and the elements are valid by this function's contract.
         unsafe {
             let (place, operand) = (target.add(at), operand.add(at).read_unaligned());
             place.write_unaligned(combine(place.read_unaligned(), operand));

@@ -1,5 +1,4 @@
-//! Data calls of windows on one element: fetch-and-op and compare-and-swap. The others are in
-//! `data`.
+//! Operations on one element: fetch-and-op and compare-and-swap. The others are in `data`.
 
 use crate::engine::base::status::{Error, Result};
 use crate::engine::window::data::data::{swap_there, Place, Side};
@@ -12,11 +11,11 @@ use crate::engine::wire::element_type::{Domain, ElementType, Reduce};
 use crate::engine::wire::window::{What, WindowHeader};
 
 impl Window {
-    /// One element.
+    /// Fetch-and-op of one element.
     ///
     /// # Safety
-    /// The operand is readable, unless the operation is NO_OP, and the result writable, for one
-    /// element.
+    /// For one element, the operand is readable, unless the operation is NO_OP, and the result
+    /// writable.
     #[inline]
     pub unsafe fn fetch_and_op(
         &self,
@@ -38,21 +37,24 @@ impl Window {
         self.epoch.check_access(rank)?;
         let update = |target| Update { kind, op, target, operand, result, count: 1 };
         match (place, domain) {
-            // SAFETY: inside the target's memory; and as for this function.
+            // SAFETY: inside the target's memory, updated atomically as `domain` says; operand and
+            // result are valid by this function's contract.
             (Place::Here(at), Domain::Element) => unsafe {
                 let _single = self.single(target);
                 update(at).execute_word();
             },
             (Place::Here(at), Domain::Lock) => self.under_lock(target, || {
-                // SAFETY: as above, with the lock held.
+                // SAFETY: inside the target's memory, with the lock held; operand and result are
+                // valid by this function's contract.
                 unsafe { update(at).execute_locked() };
                 Ok(())
             })?,
             (Place::There(process, at), _) => {
                 let update = update(std::ptr::null_mut());
-                // SAFETY: as for this function.
+                // SAFETY: operand and result are valid by this function's contract.
                 if unsafe { self.delegate_update(rank, at, &update) }? == 0 {
-                    // SAFETY: as above, with the lock held.
+                    // SAFETY: operand and result are valid by this function's contract, and the
+                    // lock is held.
                     self.under_lock(target, || unsafe {
                         self.combine_there(process, at, &update)
                     })?;
@@ -63,7 +65,7 @@ impl Window {
                 let (origin, result) =
                     (Side { place: operand.cast_mut(), layout }, Side { place: result, layout });
                 let ask = Ask { header, whole: true, call: Asking::NONE };
-                // SAFETY: as for this function.
+                // SAFETY: operand and result are valid by this function's contract.
                 unsafe {
                     self.operate(
                         rank,
@@ -78,10 +80,10 @@ impl Window {
         Ok(())
     }
 
-    /// One element: replaced if it is what is expected.
+    /// Compare-and-swap of one element.
     ///
     /// # Safety
-    /// `operand` and `compare` are readable, and the result writable, for one element.
+    /// For one element, `operand` and `compare` are readable, and `result` is writable.
     #[inline]
     pub unsafe fn compare_and_swap(
         &self,
@@ -105,22 +107,23 @@ impl Window {
         self.epoch.check_access(rank)?;
         match place {
             Place::Here(at) => {
-                // SAFETY: inside the target's memory, in the way its window has for such elements;
-                // and as for this function.
+                // SAFETY: inside the target's memory, with the exclusion that `domain` says; the
+                // pointers are valid by this function's contract.
                 unsafe { self.swap_at(target, kind, domain, at, (operand, compare, result)) }?
             }
             Place::There(_, at)
-                // SAFETY: as for this function.
+                // SAFETY: the pointers are valid by this function's contract.
                 if unsafe { self.delegate_swap(rank, kind, at, (operand, compare, result)) }? => {}
             Place::There(process, at) => self.under_lock(target, || {
-                // SAFETY: as for this function, with the lock held.
+                // SAFETY: the pointers are valid by this function's contract, and the lock is held.
                 unsafe { swap_there(process, at, kind.size(), (operand, compare, result)) }
             })?,
             Place::Asked(at, _) => {
                 let size = kind.size();
                 let mut both = [0_u8; 32];
                 let header = WindowHeader { at, kind, ..self.header(What::Swap) };
-                // SAFETY: as for this function.
+                // SAFETY: the pointers are valid for one element by this function's contract, and
+                // `both` has room for two of 16 bytes, the largest that compare-and-swap allows.
                 unsafe {
                     both.as_mut_ptr().copy_from_nonoverlapping(operand, size);
                     both.as_mut_ptr().add(size).copy_from_nonoverlapping(compare, size);

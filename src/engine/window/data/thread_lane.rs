@@ -1,4 +1,4 @@
-//! Small numbers for threads, so that each has a place of its own in what a process has few of.
+//! Small numbers for threads, so that each has its own place in a small array of its process.
 #![deny(unsafe_code)]
 
 use crate::engine::window::data::exclusive_bulk::SHARED;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 /// Lanes that no thread of this process has.
 static FREE: Mutex<[bool; SHARED]> = Mutex::new([true; SHARED]);
 
-/// A thread's lane, given back when it ends.
+/// A thread's lane, released when the thread ends.
 struct Lane(usize);
 
 impl Lane {
@@ -33,11 +33,11 @@ thread_local! {
     static LANE: Lane = Lane::take();
 }
 
-/// Nobody else's while this thread lives, unless it is `SHARED`, which those have that came too
-/// late.
+/// The calling thread's lane. No other thread has it, unless it is `SHARED`, which threads get when
+/// there is no free lane.
 #[inline]
 pub(crate) fn own() -> usize {
-    // A thread that ends has none of its own any more.
+    // An ending thread no longer has a lane of its own.
     LANE.try_with(|lane| lane.0).unwrap_or(SHARED)
 }
 

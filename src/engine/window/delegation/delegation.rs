@@ -1,30 +1,29 @@
-//! Short data calls at memory of the target's own, handed to the target itself while one of its
-//! threads waits in the library.
+//! Delegation: short operations on memory that only the target maps, executed by the target itself
+//! while one of its threads waits in the library.
 //!
-//! Such memory is mapped nowhere else, and the kernel takes more than a microsecond to copy 8 bytes
-//! into it. A target that waits anyway does it in a tenth of that. Nothing depends on it: whoever
-//! finds nobody there, or is not served at once, goes through the kernel as ever.
+//! The kernel needs more than a microsecond to copy 8 bytes into another process. A polling target
+//! does it in a tenth of that. Delegation is best effort: an origin whose target does not poll, or
+//! does not answer at once, uses the kernel.
 //!
-//! There is one slot for each target, in the control words of its window, with room for one
-//! operation, and for what the next one of the same call sends: that is put there while the target
-//! is at the one before. An origin claims it, writes what it wants, and posts that. One atomic word
-//! settles who executes: a thread of the target takes it, or the origin takes it back (see
-//! `window::delegation::slot_state`). What was taken is done, or refused with nothing done; the
-//! target says which, and the origin gives the slot back when it has what was fetched. What the
-//! origin writes, what both settle, and what the target writes stand on lines of their own, so that
-//! neither takes away from the other what it is about to write.
+//! **Slot.** The control words of each window have one slot, for one operation. Its buffer also has
+//! room for the data of the next operation of the same call, which the origin stores while the
+//! target executes the one before. An origin claims the slot, stores its operation, and posts it.
+//! One atomic word decides who executes: a thread of the target takes the operation, or the origin
+//! takes it back (see `window::delegation::slot_state`). The target answers whether it has done the
+//! operation or refused it. Then the origin reads the result and releases the slot. The origin's
+//! words, the deciding word and the target's words are on separate cache lines.
 //!
-//! Nobody waits for a lock in here. Whoever serves takes the update lock if that is free, and else
-//! refuses; an origin that finds the slot taken by another goes its own way. What the origin waits
-//! for without end is what was taken already, the copying of some kilobytes: if the target is
-//! stopped in the midst of that it waits until the target goes on or has ended.
+//! **Waiting.** No side waits for a lock. The target takes the update lock if it is free, and
+//! otherwise refuses. An origin that finds the slot claimed uses the kernel. The origin waits
+//! without limit only for an operation that was taken, which copies some kilobytes. If the target
+//! is stopped in the middle, the origin waits until it continues or ends.
 //!
-//! Who dies. A target that has died, or is stopped, takes nothing, and the origin takes back what
-//! it has posted. An origin that has died leaves the slot to nobody, so that the others go through
-//! the kernel from then on; what it had posted last is not executed later than `FRESH_NS` after
-//! that, lest it come after all that its death has led to.
+//! **Failure.** A target that has died or is stopped takes nothing, and the origin takes its
+//! operation back. An origin that has died keeps the slot claimed, so the others use the kernel
+//! from then on. Its last operation is not executed later than `FRESH_NS` after it was posted, so
+//! that it does not follow the consequences of the death.
 //!
-//! What stands in a slot was written by another process: it is copied once, and checked like a
+//! **Trust.** Another process writes the slot. Its contents are copied once and checked like a
 //! message.
 
 use crate::engine::base::lockdep::Mutex;
@@ -45,40 +44,39 @@ use std::cell::Cell;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Looks at what was posted before it is taken back: less than a microsecond.
+/// Polls of the answer before the operation is taken back: less than a microsecond.
 const LOOKS: u32 = 48;
-/// So many times as often where much is to be done: the kernel takes longer for that than a target
-/// between two looks.
+/// Factor for large operations: the kernel needs longer for them than the target between two polls.
 const PATIENT: usize = 8;
-/// Looks of a thread that serves, once it has served, between which it does what it is waiting for.
+/// Polls of a serving thread after it has served, before it looks for what it waits for.
 const SERVING_LOOKS: u32 = 128;
-/// Of what it serves at a time.
+/// Most operations served at a time.
 const MOST_AT_A_TIME: u32 = 1 << 10;
-/// Looks that find nothing, after which nothing is expected any more. Not by the clock: whoever
-/// shares its processor with others is to have looked.
+/// Polls without success after which a waiting thread stops expecting operations. Counted, not
+/// timed: a thread that shares its CPU should have polled.
 const PATIENCE: u32 = 2000;
-/// The same of a thread that has served before, or could have.
+/// The same for a thread that has served, or could have.
 const PATIENCE_SERVING: u32 = 20_000;
-/// What was posted longer ago is not executed.
+/// Operations posted longer ago are not executed.
 const FRESH_NS: u64 = 20_000_000;
-/// Operations that go through the kernel after one that nobody has served: up to so many, and a
-/// longer one counts once for each `ONE_OF_PAUSE` bytes.
+/// Most operations that use the kernel after one that was not served. A longer operation counts
+/// once for each `ONE_OF_PAUSE` bytes.
 const LONGEST_PAUSE: u32 = 64;
 const ONE_OF_PAUSE: usize = 64 << 10;
-/// Looks at what was taken between two that let others run, and of these between two that ask
-/// whether the target lives.
+/// Polls of a taken operation between two yields, and yields between two checks whether the target
+/// lives.
 const LOOKS_PER_YIELD: u32 = 1 << 10;
 const YIELDS_PER_QUESTION: u32 = 1 << 10;
 
 fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for the time.
+    // SAFETY: a valid pointer for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
-/// When this process tries again at a target where nobody has served it. Of no importance, so that
-/// threads may get into each other's way.
+/// When this process tries a target again that has not served it. Only a hint, so races between
+/// threads do not matter.
 #[derive(Default)]
 pub(crate) struct Pause {
     left: AtomicU32,
@@ -110,12 +108,12 @@ impl Pause {
 
 const NOTHING: (*const u8, usize) = (std::ptr::null(), 0);
 
-/// The origin.
+/// Called by the origin.
 impl Window {
-    /// A put or a get of memory in one piece: true if it is done.
+    /// A put or get of contiguous memory. Returns true if it was done.
     ///
     /// # Safety
-    /// Here are as many bytes as are meant, to be read or written.
+    /// `bytes` bytes at the local address are readable for a put, or writable for a get.
     pub(crate) unsafe fn delegate_copy(
         &self,
         rank: u32,
@@ -132,15 +130,15 @@ impl Window {
             bytes,
             second: false,
         };
-        // SAFETY: as for this function.
+        // SAFETY: the local bytes are valid by this function's contract.
         unsafe { self.delegate(rank, errand, [(here.cast_const(), errand.sent()), NOTHING], here) }
     }
 
-    /// An accumulate of elements that lie one behind the other, on both sides: the bytes of which
-    /// it is done, from the first on.
+    /// An accumulate of elements that are contiguous on both sides. Returns the number of bytes
+    /// done, from the beginning.
     ///
     /// # Safety
-    /// As for `Update::execute_locked`; its target is not looked at.
+    /// As for `Update::execute_locked`; its target is not used.
     pub(crate) unsafe fn delegate_update(
         &self,
         rank: u32,
@@ -160,7 +158,8 @@ impl Window {
         };
         let mut errand = piece(0, false);
         let Some(mut turn) = self.take_turn(rank, bytes) else { return Ok(0) };
-        // SAFETY: as for this function.
+        // SAFETY: the operand is readable by this function's contract, and the half of the buffer
+        // is free.
         let store = |turn: &Turn<'_>, errand: &RemoteOp, done: usize| unsafe {
             turn.store(errand, [(operand.wrapping_add(done), errand.sent()), NOTHING]);
         };
@@ -170,13 +169,13 @@ impl Window {
             turn.post(&errand);
             let ahead = done + errand.bytes;
             let next = (ahead < bytes).then(|| piece(ahead, !errand.second));
-            // While the target is at the one before.
+            // While the target executes the one before.
             next.iter().for_each(|next| store(&turn, next, ahead));
             if !self.await_served(rank, &turn)? {
                 break;
             }
             if errand.what.is_answered() {
-                // SAFETY: as for this function.
+                // SAFETY: the result is writable by this function's contract.
                 unsafe { turn.fetch(&errand, result.wrapping_add(done)) };
             }
             done = ahead;
@@ -191,10 +190,10 @@ impl Window {
         Ok(done)
     }
 
-    /// Compare-and-swap: true if that is done, whatever came of it.
+    /// Compare-and-swap. Returns true if it was executed, whatever its result is.
     ///
     /// # Safety
-    /// Each is valid for one element.
+    /// Each pointer is valid for one element.
     pub(crate) unsafe fn delegate_swap(
         &self,
         rank: u32,
@@ -205,14 +204,14 @@ impl Window {
         let bytes = kind.size();
         let errand =
             RemoteOp { what: What::Swap, op: Reduce::NoOp, kind, at: there, bytes, second: false };
-        // SAFETY: as for this function.
+        // SAFETY: the pointers are valid by this function's contract.
         unsafe { self.delegate(rank, errand, [(operand, bytes), (compare, bytes)], result) }
     }
 
-    /// `errand.at` is an address of the target's here.
+    /// Delegates one operation; `errand.at` is an address in the target.
     ///
     /// # Safety
-    /// What is sent is readable; the result is writable for what is fetched.
+    /// The data sent is readable, and `result` is writable for what is fetched.
     unsafe fn delegate(
         &self,
         rank: u32,
@@ -224,20 +223,20 @@ impl Window {
             return Ok(false);
         }
         let Some(turn) = self.take_turn(rank, errand.bytes) else { return Ok(false) };
-        // SAFETY: as for this function.
+        // SAFETY: the data is readable by this function's contract, and nothing is posted yet.
         unsafe { turn.store(&errand, sent) };
         turn.post(&errand);
         let done = self.await_served(rank, &turn)?;
         if done && errand.what.is_answered() {
-            // SAFETY: as for this function.
+            // SAFETY: the result is writable by this function's contract.
             unsafe { turn.fetch(&errand, result) };
         }
         turn.end(done);
         Ok(done)
     }
 
-    /// The slot of a target where somebody looks, if nobody else has it, to hand over so many bytes
-    /// in all.
+    /// Claims the slot of a target that polls, for `bytes` bytes in all. `None` if it does not, or
+    /// another origin has the slot.
     fn take_turn(&self, rank: u32, bytes: usize) -> Option<Turn<'_>> {
         let target = &self.targets[rank as usize];
         let Reach::Process(_, base) = &target.reach else { return None };
@@ -251,7 +250,8 @@ impl Window {
         Some(Turn { target, base: *base, slot, claim: slot.turns.claim()?, looks })
     }
 
-    /// True if it was done; the slot is the caller's again.
+    /// Waits for the answer: true if the operation was done. Afterwards the slot belongs to the
+    /// caller again.
     fn await_served(&self, rank: u32, turn: &Turn<'_>) -> Result<bool> {
         let Turn { slot, claim, looks, .. } = *turn;
         for look in 1_u32.. {
@@ -269,7 +269,7 @@ impl Window {
             }
             spin_loop();
         }
-        // The slot stays as it is: there is nobody left to be served by.
+        // The slot stays claimed, as nobody will serve it any more.
         Err(self.failed(Ended {
             status: crate::engine::base::status::Status::PEER_FAILED,
             blamed: rank,
@@ -277,24 +277,25 @@ impl Window {
     }
 }
 
-/// An origin that has a slot, until it ends that. One that finds the target dead does not.
+/// An origin's turn, until `end`. Not ended if the target has died.
 struct Turn<'a> {
     target: &'a Target,
-    /// Where the target's memory begins there.
+    /// Address of the window's memory in the target.
     base: u64,
     slot: &'a Slot,
     claim: Claim,
-    /// Before what was posted is taken back.
+    /// Polls before the operation is taken back.
     looks: u32,
 }
 
 impl Turn<'_> {
     /// # Safety
-    /// What is sent is readable; and no errand is posted that stands in the same half.
+    /// The data is readable, and no posted operation uses the same half of the buffer.
     unsafe fn store(&self, errand: &RemoteOp, sent: [(*const u8, usize); 2]) {
         let mut place = self.slot.place_of(errand);
         for (from, bytes) in sent.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            // SAFETY: as for this function; the slot is ours, and has room for as much.
+            // SAFETY: the data is readable by this function's contract. We have the slot, and its
+            // buffer is long enough.
             unsafe {
                 place.copy_from_nonoverlapping(from, bytes);
                 place = place.add(bytes);
@@ -311,10 +312,11 @@ impl Turn<'_> {
     }
 
     /// # Safety
-    /// The result is writable for what was fetched.
+    /// `result` is writable for the fetched bytes.
     unsafe fn fetch(&self, errand: &RemoteOp, result: *mut u8) {
         let fetched = self.slot.place_of_fetched(errand.bytes).cast_const();
-        // SAFETY: as for this function.
+        // SAFETY: writable by this function's contract; the target has answered, so the slot's
+        // buffer is ours.
         unsafe { result.copy_from_nonoverlapping(fetched, errand.bytes) };
     }
 
@@ -328,10 +330,10 @@ impl Turn<'_> {
     }
 }
 
-/// The windows of a service whose members may hand something over, and who looks for it.
+/// The windows of a service that accept delegated operations, and the threads that serve them.
 #[derive(Default)]
 pub(crate) struct Mail {
-    /// How many there are.
+    /// Number of windows.
     windows: AtomicUsize,
     served: Mutex<Served>,
 }
@@ -339,22 +341,22 @@ pub(crate) struct Mail {
 #[derive(Default)]
 struct Served {
     windows: Vec<Known>,
-    /// Of the windows' slots, all together.
+    /// Sum of `about` of all slots at the last check.
     about: u64,
-    /// Threads that look.
+    /// Number of threads that poll.
     attendants: u32,
 }
 
 struct Known(*const Window);
 
-// SAFETY: what it points to is used while it is in the list, under its lock; a window takes itself
-// out before it goes.
+// SAFETY: the pointer is only used while it is in the list, under its lock. A window removes itself
+// before it is freed.
 unsafe impl Send for Known {}
 
 impl Served {
-    /// Has anybody done something without a slot?
+    /// Has an origin done a large operation without a slot since the last check?
     fn is_about(&mut self) -> bool {
-        // SAFETY: in the list.
+        // SAFETY: windows in the list are valid, and `&mut self` means that the lock is held.
         let slots =
             self.windows.iter().filter_map(|window| unsafe { &*window.0 }.own().control().mail());
         let about = slots.fold(0, |sum, slot| slot.about().wrapping_add(sum));
@@ -363,7 +365,7 @@ impl Served {
 
     fn tell(&self) {
         for window in &self.windows {
-            // SAFETY: in the list.
+            // SAFETY: windows in the list are valid, and the caller holds the lock.
             set_attended(unsafe { &*window.0 }, self.attendants > 0);
         }
     }
@@ -378,7 +380,7 @@ fn set_attended(window: &Window, attended: bool) {
 impl Mail {
     pub(crate) fn enter(&self, window: &Window) {
         let own = window.own();
-        // What the kernel has to look at it copies at once for whoever asks.
+        // Memory that needs the kernel's checks: the origin uses the kernel at once.
         if own.control().mail().is_none() || own.is_guarded {
             return;
         }
@@ -388,7 +390,7 @@ impl Mail {
         self.windows.store(served.windows.len(), Ordering::Relaxed);
     }
 
-    /// When it returns, nobody is in the midst of something with it.
+    /// When it returns, no thread is using the window.
     pub(crate) fn leave(&self, window: &Window) {
         let mut served = self.served.lock();
         let before = served.windows.len();
@@ -399,7 +401,7 @@ impl Mail {
         self.windows.store(served.windows.len(), Ordering::Relaxed);
     }
 
-    /// The calling thread looks from now on; none where there is nothing to look for.
+    /// Makes the calling thread poll from now on. `None` if there are no windows.
     pub(crate) fn attend(&self) -> Option<Attendant<'_>> {
         if self.windows.load(Ordering::Relaxed) == 0 {
             return None;
@@ -413,21 +415,21 @@ impl Mail {
     }
 }
 
-/// A thread that waits for something else.
+/// A thread that serves operations while it waits for something else.
 pub(crate) struct Attendant<'a> {
     mail: &'a Mail,
     looks: Cell<u32>,
-    /// Looks before it gives up.
+    /// Remaining polls before it gives up.
     left: Cell<u32>,
 }
 
 impl Attendant<'_> {
-    /// Is more to be expected?
+    /// Are more operations expected?
     pub(crate) fn is_patient(&self) -> bool {
         self.left.get() > 0
     }
 
-    /// Serves what there is. Looks longer where there has just been something.
+    /// Serves waiting operations. Polls longer if there has just been one.
     pub(crate) fn look(&self) {
         self.left.set(self.left.get().saturating_sub(1));
         let Some(mut served) = self.mail.served.try_lock() else { return };
@@ -435,7 +437,7 @@ impl Attendant<'_> {
         while left > 0 && times < MOST_AT_A_TIME {
             left -= 1;
             for window in &served.windows {
-                // SAFETY: in the list, whose lock we hold.
+                // SAFETY: windows in the list are valid, and this thread holds the lock.
                 if unsafe { &*window.0 }.serve() {
                     times += 1;
                     left = SERVING_LOOKS;
@@ -460,9 +462,9 @@ impl Drop for Attendant<'_> {
     }
 }
 
-/// The target.
+/// Called by the target.
 impl Window {
-    /// Serves whoever is there. False if that was nobody.
+    /// Serves a posted operation. False if there is none.
     #[inline]
     fn serve(&self) -> bool {
         let Some(slot) = self.own().control().mail() else { return false };
@@ -479,7 +481,7 @@ impl Window {
         true
     }
 
-    /// False if nothing was done: the origin finds out why.
+    /// Executes an operation. False if nothing was done; the origin then finds out why.
     fn execute(&self, slot: &Slot, errand: &RemoteOp) -> bool {
         let RemoteOp { what, op, kind, at, bytes, .. } = *errand;
         let own = self.own();
@@ -494,8 +496,8 @@ impl Window {
         let (sent, fetched) = (slot.place_of(errand), slot.place_of_fetched(bytes));
         match what {
             What::Put | What::Get => {
-                // SAFETY: inside this process's memory of the window, and as many bytes in the
-                // slot.
+                // SAFETY: the range is inside this process's window memory, and the slot's buffers
+                // have this length.
                 unsafe {
                     match what {
                         What::Put => put_get::copy(sent, place, place, bytes),
@@ -517,7 +519,8 @@ impl Window {
                     let operand = sent.cast_const();
                     let result =
                         if what == What::Accumulate { std::ptr::null_mut() } else { fetched };
-                    // SAFETY: as above, with the lock held.
+                    // SAFETY: inside the window's memory and the slot's buffers, as checked, and
+                    // the update lock is held.
                     unsafe {
                         if what == What::Swap {
                             reduce::swap_locked(
@@ -544,7 +547,7 @@ impl Window {
         }
     }
 
-    /// Does something under the update lock of this process, unless somebody has that.
+    /// Calls `work` under this process's update lock, unless somebody has it.
     fn if_lock_is_free(&self, own: &Target, work: impl FnOnce()) -> bool {
         let Some(_threads) = own.updates.try_lock() else { return false };
         let lock = own.control().updates();
@@ -552,7 +555,7 @@ impl Window {
             return false;
         }
         work();
-        // Whoever takes this process for dead has it already.
+        // An error is ignored: a process that treats this one as dead has the lock already.
         let _ = lock.unlock(self.rank, LockType::Exclusive);
         true
     }

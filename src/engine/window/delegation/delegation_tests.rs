@@ -1,11 +1,11 @@
-//! Tests of `window::delegation::delegation`: the slot, without a window.
+//! Tests of the delegation slot, without a window.
 
 use super::*;
 use crate::engine::base::seed::Random;
 
 /// All zero, as in a segment.
 fn slot() -> Box<Slot> {
-    // SAFETY: atomics and bytes, for which zero is a value.
+    // SAFETY: it consists of atomics and bytes, for which zero is valid.
     Box::new(unsafe { std::mem::MaybeUninit::<Slot>::zeroed().assume_init() })
 }
 

@@ -1,4 +1,4 @@
-//! Operations that a member leaves in a slot of shared memory for a target that polls there.
+//! Operations that an origin posts into shared memory for a target that is polling there.
 
 pub(crate) mod delegation;
 pub(crate) mod slot;

@@ -1,6 +1,6 @@
-//! The slot in which something is handed over to the target of a window, as it stands in memory
-//! that processes share: see `window::delegation::delegation`, and `window::delegation::slot_state`
-//! for who may do what with it.
+//! The slot by which operations are delegated to the target of a window: its layout in shared
+//! memory. See `window::delegation::delegation`, and `window::delegation::slot_state` for who may
+//! access it when.
 
 use crate::engine::window::delegation::slot_state::Turns;
 use crate::engine::wire::element_type::{ElementType, Reduce};
@@ -8,21 +8,21 @@ use crate::engine::wire::window::What;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of an operation.
+/// Longest operation in bytes.
 pub(crate) const MOST: usize = 8 << 10;
-/// Of those that stand beside the word that tells of them.
+/// Up to this many bytes are stored in the cache line of the word that announces them.
 const FEW: usize = 24;
 
-/// What is asked for.
+/// A delegated operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RemoteOp {
     pub(crate) what: What,
     pub(crate) op: Reduce,
     pub(crate) kind: ElementType,
-    /// From the beginning of the target's memory on.
+    /// Offset in the target's memory.
     pub(crate) at: u64,
     pub(crate) bytes: usize,
-    /// What is sent stands in the second half of the room for it.
+    /// The data sent is in the second half of its buffer.
     pub(crate) second: bool,
 }
 
@@ -49,7 +49,7 @@ impl RemoteOp {
         whole.then_some(errand)
     }
 
-    /// Bytes that go there.
+    /// Number of bytes sent to the target.
     pub(crate) fn sent(&self) -> usize {
         match self.what {
             What::Get => 0,
@@ -60,28 +60,28 @@ impl RemoteOp {
     }
 }
 
-/// What an origin writes besides.
+/// The origin's part of the slot.
 #[repr(C)]
 pub(crate) struct Sent {
-    /// When it was posted: nanoseconds of the kernel's clock.
+    /// When the operation was posted, by CLOCK_MONOTONIC_COARSE.
     pub(crate) posted: AtomicU64,
     pub(crate) at: AtomicU64,
     pub(crate) errand: AtomicU64,
     few: UnsafeCell<[u8; FEW]>,
-    /// Changes when somebody has much to do here, and does it without the slot.
+    /// Incremented by an origin that does a large operation without the slot.
     about: AtomicU64,
 }
 
-/// And the target.
+/// The target's part of the slot.
 #[repr(C)]
 pub(crate) struct Answered {
-    /// It looks here.
+    /// A thread of the target polls the slot.
     pub(crate) attended: AtomicU32,
     _unused: u32,
     few_fetched: UnsafeCell<[u8; FEW]>,
 }
 
-/// See the module.
+/// See the head of this file.
 #[repr(C)]
 pub(crate) struct Slot {
     pub(crate) turns: Turns<Sent, Answered>,
@@ -94,15 +94,15 @@ impl Slot {
         self.turns.sent.about.load(Ordering::Relaxed)
     }
 
-    /// So much is done without the slot. That may take longer than the target looks: so that it
-    /// looks for the next one.
+    /// Announces a large operation without the slot. It may take longer than the target would poll,
+    /// so this makes the target poll on for the next operation.
     pub(crate) fn bypass(&self, bytes: usize) {
         if bytes > MOST {
             self.turns.sent.about.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Where what is sent stands.
+    /// Where the data sent is.
     pub(crate) fn place_of(&self, errand: &RemoteOp) -> *mut u8 {
         if errand.sent() <= FEW {
             return self.turns.sent.few.get().cast();
@@ -111,7 +111,7 @@ impl Slot {
         sent.wrapping_add(if errand.second { MOST } else { 0 })
     }
 
-    /// And what is fetched.
+    /// Where the fetched data is.
     pub(crate) fn place_of_fetched(&self, bytes: usize) -> *mut u8 {
         if bytes <= FEW {
             self.turns.answered.few_fetched.get().cast()

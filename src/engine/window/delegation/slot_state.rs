@@ -1,37 +1,37 @@
-//! Who may do what with a slot in which something is handed over to another process: see
-//! `window::delegation::delegation`, and `window::delegation::slot` for what stands there.
+//! Ownership of a slot by which operations are delegated to another process: see
+//! `window::delegation::delegation`, and `window::delegation::slot` for its contents.
 //!
-//! An origin claims the slot, which gives its turn a number, puts there what it wants, and posts
-//! it. One word settles who executes: the target takes what was posted, or the origin takes it
-//! back. What was taken is answered, and then the origin gives the slot back, or renews its claim
-//! and posts the next. What was posted belongs to the target from its taking to its answer, and to
-//! the origin at all other times of its turn.
+//! 1. An origin claims the slot, which gives its turn a number. It stores an operation and posts
+//!    it.
+//! 2. One word decides who executes: the target takes the operation, or the origin takes it back.
+//! 3. The target answers what it has taken. Then the origin releases the slot, or renews its claim
+//!    and posts the next operation.
 //!
-//! Each of the three words stands on a cache line with what the same side writes, or alone. All of
-//! it is zero at the beginning.
+//! The contents belong to the target from taking to answering, and to the origin during the rest of
+//! its turn. Each of the three words is on a cache line of its own, or with data that the same side
+//! writes. All of it is zero at first.
 #![deny(unsafe_code)]
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::sync::{AtomicU64, Ordering};
 
-/// What the word and the answer say of a turn, beside its number.
+/// State of a turn, in the lower bits of `word` and `answer`; above them is the turn's number.
 mod phase {
     pub(crate) const BITS: u32 = 2;
-    /// Of the word.
+    /// In `word`.
     pub(crate) const BACK: u64 = 0;
     pub(crate) const POSTED: u64 = 1;
     pub(crate) const TAKEN: u64 = 2;
-    /// Of the answer.
+    /// In `answer`.
     pub(crate) const DONE: u64 = 1;
     pub(crate) const REFUSED: u64 = 2;
 }
 
-/// See the module. `Sent` is what the origin writes that little is of, and `Answered` what the
-/// target does.
+/// See the head of this file. `Sent` is the origin's short data, and `Answered` the target's.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Turns<Sent, Answered> {
-    /// Odd while it belongs to an origin; the next number for the next one.
+    /// Odd while an origin owns the slot; each turn has a new number.
     claims: AtomicU64,
     pub(crate) sent: Sent,
     _origin_alone: CacheLine,
@@ -42,7 +42,7 @@ pub(crate) struct Turns<Sent, Answered> {
     _target_alone: CacheLine,
 }
 
-/// The number of a turn.
+/// Number of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Claim(u64);
 
@@ -52,7 +52,7 @@ impl Claim {
     }
 }
 
-/// The origin.
+/// Called by the origin.
 impl<Sent, Answered> Turns<Sent, Answered> {
     pub(crate) fn claim(&self) -> Option<Claim> {
         let before = self.claims.load(Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl<Sent, Answered> Turns<Sent, Answered> {
         claimed.is_ok().then_some(Claim(claim))
     }
 
-    /// The next one of the same origin.
+    /// Begins another turn of the same origin.
     pub(crate) fn renew(&self, claim: Claim) -> Claim {
         let next = claim.0.wrapping_add(2);
         self.claims.store(next, Ordering::Relaxed);
@@ -76,17 +76,18 @@ impl<Sent, Answered> Turns<Sent, Answered> {
         self.claims.store(claim.0.wrapping_add(1), Ordering::Release);
     }
 
-    /// What was put there is for the target.
+    /// Publishes the stored operation to the target.
     pub(crate) fn post(&self, claim: Claim) {
         self.word.store(claim.with(phase::POSTED), Ordering::Release);
     }
 
-    /// False where the target has taken it.
+    /// False if the target has taken it.
     pub(crate) fn take_back(&self, claim: Claim) -> bool {
         self.settle(claim, phase::BACK)
     }
 
-    /// What the target says of this turn, once it has said something: whether it was done.
+    /// The target's answer to this turn: whether the operation was done. `None` before it has
+    /// answered.
     pub(crate) fn answer(&self, claim: Claim) -> Option<bool> {
         let answer = self.answer.load(Ordering::Acquire);
         (answer >> phase::BITS == claim.0 << phase::BITS >> phase::BITS)
@@ -101,9 +102,9 @@ impl<Sent, Answered> Turns<Sent, Answered> {
     }
 }
 
-/// The target.
+/// Called by the target.
 impl<Sent, Answered> Turns<Sent, Answered> {
-    /// What was posted, if there is something.
+    /// Takes a posted operation.
     #[inline]
     pub(crate) fn take(&self) -> Option<Claim> {
         let word = self.word.load(Ordering::Relaxed);
@@ -111,7 +112,7 @@ impl<Sent, Answered> Turns<Sent, Answered> {
         (word == claim.with(phase::POSTED) && self.settle(claim, phase::TAKEN)).then_some(claim)
     }
 
-    /// It was done, or refused with nothing done.
+    /// Answers: the operation was done, or refused without doing anything.
     pub(crate) fn tell(&self, claim: Claim, done: bool) {
         self.answer
             .store(claim.with(if done { phase::DONE } else { phase::REFUSED }), Ordering::Release);
@@ -146,8 +147,8 @@ mod tests {
         assert_eq!(slot.answer(third), Some(true));
     }
 
-    /// Two origins add to a sum, each by the slot or, where it takes that back, by itself. Nothing
-    /// is lost, or done twice.
+    /// Two origins add to a sum, by the slot, or directly if they take the operation back. Nothing
+    /// is lost or done twice.
     #[test]
     fn what_is_posted_is_done_once() {
         const ROUNDS: u64 = 20_000;

@@ -1,30 +1,31 @@
-//! What stands in the memory of a window's lock: the one word and a slot for each rank, and what
-//! their bits say. What is done with them is in `rw_lock`.
+//! Layout of a window's lock in shared memory: one word of state, and a slot for each rank. The
+//! algorithm is in `rw_lock`.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::futex::SharedWord;
 use crate::engine::base::sync::AtomicU64;
 
-/// Of `state`: one more than the rank of who holds the lock alone, or is about to.
+/// Bits of `state`: the rank of the exclusive holder plus one, or of the writer that is draining
+/// readers.
 pub(super) const OWNER: u64 = (1 << 24) - 1;
-/// The owner is not that yet: it waits until readers have left.
+/// The owner does not hold the lock yet: it waits until the readers have left.
 pub(super) const DRAINING: u64 = 1 << 24;
-/// Somebody waits in line, so that nobody goes past it.
+/// Somebody waits in the queue, so nobody may pass.
 pub(super) const WAITERS: u64 = 1 << 25;
-/// Slots may say that there are readers. Stays when they have gone, so that the next ones leave
-/// `state` alone.
+/// There may be readers in the slots. Stays set after they have left, so that the next readers need
+/// not write `state`.
 pub(super) const READERS: u64 = 1 << 26;
 /// An owner has died.
 pub(super) const POISONED: u64 = 1 << 27;
-/// Counts arrivals in the line, in the upper half.
+/// Counts arrivals in the queue, in the upper half.
 pub(super) const ARRIVAL: u64 = 1 << 32;
 
-/// What a slot says of its process, in the lower bits; above them stands its place in the line.
+/// State of a slot's process, in the lower bits. The upper bits are its place in the queue.
 pub(super) mod tag {
     pub(crate) const FREE: u64 = 0;
-    /// A reader, or one that asks whether it may be.
+    /// It reads, or asks whether it may.
     pub(crate) const READS: u64 = 1;
-    /// The same, from the line, in which it keeps its place meanwhile.
+    /// The same from the queue, where it keeps its place meanwhile.
     pub(crate) const ENTERS: u64 = 2;
     pub(crate) const WAITS_TO_READ: u64 = 3;
     pub(crate) const WAITS_TO_WRITE: u64 = 4;
@@ -39,7 +40,7 @@ pub(super) mod tag {
         word & !MASK | to
     }
 
-    /// A writer does not go past it.
+    /// A writer has to wait for it.
     pub(crate) fn is_reader(word: u64) -> bool {
         matches!(of(word), READS | ENTERS)
     }
@@ -49,18 +50,18 @@ pub(super) mod tag {
     }
 }
 
-/// What all of them write. All zero where nobody has been.
+/// Words that all processes write. Zero before the first use.
 #[derive(Default)]
 #[repr(C)]
 pub struct Head {
     pub(super) state: AtomicU64,
     _state_alone: CacheLine,
-    /// The next place in the line.
+    /// The next place in the queue.
     pub(super) places: AtomicU64,
     _places_alone: CacheLine,
 }
 
-/// What one process writes, and others when it has died. All zero where it has not been.
+/// Words that one process writes, and others after it has died. Zero before the first use.
 #[derive(Default)]
 #[repr(C)]
 pub struct Slot {

@@ -1,5 +1,5 @@
-//! The lock of a window's member, in shared memory: shared and exclusive, without a process that
-//! serves it.
+//! The lock of a window's member, in shared memory: shared and exclusive, without a serving
+//! process.
 
 pub mod lock_memory;
 pub mod rw_lock;

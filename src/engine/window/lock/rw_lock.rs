@@ -1,17 +1,16 @@
-//! The lock of a window's target: for readers and writers in several processes, in memory that they
-//! share.
+//! The lock of a window's target: readers and writers of several processes, in shared memory.
 //!
-//! Whoever waits serves himself: nobody is handed the lock, so nobody has to take back what was
-//! handed to one that has given up or died. All there is to know of a process stands in its own
-//! slot, or in the one word, by which it holds the lock alone: what a dead one leaves behind is
-//! never a number without an owner.
+//! A waiter takes the lock itself; nobody hands it over. So nothing has to be taken back from a
+//! process that has given up or died. All information about a process is in its own slot, or in the
+//! one word by which it holds the lock exclusively. A dead process never leaves a count without an
+//! owner.
 //!
-//! What it costs (AMD EPYC, Zen 5, a busy machine, the best of seven rounds; `cargo test --release
-//! --lib engine::window::lock::rw_lock -- --ignored --nocapture figures`): lock and unlock, with
-//! nobody else there, 11 ns, for writers as for readers: two atomic operations. Where one follows
-//! the other the writer looks at all slots, and the reader marks that there are some: 12 ns more
-//! for both with 4 ranks, 40 with 60. Two threads that do nothing else: 40 ns each time that one of
-//! them gets it, as readers and as writers.
+//! Costs (AMD EPYC, Zen 5, a busy machine, the best of seven rounds; `cargo test --release --lib
+//! engine::window::lock::rw_lock -- --ignored --nocapture figures`): lock and unlock without
+//! contention 11 ns, for readers and for writers: two atomic operations. If readers and writers
+//! alternate, the writer checks all slots and the reader sets a mark: 12 ns more for both with 4
+//! ranks, 40 with 60. Two threads that only lock and unlock: 40 ns each time the lock changes
+//! hands, as readers and as writers.
 
 use crate::engine::base::clock;
 use crate::engine::base::futex::look_in_turns;
@@ -23,68 +22,68 @@ use crate::engine::window::lock::lock_memory::{
 use crate::engine::wire::sync_constants::LockType;
 use std::time::Duration;
 
-/// A view of the lock.
+/// The lock, as a view of its memory.
 ///
-/// **State.** `state` names who holds the lock alone, and has four marks. A reader is known by its
-/// slot alone, so that readers share no cache line. Each access to `state` and to the slots' words
-/// is SeqCst: what follows speaks of their one order.
+/// **State.** `state` has the exclusive holder and four marks. Readers are only in their slots, so
+/// they share no cache line. All accesses to `state` and to the slots' words are SeqCst; the
+/// following relies on their total order.
 ///
-/// **A reader** says in its slot that it reads, then looks at `state`: without an owner, and with
-/// nobody in line, it reads, once `READERS` is set there by it or another; else it takes back what
-/// it said. **A writer** makes itself the owner, then, if it found `READERS`, looks at every slot,
-/// and waits (`DRAINING`) until none says that its process reads. Of a reader and a writer that
-/// meet, one sees the other, as either writes first and looks afterwards; and who writes without
-/// having found `READERS` comes before the `READERS` that any reader needs.
+/// **A reader** writes to its slot that it reads, then looks at `state`. If there is no owner and
+/// no queue, it reads, once it or another reader has set `READERS`. Otherwise it clears its slot.
+/// **A writer** makes itself the owner. If it found `READERS` set, it checks all slots and waits
+/// (`DRAINING`) until no slot reads. If a reader and a writer meet, one of them sees the other, as
+/// both write first and look afterwards. A writer that did not find `READERS` comes before any
+/// reader's setting of `READERS`.
 ///
-/// **The line.** Who does not get in at once draws a place, writes it to its slot, and counts its
-/// arrival in `state` together with `WAITERS`. It gets in, as above, when there is no owner, and no
-/// slot with an earlier place (for a reader: no writer's). So the lock goes from one to the next in
-/// the order of places, readers that follow each other together. Only who had drawn a place and was
-/// slow to write it down may find that it has been overtaken, by each of the others once at most. A
-/// reader keeps its place while it enters, lest a later writer go past it. Who leaves the line, or
-/// the lock, wakes whom that lets in (`pass_on`), or takes `WAITERS` away if its slots show nobody;
-/// the count of arrivals makes that fail when somebody has come meanwhile, who had filled the slot
-/// before.
+/// **The queue.** A process that does not get in at once draws a place, writes it to its slot, and
+/// adds its arrival and `WAITERS` to `state`. It gets in, as above, when there is no owner and no
+/// slot with an earlier place (for a reader: no writer's slot). So the lock passes from process to
+/// process in the order of places, and consecutive readers get it together. Only a process that is
+/// slow between drawing and writing its place may be overtaken, by each other process at most once.
+/// A reader keeps its place while it enters, so that no later writer passes it. A process that
+/// leaves the queue or the lock wakes those that can get in (`pass_on`), or clears `WAITERS` if no
+/// slot waits. That is a compare-and-swap, which fails if somebody has arrived meanwhile, as each
+/// arrival changes the count, after it has filled its slot.
 ///
-/// The order has its price: a waiter whose turn has come and who does not run, as it is stopped or
-/// rarely polls, holds up those behind it.
+/// The order has its price: a waiter that is first and does not run, because it is stopped or polls
+/// rarely, holds up those behind it.
 ///
-/// **Sleeping.** A waiter says in its `bell` that it sleeps, looks once more, and sleeps on it. Who
+/// **Sleeping.** A waiter sets its `bell`, looks once more, and sleeps on the bell. A process that
 /// changes what it waits for looks at the bell afterwards.
 ///
-/// **Data.** What was written under the lock is seen by the next holder: whoever leaves releases
-/// `state`, or its slot, and who gets in has read that (or what a chain of read-modify-writes has
-/// made of it) by acquire.
+/// **Data.** What was written under the lock is visible to the next holder: a leaving process
+/// releases `state` or its slot, and an entering one has acquired that value, or one that a chain
+/// of read-modify-writes made of it.
 ///
-/// **Death.** A waiter that nobody wakes for a while asks whether those are alive that keep it out,
-/// and undoes what a dead one has left: a reader's slot or a place in line is freed; an owner that
-/// was still draining had touched nothing, and is taken out; one that held the lock makes it
-/// poisoned, as nobody knows what it had changed. All of that is one compare-and-swap, so that only
-/// one of several waiters does it, and it does not matter if that one dies as well. **Giving up**
-/// is the same, done by oneself.
+/// **Death.** A waiter that nobody wakes for a while checks whether the processes that keep it out
+/// live, and cleans up after dead ones. A reader's slot or a place in the queue is freed. An owner
+/// that was still draining has changed nothing, and is removed. An owner that held the lock makes
+/// it poisoned, as its changes are unknown. Each of these is one compare-and-swap, so only one of
+/// several waiters does it, and that one may die as well. **Giving up** is the same, done by the
+/// process itself.
 #[derive(Clone, Copy)]
 pub struct WindowLock<'a> {
     head: &'a Head,
     slots: &'a [Slot],
 }
 
-/// How long somebody waits.
+/// Parameters of a wait.
 #[derive(Clone, Copy)]
 pub struct Patience<'a> {
-    /// By the library's clock.
+    /// On the library's clock.
     pub(crate) deadline: u64,
-    /// Between questions whether the others are alive.
+    /// Pause between two checks whether the others live.
     pub(crate) pace: Option<Duration>,
-    /// Of a rank.
+    /// Does this rank live?
     pub(crate) is_alive: &'a dyn Fn(u32) -> bool,
-    /// Done between sleeps.
+    /// Called between two sleeps.
     pub(crate) meanwhile: &'a dyn Fn(),
 }
 
-/// How often it is asked by default: a death is told within two seconds.
+/// Default pause between these checks: a death is reported within two seconds.
 pub const PACE: Duration = Duration::from_millis(50);
 
-/// The lock cannot be had any more.
+/// The lock is poisoned.
 struct Poisoned;
 
 fn owner_of(rank: u32) -> u64 {
@@ -92,10 +91,10 @@ fn owner_of(rank: u32) -> u64 {
 }
 
 impl<'a> WindowLock<'a> {
-    /// The most ranks that there can be.
+    /// Most ranks.
     pub const MAX_RANKS: u32 = (OWNER - 1) as u32;
 
-    /// Bytes of the lock of so many ranks: two cache lines, and one for each.
+    /// Length of a lock for `ranks` ranks: two cache lines, and one for each rank.
     pub const fn bytes(ranks: u32) -> usize {
         size_of::<Head>() + ranks as usize * size_of::<Slot>()
     }
@@ -103,19 +102,20 @@ impl<'a> WindowLock<'a> {
     /// The lock in this memory.
     ///
     /// # Safety
-    /// `memory` is aligned to a cache line, has `bytes(ranks)` bytes as long as the view is used,
-    /// all zero at first, and is written in this way alone.
+    /// `memory` is aligned to a cache line, and has `bytes(ranks)` bytes while the view is used.
+    /// They were zero at first, and are only written by this type.
     #[cfg(not(all(test, loom)))]
     pub unsafe fn at(memory: *mut u8, ranks: u32) -> Self {
         debug_assert!(memory.cast::<Head>().is_aligned() && ranks <= Self::MAX_RANKS);
-        // SAFETY: as for this function; both consist of atomics, for which all bytes are valid.
+        // SAFETY: valid memory by this function's contract; it contains only atomics, for which all
+        // bytes are valid.
         unsafe {
             let slots = memory.add(size_of::<Head>()).cast::<Slot>();
             Self::of(&*memory.cast::<Head>(), std::slice::from_raw_parts(slots, ranks as usize))
         }
     }
 
-    /// The lock that these are, one slot for each rank.
+    /// A lock of these words, with one slot for each rank.
     pub fn of(head: &'a Head, slots: &'a [Slot]) -> Self {
         WindowLock { head, slots }
     }
@@ -134,8 +134,8 @@ impl<'a> WindowLock<'a> {
         self.head.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Gets the lock for that rank, which does not have it, nor waits for it. Waits until the
-    /// deadline: TIMED_OUT. RMA_POISONED where an owner has died.
+    /// Takes the lock for this rank, which neither has it nor waits for it. Errors: TIMED_OUT at
+    /// the deadline, RMA_POISONED if an owner has died.
     #[inline]
     pub fn lock(&self, rank: u32, how: LockType, patience: &Patience) -> Result<()> {
         if self.enter(rank, how) {
@@ -144,7 +144,7 @@ impl<'a> WindowLock<'a> {
         self.lock_slow(rank, how, patience)
     }
 
-    /// The same if it takes no waiting.
+    /// Takes the lock if that needs no waiting.
     #[inline]
     pub fn try_lock(&self, rank: u32, how: LockType) -> bool {
         let entered = self.enter(rank, how);
@@ -154,7 +154,7 @@ impl<'a> WindowLock<'a> {
         entered
     }
 
-    /// The way past the line. A reader that is not let in has its slot say that it reads.
+    /// Tries to enter without the queue. If a reader fails, its slot still says that it reads.
     #[inline]
     fn enter(&self, rank: u32, how: LockType) -> bool {
         match how {
@@ -173,8 +173,8 @@ impl<'a> WindowLock<'a> {
         }
     }
 
-    /// A writer that finds that there have been readers: if there are some still, they are waited
-    /// for in line.
+    /// For a writer that finds `READERS`: enters if there are no readers any more. If there are, it
+    /// has to wait in the queue.
     #[cold]
     fn enter_after_readers(&self, rank: u32) -> bool {
         let state = self.state();
@@ -190,7 +190,7 @@ impl<'a> WindowLock<'a> {
         granted
     }
 
-    /// Afterwards `READERS` is set, unless something of `refusing` was.
+    /// Makes sure that `READERS` is set. False if a bit of `refusing` is set.
     #[inline]
     fn admit_reader(&self, refusing: u64) -> bool {
         loop {
@@ -213,7 +213,7 @@ impl<'a> WindowLock<'a> {
         self.slots.iter().any(|slot| tag::is_reader(slot.word.load(Ordering::SeqCst)))
     }
 
-    /// Of the owner that drains: true if it holds the lock now.
+    /// Called by the draining owner: true if it holds the lock now.
     fn finish_draining(&self) -> bool {
         if self.has_readers() {
             return false;
@@ -222,7 +222,7 @@ impl<'a> WindowLock<'a> {
         true
     }
 
-    /// No owner any more. There may be readers, as it has not seen the last of them go.
+    /// Gives up ownership. Sets `READERS`, as not all readers have been seen leaving.
     fn stop_draining(&self, rank: u32) {
         loop {
             let state = self.state();
@@ -237,7 +237,7 @@ impl<'a> WindowLock<'a> {
         self.pass_on();
     }
 
-    /// Gives the lock back. An error if the others have taken this process for dead.
+    /// Releases the lock. An error if others have treated this process as dead.
     #[inline]
     pub fn unlock(&self, rank: u32, how: LockType) -> Result<()> {
         match how {
@@ -265,7 +265,7 @@ impl<'a> WindowLock<'a> {
         }
     }
 
-    /// What it said is returned.
+    /// Frees the slot, and returns its old word.
     #[inline]
     fn leave_slot(&self, slot: &Slot) -> u64 {
         let before = slot.word.swap(tag::FREE, Ordering::SeqCst);
@@ -274,7 +274,7 @@ impl<'a> WindowLock<'a> {
         before
     }
 
-    /// A reader has gone.
+    /// Wakes a draining owner, as a reader has left.
     #[inline]
     fn tell_draining(&self) {
         let state = self.state();
@@ -285,8 +285,7 @@ impl<'a> WindowLock<'a> {
 
     #[cold]
     fn ring(&self, owner: u64) {
-        // Other processes write what is read here: whatever it is, nothing worse than a wake comes
-        // of it.
+        // Other processes may have written any value here. At worst this wakes a process in vain.
         if let Some(slot) = (owner as usize).checked_sub(1).and_then(|rank| self.slots.get(rank)) {
             in_one_order();
             if slot.bell.swap(0, Ordering::SeqCst) == 1 {
@@ -295,7 +294,7 @@ impl<'a> WindowLock<'a> {
         }
     }
 
-    /// Wakes those in line who can get in now, or takes the mark away if there is nobody.
+    /// Wakes the waiters that can get in now, or clears `WAITERS` if there are none.
     #[cold]
     fn pass_on(&self) {
         loop {
@@ -333,7 +332,7 @@ impl<'a> WindowLock<'a> {
         self.wait_in_line(rank, how, patience)
     }
 
-    /// As `lock`, for one that has its place by `begin_waiting`.
+    /// Like `lock`, for a rank that has a place from `begin_waiting`.
     pub fn wait_in_line(&self, rank: u32, how: LockType, patience: &Patience) -> Result<()> {
         let slot = self.slot(rank);
         let mut seen = Ok(false);
@@ -349,8 +348,8 @@ impl<'a> WindowLock<'a> {
                 Ok(true) => break Ok(()),
                 Err(Poisoned) => break Err(poisoned()),
             }
-            // Costs what a store costs, and comes after the last ring, which the model checker does
-            // not take from a store.
+            // `swap`, not `store`: costs the same, and is ordered after the last ring; loom does
+            // not give a store that order.
             slot.bell.swap(1, Ordering::SeqCst);
             in_one_order();
             seen = self.look(rank, how);
@@ -367,7 +366,7 @@ impl<'a> WindowLock<'a> {
             }
             slot.bell.wait(1, [left, patience.pace].into_iter().flatten().min());
             (patience.meanwhile)();
-            // Nobody has rung.
+            // Nobody has rung the bell.
             if slot.bell.load(Ordering::Relaxed) == 1 {
                 self.undo_the_dead(rank, patience.is_alive);
             }
@@ -376,8 +375,7 @@ impl<'a> WindowLock<'a> {
         outcome
     }
 
-    /// Takes a place in line, for a caller that cannot sleep here: `look` tells when it has come to
-    /// the lock.
+    /// Takes a place in the queue, for a caller that cannot sleep here and polls by `look`.
     pub fn begin_waiting(&self, rank: u32, how: LockType) {
         let place = self.head.places.fetch_add(1, Ordering::Relaxed) << tag::BITS;
         let waits = if how == LockType::Shared { tag::WAITS_TO_READ } else { tag::WAITS_TO_WRITE };
@@ -403,7 +401,7 @@ impl<'a> WindowLock<'a> {
         }
     }
 
-    /// One look of one that waits: true once it has the lock.
+    /// Polls for a waiter: true once it has the lock.
     fn look(&self, rank: u32, how: LockType) -> std::result::Result<bool, Poisoned> {
         let slot = self.slot(rank);
         loop {
@@ -420,7 +418,7 @@ impl<'a> WindowLock<'a> {
             }
             let word = slot.word.load(Ordering::Relaxed);
             if !tag::is_in_line(word) {
-                // The others have taken this process for dead.
+                // Others have treated this process as dead.
                 self.begin_waiting(rank, how);
                 continue;
             }
@@ -449,7 +447,7 @@ impl<'a> WindowLock<'a> {
         }
     }
 
-    /// Is nobody before the one whose word this is, in whose company it could not get in?
+    /// Is nobody before this one in the queue whom it has to wait for?
     fn is_first(&self, word: u64) -> bool {
         let reads = tag::of(word) == tag::WAITS_TO_READ;
         !self.slots.iter().any(|other| {
@@ -460,14 +458,14 @@ impl<'a> WindowLock<'a> {
         })
     }
 
-    /// One look of one that waits by `begin_waiting`: true once it has the lock. RMA_POISONED ends
-    /// the waiting.
+    /// Polls for a rank that waits by `begin_waiting`: true once it has the lock. RMA_POISONED ends
+    /// the wait.
     pub fn poll(&self, rank: u32, how: LockType) -> Result<bool> {
         self.look(rank, how).map_err(|Poisoned| poisoned())
     }
 
-    /// Whether the owner, which is elsewhere, knows of its grant. As long as it does not its death
-    /// leaves the lock free, as that of one who drains does; it ends by `give_up`.
+    /// Sets whether the owner, which is on another host, knows of its grant. Before that, its death
+    /// leaves the lock free, like that of a draining owner. It ends by `give_up`.
     pub fn set_known(&self, rank: u32, knows: bool) {
         let draining = if knows { 0 } else { DRAINING };
         loop {
@@ -478,7 +476,7 @@ impl<'a> WindowLock<'a> {
         }
     }
 
-    /// Ends waiting.
+    /// Ends the wait.
     pub fn give_up(&self, rank: u32) {
         let state = self.state();
         if state & OWNER == owner_of(rank) {
@@ -489,8 +487,8 @@ impl<'a> WindowLock<'a> {
         self.pass_on();
     }
 
-    /// Asks whether those are alive that keep this one out, and undoes what the dead have left. For
-    /// one that waits; `lock` does it by itself.
+    /// Checks whether the processes that keep this waiter out live, and cleans up after dead ones.
+    /// `lock` calls it by itself.
     pub fn undo_the_dead(&self, rank: u32, is_alive: &dyn Fn(u32) -> bool) {
         let state = self.state();
         let owner = state & OWNER;
@@ -527,14 +525,14 @@ impl<'a> WindowLock<'a> {
         self.state() & POISONED != 0
     }
 
-    /// The lock may be had again: somebody has seen to what it protects.
+    /// Makes the lock usable again, after its data has been repaired.
     pub fn recover(&self) {
         self.head.state.fetch_and(!POISONED, Ordering::SeqCst);
         in_one_order();
         self.pass_on();
     }
 
-    /// Nobody holds it, or waits. For tests.
+    /// Nobody holds it or waits. For tests.
     #[cfg(test)]
     pub(crate) fn is_untouched(&self) -> bool {
         self.state() & (OWNER | DRAINING | WAITERS | POISONED) == 0
@@ -557,7 +555,7 @@ fn lost(rank: u32) -> Error {
 
 #[cfg(not(all(test, loom)))]
 impl<'a> Patience<'a> {
-    /// From now on, for so long; `u64::MAX` for ever.
+    /// A wait that begins now and lasts `timeout_ns`; `u64::MAX` for no limit.
     pub fn new(timeout_ns: u64, is_alive: &'a dyn Fn(u32) -> bool) -> Self {
         Patience {
             deadline: clock::deadline_after(timeout_ns),

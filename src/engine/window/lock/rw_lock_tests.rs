@@ -9,20 +9,20 @@ use LockType::{Exclusive, Shared};
 
 const RANKS: u32 = 8;
 
-/// One page of shared memory; the lock is at its beginning, what it protects behind it.
+/// A page of shared memory, with the lock at its beginning and the protected data after it.
 struct Page(OwnedFd);
 
-/// One process's view of it.
+/// One process's mapping of the page.
 struct Mapping(*mut u8);
 
-// SAFETY: what is in it is for threads as it is for processes.
+// SAFETY: the lock and the data under it may be shared by threads as by processes.
 unsafe impl Sync for Mapping {}
-// SAFETY: as above.
+// SAFETY: a mapping belongs to no thread.
 unsafe impl Send for Mapping {}
 
 impl Page {
     fn new() -> Self {
-        // SAFETY: a name that ends, and a descriptor that is checked.
+        // SAFETY: a terminated name; the descriptor is checked.
         let page = unsafe {
             let page = libc::memfd_create(c"window_lock".as_ptr(), libc::MFD_CLOEXEC);
             assert!(page >= 0 && libc::ftruncate(page, 4096) == 0);
@@ -33,7 +33,7 @@ impl Page {
 
     fn map(&self) -> Mapping {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a fresh mapping, which is checked.
+        // SAFETY: a new mapping, which is checked.
         let memory = unsafe {
             libc::mmap(std::ptr::null_mut(), 4096, protection, flags, self.0.as_raw_fd(), 0)
         };
@@ -44,20 +44,20 @@ impl Page {
 
 impl Mapping {
     fn lock(&self) -> WindowLock<'_> {
-        // SAFETY: a page, zeroed by the kernel, which is longer.
+        // SAFETY: a zeroed page, which is longer than the lock.
         unsafe { WindowLock::at(self.0, RANKS) }
     }
 
     fn data(&self) -> &[Cell<u64>; 2] {
         assert!(WindowLock::bytes(RANKS) <= 4080);
-        // SAFETY: behind the lock; used under it.
+        // SAFETY: after the lock, inside the page, and only used under the lock.
         unsafe { &*self.0.add(4080).cast() }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped.
+        // SAFETY: exactly the mapping made in `map`, unmapped once.
         unsafe { libc::munmap(self.0.cast(), 4096) };
     }
 }
@@ -74,7 +74,7 @@ fn milliseconds(count: u64) -> u64 {
     count * 1_000_000
 }
 
-/// With questions asked often.
+/// With frequent checks whether others live.
 fn asking(is_alive: &dyn Fn(u32) -> bool) -> Patience<'_> {
     Patience {
         pace: Some(Duration::from_millis(5)),
@@ -127,7 +127,7 @@ fn nothing_is_lost_among_processes() {
                 for turn in 0..TURNS {
                     let how = if (turn * 7 + u64::from(rank)) % 5 < 2 { Exclusive } else { Shared };
                     if turn % 11 == 3 {
-                        // Some do not wait for long.
+                        // Some waits are short.
                         if lock.lock(rank, how, &Patience::new(turn % 4 * 500, &everybody)).is_err()
                         {
                             continue;
@@ -181,7 +181,7 @@ fn the_line_is_served_in_its_order() {
                 mapping.lock().unlock(rank, how).unwrap();
             });
             until("in line", || in_line(lock, rank));
-            // Nobody goes past it.
+            // Nobody may pass it.
             assert!(!lock.try_lock(7, Shared) && !lock.try_lock(6, Exclusive));
         }
         lock.unlock(0, Exclusive).unwrap();
@@ -234,7 +234,7 @@ fn who_gives_up_leaves_nothing_behind() {
     }
 }
 
-/// A writer that gives up lets the reader behind it in, beside the one that reads.
+/// A writer that gives up lets in the reader behind it, beside the one that reads.
 #[test]
 fn who_gives_up_lets_others_in() {
     let page = Page::new();
@@ -328,7 +328,7 @@ fn the_dead_in_line_are_passed_over() {
     }
 }
 
-/// One that died while it waited for readers to leave has touched nothing.
+/// A writer that died while it waited for readers has changed nothing.
 #[test]
 fn a_dead_writer_that_was_not_there_yet_is_no_harm() {
     let mapping = Page::new().map();
@@ -346,7 +346,7 @@ fn a_dead_writer_that_was_not_there_yet_is_no_harm() {
     assert!(lock.is_untouched());
 }
 
-/// As the process does that waits for others, which reach it by messages alone.
+/// As the process does for waiters that reach it only by messages.
 #[test]
 fn waiting_without_sleeping() {
     let mapping = Page::new().map();
@@ -374,7 +374,7 @@ fn waiting_without_sleeping() {
 fn figures() {
     const LARGE: u32 = 60;
     let mapping = Page::new().map();
-    // SAFETY: a page, zeroed by the kernel, which is long enough.
+    // SAFETY: a zeroed page, which is long enough.
     let many = unsafe { WindowLock::at(mapping.0, LARGE) };
     let time = |what: &str, work: &dyn Fn()| {
         let best = (0..7).map(|_| {

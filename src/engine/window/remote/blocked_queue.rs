@@ -1,24 +1,23 @@
-//! Messages about this process's memory that wait for its update lock, and what has come behind
-//! them.
+//! Messages that wait for this process's update lock, and messages that have to follow them.
 //!
-//! Another process may hold that lock for long: for an accumulate of very many elements, or as it
-//! is stopped. Whoever takes messages in serves all windows and groups of this process, and gives
-//! all its members a sign of life. So it waits for the lock for a moment only. What cannot be done
-//! by then is put aside: it keeps its message, and with that its sender's credit, and stands in
-//! line for the lock in the passes of the service's worker. Behind it stands what its sender says
-//! of the same window, which is to come after it, and what else takes that lock; everything else
-//! goes on.
+//! Another process may hold that lock for long: for an accumulate of very many elements, or because
+//! it is stopped. The thread that receives messages serves all windows and groups of this process,
+//! and also keeps its connections alive, so it waits for the lock only for a moment. A message that
+//! cannot be handled then is put into this queue. It keeps its buffer, and so its sender's credit,
+//! and the queue requests the lock in the passes of the service's worker. Later messages of the
+//! same sender for the same window follow it in the queue, and so does everything else that needs
+//! the lock. Everything else continues.
 //!
-//! The service has a slot of its own in the update lock, behind those of the ranks: the threads of
-//! this process wait for the lock by that of its rank.
+//! The service has a slot of its own in the update lock, after those of the ranks. This process's
+//! threads use the slot of its rank.
 //!
-//! Who owns what. The list is behind its lock, which is held for moments. The slot belongs to
-//! whoever `standing` says. One thread at a time goes through the list, as there is one `LockWait`
-//! for it, which is taken out of its worker's list meanwhile; what it is in the midst of stays
-//! counted, so that nothing of the same sender goes past it.
+//! **Ownership.** The state is behind its lock, which is held briefly. The service's slot belongs
+//! to whoever `standing` says. One thread at a time works through the queue: there is one
+//! `LockWait` for it, which is removed from its worker's list meanwhile. `running` counts the
+//! message in progress, so that nothing of the same sender passes it.
 //!
-//! Cost: a lock that is mostly free, for each message to a window; where something waits, five
-//! thousand looks a second.
+//! **Costs.** One uncontended lock for each message to a window. While something waits, five
+//! thousand polls a second.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
@@ -31,56 +30,55 @@ use crate::engine::wire::sync_constants::LockType;
 use crate::engine::wire::window::WindowHeader;
 use std::collections::VecDeque;
 
-/// How long the service waits for the lock, where it is not to be had at once: longer than most
-/// hold it.
+/// How long the service waits for a lock that is not free: longer than it is usually held.
 const MOMENT_NS: u64 = 200_000;
 
-/// So many are done under the lock at a time.
+/// Most messages handled in one go under the lock.
 const AT_A_TIME: usize = 16;
 
-/// Whose the service's slot is.
+/// The owner of the service's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Standing {
     #[default]
     Nobody,
-    /// A thread's that is in a call: it holds the lock, or waits for a moment.
+    /// A thread in a call: it holds the lock, or waits for a moment.
     Call,
-    /// The list's, which stands in line.
+    /// The queue, which waits for the lock.
     InLine,
-    /// The list's, which has the lock.
+    /// The queue, which holds the lock.
     Granted,
 }
 
-/// See the module.
+/// See the head of this file.
 #[derive(Default)]
 pub(crate) struct BlockedQueue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(u32, Held)>,
-    /// Whose message is being executed that was put aside.
+    /// Sender of the queued message that is being executed.
     running: Option<u32>,
     standing: Standing,
-    /// Somebody looks after the list.
+    /// Some thread polls for the queue.
     is_attended: bool,
-    /// The window leaves: nothing is put aside any more.
+    /// The window is leaving: nothing is queued any more.
     has_left: bool,
 }
 
-/// Whether a message has been taken in.
+/// Whether a message was handled.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Taken {
     Done,
-    /// It takes the update lock, which is not to be had. Nothing is done.
+    /// It needs the update lock, which is not available. Nothing was done.
     Waits,
 }
 
-/// What the look of a pass finds.
+/// Result of a poll in a pass.
 pub(crate) enum Look {
     Nothing,
-    /// It is time to go through the list.
+    /// The queue can be worked through.
     Go,
-    /// There is nothing to look after.
+    /// Polling has ended.
     Over,
 }
 
@@ -90,7 +88,7 @@ impl Window {
         self.targets.len() as u32
     }
 
-    /// Takes in a message of this member, now or later.
+    /// Handles a message of this member, now or later.
     pub(crate) fn receive_or_block(
         &self,
         from: u32,
@@ -121,9 +119,9 @@ impl Window {
         Ok(())
     }
 
-    /// Does something under the update lock of this process, on behalf of another one. BUSY, with
-    /// nothing done, where it is not to be had soon. `granted`: by who goes through the list, and
-    /// has it where that has been granted.
+    /// Calls `work` under this process's update lock, for another process. BUSY, without doing
+    /// anything, if the lock does not become free soon. `granted`: the caller works through the
+    /// queue, and has the lock if the queue was granted it.
     pub(crate) fn under_lock_as_service(
         &self,
         granted: bool,
@@ -155,8 +153,8 @@ impl Window {
         done.map_err(|error| if error.status() == Status::TIMED_OUT { busy() } else { error })
     }
 
-    /// By the passes of the service's worker; now and then with the question whether those live who
-    /// keep the lock from being had.
+    /// Polls for the queue, in passes of the service's worker. If `asks`, also checks whether the
+    /// processes that hold up the lock live.
     pub(crate) fn look_aside(&self, asks: bool) -> Look {
         let (own, slot) = (self.own(), self.service_slot());
         let lock = own.control().updates();
@@ -182,13 +180,13 @@ impl Window {
                 }
                 return Look::Nothing;
             }
-            // Each of them is told when it is its turn.
+            // Poisoned: each message reports that when it is handled.
             Err(_) => state.standing = Standing::Nobody,
         }
         Look::Go
     }
 
-    /// Goes through the list, and tells whether it is still to be looked after.
+    /// Works through the queue. Returns whether it still has to be polled.
     pub(crate) fn go_through_aside(&self) -> bool {
         for _ in 0..AT_A_TIME {
             let (from, held) = {
@@ -216,7 +214,7 @@ impl Window {
         }
         let mut state = self.aside.0.lock();
         if state.standing == Standing::Granted {
-            // Whoever takes this process for dead has it already.
+            // An error is ignored: whoever treats this process as dead has the lock already.
             let _ = self.own().control().updates().unlock(self.service_slot(), LockType::Exclusive);
             state.standing = Standing::Nobody;
         }
@@ -224,7 +222,7 @@ impl Window {
         state.is_attended
     }
 
-    /// Whoever waits is told that there is no window any more, which nobody visits by now.
+    /// Replies to all queued messages that the window is gone. Nobody is using the window any more.
     pub(crate) fn drop_what_is_aside(&self) {
         let waiting = {
             let mut state = self.aside.0.lock();
@@ -242,7 +240,7 @@ impl Window {
         }
     }
 
-    /// Is anybody looking after messages that wait?
+    /// Is the queue being polled?
     pub(crate) fn has_aside(&self) -> bool {
         self.aside.0.lock().is_attended
     }

@@ -1,13 +1,13 @@
-//! What messages ask for, executed at this process's memory, once `window::remote::target` knows
-//! whose they are.
+//! Executes operations from messages on this process's memory, after `window::remote::target` has
+//! identified their sender.
 //!
-//! An operation is executed as if this process had called for it, with one difference. Memory that
-//! was attached may have gone, and memory of the caller's may be read-only: a process is not to end
-//! by a signal since another one asked for something there. So the kernel copies, as it does from
-//! process to process, in dynamic windows, and at memory of the caller's that was not readable and
-//! writable as a whole when the window was made. It costs a system call for a put or get, and two
-//! and the lock for an accumulate. All other memory stays as it is, as its owner has promised, and
-//! costs nothing.
+//! An operation is executed as if this process had called for it, with one difference. Attached
+//! memory may have been unmapped, and the caller's memory may be read-only. A process must not get
+//! a signal because another one requested an operation. So in dynamic windows, and for caller's
+//! memory that was not completely accessible when the window was created, the kernel copies and
+//! checks the access. That costs a system call for a put or get, and two and the lock for an
+//! accumulate. For all other memory the owner has promised that it stays accessible, so there is no
+//! extra cost.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::own_memory::Way;
@@ -22,20 +22,20 @@ use crate::engine::wire::element_type::{Domain, Reduce};
 use crate::engine::wire::window::{content_of, Content, What, WindowHeader};
 use std::sync::atomic::Ordering;
 
-/// Bytes that are updated as one, also where the window has less: an element may be named often,
-/// and members do not know of each other how much a dynamic window has.
+/// Most bytes that are updated as a whole, even if the window is smaller: an element may occur
+/// several times, and members do not know the size of each other's dynamic windows.
 const MOST_WHOLE: u64 = 1 << 31;
 
 impl Target {
-    /// Bytes that are updated as one.
+    /// Most bytes that are updated as a whole.
     pub(crate) fn most_whole(&self) -> u64 {
         MOST_WHOLE.max(self.size)
     }
 }
 
 impl Window {
-    /// Executes an operation at this process's memory. What was asked for; BUSY, with nothing done,
-    /// as `under_lock_as_service` says it.
+    /// Executes an operation on this process's memory, and returns the fetched data. BUSY means
+    /// that nothing was done, see `under_lock_as_service`.
     pub(crate) fn perform(
         &self,
         header: &WindowHeader,
@@ -54,12 +54,12 @@ impl Window {
             What::Swap => 2 * size as u64,
             _ => bytes,
         };
-        // What is swapped is one element, at one place.
+        // Compare-and-swap is of one element, at one place.
         let one = what != What::Swap || (header.pieces == 0 && bytes == size as u64);
         if data.len() as u64 != expected || bytes > self.most_at_once(what, header.pieces) || !one {
             return Err(strange());
         }
-        // First: nothing is done where some of the operation is not there.
+        // First: nothing is done if a part of the operation is outside.
         if let Some((at, bytes)) = extent {
             self.place_here(at, bytes)?;
         }
@@ -73,7 +73,7 @@ impl Window {
         if bytes == 0 {
             return Ok(fetched);
         }
-        // The kernel finds out what may not be touched, at the cost of its calls.
+        // The kernel checks accesses, at the cost of its calls.
         let by_kernel =
             (!matches!(self.own().reach, Reach::Mapped(_))).then(|| Process::own(self.rank));
         if matches!(what, What::Put | What::Get) {
@@ -93,8 +93,8 @@ impl Window {
                 return Ok(fetched);
             }
             for (place, length) in places {
-                // SAFETY: inside this process's memory of the window, and as many bytes of the data
-                // or of what is fetched.
+                // SAFETY: inside this process's window memory, as `place_here` checked; `data` and
+                // `fetched` have as many bytes as all places together.
                 unsafe {
                     match what {
                         What::Put => put_get::copy(data.as_ptr().add(done), place, place, length),
@@ -107,7 +107,7 @@ impl Window {
         }
         let mut domain = None;
         for (place, length) in places.iter().filter(|(_, length)| *length > 0) {
-            // Elements that lie alike are updated alike: of one layout they do.
+            // All pieces have to need the same exclusion. Those of one layout do.
             let of_piece = self.domain(Place::Here(*place), kind, *length as u64)?;
             if length % size != 0 || domain.is_some_and(|domain| domain != of_piece) {
                 return Err(strange());
@@ -122,17 +122,19 @@ impl Window {
                 (places[0].0, (operand.as_ptr(), compare.as_ptr(), fetched.as_mut_ptr()));
             match (&by_kernel, domain) {
                 (Some(own), _) => self.under_lock_as_service(granted, || {
-                    // SAFETY: one element of ours; and the lock is held.
+                    // SAFETY: the operands are one element in `data` and `fetched`, and the lock is
+                    // held.
                     unsafe { swap_there(own, at.addr() as u64, size, operands) }
                 }),
                 (None, Domain::Lock) => self.under_lock_as_service(granted, || {
                     let (operand, compare, result) = operands;
-                    // SAFETY: one element inside this process's memory, and of ours; and the lock
-                    // is held.
+                    // SAFETY: one element inside this process's memory, operands in `data` and
+                    // `fetched`, and the lock is held.
                     unsafe { reduce::swap_locked(size, at, operand, compare, result) };
                     Ok(())
                 }),
-                // SAFETY: as above, by the processor's instruction.
+                // SAFETY: one element inside this process's memory, with the exclusion of `domain`,
+                // and operands in `data` and `fetched`.
                 (None, domain) => unsafe { self.swap_at(self.own(), kind, domain, at, operands) },
             }?;
             return Ok(fetched);
@@ -158,26 +160,27 @@ impl Window {
             .collect();
         match &by_kernel {
             Some(own) => self.under_lock_as_service(granted, || {
-                // SAFETY: as above, with the lock held.
+                // SAFETY: operands and results are in `data` and `fetched`, and the lock is held.
                 unsafe { self.combine_own(own, &updates) }
             }),
-            // SAFETY: as above, in the way that the window has for such elements.
+            // SAFETY: targets are inside this process's memory, operands and results in `data` and
+            // `fetched`, and `domain` is theirs.
             None => unsafe { self.apply(domain, &updates, granted) },
         }?;
         Ok(fetched)
     }
 
-    /// Bytes that one message may be about.
+    /// Most bytes that one message may concern.
     fn most_at_once(&self, what: What, pieces: u32) -> u64 {
         match what {
-            // What has come along is as long as it may be.
+            // The data came with the message, so its length is limited already.
             What::Put if pieces == 0 => u64::MAX,
             _ if self.granularity.load(Ordering::Relaxed) > 0 => self.own().most_whole(),
             _ => AT_ONCE,
         }
     }
 
-    /// Where a piece is here, if all of it is inside what this process offers.
+    /// Address of a piece, if it is completely inside the memory that this process offers.
     pub(crate) fn place_here(&self, at: u64, bytes: u64) -> Result<(*mut u8, usize)> {
         let own = self.own();
         let base = match own.reach {

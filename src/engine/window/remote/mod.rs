@@ -1,7 +1,7 @@
-//! Windows' operations by messages: the origin asks (`origin`), the target executes (`target`,
-//! `execute`).
+//! Window operations by messages: the origin requests them (`origin`), the target executes them
+//! (`target`, `execute`).
 //!
-//! `outstanding` counts what has not been answered, `rendezvous` carries what is too long for a
+//! `outstanding` has the replies that are awaited, `rendezvous` transfers what is too long for a
 //! message.
 
 pub(crate) mod blocked_queue;

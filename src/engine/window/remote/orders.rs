@@ -1,12 +1,13 @@
-//! Requests of windows: what has still to happen before each of them ends.
+//! Requests of windows: what still has to end before each of them completes.
 //!
-//! A request has a place here from the beginning of its call until its end. `Order` names one use
-//! of a place: `release`, which alone empties a place, puts its name out of date. So an end that
-//! comes second finds nothing, whoever comes second: an answer, a cancel, a time-out, or a death.
+//! A request has a place here from the beginning of its call until it completes. `Order` names one
+//! use of a place. Only `release` empties a place, and it makes the name invalid. So a second end
+//! of the same request finds nothing, whatever comes second: a reply, a cancel, a timeout, or a
+//! death.
 //!
-//! States: see `Stage`. `Calling` leads to `Given`, to `Lost`, or straight to the end.
+//! For the states see `Stage`: `Calling` leads to `Given`, to `Lost`, or directly to the end.
 //!
-//! Who owns what. Everything is behind the lock of `window::remote::outstanding`.
+//! The lock of `window::remote::outstanding` guards everything here.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::Ticket;
@@ -16,15 +17,15 @@ use crate::engine::window::remote::outstanding::Tally;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
     place: u32,
-    /// Of 2^32, after which the name comes again.
+    /// Wraps around after 2^32 uses.
     turn: u32,
 }
 
-/// Who is told of the end.
+/// Who is notified of the completion.
 enum Stage {
-    /// Nobody: the place is free.
+    /// The place is free.
     Free,
-    /// The call, which has not returned. It is counted in `left`.
+    /// The call, which has not returned yet. It is counted in `left`.
     Calling,
     /// Nobody: the call has failed.
     Lost,
@@ -35,14 +36,14 @@ enum Stage {
 struct Place {
     turn: u32,
     stage: Stage,
-    /// What has to end before it.
+    /// Number of things that have to end before it.
     left: u32,
     status: Status,
-    /// Of a flush: what was wrong before is told by it.
+    /// For a flush: it reports errors of earlier operations.
     tally: *const Tally,
 }
 
-/// See the module.
+/// See the head of this file.
 #[derive(Default)]
 pub(crate) struct Orders {
     places: Vec<Place>,
@@ -50,7 +51,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// A call begins. With a tally it is a flush.
+    /// Begins a call; a flush has a tally.
     pub(crate) fn begin(&mut self, tally: Option<&Tally>) -> Order {
         let place = self.free.pop().unwrap_or_else(|| {
             let (stage, status) = (Stage::Free, Status::OK);
@@ -67,7 +68,7 @@ impl Orders {
         self.places.get_mut(order.place as usize).filter(|entry| entry.turn == order.turn)
     }
 
-    /// The one way out: what it came to, and who is to be told.
+    /// Empties the place; the only way out. Returns the status, and who is notified.
     fn release(&mut self, order: Order) -> Option<(Stage, Status)> {
         let entry = self.find(order)?;
         entry.turn = entry.turn.wrapping_add(1);
@@ -76,19 +77,19 @@ impl Orders {
         Some((stage, status))
     }
 
-    /// Something has to end before it.
+    /// One more thing has to end before it.
     pub(crate) fn count_in(&mut self, order: Order) {
         if let Some(entry) = self.find(order) {
             entry.left += 1;
         }
     }
 
-    /// That has ended: the request that has ended with it, if any.
+    /// One thing has ended. Returns the request if that completes it.
     pub(crate) fn count_out(&mut self, order: Order, told: Status) -> Option<(Ticket, Status)> {
         let entry = self.find(order)?;
         entry.left -= 1;
         if entry.status == Status::OK {
-            // Who has left the window does no more for it than the dead.
+            // A member that has left the window counts like a dead one.
             entry.status = if told == Status::CLOSED { Status::PEER_FAILED } else { told };
         }
         if entry.left > 0 {
@@ -102,13 +103,13 @@ impl Orders {
         }
     }
 
-    /// What has to end before it, the call included.
+    /// Number of things that have to end before it, the call included.
     pub(crate) fn left(&mut self, order: Order) -> u32 {
         self.find(order).map_or(0, |entry| entry.left)
     }
 
-    /// The call returns: what it has come to, if nothing else is left. Otherwise the end is told by
-    /// this ticket; without one nothing has changed.
+    /// The call returns. Returns its status if nothing else is left. Otherwise `ticket` will be
+    /// notified; without a ticket nothing changes.
     pub(crate) fn return_with(&mut self, order: Order, ticket: Option<Ticket>) -> Option<Status> {
         let entry = self.find(order)?;
         if entry.left > 1 {
@@ -122,7 +123,7 @@ impl Orders {
         self.release(order).map(|(_, status)| status)
     }
 
-    /// The call fails, and nobody is told of what is left.
+    /// The call fails; nobody is notified of the rest.
     pub(crate) fn lose(&mut self, order: Order) {
         if let Some(entry) = self.find(order) {
             entry.stage = Stage::Lost;
@@ -130,8 +131,8 @@ impl Orders {
         }
     }
 
-    /// Ends it before its time, if its end is told by this ticket and this much is left: true, and
-    /// whether it was a flush.
+    /// Cancels it, if this ticket is to be notified and exactly `left` things are left. Returns
+    /// whether it was a flush; `None` if it was not cancelled.
     pub(crate) fn cancel(&mut self, order: Order, ticket: Ticket, left: u32) -> Option<bool> {
         let entry = self.find(order)?;
         let is_its = matches!(entry.stage, Stage::Given(its) if its == ticket);
@@ -150,7 +151,8 @@ impl Orders {
 
 impl Place {
     fn take_complaint(&mut self) {
-        // SAFETY: of a window that takes its entries out before it goes, and with that its flushes.
+        // SAFETY: the tally belongs to a window, which ends its flushes and removes its entries
+        // before it is freed.
         if let (Some(tally), Status::OK) = (unsafe { self.tally.as_ref() }, self.status) {
             self.status = tally.take_complaint().unwrap_or(Status::OK);
         }

@@ -1,25 +1,26 @@
-//! Data calls at members that are reached by messages, and flushes there: the origin's side.
+//! The origin's side of operations and flushes at members that are reached by messages.
 //!
-//! An operation goes to its target as one message or several, and is executed there, by the service
-//! of its group, whatever the target does meanwhile (see `window::remote::target`). Messages to one
-//! member are executed in the order sent, so that accumulates keep theirs, and one question behind
-//! them tells that all are done.
+//! An operation is sent to its target as one or several messages. The service of the target's group
+//! executes it, whatever the target's own threads do (see `window::remote::target`). Messages to
+//! one member are executed in sending order. So accumulates keep their order, and one flush message
+//! after them confirms that all are done.
 //!
-//! What is long goes in parts, which are all under way at once, up to a limit. Puts and accumulates
-//! wait until UCX has let go of the caller's memory, unless they have a request; what they have
-//! come to is told by the next flush. What fetches returns when it is on its way: answers go where
-//! they belong as they come (see `window::remote::outstanding`), and whoever flushes waits for
-//! them.
+//! Long operations are sent in parts, which are in flight together, up to a limit. Puts and
+//! accumulates wait until UCX has released the caller's memory, unless they have a request; the
+//! next flush reports their errors. Operations that fetch return when their messages are sent.
+//! Replies are written to the caller's memory as they arrive (see `window::remote::outstanding`),
+//! and a flush waits for them.
 //!
-//! Who owns what. `sent` counts puts and accumulates that have left for a target, `flushed` how
-//! many of them a question has followed: a flush is for all threads. Whatever is asked is counted
-//! in the target's `Tally`; as answers come in the order of the questions, a flush waits for as
-//! many as there were.
+//! **Ownership.** For each target, `sent` counts puts and accumulates that were sent, and `flushed`
+//! how many of them a flush message has followed. A flush covers all threads. Each message with a
+//! reply is counted in the target's `Tally`. Replies arrive in the order of their messages, so a
+//! flush waits for as many as there were.
 //!
-//! Cost: a put or accumulate one message; a flush a round trip, and no message where there were
-//! only calls that fetch, or one that does not: what finds nothing under way asks for an answer of
-//! its own. Calls with a request allocate what is known of each message with data. No allocation
-//! once the lists of a message have been as long before.
+//! **Costs.** A put or accumulate is one message. A flush is a round trip; without a message if
+//! there were only operations that fetch, or a single one of any kind: an operation that finds
+//! nothing in progress requests its own reply. Operations with a request allocate a record for each
+//! message with data. Otherwise nothing is allocated once the lists of a message have been as long
+//! before.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -37,27 +38,27 @@ use crate::engine::wire::window::{encode_piece, What, WindowHeader};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-/// Bytes of one message, and pieces.
+/// Most bytes of a message, and most pieces.
 pub(crate) const AT_ONCE: u64 = 32 << 10;
 const PIECES_AT_ONCE: usize = 1024;
-/// Answers that a target owes at a time.
+/// Most replies that a target owes at a time.
 const MOST_ASKED: u64 = 64;
-/// Messages whose memory UCX has not let go of.
+/// Most messages whose memory UCX still uses.
 const MOST_SENDING: usize = 16;
-/// Where very many requests wait to leave: until the next try.
+/// Pause before the next attempt when very many requests wait to be sent.
 const CROWDED_NS: u64 = 200_000;
 
-/// An operation as its messages say it.
+/// An operation, as its messages describe it.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) header: WindowHeader,
-    /// Not to be divided.
+    /// Must not be split.
     pub(crate) whole: bool,
-    /// Whose it is.
+    /// The user's call that it belongs to.
     pub(crate) call: Call,
 }
 
-/// The places of so many bytes of the caller's, in their order.
+/// Takes the next `bytes` bytes of the caller's memory, as pieces in order.
 fn take_places(from: &mut (*mut u8, Together<'_, 1>), mut bytes: u64, runs: &mut Vec<Run>) {
     while bytes > 0 {
         let Some(([at], now)) = from.1.next_up_to(bytes) else { break };
@@ -71,7 +72,7 @@ fn take_places(from: &mut (*mut u8, Together<'_, 1>), mut bytes: u64, runs: &mut
 }
 
 impl Window {
-    /// What the user's worker is told of its requests.
+    /// Reports completed requests to the user's worker.
     pub(crate) fn tell_of_ends(
         &self,
     ) -> impl Fn(crate::engine::core::request::request::Ticket, Status) + '_ {
@@ -105,7 +106,7 @@ impl Window {
         Ok(())
     }
 
-    /// Of a call with a request, which ends when UCX has let go of everything.
+    /// For a call with a request, which completes when UCX has released all memory.
     fn dispatch_and_go(
         &self,
         rank: u32,
@@ -119,7 +120,7 @@ impl Window {
         if service.windows().awaited.left(call) >= most {
             service.await_news(&|| service.windows().awaited.left(call) < most, u64::MAX)?;
         }
-        // A copy that nobody else reads goes along.
+        // The record owns this copy, so it lives until the message has been sent.
         let front = std::mem::take(&mut shipment.lists.front);
         let gone = Box::into_raw(Box::new(Gone { service, call, _front: front }));
         service.windows().awaited.count_in(call);
@@ -133,7 +134,7 @@ impl Window {
         let send =
             || service.send_with(job_rank, header, &shipment.lists.parts, &params, Out::NOWHERE);
         let mut sent = send();
-        // Others may have left that wait to leave: for those nothing is told.
+        // Other messages may leave the queue, which is not reported: so try again after a pause.
         while sent.as_ref().is_err_and(|error| error.status() == Status::NO_RESOURCE) {
             if service.await_news(&|| false, clock::deadline_after(CROWDED_NS)).is_err() {
                 break;
@@ -141,7 +142,7 @@ impl Window {
             sent = send();
         }
         if !matches!(sent, Ok(Submitted::Pending)) {
-            // SAFETY: of the box above, which nobody else gets.
+            // SAFETY: boxed above. The send has ended, so its callback does not run.
             drop(unsafe { Box::from_raw(gone) });
             service.windows().awaited.count_out(call, Status::OK, &tell);
         }
@@ -158,12 +159,12 @@ impl Window {
         }
     }
 
-    /// Sends what an operation is about in as many messages as it takes. Data goes along where
-    /// there is an origin; what is fetched goes into the result, also after this has returned.
+    /// Sends an operation in as many messages as it needs. With an origin they carry data. Fetched
+    /// data is written to the result, also after this has returned.
     ///
     /// # Safety
-    /// The origin is readable as its layout says; the result is writable until the next flush, or
-    /// the end of the request.
+    /// The origin is readable as its layout says. The result is writable until the next flush, or
+    /// until the request completes.
     pub(crate) unsafe fn operate(
         &self,
         rank: u32,
@@ -175,11 +176,11 @@ impl Window {
         let awaited = &self.group.service.windows().awaited;
         let call = if ask.call == Call::NONE { awaited.call() } else { ask.call };
         let ask = Ask { call, ..*ask };
-        // SAFETY: as for this function.
+        // SAFETY: origin and result are valid by this function's contract.
         let done = unsafe { self.operate_as(rank, &ask, origin, result, to) };
         if done.is_err() {
             awaited.withdraw(call, &self.tell_of_ends());
-            // What UCX still reads or writes is the caller's again when this returns.
+            // Until then UCX still uses the caller's memory.
             let _ = self.group.service.await_news(&|| awaited.left(call) == 0, u64::MAX);
             self.await_pulls_for(call);
         }
@@ -197,13 +198,13 @@ impl Window {
         to: &Layout<'_>,
     ) -> Result<()> {
         let remote = self.remote(rank);
-        // Messages that have not left may read it.
+        // Declared before `shipment`: its messages may read it until `shipment` is dropped.
         let extent = self.extent_to_tell(ask, to)?;
         let mut shipment = Shipment::new(&self.group.service);
         let whole =
             origin.or(result).filter(|side| side.layout.is_contiguous() && to.is_contiguous());
         if let Some(side) = whole.filter(|_| self.goes_long(rank, ask.header.what, to.bytes())) {
-            // SAFETY: as for this function.
+            // SAFETY: origin and result are valid by this function's contract.
             return unsafe { self.operate_long(rank, ask, side, shipment) };
         }
         let here = origin.map_or(to, |side| &side.layout);
@@ -217,7 +218,7 @@ impl Window {
         let (at_once, most) =
             if ask.whole { (u64::MAX, usize::MAX) } else { (AT_ONCE, PIECES_AT_ONCE) };
         while left > 0 {
-            // SAFETY: as for this function.
+            // SAFETY: the origin is readable by this function's contract.
             let bytes = unsafe {
                 shipment.lists.fill((header.at, extent.as_ref()), origin, &mut rest, at_once, most)
             };
@@ -225,24 +226,25 @@ impl Window {
             let pieces = if table.len() > 1 { table.len() as u32 } else { 0 };
             let mut header = WindowHeader { bytes, offset, at: table[0].0, pieces, ..header };
             if let Some(places) = &mut places {
-                // SAFETY: as for this function.
+                // SAFETY: the result is writable by this function's contract.
                 header.token = unsafe {
                     self.expect(rank, ask.call, (bytes, false), |runs| {
                         take_places(places, bytes, runs)
                     })
                 }?;
             }
-            // What is alone asks for its own answer: a flush behind it finds that on its way.
+            // A single operation requests its own reply, so that a flush after it need not send a
+            // message.
             let alone = places.is_none() && bytes == to.bytes() && remote.is_idle();
             if alone {
-                // SAFETY: nothing is written.
+                // SAFETY: no data is written.
                 header.token =
                     unsafe { self.expect(rank, ask.call.without_request(), (0, false), |_| ()) }?;
             }
             self.dispatch(rank, &header, &mut shipment, ask.call)?;
             if places.is_none() && !alone {
-                // Not before it has left: a flush of another thread's would take what is behind it
-                // for done.
+                // Only after it was sent: otherwise a flush of another thread would count messages
+                // that follow its own as done.
                 remote.sent.fetch_add(1, Ordering::AcqRel);
             }
             offset += bytes;
@@ -251,8 +253,9 @@ impl Window {
         self.shipped(rank, shipment)
     }
 
-    /// What each message tells of an operation as a whole, so that the target refuses all of them
-    /// or none. Its own memory it knows alone where that is attached and detached.
+    /// The extent of the whole operation, which each of its messages carries, so that the target
+    /// refuses either all or none of them. Needed in dynamic windows, where only the target knows
+    /// what is attached.
     fn extent_to_tell(&self, ask: &Ask, to: &Layout<'_>) -> Result<Option<Extent>> {
         let is_one = to.is_contiguous() && (ask.whole || to.bytes() <= AT_ONCE);
         if self.flavor != Flavor::Dynamic || is_one || to.bytes() == 0 {
@@ -267,8 +270,8 @@ impl Window {
         }))
     }
 
-    /// A put or get of what is in one piece on both sides, and long: one message, and an answer of
-    /// its own. See `window::remote::rendezvous`.
+    /// A long put or get that is contiguous on both sides: one message with its own reply. See
+    /// `window::remote::rendezvous`.
     ///
     /// # Safety
     /// As for `operate`.
@@ -282,12 +285,12 @@ impl Window {
         let bytes = side.layout.bytes();
         let landing = |runs: &mut Vec<Run>| runs.push((side.place, bytes as usize));
         let token = if ask.header.what.is_answered() {
-            // SAFETY: as for this function.
+            // SAFETY: the result is writable by this function's contract.
             unsafe { self.expect(rank, ask.call, (bytes, true), landing) }?
         } else {
             shipment.lists.parts.push(part_at(side.place, bytes as usize));
             shipment.form = flag::RNDV;
-            // SAFETY: nothing is written.
+            // SAFETY: no data is written.
             unsafe { self.expect(rank, ask.call.without_request(), (0, true), |_| ()) }?
         };
         self.dispatch(rank, &WindowHeader { bytes, token, ..ask.header }, &mut shipment, ask.call)?;
@@ -303,7 +306,7 @@ impl Window {
         Ok(())
     }
 
-    /// Compare-and-swap: both, one behind the other.
+    /// Compare-and-swap; `both` has the new element and the expected one.
     ///
     /// # Safety
     /// The result is writable for one element until the next flush.
@@ -317,7 +320,7 @@ impl Window {
         let awaited = &self.group.service.windows().awaited;
         let (call, bytes) = (awaited.call(), both.len() as u64 / 2);
         let mut shipment = Shipment::new(&self.group.service);
-        // SAFETY: as for this function.
+        // SAFETY: the result is writable by this function's contract.
         let token = unsafe {
             self.expect(rank, call, (bytes, false), |runs| runs.push((result, bytes as usize)))
         }?;
@@ -328,11 +331,11 @@ impl Window {
         sent.inspect_err(|_| awaited.withdraw(call, &self.tell_of_ends()))
     }
 
-    /// An answer is to come, of so many bytes, and about something long or not, for which there is
-    /// room: its token.
+    /// Registers an awaited reply. `what` is its length, and whether it belongs to a long
+    /// operation; `landing` lists where its data goes. Returns its token.
     ///
     /// # Safety
-    /// What is listed is writable until it has come, or is not awaited any more.
+    /// What is listed is writable until the reply has arrived or is no longer awaited.
     unsafe fn expect(
         &self,
         rank: u32,
@@ -346,10 +349,11 @@ impl Window {
             service.await_news(&|| has_room() || self.what_left(rank).is_some(), u64::MAX)?;
         }
         let whom = Whom { window: self.number, member: remote.job_rank };
-        // SAFETY: as for this function; the window takes it out before it goes.
+        // SAFETY: writable by this function's contract; the tally lives as long as the window,
+        // which removes its entries before it is freed.
         let token =
             unsafe { service.windows().awaited.add(&remote.tally, whom, call, what, landing) };
-        // After that: whoever finds it gone looks for what is awaited of it.
+        // After the registration: a thread that notices the member's end later finds the entry.
         match self.what_left(rank) {
             Some(ended) => {
                 service.windows().awaited.withdraw(call, &self.tell_of_ends());
@@ -359,20 +363,20 @@ impl Window {
         }
     }
 
-    /// Everything that was sent to this target is done there, and everything that was asked of it
-    /// is here, when this returns.
+    /// When it returns, all operations sent to this target are done there, and all requested data
+    /// has arrived.
     pub(crate) fn complete_at(&self, rank: u32) -> Result<()> {
         let begun = self.begin_completion(rank, Call::NONE);
-        // Also after a failure: nothing is written any more when this returns.
+        // Also after an error, so that nothing is written after the return.
         begun.and(self.await_answers(rank))
     }
 
-    /// And at all of these; the first failure is told.
+    /// The same for all these targets; returns the first error.
     pub(crate) fn complete_at_all(&self, ranks: impl Iterator<Item = u32> + Clone) -> Result<()> {
         if !self.has_remotes {
             return Ok(());
         }
-        // One round trip for all.
+        // One round trip for all of them.
         let begun = self.begin_completions(ranks.clone());
         ranks.map(|rank| self.await_answers(rank)).fold(begun, Result::and)
     }
@@ -384,8 +388,8 @@ impl Window {
         ranks.map(|rank| self.begin_completion(rank, Call::NONE)).fold(Ok(()), Result::and)
     }
 
-    /// Asks whether all is done, if there is something that is not known of; in any case where that
-    /// has a request.
+    /// Sends a flush message if there are operations without a reply; also, for a call with a
+    /// request, if replies are missing.
     pub(crate) fn begin_completion(&self, rank: u32, call: Call) -> Result<()> {
         let Some(remote) = self.targets[rank as usize].remote() else { return Ok(()) };
         let sent = remote.sent.load(Ordering::Acquire);
@@ -396,11 +400,11 @@ impl Window {
         }
         let service = &self.group.service;
         let call = if call == Call::NONE { service.windows().awaited.call() } else { call };
-        // SAFETY: nothing is written.
+        // SAFETY: no data is written.
         let token = unsafe { self.expect(rank, call, (0, false), |_| ()) }?;
         let asked = self.tell(rank, &WindowHeader { token, ..self.header(What::Flush) });
         match asked {
-            // Others that flush wait for this answer.
+            // Flushes of other threads wait for this reply.
             Ok(()) => remote.flushed.fetch_max(sent, Ordering::AcqRel),
             Err(error) => {
                 service.windows().awaited.withdraw(call, &self.tell_of_ends());
@@ -410,12 +414,13 @@ impl Window {
         Ok(())
     }
 
-    /// Waits until all answers are there that this target owes; what was wrong is told, once.
+    /// Waits until all replies of this target have arrived. Reports an error of its operations
+    /// once.
     pub(crate) fn await_answers(&self, rank: u32) -> Result<()> {
         self.await_some(rank, Tally::asked)
     }
 
-    /// The same, of those that bring data.
+    /// The same for replies with data.
     pub(crate) fn await_data(&self, rank: u32) -> Result<()> {
         self.await_some(rank, Tally::asked_for_data)
     }
@@ -430,10 +435,10 @@ impl Window {
             let service = &self.group.service;
             let waited = service.await_news(&|| there() || gone().is_some(), u64::MAX);
             if !there() {
-                // What may still come is not written. That is told once: another thread may have
-                // found it out.
+                // Discards replies that may still arrive. Reported once, as another thread may have
+                // noticed it as well.
                 service.windows().awaited.discard(tally, Status::PEER_FAILED, &self.tell_of_ends());
-                // What had begun to come ends with the connection.
+                // Transfers that have begun end with the connection.
                 self.await_pulls_of(rank);
                 waited?;
             }
@@ -441,7 +446,7 @@ impl Window {
         tally.take_complaint().map_or(Ok(()), |status| Err(self.answered_badly(rank, status)))
     }
 
-    /// Nothing that comes from now on is written anywhere.
+    /// From now on no reply of this window is written anywhere.
     pub(crate) fn drop_what_is_awaited(&self) {
         for remote in self.targets.iter().filter_map(|target| target.remote()) {
             let awaited = &self.group.service.windows().awaited;
@@ -450,18 +455,18 @@ impl Window {
     }
 }
 
-/// A message that leaves after its call has returned.
+/// A message that is sent after its call has returned.
 struct Gone {
-    /// Which ends its worker, and with that all callbacks, before it goes.
+    /// The service shuts its worker down before it is freed, which ends all callbacks.
     service: *const Service,
     call: Call,
     _front: Vec<u8>,
 }
 
 unsafe extern "C" fn on_gone(arg: *mut c_void, _request: *mut Slot, status: i32) {
-    // SAFETY: of `dispatch_and_go`, once.
+    // SAFETY: boxed in `dispatch_and_go`; the callback runs once.
     let gone = unsafe { Box::from_raw(arg.cast::<Gone>()) };
-    // SAFETY: as is said there.
+    // SAFETY: the service outlives its worker's callbacks.
     let service = unsafe { &*gone.service };
     let told = if status < 0 { Status(status).or_peer_failed() } else { Status::OK };
     service

@@ -1,20 +1,18 @@
-//! What this process has asked of members and waits for: data that is to come, and word that all
-//! before is done.
+//! What this process awaits from members: replies with data, and confirmations.
 //!
-//! Calls return when what they ask for is on its way. An answer goes from the message that it came
-//! in into the caller's memory, piece by piece, on the thread that takes it in; whoever flushes
-//! waits until as many answers have come as were asked for. Where there is a request, what is left
-//! of it is counted here, and its end goes onto a list of the user's worker (see
-//! `window::lock_request`).
+//! Calls return when their messages are sent. The thread that receives a reply copies it from its
+//! message to the caller's memory, piece by piece. A flush waits until as many replies have arrived
+//! as were requested. If the call has a request, what is left of it is counted here, and its
+//! completion goes to a list of the user's worker (see `window::pending_requests`).
 //!
-//! Who owns what. Everything is behind one lock, which answers are written under: what was taken
-//! out of here is written to no more. An entry names the member that is asked, as nobody else
-//! answers, and its `Tally`, which belongs to a window that takes its entries out before it goes. A
-//! token is not used again before its place has been used 2^31 times, so that an answer which comes
-//! late finds nothing.
+//! **Ownership.** Everything is behind one lock, which is held while replies are copied. So nothing
+//! is written for an entry after it has been removed. An entry names the member that was asked, as
+//! only its reply counts, and its `Tally`, which belongs to a window that removes its entries
+//! before it is freed. A token is reused only after its place has been used 2^31 times, so a late
+//! reply finds nothing.
 //!
-//! Cost: the lock when something is asked for, and when it is answered; no allocation once there
-//! are as many places as are used at a time.
+//! **Costs.** The lock for each request and each reply. No allocation once there are as many places
+//! as are used at a time.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::Status;
@@ -23,58 +21,58 @@ use crate::engine::window::remote::orders::{Order, Orders};
 use crate::engine::wire::window::WindowHeader;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Of the tokens given here. Others are of questions about locks.
+/// Bit of the tokens of this file. Other tokens belong to lock requests.
 const OURS: u64 = 1 << 63;
-/// As many can be awaited at a time; the rest of a token tells the uses of one place apart.
+/// Most places. The rest of a token distinguishes the uses of a place.
 const PLACES: u64 = 1 << 32;
-/// Pieces whose list is kept for the next use of a place.
+/// Longest list of pieces that is kept for the next use of a place.
 const PIECES_KEPT: usize = 64;
 
-/// Is told of the end of requests. Under the lock.
+/// Reports completed requests. Called under the lock.
 pub(crate) type Tell<'a> = &'a dyn Fn(Ticket, Status);
 
-/// Where some of an answer goes.
+/// A destination of a part of a reply.
 pub(crate) type Run = (*mut u8, usize);
 
-/// What was asked of a member for a window, and what has come of it.
+/// Counters of a window's requests to one member.
 #[derive(Default)]
 pub(crate) struct Tally {
     asked: AtomicU64,
-    /// All up to this one have ended.
+    /// All requests up to this number have ended.
     answered: AtomicU64,
-    /// Others that have: answers come in order, but a call that fails takes back what it has asked
-    /// for.
+    /// Numbers of later ones that have ended: replies arrive in order, but a failed call withdraws
+    /// its requests.
     early: Mutex<Vec<u64>>,
-    /// The last one that brings data.
+    /// Number of the last request for data.
     data: AtomicU64,
-    /// The last one about something long: what is sent behind it may be done before it.
+    /// Number of the last long operation: messages after it may be handled before it.
     long: AtomicU64,
-    /// The first status that is wrong, for the next flush. 0 for none.
+    /// The first error, for the next flush. 0 for none.
     complaint: AtomicI32,
 }
 
 impl Tally {
-    /// To be compared with what is answered later.
+    /// Number of requests so far.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Has everything ended that was asked by then? The answers are there, too.
+    /// Have the first `asked` requests ended? If so, their data is there, too.
     pub(crate) fn has_answers(&self, asked: u64) -> bool {
         self.answered.load(Ordering::Acquire) >= asked
     }
 
-    /// How many answers are missing.
+    /// Number of missing replies.
     pub(crate) fn missing(&self) -> u64 {
         self.asked().saturating_sub(self.answered.load(Ordering::Acquire))
     }
 
-    /// The last question so far whose answer brings data, as `asked` counts.
+    /// Number of the last request for data.
     pub(crate) fn asked_for_data(&self) -> u64 {
         self.data.load(Ordering::Acquire)
     }
 
-    /// Is something long under way?
+    /// Is a long operation in progress?
     pub(crate) fn owes_long(&self) -> bool {
         self.answered.load(Ordering::Acquire) < self.long.load(Ordering::Acquire)
     }
@@ -90,7 +88,7 @@ impl Tally {
         number
     }
 
-    /// This one has. All up to which that is so of, then.
+    /// Request `number` has ended. Returns the number up to which all have ended.
     fn end(&self, number: u64) -> u64 {
         let mut early = self.early.lock();
         let mut answered = self.answered.load(Ordering::Relaxed);
@@ -111,7 +109,7 @@ impl Tally {
         let _ = self.complaint.compare_exchange(0, status.0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// What was wrong, once.
+    /// Takes the error, so it is reported once.
     pub(crate) fn take_complaint(&self) -> Option<Status> {
         if self.complaint.load(Ordering::Relaxed) == 0 {
             return None;
@@ -120,29 +118,29 @@ impl Tally {
     }
 }
 
-/// A call of the user's.
+/// A call of the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call {
     number: u64,
-    /// What is counted of it, if it has a request.
+    /// Its record, if it has a request.
     order: Option<Order>,
 }
 
 impl Call {
-    /// Nothing is asked for in its name.
+    /// No call.
     pub const NONE: Call = Call { number: 0, order: None };
 
-    /// The same, of which the request does not wait for this.
+    /// The same call, for something that its request does not wait for.
     pub(crate) fn without_request(self) -> Call {
         Call { order: None, ..self }
     }
 
-    /// Are both of one call of the user's?
+    /// Do both belong to the same call?
     pub(crate) fn is_same(&self, other: Call) -> bool {
         self.number == other.number
     }
 
-    /// It has a request.
+    /// Does it have a request?
     pub(crate) fn has_request(&self) -> bool {
         self.order.is_some()
     }
@@ -152,44 +150,44 @@ struct Entry {
     token: u64,
     /// Null while the place is free.
     tally: *const Tally,
-    /// As the tally counts.
+    /// Number in the tally.
     number: u64,
     whom: Whom,
     call: Call,
     bytes: u64,
-    /// Where these go; empty where nobody wants them any more.
+    /// Destination of the data; empty if it is no longer wanted.
     landing: Vec<Run>,
-    /// It is about something long, whose data may be pulled.
+    /// It belongs to a long operation, whose data may be pulled.
     is_long: bool,
-    /// UCX writes there: it does not end before that has.
+    /// UCX is writing to the destination: the entry cannot end before that has.
     is_pulled: bool,
-    /// With this, then, where it would have ended before.
+    /// The status for the end, if it should have ended before that.
     told: Option<Status>,
 }
 
-/// Who is asked, and about what.
+/// The member that is asked, and the window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Whom {
-    /// The window's number.
+    /// Number of the window.
     pub(crate) window: u64,
-    /// A job rank.
+    /// Job rank.
     pub(crate) member: u32,
 }
 
-/// Where UCX is to put an answer.
+/// Where UCX puts a reply.
 pub(crate) struct Pull {
     pub(crate) place: *mut u8,
     pub(crate) bytes: usize,
 }
 
 impl Entry {
-    /// Does this come from who was asked, about that, and for the first time?
+    /// Is it the first reply, from the member and for the window of this entry?
     fn is_answer(&self, header: &WindowHeader) -> bool {
         self.whom.member == header.from && self.whom.window == header.window && !self.is_pulled
     }
 }
 
-/// A flush that was answered before something that was asked for earlier.
+/// A flush whose reply has arrived before those of earlier requests.
 struct Early {
     tally: *const Tally,
     number: u64,
@@ -206,11 +204,11 @@ struct Table {
     calls: u64,
 }
 
-// SAFETY: the pointers in it are used under the lock that it is behind, as is said above; the
-// pieces are memory that its caller has lent until the answer is there, or taken out.
+// SAFETY: tallies are used under the table's lock, and their windows remove their entries before
+// they are freed. The destinations are memory that callers keep until the entry has ended.
 unsafe impl Send for Table {}
 
-/// See the module.
+/// See the head of this file.
 #[derive(Default)]
 pub(crate) struct Awaited(Mutex<Table>);
 
@@ -220,7 +218,7 @@ impl Table {
         (entry.token == token && !entry.tally.is_null()).then_some(entry)
     }
 
-    /// An entry has ended. `told` is what its call gets to know.
+    /// Ends an entry; `told` is the status for its call.
     fn end(&mut self, place: usize, told: Status, tell: Tell<'_>) {
         let entry = &mut self.entries[place];
         let tally = std::mem::replace(&mut entry.tally, std::ptr::null());
@@ -233,7 +231,7 @@ impl Table {
         entry.landing.shrink_to(PIECES_KEPT);
         entry.is_pulled = false;
         self.free.push(place as u32);
-        // SAFETY: of a window that takes its entries out before it goes.
+        // SAFETY: the tally belongs to a window, which removes its entries before it is freed.
         let known = unsafe { &*tally };
         if call.order.is_none() && told.is_error() && call != Call::NONE {
             known.complain(told);
@@ -276,15 +274,17 @@ impl Table {
 }
 
 impl Awaited {
-    /// Is it one of those given here?
+    /// Is it a token of this file?
     pub(crate) fn knows(token: u64) -> bool {
         token & OURS != 0
     }
 
-    /// Something is asked for: the token for the question. `landing` lists where so many bytes go.
+    /// Registers a request, and returns its token. `landing` lists where the `bytes` bytes of its
+    /// reply go.
     ///
     /// # Safety
-    /// They are writable until the answer has come, or was taken out; the tally is there as long.
+    /// The destinations are writable until the reply has arrived or the entry was removed. The
+    /// tally lives as long.
     pub(crate) unsafe fn add(
         &self,
         tally: &Tally,
@@ -327,7 +327,7 @@ impl Awaited {
         entry.token
     }
 
-    /// An answer has come.
+    /// A reply has arrived.
     pub(crate) fn answered(&self, header: &WindowHeader, data: &[u8], tell: Tell<'_>) {
         let mut table = self.0.lock();
         let Some(entry) = table.find(header.token).filter(|entry| entry.is_answer(header)) else {
@@ -341,7 +341,8 @@ impl Awaited {
             let mut rest = data;
             for (place, length) in &entry.landing {
                 let (now, later) = rest.split_at(*length);
-                // SAFETY: the caller's memory, which it has lent until this is taken out.
+                // SAFETY: the caller's memory, valid until the entry is removed, and the lock keeps
+                // it.
                 unsafe { place.copy_from_nonoverlapping(now.as_ptr(), now.len()) };
                 rest = later;
             }
@@ -349,8 +350,8 @@ impl Awaited {
         table.end((header.token % PLACES) as usize, told, tell);
     }
 
-    /// An answer of so many bytes waits at its sender: where to put it, if somebody wants it. Then
-    /// `pulled` is its end.
+    /// A reply of `length` bytes waits at its sender. Returns where to put it, if it is wanted;
+    /// then `pulled` ends the entry.
     pub(crate) fn begin_pull(
         &self,
         header: &WindowHeader,
@@ -366,9 +367,9 @@ impl Awaited {
                     entry.is_pulled = true;
                     return Some(Pull { place, bytes });
                 }
-                // Nobody wants it any more.
+                // It is no longer wanted.
                 [] if entry.bytes == length => {}
-                // It is in one piece, or was not asked for like this.
+                // Not contiguous, or not a long operation.
                 _ => told = Status::MESSAGE_TRUNCATED,
             }
         }
@@ -376,7 +377,7 @@ impl Awaited {
         None
     }
 
-    /// Of whom something is pulled that this is so of.
+    /// Members from which something is being pulled, where `which` is true.
     pub(crate) fn pulls(&self, which: impl Fn(&Whom, Call) -> bool) -> Vec<u32> {
         let table = self.0.lock();
         let pulled =
@@ -384,7 +385,7 @@ impl Awaited {
         pulled.map(|entry| entry.whom.member).collect()
     }
 
-    /// It is there, or will not come.
+    /// A pull has ended.
     pub(crate) fn pulled(&self, token: u64, status: Status, tell: Tell<'_>) {
         let mut table = self.0.lock();
         let Some(entry) = table.find(token).filter(|entry| entry.is_pulled) else { return };
@@ -392,30 +393,30 @@ impl Awaited {
         table.end((token % PLACES) as usize, told, tell);
     }
 
-    /// A call has failed: nothing is written that it has asked for, but for what is being pulled,
-    /// which ends by itself.
+    /// A call has failed: no more of its replies are written, except pulls in progress, which end
+    /// by themselves.
     pub(crate) fn withdraw(&self, call: Call, tell: Tell<'_>) {
         self.0.lock().end_all(|entry| entry.call.number == call.number, Status::OK, tell);
     }
 
-    /// Nothing of this member's is to be expected for a window any more.
+    /// Ends everything that a window awaits from this member.
     pub(crate) fn discard(&self, tally: &Tally, told: Status, tell: Tell<'_>) {
         self.0.lock().end_all(|entry| std::ptr::eq(entry.tally, tally), told, tell);
     }
 
-    /// Nor for any.
+    /// Ends everything that is awaited from this member.
     pub(crate) fn discard_all_of(&self, from: u32, told: Status, tell: Tell<'_>) {
         self.0.lock().end_all(|entry| entry.whom.member == from, told, tell);
     }
 
-    /// A call without a request.
+    /// Begins a call without a request.
     pub(crate) fn call(&self) -> Call {
         let mut table = self.0.lock();
         table.calls += 1;
         Call { number: table.calls, order: None }
     }
 
-    /// One that has a request. With a tally it is a flush.
+    /// Begins a call with a request; a flush has a tally.
     pub(crate) fn call_with_request(&self, tally: Option<&Tally>) -> Call {
         let mut table = self.0.lock();
         table.calls += 1;
@@ -423,27 +424,27 @@ impl Awaited {
         Call { number: table.calls, order: Some(order) }
     }
 
-    /// Something else belongs to it that has to end before it does.
+    /// One more thing has to end before the call's request completes.
     pub(crate) fn count_in(&self, call: Call) {
         if let Some(order) = call.order {
             self.0.lock().orders.count_in(order);
         }
     }
 
-    /// That has ended.
+    /// One of these has ended.
     pub(crate) fn count_out(&self, call: Call, told: Status, tell: Tell<'_>) {
         if let Some(order) = call.order {
             self.0.lock().count_down(order, told, tell);
         }
     }
 
-    /// What has to end before it does, beside the call itself.
+    /// Number of things that have to end before the request completes, the call itself not counted.
     pub(crate) fn left(&self, call: Call) -> u32 {
         call.order.map_or(0, |order| self.0.lock().orders.left(order).saturating_sub(1))
     }
 
-    /// The call is over: what has come of its request, if that has ended. Else this ticket's end is
-    /// told later.
+    /// The call returns. Returns the status of its request if that is complete. Otherwise `ticket`
+    /// is notified later.
     pub(crate) fn is_over(&self, call: Call, ticket: Option<Ticket>) -> Option<Status> {
         let Some(order) = call.order else { return Some(Status::OK) };
         self.0.lock().orders.return_with(order, ticket)
@@ -456,9 +457,8 @@ impl Awaited {
         }
     }
 
-    /// The request is not waited for any more, and nothing is written that it has asked for. False
-    /// where it has ended, which is told, or where there is something of it that does not end
-    /// before its time.
+    /// Cancels a request: nothing of it is written afterwards. Returns false if it is complete,
+    /// which is reported, or if a part of it cannot be ended early.
     pub(crate) fn cancel(&self, call: Call, ticket: Ticket) -> bool {
         let Some(order) = call.order else { return false };
         let mut table = self.0.lock();
@@ -473,19 +473,20 @@ impl Awaited {
         let Some(is_flush) = table.orders.cancel(order, ticket, asked + early) else {
             return false;
         };
-        // What a flush would have told the next one tells.
+        // The next flush reports what this one would have reported.
         let left = if is_flush { call.without_request() } else { Call::NONE };
         while let Some(place) = table.early.iter().position(|early| early.order == order) {
             let early = table.early.swap_remove(place);
             if early.told.is_error() {
-                // SAFETY: of a window that takes its entries out before it goes.
+                // SAFETY: the tally belongs to a window, which removes its entries before it is
+                // freed.
                 unsafe { &*early.tally }.complain(early.told);
             }
         }
         for entry in
             table.entries.iter_mut().filter(|entry| !entry.tally.is_null() && entry.call == call)
         {
-            // Its answer is counted all the same.
+            // The reply is still counted when it arrives.
             entry.landing.clear();
             entry.call = left;
         }

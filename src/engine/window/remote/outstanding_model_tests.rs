@@ -1,6 +1,6 @@
-//! Every order of a few events about one request, with others made in between: it ends once.
+//! Every order of a few events about one request, with other requests in between: it ends once.
 //!
-//! Threads meet under the lock of `Awaited` alone, so that these orders are all that there are.
+//! Threads meet only under the lock of `Awaited`, so these are all possible orders.
 
 use super::*;
 use crate::engine::wire::window::What;
@@ -11,26 +11,26 @@ const ASKED: Whom = Whom { window: 1, member: THEM };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
-    /// The call asks for something.
+    /// The call requests something.
     Ask,
-    /// A message that the call sends has left.
+    /// A message of the call was sent.
     Gone,
-    /// The call returns, with a ticket where that is needed.
+    /// The call returns, with a ticket if necessary.
     Return,
-    /// It fails instead.
+    /// The call fails instead.
     Fail,
-    /// The first answer, perhaps once more.
+    /// The first reply, perhaps a second time.
     Answer,
-    /// The second one.
+    /// The second reply.
     AnswerNext,
-    /// The first answer is to be pulled, or has been.
+    /// The first reply is to be pulled, or has been.
     Pull,
     Cancel,
     /// The window closes.
     Close,
     /// The member dies.
     Death,
-    /// Another request is made, has all it wants, and ends in its call.
+    /// Another request is made, gets its reply, and completes in its call.
     Other,
 }
 
@@ -51,7 +51,7 @@ const EVENTS: [Event; 11] = [
 /// How the request has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// Its call, with or without success.
+    /// In its call, with or without success.
     InCall,
     Told,
     Canceled,
@@ -59,26 +59,26 @@ enum End {
 
 struct Trial {
     awaited: Awaited,
-    /// What knows of them has their addresses.
+    /// Boxed, as entries have its address.
     tally: Box<Tally>,
     is_flush: bool,
     call: Call,
     ticket: Ticket,
-    /// What was asked for, in order; its memory.
+    /// Tokens of its requests, in order, and their memory.
     tokens: Vec<u64>,
     place: Box<RefCell<[u8; 2]>>,
     returned: bool,
     gone: bool,
     pulling: bool,
     ends: RefCell<Vec<End>>,
-    /// Bytes as they were when it had ended.
+    /// The memory's contents when it had ended.
     kept: Cell<Option<[u8; 2]>>,
 }
 
 impl Trial {
     fn new(is_flush: bool) -> Self {
         let (awaited, tally) = (Awaited::default(), Box::new(Tally::default()));
-        // One that nobody ends.
+        // A request that nobody ends.
         let _ = awaited.call_with_request(None);
         Trial {
             call: awaited.call_with_request(is_flush.then_some(&*tally)),
@@ -96,7 +96,7 @@ impl Trial {
         }
     }
 
-    /// So many bytes each answer has.
+    /// Length of each reply.
     fn bytes(&self) -> usize {
         usize::from(!self.is_flush)
     }
@@ -118,14 +118,14 @@ impl Trial {
         self.awaited.answered(&header, &[7][..self.bytes()], &self.tell());
     }
 
-    /// False: it makes no sense here.
+    /// Returns false if the event is not possible here.
     fn step(&mut self, event: Event) -> bool {
         match event {
             Event::Ask if !self.returned && self.tokens.len() < 2 => {
                 let run = (self.place.borrow_mut().as_mut_ptr().wrapping_add(self.tokens.len()), 1);
                 let what = (self.bytes() as u64, true);
                 let landing = |runs: &mut Vec<Run>| runs.extend((what.0 > 0).then_some(run));
-                // SAFETY: the memory stays as long as this trial.
+                // SAFETY: the memory lives as long as this trial.
                 let token =
                     unsafe { self.awaited.add(&self.tally, ASKED, self.call, what, landing) };
                 self.tokens.push(token);
@@ -183,7 +183,7 @@ impl Trial {
         true
     }
 
-    /// What is still under way comes to its end.
+    /// Ends what is still in progress.
     fn finish(&mut self) {
         self.step(Event::Return);
         self.step(Event::Gone);
@@ -193,13 +193,13 @@ impl Trial {
         self.step(Event::Answer);
         self.step(Event::AnswerNext);
         assert_eq!(self.ends.borrow().len(), 1, "its ends");
-        // Of the first, which no one has ended.
+        // The one in use is the first request, which nobody ends.
         assert_eq!((self.tally.missing(), self.awaited.0.lock().orders.in_use()), (0, 1));
         assert_eq!(self.kept.get(), Some(*self.place.borrow()), "written after its end");
     }
 }
 
-/// All orders that begin so: how many there are.
+/// Explores all orders that begin with `events`; returns their number.
 fn explore(is_flush: bool, events: &mut Vec<Event>, more: usize) -> u32 {
     let mut orders = 0;
     for event in EVENTS {

@@ -1,4 +1,4 @@
-//! What answers write, and what is counted.
+//! What replies write, and what is counted.
 
 use super::*;
 use crate::engine::wire::window::What;
@@ -14,11 +14,11 @@ fn nobody(_: Ticket, _: Status) {
     panic!("nothing that has a request has ended");
 }
 
-/// A question about so many bytes, which go there in two pieces.
+/// A request whose reply goes to two pieces.
 fn ask(awaited: &Awaited, tally: &Tally, call: Call, place: &mut [u8]) -> u64 {
     let (first, second) = place.split_at_mut(1);
     let (first, second) = ((first.as_mut_ptr(), first.len()), (second.as_mut_ptr(), second.len()));
-    // SAFETY: the callers keep it.
+    // SAFETY: the callers keep the memory.
     unsafe {
         awaited.add(tally, ASKED, call, (place.len() as u64, false), |runs| {
             runs.extend([second, first])
@@ -110,7 +110,7 @@ fn a_call_with_a_request_that_has_all_when_it_returns_needs_no_ticket() {
         awaited.count_out(call, Status::OK, &nobody);
         assert_eq!(awaited.is_over(call, None), Some(status));
     }
-    // A request tells what was wrong by itself, but that of a flush what was wrong before.
+    // A request reports its own errors; a flush's request also those before it.
     assert_eq!(tally.take_complaint(), None);
     tally.complain(Status::RMA_POISONED);
     let flush = awaited.call_with_request(Some(&tally));
@@ -118,10 +118,10 @@ fn a_call_with_a_request_that_has_all_when_it_returns_needs_no_ticket() {
     assert_eq!(tally.take_complaint(), None);
 }
 
-/// The same in one piece.
+/// The same with one piece.
 fn ask_for_long(awaited: &Awaited, tally: &Tally, call: Call, place: &mut [u8]) -> u64 {
     let run = (place.as_mut_ptr(), place.len());
-    // SAFETY: the callers keep it.
+    // SAFETY: the callers keep the memory.
     unsafe { awaited.add(tally, ASKED, call, (place.len() as u64, true), |runs| runs.push(run)) }
 }
 
@@ -154,7 +154,7 @@ fn what_is_pulled_and_not_awaited_any_more_still_ends_with_the_pull() {
         assert_eq!(tally.missing(), 1);
         awaited.pulled(token, Status::OK, &nobody);
         assert_eq!((tally.missing(), tally.take_complaint()), (0, Some(told)));
-        // Its place is as others.
+        // Its place can be reused.
         let next = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
         awaited.discard(&tally, Status::OK, &nobody);
         assert!(tally.missing() == 0 && next != token);
@@ -191,7 +191,7 @@ fn an_answer_about_another_window_or_that_was_to_come_along_is_not_pulled() {
     awaited.pulled(token, Status::OK, &nobody);
     assert!(!tally.owes_long() && pulls_for(&awaited, 1).is_empty());
     let run = (place.as_mut_ptr(), place.len());
-    // SAFETY: it is kept.
+    // SAFETY: the memory is kept.
     let short =
         unsafe { awaited.add(&tally, ASKED, awaited.call(), (3, false), |runs| runs.push(run)) };
     assert!(awaited.begin_pull(&answer(THEM, short, Status::OK), 3, &nobody).is_none());
@@ -202,11 +202,11 @@ fn an_answer_about_another_window_or_that_was_to_come_along_is_not_pulled() {
 fn a_flush_with_a_request_ends_after_all_that_was_asked_before() {
     let (awaited, tally, mut place) = (Awaited::default(), Tally::default(), [5; 3]);
     let put = awaited.call();
-    // SAFETY: nothing is written.
+    // SAFETY: no data is written.
     let put = unsafe { awaited.add(&tally, ASKED, put, (0, true), |_| ()) };
     let get = ask_for_long(&awaited, &tally, awaited.call(), &mut place);
     let flush = awaited.call_with_request(Some(&tally));
-    // SAFETY: as above.
+    // SAFETY: no data is written.
     let question = unsafe { awaited.add(&tally, ASKED, flush, (0, false), |_| ()) };
     awaited.answered(&answer(THEM, question, Status::OK), &[], &nobody);
     assert_eq!(awaited.left(flush), 1);
@@ -215,7 +215,7 @@ fn a_flush_with_a_request_ends_after_all_that_was_asked_before() {
     assert_eq!(awaited.left(flush), 1);
     awaited.answered(&answer(THEM, put, Status::RMA_RANGE), &[], &nobody);
     assert_eq!(awaited.left(flush), 0);
-    // What was wrong with the put is told by it.
+    // It reports the put's error.
     assert_eq!(awaited.is_over(flush, None), Some(Status::RMA_RANGE));
     assert_eq!(tally.take_complaint(), None);
 }
@@ -223,10 +223,10 @@ fn a_flush_with_a_request_ends_after_all_that_was_asked_before() {
 #[test]
 fn a_flush_that_was_answered_early_can_be_given_up() {
     let (awaited, tally) = (Awaited::default(), Tally::default());
-    // SAFETY: nothing is written.
+    // SAFETY: no data is written.
     let put = unsafe { awaited.add(&tally, ASKED, awaited.call(), (0, true), |_| ()) };
     let flush = awaited.call_with_request(Some(&tally));
-    // SAFETY: as above.
+    // SAFETY: no data is written.
     let question = unsafe { awaited.add(&tally, ASKED, flush, (0, false), |_| ()) };
     let ticket = Ticket::NOWHERE;
     assert_eq!(awaited.is_over(flush, Some(ticket)), None);
@@ -239,10 +239,10 @@ fn a_flush_that_was_answered_early_can_be_given_up() {
 #[test]
 fn a_call_that_has_failed_gives_its_place_back_when_the_last_of_it_has_ended() {
     let (awaited, tally) = (Awaited::default(), Tally::default());
-    // SAFETY: nothing is written.
+    // SAFETY: no data is written.
     let put = unsafe { awaited.add(&tally, ASKED, awaited.call(), (0, true), |_| ()) };
     let flush = awaited.call_with_request(Some(&tally));
-    // SAFETY: as above.
+    // SAFETY: no data is written.
     unsafe { awaited.add(&tally, ASKED, flush, (0, false), |_| ()) };
     awaited.withdraw(flush, &nobody);
     awaited.is_lost(flush);

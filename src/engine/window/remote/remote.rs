@@ -1,13 +1,11 @@
 //! Windows at members that share no memory with this process, or whose memory the kernel does not
-//! let it reach: how operations get there.
+//! let it access: the connection to such a member, and the messages for locks, signals and the end.
+//! Operations are in `window::remote::origin`.
 //!
-//! Here is what is known of such a member, and what it is told: locks, signals, the end. Operations
-//! are in `window::remote::origin`.
+//! **Ownership.** The service finds a lock request by its token; the thread that made the request
+//! removes it. Other awaited replies are in `window::remote::outstanding`.
 //!
-//! Who owns what. Questions about locks are known to the service by a token; whoever asks takes it
-//! back. What else is awaited is in `window::remote::outstanding`.
-//!
-//! Cost: a lock a round trip, and an allocation for its question; all else a message.
+//! Costs: a lock is a round trip and an allocation; everything else is one message.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -25,16 +23,16 @@ use std::time::Duration;
 /// A member that is reached by messages, as this process sees it.
 pub(crate) struct Remote {
     pub(crate) job_rank: u32,
-    /// Where its memory begins there; 0 where that is of no concern.
+    /// Address of its memory in that process; 0 if it does not matter.
     pub(crate) base: u64,
-    /// Puts and accumulates that have left, and how many of them a question has followed.
+    /// Puts and accumulates that were sent, and how many of them a flush has covered.
     pub(crate) sent: AtomicU64,
     pub(crate) flushed: AtomicU64,
     pub(crate) tally: Tally,
-    /// What it has been told.
+    /// Numbers of signals sent to it.
     posted: AtomicU64,
     completed: AtomicU64,
-    /// As in `Control`, where that is not to be read: what it has said of its end.
+    /// Like `Control::ended`, for members whose control words cannot be mapped.
     ended: AtomicU64,
 }
 
@@ -54,7 +52,7 @@ impl Remote {
         }
     }
 
-    /// Nothing is under way there.
+    /// No operation is in progress there.
     pub(crate) fn is_idle(&self) -> bool {
         self.tally.missing() == 0
             && self.flushed.load(Ordering::Acquire) == self.sent.load(Ordering::Acquire)
@@ -69,14 +67,14 @@ impl Remote {
     }
 }
 
-/// A lock that was asked for.
+/// A lock request.
 pub(crate) struct Question {
     token: u64,
-    /// The job rank of who is asked: nobody else answers.
+    /// Job rank of the member that was asked: only its reply counts.
     asked: u32,
     is_answered: AtomicBool,
     status: AtomicI32,
-    /// Of the answer: see `WindowHeader`.
+    /// `number` of the reply: see `WindowHeader`.
     number: AtomicU32,
 }
 
@@ -85,14 +83,14 @@ impl Question {
         self.token
     }
 
-    /// What came of it, once that is known.
+    /// The reply's status; `None` before it has arrived.
     pub(crate) fn outcome(&self) -> Option<Status> {
         self.is_answered
             .load(Ordering::Acquire)
             .then(|| Status(self.status.load(Ordering::Relaxed)))
     }
 
-    /// An answer has come. By who holds the lock of the questions.
+    /// A reply has arrived. The caller holds the lock of the requests.
     pub(crate) fn answered(&self, header: &WindowHeader) {
         if header.from != self.asked || self.is_answered.load(Ordering::Relaxed) {
             return;
@@ -103,7 +101,7 @@ impl Question {
     }
 }
 
-/// A question that is known to the service until this is dropped.
+/// A request that the service knows until this is dropped.
 pub(crate) struct LockQuestion<'a> {
     service: &'a Service,
     pub(crate) question: Arc<Question>,
@@ -111,7 +109,7 @@ pub(crate) struct LockQuestion<'a> {
 }
 
 impl LockQuestion<'_> {
-    /// For who looks later, and forgets it then.
+    /// Keeps the request known, for a caller that polls it and calls `forget` itself.
     pub(crate) fn keep(mut self) -> Arc<Question> {
         self.kept = true;
         self.question.clone()
@@ -127,8 +125,8 @@ impl Drop for LockQuestion<'_> {
 }
 
 impl Window {
-    /// Why this member does nothing for others any more. One that takes part in no synchronisation,
-    /// as that has failed, still does.
+    /// Why this member no longer serves others. A member whose synchronisation has failed still
+    /// does.
     pub(crate) fn what_left(&self, rank: u32) -> Option<Ended> {
         let left = |ended: &Ended| ended.status == Status::CLOSED && ended.blamed == rank;
         self.what_ended(rank).filter(|ended| left(ended) || !self.lives(rank))
@@ -142,7 +140,7 @@ impl Window {
         self.targets[rank as usize].remote().expect("reached by messages")
     }
 
-    /// Sends one message, of which nothing is left behind.
+    /// Sends one message, and awaits nothing.
     pub(crate) fn tell(&self, rank: u32, header: &WindowHeader) -> Result<()> {
         let sent = self.group.service.send_window(
             self.remote(rank).job_rank,
@@ -153,7 +151,7 @@ impl Window {
         sent.map_err(|error| self.unreachable(rank, error))
     }
 
-    /// The target says that something is wrong.
+    /// An error for a status that the target has returned.
     pub(crate) fn answered_badly(&self, rank: u32, status: Status) -> Error {
         match status {
             Status::CLOSED | Status::PEER_FAILED => {
@@ -180,7 +178,7 @@ impl Window {
         }
     }
 
-    /// Asks for the lock of a target on another host. What is returned tells when it is there.
+    /// Requests the lock of a target on another host. The result shows when the reply has arrived.
     pub(crate) fn ask_for_lock(&self, rank: u32, how: LockType) -> Result<LockQuestion<'_>> {
         let service = &*self.group.service;
         let (token, asked) = (service.windows().next_token(), self.remote(rank).job_rank);
@@ -193,15 +191,14 @@ impl Window {
         Ok(asked)
     }
 
-    /// Nobody waits for that lock any more, or holds it.
+    /// Cancels a lock request, or releases the lock if it has been granted.
     pub(crate) fn give_up_far(&self, rank: u32, question: &Question) {
-        // Whoever cannot be told has gone.
+        // If the send fails, the member has ended, which does the same.
         let _ =
             self.tell(rank, &WindowHeader { token: question.token, ..self.header(What::GiveUp) });
     }
 
-    /// Waits for the lock, with passes of the user's worker in between where nobody else makes
-    /// them.
+    /// Waits for the lock. Meanwhile makes passes of the user's worker if nobody else does.
     pub(crate) fn lock_far(&self, rank: u32, how: LockType, deadline: u64) -> Result<()> {
         let asked = self.ask_for_lock(rank, how)?;
         let there = || asked.question.outcome().is_some() || self.what_left(rank).is_some();
@@ -221,7 +218,7 @@ impl Window {
         self.locked_far(rank, &asked.question)
     }
 
-    /// What has come of asking for it, once that is known.
+    /// The result of a lock request whose reply has arrived, or whose target has ended.
     pub(crate) fn locked_far(&self, rank: u32, question: &Question) -> Result<()> {
         match question.outcome() {
             Some(Status::OK) if question.number.load(Ordering::Relaxed) != 0 => {
@@ -236,17 +233,17 @@ impl Window {
     }
 }
 
-/// What members tell each other besides.
+/// Signals between members.
 #[derive(Clone, Copy)]
 pub(crate) enum Signal {
     Posted,
     Completed,
-    /// Round, and barriers begun.
+    /// Round, and number of barriers begun.
     Round(usize, u64),
 }
 
 impl Window {
-    /// Tells a member, and wakes it if it sleeps.
+    /// Signals a member, and wakes it if it sleeps.
     pub(crate) fn signal(&self, rank: u32, signal: Signal) -> Result<()> {
         let target = &self.targets[rank as usize];
         if let Some(control) = &target.control {
@@ -281,7 +278,7 @@ impl Window {
         self.tell(rank, &header)
     }
 
-    /// Takes part in nothing any more, and says why.
+    /// Announces to all members that this one no longer takes part, and why.
     pub(crate) fn announce(&self, ended: Ended) {
         self.own().control().end(ended);
         for (rank, target) in (0..).zip(&self.targets) {
@@ -289,7 +286,7 @@ impl Window {
                 Some(control) => control.ring(),
                 None => {
                     let status = ended.status.0;
-                    // Who cannot be told has gone.
+                    // If the send fails, the member has ended.
                     let _ = self.tell(
                         rank,
                         &WindowHeader { status, number: ended.blamed, ..self.header(What::Ended) },

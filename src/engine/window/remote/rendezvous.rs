@@ -1,26 +1,26 @@
-//! Long puts and gets by messages, of memory that is in one piece on both sides: straight from the
-//! one into the other, by UCX's rendezvous.
+//! Long puts and gets by messages, of memory that is contiguous on both sides: UCX's rendezvous
+//! transfers them directly from one memory to the other.
 //!
-//! What is put waits at the origin until the target pulls it to where it belongs; the target
-//! answers when it is there. Of what is got the target offers its own memory with the answer, and
-//! the origin pulls that. So nothing is copied on the way, and nothing of it is kept anywhere.
-//! Everything else is as for other operations (see `window::remote::origin` and
-//! `window::remote::target`): each has an answer of its own, which a flush waits for.
+//! For a put, the origin's data waits until the target pulls it to its place; then the target
+//! replies. For a get, the target's reply offers its own memory, and the origin pulls it. So
+//! nothing is copied or buffered. Otherwise it works as for other operations (see
+//! `window::remote::origin` and `window::remote::target`): each has its own reply, which a flush
+//! waits for.
 //!
-//! Not for dynamic windows, whose memory may be detached in the midst of it, nor for memory of
-//! which some may not be written. Nor with UCX 1.13, which ends the process by an assertion when a
-//! member dies in the midst of it (`ucp_request.c:684`): there all goes in messages that bring
-//! their data along.
+//! **Not used** for dynamic windows, whose memory may be detached during the transfer, nor for
+//! memory that may not be completely accessible. Nor with UCX 1.13, in which an assertion ends the
+//! process if a member dies during it (`ucp_request.c:684`). In these cases all data is in
+//! messages.
 //!
-//! Who owns what. What UCX reads or writes of a window's memory is counted in `Windows::long` until
-//! UCX is done with it, and the window has a visitor as long; of an answer that is pulled the entry
-//! in `Awaited` stays, and says so. A window does not leave before all that has ended; a member
-//! that holds it up for a second, as it was stopped, has its connections cut, which ends it.
+//! **Ownership.** While UCX accesses a window's memory, the transfer is counted in `Windows::long`,
+//! and the window has a visitor. While a reply is pulled, its entry stays in `Awaited`, marked as
+//! pulled. A window leaves only after all of these have ended. If a member holds that up for a
+//! second, for example because it is stopped, its connections are aborted, which ends them.
 //!
-//! Order. What is sent behind something long may be done before it: so whoever gives a lock back,
-//! or tells that an epoch has ended, waits for the answers of what is long first.
+//! **Order.** Messages sent after a long operation may be handled before it. So an unlock, or the
+//! notification that an epoch has ended, first waits for the replies of long operations.
 //!
-//! Cost: an allocation for each, on the side that does not wait in a call.
+//! **Costs.** An allocation for each operation, on the side that does not wait in a call.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -40,36 +40,36 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// From so many bytes on. The rendezvous costs another round trip.
+/// Length from which on it is used: the rendezvous costs another round trip.
 pub(crate) const LONG: u64 = 256 << 10;
 
-/// A member that holds up the end of a window is given so long.
+/// How long a member may hold up the end of a window.
 const LETS_GO_NS: u64 = 1_000_000_000;
 
-/// Looks at what is waited for that let others run, before those that sleep as long.
+/// Number of polls that yield, before polls that sleep.
 const LOOKS: u32 = 200;
 const NAP: Duration = Duration::from_micros(50);
 
-/// A member has no more than so many under way for a window: as many as it may ask for
-/// (`MOST_ASKED`), twice. More are refused.
+/// Most transfers in progress of a member for a window: twice as many as it may request
+/// (`MOST_ASKED`). More are refused.
 const MOST: u32 = 128;
 
-/// What is under way in this process's memory, by window and member.
+/// Transfers in progress on this process's memory, by window and member.
 pub(crate) type Counts = HashMap<Whom, u32>;
 
-/// One that is under way.
+/// A transfer in progress.
 struct Long {
-    /// Which ends its worker, and with that all callbacks, before it goes.
+    /// The service shuts its worker down before it is freed, which ends all callbacks.
     service: *const Service,
     role: Role,
 }
 
 enum Role {
-    /// What is put is pulled into this process's memory.
+    /// A put, being pulled into this process's memory.
     Taken { header: WindowHeader, held: Counted },
-    /// What is got is offered in this process's memory.
+    /// A get, offered from this process's memory.
     Offered { held: Counted },
-    /// What this process gets is pulled.
+    /// This process's own get, being pulled.
     Fetched { token: u64 },
 }
 
@@ -114,9 +114,9 @@ impl Long {
         Box::into_raw(Box::new(Long { service, role }))
     }
 
-    /// UCX is done with it.
+    /// UCX has finished the transfer.
     fn ended(self, status: Status) {
-        // SAFETY: as is said there.
+        // SAFETY: the service outlives its worker's callbacks.
         let service = unsafe { &*self.service };
         let status = status.or_peer_failed();
         match self.role {
@@ -137,33 +137,33 @@ impl Long {
 }
 
 unsafe extern "C" fn on_ended(arg: *mut c_void, _request: *mut Slot, status: i32) {
-    // SAFETY: of `begin`, once.
+    // SAFETY: boxed in `begin`; the callback runs once.
     unsafe { Box::from_raw(arg.cast::<Long>()) }.ended(Status(status));
 }
 
-/// Does this UCX go on when a member dies in the midst of it?
+/// Does this UCX survive a member's death during a transfer?
 fn copes(release: Release) -> bool {
     release.numbers >= (1, 16, 0)
 }
 
-/// What has come of beginning it: if that is not its callback's matter it has ended.
+/// Handles the result of starting a transfer: if it is not pending, it has ended.
 fn begun(long: *mut Long, submitted: &Result<Submitted>) {
     let status = match submitted {
         Ok(Submitted::Pending) => return,
         Ok(_) => Status::OK,
         Err(error) => error.status(),
     };
-    // SAFETY: of `begin`, and nobody else gets it.
+    // SAFETY: boxed in `begin`. The transfer is not pending, so its callback does not run.
     unsafe { Box::from_raw(long) }.ended(status);
 }
 
-/// Of an operation whose end is told to `on_ended`.
+/// Parameters of an operation that calls `on_ended`.
 fn params(long: *mut Long, flags: u64) -> OpParams {
     OpParams { flags, callback: Some(on_ended), callback_arg: long.cast(), ..OpParams::DEFAULT }
 }
 
-/// Waits until nobody is under way any more. Who is for a second, as it was stopped, has its
-/// connections cut.
+/// Waits until `under_way` returns `None`. Aborts the connections to members that it returns for a
+/// whole second.
 fn await_end(service: &Service, under_way: impl Fn() -> Option<Vec<u32>>) {
     let mut seen: Vec<(u32, u64)> = Vec::new();
     for turn in 0_u32.. {
@@ -193,35 +193,36 @@ fn unless_empty(members: Vec<u32>) -> Option<Vec<u32>> {
 }
 
 impl Windows {
-    /// Waits until nobody is in the midst of something with a window that nobody enters any more,
-    /// and nothing is under way for it that is long.
+    /// Waits until nobody is using a window that has left, and no long transfer of it is in
+    /// progress.
     pub(crate) fn await_visitors(&self, window: &Window) {
         let is_of_it = |whom: &&Whom| whom.window == window.number;
         await_end(&window.group.service, || {
             let mut members = self.awaited.pulls(|whom, _| is_of_it(&whom));
             members.extend(self.long.lock().keys().filter(is_of_it).map(|whom| whom.member));
-            // A visitor may be waiting for a lock of other processes.
+            // Without members there may still be visitors, which may wait for a lock of other
+            // processes.
             (!members.is_empty() || window.visitors.load(Ordering::Acquire) > 0).then_some(members)
         });
     }
 }
 
 impl Window {
-    /// Waits until nothing is pulled any more that was asked of this target: one that has gone.
+    /// Waits until nothing is being pulled that was requested from this target, which has ended.
     pub(crate) fn await_pulls_of(&self, rank: u32) {
         let awaited = &self.group.service.windows().awaited;
         let asked = Whom { window: self.number, member: self.remote(rank).job_rank };
         await_end(&self.group.service, || unless_empty(awaited.pulls(|whom, _| *whom == asked)));
     }
 
-    /// Or nothing that a call has asked for.
+    /// Waits until nothing is being pulled that this call has requested.
     pub(crate) fn await_pulls_for(&self, call: Call) {
         let awaited = &self.group.service.windows().awaited;
         await_end(&self.group.service, || unless_empty(awaited.pulls(|_, its| its.is_same(call))));
     }
 
-    /// Waits until what is long is done at a target, whose lock is to be given back: for a second,
-    /// after which the connection is cut.
+    /// Waits until long operations at a target are done, before its lock is released; after a
+    /// second the connection is aborted.
     pub(crate) fn await_long_at(&self, rank: u32) {
         let Some(remote) = self.targets[rank as usize].remote() else { return };
         let is_owed = || remote.tally.owes_long() && self.what_left(rank).is_none();
@@ -266,7 +267,8 @@ impl Service {
         let (place, bytes) = window.place_of_long(header)?;
         let counted = Counted::new(window, header.from)?;
         let long = Long::begin(self, Role::Taken { header: *header, held: counted });
-        // SAFETY: inside this process's memory of the window, which stays until this has ended.
+        // SAFETY: inside this process's window memory, which the visitor keeps until this has
+        // ended.
         let pulled = unsafe {
             held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE)
         };
@@ -279,15 +281,14 @@ impl Service {
         let pull = self.windows().awaited.begin_pull(header, held.message().length(), &tell);
         let Some(Pull { place, bytes }) = pull else { return self.tell() };
         let long = Long::begin(self, Role::Fetched { token: header.token });
-        // SAFETY: memory that its caller has lent until the entry has ended, which this does.
+        // SAFETY: the caller's memory, valid until the entry ends, which this transfer does.
         let pulled = unsafe {
             held.message().receive(&[part_at(place, bytes)], &params(long, 0), Out::NOWHERE)
         };
         begun(long, &pulled);
     }
 
-    /// Answers with so many bytes of this process's memory, which are read until the other side has
-    /// them.
+    /// Replies with this process's memory, which is read until the other side has the data.
     fn offer_long(&self, asked: &WindowHeader, held: Counted, (place, bytes): (*mut u8, usize)) {
         let header = WindowHeader {
             token: asked.token,
@@ -308,7 +309,8 @@ impl Service {
 }
 
 impl Window {
-    /// Does a put or get of so many bytes in one piece go that way? Both sides are to survive it.
+    /// Is a contiguous put or get of this length transferred by rendezvous? Both sides' UCX has to
+    /// survive a death.
     pub(crate) fn goes_long(&self, rank: u32, what: What, bytes: u64) -> bool {
         let is_looked_at = self.flavor == Flavor::Dynamic || self.targets[rank as usize].is_guarded;
         if bytes < LONG || !matches!(what, What::Put | What::Get) || is_looked_at {
@@ -319,7 +321,7 @@ impl Window {
         copes(runtime::ucx_release()) && theirs.is_some_and(|origin| copes(origin.release))
     }
 
-    /// Where all of it is here.
+    /// Address of the operation's memory here.
     fn place_of_long(&self, header: &WindowHeader) -> Result<(*mut u8, usize)> {
         let is_plain = matches!(self.own().reach, Reach::Mapped(_));
         if !is_plain || !copes(runtime::ucx_release()) {
@@ -331,7 +333,7 @@ impl Window {
         self.place_here(header.at, header.bytes)
     }
 
-    /// A long get, which is answered as such. False if it is none: all others are executed at once.
+    /// Handles a long get. Returns false if it is not one: others are executed at once.
     pub(crate) fn offers_long(&self, header: &WindowHeader) -> bool {
         let is_long = header.what == What::Get
             && header.pieces == 0

@@ -1,5 +1,5 @@
-//! What leaves for a target: the lists that messages are made of, which are kept for later ones,
-//! and the messages whose memory UCX has not let go of.
+//! Messages in flight to a target: their lists, which are reused, and the requests whose memory UCX
+//! still uses.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::Status;
@@ -13,43 +13,43 @@ use crate::engine::window::data::datatype_layout::Together;
 use crate::engine::window::remote::origin::AT_ONCE;
 use crate::engine::wire::window::{encode_piece, Piece, WindowHeader};
 
-/// Lists that are kept for later messages, and their length.
+/// Number of lists that are kept for reuse, and their longest kept length.
 const SPARE: usize = 8;
 const LENGTH_KEPT: usize = 4096;
 
-/// What each message tells of the whole operation.
+/// The extent of the whole operation, which each message carries.
 pub(super) struct Extent {
     pub(super) bytes: [u8; WindowHeader::PIECE],
-    /// With each message: the call returns before they have left.
+    /// Copied into each message, because the call returns before they are sent.
     pub(super) is_copied: bool,
 }
 
-/// The lists that messages are made of.
+/// The lists that a message is made of.
 #[derive(Default)]
 pub(super) struct Lists {
-    /// At the target.
+    /// Pieces at the target.
     pub(super) table: Vec<Piece>,
-    /// Here.
+    /// Pieces here.
     pub(super) parts: Vec<Part>,
-    /// What goes in front of the data, or with it in a copy.
+    /// Bytes before the data, or with a copy of the data.
     pub(super) front: Vec<u8>,
-    /// Messages under way whose memory is the caller's.
+    /// Messages in flight that use the caller's memory.
     pub(super) slots: Vec<*mut Slot>,
 }
 
-// SAFETY: empty when they change hands.
+// SAFETY: the lists are empty when they move to another thread.
 unsafe impl Send for Lists {}
 
-/// Those that nobody uses.
+/// Lists for reuse.
 #[derive(Default)]
 pub(crate) struct SpareLists(Mutex<Vec<Lists>>);
 
-/// Messages on their way.
+/// The messages of one operation.
 pub(super) struct Shipment<'a> {
     service: &'a Service,
     pub(super) lists: Lists,
     pub(super) status: Status,
-    /// `flag::EAGER`, or `RNDV`: whether the data goes along.
+    /// `flag::EAGER` or `RNDV`: whether messages carry their data or it is pulled.
     pub(super) form: u64,
 }
 
@@ -59,17 +59,17 @@ impl<'a> Shipment<'a> {
         Shipment { service, lists, status: Status::OK, form: flag::EAGER }
     }
 
-    /// Waits until UCX has let go of everything.
+    /// Waits until UCX has released all memory.
     pub(super) fn settle(&mut self) {
         for slot in self.lists.slots.drain(..) {
-            // SAFETY: ours until it is destroyed.
+            // SAFETY: we own the request; it is destroyed below.
             let request = unsafe { &*slot };
             let _ = self.service.await_news(&|| request.has_ended(), u64::MAX);
             let _ = request.wait(u64::MAX);
             if request.status().is_error() {
                 self.status = request.status();
             }
-            // SAFETY: ours, and not used afterwards.
+            // SAFETY: we own the request, and it is not used again.
             unsafe { request::destroy(slot) };
         }
     }
@@ -106,7 +106,8 @@ impl Lists {
         self.front.clear();
     }
 
-    /// The next part of an operation, of so many pieces and bytes at most: its bytes.
+    /// Fills the lists with the next part of an operation, of at most `most` pieces and `at_once`
+    /// bytes. Returns its length.
     ///
     /// # Safety
     /// The origin is readable as its layout says.
@@ -146,7 +147,8 @@ impl Lists {
         }
         if is_scattered {
             for part in parts.drain(..) {
-                // SAFETY: as for this function.
+                // SAFETY: the part lies in the origin, which is readable by this function's
+                // contract.
                 front.extend_from_slice(unsafe {
                     std::slice::from_raw_parts(part.data.cast::<u8>(), part.length)
                 });

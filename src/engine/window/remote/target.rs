@@ -1,18 +1,17 @@
-//! What comes for windows by messages, and what becomes of it here: the target's side of
-//! `window::remote::remote`.
+//! The target's side of `window::remote::remote`: receives messages for windows and handles them.
 //!
-//! The service of the group takes a message in on its own thread, one after the other as they were
-//! sent. So a target is served whether it makes calls or not. An operation is executed as if this
-//! process had called for it at its own memory: under the same lock, or by the same atomic
-//! operations, as those of everybody else. Locks are asked for in the name of the member that wants
-//! them; one that has to wait is looked after in the passes of the service's worker.
+//! The group's service receives messages on its own thread, in sending order. So a target is served
+//! whether it makes calls or not. An operation is executed as if this process had called for it on
+//! its own memory: under the same lock, or by the same atomic operations, as everybody else's.
+//! Locks are requested in the name of the member that wants them; a lock that is not available is
+//! polled in the passes of the service's worker.
 //!
-//! A message is hostile until checked: its sender is who the connection leads to, its pieces are
-//! inside this process's memory, its data is as long as they are. What is wrong is told to whoever
-//! asks, or kept for the next flush.
+//! **Trust.** Messages are checked: the sender is the member that the connection leads to, the
+//! pieces are inside this process's memory, and the data has their length. Errors are returned in
+//! the reply, or kept for the next flush.
 //!
-//! Who owns what. A window is known by a plain pointer, from before any member may send to it until
-//! it leaves, which waits for those who are in the midst of something with it (`visitors`).
+//! **Ownership.** A window is found by a plain pointer, from before any member may send to it until
+//! it leaves. Leaving waits for threads that are using the window (`visitors`).
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -42,57 +41,59 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Buffers of answers that are kept for others.
+/// Number of reply buffers that are kept for reuse.
 const BUFFERS_KEPT: usize = 64;
 
-/// Bytes of answers for one member that wait to leave. Who asks for more, and takes none, gets
-/// NO_RESOURCE: of the members that keep to 2 MiB for each window, one with more than a hundred.
+/// Most bytes of replies to one member that wait to be sent. A member that requests more without
+/// receiving gets NO_RESOURCE. Members that keep to 2 MiB for each window reach it only with more
+/// than a hundred windows.
 const MOST_OWED: u64 = 256 << 20;
 
-/// Of a window's number: who has proposed it.
+/// Bits of a window's number for the rank that proposed it.
 const RANK_BITS: u32 = 24;
 
-/// What a group's service knows of windows.
+/// A group service's state for windows.
 #[derive(Default)]
 pub(crate) struct Windows {
     known: Mutex<HashMap<u64, Known>>,
-    /// Numbers that windows have had here.
+    /// The greatest number that a window has had here.
     numbers: AtomicU64,
-    /// About locks.
+    /// Lock requests, by token.
     questions: Mutex<HashMap<u64, Arc<Question>>>,
     tokens: AtomicU64,
-    /// Everything else.
+    /// All other awaited replies.
     pub(crate) awaited: Arc<Awaited>,
     pub(crate) spare: SpareLists,
     pub(crate) rooms: Rooms,
-    /// What members of this host hand over.
+    /// Operations delegated by members of this host.
     pub(crate) mail: Mail,
-    /// For the data of answers.
+    /// Buffers for replies.
     buffers: Mutex<Vec<Vec<u8>>>,
-    /// By job rank: bytes of answers that have not left.
+    /// By job rank: bytes of replies that are not sent yet.
     owed: Mutex<HashMap<u32, u64>>,
-    /// What UCX is in the midst of in this process's memory: see `window::remote::rendezvous`.
+    /// UCX's transfers in progress on this process's memory: see `window::remote::rendezvous`.
     pub(crate) long: Mutex<Counts>,
 }
 
 struct Known(*const Window);
 
-// SAFETY: what it points to is used while it is known, as `Window` says.
+// SAFETY: the pointer is only used while it is in the map, under its lock; a window removes itself
+// before it is freed.
 unsafe impl Send for Known {}
 
 impl Windows {
-    /// One that no other window gets: the greatest that a member has proposed is taken, and each
-    /// proposes what nobody else does, once.
+    /// A proposal for the number of a new window. The members use the greatest proposal, and each
+    /// one is unique.
     pub(crate) fn next_number(&self, job_rank: u32) -> u64 {
         (1 + self.numbers.fetch_add(1, Ordering::Relaxed)) << RANK_BITS | u64::from(job_rank)
     }
 
-    /// A window has it now.
+    /// A window has got this number.
     pub(crate) fn take_number(&self, number: u64) {
         self.numbers.fetch_max(number >> RANK_BITS, Ordering::Relaxed);
     }
 
-    /// So many bytes, all 0, for an answer.
+    /// A buffer of `bytes` zeros for a reply.
     pub(crate) fn take_buffer(&self, bytes: usize) -> Vec<u8> {
         if bytes == 0 {
             return Vec::new();
@@ -102,8 +103,8 @@ impl Windows {
         buffer
     }
 
-    /// It has left. What the allocator gets back in such pieces it gives back to the kernel, page
-    /// by page, which takes longer than all else.
+    /// Keeps a buffer after its reply was sent. Freed blocks of this size would be returned to the
+    /// kernel page by page, which takes longer than everything else.
     fn keep_buffer(&self, mut buffer: Vec<u8>) {
         if buffer.capacity() == 0 || buffer.capacity() as u64 > AT_ONCE {
             return;
@@ -115,7 +116,7 @@ impl Windows {
         }
     }
 
-    /// May an answer of so many bytes be made for this member? One always may.
+    /// May there be a reply of this length for the member? One is always allowed.
     fn may_owe(&self, to: u32, bytes: u64) -> bool {
         let owed = self.owed.lock().get(&to).copied().unwrap_or(0);
         owed == 0 || owed.saturating_add(bytes) <= MOST_OWED
@@ -141,18 +142,18 @@ impl Windows {
         self.questions.lock().insert(token, question);
     }
 
-    /// No answer to it is written from now on.
+    /// From now on no reply to this request is accepted.
     pub(crate) fn forget(&self, token: u64) {
         self.questions.lock().remove(&token);
     }
 
-    /// Messages for it are taken in from now on.
+    /// From now on messages for the window are accepted.
     pub(crate) fn enter(&self, window: &Window) {
         self.known.lock().insert(window.number, Known(window));
         self.mail.enter(window);
     }
 
-    /// And not any more: who is in the midst of something with it is awaited by `await_visitors`.
+    /// Ends that. Threads that are still using the window are awaited by `await_visitors`.
     pub(crate) fn leave(&self, window: &Window) {
         if self.known.lock().remove(&window.number).is_some() {
             self.mail.leave(window);
@@ -161,26 +162,26 @@ impl Windows {
 
     pub(crate) fn visit(&self, number: u64) -> Option<Visitor> {
         let known = self.known.lock();
-        // SAFETY: known under the lock that `leave` takes first.
+        // SAFETY: windows in the map are valid, and `leave` has to take the same lock first.
         Some(Visitor::of(unsafe { &*known.get(&number)?.0 }))
     }
 }
 
-/// Of a member on another host that holds the lock of this one.
+/// A member of another host that holds this member's lock.
 pub(crate) struct FarHold {
-    /// Of its question.
+    /// Token of its request.
     token: u64,
     how: LockType,
-    /// It knows, as far as that is known here.
+    /// It has confirmed the lock, or need not.
     taken: bool,
 }
 
-/// In the midst of something with a window, which leaves only afterwards. Without a reference: the
-/// service's thread must not be the last to have one.
+/// A use of a window, which keeps it from leaving. Not a reference: the service's thread must not
+/// hold the last one.
 pub(crate) struct Visitor(*const Window);
 
 impl Visitor {
-    /// Of one that cannot leave right now.
+    /// The caller knows that the window cannot leave right now.
     pub(crate) fn of(window: &Window) -> Self {
         window.visitors.fetch_add(1, Ordering::Relaxed);
         Visitor(window)
@@ -191,7 +192,7 @@ impl std::ops::Deref for Visitor {
     type Target = Window;
 
     fn deref(&self) -> &Window {
-        // SAFETY: it waits for its visitors.
+        // SAFETY: the window waits for its visitors before it is freed.
         unsafe { &*self.0 }
     }
 }
@@ -202,7 +203,7 @@ impl Drop for Visitor {
     }
 }
 
-/// Windows, as a group's service sees them.
+/// The table of windows for the group's service.
 pub(crate) static WINDOWS: Extension = Extension {
     state: || Box::new(Windows::default()),
     on_message: on_window_message,
@@ -210,9 +211,9 @@ pub(crate) static WINDOWS: Extension = Extension {
     assist: Service::assist_windows,
 };
 
-/// Of the service's worker.
+/// Handler of the service's worker.
 unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mut Message) {
-    // SAFETY: the service of this worker, which it outlives.
+    // SAFETY: the service registered itself with this handler, and outlives its worker.
     let service = unsafe { &*arg.cast::<Service>() };
     let held = Held::new(message);
     if let Err(why) = service.receive_for_window(held) {
@@ -221,7 +222,7 @@ unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mut Message) 
 }
 
 impl Service {
-    /// What it knows of windows.
+    /// The service's state for windows.
     pub(crate) fn windows(&self) -> &Windows {
         match self.state_of_extension.downcast_ref() {
             Some(windows) => windows,
@@ -269,18 +270,18 @@ impl Service {
         window.receive_or_block(from, &header, held)
     }
 
-    /// Nothing that was asked of this member is answered any more.
+    /// No more replies come from this member.
     pub(crate) fn nothing_comes_from(&self, rank: u32) {
         let tell = |ticket, status| self.tell_user(ticket, status);
         self.windows().awaited.discard_all_of(rank, Status::PEER_FAILED, &tell);
     }
 
-    /// A request of the user's has ended.
+    /// A request of the user has completed.
     pub(crate) fn tell_user(&self, ticket: Ticket, status: Status) {
         self.user.window_ends().push(&self.user, ticket, status);
     }
 
-    /// Answers, if that is wanted.
+    /// Sends a reply, if one is wanted.
     pub(crate) fn answer(&self, asked: &WindowHeader, status: Status, data: Vec<u8>) {
         if asked.token == 0 {
             return self.windows().keep_buffer(data);
@@ -305,25 +306,25 @@ impl Service {
         let params = OpParams { flags: flag::OWED, ..callback };
         let sent = self.send_with(to, &header.encode(), parts, &params, Out::NOWHERE);
         if !matches!(sent, Ok(Submitted::Pending)) {
-            // SAFETY: of the box above, which nobody else gets.
+            // SAFETY: boxed above. The send has ended, so its callback does not run.
             unsafe { Box::from_raw(kept) }.has_left();
         }
         self.answer_has_gone(to, sent);
     }
 
-    /// Or not.
+    /// Handles a failed reply.
     pub(crate) fn answer_has_gone(&self, to: u32, sent: Result<Submitted>) {
         if sent.is_err_and(|error| !is_of_peer(error.status())) {
-            // It would wait for ever.
+            // The origin would wait without end.
             dispatch::complain("a window's answer that cannot be sent: the connection is given up");
             self.cut(to);
         }
     }
 }
 
-/// One on its way.
+/// A reply in flight.
 struct Answer {
-    /// Which ends its worker, and with that all callbacks, before it goes.
+    /// The service shuts its worker down before it is freed, which ends all callbacks.
     service: *const Service,
     to: u32,
     data: Vec<u8>,
@@ -331,7 +332,7 @@ struct Answer {
 
 impl Answer {
     fn has_left(self) {
-        // SAFETY: as is said there.
+        // SAFETY: the service outlives its worker's callbacks.
         let windows = unsafe { &*self.service }.windows();
         windows.has_paid(self.to, self.data.len() as u64);
         windows.keep_buffer(self.data);
@@ -343,12 +344,12 @@ unsafe extern "C" fn on_answered(
     _request: *mut crate::engine::core::request::request::Slot,
     _status: i32,
 ) {
-    // SAFETY: of `answer`, once.
+    // SAFETY: boxed in `answer`; the callback runs once.
     unsafe { Box::from_raw(arg.cast::<Answer>()) }.has_left();
 }
 
 impl Window {
-    /// `granted`: as for `perform`.
+    /// Handles a message. `granted` as for `perform`.
     pub(crate) fn receive(
         &self,
         from: u32,
@@ -431,7 +432,7 @@ impl Window {
         Ok(Taken::Done)
     }
 
-    /// In the window's group.
+    /// Rank in the window's group.
     fn rank_of(&self, job_rank: u32) -> Option<u32> {
         self.group.ranks.iter().position(|rank| *rank == job_rank).map(|rank| rank as u32)
     }
@@ -440,9 +441,9 @@ impl Window {
         self.rank_of(job_rank).is_some()
     }
 
-    /// A member on another host wants the lock.
+    /// A member of another host requests the lock.
     fn lock_for(&self, from: u32, header: &WindowHeader) {
-        // Once: a place in line is all there is for it.
+        // A member has one place in the queue, so a second request is refused.
         let (service, lock) = (&self.group.service, self.own().control().lock());
         if self.far_holds.lock().contains_key(&from) {
             return service.answer(header, Status::INVALID_PARAM, Vec::new());
@@ -459,8 +460,9 @@ impl Window {
         }
     }
 
-    /// It has it, which is to be told. Where it has waited, inside the gate that its place in line
-    /// was looked at in, lest it give up in between.
+    /// Notes that the member holds the lock, before it is told. If it has waited, the caller is
+    /// still inside the gate in which it polled the queue, so that the member cannot give up in
+    /// between.
     pub(crate) fn grant_to(&self, from: u32, header: &WindowHeader, taken: bool) {
         if !taken {
             self.own().control().lock().set_known(from, false);
@@ -468,8 +470,8 @@ impl Window {
         self.far_holds.lock().insert(from, FarHold { token: header.token, how: header.how, taken });
     }
 
-    /// Locks that members on other hosts hold of this one are nobody's any more: those of this
-    /// host, which may still lock its memory, would wait for ever.
+    /// Releases all locks that members of other hosts hold here. Otherwise members of this host,
+    /// which may still lock this memory, would wait without end.
     pub(crate) fn release_for_all(&self) {
         for (from, hold) in std::mem::take(&mut *self.far_holds.lock()) {
             self.release_for(from, &hold);
@@ -479,14 +481,14 @@ impl Window {
     fn release_for(&self, from: u32, hold: &FarHold) {
         let lock = self.own().control().lock();
         if hold.taken {
-            // Whoever takes that member for dead has the lock already.
+            // An error is ignored: whoever treats that member as dead has the lock already.
             let _ = lock.unlock(from, hold.how);
         } else {
             lock.give_up(from);
         }
     }
 
-    /// It knows.
+    /// The member confirms its lock.
     fn taken_by(&self, from: u32, token: u64) {
         let mut holds = self.far_holds.lock();
         if let Some(hold) = holds.get_mut(&from).filter(|hold| hold.token == token && !hold.taken) {
@@ -495,7 +497,7 @@ impl Window {
         }
     }
 
-    /// It gives it back, if it holds it by this question.
+    /// The member releases its lock, or the one of this request.
     fn unlock_for(&self, from: u32, token: Option<u64>) {
         let mut holds = self.far_holds.lock();
         if holds.get(&from).is_none_or(|hold| token.is_some_and(|token| token != hold.token)) {

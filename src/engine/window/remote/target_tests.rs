@@ -1,5 +1,4 @@
-//! What a member may send that means no good: its own memory is all that a process executes
-//! operations at.
+//! Malicious messages of a member: a process executes operations only on the memory that it offers.
 
 use super::*;
 use crate::engine::base::seed::Random;
@@ -15,7 +14,7 @@ use crate::engine::wire::element_type::{ElementType, Reduce};
 use crate::engine::wire::window::encode_piece;
 
 const REGION: usize = 256;
-/// Before and behind it.
+/// Bytes before and after the region.
 const AROUND: usize = 256;
 const UNTOUCHED: u8 = 0xa5;
 
@@ -52,13 +51,13 @@ impl Alone {
         Alone { window, memory }
     }
 
-    /// Where the region begins.
+    /// Address of the region.
     fn region(&mut self) -> u64 {
         self.memory.as_mut_ptr().expose_provenance() as u64 + AROUND as u64
     }
 
     fn bytes(&self, from: usize, length: usize) -> &[u8] {
-        // SAFETY: of the memory, at which nobody else is.
+        // SAFETY: inside the memory, which nobody else uses.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast::<u8>().add(from), length) }
     }
 
@@ -137,7 +136,7 @@ fn buffers_come_again_empty() {
 fn elements_of_one_message_are_updated_in_one_way() {
     let mut alone = Alone::new();
     let region = alone.region();
-    // The first straddles two words.
+    // The first one straddles two words.
     for pieces in [[(region + 4, 8), (region + 16, 8)], [(region + 16, 8), (region + 4, 8)]] {
         let refused = alone.perform(
             What::Accumulate,
@@ -156,14 +155,14 @@ fn elements_of_one_message_are_updated_in_one_way() {
     assert_eq!(alone.bytes(AROUND + 12, 8), [UNTOUCHED; 8]);
 }
 
-/// What is attached may have gone meanwhile: whoever asks is told, and this process lives.
+/// Attached memory may have been unmapped: the origin gets an error, and this process lives.
 #[test]
 fn what_has_gone_is_told() {
     let alone = Alone::new();
     const PAGES: usize = 2 << 16;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // Behind the end of its file nothing is, and nobody else can come to stand there.
-    // SAFETY: a new file, and new memory, which nobody refers to.
+    // Past the end of its file there is nothing, and nothing else can be mapped there.
+    // SAFETY: a new file and a new mapping, which nobody refers to.
     let base = unsafe {
         let file = libc::memfd_create(c"gone".as_ptr(), libc::MFD_CLOEXEC);
         assert!(file >= 0 && libc::ftruncate(file, PAGES as libc::off_t / 2) == 0);
@@ -190,11 +189,11 @@ fn what_has_gone_is_told() {
         );
     }
     alone.window.detach(base).unwrap();
-    // SAFETY: of the memory above.
+    // SAFETY: the mapping made above, unmapped once.
     unsafe { libc::munmap(base, PAGES) };
 }
 
-/// Whatever is asked for, nothing happens beside what is attached.
+/// Whatever is requested, nothing changes outside the attached memory.
 #[test]
 fn nothing_is_touched_that_is_not_attached() {
     let mut random = Random::announced();
