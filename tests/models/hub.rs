@@ -69,9 +69,9 @@ impl Hub {
                 state.asleep |= 1 << side;
             }
             let seen = self.sides.see(side);
-            let woken = self.sides.move_on(changed.unwrap_or(0), &mut state.asleep);
+            let wake_mask = self.sides.move_on(changed.unwrap_or(0), &mut state.asleep);
             drop(state);
-            self.sides.wake(woken);
+            self.sides.wake(wake_mask);
             if changed.is_some() {
                 return;
             }

@@ -56,9 +56,9 @@ impl Hub {
 
     /// As `Hub::unlock`.
     fn unlock(&self, mut tables: SpinLockGuard<'_, Tables>, changed: u8) {
-        let woken = self.sides.move_on(changed, &mut tables.asleep);
+        let wake_mask = self.sides.move_on(changed, &mut tables.asleep);
         drop(tables);
-        self.sides.wake(woken);
+        self.sides.wake(wake_mask);
     }
 
     fn take_plainly(&self, side: usize) -> Option<*mut u32> {

@@ -433,7 +433,7 @@ impl State {
         if let Some(error) = error {
             self.stream_fault = Some(error);
         }
-        self.woken |= DATA | ROOM;
+        self.wake_mask |= DATA | ROOM;
     }
 
     /// Records a lease's mark: as `written` if the lease wrote, otherwise as `used`. Returns the

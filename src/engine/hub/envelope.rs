@@ -287,7 +287,7 @@ impl Lease {
         theirs.hide(other.number);
         self.swapped(mine, a);
         other.swapped(theirs, b);
-        let changed = first.woken | second.woken != 0;
+        let changed = first.wake_mask | second.wake_mask != 0;
         let hubs = if self_first { [here, there] } else { [there, here] };
         hubs[0].unlock(first);
         hubs[1].unlock(second);

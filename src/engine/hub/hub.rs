@@ -235,7 +235,7 @@ impl Hub {
         if let Some(pool) = state.pool(kind) {
             state.add(pool, blocks);
         }
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         let _ = self.leave(state);
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Hub {
         }
         state.count_wants();
         // An envelope where no link reads any more can be reclaimed.
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         let _ = self.leave(state);
     }
 
@@ -369,7 +369,7 @@ impl Hub {
                 let mut state = self.state.lock();
                 state.pools[seeker.pool as usize].demand -= 1;
                 // The copy may be one that can be reclaimed now.
-                state.woken |= ROOM;
+                state.wake_mask |= ROOM;
                 let _ = self.leave(state);
                 leased
             }
@@ -392,7 +392,7 @@ impl Hub {
             return Err(answer);
         }
         state.remove(top);
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         let _ = self.leave(state);
         Ok(())
     }
@@ -410,7 +410,7 @@ impl Hub {
         self.check_fork()?;
         let mut state = self.state.lock();
         state.closed = true;
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         let _ = self.leave(state);
         Ok(())
     }
@@ -451,7 +451,7 @@ impl Hub {
         if state.leases > 0 || state.copies > 0 || state.calls > 0 {
             state.kept = Some(self.clone());
         }
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         let retired = self.leave(state);
         // If this is called from a callback, no other callback may follow.
         self.state.lock().forget_callbacks();

@@ -57,12 +57,12 @@ impl State {
             End::Commit(length) => {
                 self.append(terms.envelope, length);
                 // There may be more room, as it was reserved for a full envelope.
-                self.woken |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
+                self.wake_mask |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
             }
             _ => {
                 self.trash(terms.envelope);
                 // It may be the last production that readers waited for.
-                self.woken |= ROOM | if self.closed { DATA } else { 0 };
+                self.wake_mask |= ROOM | if self.closed { DATA } else { 0 };
             }
         }
     }
@@ -85,7 +85,7 @@ impl State {
             }
         }
         self.let_go(terms.envelope);
-        self.woken |= DATA | ROOM;
+        self.wake_mask |= DATA | ROOM;
     }
 
     #[inline(always)]
@@ -161,6 +161,6 @@ impl State {
     pub(super) fn measure(&mut self, place: u32, length: u64) {
         let before = std::mem::replace(&mut self.chunks[place as usize].bytes, length);
         self.queued_bytes = self.queued_bytes - before + length;
-        self.woken |= if length < before { ROOM } else { 0 };
+        self.wake_mask |= if length < before { ROOM } else { 0 };
     }
 }

@@ -270,7 +270,7 @@ impl State {
         let is_cut = |link: &Link| link.alive && link.watch.cut;
         if self.source_ended && self.sources == 0 && !self.links.iter().any(is_cut) {
             self.closed = true;
-            self.woken |= DATA | ROOM;
+            self.wake_mask |= DATA | ROOM;
         }
     }
 }

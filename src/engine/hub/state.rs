@@ -77,7 +77,7 @@ pub(crate) struct State {
     /// The link that is checked first for a callback.
     pub(crate) turn: u32,
     /// Sides to wake when the lock is released.
-    pub(crate) woken: u8,
+    pub(crate) wake_mask: u8,
     /// Sides on which threads sleep or have slept: see `hub::waiters`.
     pub(crate) asleep: u8,
     /// Threads that also wait for other hubs, or progress the worker while they wait.
@@ -153,7 +153,7 @@ impl State {
             watched: 0,
             changes: 0,
             turn: 0,
-            woken: 0,
+            wake_mask: 0,
             asleep: 0,
             distant: 0,
             handles: Vec::new(),

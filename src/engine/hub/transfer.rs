@@ -147,7 +147,7 @@ impl State {
         }
         self.chunks[place as usize].failed |= 1 << target;
         self.pools[target as usize].fault = self.stream_fault.clone();
-        self.woken |= DATA;
+        self.wake_mask |= DATA;
         false
     }
 
@@ -221,7 +221,7 @@ impl State {
                 self.thin_out(transfer.chunk, 1 << pool);
             }
         }
-        self.woken |= DATA | ROOM;
+        self.wake_mask |= DATA | ROOM;
     }
 
     /// Releases the replicas that nobody is going to read, except one and those in the pools

@@ -123,9 +123,9 @@ impl Hub {
     #[inline(always)]
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
-        let woken = std::mem::take(&mut state.woken);
-        let sleepers = self.sides.move_on(woken, &mut state.asleep);
-        let distant = woken != 0 && state.distant > 0;
+        let wake_mask = std::mem::take(&mut state.wake_mask);
+        let sleepers = self.sides.move_on(wake_mask, &mut state.asleep);
+        let distant = wake_mask != 0 && state.distant > 0;
         drop(state);
         if sleepers != 0 {
             self.sides.wake(sleepers);
@@ -141,7 +141,7 @@ impl Hub {
     /// The worker has no progress thread any more: waiting threads have to look for work again.
     pub(crate) fn change_over(&self) {
         let mut state = self.state.lock_either();
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         self.unlock(state);
     }
 
@@ -176,7 +176,7 @@ impl Hub {
                     state.links[link as usize].watch.calling -= 1;
                     state.calls -= 1;
                     // A thread that destroys the link may wait for this.
-                    state.woken |= DATA;
+                    state.wake_mask |= DATA;
                     state
                 }
                 Effect::Stir(stream) => {

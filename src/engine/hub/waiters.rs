@@ -104,9 +104,9 @@ impl Sides {
                 word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
             }
         }
-        let woken = changed & *asleep;
+        let wake_mask = changed & *asleep;
         *asleep &= !changed;
-        woken
+        wake_mask
     }
 
     #[cold]

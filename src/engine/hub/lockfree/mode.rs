@@ -258,7 +258,7 @@ impl Hub {
             state.enter_tables();
             return Some(state);
         }
-        state.woken |= 1 << side;
+        state.wake_mask |= 1 << side;
         self.unlock(state);
         None
     }

@@ -218,7 +218,7 @@ impl Link {
         }
         // Threads that sleep in a lease through the link have to notice that it is connected now.
         let mut state = self.hub.state.lock();
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         drop(self.hub.leave(state));
         stream.stir();
         Ok(())
@@ -549,7 +549,7 @@ impl HubStream {
         } else {
             state.drains -= 1;
         }
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         drop(self.hub.leave(state));
         drop(stream);
     }
