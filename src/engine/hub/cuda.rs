@@ -465,11 +465,11 @@ impl State {
     #[cold]
     pub(crate) fn check_written(
         &self,
-        seeker: &LeaseRequest,
+        request: &LeaseRequest,
         chunk: u32,
         envelope: u32,
     ) -> std::result::Result<(), Refusal> {
-        let waits = !seeker.settled && self.pools[seeker.pool as usize].kind.memory_type == CUDA;
+        let waits = !request.settled && self.pools[request.pool as usize].kind.memory_type == CUDA;
         match &self.envelopes[envelope as usize].block.fence.written {
             Some(mark) if !waits && mark.is_pending() => Err(Refusal::NotNow),
             Some(mark) if !waits && mark.has_failed() => Err(Refusal::Failed { pool: NONE, chunk }),

@@ -267,7 +267,7 @@ impl Hub {
             if !std::ptr::eq(Arc::as_ptr(&link.hub), self) {
                 return Err(Error::invalid(format!("links[{place}]: is of another hub")));
             }
-            if link.seeker.role == Role::Produce {
+            if link.request.role == Role::Produce {
                 return Err(Error::invalid(format!(
                     "links[{place}]: produces; chunks go to those that read"
                 )));
@@ -278,7 +278,7 @@ impl Hub {
 
     fn enter_flow(&self, mut state: SpinLockGuard<'_, State>, links: &[&Link]) {
         for link in links {
-            state.links[link.seeker.link as usize].in_flow = true;
+            state.links[link.request.link as usize].in_flow = true;
         }
         state.count_wants();
         // An envelope where no link reads any more can be reclaimed.
@@ -299,30 +299,30 @@ impl Hub {
         });
         let still = (0..state.links.len()).find(|number| {
             let link = &state.links[*number];
-            link.alive && served(*number) && state.stands_still(&link.seeker(*number as u32))
+            link.alive && served(*number) && state.stands_still(&link.request(*number as u32))
         });
         let lost = state.flow && !state.links.iter().any(|link| link.alive && link.in_flow);
         let Some(number) = hungry.or(still) else {
             drop(state);
             return if lost { Err(Error::new(Status::STARVED, NOBODY)) } else { Ok(()) };
         };
-        let seeker = state.links[number].seeker(number as u32);
-        let (kind, handle) = (state.pools[seeker.pool as usize].kind, state.handle_of(&seeker));
+        let request = state.links[number].request(number as u32);
+        let (kind, handle) = (state.pools[request.pool as usize].kind, state.handle_of(&request));
         drop(state);
         let text = match hungry {
-            Some(_) => starved(seeker.role, handle, kind, 1),
-            None => stuck(seeker.role, handle, kind),
+            Some(_) => starved(request.role, handle, kind, 1),
+            None => stuck(request.role, handle, kind),
         };
         Err(Error::new(Status::STARVED, text))
     }
 
     /// The request of a call on the hub itself. Error: STARVED if the hub has no memory of this
     /// kind.
-    fn seeker(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
+    fn request(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
         self.check_fork()?;
         kind.check()?;
         let pool = self.state.lock_either().pool_of(kind);
-        let seeker = |pool| LeaseRequest {
+        let request = |pool| LeaseRequest {
             role,
             pool,
             unit: COMPETING,
@@ -331,28 +331,28 @@ impl Hub {
             settled: false,
         };
         match pool {
-            Some(pool) => Ok(seeker(pool)),
+            Some(pool) => Ok(request(pool)),
             None => Err(Error::new(Status::STARVED, starved(role, None, kind, 1))),
         }
     }
 
     /// Leases an envelope for a chunk that no link produces. `None` if none is free.
     pub fn push(&self, kind: MemoryKind) -> Result<Option<*const Lease>> {
-        self.lease(&self.seeker(Role::Produce, kind)?, 1, 0)
+        self.lease(&self.request(Role::Produce, kind)?, 1, 0)
     }
 
     /// Leases the top chunk. The hub copies it to this kind of memory if necessary.
     pub fn peek(&self, kind: MemoryKind, timeout_ns: u64) -> Result<Option<*const Lease>> {
-        let seeker = self.seeker(Role::Peek, kind)?;
+        let request = self.request(Role::Peek, kind)?;
         let mut state = self.state.lock();
-        let there = match state.look(&seeker) {
+        let there = match state.look(&request) {
             Ok(found) => {
-                let number = state.take(&seeker, found);
+                let number = state.take(&request, found);
                 Some(Ok(self.hand_out(&mut state, number)))
             }
             Err(Refusal::NotNow) => {
                 // While this counts, the hub copies the top chunk.
-                state.pools[seeker.pool as usize].demand += 1;
+                state.pools[request.pool as usize].demand += 1;
                 None
             }
             Err(refusal) => {
@@ -363,11 +363,11 @@ impl Hub {
         let _ = self.leave(state);
         match there {
             Some(Ok(lease)) => Ok(Some(lease)),
-            Some(Err(refusal)) => Err(self.refused(&seeker, refusal)),
+            Some(Err(refusal)) => Err(self.refused(&request, refusal)),
             None => {
-                let leased = self.lease(&seeker, 0, timeout_ns);
+                let leased = self.lease(&request, 0, timeout_ns);
                 let mut state = self.state.lock();
-                state.pools[seeker.pool as usize].demand -= 1;
+                state.pools[request.pool as usize].demand -= 1;
                 // The copy may be one that can be reclaimed now.
                 state.wake_mask |= ROOM;
                 let _ = self.leave(state);

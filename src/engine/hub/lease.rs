@@ -83,35 +83,35 @@ pub(crate) enum Refusal {
 impl State {
     /// The chunk and replica that the request would get; nothing specific for producers.
     #[inline(always)]
-    pub(crate) fn look(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
+    pub(crate) fn look(&mut self, request: &LeaseRequest) -> Result<(u32, u32), Refusal> {
         if self.destroyed {
             return Err(Refusal::Closed);
         }
-        match seeker.role {
-            Role::Produce => self.look_for_room(seeker),
-            Role::Consume => self.look_for_next(seeker),
-            Role::Peek | Role::Modify => self.look_at_top(seeker),
+        match request.role {
+            Role::Produce => self.look_for_room(request),
+            Role::Consume => self.look_for_next(request),
+            Role::Peek | Role::Modify => self.look_at_top(request),
         }
     }
 
     #[inline(always)]
-    fn look_for_room(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
+    fn look_for_room(&mut self, request: &LeaseRequest) -> Result<(u32, u32), Refusal> {
         if self.closed {
             return Err(Refusal::Closed);
         }
-        let pool = &self.pools[seeker.pool as usize];
+        let pool = &self.pools[request.pool as usize];
         if pool.total == 0 {
-            return Err(Refusal::Starved { pool: seeker.pool, missing: 1 });
+            return Err(Refusal::Starved { pool: request.pool, missing: 1 });
         }
         let redundant =
-            |state: &Self| state.redundant(seeker.pool, u64::MAX, seeker.settled).is_some();
+            |state: &Self| state.redundant(request.pool, u64::MAX, request.settled).is_some();
         if !self.has_room() || (pool.free == NONE && !redundant(self)) {
             return Err(Refusal::NotNow);
         }
-        if seeker.settled
+        if request.settled
             && self.marked
-            && self.pools[seeker.pool as usize].free != NONE
-            && !self.find_settled(seeker.pool)
+            && self.pools[request.pool as usize].free != NONE
+            && !self.find_settled(request.pool)
             && !redundant(self)
         {
             return Err(Refusal::NotNow);
@@ -120,39 +120,39 @@ impl State {
     }
 
     #[inline(always)]
-    fn look_for_next(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
-        let unit = seeker.unit.trailing_zeros() as usize;
+    fn look_for_next(&mut self, request: &LeaseRequest) -> Result<(u32, u32), Refusal> {
+        let unit = request.unit.trailing_zeros() as usize;
         let mut place = self.cursors[unit];
         while place != NONE {
             let chunk = &self.chunks[place as usize];
-            if (chunk.taken | chunk.passed) & seeker.unit == 0 {
+            if (chunk.taken | chunk.passed) & request.unit == 0 {
                 break;
             }
             place = chunk.next;
         }
         self.cursors[unit] = place;
         if place == NONE {
-            return Err(self.nothing(seeker));
+            return Err(self.nothing(request));
         }
         let chunk = &self.chunks[place as usize];
         if chunk.modifiers > 0 || chunk.hidden {
-            return Err(self.not_here(seeker));
+            return Err(self.not_here(request));
         }
-        self.look_there(seeker, place)
+        self.look_there(request, place)
     }
 
-    fn look_at_top(&mut self, seeker: &LeaseRequest) -> Result<(u32, u32), Refusal> {
+    fn look_at_top(&mut self, request: &LeaseRequest) -> Result<(u32, u32), Refusal> {
         if self.head == NONE {
-            return Err(self.nothing(seeker));
+            return Err(self.nothing(request));
         }
         let chunk = &self.chunks[self.head as usize];
-        let in_use = seeker.role == Role::Modify && chunk.consumers > 0;
+        let in_use = request.role == Role::Modify && chunk.consumers > 0;
         if chunk.hidden || in_use {
-            return Err(self.not_here(seeker));
+            return Err(self.not_here(request));
         }
-        let (place, number) = self.look_there(seeker, self.head)?;
+        let (place, number) = self.look_there(request, self.head)?;
         let (chunk, envelope) = (&self.chunks[place as usize], &self.envelopes[number as usize]);
-        let in_use = match seeker.role {
+        let in_use = match request.role {
             Role::Peek => envelope.modifiers > 0,
             // Other modifying leases on this replica are allowed.
             _ => {
@@ -169,41 +169,43 @@ impl State {
 
     /// The chunk's replica in the request's pool.
     #[inline(always)]
-    fn look_there(&self, seeker: &LeaseRequest, place: u32) -> Result<(u32, u32), Refusal> {
-        if self.chunks[place as usize].replicas & (1 << seeker.pool) == 0 || !self.serves(seeker) {
-            if self.chunks[place as usize].failed & (1 << seeker.pool) != 0 && self.serves(seeker) {
-                return Err(Refusal::Failed { pool: seeker.pool, chunk: place });
+    fn look_there(&self, request: &LeaseRequest, place: u32) -> Result<(u32, u32), Refusal> {
+        if self.chunks[place as usize].replicas & (1 << request.pool) == 0 || !self.serves(request)
+        {
+            if self.chunks[place as usize].failed & (1 << request.pool) != 0 && self.serves(request)
+            {
+                return Err(Refusal::Failed { pool: request.pool, chunk: place });
             }
-            return Err(self.not_copied(seeker));
+            return Err(self.not_copied(request));
         }
-        let number = self.replica(place, seeker.pool);
+        let number = self.replica(place, request.pool);
         if self.marked {
-            self.check_written(seeker, place, number)?;
+            self.check_written(request, place, number)?;
         }
         Ok((place, number))
     }
 
     #[inline(always)]
-    fn serves(&self, seeker: &LeaseRequest) -> bool {
-        seeker.link == NONE || self.is_served(seeker.link)
+    fn serves(&self, request: &LeaseRequest) -> bool {
+        request.link == NONE || self.is_served(request.link)
     }
 
     /// There is a chunk, but the request cannot have it now.
     #[cold]
-    fn not_here(&self, seeker: &LeaseRequest) -> Refusal {
-        match self.pools[seeker.pool as usize].total {
-            0 => Refusal::Starved { pool: seeker.pool, missing: 1 },
+    fn not_here(&self, request: &LeaseRequest) -> Refusal {
+        match self.pools[request.pool as usize].total {
+            0 => Refusal::Starved { pool: request.pool, missing: 1 },
             _ => Refusal::NotNow,
         }
     }
 
     /// The chunk has no replica in the request's pool.
     #[cold]
-    fn not_copied(&self, seeker: &LeaseRequest) -> Refusal {
-        if self.serves(seeker) && self.stands_still(seeker) {
-            return Refusal::Stuck { pool: seeker.pool };
+    fn not_copied(&self, request: &LeaseRequest) -> Refusal {
+        if self.serves(request) && self.stands_still(request) {
+            return Refusal::Stuck { pool: request.pool };
         }
-        self.not_here(seeker)
+        self.not_here(request)
     }
 
     /// Clears a failure that has been reported, so that the copy is tried again.
@@ -216,43 +218,46 @@ impl State {
 
     /// There is no chunk for this request.
     #[cold]
-    fn nothing(&self, seeker: &LeaseRequest) -> Refusal {
+    fn nothing(&self, request: &LeaseRequest) -> Refusal {
         let mut comes = !self.closed || self.reserved > 0;
         // A broadcast consumer itself holds every chunk that it has not had and that is not
         // available. A chunk of competing consumers may be given back by another one.
-        let mut place =
-            if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
+        let mut place = if request.role == Role::Consume && request.unit == COMPETING {
+            self.head
+        } else {
+            NONE
+        };
         while !comes && place != NONE {
             let chunk = &self.chunks[place as usize];
-            comes = chunk.passed & seeker.unit == 0 && chunk.holder != seeker.link;
+            comes = chunk.passed & request.unit == 0 && chunk.holder != request.link;
             place = chunk.next;
         }
         if comes {
-            return self.not_here(seeker);
+            return self.not_here(request);
         }
         Refusal::Closed
     }
 
     /// Leases what `look` has found; returns the lease's number.
     #[inline(always)]
-    pub(crate) fn take(&mut self, seeker: &LeaseRequest, (chunk, replica): (u32, u32)) -> u32 {
-        let (envelope, order) = match seeker.role {
-            Role::Produce => (self.take_room(seeker), 0),
-            _ => self.take_chunk(seeker, chunk, replica),
+    pub(crate) fn take(&mut self, request: &LeaseRequest, (chunk, replica): (u32, u32)) -> u32 {
+        let (envelope, order) = match request.role {
+            Role::Produce => (self.take_room(request), 0),
+            _ => self.take_chunk(request, chunk, replica),
         };
-        if seeker.link != NONE {
-            self.links[seeker.link as usize].leases += 1;
+        if request.link != NONE {
+            self.links[request.link as usize].leases += 1;
         }
         self.leases += 1;
         let number = self.free_number();
         let terms = &mut self.terms[number as usize];
-        terms.settled = seeker.settled;
-        terms.role = Some(seeker.role);
-        terms.autocommit = seeker.autocommit;
+        terms.settled = request.settled;
+        terms.role = Some(request.role);
+        terms.autocommit = request.autocommit;
         terms.envelope = envelope;
         (terms.chunk, terms.order, terms.since) = (chunk, order, self.changes);
-        terms.unit = seeker.unit;
-        terms.link = seeker.link;
+        terms.unit = request.unit;
+        terms.link = request.link;
         number
     }
 
@@ -276,13 +281,13 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_room(&mut self, seeker: &LeaseRequest) -> u32 {
-        let pool = seeker.pool;
+    fn take_room(&mut self, request: &LeaseRequest) -> u32 {
+        let pool = request.pool;
         // What `look` has found is the first free envelope, or a replica that can be reclaimed.
         if self.pools[pool as usize].free == NONE
-            || (seeker.settled && self.marked && !self.is_front_settled(pool))
+            || (request.settled && self.marked && !self.is_front_settled(pool))
         {
-            self.reclaim(pool, u64::MAX, seeker.settled);
+            self.reclaim(pool, u64::MAX, request.settled);
         }
         let number = self
             .take_free(pool, Stage::Producing)
@@ -297,20 +302,20 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_chunk(&mut self, seeker: &LeaseRequest, place: u32, number: u32) -> (u32, u64) {
+    fn take_chunk(&mut self, request: &LeaseRequest, place: u32, number: u32) -> (u32, u64) {
         let (chunk, envelope) =
             (&mut self.chunks[place as usize], &mut self.envelopes[number as usize]);
         self.stats.leased_envelopes += u64::from(envelope.leases == 0);
         envelope.leases += 1;
         chunk.leases += 1;
-        match seeker.role {
+        match request.role {
             Role::Consume => {
-                chunk.taken |= seeker.unit;
+                chunk.taken |= request.unit;
                 chunk.consumers += 1;
-                if seeker.unit == COMPETING {
-                    chunk.holder = seeker.link;
+                if request.unit == COMPETING {
+                    chunk.holder = request.link;
                 }
-                self.cursors[seeker.unit.trailing_zeros() as usize] = chunk.next;
+                self.cursors[request.unit.trailing_zeros() as usize] = chunk.next;
             }
             Role::Modify => {
                 chunk.modifiers += 1;

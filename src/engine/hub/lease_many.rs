@@ -169,7 +169,7 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
         None => Ok(false),
         Some(Ok(())) => Ok(true),
         Some(Err(Refused::Link(index, refusal))) => {
-            Err(links[index].hub.refused(&links[index].seeker, refusal))
+            Err(links[index].hub.refused(&links[index].request, refusal))
         }
         Some(Err(Refused::Call(never))) => Err(never.error(links)),
     }
@@ -197,15 +197,15 @@ fn try_all(
             // Nobody but this call can give back what it has taken: it counts as this link's own.
             let same_hub = |other: &&Link| Arc::ptr_eq(&other.hub, &link.hub);
             let before = numbers[..taken].iter().zip(links).filter(|(_, other)| same_hub(other));
-            before.for_each(|(number, _)| state.hold(*number, link.seeker.link));
+            before.for_each(|(number, _)| state.hold(*number, link.request.link));
         }
-        let found = match state.has_stream(link.seeker.link) {
+        let found = match state.has_stream(link.request.link) {
             true => Err(Refusal::Joined),
-            false => state.look(&link.seeker),
+            false => state.look(&link.request),
         };
         match found {
             Ok(found) if answer.is_ok() => {
-                numbers[index] = state.take(&link.seeker, found);
+                numbers[index] = state.take(&link.request, found);
                 taken += 1;
             }
             Ok(_) => {}
@@ -214,7 +214,7 @@ fn try_all(
             Err(refusal) => {
                 // Only for this link: the others were only looked at, and marking them would make
                 // their callbacks run again and again.
-                state.tried(link.seeker.link);
+                state.tried(link.request.link);
                 state.forgive(refusal);
                 answer = Err(Refused::Link(index, refusal));
                 if refusal != Refusal::NotNow {
@@ -226,9 +226,9 @@ fn try_all(
     if answer.is_ok() {
         for (index, link) in links.iter().enumerate() {
             let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-            state.tried(link.seeker.link);
+            state.tried(link.request.link);
             if state.closed {
-                state.hold(numbers[index], link.seeker.link);
+                state.hold(numbers[index], link.request.link);
             }
             places[index] = link.hub.hand_out(state, numbers[index]);
         }

@@ -37,7 +37,7 @@ pub struct LinkParams {
 /// A producer, consumer, peeking or modifying link.
 pub struct Link {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) seeker: LeaseRequest,
+    pub(crate) request: LeaseRequest,
     /// Owner word of its leases: see `hub::lockfree::mode`.
     owner: u64,
     event: OnceCell<Arc<EventFd>>,
@@ -83,12 +83,12 @@ impl Link {
         };
         let number = (0..state.links.len()).find(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
-        let seeker =
+        let request =
             LeaseRequest { role, pool, unit, link: number as u32, autocommit, settled: false };
         let handle = Box::into_raw(Box::new(Link {
             hub: hub.clone(),
-            seeker,
-            owner: owner(&seeker),
+            request,
+            owner: owner(&request),
             event: OnceCell::new(),
         }));
         let mut watch = Watch::default();
@@ -141,21 +141,21 @@ impl Link {
     /// Leases an envelope, now or within the timeout. `None` if none became available.
     pub fn lease(&self, timeout_ns: u64) -> Result<Option<*const Lease>> {
         self.check()?;
-        let side = usize::from(self.seeker.role == Role::Produce);
-        self.hub.lease(&self.seeker, side, timeout_ns)
+        let side = usize::from(self.request.role == Role::Produce);
+        self.hub.lease(&self.request, side, timeout_ns)
     }
 
     /// Leases at once an envelope that no stream is still using.
     pub(crate) fn lease_settled(&self) -> Result<Option<*const Lease>> {
         self.check()?;
-        self.hub.lease(&LeaseRequest { settled: true, ..self.seeker }, 0, 0)
+        self.hub.lease(&LeaseRequest { settled: true, ..self.request }, 0, 0)
     }
 
     /// The link's kind of memory. An error if UCX does not support it.
     pub(crate) fn check_network(&self) -> Result<MemoryKind> {
         // First: in a forked child another thread of the parent may hold the hub's lock.
         self.check()?;
-        let kind = self.hub.state.lock_either().pools[self.seeker.pool as usize].kind;
+        let kind = self.hub.state.lock_either().pools[self.request.pool as usize].kind;
         memory_type::to_ucx(&self.hub.context, kind.to_network()).map(|_| kind)
     }
 
@@ -182,7 +182,7 @@ impl Link {
         let event = self.event()?;
         event.silence();
         let mut state = self.hub.state.lock();
-        let news = state.arm(self.seeker.link, event);
+        let news = state.arm(self.request.link, event);
         drop(state);
         match news {
             None => Ok(true),
@@ -202,14 +202,14 @@ impl Link {
             std::mem::forget(link);
             return;
         }
-        let number = link.seeker.link;
+        let number = link.request.link;
         let mut state = link.hub.state.lock_either();
         let stream = state.unwatch(number);
         state.links[number as usize].alive = false;
         if !state.destroyed {
-            if link.seeker.role == Role::Consume {
-                state.broadcast &= !link.seeker.unit;
-                state.competing -= u32::from(link.seeker.unit == COMPETING);
+            if link.request.role == Role::Consume {
+                state.broadcast &= !link.request.unit;
+                state.competing -= u32::from(link.request.unit == COMPETING);
                 state.settle();
             }
             state.count_wants();
@@ -264,46 +264,46 @@ impl Hub {
     #[inline(never)]
     pub(crate) fn lease(
         &self,
-        seeker: &LeaseRequest,
+        request: &LeaseRequest,
         side: usize,
         timeout_ns: u64,
     ) -> Result<Option<*const Lease>> {
-        if let Ok(answer) = self.lease_fast(owner(seeker), timeout_ns) {
+        if let Ok(answer) = self.lease_fast(owner(request), timeout_ns) {
             return Ok(answer);
         }
         if timeout_ns == 0 || !deferred::in_callback() {
             let mut state = self.state.lock_either();
-            let answer = self.try_apart(&mut state, seeker);
+            let answer = self.try_apart(&mut state, request);
             let _ = self.leave(state);
             match answer {
                 Ok(lease) => return Ok(Some(lease)),
                 // `try_apart` has cleared the failure that it reports.
                 Err(refusal @ (Refusal::Failed { .. } | Refusal::Joined)) => {
-                    return Err(self.refused(seeker, refusal))
+                    return Err(self.refused(request, refusal))
                 }
                 Err(_) => {}
             }
         }
-        self.lease_later(seeker, side, timeout_ns)
+        self.lease_later(request, side, timeout_ns)
     }
 
     #[inline(never)]
     fn lease_later(
         &self,
-        seeker: &LeaseRequest,
+        request: &LeaseRequest,
         side: usize,
         timeout_ns: u64,
     ) -> Result<Option<*const Lease>> {
         if timeout_ns != 0 && deferred::in_callback() {
             return Err(from_callback());
         }
-        let attempt = |state: &mut State| match self.try_apart(state, seeker) {
+        let attempt = |state: &mut State| match self.try_apart(state, request) {
             Err(Refusal::NotNow) => None,
             answer => Some(answer),
         };
         match self.wait_for(side, timeout_ns, attempt) {
             Some(Ok(lease)) => Ok(Some(lease)),
-            Some(Err(refusal)) => Err(self.refused(seeker, refusal)),
+            Some(Err(refusal)) => Err(self.refused(request, refusal)),
             None => Ok(None),
         }
     }
@@ -313,35 +313,35 @@ impl Hub {
     fn try_apart(
         &self,
         state: &mut State,
-        seeker: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> std::result::Result<*const Lease, Refusal> {
         if !state.is_in_tables() {
-            if let Some(answer) = self.lease_from_queues(state, seeker) {
+            if let Some(answer) = self.lease_from_queues(state, request) {
                 return answer;
             }
         }
-        if state.has_stream(seeker.link) {
+        if state.has_stream(request.link) {
             return Err(Refusal::Joined);
         }
-        self.try_lease(state, seeker)
+        self.try_lease(state, request)
     }
 
     #[inline(always)]
     pub(crate) fn try_lease(
         &self,
         state: &mut State,
-        seeker: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> std::result::Result<*const Lease, Refusal> {
-        if seeker.link != NONE {
-            state.tried(seeker.link);
+        if request.link != NONE {
+            state.tried(request.link);
         }
-        let found = state.look(seeker).inspect_err(|refusal| state.forgive(*refusal))?;
-        let number = state.take(seeker, found);
+        let found = state.look(request).inspect_err(|refusal| state.forgive(*refusal))?;
+        let number = state.take(request, found);
         Ok(self.hand_out(state, number))
     }
 
     #[cold]
-    pub(crate) fn refused(&self, seeker: &LeaseRequest, refusal: Refusal) -> Error {
+    pub(crate) fn refused(&self, request: &LeaseRequest, refusal: Refusal) -> Error {
         let (pool, missing) = match refusal {
             Refusal::Starved { pool, missing } => (pool, Some(missing)),
             Refusal::Stuck { pool } => (pool, None),
@@ -358,11 +358,11 @@ impl Hub {
             Refusal::Closed | Refusal::NotNow => return closed(),
         };
         let state = self.state.lock_either();
-        let (kind, handle) = (state.pools[pool as usize].kind, state.handle_of(seeker));
+        let (kind, handle) = (state.pools[pool as usize].kind, state.handle_of(request));
         drop(state);
         let text = match missing {
-            Some(missing) => starved(seeker.role, handle, kind, missing),
-            None => stuck(seeker.role, handle, kind),
+            Some(missing) => starved(request.role, handle, kind, missing),
+            None => stuck(request.role, handle, kind),
         };
         Error::new(Status::STARVED, text)
     }
@@ -370,8 +370,8 @@ impl Hub {
 
 impl State {
     /// The link's handle; `None` for a call on the hub itself.
-    pub(crate) fn handle_of(&self, seeker: &LeaseRequest) -> Option<usize> {
-        self.links.get(seeker.link as usize).map(|link| link.handle)
+    pub(crate) fn handle_of(&self, request: &LeaseRequest) -> Option<usize> {
+        self.links.get(request.link as usize).map(|link| link.handle)
     }
 }
 

@@ -102,7 +102,7 @@ pub(crate) enum Effect {
 
 impl Link {
     #[inline(always)]
-    pub(crate) fn seeker(&self, number: u32) -> LeaseRequest {
+    pub(crate) fn request(&self, number: u32) -> LeaseRequest {
         LeaseRequest {
             role: self.role,
             pool: self.pool,
@@ -176,8 +176,8 @@ impl State {
 
     /// OK if a lease is available, with the order of its chunk; CLOSED if there will be none.
     fn news(&mut self, number: u32) -> (Option<Status>, u64) {
-        let seeker = self.links[number as usize].seeker(number);
-        match self.look(&seeker) {
+        let request = self.links[number as usize].request(number);
+        match self.look(&request) {
             Ok((NONE, _)) => (Some(Status::OK), 0),
             Ok((chunk, _)) => (Some(Status::OK), self.chunks[chunk as usize].order),
             Err(Refusal::Closed) => (Some(Status::CLOSED), 0),

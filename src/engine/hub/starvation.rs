@@ -39,9 +39,9 @@ impl Never {
             let link = links[place];
             let state = link.hub.state.lock();
             (
-                link.seeker.role,
-                state.handle_of(&link.seeker),
-                state.pools[link.seeker.pool as usize].kind,
+                link.request.role,
+                state.handle_of(&link.request),
+                state.pools[link.request.pool as usize].kind,
             )
         };
         let name = |place: usize| {
@@ -50,7 +50,7 @@ impl Never {
         };
         let (status, text) = match self {
             Never::Clash { one, other } => {
-                let why = match links[other].seeker.role {
+                let why = match links[other].request.role {
                     Role::Modify => "a chunk is modified on one device at a time",
                     _ => "nobody peeks at what is being modified there",
                 };
@@ -106,7 +106,7 @@ pub(crate) fn never(state: &State, hub: &Hub, links: &[&Link]) -> Option<Never> 
     let own = |(_, link): &(usize, &&Link)| std::ptr::eq(Arc::as_ptr(&link.hub), hub);
     let mut call = [None; MOST_LINKS];
     for ((place, link), slot) in links.iter().enumerate().filter(own).zip(&mut call) {
-        *slot = Some((place, link.seeker));
+        *slot = Some((place, link.request));
     }
     Call { state, links: &call }.never()
 }
@@ -128,7 +128,7 @@ impl Call<'_> {
     }
 
     fn of(&self, role: Role) -> impl Iterator<Item = (usize, LeaseRequest)> + '_ {
-        self.iter().filter(move |(_, seeker)| seeker.role == role)
+        self.iter().filter(move |(_, request)| request.role == role)
     }
 
     fn modifies(&self) -> bool {
@@ -159,7 +159,7 @@ impl Call<'_> {
     /// with each lease, and competing consumers count as one. Different consumers, and peeking
     /// links, may get the same chunk. A modified chunk is not consumed.
     fn chunks_of(&self, among: impl Fn(&LeaseRequest) -> bool) -> u32 {
-        let own = |role| self.of(role).map(|(_, seeker)| seeker).filter(&among);
+        let own = |role| self.of(role).map(|(_, request)| request).filter(&among);
         let (mut units, mut consumed) =
             (own(Role::Consume).fold(0, |units, consumer| units | consumer.unit), 0);
         while units != 0 {
@@ -178,15 +178,15 @@ impl Call<'_> {
 
     fn envelopes(&self) -> Option<Never> {
         let mut pools = 0u32;
-        let mut first = |seeker: &LeaseRequest| {
+        let mut first = |request: &LeaseRequest| {
             let before = pools;
-            pools |= 1 << seeker.pool;
+            pools |= 1 << request.pool;
             before != pools
         };
-        self.iter().filter(|(_, seeker)| first(seeker)).find_map(|(link, seeker)| {
-            let here = |other: &LeaseRequest| other.pool == seeker.pool;
+        self.iter().filter(|(_, request)| first(request)).find_map(|(link, request)| {
+            let here = |other: &LeaseRequest| other.pool == request.pool;
             let produced = self.of(Role::Produce).filter(|(_, other)| here(other)).count() as u32;
-            let total = self.state.pools[seeker.pool as usize].total;
+            let total = self.state.pools[request.pool as usize].total;
             let missing = (produced + self.chunks_of(here)).saturating_sub(total);
             (missing > 0).then_some(Never::Envelopes { link, missing })
         })
@@ -216,7 +216,7 @@ impl Call<'_> {
     fn kept_bytes(&self) -> u64 {
         let state = self.state;
         let takes = |role| matches!(role, Role::Consume | Role::Modify);
-        let is_ours = |number: u32| self.iter().any(|(_, seeker)| seeker.link == number);
+        let is_ours = |number: u32| self.iter().any(|(_, request)| request.link == number);
         let mut others = (0u32..).zip(&state.links);
         if others.any(|(number, link)| link.alive && takes(link.role) && !is_ours(number)) {
             return 0;
@@ -257,15 +257,15 @@ impl State {
     /// - There are no leases and no copies in progress.
     /// - Nobody can consume the top chunk where it is, not with another dataflow strategy either.
     #[cold]
-    pub(crate) fn stands_still(&self, seeker: &LeaseRequest) -> bool {
+    pub(crate) fn stands_still(&self, request: &LeaseRequest) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
-        if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || seeker.settled {
+        if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || request.settled {
             return false;
         }
         let top = &self.chunks[self.head as usize];
-        let waits = match seeker.role {
+        let waits = match request.role {
             Role::Produce => false,
-            Role::Consume => top.passed & seeker.unit == 0,
+            Role::Consume => top.passed & request.unit == 0,
             Role::Peek | Role::Modify => true,
         };
         // Replicas of copied chunks are reclaimed when a strategy no longer wants them. So no chunk
@@ -275,7 +275,7 @@ impl State {
             _ => self.queued == self.envelopes.len() as u64,
         };
         let out_of_reach = |pool: u32| top.replicas & (1 << pool) == 0 && is_full(pool);
-        if !waits || top.hidden || !out_of_reach(seeker.pool) {
+        if !waits || top.hidden || !out_of_reach(request.pool) {
             return false;
         }
         // A consumer that still has to have both chunks gets this one first. A younger chunk for

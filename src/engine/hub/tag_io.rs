@@ -115,7 +115,7 @@ impl Link {
     }
 
     fn worker(&self, role: Role, does: &str) -> Result<&Arc<Worker>> {
-        if self.seeker.role != role {
+        if self.request.role != role {
             return Err(Error::invalid(format!("link: is not one that {does}")));
         }
         self.hub
@@ -127,7 +127,7 @@ impl Link {
     fn lease_for_message(&self) -> Result<&Lease> {
         self.check_network()?;
         let Some(lease) = self.lease_settled()? else {
-            let text = match self.seeker.role {
+            let text = match self.request.role {
                 Role::Consume => "link: there is no chunk to send at the moment",
                 _ => "link: there is no empty envelope at the moment, or the hub's queue is full",
             };

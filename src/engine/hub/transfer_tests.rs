@@ -27,7 +27,7 @@ fn hub(retain: Retain, pools: &[(MemoryKind, usize)]) -> State {
     state
 }
 
-fn seeker(role: Role, pool: u32) -> LeaseRequest {
+fn request(role: Role, pool: u32) -> LeaseRequest {
     LeaseRequest { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
 }
 
@@ -50,12 +50,12 @@ fn link(state: &mut State, role: Role, pool: u32, broadcast: bool) -> LeaseReque
     });
     state.count_wants();
     let number = state.links.len() as u32 - 1;
-    state.links[number as usize].seeker(number)
+    state.links[number as usize].request(number)
 }
 
-fn lease(state: &mut State, seeker: &LeaseRequest) -> Result<u32, Refusal> {
-    let found = state.look(seeker)?;
-    Ok(state.take(seeker, found))
+fn lease(state: &mut State, request: &LeaseRequest) -> Result<u32, Refusal> {
+    let found = state.look(request)?;
+    Ok(state.take(request, found))
 }
 
 fn word(state: &State, lease: u32) -> *mut u64 {
@@ -63,7 +63,7 @@ fn word(state: &State, lease: u32) -> *mut u64 {
 }
 
 fn produce(state: &mut State, pool: u32, value: u64) {
-    let made = lease(state, &seeker(Role::Produce, pool)).unwrap();
+    let made = lease(state, &request(Role::Produce, pool)).unwrap();
     // SAFETY: leased to us.
     unsafe { *word(state, made) = value };
     state.end(made, End::Commit(8));
@@ -127,7 +127,7 @@ fn what_was_asked_for_is_there_when_the_copy_ends_later() {
                 link(&mut state, Role::Consume, host, false);
             }
             produce(&mut state, host, 7);
-            let ask = seeker(Role::Peek, device);
+            let ask = request(Role::Peek, device);
             assert_eq!(lease(&mut state, &ask), Err(Refusal::NotNow));
             state.pools[device as usize].demand += 1;
             let transfer = state.begin_transfer().unwrap();
@@ -157,7 +157,7 @@ fn a_copy_of_what_was_swapped_away_is_dropped() {
     finish(&mut state, &near);
     let (held, fresh) = (
         lease(&mut state, &consumer).unwrap(),
-        lease(&mut state, &seeker(Role::Produce, 1)).unwrap(),
+        lease(&mut state, &request(Role::Produce, 1)).unwrap(),
     );
     // SAFETY: leased to us.
     unsafe { *word(&state, fresh) = 2 };
@@ -184,7 +184,7 @@ fn what_a_swap_has_brought_may_be_swapped_again() {
     assert!(state.exchanged(taken).is_err(), "the other one is still to have it from there");
     let transfer = state.begin_transfer().unwrap();
     finish(&mut state, &transfer);
-    let made = lease(&mut state, &seeker(Role::Produce, 0)).unwrap();
+    let made = lease(&mut state, &request(Role::Produce, 0)).unwrap();
     for round in 0..2 {
         assert!(state.exchanged(made).is_ok() && state.exchanged(taken).is_ok(), "round {round}");
         state.exchange(made, taken);
@@ -217,7 +217,7 @@ fn a_younger_chunk_may_go_first_and_then_nothing_stands_still() {
     state.end(second, End::Commit(0));
     state.end(first, End::Abort);
     // Its change leaves it only on the host, and other chunks take all free envelopes elsewhere.
-    let changed = lease(&mut state, &seeker(Role::Modify, 0)).unwrap();
+    let changed = lease(&mut state, &request(Role::Modify, 0)).unwrap();
     state.end(changed, End::Commit(8));
     produce(&mut state, 1, 3);
     produce(&mut state, 1, 4);
@@ -247,12 +247,12 @@ fn what_was_swapped_away_is_hidden_until_that_lease_ends() {
     let seen = lease(&mut state, &sees_all).unwrap();
     state.end(seen, End::Commit(0));
     let taken = lease(&mut state, &consumer).unwrap();
-    let made = lease(&mut state, &seeker(Role::Produce, 0)).unwrap();
+    let made = lease(&mut state, &request(Role::Produce, 0)).unwrap();
     assert!(state.exchanged(made).is_ok() && state.exchanged(taken).is_ok());
     state.exchange(made, taken);
     state.end(kept, End::Commit(0));
     assert_eq!(state.queued, 1, "it went under the hands of the one that has it");
-    assert_eq!(lease(&mut state, &seeker(Role::Peek, 0)), Err(Refusal::NotNow));
+    assert_eq!(lease(&mut state, &request(Role::Peek, 0)), Err(Refusal::NotNow));
     state.end(taken, End::Abort);
-    assert!(lease(&mut state, &seeker(Role::Peek, 0)).is_ok());
+    assert!(lease(&mut state, &request(Role::Peek, 0)).is_ok());
 }

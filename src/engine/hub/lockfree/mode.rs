@@ -145,11 +145,11 @@ impl State {
 }
 
 /// The value of `owner` for leases of this request; 0 if it needs the tables.
-pub(crate) fn owner(seeker: &LeaseRequest) -> u64 {
-    if seeker.settled {
+pub(crate) fn owner(request: &LeaseRequest) -> u64 {
+    if request.settled {
         return 0;
     }
-    word(seeker.role, seeker.link, seeker.autocommit)
+    word(request.role, request.link, request.autocommit)
 }
 
 pub(super) fn word(role: Role, link: u32, autocommit: bool) -> u64 {
@@ -196,9 +196,9 @@ impl Hub {
     pub(crate) fn lease_from_queues(
         &self,
         state: &mut State,
-        seeker: &LeaseRequest,
+        request: &LeaseRequest,
     ) -> Option<Result<*const Lease, Refusal>> {
-        let owner = owner(seeker);
+        let owner = owner(request);
         if owner == 0 {
             state.enter_tables();
         }

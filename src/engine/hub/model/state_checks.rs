@@ -8,18 +8,18 @@ use crate::engine::hub::state::{COMPETING, NONE};
 
 impl World {
     /// The chunk that the request should get, if it is available.
-    pub(super) fn expected(&self, seeker: &LeaseRequest) -> Option<u64> {
-        match seeker.role {
+    pub(super) fn expected(&self, request: &LeaseRequest) -> Option<u64> {
+        match request.role {
             Role::Produce => None,
             Role::Peek | Role::Modify => self.queue.first().map(|chunk| chunk.order),
             Role::Consume => {
                 let taken = |order: u64| {
                     let same = |held: &&Held| {
-                        held.seeker.role == Role::Consume && held.seeker.unit == seeker.unit
+                        held.request.role == Role::Consume && held.request.unit == request.unit
                     };
                     self.held.iter().filter(same).any(|held| held.order == Some(order))
                 };
-                let free = |chunk: &&Model| chunk.passed & seeker.unit == 0 && !taken(chunk.order);
+                let free = |chunk: &&Model| chunk.passed & request.unit == 0 && !taken(chunk.order);
                 self.queue.iter().find(free).map(|chunk| chunk.order)
             }
         }
@@ -34,22 +34,22 @@ impl World {
             if !link.alive {
                 continue;
             }
-            let seeker = link.seeker(number as u32);
+            let request = link.request(number as u32);
             let others = self.held.iter().any(|held| {
-                let same = held.seeker.role == Role::Consume && held.seeker.unit == COMPETING;
+                let same = held.request.role == Role::Consume && held.request.unit == COMPETING;
                 let there = self
                     .queue
                     .iter()
                     .any(|chunk| Some(chunk.order) == held.order && chunk.passed & COMPETING == 0);
                 role == Role::Consume
-                    && seeker.unit == COMPETING
+                    && request.unit == COMPETING
                     && same
                     && there
-                    && held.seeker.link != seeker.link
+                    && held.request.link != request.link
             });
             let comes =
-                role != Role::Produce && (producing || others || self.expected(&seeker).is_some());
-            let found = self.state.look(&seeker);
+                role != Role::Produce && (producing || others || self.expected(&request).is_some());
+            let found = self.state.look(&request);
             assert_eq!(
                 found == Err(Refusal::Closed),
                 !comes,

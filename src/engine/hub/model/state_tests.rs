@@ -28,7 +28,7 @@ pub(super) struct Model {
 /// Expected state of a lease.
 pub(super) struct Held {
     number: u32,
-    pub(super) seeker: LeaseRequest,
+    pub(super) request: LeaseRequest,
     /// `None` for a production.
     pub(super) order: Option<u64>,
     /// Contents of its memory.
@@ -58,9 +58,9 @@ pub(super) fn word_at(state: &State, envelope: u32) -> *mut u64 {
     state.envelopes[envelope as usize].block.span().data.cast()
 }
 
-fn ask(seeker: &LeaseRequest) -> Ask {
-    let (role, pool, group) = (seeker.role, seeker.pool as usize, seeker.unit.trailing_zeros());
-    Ask { role, pool, group, link: (seeker.link != NONE).then_some(seeker.link as usize) }
+fn ask(request: &LeaseRequest) -> Ask {
+    let (role, pool, group) = (request.role, request.pool as usize, request.unit.trailing_zeros());
+    Ask { role, pool, group, link: (request.link != NONE).then_some(request.link as usize) }
 }
 
 fn pool_of(state: &State, kind: MemoryKind) -> usize {
@@ -147,11 +147,11 @@ impl World {
             return None;
         }
         let number = alive[self.random.below(alive.len())];
-        Some(self.state.links[number].seeker(number as u32))
+        Some(self.state.links[number].request(number as u32))
     }
 
     fn lease(&mut self) {
-        let seeker = match self.random.below(8) {
+        let request = match self.random.below(8) {
             0 => {
                 let role = if self.random.below(2) == 0 { Role::Produce } else { Role::Peek };
                 let pool = self.random.below(self.state.pools.len()) as u32;
@@ -165,26 +165,26 @@ impl World {
                 }
             }
             _ => match self.any_link() {
-                Some(seeker) => seeker,
+                Some(request) => request,
                 None => return,
             },
         };
-        let due = self.rules().lease(&ask(&seeker));
-        let found = self.state.look(&seeker);
+        let due = self.rules().lease(&ask(&request));
+        let found = self.state.look(&request);
         self.trace.push(format!(
             "lease {:?} pool {} link {}: {found:?}",
-            seeker.role, seeker.pool, seeker.link
+            request.role, request.pool, request.link
         ));
-        let expected = self.expected(&seeker);
+        let expected = self.expected(&request);
         let answer = match found {
-            Ok(_) if seeker.role == Role::Produce => Ok(None),
+            Ok(_) if request.role == Role::Produce => Ok(None),
             Ok((chunk, _)) => Ok(Some(self.state.chunks[chunk as usize].order)),
             Err(Refusal::NotNow) => Err(Status::NO_RESOURCE),
             Err(Refusal::Closed) => Err(Status::CLOSED),
             Err(_) => Err(Status::STARVED),
         };
         // A call on the hub may request a copy, which the hub then makes.
-        let may_come = seeker.link == NONE && due.is_ok() && found == Err(Refusal::NotNow);
+        let may_come = request.link == NONE && due.is_ok() && found == Err(Refusal::NotNow);
         assert!(answer == due || may_come, "{due:?} was due");
         match found {
             Err(refusal) => {
@@ -194,10 +194,10 @@ impl World {
                 }
             }
             Ok(found) => {
-                let number = self.state.take(&seeker, found);
+                let number = self.state.take(&request, found);
                 let envelope = self.state.terms[number as usize].envelope;
                 let place = word_at(&self.state, envelope);
-                if seeker.role == Role::Produce {
+                if request.role == Role::Produce {
                     self.next_word += 1;
                     // SAFETY: leased to us.
                     unsafe { *place = self.next_word };
@@ -209,7 +209,7 @@ impl World {
                             <= self.state.max_bytes
                     );
                     let word = self.next_word;
-                    self.held.push(Held { number, seeker, order: None, word, hidden: false });
+                    self.held.push(Held { number, request, order: None, word, hidden: false });
                     return;
                 }
                 let order = self.state.chunks[found.0 as usize].order;
@@ -218,21 +218,21 @@ impl World {
                 let shared = self
                     .held
                     .iter()
-                    .any(|held| held.order == Some(order) && held.seeker.role == Role::Modify);
+                    .any(|held| held.order == Some(order) && held.request.role == Role::Modify);
                 // SAFETY: leased to us.
                 let there = unsafe { *place };
-                if seeker.role != Role::Modify || !shared {
+                if request.role != Role::Modify || !shared {
                     assert_eq!(there, model.word, "a stale replica was served");
                     assert_eq!(self.state.envelopes[envelope as usize].length, model.length);
                 }
                 let mut word = there;
-                if seeker.role == Role::Modify {
+                if request.role == Role::Modify {
                     self.next_word += 1;
                     word = self.next_word;
                     // SAFETY: leased to us; all leases that share it are on this thread.
                     unsafe { *place = word };
                 }
-                self.held.push(Held { number, seeker, order: Some(order), word, hidden: false });
+                self.held.push(Held { number, request, order: Some(order), word, hidden: false });
             }
         }
     }
@@ -241,13 +241,13 @@ impl World {
     fn together(&mut self) {
         let mut links = Vec::new();
         for place in 0..2 + self.random.below(3) {
-            links.extend(self.any_link().map(|seeker| Some((place, seeker))));
+            links.extend(self.any_link().map(|request| Some((place, request))));
         }
         let never = Call { state: &self.state, links: &links }.never();
         let mut numbers = Vec::new();
-        for (_, seeker) in links.iter().flatten() {
-            if let Ok(found) = self.state.look(seeker) {
-                numbers.push(self.state.take(seeker, found));
+        for (_, request) in links.iter().flatten() {
+            if let Ok(found) = self.state.look(request) {
+                numbers.push(self.state.take(request, found));
             }
         }
         let served = numbers.len() == links.len();
@@ -272,12 +272,12 @@ impl World {
             rules::Chunk { id, word, length, had, places, changed: false, hidden }
         };
         let link = |(number, link): (usize, &records::Link)| {
-            let ask = ask(&link.seeker(number as u32));
+            let ask = ask(&link.request(number as u32));
             rules::Link { alive: link.alive, ask, autocommit: false, in_flow: link.in_flow }
         };
         let held = |held: &Held| {
             let data = there(state.terms[held.number as usize].envelope);
-            let (handle, ask, chunk) = (1 + held.number as usize, ask(&held.seeker), held.order);
+            let (handle, ask, chunk) = (1 + held.number as usize, ask(&held.request), held.order);
             rules::Held {
                 handle,
                 ask,
@@ -383,31 +383,31 @@ impl World {
         let end =
             [End::Commit(length), End::Commit(length), End::Abort, End::Undo][self.random.below(4)];
         // Undo is only for leases that nobody has used.
-        let end = if end == End::Undo && (held.seeker.role == Role::Modify || held.hidden) {
+        let end = if end == End::Undo && (held.request.role == Role::Modify || held.hidden) {
             End::Abort
         } else {
             end
         };
         let commits = matches!(end, End::Commit(_));
-        self.trace.push(format!("end {:?} of {:?}: {end:?}", held.seeker.role, held.order));
+        self.trace.push(format!("end {:?} of {:?}: {end:?}", held.request.role, held.order));
         let terms = self.state.terms[held.number as usize];
         // SAFETY: leased to us until it ends.
         let there = unsafe { *word_at(&self.state, terms.envelope) };
-        if held.seeker.role == Role::Peek || held.seeker.role == Role::Consume {
+        if held.request.role == Role::Peek || held.request.role == Role::Consume {
             assert_eq!(there, held.word, "it changed under a reader");
         }
         let only = held.order.is_some() && {
             let others = self
                 .held
                 .iter()
-                .any(|other| other.order == held.order && other.seeker.role == Role::Modify);
+                .any(|other| other.order == held.order && other.request.role == Role::Modify);
             let there = self.state.is_there(terms.chunk, terms.order);
             there && !others && self.state.chunks[terms.chunk as usize].replicas.count_ones() == 1
         };
         let order = self.state.next_order;
         let length_there = self.state.envelopes[terms.envelope as usize].length;
         self.state.end(held.number, end);
-        match (held.seeker.role, held.order) {
+        match (held.request.role, held.order) {
             (Role::Produce, _) if commits => {
                 self.queue.push(Model { order, word: held.word, length, passed: 0 })
             }
@@ -416,7 +416,7 @@ impl World {
                 let Some(at) = self.queue.iter().position(|chunk| chunk.order == order) else {
                     return;
                 };
-                self.queue[at].passed |= held.seeker.unit;
+                self.queue[at].passed |= held.request.unit;
                 if held.hidden || everybody & !self.queue[at].passed == 0 {
                     self.queue.remove(at);
                 }
@@ -478,18 +478,18 @@ impl World {
     }
 
     fn remove_link(&mut self) {
-        let Some(seeker) = self.any_link() else { return };
-        self.trace.push(format!("link {} goes", seeker.link));
-        self.state.links[seeker.link as usize].alive = false;
-        if seeker.role == Role::Consume {
-            self.state.broadcast &= !seeker.unit;
-            self.state.competing -= u32::from(seeker.unit == COMPETING);
+        let Some(request) = self.any_link() else { return };
+        self.trace.push(format!("link {} goes", request.link));
+        self.state.links[request.link as usize].alive = false;
+        if request.role == Role::Consume {
+            self.state.broadcast &= !request.unit;
+            self.state.competing -= u32::from(request.unit == COMPETING);
             self.state.settle();
             let everybody = self.state.consumers();
             self.queue.retain(|chunk| chunk.passed == 0 || everybody & !chunk.passed != 0);
         }
         self.state.count_wants();
-        self.state.forget_link(seeker.link);
+        self.state.forget_link(request.link);
     }
 
     fn step(&mut self) {

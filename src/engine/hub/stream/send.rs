@@ -102,7 +102,7 @@ impl HubStream {
             return;
         }
         let mut state = self.hub.state.lock();
-        if state.is_joined_by(self.seeker.link, self) && state.look(&self.seeker).is_ok() {
+        if state.is_joined_by(self.request.link, self) && state.look(&self.request).is_ok() {
             work.stalled = true;
             state.stats.credit_stalls += 1;
         }

@@ -113,7 +113,7 @@ impl Work {
 /// One end of a stream. See the head of this file.
 pub(crate) struct HubStream {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) seeker: LeaseRequest,
+    pub(crate) request: LeaseRequest,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) id: u64,
     /// The link's envelopes are on a device.
@@ -142,7 +142,7 @@ impl Link {
     /// Connects the link with a link of the other direction at the endpoint's peer.
     pub fn connect(&self, endpoint: &Arc<Endpoint>, id: u64, window: u32) -> Result<()> {
         self.hub.check_fork()?;
-        if !matches!(self.seeker.role, Role::Consume | Role::Produce) {
+        if !matches!(self.request.role, Role::Consume | Role::Produce) {
             return Err(Error::invalid(
                 "link: is one that looks; those that consume or produce can be connected",
             ));
@@ -168,7 +168,7 @@ impl Link {
         endpoint.check_open()?;
         let stream = Arc::new(HubStream {
             hub: self.hub.clone(),
-            seeker: LeaseRequest { settled: true, ..self.seeker },
+            request: LeaseRequest { settled: true, ..self.request },
             endpoint: endpoint.clone(),
             id,
             device: memory_type::is_device(kind.memory_type),
@@ -198,7 +198,7 @@ impl Link {
         });
         stream.places.iter().for_each(|place| place.belongs_to(&stream));
         let mut state = self.hub.state.lock();
-        if state.links[self.seeker.link as usize].watch.stream.is_some() {
+        if state.links[self.request.link as usize].watch.stream.is_some() {
             drop(state);
             return Err(crate::engine::hub::link::joined());
         }
@@ -206,7 +206,7 @@ impl Link {
             drop(state);
             return Err(crate::engine::hub::link::closed());
         }
-        state.join(self.seeker.link, stream.clone());
+        state.join(self.request.link, stream.clone());
         match stream.takes() {
             true => state.sources += 1,
             false => state.drains += 1,
@@ -228,7 +228,7 @@ impl Link {
 impl HubStream {
     /// Does this end receive chunks?
     pub(crate) fn takes(&self) -> bool {
-        self.seeker.role == Role::Produce
+        self.request.role == Role::Produce
     }
 
     #[cfg(test)]
@@ -473,12 +473,12 @@ impl HubStream {
     /// Leases through the link.
     pub(crate) fn lease(&self, credit: bool) -> std::result::Result<*const Lease, Refusal> {
         let mut state = self.hub.state.lock();
-        if !state.is_joined_by(self.seeker.link, self) {
+        if !state.is_joined_by(self.request.link, self) {
             // The link was destroyed a moment ago, and its record may be reused: the stream will
             // run again.
             return Err(Refusal::NotNow);
         }
-        let lease = self.hub.try_lease(&mut state, &self.seeker);
+        let lease = self.hub.try_lease(&mut state, &self.request);
         state.lent += u64::from(credit && lease.is_ok());
         drop(self.hub.leave(state));
         lease
@@ -538,11 +538,11 @@ impl HubStream {
     /// `all` as for `finish`; `None` for a stream that has not begun.
     fn part_from_hub(&self, all: Option<bool>) {
         let mut state = self.hub.state.lock();
-        let stream = state.part(self.seeker.link, self);
+        let stream = state.part(self.request.link, self);
         if self.takes() {
             state.sources -= 1;
             if let (Some(all), true) = (all, stream.is_some()) {
-                state.links[self.seeker.link as usize].watch.cut = !all;
+                state.links[self.request.link as usize].watch.cut = !all;
             }
             state.source_ended |= all == Some(true);
             state.end_with_sources();
