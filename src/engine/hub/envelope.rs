@@ -166,7 +166,7 @@ impl Lease {
         state: SpinLockGuard<'_, State>,
         length: u64,
     ) -> Result<Retired> {
-        let role = state.terms[self.number as usize].role;
+        let role = state.lease_records[self.number as usize].role;
         let checked = match role {
             Some(role) => check_commit(hub, state.destroyed, role, length),
             None => Err(ended()),
@@ -187,7 +187,7 @@ impl Lease {
             return self.end_after(hub, stream, |_| Ok(End::Abort));
         }
         let Some(state) = self.lock_to_end(hub, (None, true)) else { return Ok(Retired::NOTHING) };
-        if state.terms[self.number as usize].role.is_none() {
+        if state.lease_records[self.number as usize].role.is_none() {
             drop(state);
             return Err(ended());
         }
@@ -198,11 +198,11 @@ impl Lease {
     pub fn release(&self, stream: *mut c_void) -> Result<Retired> {
         let hub = self.hub()?;
         let how = |state: &State| {
-            let terms = &state.terms[self.number as usize];
-            if !terms.autocommit || state.destroyed {
+            let record = &state.lease_records[self.number as usize];
+            if !record.autocommit || state.destroyed {
                 return End::Abort;
             }
-            let said = state.envelopes[terms.envelope as usize].length;
+            let said = state.envelopes[record.envelope as usize].length;
             End::Commit(if said == UNSET { hub.size } else { said })
         };
         if !stream.is_null() {
@@ -225,7 +225,9 @@ impl Lease {
         how: impl Fn(&State) -> Result<End>,
     ) -> Result<Retired> {
         let check = |state: &State| {
-            let Some(role) = state.terms[self.number as usize].role else { return Err(ended()) };
+            let Some(role) = state.lease_records[self.number as usize].role else {
+                return Err(ended());
+            };
             let end = how(state)?;
             if let End::Commit(length) = end {
                 check_commit(hub, state.destroyed, role, length)?;
@@ -319,9 +321,9 @@ impl Lease {
     /// Shows the mark that the holder has to wait for.
     #[cold]
     fn show_marks(&self, state: &State) {
-        let terms = &state.terms[self.number as usize];
-        let fence = &state.envelopes[terms.envelope as usize].block.fence;
-        let mark = match terms.role {
+        let record = &state.lease_records[self.number as usize];
+        let fence = &state.envelopes[record.envelope as usize].block.fence;
+        let mark = match record.role {
             Some(Role::Produce | Role::Modify) => fence.before_writing(),
             _ => fence.written.as_ref().filter(|mark| mark.is_pending()),
         };
@@ -376,7 +378,7 @@ impl Hub {
         if piece >= state.handles.len() {
             self.reserve_handles(state, number as usize + 1);
         }
-        let envelope = &state.envelopes[state.terms[number as usize].envelope as usize];
+        let envelope = &state.envelopes[state.lease_records[number as usize].envelope as usize];
         let lease = &state.handles[piece][place];
         lease.point_to(envelope, state.pools[envelope.pool as usize].kind);
         if envelope.block.fence.is_marked() {

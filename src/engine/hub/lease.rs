@@ -250,34 +250,34 @@ impl State {
         }
         self.leases += 1;
         let number = self.free_number();
-        let terms = &mut self.terms[number as usize];
-        terms.settled = request.settled;
-        terms.role = Some(request.role);
-        terms.autocommit = request.autocommit;
-        terms.envelope = envelope;
-        (terms.chunk, terms.order, terms.since) = (chunk, order, self.changes);
-        terms.unit = request.unit;
-        terms.link = request.link;
+        let record = &mut self.lease_records[number as usize];
+        record.settled = request.settled;
+        record.role = Some(request.role);
+        record.autocommit = request.autocommit;
+        record.envelope = envelope;
+        (record.chunk, record.order, record.since) = (chunk, order, self.changes);
+        record.unit = request.unit;
+        record.link = request.link;
         number
     }
 
     #[inline(always)]
     fn free_number(&mut self) -> u32 {
-        let number = self.free_terms;
-        let Some(terms) = self.terms.get(number as usize) else {
-            self.terms.push(LeaseRecord::NONE);
-            return self.terms.len() as u32 - 1;
+        let number = self.free_record;
+        let Some(record) = self.lease_records.get(number as usize) else {
+            self.lease_records.push(LeaseRecord::NONE);
+            return self.lease_records.len() as u32 - 1;
         };
-        self.free_terms = terms.next;
+        self.free_record = record.next;
         number
     }
 
     /// Frees the record of an ended lease.
     #[inline(always)]
-    pub(super) fn free_terms_of(&mut self, number: u32) {
-        let terms = &mut self.terms[number as usize];
-        (terms.role, terms.next) = (None, self.free_terms);
-        self.free_terms = number;
+    pub(super) fn release_record(&mut self, number: u32) {
+        let record = &mut self.lease_records[number as usize];
+        (record.role, record.next) = (None, self.free_record);
+        self.free_record = number;
     }
 
     #[inline(always)]
@@ -329,25 +329,25 @@ impl State {
     /// Sets the link that counts as the chunk's holder until the lease ends.
     #[cold]
     pub(crate) fn hold(&mut self, number: u32, link: u32) {
-        let terms = &self.terms[number as usize];
-        if terms.role == Some(Role::Consume) && terms.unit == COMPETING {
-            self.chunks[terms.chunk as usize].holder = link;
+        let record = &self.lease_records[number as usize];
+        if record.role == Some(Role::Consume) && record.unit == COMPETING {
+            self.chunks[record.chunk as usize].holder = link;
         }
     }
 
     /// The envelope of a lease, if its memory may be swapped; otherwise the reason.
     pub(crate) fn exchanged(&self, number: u32) -> Result<u32, (Status, &'static str)> {
-        let terms = &self.terms[number as usize];
-        let envelope = &self.envelopes[terms.envelope as usize];
-        match terms.role {
+        let record = &self.lease_records[number as usize];
+        let envelope = &self.envelopes[record.envelope as usize];
+        match record.role {
             None => return Err((Status::INVALID_PARAM, "its lease has ended")),
             Some(Role::Peek) => return Err((Status::INVALID_PARAM, "a peeking lease only reads")),
-            Some(Role::Consume) if terms.unit != COMPETING => {
+            Some(Role::Consume) if record.unit != COMPETING => {
                 return Err((Status::INVALID_PARAM, "a broadcast consumer only reads"));
             }
-            Some(Role::Consume) if self.is_there(terms.chunk, terms.order) => {
-                let chunk = &self.chunks[terms.chunk as usize];
-                let others_come = self.consumers() & !(chunk.passed | terms.unit) != 0;
+            Some(Role::Consume) if self.is_there(record.chunk, record.order) => {
+                let chunk = &self.chunks[record.chunk as usize];
+                let others_come = self.consumers() & !(chunk.passed | record.unit) != 0;
                 // After an earlier swap the envelope contains nothing that others may read.
                 let is_replica = envelope.stage == Stage::Ready;
                 if others_come && is_replica && chunk.replicas.count_ones() == 1 {
@@ -362,12 +362,13 @@ impl State {
         if envelope.leases > 1 || envelope.copies > 0 {
             return Err((Status::BUSY, "others look at it at the moment"));
         }
-        Ok(terms.envelope)
+        Ok(record.envelope)
     }
 
     /// Swaps the memory of two leases of this hub.
     pub(crate) fn exchange(&mut self, one: u32, other: u32) {
-        let [a, b] = [one, other].map(|number| self.terms[number as usize].envelope as usize);
+        let [a, b] =
+            [one, other].map(|number| self.lease_records[number as usize].envelope as usize);
         let (front, back) = self.envelopes.split_at_mut(a.max(b));
         std::mem::swap(&mut front[a.min(b)].block, &mut back[0].block);
         std::mem::swap(&mut front[a.min(b)].length, &mut back[0].length);
@@ -378,27 +379,27 @@ impl State {
     /// A swap has changed the memory of this lease. If it is a consumer's, nobody else may read the
     /// replica while the consumer holds the chunk.
     pub(crate) fn hide(&mut self, number: u32) {
-        let terms = self.terms[number as usize];
-        let length = &mut self.envelopes[terms.envelope as usize].length;
-        if terms.role != Some(Role::Produce) && *length == UNSET {
+        let record = self.lease_records[number as usize];
+        let length = &mut self.envelopes[record.envelope as usize].length;
+        if record.role != Some(Role::Produce) && *length == UNSET {
             // It came from a producer without a length, and is a chunk's now.
             *length = self.size;
         }
-        let is_replica = self.envelopes[terms.envelope as usize].stage == Stage::Ready;
-        if terms.role != Some(Role::Consume)
+        let is_replica = self.envelopes[record.envelope as usize].stage == Stage::Ready;
+        if record.role != Some(Role::Consume)
             || !is_replica
-            || !self.is_there(terms.chunk, terms.order)
+            || !self.is_there(record.chunk, record.order)
         {
             return;
         }
-        let chunk = &mut self.chunks[terms.chunk as usize];
+        let chunk = &mut self.chunks[record.chunk as usize];
         if chunk.replicas.count_ones() > 1 {
-            self.detach(terms.envelope);
+            self.detach(record.envelope);
             return;
         }
         chunk.hidden = true;
         // Copies in progress have the old contents, and may end after the chunk is available again.
         chunk.version = chunk.version.wrapping_add(1);
-        self.measure(terms.chunk, self.envelopes[terms.envelope as usize].length);
+        self.measure(record.chunk, self.envelopes[record.envelope as usize].length);
     }
 }

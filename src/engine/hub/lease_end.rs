@@ -22,45 +22,45 @@ impl State {
     /// Ends a lease. The caller has checked that `end` is allowed.
     #[inline(always)]
     pub(crate) fn end(&mut self, number: u32, end: End) {
-        let terms = self.terms[number as usize];
-        let Some(role) = terms.role else { return };
+        let record = self.lease_records[number as usize];
+        let Some(role) = record.role else { return };
         if role == Role::Produce {
-            self.end_production(&terms, end);
+            self.end_production(&record, end);
         } else {
-            self.end_reading(role, &terms, end);
+            self.end_reading(role, &record, end);
         }
-        self.free_terms_of(number);
+        self.release_record(number);
         self.leases -= 1;
-        if terms.link != NONE {
+        if record.link != NONE {
             if end == End::Abort || (end != End::Undo && matches!(role, Role::Peek | Role::Modify))
             {
                 // The link knows its own change, but not those that others made meanwhile.
                 let changed = u64::from(role == Role::Modify && end != End::Abort);
                 self.given_back(
-                    terms.link,
-                    Sight { order: terms.order, changes: terms.since + changed },
+                    record.link,
+                    Sight { order: record.order, changes: record.since + changed },
                 );
             }
-            self.links[terms.link as usize].leases -= 1;
-            if !self.links[terms.link as usize].alive {
-                self.forget_link(terms.link);
+            self.links[record.link as usize].leases -= 1;
+            if !self.links[record.link as usize].alive {
+                self.forget_link(record.link);
             }
         }
     }
 
     #[inline(always)]
-    fn end_production(&mut self, terms: &LeaseRecord, end: End) {
+    fn end_production(&mut self, record: &LeaseRecord, end: End) {
         self.reserved -= 1;
         self.stats.leased_envelopes -= 1;
-        self.envelopes[terms.envelope as usize].leases = 0;
+        self.envelopes[record.envelope as usize].leases = 0;
         match end {
             End::Commit(length) => {
-                self.append(terms.envelope, length);
+                self.append(record.envelope, length);
                 // There may be more room, as it was reserved for a full envelope.
                 self.wake_mask |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
             }
             _ => {
-                self.trash(terms.envelope);
+                self.trash(record.envelope);
                 // It may be the last production that readers waited for.
                 self.wake_mask |= ROOM | if self.closed { DATA } else { 0 };
             }
@@ -68,42 +68,42 @@ impl State {
     }
 
     #[inline(always)]
-    fn end_reading(&mut self, role: Role, terms: &LeaseRecord, end: End) {
-        let envelope = &mut self.envelopes[terms.envelope as usize];
+    fn end_reading(&mut self, role: Role, record: &LeaseRecord, end: End) {
+        let envelope = &mut self.envelopes[record.envelope as usize];
         envelope.leases -= 1;
         self.stats.leased_envelopes -= u64::from(envelope.leases == 0);
         if role == Role::Modify {
             envelope.modifiers -= 1;
         }
-        if self.is_there(terms.chunk, terms.order) {
-            let chunk = &mut self.chunks[terms.chunk as usize];
+        if self.is_there(record.chunk, record.order) {
+            let chunk = &mut self.chunks[record.chunk as usize];
             chunk.leases -= 1;
             match role {
-                Role::Consume => self.end_consumption(terms, end),
-                Role::Modify => self.end_change(terms.chunk, terms.envelope, end),
+                Role::Consume => self.end_consumption(record, end),
+                Role::Modify => self.end_change(record.chunk, record.envelope, end),
                 _ => {}
             }
         }
-        self.let_go(terms.envelope);
+        self.let_go(record.envelope);
         self.wake_mask |= DATA | ROOM;
     }
 
     #[inline(always)]
-    fn end_consumption(&mut self, terms: &LeaseRecord, end: End) {
-        let place = terms.chunk;
+    fn end_consumption(&mut self, record: &LeaseRecord, end: End) {
+        let place = record.chunk;
         let chunk = &mut self.chunks[place as usize];
         chunk.consumers -= 1;
-        chunk.taken &= !terms.unit;
+        chunk.taken &= !record.unit;
         let mut was_hidden = false;
         // Only the competing consumer can have swapped it away. Broadcast consumers may have been
         // destroyed meanwhile, and their leases continue.
-        if terms.unit == COMPETING {
+        if record.unit == COMPETING {
             was_hidden = std::mem::replace(&mut chunk.hidden, false);
             chunk.holder = NONE;
         }
         let order = chunk.order;
         if matches!(end, End::Commit(_)) {
-            chunk.passed |= terms.unit;
+            chunk.passed |= record.unit;
             // Its contents were swapped away, so consumers that were created since have nothing to
             // read.
             if was_hidden || self.is_done(place) {
@@ -113,9 +113,9 @@ impl State {
             }
             return;
         }
-        let cursor = self.cursors[terms.unit.trailing_zeros() as usize];
+        let cursor = self.cursors[record.unit.trailing_zeros() as usize];
         if cursor == NONE || order < self.chunks[cursor as usize].order {
-            self.cursors[terms.unit.trailing_zeros() as usize] = place;
+            self.cursors[record.unit.trailing_zeros() as usize] = place;
         }
     }
 

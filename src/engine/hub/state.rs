@@ -62,8 +62,8 @@ pub(crate) struct State {
     pub(crate) cursors: [u32; 64],
     /// There is a dataflow strategy.
     pub(crate) flow: bool,
-    pub(crate) terms: Vec<LeaseRecord>,
-    pub(crate) free_terms: u32,
+    pub(crate) lease_records: Vec<LeaseRecord>,
+    pub(crate) free_record: u32,
     pub(crate) leases: u32,
     pub(crate) copies: u32,
     /// Callbacks and descriptor signals in progress outside the lock.
@@ -143,8 +143,8 @@ impl State {
             units: COMPETING,
             cursors: [NONE; 64],
             flow: false,
-            terms: Vec::new(),
-            free_terms: NONE,
+            lease_records: Vec::new(),
+            free_record: NONE,
             leases: 0,
             copies: 0,
             calls: 0,

@@ -59,7 +59,7 @@ fn lease(state: &mut State, request: &LeaseRequest) -> Result<u32, Refusal> {
 }
 
 fn word(state: &State, lease: u32) -> *mut u64 {
-    state.envelopes[state.terms[lease as usize].envelope as usize].block.span().data.cast()
+    state.envelopes[state.lease_records[lease as usize].envelope as usize].block.span().data.cast()
 }
 
 fn produce(state: &mut State, pool: u32, value: u64) {
