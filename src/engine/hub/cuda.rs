@@ -118,7 +118,7 @@ impl Fence {
         self.written.is_some() || self.used.is_some()
     }
 
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_synced(&self) -> bool {
         self.pending().iter().all(Option::is_none)
     }
 }
@@ -469,7 +469,7 @@ impl State {
         chunk: u32,
         envelope: u32,
     ) -> std::result::Result<(), Refusal> {
-        let waits = !request.settled && self.pools[request.pool as usize].kind.memory_type == CUDA;
+        let waits = !request.synced && self.pools[request.pool as usize].kind.memory_type == CUDA;
         match &self.envelopes[envelope as usize].block.fence.written {
             Some(mark) if !waits && mark.is_pending() => Err(Refusal::NotNow),
             Some(mark) if !waits && mark.has_failed() => Err(Refusal::Failed { pool: NONE, chunk }),
@@ -485,20 +485,20 @@ impl State {
 
     /// Is the first free envelope one that no stream is still using?
     #[cold]
-    pub(crate) fn is_front_settled(&self, pool: u32) -> bool {
+    pub(crate) fn is_front_synced(&self, pool: u32) -> bool {
         let first = self.pools[pool as usize].free;
-        first != NONE && self.envelopes[first as usize].block.fence.is_settled()
+        first != NONE && self.envelopes[first as usize].block.fence.is_synced()
     }
 
     /// Moves an envelope that no stream is still using to the front of the free ones. False if
     /// there is none.
     #[cold]
-    pub(crate) fn find_settled(&mut self, pool: u32) -> bool {
+    pub(crate) fn find_synced(&mut self, pool: u32) -> bool {
         let first = self.pools[pool as usize].free;
         let (mut before, mut number) = (NONE, first);
         while number != NONE {
             let envelope = &self.envelopes[number as usize];
-            if envelope.block.fence.is_settled() {
+            if envelope.block.fence.is_synced() {
                 if before != NONE {
                     self.envelopes[before as usize].next = envelope.next;
                     self.envelopes[number as usize].next = first;

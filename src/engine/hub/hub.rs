@@ -328,7 +328,7 @@ impl Hub {
             unit: COMPETING,
             link: NONE,
             autocommit: false,
-            settled: false,
+            synced: false,
         };
         match pool {
             Some(pool) => Ok(request(pool)),

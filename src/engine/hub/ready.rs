@@ -109,7 +109,7 @@ impl Link {
             unit: self.unit,
             link: number,
             autocommit: self.autocommit,
-            settled: self.watch.stream.is_some(),
+            synced: self.watch.stream.is_some(),
         }
     }
 }

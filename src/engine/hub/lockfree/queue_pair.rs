@@ -270,9 +270,9 @@ impl<T> Ring<T> {
         let tail = self.tail.fetch_or(CLOSED, Ordering::AcqRel) & !BITS;
         let head = self.head.fetch_or(CLOSED, Ordering::AcqRel) & !BITS;
         for position in head..head + self.places.len() as u64 {
-            let settled = position + u64::from(position < tail);
+            let final_turn = position + u64::from(position < tail);
             let mut patience = Patience::new();
-            while self.place(position).turn.load(Ordering::Acquire) != settled {
+            while self.place(position).turn.load(Ordering::Acquire) != final_turn {
                 patience.wait();
             }
         }

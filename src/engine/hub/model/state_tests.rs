@@ -161,7 +161,7 @@ impl World {
                     unit: COMPETING,
                     link: NONE,
                     autocommit: false,
-                    settled: false,
+                    synced: false,
                 }
             }
             _ => match self.any_link() {
