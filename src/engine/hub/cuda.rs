@@ -176,8 +176,9 @@ impl Pump {
             answer: Condvar::new(),
         });
         let theirs = shared.clone();
-        let run =
-            move || Work { hub, shared: theirs, lanes: Vec::new(), under_way: Vec::new() }.run();
+        let run = move || {
+            Work { hub, shared: theirs, copy_streams: Vec::new(), under_way: Vec::new() }.run()
+        };
         let started = runtime::with_signals_blocked(|| {
             std::thread::Builder::new().name("ucxx_hub".into()).spawn(run)
         });
@@ -228,7 +229,7 @@ impl Drop for Pump {
 }
 
 /// A stream for the copies in one direction.
-struct Lane {
+struct CopyStream {
     from: MemoryKind,
     to: MemoryKind,
     stream: Stream,
@@ -236,7 +237,7 @@ struct Lane {
     target: Option<Arc<Gpu>>,
 }
 
-impl Lane {
+impl CopyStream {
     fn new(from: MemoryKind, to: MemoryKind) -> Result<Self> {
         let gpu = |kind: MemoryKind| {
             (kind.memory_type == CUDA).then(|| cuda_driver::gpu(kind.device_id)).transpose()
@@ -249,7 +250,7 @@ impl Lane {
             fault.into_error(format_args!("a copy from {from} to {to} cannot begin"))
         };
         let stream = Stream::new(own).map_err(failed)?;
-        Ok(Lane { from, to, stream, source, target })
+        Ok(CopyStream { from, to, stream, source, target })
     }
 }
 
@@ -257,7 +258,7 @@ impl Lane {
 struct Work {
     hub: Weak<Hub>,
     shared: Arc<Shared>,
-    lanes: Vec<Lane>,
+    copy_streams: Vec<CopyStream>,
     under_way: Vec<(Job, Arc<Mark>)>,
 }
 
@@ -310,22 +311,29 @@ impl Work {
 
     fn copy(&mut self, transfer: &Transfer) -> Result<Arc<Mark>> {
         let (from, to) = (transfer.from_kind, transfer.to_kind);
-        let lane = match self.lanes.iter().position(|lane| (lane.from, lane.to) == (from, to)) {
+        let copy_stream = match self
+            .copy_streams
+            .iter()
+            .position(|copy_stream| (copy_stream.from, copy_stream.to) == (from, to))
+        {
             Some(found) => found,
             None => {
-                self.lanes.push(Lane::new(from, to)?);
-                self.lanes.len() - 1
+                self.copy_streams.push(CopyStream::new(from, to)?);
+                self.copy_streams.len() - 1
             }
         };
-        let lane = &self.lanes[lane];
+        let copy_stream = &self.copy_streams[copy_stream];
         let after = transfer.after.iter().flatten().map(|mark| &mark.event);
         transfer.from.copy_metadata(transfer.to);
         // SAFETY: the transfer holds both envelopes until the event is reached, and the length does
         // not exceed them.
         let copied = unsafe {
-            lane.stream.copy(
-                (transfer.from.data, lane.source.as_deref().map_or(Side::Host, Side::Device)),
-                (transfer.to.data, lane.target.as_deref().map_or(Side::Host, Side::Device)),
+            copy_stream.stream.copy(
+                (
+                    transfer.from.data,
+                    copy_stream.source.as_deref().map_or(Side::Host, Side::Device),
+                ),
+                (transfer.to.data, copy_stream.target.as_deref().map_or(Side::Host, Side::Device)),
                 transfer.length as usize,
                 after,
             )
