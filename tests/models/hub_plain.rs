@@ -4,7 +4,7 @@
 
 use crate::bounded_model;
 use crate::engine::base::spin_lock::{SpinLock, SpinLockGuard};
-use crate::engine::hub::lockfree::queue_pair::Lane;
+use crate::engine::hub::lockfree::queue_pair::QueuePair;
 use crate::engine::hub::waiters::{Sides, DATA, ROOM};
 use loom::sync::Arc;
 use loom::thread;
@@ -23,7 +23,7 @@ struct Tables {
 
 struct Hub {
     items: usize,
-    lane: Lane<u32>,
+    queues: QueuePair<u32>,
     sides: Sides,
     tables: SpinLock<Tables>,
 }
@@ -37,7 +37,9 @@ impl Hub {
     fn new(items: usize) -> Arc<Self> {
         Arc::new(Hub {
             items,
-            lane: Lane::new((0..items).map(|at| std::ptr::without_provenance_mut(8 * (at + 1)))),
+            queues: QueuePair::new(
+                (0..items).map(|at| std::ptr::without_provenance_mut(8 * (at + 1))),
+            ),
             sides: Sides::new(),
             tables: SpinLock::new(Tables::default()),
         })
@@ -47,7 +49,7 @@ impl Hub {
     fn lock(&self) -> SpinLockGuard<'_, Tables> {
         let mut tables = self.tables.lock();
         if !std::mem::replace(&mut tables.in_tables, true) {
-            tables.lists = self.lane.close();
+            tables.lists = self.queues.close();
             let returned = tables.returned.pop();
             tables.lists[READS].splice(0..0, returned);
         }
@@ -63,9 +65,9 @@ impl Hub {
 
     fn take_plainly(&self, side: usize) -> Option<*mut u32> {
         if side == READS {
-            self.lane.take_ready(|_, _| {}).ok()
+            self.queues.take_ready(|_, _| {}).ok()
         } else {
-            self.lane.take_free(|_, _| {}).ok()
+            self.queues.take_free(|_, _| {}).ok()
         }
     }
 
@@ -80,10 +82,10 @@ impl Hub {
                 let list = &mut tables.lists[side];
                 (!list.is_empty()).then(|| list.remove(0))
             } else if side == READS && !tables.returned.is_empty() {
-                self.lane.mark_taking(false);
+                self.queues.mark_taking(false);
                 tables.returned.pop()
             } else {
-                self.lane.mark(side);
+                self.queues.mark(side);
                 self.take_plainly(side)
             };
             if let Some(item) = found {
@@ -99,9 +101,9 @@ impl Hub {
 
     fn push_plainly(&self, side: usize, item: *mut u32) -> bool {
         if side == READS {
-            self.lane.push_ready(item)
+            self.queues.push_ready(item)
         } else {
-            self.lane.push_free(item)
+            self.queues.push_free(item)
         }
     }
 
@@ -114,10 +116,10 @@ impl Hub {
         if tables.in_tables {
             tables.lists[side].push(item);
         } else {
-            self.lane.unmark(side);
+            self.queues.unmark(side);
             let done = match side {
-                READS => self.lane.push_most(item),
-                _ => self.lane.push_free(item),
+                READS => self.queues.push_most(item),
+                _ => self.queues.push_free(item),
             };
             assert!(done, "refused under the lock");
         }
@@ -138,15 +140,15 @@ impl Hub {
     fn give_back_room(&self, item: *mut u32) {
         let tables = self.tables.lock();
         assert!(!tables.in_tables);
-        self.lane.unmark(PRODUCES);
-        assert!(self.lane.push_unused(item));
+        self.queues.unmark(PRODUCES);
+        assert!(self.queues.push_unused(item));
         self.unlock(tables, ROOM);
     }
 
     /// As `State::stats_of_queues`: the largest number of chunks so far.
     fn ask(&self) -> u64 {
         let tables = self.tables.lock();
-        let told = self.lane.traffic();
+        let told = self.queues.traffic();
         self.unlock(tables, 0);
         let chunks = told.produced - told.consumed;
         assert!(told.free + chunks <= self.items as u64, "more than exist: {told:?}");
@@ -160,9 +162,9 @@ impl Hub {
         if tables.in_tables {
             tables.lists[READS].insert(0, item);
         } else {
-            self.lane.unmark(READS);
+            self.queues.unmark(READS);
             tables.returned.push(item);
-            self.lane.mark_taking(true);
+            self.queues.mark_taking(true);
         }
         self.unlock(tables, DATA);
     }

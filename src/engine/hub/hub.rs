@@ -56,7 +56,7 @@ use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::link::{starved, too_many_kinds, Link};
 use crate::engine::hub::lockfree::mode::Tables;
-use crate::engine::hub::lockfree::queue_pair::Lane;
+use crate::engine::hub::lockfree::queue_pair::QueuePair;
 use crate::engine::hub::memory::{Block, Deallocate, MemoryKind};
 use crate::engine::hub::records::{HubStats, Retain, Role};
 use crate::engine::hub::starvation::stuck;
@@ -102,7 +102,7 @@ pub struct Hub {
     pub(crate) generation: Generation,
     pub(crate) size: u64,
     /// The queues that `state` owns, or null: see `hub::lockfree::mode`.
-    pub(crate) lane: AtomicPtr<Lane<Lease>>,
+    pub(crate) queues: AtomicPtr<QueuePair<Lease>>,
     pub(crate) context: Arc<Context>,
     pub(crate) worker: Option<Arc<Worker>>,
     pub(crate) me: Weak<Hub>,
@@ -146,7 +146,7 @@ impl Hub {
         let hub = Arc::new_cyclic(|me| Hub {
             generation: context.generation,
             size,
-            lane: AtomicPtr::new(null_mut()),
+            queues: AtomicPtr::new(null_mut()),
             context: context.clone(),
             worker: params.worker.clone(),
             me: me.clone(),

@@ -7,7 +7,7 @@ use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::LeaseRecord;
 use crate::engine::hub::lockfree::mode::Form;
-use crate::engine::hub::lockfree::queue_pair::Lane;
+use crate::engine::hub::lockfree::queue_pair::QueuePair;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::records::{Chunk, Envelope, HubStats, Link, Pool, Retain, Stage};
 use std::collections::VecDeque;
@@ -91,10 +91,10 @@ pub(crate) struct State {
     /// The last error of a caller's stream.
     pub(crate) stream_fault: Option<Error>,
     pub(crate) stats: HubStats,
-    /// Where the hub's content is: here, or in `lane`.
+    /// Where the hub's content is: here, or in `queues`.
     pub(crate) form: Form,
     /// The queues that the hub runs on, or ran on; threads may still read them.
-    pub(crate) lane: Option<Arc<Lane<Lease>>>,
+    pub(crate) queues: Option<Arc<QueuePair<Lease>>>,
     /// Chunks that were given back in lock-free mode: their positions and envelopes.
     pub(crate) returned: VecDeque<(u64, u32)>,
 }
@@ -162,7 +162,7 @@ impl State {
             stream_fault: None,
             stats: HubStats::default(),
             form: Form::Undecided,
-            lane: None,
+            queues: None,
             returned: VecDeque::new(),
         }
     }
@@ -179,7 +179,7 @@ impl State {
         if self.pools.len() == MOST_POOLS {
             return None;
         }
-        if self.lane().is_some() {
+        if self.queues().is_some() {
             self.enter_tables();
         }
         self.pools.push(Pool {
@@ -204,7 +204,7 @@ impl State {
 
     /// Adds envelopes, and one chunk record for each, as a chunk has at least one.
     pub(crate) fn add(&mut self, pool: u32, blocks: Vec<Block>) {
-        if self.lane().is_some() {
+        if self.queues().is_some() {
             self.enter_tables();
         }
         self.envelopes.reserve(blocks.len());
@@ -444,8 +444,8 @@ impl State {
     /// The queue is empty, nothing is being produced, and after the end no stream still has to
     /// report it.
     pub(crate) fn is_drained(&mut self) -> Option<()> {
-        if let Some(lane) = self.lane() {
-            return lane.is_idle(self.envelopes.len() as u64).then_some(());
+        if let Some(queues) = self.queues() {
+            return queues.is_idle(self.envelopes.len() as u64).then_some(());
         }
         let told = !self.closed || self.destroyed || self.drains == 0;
         (self.queued == 0 && self.reserved == self.lent && told).then_some(())

@@ -65,7 +65,7 @@ struct Ring<T> {
 
 /// See the head of this file.
 #[repr(C)]
-pub(crate) struct Lane<T> {
+pub(crate) struct QueuePair<T> {
     free: Ring<T>,
     ready: Ring<T>,
     /// The highest number of chunks so far; written under the lock.
@@ -280,7 +280,7 @@ impl<T> Ring<T> {
     }
 }
 
-impl<T> Lane<T> {
+impl<T> QueuePair<T> {
     /// All items are free; the first one is taken first.
     pub(crate) fn new(items: impl Iterator<Item = *mut T>) -> Self {
         let items: Vec<_> = items.collect();
@@ -288,7 +288,7 @@ impl<T> Lane<T> {
         // Twice as many places, so that a push need not wait for a thread that is popping a round
         // earlier.
         let capacity = (2 * items.len()).next_power_of_two();
-        Lane {
+        QueuePair {
             free: Ring::new(capacity, &items),
             ready: Ring::new(capacity, &[]),
             most: AtomicU64::new(0),

@@ -1,8 +1,8 @@
-//! A hub in lock-free mode: threads take and return items while another one closes the lane and
-//! counts what is there.
+//! A hub without its lock: what threads take and give back while another one closes the queues, and
+//! looks at what is there.
 
 use crate::bounded_model;
-use crate::engine::hub::lockfree::queue_pair::Lane;
+use crate::engine::hub::lockfree::queue_pair::QueuePair;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
@@ -20,7 +20,7 @@ const PRODUCER: u32 = 1;
 const CONSUMER: u32 = 2;
 
 struct World {
-    lane: Lane<Item>,
+    queues: QueuePair<Item>,
     items: Vec<Item>,
 }
 
@@ -42,12 +42,12 @@ impl World {
             Item { contents: UnsafeCell::new(0), written, holder }
         };
         let items: Vec<_> = (0..count).map(item).collect();
-        let lane = Lane::new(items.iter().map(|item| std::ptr::from_ref(item).cast_mut()));
-        let world = World { lane, items };
-        // The maximum of chunks was reached before, so counting them needs no lock.
+        let queues = QueuePair::new(items.iter().map(|item| std::ptr::from_ref(item).cast_mut()));
+        let world = World { queues, items };
+        // As many chunks as there can be have been there before: no lock is needed to count them.
         for _ in 0..count {
-            let item = world.lane.take_free(|_, _| {}).unwrap();
-            assert!(world.lane.push_most(item));
+            let item = world.queues.take_free(|_, _| {}).unwrap();
+            assert!(world.queues.push_most(item));
         }
         (0..count).for_each(|_| assert!(world.consume(false).is_none()));
         (0..ready).for_each(|_| assert!(world.produce(false).is_none()));
@@ -58,14 +58,15 @@ impl World {
     fn produce(&self, quick: bool) -> Option<*mut Item> {
         let mark = |item: *mut Item, _| at(item).holder.store(PRODUCER, Ordering::Relaxed);
         let item = if quick {
-            self.lane.try_take_free(mark).ok()?
+            self.queues.try_take_free(mark).ok()?
         } else {
-            self.lane.take_free(mark).ok()?
+            self.queues.take_free(mark).ok()?
         };
         // SAFETY: loom fails if another thread does this at once.
         at(item).contents.with_mut(|contents| unsafe { *contents += 1 });
         at(item).written.store(at(item).written.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        let done = if quick { self.lane.try_push_ready(item) } else { self.lane.push_ready(item) };
+        let done =
+            if quick { self.queues.try_push_ready(item) } else { self.queues.push_ready(item) };
         (!done).then_some(item)
     }
 
@@ -73,21 +74,22 @@ impl World {
     fn consume(&self, quick: bool) -> Option<*mut Item> {
         let mark = |item: *mut Item, _| at(item).holder.store(CONSUMER, Ordering::Relaxed);
         let item = if quick {
-            self.lane.try_take_ready(mark).ok()?
+            self.queues.try_take_ready(mark).ok()?
         } else {
-            self.lane.take_ready(mark).ok()?
+            self.queues.take_ready(mark).ok()?
         };
         // SAFETY: as above.
         let contents = at(item).contents.with(|contents| unsafe { *contents });
         assert_eq!(contents, at(item).written.load(Ordering::Relaxed));
-        let done = if quick { self.lane.try_push_free(item) } else { self.lane.push_free(item) };
+        let done =
+            if quick { self.queues.try_push_free(item) } else { self.queues.push_free(item) };
         (!done).then_some(item)
     }
 
     /// Checks that each item is in one of the queues or with its reported owner, and that nothing
     /// moves while the lane is closed.
     fn look(&self) -> usize {
-        let [ready, free] = self.lane.close();
+        let [ready, free] = self.queues.close();
         let mut held = 0;
         for item in &self.items {
             let here = std::ptr::from_ref(item).cast_mut();
@@ -98,14 +100,14 @@ impl World {
                 held += 1;
             }
         }
-        let traffic = self.lane.traffic();
+        let traffic = self.queues.traffic();
         assert!(traffic.most as usize <= self.items.len() && traffic.most as usize >= ready.len());
         assert_eq!((traffic.free as usize, traffic.ready as usize), (free.len(), ready.len()));
         held
     }
 }
 
-/// One thread produces and one consumes, with one attempt or as many as needed, while the lane is
+/// One produces and one consumes, at the first look or as long as it takes, while the queues are
 /// closed.
 fn while_it_is_closed(quick: bool) {
     bounded_model(2, move || {
@@ -133,16 +135,16 @@ fn it_is_idle_when_all_are_free() {
         let world = World::new(2, 1);
         let other = world.clone();
         let works = thread::spawn(move || {
-            // One of two envelopes is always taken, or a chunk exists.
-            let held = other.lane.take_free(|_, _| {}).unwrap();
+            // One of both is always taken, or a chunk.
+            let held = other.queues.take_free(|_, _| {}).unwrap();
             other.consume(false);
-            assert!(other.lane.push_ready(held));
+            assert!(other.queues.push_ready(held));
         });
-        assert!(!world.lane.is_idle(2));
+        assert!(!world.queues.is_idle(2));
         works.join().unwrap();
-        assert!(!world.lane.is_idle(2));
+        assert!(!world.queues.is_idle(2));
         assert!(world.consume(false).is_none());
-        assert!(world.lane.is_idle(2));
+        assert!(world.queues.is_idle(2));
     });
 }
 
