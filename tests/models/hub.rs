@@ -1,7 +1,7 @@
 //! A hub's lock, and threads that sleep until a change under the lock.
 
 use crate::engine::base::spin_lock::SpinLock;
-use crate::engine::hub::waiters::{Sides, DATA, ROOM};
+use crate::engine::hub::waiters::{Waiters, DATA, ROOM};
 use crate::model;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -38,7 +38,7 @@ fn one_thread_at_a_time_behind_the_lock() {
 /// The part of a hub that waiting uses: the number of chunks, and the marks of the sleeping
 /// threads.
 struct Hub {
-    sides: Sides,
+    waiters: Waiters,
     state: SpinLock<State>,
 }
 
@@ -55,7 +55,7 @@ const PRODUCES: usize = 1;
 impl Hub {
     fn new(room: u32) -> Arc<Self> {
         Arc::new(Hub {
-            sides: Sides::new(),
+            waiters: Waiters::new(),
             state: SpinLock::new(State { room, ..State::default() }),
         })
     }
@@ -68,14 +68,14 @@ impl Hub {
             if changed.is_none() {
                 state.asleep |= 1 << side;
             }
-            let seen = self.sides.see(side);
-            let wake_mask = self.sides.move_on(changed.unwrap_or(0), &mut state.asleep);
+            let seen = self.waiters.see(side);
+            let wake_mask = self.waiters.move_on(changed.unwrap_or(0), &mut state.asleep);
             drop(state);
-            self.sides.wake(wake_mask);
+            self.waiters.wake(wake_mask);
             if changed.is_some() {
                 return;
             }
-            self.sides.sleep(side, seen, None);
+            self.waiters.sleep(side, seen, None);
         }
     }
 

@@ -62,7 +62,7 @@ use crate::engine::hub::records::{HubStats, Retain, Role};
 use crate::engine::hub::starvation::stuck;
 use crate::engine::hub::state::{State, COMPETING, NONE};
 use crate::engine::hub::wait::{DATA, ROOM};
-use crate::engine::hub::waiters::Sides;
+use crate::engine::hub::waiters::Waiters;
 use crate::engine::os::fork::Generation;
 use crate::engine::ucx::context::{forked, Context};
 use once_cell::sync::OnceCell;
@@ -109,7 +109,7 @@ pub struct Hub {
     /// Started with the first CUDA memory.
     pub(crate) pump: OnceCell<Pump>,
     _apart: CacheLine,
-    pub(crate) sides: Sides,
+    pub(crate) waiters: Waiters,
     pub(crate) state: Tables,
 }
 
@@ -152,7 +152,7 @@ impl Hub {
             me: me.clone(),
             pump: OnceCell::new(),
             _apart: CacheLine,
-            sides: Sides::new(),
+            waiters: Waiters::new(),
             state: Tables::new(state),
         });
         if let Some(worker) = &hub.worker {

@@ -124,11 +124,11 @@ impl Hub {
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
         let wake_mask = std::mem::take(&mut state.wake_mask);
-        let sleepers = self.sides.move_on(wake_mask, &mut state.asleep);
+        let sleepers = self.waiters.move_on(wake_mask, &mut state.asleep);
         let distant = wake_mask != 0 && state.distant > 0;
         drop(state);
         if sleepers != 0 {
-            self.sides.wake(sleepers);
+            self.waiters.wake(sleepers);
         }
         distant
     }
@@ -278,9 +278,9 @@ impl Hub {
         let driven = || if drives { self.driven() } else { None };
         loop {
             if driven().is_none() {
-                let seen = self.sides.see(side);
-                self.sides.look_for(side, self.is_brisk(timeout_ns), &|| {
-                    self.sides.has_moved(side, seen) || self.is_offered(side)
+                let seen = self.waiters.see(side);
+                self.waiters.look_for(side, self.is_brisk(timeout_ns), &|| {
+                    self.waiters.has_moved(side, seen) || self.is_offered(side)
                 });
             }
             let mut state = self.state.lock_either();
@@ -291,7 +291,7 @@ impl Hub {
                 let _ = self.leave(state);
                 return found;
             }
-            let seen = self.sides.see(side);
+            let seen = self.waiters.see(side);
             // Checked under the lock: a progress thread that ends later changes the word.
             let worker = driven();
             match worker {
@@ -301,10 +301,10 @@ impl Hub {
             // Performs what this thread's own attempt made possible; that may change the word.
             let _ = self.leave(state);
             let Some(worker) = worker else {
-                self.sides.sleep(side, seen, left);
+                self.waiters.sleep(side, seen, left);
                 continue;
             };
-            let drove = worker.drive(&|| self.sides.has_moved(side, seen), deadline);
+            let drove = worker.drive(&|| self.waiters.has_moved(side, seen), deadline);
             let mut state = self.state.lock_either();
             state.distant -= 1;
             if drove.is_err() {
@@ -312,7 +312,7 @@ impl Hub {
                 // first.
                 state.asleep |= 1 << side;
                 drop(state);
-                self.sides.sleep(side, seen, clock::remaining(deadline));
+                self.waiters.sleep(side, seen, clock::remaining(deadline));
             }
         }
     }

@@ -22,7 +22,7 @@ const SIDES: usize = 2;
 const LONGEST_PAUSE: u32 = 31;
 
 /// See the head of this file.
-pub(crate) struct Sides {
+pub(crate) struct Waiters {
     words: [Word; SIDES],
     /// A thread of the side polls. Other threads sleep at once: more pollers would take cores from
     /// working threads.
@@ -36,10 +36,10 @@ pub(crate) struct Sides {
 #[derive(Clone, Copy)]
 pub(crate) struct Seen(u32);
 
-impl Sides {
+impl Waiters {
     pub(crate) fn new() -> Self {
         let counts = || [AtomicU32::new(0), AtomicU32::new(0)];
-        Sides {
+        Waiters {
             words: [Word::new(0), Word::new(0)],
             looking: [AtomicBool::new(false), AtomicBool::new(false)],
             left_out: counts(),
