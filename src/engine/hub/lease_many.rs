@@ -13,7 +13,7 @@ use crate::engine::hub::lease_end::End;
 use crate::engine::hub::link::Link;
 use crate::engine::hub::starvation::{never, Never};
 use crate::engine::hub::state::State;
-use crate::engine::hub::wait::{wake_distant, DISTANT};
+use crate::engine::hub::wait::{wake_external, EXTERNAL_WAITERS};
 use crate::engine::ucx::context::forked;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -73,16 +73,16 @@ impl<'a> Hubs<'a> {
     }
 
     fn unlock(&self, guards: Guards<'a>) {
-        let mut distant = [false; MOST_LINKS];
-        for ((guard, hub), distant) in
-            guards.into_iter().flatten().zip(self.iter()).zip(&mut distant)
+        let mut external_waiters = [false; MOST_LINKS];
+        for ((guard, hub), external_waiters) in
+            guards.into_iter().flatten().zip(self.iter()).zip(&mut external_waiters)
         {
-            *distant = hub.unlock_one(guard);
+            *external_waiters = hub.unlock_one(guard);
         }
         self.iter()
-            .zip(distant)
-            .filter(|(_, distant)| *distant)
-            .for_each(|(hub, _)| wake_distant(hub.worker.as_deref()));
+            .zip(external_waiters)
+            .filter(|(_, external_waiters)| *external_waiters)
+            .for_each(|(hub, _)| wake_external(hub.worker.as_deref()));
         self.iter().for_each(Hub::go_on);
     }
 
@@ -102,7 +102,8 @@ impl<'a> Hubs<'a> {
             match driven().cycle().nth(turn) {
                 // The progress thread may end, and then this thread has to progress.
                 None => {
-                    DISTANT.sleep_until(&|| attempt() || driven().next().is_some(), deadline);
+                    EXTERNAL_WAITERS
+                        .sleep_until(&|| attempt() || driven().next().is_some(), deadline);
                 }
                 Some(worker) => {
                     let is_own = |hub: &Hub| {
@@ -111,9 +112,9 @@ impl<'a> Hubs<'a> {
                     // A change of another hub does not wake a thread that sleeps on this worker's
                     // descriptor.
                     let until = if self.iter().all(is_own) { deadline } else { nap };
-                    DISTANT.look_or(&attempt, |moved| {
+                    EXTERNAL_WAITERS.look_or(&attempt, |moved| {
                         if worker.drive(moved, until).is_err() {
-                            DISTANT.sleep_until(moved, nap);
+                            EXTERNAL_WAITERS.sleep_until(moved, nap);
                         }
                     });
                 }
@@ -128,7 +129,7 @@ impl<'a> Hubs<'a> {
     fn count_waiter(&self, change: i32) {
         for hub in self.iter() {
             let mut state = hub.state.lock();
-            state.distant = state.distant.wrapping_add_signed(change);
+            state.external_waiters = state.external_waiters.wrapping_add_signed(change);
         }
     }
 }

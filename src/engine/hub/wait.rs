@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Threads that wait for several hubs at once.
-pub(crate) static DISTANT: EventCount = EventCount::new();
+pub(crate) static EXTERNAL_WAITERS: EventCount = EventCount::new();
 
 lasting! {
     /// Callbacks that run on this thread: hub and link.
@@ -75,8 +75,8 @@ impl State {
 /// Wakes threads that wait for several hubs, and those that progress the worker while they wait.
 #[cold]
 #[inline(never)]
-pub(crate) fn wake_distant(worker: Option<&Worker>) {
-    DISTANT.notify();
+pub(crate) fn wake_external(worker: Option<&Worker>) {
+    EXTERNAL_WAITERS.notify();
     if let Some(worker) = worker {
         worker.disturb();
     }
@@ -102,8 +102,8 @@ impl Hub {
 
     #[inline(always)]
     pub(crate) fn unlock(&self, state: SpinLockGuard<'_, State>) {
-        if state.distant > 0 {
-            return self.unlock_distant(state);
+        if state.external_waiters > 0 {
+            return self.unlock_and_wake_external(state);
         }
         let _ = self.unlock_one(state);
     }
@@ -111,26 +111,26 @@ impl Hub {
     /// A woken waiter may destroy the hub at once, so the worker is kept.
     #[cold]
     #[inline(never)]
-    fn unlock_distant(&self, state: SpinLockGuard<'_, State>) {
+    fn unlock_and_wake_external(&self, state: SpinLockGuard<'_, State>) {
         let worker = self.worker.clone();
         if self.unlock_one(state) {
-            wake_distant(worker.as_deref());
+            wake_external(worker.as_deref());
         }
     }
 
     /// Releases the lock of one of several hubs. When all are released, the caller calls `go_on`
-    /// for each, and before that `wake_distant` if this returns true.
+    /// for each, and before that `wake_external` if this returns true.
     #[inline(always)]
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
         let wake_mask = std::mem::take(&mut state.wake_mask);
         let sleepers = self.waiters.move_on(wake_mask, &mut state.asleep);
-        let distant = wake_mask != 0 && state.distant > 0;
+        let external_waiters = wake_mask != 0 && state.external_waiters > 0;
         drop(state);
         if sleepers != 0 {
             self.waiters.wake(sleepers);
         }
-        distant
+        external_waiters
     }
 
     /// The worker, if this thread has to progress it while it waits.
@@ -295,7 +295,7 @@ impl Hub {
             // Checked under the lock: a progress thread that ends later changes the word.
             let worker = driven();
             match worker {
-                Some(_) => state.distant += 1,
+                Some(_) => state.external_waiters += 1,
                 None => state.asleep |= 1 << side,
             }
             // Performs what this thread's own attempt made possible; that may change the word.
@@ -306,7 +306,7 @@ impl Hub {
             };
             let drove = worker.drive(&|| self.waiters.has_moved(side, seen), deadline);
             let mut state = self.state.lock_either();
-            state.distant -= 1;
+            state.external_waiters -= 1;
             if drove.is_err() {
                 // The worker cannot be progressed any more, so sleep like the others. Mark the side
                 // first.
