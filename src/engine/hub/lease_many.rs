@@ -11,7 +11,7 @@ use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::Refusal;
 use crate::engine::hub::lease_end::End;
 use crate::engine::hub::link::Link;
-use crate::engine::hub::starvation::{never, Never};
+use crate::engine::hub::starvation::{find_starvation, Starvation};
 use crate::engine::hub::state::State;
 use crate::engine::hub::wait::{wake_external, EXTERNAL_WAITERS};
 use crate::engine::ucx::context::forked;
@@ -172,7 +172,7 @@ pub fn lease_many(links: &[&Link], timeout_ns: u64, leases: &mut [*const Lease])
         Some(Err(Refused::Link(index, refusal))) => {
             Err(links[index].hub.refused(&links[index].request, refusal))
         }
-        Some(Err(Refused::Call(never))) => Err(never.error(links)),
+        Some(Err(Refused::Call(starvation))) => Err(starvation.error(links)),
     }
 }
 
@@ -181,7 +181,7 @@ enum Refused {
     /// The request of one link.
     Link(usize, Refusal),
     /// The whole call: it can never be served.
-    Call(Never),
+    Call(Starvation),
 }
 
 fn try_all(
@@ -245,8 +245,9 @@ fn try_all(
     if let Err(Refused::Link(_, Refusal::NotNow | Refusal::Starved { .. })) = answer {
         // Each link may be served later, but perhaps never all at once. Also, if one can never be
         // served, report how much all of them lack.
-        let whole = hubs.iter().find_map(|hub| never(hubs.state(&mut guards, hub)?, hub, links));
-        answer = whole.map_or(answer, |never| Err(Refused::Call(never)));
+        let whole =
+            hubs.iter().find_map(|hub| find_starvation(hubs.state(&mut guards, hub)?, hub, links));
+        answer = whole.map_or(answer, |starvation| Err(Refused::Call(starvation)));
     }
     hubs.unlock(guards);
     answer

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Why a call for several links can never be served. Links are given by their place in the call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Never {
+pub(crate) enum Starvation {
     /// Both want the top chunk, and exclude each other there.
     Clash { one: usize, other: usize },
     /// One modifies the chunk that the other one consumes.
@@ -31,7 +31,7 @@ pub(crate) enum Never {
     Bytes { link: usize, held: u64, needed: u64, limit: u64 },
 }
 
-impl Never {
+impl Starvation {
     /// The error for the caller: which links, and what to do.
     #[cold]
     pub(crate) fn error(self, links: &[&Link]) -> Error {
@@ -49,7 +49,7 @@ impl Never {
             named(role, handle, kind)
         };
         let (status, text) = match self {
-            Never::Clash { one, other } => {
+            Starvation::Clash { one, other } => {
                 let why = match links[other].request.role {
                     Role::Modify => "a chunk is modified on one device at a time",
                     _ => "nobody peeks at what is being modified there",
@@ -61,7 +61,7 @@ impl Never {
                 );
                 (Status::INVALID_PARAM, text)
             }
-            Never::Same { one, other } => {
+            Starvation::Same { one, other } => {
                 let (one, other) = (name(one), name(other));
                 let text = format!(
                     "hub: {one} can never be served together with {other} as they get the same \
@@ -70,16 +70,16 @@ impl Never {
                 );
                 (Status::STARVED, text)
             }
-            Never::Envelopes { link, missing } => {
+            Starvation::Envelopes { link, missing } => {
                 let (role, handle, kind) = at(link);
                 (Status::STARVED, starved(role, handle, kind, missing))
             }
-            Never::Chunks { link, needed, limit } => {
+            Starvation::Chunks { link, needed, limit } => {
                 let for_what = "one for each chunk that is produced, and for each that is read \
                     until it is consumed";
                 (Status::STARVED, beyond(&name(link), "max_queue_chunks", limit, needed, for_what))
             }
-            Never::Bytes { link, held, needed, limit } => {
+            Starvation::Bytes { link, held, needed, limit } => {
                 let for_what = format!(
                     "an envelope's for each chunk that is produced, and {held} for those that are \
                     read until they are consumed"
@@ -102,13 +102,13 @@ fn beyond(who: &str, which: &str, limit: u64, needed: u64, for_what: &str) -> St
 /// Why the call's links of this hub can never be served. None of them holds anything for the call
 /// at this time.
 #[cold]
-pub(crate) fn never(state: &State, hub: &Hub, links: &[&Link]) -> Option<Never> {
+pub(crate) fn find_starvation(state: &State, hub: &Hub, links: &[&Link]) -> Option<Starvation> {
     let own = |(_, link): &(usize, &&Link)| std::ptr::eq(Arc::as_ptr(&link.hub), hub);
     let mut call = [None; MOST_LINKS];
     for ((place, link), slot) in links.iter().enumerate().filter(own).zip(&mut call) {
         *slot = Some((place, link.request));
     }
-    Call { state, links: &call }.never()
+    Call { state, links: &call }.find_starvation()
 }
 
 /// The links of a call that belong to one hub.
@@ -119,7 +119,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    pub(crate) fn never(&self) -> Option<Never> {
+    pub(crate) fn find_starvation(&self) -> Option<Starvation> {
         self.clash().or_else(|| self.envelopes()).or_else(|| self.chunks()).or_else(|| self.bytes())
     }
 
@@ -141,18 +141,18 @@ impl Call<'_> {
     }
 
     /// Two links that want the same chunk and exclude each other.
-    fn clash(&self) -> Option<Never> {
+    fn clash(&self) -> Option<Starvation> {
         let (one, modifier) = self.of(Role::Modify).next()?;
         let elsewhere = self.of(Role::Modify).find(|(_, other)| other.pool != modifier.pool);
         let beside = || self.of(Role::Peek).find(|(_, other)| other.pool == modifier.pool);
         if let Some((other, _)) = elsewhere.or_else(beside) {
-            return Some(Never::Clash { one, other });
+            return Some(Starvation::Clash { one, other });
         }
         // The top chunk is not consumed while it is modified. So all these consumers would have to
         // have had it, and then it would remain only for another one.
         let units = self.of(Role::Consume).fold(0, |units, (_, consumer)| units | consumer.unit);
         let (other, _) = self.of(Role::Consume).next()?;
-        (self.state.consumers() & !units == 0).then_some(Never::Same { one, other })
+        (self.state.consumers() & !units == 0).then_some(Starvation::Same { one, other })
     }
 
     /// Number of chunks that those of the call's links need at once. A consumer gets a new chunk
@@ -176,7 +176,7 @@ impl Call<'_> {
         }
     }
 
-    fn envelopes(&self) -> Option<Never> {
+    fn envelopes(&self) -> Option<Starvation> {
         let mut pools = 0u32;
         let mut first = |request: &LeaseRequest| {
             let before = pools;
@@ -188,17 +188,17 @@ impl Call<'_> {
             let produced = self.of(Role::Produce).filter(|(_, other)| here(other)).count() as u32;
             let total = self.state.pools[request.pool as usize].total;
             let missing = (produced + self.chunks_of(here)).saturating_sub(total);
-            (missing > 0).then_some(Never::Envelopes { link, missing })
+            (missing > 0).then_some(Starvation::Envelopes { link, missing })
         })
     }
 
-    fn chunks(&self) -> Option<Never> {
+    fn chunks(&self) -> Option<Starvation> {
         let needed = self.of(Role::Produce).count() as u64 + u64::from(self.chunks_of(|_| true));
         let limit = self.state.max_chunks;
-        (needed > limit).then_some(Never::Chunks { link: self.first()?, needed, limit })
+        (needed > limit).then_some(Starvation::Chunks { link: self.first()?, needed, limit })
     }
 
-    fn bytes(&self) -> Option<Never> {
+    fn bytes(&self) -> Option<Starvation> {
         let produced = self.of(Role::Produce).count() as u64;
         let limit = self.state.max_bytes;
         if produced == 0 || limit == u64::MAX {
@@ -208,7 +208,7 @@ impl Call<'_> {
         // Chunks may be empty, so only those count that exist and that nobody else can remove.
         let held = if room > limit { 0 } else { self.kept_bytes() };
         let needed = room.saturating_add(held);
-        (needed > limit).then_some(Never::Bytes { link: self.first()?, held, needed, limit })
+        (needed > limit).then_some(Starvation::Bytes { link: self.first()?, held, needed, limit })
     }
 
     /// Bytes of the existing chunks that the call needs and that stay in the queue until it has had
@@ -257,7 +257,7 @@ impl State {
     /// - There are no leases and no copies in progress.
     /// - Nobody can consume the top chunk where it is, not with another dataflow strategy either.
     #[cold]
-    pub(crate) fn stands_still(&self, request: &LeaseRequest) -> bool {
+    pub(crate) fn is_stuck(&self, request: &LeaseRequest) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
         if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || request.synced {
             return false;

@@ -225,7 +225,7 @@ impl Model {
     }
 
     /// Does it wait in vain for the oldest chunk, because younger ones have all envelopes?
-    pub(crate) fn stands_still(&self, ask: &Ask) -> bool {
+    pub(crate) fn is_stuck(&self, ask: &Ask) -> bool {
         let Some(top) = self.queue.first().filter(|_| {
             self.held.is_empty() && self.copying.is_empty() && ask.role != Role::Produce
         }) else {
@@ -278,11 +278,11 @@ impl Model {
         }
         let Some(here) = chunk.places.iter().find(|place| place.0 == ask.pool) else {
             let by_hand = ask.link.is_none() && self.can_be_copied(0, ask.pool);
-            let never = self.stands_still(ask);
+            let stuck = self.is_stuck(ask);
             return if by_hand {
                 Ok(Some(chunk.id))
             } else {
-                later.map_err(|_| if never { Status::STARVED } else { later.unwrap_err() })
+                later.map_err(|_| if stuck { Status::STARVED } else { later.unwrap_err() })
             };
         };
         let mut same =
@@ -515,8 +515,7 @@ impl Model {
     /// Can each served link be served, as far as is known?
     pub(crate) fn is_sound(&self) -> bool {
         let is_lost = self.flow && !self.links.iter().any(|link| link.alive && link.in_flow);
-        let is_starved =
-            |link: &Link| self.totals[link.ask.pool] == 0 || self.stands_still(&link.ask);
+        let is_starved = |link: &Link| self.totals[link.ask.pool] == 0 || self.is_stuck(&link.ask);
         let served = self.links.iter().enumerate().filter(|(number, link)| {
             link.alive && (link.ask.role == Role::Produce || self.is_served(*number))
         });

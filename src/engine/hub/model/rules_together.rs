@@ -36,7 +36,7 @@ impl Model {
             return Together { refusals: vec![None], chunks, given };
         }
         refusals.retain(|refusal| *refusal != Some(Status::NO_RESOURCE));
-        match self.never(asks) {
+        match self.find_starvation(asks) {
             Some((status, is_certain)) => {
                 refusals.push(Some(status));
                 if !is_certain {
@@ -55,7 +55,7 @@ impl Model {
     }
 
     /// The status if these can never be served at once, and whether the hub has to report it.
-    fn never(&self, asks: &[Ask]) -> Option<(Status, bool)> {
+    fn find_starvation(&self, asks: &[Ask]) -> Option<(Status, bool)> {
         let of = |role: Role| asks.iter().filter(move |ask| ask.role == role);
         let modifies = of(Role::Modify).next();
         if let Some(one) = modifies {

@@ -243,7 +243,7 @@ impl World {
         for place in 0..2 + self.random.below(3) {
             links.extend(self.any_link().map(|request| Some((place, request))));
         }
-        let never = Call { state: &self.state, links: &links }.never();
+        let starvation = Call { state: &self.state, links: &links }.find_starvation();
         let mut numbers = Vec::new();
         for (_, request) in links.iter().flatten() {
             if let Ok(found) = self.state.look(request) {
@@ -252,9 +252,9 @@ impl World {
         }
         let served = numbers.len() == links.len();
         numbers.drain(..).rev().for_each(|number| self.state.end(number, End::Undo));
-        self.trace.push(format!("together: {served}, {never:?}"));
-        assert!(never.is_none() || !served, "{never:?}, and it was served");
-        self.served_together[usize::from(served)] += u32::from(served || never.is_some());
+        self.trace.push(format!("together: {served}, {starvation:?}"));
+        assert!(starvation.is_none() || !served, "{starvation:?}, and it was served");
+        self.served_together[usize::from(served)] += u32::from(served || starvation.is_some());
     }
 
     /// The rules' model: all that this model knows, and where the chunks are.
