@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::hub::lease::LeaseRecord;
-use crate::engine::hub::ready::Sight;
+use crate::engine::hub::ready::Snapshot;
 use crate::engine::hub::records::{Retain, Role};
 use crate::engine::hub::state::{bits, State, COMPETING, NONE};
 use crate::engine::hub::wait::{DATA, ROOM};
@@ -36,9 +36,9 @@ impl State {
             {
                 // The link knows its own change, but not those that others made meanwhile.
                 let changed = u64::from(role == Role::Modify && end != End::Abort);
-                self.given_back(
+                self.note_declined(
                     record.link,
-                    Sight { order: record.order, changes: record.since + changed },
+                    Snapshot { order: record.order, changes: record.since + changed },
                 );
             }
             self.links[record.link as usize].leases -= 1;

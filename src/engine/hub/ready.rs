@@ -42,10 +42,10 @@ unsafe impl Send for Callback {}
 pub(crate) struct Watch {
     pub(crate) callback: Option<Callback>,
     /// Status of the last call, while it is still current.
-    told: Option<Status>,
+    last_status: Option<Status>,
     /// The chunk that the link has given back, until it tries again: it need not be notified about
     /// it.
-    gave_back: Option<Sight>,
+    declined: Option<Snapshot>,
     /// Calls in progress.
     pub(crate) calling: u32,
     armed: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Watch {
 
 /// A chunk by its order, or 0 for room to produce, and `State::changes` at that time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sight {
+pub(crate) struct Snapshot {
     pub(crate) order: u64,
     pub(crate) changes: u64,
 }
@@ -143,28 +143,28 @@ impl State {
                 }
             }
             if let Some(stream) = &watch.stream {
-                if std::mem::replace(&mut watch.told, news) != news && news.is_some() {
+                if std::mem::replace(&mut watch.last_status, news) != news && news.is_some() {
                     self.calls += 1;
                     return Effect::Stir(stream.clone());
                 }
                 continue;
             }
             let Some(callback) = watch.callback else { continue };
-            if watch.calling > 0 || watch.told == Some(Status::CLOSED) {
+            if watch.calling > 0 || watch.last_status == Some(Status::CLOSED) {
                 continue;
             }
             // The link may give back what it holds itself, so it is notified of the end only after
             // that.
             let news = news.filter(|news| *news != Status::CLOSED || !holds);
             if news.is_none() {
-                watch.told = None;
+                watch.last_status = None;
                 continue;
             }
-            let sight = Sight { order, changes: self.changes };
-            let known =
-                news == watch.told || (news == Some(Status::OK) && watch.gave_back == Some(sight));
+            let snapshot = Snapshot { order, changes: self.changes };
+            let known = news == watch.last_status
+                || (news == Some(Status::OK) && watch.declined == Some(snapshot));
             if !known && may_call {
-                (watch.told, watch.gave_back) = (news, None);
+                (watch.last_status, watch.declined) = (news, None);
                 watch.calling += 1;
                 self.calls += 1;
                 self.turn = number + 1;
@@ -188,20 +188,20 @@ impl State {
 
     /// The link has given back its lease, so this chunk is available again.
     #[inline(always)]
-    pub(crate) fn given_back(&mut self, number: u32, sight: Sight) {
+    pub(crate) fn note_declined(&mut self, number: u32, snapshot: Snapshot) {
         if self.watched > 0 {
-            self.links[number as usize].watch.gave_back = Some(sight);
+            self.links[number as usize].watch.declined = Some(snapshot);
         }
     }
 
     /// A lease was tried through the link: the last notification is no longer current.
     #[inline(always)]
-    pub(crate) fn tried(&mut self, number: u32) {
+    pub(crate) fn note_attempt(&mut self, number: u32) {
         if self.watched > 0 {
             let watch = &mut self.links[number as usize].watch;
-            watch.gave_back = None;
-            if watch.told == Some(Status::OK) {
-                watch.told = None;
+            watch.declined = None;
+            if watch.last_status == Some(Status::OK) {
+                watch.last_status = None;
             }
         }
     }
@@ -259,7 +259,7 @@ impl State {
             return None;
         }
         let watch = &mut self.links[number as usize].watch;
-        (watch.told, watch.gave_back) = (None, None);
+        (watch.last_status, watch.declined) = (None, None);
         self.watched -= 1;
         watch.stream.take()
     }
