@@ -97,7 +97,7 @@ pub(crate) enum Effect {
     Copy(Transfer),
     Call(u32, Callback, Status),
     Ring(Arc<EventFd>),
-    Stir(Arc<HubStream>),
+    Schedule(Arc<HubStream>),
 }
 
 impl Link {
@@ -145,7 +145,7 @@ impl State {
             if let Some(stream) = &watch.stream {
                 if std::mem::replace(&mut watch.last_status, news) != news && news.is_some() {
                     self.calls += 1;
-                    return Effect::Stir(stream.clone());
+                    return Effect::Schedule(stream.clone());
                 }
                 continue;
             }

@@ -179,8 +179,8 @@ impl Hub {
                     state.wake_mask |= DATA;
                     state
                 }
-                Effect::Stir(stream) => {
-                    stream.stir();
+                Effect::Schedule(stream) => {
+                    stream.schedule();
                     drop(stream);
                     let mut state = self.state.lock();
                     state.calls -= 1;

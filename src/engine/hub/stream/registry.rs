@@ -30,7 +30,7 @@ const MOST_UNMET: usize = 256;
 #[derive(Default)]
 pub(crate) struct HubStreams {
     /// A stream has to run.
-    stirred: AtomicBool,
+    scheduled: AtomicBool,
     table: Mutex<Table>,
     /// Hubs that use this worker.
     hubs: Mutex<Vec<Weak<Hub>>>,
@@ -64,12 +64,12 @@ impl HubStreams {
 
     /// Is a pass needed?
     pub(crate) fn is_due(&self) -> bool {
-        self.stirred.load(Ordering::SeqCst)
+        self.scheduled.load(Ordering::SeqCst)
     }
 
     /// Requests a pass.
-    pub(crate) fn stir(&self, worker: &Worker) {
-        self.stirred.store(true, Ordering::SeqCst);
+    pub(crate) fn schedule(&self, worker: &Worker) {
+        self.scheduled.store(true, Ordering::SeqCst);
         worker.wake_hint.give(worker);
     }
 
@@ -163,14 +163,14 @@ impl Worker {
     }
 
     /// Runs the marked streams, after UCP's part of a pass.
-    pub(crate) fn tend_hub_streams(&self) -> u32 {
-        if !self.hub_streams().stirred.swap(false, Ordering::SeqCst) {
+    pub(crate) fn run_hub_streams(&self) -> u32 {
+        if !self.hub_streams().scheduled.swap(false, Ordering::SeqCst) {
             return 0;
         }
         let round = self.hub_streams().begin_round();
         let mut none_left = false;
         self.outside(|| {
-            round.iter().for_each(|stream| stream.take_turn());
+            round.iter().for_each(|stream| stream.run_turn());
             none_left = self.hub_streams().end_round(round);
         });
         if none_left && self.hub_streams().table.lock().streams.is_empty() {
@@ -198,7 +198,7 @@ impl Worker {
         self.outside(|| {
             for stream in streams {
                 stream.lose();
-                stream.take_turn();
+                stream.run_turn();
             }
         });
     }
@@ -243,7 +243,7 @@ impl Worker {
             // mail for the last time.
             stream.post(mail.with(header));
             drop(table);
-            stream.stir();
+            stream.schedule();
             return Ok(());
         }
         match (header.tells, header.to) {

@@ -158,5 +158,5 @@ unsafe extern "C" fn on_ended(arg: *mut c_void, _request: *mut Slot, status: i32
         place.status.store(status, Ordering::Release);
         stream
     };
-    stream.stir();
+    stream.schedule();
 }

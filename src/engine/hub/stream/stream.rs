@@ -135,7 +135,7 @@ pub(crate) struct HubStream {
 
 // SAFETY: `work` and the cells of places belong to the one thread that runs the stream.
 unsafe impl Send for HubStream {}
-// SAFETY: `take_turn` lets one thread at a time run the stream; the rest is atomic or locked.
+// SAFETY: `run_turn` lets one thread at a time run the stream; the rest is atomic or locked.
 unsafe impl Sync for HubStream {}
 
 impl Link {
@@ -220,7 +220,7 @@ impl Link {
         let mut state = self.hub.state.lock();
         state.wake_mask |= DATA | ROOM;
         drop(self.hub.leave(state));
-        stream.stir();
+        stream.schedule();
         Ok(())
     }
 }
@@ -241,9 +241,9 @@ impl HubStream {
     }
 
     /// Marks the stream to run. Any thread.
-    pub(crate) fn stir(&self) {
+    pub(crate) fn schedule(&self) {
         self.marked.store(true, Ordering::SeqCst);
-        self.endpoint.worker.hub_streams().stir(&self.endpoint.worker);
+        self.endpoint.worker.hub_streams().schedule(&self.endpoint.worker);
     }
 
     pub(crate) fn is_marked(&self) -> bool {
@@ -253,7 +253,7 @@ impl HubStream {
     /// The link or the hub is gone.
     pub(crate) fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);
-        self.stir();
+        self.schedule();
     }
 
     /// The endpoint has ended. The caller has to run the stream.
@@ -268,7 +268,7 @@ impl HubStream {
     }
 
     /// Runs the stream. If another thread is running it, that thread will run it again.
-    pub(crate) fn take_turn(&self) {
+    pub(crate) fn run_turn(&self) {
         if !self.marked.swap(false, Ordering::SeqCst)
             || self.turns.fetch_add(1, Ordering::AcqRel) != 0
         {
@@ -513,7 +513,7 @@ impl HubStream {
         self.number.store(self.endpoint.worker.hub_streams().next_number(), Ordering::Relaxed);
         self.wait(work);
         if work.stage == Stage::Joined {
-            self.stir();
+            self.schedule();
         }
     }
 
