@@ -26,7 +26,7 @@ impl HubStream {
         }
         if let Some((count, last)) = work.end {
             if work.first < count {
-                return self.tell(work);
+                return self.send_credit(work);
             }
             self.close(work, Status::OK, last);
             self.give_back(work);
@@ -49,7 +49,7 @@ impl HubStream {
                 Err(_) => break,
             }
         }
-        self.tell(work);
+        self.send_credit(work);
     }
 
     /// Sends a credit update. It acknowledges chunks, so their envelopes become free at the sender,
@@ -57,24 +57,26 @@ impl HubStream {
     /// update waits for the next received chunk as long as the sender has plenty of credit, and at
     /// least twice as many chunks are in flight as are unacknowledged. Then the sender always has
     /// something in flight that triggers the update.
-    fn tell(&self, work: &mut Work) {
-        if work.told == (work.first, work.granted) {
+    fn send_credit(&self, work: &mut Work) {
+        if work.reported == (work.first, work.granted) {
             return;
         }
-        let (told_first, told_granted) = work.told;
+        let (reported_first, reported_granted) = work.reported;
         let plenty = self.window(work).div_ceil(4).max(PLENTY);
-        let (untold, under_way) = (work.first.saturating_sub(told_first), work.next - work.first);
-        let can_wait = untold * 2 <= under_way && told_granted.saturating_sub(work.next) >= plenty;
+        let (unreported, under_way) =
+            (work.first.saturating_sub(reported_first), work.next - work.first);
+        let can_wait =
+            unreported * 2 <= under_way && reported_granted.saturating_sub(work.next) >= plenty;
         if can_wait && work.end.is_none() {
             return;
         }
-        work.told = (work.first, work.granted);
+        work.reported = (work.first, work.granted);
         let header = StreamHeader {
             count: work.first,
             size: work.granted,
             ..self.header(work, Tells::Credit)
         };
-        self.say(work, header);
+        self.send_header(work, header);
     }
 
     /// Commits received chunks in order.
@@ -99,17 +101,21 @@ impl HubStream {
     /// Gives back the envelopes that were leased for more chunks.
     fn give_back(&self, work: &mut Work) {
         for chunk in work.next..work.granted {
-            self.unlend();
+            self.return_lent();
             self.place(chunk).end(false);
         }
         work.granted = work.next;
     }
 
     /// Handles a message of the sending end.
-    pub(crate) fn hear_sender(&self, work: &mut Work, mail: &Mail) -> Result<(), &'static str> {
+    pub(crate) fn on_sender_message(
+        &self,
+        work: &mut Work,
+        mail: &Mail,
+    ) -> Result<(), &'static str> {
         let header = &mail.header;
         match header.tells {
-            Tells::Chunk => self.take_in(work, mail),
+            Tells::Chunk => self.on_chunk(work, mail),
             Tells::End if work.end.is_some() || header.count != work.next => {
                 Err("an end that is none")
             }
@@ -128,7 +134,7 @@ impl HubStream {
         }
     }
 
-    fn take_in(&self, work: &mut Work, mail: &Mail) -> Result<(), &'static str> {
+    fn on_chunk(&self, work: &mut Work, mail: &Mail) -> Result<(), &'static str> {
         let message = mail.message();
         if mail.header.count != work.next || work.end.is_some() {
             return Err("a chunk that is not the next one");
@@ -150,7 +156,7 @@ impl HubStream {
         // SAFETY: `METADATA` bytes of an envelope that our lease lets us write.
         unsafe { view.metadata.copy_from_nonoverlapping(metadata.as_ptr(), METADATA) };
         place.length.set(message.length());
-        self.unlend();
+        self.return_lent();
         work.next += 1;
         if message.length() == 0 {
             // There is no data to receive: the place is complete as `hold` has left it.

@@ -22,7 +22,7 @@ impl HubStream {
             return;
         }
         if self.is_given_up() {
-            return self.say_end(work, false);
+            return self.send_end(work, false);
         }
         while work.stage == Stage::Joined
             && work.end.is_none()
@@ -39,7 +39,7 @@ impl HubStream {
                 Err(Refusal::Closed) => {
                     // A destroyed hub has not ended regularly, and its link has been notified.
                     let last = !self.hub.state.lock().destroyed;
-                    return self.say_end(work, last);
+                    return self.send_end(work, last);
                 }
                 Err(Refusal::Failed { .. }) => {
                     return self.broken(
@@ -66,7 +66,7 @@ impl HubStream {
                 format!("a chunk of {} bytes is longer than the envelopes there", view.length);
             self.complain(&why);
             work.is_last = true;
-            return self.say_end(work, false);
+            return self.send_end(work, false);
         }
         let mut bytes = [0; StreamHeader::WITH_METADATA];
         let header = StreamHeader { count: work.next, ..self.header(work, Tells::Chunk) };
@@ -89,11 +89,11 @@ impl HubStream {
         let sent = self.begin(place, |params| {
             // SAFETY: the lease keeps the envelope until the transfer has ended.
             unsafe {
-                self.endpoint.send_for_hub(&bytes, data, &OpParams { flags: waits, ..*params })
+                self.endpoint.send_hub_message(&bytes, data, &OpParams { flags: waits, ..*params })
             }
         });
         if let Err(error) = sent {
-            self.cannot(work, &error);
+            self.endpoint_failed(work, &error);
         }
     }
 
@@ -108,10 +108,10 @@ impl HubStream {
         }
     }
 
-    fn say_end(&self, work: &mut Work, last: bool) {
+    fn send_end(&self, work: &mut Work, last: bool) {
         work.end = Some((work.next, last));
         let header = StreamHeader { mark: last, count: work.next, ..self.header(work, Tells::End) };
-        self.say(work, header);
+        self.send_header(work, header);
     }
 
     /// Consumes the chunks that the receiver has acknowledged and that UCX has released.
@@ -123,7 +123,7 @@ impl HubStream {
     }
 
     /// Handles a message of the receiving end.
-    pub(crate) fn hear_receiver(
+    pub(crate) fn on_receiver_message(
         &self,
         work: &mut Work,
         header: &StreamHeader,

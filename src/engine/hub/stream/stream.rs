@@ -83,17 +83,17 @@ pub(crate) struct Work {
     /// An end whose Open arrived during `Clearing`.
     next_peer: Option<Peer>,
     /// Open has been sent.
-    said: bool,
+    sent_open: bool,
     /// The oldest chunk that has a place.
     pub(crate) first: u64,
     /// The next chunk to send or to receive.
     pub(crate) next: u64,
     /// Number of chunks that the receiver has had envelopes for.
     pub(crate) granted: u64,
-    /// Sender: chunks that the receiver has acknowledged. `told`: what the receiver has last
+    /// Sender: chunks that the receiver has acknowledged. `reported`: what the receiver has last
     /// reported, chunks committed and envelopes granted.
     pub(crate) taken: u64,
-    pub(crate) told: (u64, u64),
+    pub(crate) reported: (u64, u64),
     /// Number of chunks in all, and whether the sender's whole hub has ended.
     pub(crate) end: Option<(u64, bool)>,
     /// A chunk is ready, but there is no credit.
@@ -105,7 +105,7 @@ pub(crate) struct Work {
 impl Work {
     fn reset(&mut self) {
         (self.first, self.next, self.granted, self.taken) = (0, 0, 0, 0);
-        (self.told, self.end, self.stalled, self.said) = ((0, 0), None, false, false);
+        (self.reported, self.end, self.stalled, self.sent_open) = ((0, 0), None, false, false);
         self.peer = None;
     }
 }
@@ -185,12 +185,12 @@ impl Link {
                 stage: Stage::Waiting,
                 peer: None,
                 next_peer: None,
-                said: false,
+                sent_open: false,
                 first: 0,
                 next: 0,
                 granted: 0,
                 taken: 0,
-                told: (0, 0),
+                reported: (0, 0),
                 end: None,
                 stalled: false,
                 is_last: false,
@@ -257,7 +257,7 @@ impl HubStream {
     }
 
     /// The endpoint has ended. The caller has to run the stream.
-    pub(crate) fn lose(&self) {
+    pub(crate) fn endpoint_ended(&self) {
         self.lost.store(true, Ordering::Release);
         self.marked.store(true, Ordering::SeqCst);
     }
@@ -322,9 +322,9 @@ impl HubStream {
             return Ok(());
         }
         if self.takes() {
-            self.hear_sender(work, mail)
+            self.on_sender_message(work, mail)
         } else {
-            self.hear_receiver(work, header)
+            self.on_receiver_message(work, header)
         }
     }
 
@@ -363,14 +363,14 @@ impl HubStream {
 
     /// Rejects an end that has joined an outdated number of this end: it starts again.
     fn turn_away(&self, work: &mut Work, header: &StreamHeader) {
-        self.say(work, header.turned_away());
+        self.send_header(work, header.turned_away());
     }
 
     fn join(&self, work: &mut Work, peer: Peer) {
         work.peer = Some(peer);
         work.stage = Stage::Joined;
         if !peer.knows {
-            self.say_open(work, peer.number);
+            self.send_open(work, peer.number);
         }
     }
 
@@ -385,10 +385,10 @@ impl HubStream {
 
     fn wait(&self, work: &mut Work) {
         if self.given_up.load(Ordering::Acquire) {
-            if work.said {
+            if work.sent_open {
                 let number = self.number.load(Ordering::Relaxed);
                 let close = StreamHeader::new(Tells::Close, 0, number);
-                self.say(work, StreamHeader { status: Status::CANCELED.0, ..close });
+                self.send_header(work, StreamHeader { status: Status::CANCELED.0, ..close });
             }
             return self.finish(work, false);
         }
@@ -397,13 +397,13 @@ impl HubStream {
         {
             return self.join(work, peer);
         }
-        if !work.said {
-            self.say_open(work, 0);
+        if !work.sent_open {
+            self.send_open(work, 0);
         }
     }
 
-    fn say_open(&self, work: &mut Work, to: u32) {
-        work.said = true;
+    fn send_open(&self, work: &mut Work, to: u32) {
+        work.sent_open = true;
         let header = StreamHeader {
             mark: self.takes(),
             device: self.takes() && self.device,
@@ -412,7 +412,7 @@ impl HubStream {
             size: self.hub.size,
             ..StreamHeader::new(Tells::Open, to, self.number.load(Ordering::Relaxed))
         };
-        self.say(work, header);
+        self.send_header(work, header);
     }
 
     /// A header for the other end.
@@ -422,14 +422,14 @@ impl HubStream {
     }
 
     /// Sends a message without a chunk.
-    pub(crate) fn say(&self, work: &mut Work, header: StreamHeader) {
-        if let Err(error) = self.endpoint.say_for_hub(&header) {
-            self.cannot(work, &error);
+    pub(crate) fn send_header(&self, work: &mut Work, header: StreamHeader) {
+        if let Err(error) = self.endpoint.send_hub_header(&header) {
+            self.endpoint_failed(work, &error);
         }
     }
 
     /// The endpoint accepts nothing: it is about to end.
-    pub(crate) fn cannot(&self, work: &mut Work, error: &Error) {
+    pub(crate) fn endpoint_failed(&self, work: &mut Work, error: &Error) {
         log::write(log::INFO, c"hub", &format!("stream {}: {}", self.id, error.status()));
         self.lost(work);
     }
@@ -463,7 +463,7 @@ impl HubStream {
         let count = if self.takes() { work.first } else { work.taken };
         let header = StreamHeader { count, status: status.0, ..self.header(work, Tells::Close) };
         work.stage = Stage::Clearing { over };
-        self.say(work, header);
+        self.send_header(work, header);
     }
 
     pub(crate) fn is_given_up(&self) -> bool {
@@ -495,7 +495,7 @@ impl HubStream {
                 continue;
             }
             if self.takes() && chunk >= work.next {
-                self.unlend();
+                self.return_lent();
             } else if place.outcome().is_none() {
                 left = true;
                 continue;
@@ -518,7 +518,7 @@ impl HubStream {
     }
 
     /// A lease for a coming chunk is given back, or its chunk has arrived.
-    pub(crate) fn unlend(&self) {
+    pub(crate) fn return_lent(&self) {
         self.hub.state.lock().lent -= 1;
     }
 
