@@ -50,7 +50,7 @@ struct Unmet {
     endpoint: Arc<Endpoint>,
     id: u64,
     /// It receives chunks.
-    takes: bool,
+    is_receiver: bool,
     peer: Peer,
 }
 
@@ -78,7 +78,7 @@ impl HubStreams {
         let mut table = self.table.lock();
         let wanted = |unmet: &Unmet| {
             unmet.id == stream.id
-                && unmet.takes != stream.takes()
+                && unmet.is_receiver != stream.is_receiver()
                 && is_same_peer(&unmet.endpoint, &stream.endpoint)
         };
         let place = table.unmet.iter().position(wanted)?;
@@ -144,7 +144,7 @@ impl Worker {
             let streams = inside.hub_streams();
             let same = |other: &HubStream| {
                 other.id == stream.id
-                    && other.takes() == stream.takes()
+                    && other.is_receiver() == stream.is_receiver()
                     && is_same_peer(&other.endpoint, &stream.endpoint)
             };
             let mut table = streams.table.lock();
@@ -233,7 +233,7 @@ impl Worker {
         let is_for = |stream: &&Arc<HubStream>| match header.to {
             0 => {
                 stream.id == header.count
-                    && stream.takes() != header.mark
+                    && stream.is_receiver() != header.mark
                     && is_of_peer(&stream.endpoint)
             }
             to => stream.is_numbered(to) && is_of_peer(&stream.endpoint),
@@ -269,9 +269,11 @@ impl Table {
         endpoint: Arc<Endpoint>,
         header: &StreamHeader,
     ) -> std::result::Result<(), &'static str> {
-        let (id, takes, peer) = (header.count, header.mark, Peer::of(header));
+        let (id, is_receiver, peer) = (header.count, header.mark, Peer::of(header));
         let same = |unmet: &Unmet| {
-            unmet.id == id && unmet.takes == takes && is_same_peer(&unmet.endpoint, &endpoint)
+            unmet.id == id
+                && unmet.is_receiver == is_receiver
+                && is_same_peer(&unmet.endpoint, &endpoint)
         };
         if let Some(known) = self.unmet.iter_mut().find(|unmet| same(unmet)) {
             // The peer has opened its end again.
@@ -283,7 +285,7 @@ impl Table {
         {
             return Err("more ends of streams than anybody has that none here has answered");
         }
-        self.unmet.push(Unmet { endpoint, id, takes, peer });
+        self.unmet.push(Unmet { endpoint, id, is_receiver, peer });
         Ok(())
     }
 }

@@ -207,7 +207,7 @@ impl Link {
             return Err(crate::engine::hub::link::closed());
         }
         state.join(self.request.link, stream.clone());
-        match stream.takes() {
+        match stream.is_receiver() {
             true => state.sources += 1,
             false => state.drains += 1,
         }
@@ -227,7 +227,7 @@ impl Link {
 
 impl HubStream {
     /// Does this end receive chunks?
-    pub(crate) fn takes(&self) -> bool {
+    pub(crate) fn is_receiver(&self) -> bool {
         self.request.role == Role::Produce
     }
 
@@ -299,7 +299,7 @@ impl HubStream {
             self.wait(work);
         }
         if work.stage == Stage::Joined {
-            if self.takes() {
+            if self.is_receiver() {
                 self.receive(work);
             } else {
                 self.send(work);
@@ -321,7 +321,7 @@ impl HubStream {
         if !current || !(header.to == 0 || self.is_numbered(header.to)) {
             return Ok(());
         }
-        if self.takes() {
+        if self.is_receiver() {
             self.on_sender_message(work, mail)
         } else {
             self.on_receiver_message(work, header)
@@ -340,7 +340,7 @@ impl HubStream {
             self.turn_away(work, header);
             return Ok(());
         }
-        if header.count != self.id || header.mark == self.takes() {
+        if header.count != self.id || header.mark == self.is_receiver() {
             return Err("an end of another stream");
         }
         let peer = Peer::of(header);
@@ -405,8 +405,8 @@ impl HubStream {
     fn send_open(&self, work: &mut Work, to: u32) {
         work.sent_open = true;
         let header = StreamHeader {
-            mark: self.takes(),
-            device: self.takes() && self.device,
+            mark: self.is_receiver(),
+            device: self.is_receiver() && self.device,
             window: self.window,
             count: self.id,
             size: self.hub.size,
@@ -460,7 +460,7 @@ impl HubStream {
 
     /// Notifies the other end that this end no longer sends or receives.
     pub(crate) fn close(&self, work: &mut Work, status: Status, over: bool) {
-        let count = if self.takes() { work.first } else { work.taken };
+        let count = if self.is_receiver() { work.first } else { work.taken };
         let header = StreamHeader { count, status: status.0, ..self.header(work, Tells::Close) };
         work.stage = Stage::Clearing { over };
         self.send_header(work, header);
@@ -487,20 +487,20 @@ impl HubStream {
     /// Ends the leases that UCX no longer uses: acknowledged chunks are consumed, the others become
     /// available again.
     fn clear(&self, work: &mut Work, over: bool) {
-        let end = if self.takes() { work.granted } else { work.next };
+        let end = if self.is_receiver() { work.granted } else { work.next };
         let mut left = false;
         for chunk in work.first..end {
             let place = self.place(chunk);
             if place.lease.get().is_null() {
                 continue;
             }
-            if self.takes() && chunk >= work.next {
+            if self.is_receiver() && chunk >= work.next {
                 self.return_lent();
             } else if place.outcome().is_none() {
                 left = true;
                 continue;
             }
-            place.end(!self.takes() && chunk < work.taken);
+            place.end(!self.is_receiver() && chunk < work.taken);
         }
         if left {
             return;
@@ -539,7 +539,7 @@ impl HubStream {
     fn part_from_hub(&self, all: Option<bool>) {
         let mut state = self.hub.state.lock();
         let stream = state.part(self.request.link, self);
-        if self.takes() {
+        if self.is_receiver() {
             state.sources -= 1;
             if let (Some(all), true) = (all, stream.is_some()) {
                 state.links[self.request.link as usize].watch.cut = !all;
