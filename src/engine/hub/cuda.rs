@@ -152,7 +152,7 @@ impl Shared {
 }
 
 /// The thread of a hub with CUDA memory.
-pub(crate) struct Pump {
+pub(crate) struct GpuThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     context: Arc<Context>,
@@ -161,7 +161,7 @@ pub(crate) struct Pump {
     marking: Mutex<()>,
 }
 
-impl Pump {
+impl GpuThread {
     fn start(context: &Arc<Context>, hub: Weak<Hub>) -> Result<Self> {
         THREADS_SINCE.get_or_init(|| {
             // SAFETY: a function that does not unwind. It is registered after UCX was loaded, so it
@@ -185,7 +185,12 @@ impl Pump {
         let thread = started.map_err(|cause| {
             Error::new(Status::NO_RESOURCE, format!("hub: no thread for what its GPUs do: {cause}"))
         })?;
-        Ok(Pump { shared, thread: Some(thread), context: context.clone(), marking: Mutex::new(()) })
+        Ok(GpuThread {
+            shared,
+            thread: Some(thread),
+            context: context.clone(),
+            marking: Mutex::new(()),
+        })
     }
 
     /// Makes the thread poll, and waits for that. The caller keeps the hub alive.
@@ -212,7 +217,7 @@ fn is_current(thread: &JoinHandle<()>) -> bool {
     thread.as_pthread_t() as usize == this_thread()
 }
 
-impl Drop for Pump {
+impl Drop for GpuThread {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.context.generation.is_past() {
@@ -522,9 +527,9 @@ impl State {
 
 impl Hub {
     /// Starts the thread with the first CUDA memory.
-    pub(crate) fn start_pump(&self, kind: MemoryKind) -> Result<()> {
+    pub(crate) fn start_gpu_thread(&self, kind: MemoryKind) -> Result<()> {
         if kind.needs_cuda() {
-            self.pump.get_or_try_init(|| Pump::start(&self.context, self.me.clone()))?;
+            self.gpu_thread.get_or_try_init(|| GpuThread::start(&self.context, self.me.clone()))?;
         }
         Ok(())
     }
@@ -539,14 +544,14 @@ impl Hub {
         check: impl Fn(&State) -> Result<End>,
         finish: impl FnOnce(SpinLockGuard<'_, State>, End) -> Retired,
     ) -> Result<Retired> {
-        let Some(pump) = self.pump.get() else {
+        let Some(gpu_thread) = self.gpu_thread.get() else {
             return Err(Error::new(
                 Status::NO_DEVICE,
                 "stream: the hub has no CUDA memory; NULL is all there can be",
             ));
         };
         let gpu = cuda_driver::gpu_of(stream)?;
-        let one_by_one = pump.marking.lock();
+        let one_by_one = gpu_thread.marking.lock();
         let before = {
             let state = self.state.lock();
             check(&state)?;
@@ -563,7 +568,7 @@ impl Hub {
         let end = check(&state)?;
         let record = state.lease_records[number as usize];
         let kept = state.mark(&record, end, &mark);
-        pump.shared.give(Job::Mark(mark, kept));
+        gpu_thread.shared.give(Job::Mark(mark, kept));
         // Before the lease ends: that may call the user, who may end another lease with a stream.
         drop(one_by_one);
         // The thread may handle the mark, and drop its reference to the hub, before this thread has
@@ -577,11 +582,11 @@ impl Hub {
     /// After a swap with another hub: waits for the marks on the received memory as well. Under the
     /// lock.
     pub(crate) fn adopt_marks(&self, state: &mut State, envelope: u32) {
-        let Some(pump) = self.pump.get() else { return };
+        let Some(gpu_thread) = self.gpu_thread.get() else { return };
         for mark in state.envelopes[envelope as usize].block.fence.pending().into_iter().flatten() {
             state.marked = true;
             state.copies += 1;
-            pump.shared.give(Job::Mark(mark, NONE));
+            gpu_thread.shared.give(Job::Mark(mark, NONE));
         }
     }
 }

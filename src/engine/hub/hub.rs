@@ -51,7 +51,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::hub::cuda::Pump;
+use crate::engine::hub::cuda::GpuThread;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
 use crate::engine::hub::link::{starved, too_many_kinds, Link};
@@ -107,7 +107,7 @@ pub struct Hub {
     pub(crate) worker: Option<Arc<Worker>>,
     pub(crate) me: Weak<Hub>,
     /// Started with the first CUDA memory.
-    pub(crate) pump: OnceCell<Pump>,
+    pub(crate) gpu_thread: OnceCell<GpuThread>,
     _apart: CacheLine,
     pub(crate) waiters: Waiters,
     pub(crate) state: Tables,
@@ -150,7 +150,7 @@ impl Hub {
             context: context.clone(),
             worker: params.worker.clone(),
             me: me.clone(),
-            pump: OnceCell::new(),
+            gpu_thread: OnceCell::new(),
             _apart: CacheLine,
             waiters: Waiters::new(),
             state: Tables::new(state),
@@ -178,7 +178,7 @@ impl Hub {
         }
         // Checked before memory is allocated.
         self.check_room(kind, count)?;
-        self.start_pump(kind)?;
+        self.start_gpu_thread(kind)?;
         self.add(
             kind,
             Block::make(&self.context, kind, self.size as usize, count, self.worker.is_some())?,
@@ -206,7 +206,7 @@ impl Hub {
             )));
         }
         kind.check_buffer(data)?;
-        self.start_pump(kind)?;
+        self.start_gpu_thread(kind)?;
         // The last check: a refused buffer is not deallocated.
         self.check_room(kind, 1)?;
         self.add(kind, vec![Block::wrap(data, deallocate, arg)])
@@ -439,8 +439,8 @@ impl Hub {
         }
         // Handles work that streams have finished by now, so that it does not keep the hub. Then
         // the hub ends here, and not on its own thread, perhaps during process exit.
-        if let Some(pump) = self.pump.get() {
-            pump.settle();
+        if let Some(gpu_thread) = self.gpu_thread.get() {
+            gpu_thread.settle();
         }
         let mut state = self.state.lock();
         (state.closed, state.destroyed) = (true, true);

@@ -158,8 +158,8 @@ impl Hub {
                 Effect::Copy(transfer) if transfer.is_by_gpu() => {
                     // The transfer kept the hub. Once it is passed on, something else has to.
                     retired.keep(self.me.upgrade());
-                    if let Some(pump) = self.pump.get() {
-                        pump.copy(transfer);
+                    if let Some(gpu_thread) = self.gpu_thread.get() {
+                        gpu_thread.copy(transfer);
                     }
                     self.state.lock()
                 }

@@ -355,7 +355,7 @@ impl Hub {
 
     /// Is it worth polling a little longer before sleeping? Not if a GPU's work is awaited.
     pub(crate) fn is_brisk(&self, timeout_ns: u64) -> bool {
-        self.pump.get().is_none() && is_long(timeout_ns)
+        self.gpu_thread.get().is_none() && is_long(timeout_ns)
     }
 
     /// Is there something in the queues for this side? Without sleepers a push changes no word.
