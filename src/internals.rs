@@ -25,7 +25,7 @@ pub mod decoders {
 /// The calls below the C surface: `benches/rust` counts what the surface adds to them.
 pub mod calls {
     pub use crate::engine::assembly::PROTOCOLS;
-    pub use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
+    pub use crate::engine::core::endpoint::endpoint::{EndpointParams, SharedEndpoint};
     pub use crate::engine::core::endpoint::send_window::WindowLimits;
     pub use crate::engine::core::request::inflight::Out;
     pub use crate::engine::core::request::operation::{OpParams, Submitted};
@@ -33,7 +33,7 @@ pub mod calls {
     pub use crate::engine::core::worker::create::WorkerParams;
     pub use crate::engine::core::worker::gate::ThreadMode;
     pub use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
-    pub use crate::engine::core::worker::worker::Worker;
+    pub use crate::engine::core::worker::worker::SharedWorker;
     pub use crate::engine::hub::hub::{Hub, HubParams};
     pub use crate::engine::hub::memory::MemoryKind;
     pub use crate::engine::hub::records::Retain;

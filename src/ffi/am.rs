@@ -12,7 +12,7 @@ use super::tag::{check_buffer, parts, ucxx_buffer_t};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::DestroyArg;
 use crate::engine::core::channel::message::{self, Message};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use std::ffi::c_void;
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn ucxx_am_send(
     // SAFETY: as for this function.
     unsafe {
         if let (Some(plain), Some(to)) =
-            (plain(params, length | header_length), endpoint.cast::<Endpoint>().as_ref())
+            (plain(params, length | header_length), endpoint.cast::<SharedEndpoint>().as_ref())
         {
             let readable =
                 (header_length == 0 || !header.is_null()) && (length == 0 || !buffer.is_null());

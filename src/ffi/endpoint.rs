@@ -10,7 +10,7 @@ use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::{Callback, Endpoint, EndpointParams};
+use crate::engine::core::endpoint::endpoint::{Callback, EndpointParams, SharedEndpoint};
 use crate::engine::core::endpoint::send_window::WindowLimits;
 use crate::engine::os::socket_address;
 use std::ffi::{c_char, c_void};
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn ucxx_endpoint_create(
                 "local_address: is for ucxx_endpoint_connect alone",
             ));
         }
-        place.write(handle::give_arc(Endpoint::new(&worker, address, &params)?));
+        place.write(handle::give_arc(SharedEndpoint::new(&worker, address, &params)?));
         Ok(Status::OK)
     })
 }
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn ucxx_endpoint_connect(
         let host = host.ok_or_else(|| null("host"))?;
         // SAFETY: as above.
         let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
-        place.write(handle::give_arc(Endpoint::connect(&worker, host, port, &params)?));
+        place.write(handle::give_arc(SharedEndpoint::connect(&worker, host, port, &params)?));
         Ok(Status::OK)
     })
 }
@@ -476,7 +476,7 @@ pub unsafe extern "C" fn ucxx_endpoint_close(
 #[no_mangle]
 pub unsafe extern "C" fn ucxx_endpoint_writable(endpoint: *const ucxx_endpoint_t) -> i32 {
     // SAFETY: as for this function.
-    unsafe { handle::get(endpoint) }.is_ok_and(Endpoint::is_writable).into()
+    unsafe { handle::get(endpoint) }.is_ok_and(SharedEndpoint::is_writable).into()
 }
 
 /// Registers a callback for the time when the endpoint is writable (see ucxx_endpoint_writable).
@@ -565,7 +565,7 @@ pub unsafe extern "C" fn ucxx_endpoint_retain(
 pub unsafe extern "C" fn ucxx_endpoint_destroy(endpoint: *mut ucxx_endpoint_t) {
     guard::whole(|| {
         // SAFETY: as for this function.
-        unsafe { handle::take_arc(endpoint) }.into_iter().for_each(Endpoint::destroy);
+        unsafe { handle::take_arc(endpoint) }.into_iter().for_each(SharedEndpoint::destroy);
         Ok(Status::OK)
     });
 }

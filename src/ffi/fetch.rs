@@ -11,7 +11,7 @@ use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::{check_buffer, parts, ucxx_buffer_t};
 use crate::engine::base::status::Status;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::messaging::fetch::reply::{self, Fetch, FetchHandler, FetchTo};
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ucxx_am_fetch(
     // SAFETY: as for this function.
     unsafe {
         let plain = plain(params, reply_capacity | header_length);
-        if let (Some(plain), Some(to)) = (plain, endpoint.cast::<Endpoint>().as_ref()) {
+        if let (Some(plain), Some(to)) = (plain, endpoint.cast::<SharedEndpoint>().as_ref()) {
             let usable = (header_length == 0 || !header.is_null())
                 && (reply_capacity == 0 || !reply_buffer.is_null());
             if usable {

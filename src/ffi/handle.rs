@@ -164,9 +164,9 @@ macro_rules! handles {
 
 handles! {
     ucxx_context => engine::ucx::context::Context, "context";
-    ucxx_worker => engine::core::worker::worker::Worker, "worker";
+    ucxx_worker => engine::core::worker::worker::SharedWorker, "worker";
     ucxx_address => engine::wire::address::Address, "address";
-    ucxx_endpoint => engine::core::endpoint::endpoint::Endpoint, "endpoint";
+    ucxx_endpoint => engine::core::endpoint::endpoint::SharedEndpoint, "endpoint";
     ucxx_listener => engine::core::endpoint::listener::Listener, "listener";
     ucxx_conn_request => engine::core::endpoint::listener::ConnRequest, "conn_request";
     ucxx_request => engine::core::request::request::Slot, "request";

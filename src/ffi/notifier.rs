@@ -10,7 +10,7 @@ use super::status::ucxx_status_t;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::notifier::{Completion, Notifier, Waited};
 use crate::engine::core::request::notifier_events::Happened;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use std::ffi::{c_int, c_void};
 
 /// Registers a notifier with a worker by `set`. NULL removes the registration.
@@ -20,7 +20,7 @@ use std::ffi::{c_int, c_void};
 pub(super) unsafe fn hand_out(
     worker: *mut ucxx_worker_t,
     notifier: *mut ucxx_notifier_t,
-    set: impl FnOnce(&Worker, Option<&Notifier>) -> Result<()>,
+    set: impl FnOnce(&SharedWorker, Option<&Notifier>) -> Result<()>,
 ) -> ucxx_status_t {
     guard::progressing(|| {
         // SAFETY: as for this function.

@@ -8,10 +8,10 @@ use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::request::{ucxx_recv_info, ucxx_recv_info_t};
 use super::status::ucxx_status_t;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::messaging::tag::tag::Mode;
 use smallvec::SmallVec;
 use std::ffi::c_void;
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn ucxx_tag_send(
     // SAFETY: as for this function.
     unsafe {
         if let (Some(plain), Some(to)) =
-            (plain(params, length), endpoint.cast::<Endpoint>().as_ref())
+            (plain(params, length), endpoint.cast::<SharedEndpoint>().as_ref())
         {
             if !buffer.is_null() {
                 if let Some(quick) = to.fast_for_tag() {
@@ -220,7 +220,9 @@ pub unsafe extern "C" fn ucxx_tag_recv(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
-        if let (Some(plain), Some(at)) = (plain(params, length), worker.cast::<Worker>().as_ref()) {
+        if let (Some(plain), Some(at)) =
+            (plain(params, length), worker.cast::<SharedWorker>().as_ref())
+        {
             if !buffer.is_null() {
                 if let Some(quick) = at.fast_for_tag() {
                     let out = Out::new(request.cast());

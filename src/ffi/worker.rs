@@ -11,7 +11,7 @@ use crate::engine::core::worker::deferred_end::{self, Then};
 use crate::engine::core::worker::gate::ThreadMode;
 use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
 use crate::engine::core::worker::submission_ring::LARGEST_DEPTH;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use std::ffi::{c_char, c_void, CStr};
 
 /// Parameters of `ucxx_worker_create`.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn ucxx_worker_create(
         let (context, place) = unsafe { (handle::share(context)?, place(worker, "worker")?) };
         // SAFETY: as above.
         let params = unsafe { params::with(params, "params", |params| convert(params)) }?;
-        place.write(handle::give_arc(Worker::new(
+        place.write(handle::give_arc(SharedWorker::new(
             &context,
             params,
             crate::engine::assembly::PROTOCOLS,
@@ -214,7 +214,7 @@ pub(super) fn progress_mode(number: i32) -> Result<ProgressMode> {
 pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
     guard::whole(|| {
         // SAFETY: as for this function.
-        unsafe { handle::take_arc(worker) }.into_iter().for_each(Worker::destroy);
+        unsafe { handle::take_arc(worker) }.into_iter().for_each(SharedWorker::destroy);
         Ok(Status::OK)
     });
 }

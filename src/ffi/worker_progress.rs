@@ -8,7 +8,7 @@ use super::worker::progress_mode;
 use crate::engine::base::status::Status;
 use crate::engine::core::worker::remote_call::When;
 use crate::engine::core::worker::wakeup::Armed;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use std::ffi::{c_int, c_void};
 
 /// Makes one progress pass: UCX's progress, then the callbacks that are due. It never sleeps.
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn ucxx_worker_progress(
     events: *mut u32,
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
-    let (handled, complete) =
-        unsafe { worker.cast::<Worker>().as_ref() }.map_or((0, false), Worker::progress_fast);
+    let (handled, complete) = unsafe { worker.cast::<SharedWorker>().as_ref() }
+        .map_or((0, false), SharedWorker::progress_fast);
     if !complete {
         // SAFETY: as above.
         return unsafe { progress(worker, events, handled) };

@@ -19,8 +19,8 @@ use ucxx_rs::ffi::request::{ucxx_request_destroy, ucxx_request_status};
 use ucxx_rs::ffi::tag::{ucxx_tag_recv, ucxx_tag_send};
 use ucxx_rs::ffi::worker_progress::ucxx_worker_progress;
 use ucxx_rs::internals::calls::{
-    request, Address, Context, ContextParams, Endpoint, EndpointParams, Mode, OpParams, Out,
-    ProgressMode, Slot, Submitted, ThreadMode, ThreadParams, WindowLimits, Worker, WorkerParams,
+    request, Address, Context, ContextParams, SharedEndpoint, EndpointParams, Mode, OpParams, Out,
+    ProgressMode, Slot, Submitted, ThreadMode, ThreadParams, WindowLimits, SharedWorker, WorkerParams,
     PROTOCOLS,
 };
 use ucxx_rs::internals::Status;
@@ -76,15 +76,15 @@ fn options() -> Options {
 /// What the loops work on, for both interfaces: the handle of a worker or endpoint is the address
 /// of the engine's object.
 struct Pair {
-    sender: Arc<Endpoint>,
-    workers: [Arc<Worker>; 2],
+    sender: Arc<SharedEndpoint>,
+    workers: [Arc<SharedWorker>; 2],
     out: Vec<u8>,
     into: Vec<u8>,
     size: usize,
-    _back: Arc<Endpoint>,
+    _back: Arc<SharedEndpoint>,
 }
 
-fn worker(context: &Arc<Context>) -> Arc<Worker> {
+fn worker(context: &Arc<Context>) -> Arc<SharedWorker> {
     let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
     let params = WorkerParams {
         thread_mode: ThreadMode::Single,
@@ -96,7 +96,7 @@ fn worker(context: &Arc<Context>) -> Arc<Worker> {
     worked("a worker", Worker::new(context, params, PROTOCOLS))
 }
 
-fn endpoint(from: &Arc<Worker>, address: &Address, peer_errors: bool) -> Arc<Endpoint> {
+fn endpoint(from: &Arc<SharedWorker>, address: &Address, peer_errors: bool) -> Arc<SharedEndpoint> {
     let params = EndpointParams {
         window: WindowLimits::DEFAULT,
         peer_failure: peer_errors,
@@ -109,7 +109,7 @@ fn endpoint(from: &Arc<Worker>, address: &Address, peer_errors: bool) -> Arc<End
         on_close_arg: std::ptr::null_mut(),
         notifier: std::ptr::null(),
     };
-    worked("an endpoint", Endpoint::new(from, address, &params))
+    worked("an endpoint", SharedEndpoint::new(from, address, &params))
 }
 
 impl Pair {
@@ -264,7 +264,7 @@ fn handle<T, H>(object: &Arc<T>) -> *mut H {
 #[inline(never)]
 fn measured_loop_c(pair: &mut Pair, symbols: &Symbols, count: u64) -> Calls {
     let [sender, receiver] =
-        [0, 1].map(|side: usize| handle::<Worker, ucxx_worker_t>(&pair.workers[side]));
+        [0, 1].map(|side: usize| handle::<SharedWorker, ucxx_worker_t>(&pair.workers[side]));
     let endpoint: *mut ucxx_endpoint_t = handle(&pair.sender);
     // SAFETY: a plain struct, for which all-zero means the defaults.
     let mut params = unsafe { std::mem::zeroed::<ucxx_op_params_t>() };
@@ -315,7 +315,7 @@ fn idle_loop_engine(pair: &mut Pair, count: u64) -> Calls {
 
 #[inline(never)]
 fn idle_loop_c(pair: &mut Pair, symbols: &Symbols, count: u64) -> Calls {
-    let worker = handle::<Worker, ucxx_worker_t>(&pair.workers[0]);
+    let worker = handle::<SharedWorker, ucxx_worker_t>(&pair.workers[0]);
     for _ in 0..count {
         // SAFETY: a live worker; nobody asks for the number of events.
         check("progress", unsafe { (symbols.progress)(worker, std::ptr::null_mut()) });
@@ -358,5 +358,5 @@ fn main() {
             }
         }
     }
-    pair.workers.into_iter().for_each(Worker::destroy);
+    pair.workers.into_iter().for_each(SharedWorker::destroy);
 }

@@ -7,10 +7,10 @@
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::group::bootstrap::bootstrap::{self, BootstrapParams};
 use crate::engine::group::collective::Turn;
 use crate::engine::group::mailbox::Failure;
@@ -54,7 +54,7 @@ pub struct Group {
 impl Group {
     /// Meets the other members, which call this too.
     pub fn new(
-        worker: &Arc<Worker>,
+        worker: &Arc<SharedWorker>,
         params: &GroupParams,
         extension: &'static Extension,
     ) -> Result<Arc<Self>> {
@@ -199,7 +199,7 @@ impl Group {
 
     /// The endpoint from the user's worker to this member's, made on first use. It belongs to the
     /// group.
-    pub fn endpoint(&self, rank: u32) -> Result<Arc<Endpoint>> {
+    pub fn endpoint(&self, rank: u32) -> Result<Arc<SharedEndpoint>> {
         let (job_rank, _) = self.member(rank)?;
         self.service.endpoint(job_rank)
     }

@@ -16,7 +16,7 @@ use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch;
 use crate::engine::core::channel::message::MessageHandler;
 use crate::engine::core::channel::message::{self, Message};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, SharedEndpoint};
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -24,7 +24,7 @@ use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::create::WorkerParams;
 use crate::engine::core::worker::gate::ThreadMode;
 use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::group::collective::{MOST_AHEAD, MOST_BYTES_AHEAD};
 use crate::engine::group::mailbox::{self, Ended, Failure, Mail};
 use crate::engine::group::service_connection::{Link, Watch};
@@ -93,7 +93,7 @@ impl Held {
     }
 
     /// The connection that it arrived on.
-    pub(crate) fn link(&self) -> Option<&Endpoint> {
+    pub(crate) fn link(&self) -> Option<&SharedEndpoint> {
         // SAFETY: null, or a reference that the message holds, and we own the message.
         unsafe { self.message().reply().as_ref() }
     }
@@ -133,8 +133,8 @@ pub struct Extension {
 /// See the head of this file.
 pub(crate) struct Service {
     /// The worker for operations that the user posts.
-    pub(crate) user: Arc<Worker>,
-    pub(crate) worker: Arc<Worker>,
+    pub(crate) user: Arc<SharedWorker>,
+    pub(crate) worker: Arc<SharedWorker>,
     members: OnceLock<Box<[Member]>>,
     pub(crate) watches: OnceLock<Box<[Watch]>>,
     /// Job rank of this process.
@@ -146,7 +146,7 @@ pub(crate) struct Service {
     /// Incremented when a message has arrived or a member has ended.
     news: AtomicU64,
     /// Endpoints on the user's worker, by job rank.
-    pub(super) endpoints: Mutex<Vec<Option<Arc<Endpoint>>>>,
+    pub(super) endpoints: Mutex<Vec<Option<Arc<SharedEndpoint>>>>,
     extension: &'static Extension,
     pub(crate) state_of_extension: Box<dyn Any + Send + Sync>,
 }
@@ -158,7 +158,7 @@ unsafe impl Sync for Service {}
 
 impl Service {
     /// Refuses a worker whose context lacks features that a service needs.
-    pub(crate) fn check(user: &Worker) -> Result<()> {
+    pub(crate) fn check(user: &SharedWorker) -> Result<()> {
         for wanted in [feature::AM, feature::WAKEUP] {
             user.need(wanted)?;
         }
@@ -167,7 +167,7 @@ impl Service {
 
     /// The service of this process, which has the given rank. It has no members yet.
     pub(crate) fn new(
-        user: &Arc<Worker>,
+        user: &Arc<SharedWorker>,
         rank: u32,
         extension: &'static Extension,
     ) -> Result<Arc<Self>> {
@@ -183,7 +183,7 @@ impl Service {
         };
         let service = Arc::new(Service {
             user: user.clone(),
-            worker: Worker::new(&user.context, params, user.protocols)?,
+            worker: SharedWorker::new(&user.context, params, user.protocols)?,
             members: OnceLock::new(),
             watches: OnceLock::new(),
             rank,
@@ -194,7 +194,7 @@ impl Service {
             extension,
             state_of_extension: (extension.state)(),
         });
-        service.worker.gate.serve();
+        service.worker.gate().serve();
         let arg = Arc::as_ptr(&service).cast_mut().cast();
         service.worker.set_am_handler(AM_GROUP, Some(on_message), arg, None)?;
         service.worker.set_am_handler(AM_EXTENSION, Some(extension.on_message), arg, None)?;
@@ -256,7 +256,7 @@ impl Service {
     }
 
     /// The endpoint to this member on the user's worker, made on first use.
-    pub(crate) fn endpoint(&self, rank: u32) -> Result<Arc<Endpoint>> {
+    pub(crate) fn endpoint(&self, rank: u32) -> Result<Arc<SharedEndpoint>> {
         self.user.check_usable()?;
         let kept = || self.endpoints.lock()[rank as usize].clone();
         if let Some(endpoint) = kept() {
@@ -265,11 +265,12 @@ impl Service {
         let (user, params) = (&self.user, EndpointParams::quiet(true));
         // Inside the gate, so only one is made: a second one might take over the connection of the
         // first, and could not be closed without it.
-        user.on_owner(|_inside| {
+        user.on_owner(|inside| {
             if let Some(endpoint) = kept() {
                 return Ok(endpoint);
             }
-            let made = Endpoint::new_inside(user, &self.members()[rank as usize].user, &params)?;
+            let member = &self.members()[rank as usize].user;
+            let made = Endpoint::new_inside(inside, member, &params)?.into_outward();
             self.endpoints.lock()[rank as usize] = Some(made.clone());
             Ok(made)
         })
@@ -546,7 +547,7 @@ fn check_sender(
     held: &Held,
 ) -> std::result::Result<(), &'static str> {
     let member = members.get(from as usize).ok_or("a group's message of no member")?;
-    let sender = held.link().and_then(Endpoint::origin);
+    let sender = held.link().and_then(SharedEndpoint::origin);
     if sender.is_none() || sender != member.service.origin().as_ref() {
         return Err("a group's message of another member than it says");
     }

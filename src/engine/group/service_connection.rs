@@ -3,7 +3,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, SharedEndpoint};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::group::service::Service;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Connection to a member.
 #[derive(Default)]
 pub(crate) struct Link {
-    pub(crate) endpoint: Option<Arc<Endpoint>>,
+    pub(crate) endpoint: Option<Arc<SharedEndpoint>>,
     /// When and why it was found to have ended.
     pub(crate) gone: Option<(u64, Status)>,
     /// The member has confirmed all messages sent to it.
@@ -30,7 +30,7 @@ pub(crate) struct Watch {
 impl Service {
     /// The connection to this member, made on first use. If none can be made, the member counts as
     /// gone.
-    pub(crate) fn link(&self, rank: u32) -> Result<Arc<Endpoint>> {
+    pub(crate) fn link(&self, rank: u32) -> Result<Arc<SharedEndpoint>> {
         let kept = || self.state.lock().links[rank as usize].endpoint.clone();
         if let Some(endpoint) = kept() {
             return Ok(endpoint);
@@ -44,14 +44,15 @@ impl Service {
             on_close_arg: watch.cast_mut().cast(),
             ..EndpointParams::quiet(true)
         };
-        let made = self.worker.on_owner(|_inside| {
+        let made = self.worker.on_owner(|inside| {
             // Checked inside the gate, so only one is made; as in `Service::endpoint`.
             if let Some(endpoint) = kept() {
                 return Ok(endpoint);
             }
             let member = &self.members()[rank as usize].service;
-            let made = Endpoint::new_inside(&self.worker, member, &params)?;
+            let made = Endpoint::new_inside(inside, member, &params)?;
             self.watch_for_silence(&made);
+            let made = made.into_outward();
             self.state.lock().links[rank as usize].endpoint = Some(made.clone());
             Ok(made)
         });
@@ -71,17 +72,17 @@ impl Service {
             link.origin().is_some_and(|origin| origin.identity.same_host(&self.worker.identity));
         if !is_local {
             link.watch_for_silence_always(self.liveness_ns.load(Ordering::Relaxed));
-            self.worker.wake_sleeper();
+            link.worker.wake_sleeper();
         }
     }
 
     /// Changes the limit for all members; 0 for none.
     pub(crate) fn set_liveness(&self, liveness_ns: u64) -> Result<()> {
-        self.worker.on_owner(|_inside| {
+        self.worker.on_owner(|inside| {
             self.liveness_ns.store(liveness_ns, Ordering::Relaxed);
             let links: Vec<_> =
                 self.state.lock().links.iter().filter_map(|link| link.endpoint.clone()).collect();
-            links.iter().for_each(|link| self.watch_for_silence(link));
+            links.iter().for_each(|link| self.watch_for_silence(link.of(inside)));
             Ok(())
         })
     }
@@ -114,7 +115,7 @@ impl Service {
                 .iter()
                 .flatten()
                 .filter(|endpoint| member.is_some() && endpoint.origin() == member.as_ref());
-            Ok(theirs.cloned().collect::<Vec<_>>())
+            Ok(theirs.map(|endpoint| endpoint.outward().clone()).collect::<Vec<_>>())
         });
         for endpoint in all.unwrap_or_default() {
             // An endpoint that has ended already returns an error, which does not matter.
@@ -135,7 +136,7 @@ pub(crate) fn is_of_peer(status: Status) -> bool {
     peers.contains(&status) || status.or_peer_failed() == Status::PEER_FAILED
 }
 
-unsafe extern "C" fn on_close(arg: *mut c_void, _endpoint: *mut Endpoint, status: i32) {
+unsafe extern "C" fn on_close(arg: *mut c_void, _endpoint: *mut SharedEndpoint, status: i32) {
     // SAFETY: an element of `service.watches`, and the service outlives its endpoints.
     let watch = unsafe { &*arg.cast::<Watch>() };
     // SAFETY: the service that `meet` stored in the watch; its drop ends all callbacks first.

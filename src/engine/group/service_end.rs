@@ -1,7 +1,7 @@
 //! End of a group's service: waits for the members' confirmations, then closes its connections.
 
 use crate::engine::base::clock;
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Phase, SharedEndpoint};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::group::service::{Service, ASSIST_NS};
@@ -54,7 +54,7 @@ impl Drop for Service {
         }
         self.take_leave();
         let endpoints = std::mem::take(&mut *self.endpoints.lock());
-        endpoints.into_iter().flatten().for_each(Endpoint::destroy);
+        endpoints.into_iter().flatten().for_each(SharedEndpoint::destroy);
         let (links, arrived, in_disorder): (Vec<_>, _, _) = {
             let mut state = self.state.lock();
             let links = state.links.iter_mut().filter_map(|link| link.endpoint.take());

@@ -50,7 +50,7 @@ use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::hub::cuda::GpuThread;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
@@ -92,7 +92,7 @@ pub struct HubParams {
     /// Transfers at a time in one direction; 0 for the default.
     pub transfers_in_flight: u32,
     /// For transfers over the network.
-    pub worker: Option<Arc<Worker>>,
+    pub worker: Option<Arc<SharedWorker>>,
 }
 
 /// A queue of chunks, and the envelopes that they lie in.
@@ -104,7 +104,7 @@ pub struct Hub {
     /// The queues that `state` owns, or null: see `hub::lockfree::mode`.
     pub(crate) queues: AtomicPtr<QueuePair<Lease>>,
     pub(crate) context: Arc<Context>,
-    pub(crate) worker: Option<Arc<Worker>>,
+    pub(crate) worker: Option<Arc<SharedWorker>>,
     pub(crate) me: Weak<Hub>,
     /// Started with the first CUDA memory.
     pub(crate) gpu_thread: OnceCell<GpuThread>,

@@ -5,11 +5,11 @@
 //! when the caller learns of the completion, the chunk is in the queue, or gone from it.
 
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, Callback, OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::Slot;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::link::{closed, Link};
 use crate::engine::hub::records::Role;
@@ -84,13 +84,13 @@ impl Link {
     /// As for `Endpoint::tag_send`, except that the buffer is the hub's.
     pub unsafe fn send(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &SharedEndpoint,
         tag: u64,
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
         let worker = self.worker(Role::Consume, "consumes")?;
-        if !Arc::ptr_eq(worker, &endpoint.worker) {
+        if !Arc::ptr_eq(worker, endpoint.worker()) {
             return Err(Error::invalid("endpoint: is of another worker than the hub's"));
         }
         params.check(&worker.context, "tag send", flag::NO_WAIT)?;
@@ -114,7 +114,7 @@ impl Link {
         unsafe { hand_over(lease, Some(view.length), params, submit) }
     }
 
-    fn worker(&self, role: Role, does: &str) -> Result<&Arc<Worker>> {
+    fn worker(&self, role: Role, does: &str) -> Result<&Arc<SharedWorker>> {
         if self.request.role != role {
             return Err(Error::invalid(format!("link: is not one that {does}")));
         }

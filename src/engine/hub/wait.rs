@@ -15,7 +15,7 @@ use crate::engine::base::lasting::{lasting, Frames};
 use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::Status;
 use crate::engine::core::worker::deferred::CallbackScope;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::ready::{Callback, Calls, Effect};
 use crate::engine::hub::records::Envelope;
@@ -75,7 +75,7 @@ impl State {
 /// Wakes threads that wait for several hubs, and those that progress the worker while they wait.
 #[cold]
 #[inline(never)]
-pub(crate) fn wake_external(worker: Option<&Worker>) {
+pub(crate) fn wake_external(worker: Option<&SharedWorker>) {
     EXTERNAL_WAITERS.notify();
     if let Some(worker) = worker {
         worker.disturb();
@@ -134,7 +134,7 @@ impl Hub {
     }
 
     /// The worker, if this thread has to progress it while it waits.
-    pub(crate) fn driven(&self) -> Option<&Worker> {
+    pub(crate) fn driven(&self) -> Option<&SharedWorker> {
         self.worker.as_deref().filter(|worker| worker.is_to_be_driven())
     }
 

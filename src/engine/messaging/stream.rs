@@ -6,7 +6,7 @@
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::request::error_text::describe_bytes;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
@@ -14,10 +14,11 @@ use crate::engine::core::request::operations::Operation;
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::submit::Sending;
+use crate::engine::core::worker::inward::Gated;
 use crate::engine::core::worker::protocol::{OfEndpoint, Protocol, Turn};
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::memory_type;
 use crate::sys::{self, Posted};
@@ -35,7 +36,7 @@ const OPERATIONS: &[Operation] = &[
                 endpoint.stream_recv_from_ring(slot, left);
             }
         }),
-        outlasts: Endpoint::has_stream_left,
+        outlasts: |endpoint| endpoint.has_stream_left(),
         cancel: |worker, slot, reason| {
             // SAFETY: the worker keeps the endpoint alive while something in flight names it.
             if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
@@ -77,7 +78,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     place: 1,
     operations: OPERATIONS,
     of_worker: || Box::new(Streams::default()),
-    of_endpoint: || Box::new(Stream::default()),
+    of_endpoint: || Box::new(OfStream::default()),
     turn: Turn::First,
     pass: Worker::read_streams,
     at_endpoint: |endpoint, what| match what {
@@ -94,20 +95,26 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
 
 impl Worker {
     fn streams(&self) -> &Streams {
-        self.states.get(&PROTOCOL)
+        self.state(&PROTOCOL)
     }
 }
 
 impl Endpoint {
     fn stream(&self) -> &Stream {
-        self.states.get(&PROTOCOL)
+        self.state_for_all::<OfStream>(&PROTOCOL).stream.get(&self.worker)
+    }
+}
+
+impl SharedEndpoint {
+    fn stream_leftover(&self) -> &AtomicBool {
+        &self.state_for_all::<OfStream>(&PROTOCOL).leftover
     }
 }
 
 /// How many endpoints that something has arrived for are asked of UCP at once.
 const POLLED: usize = 16;
 
-/// The receiving end of an endpoint's stream. Cells belong to whoever is inside the worker's gate.
+/// The receiving end of an endpoint's stream.
 #[derive(Default)]
 pub(crate) struct Stream {
     /// Posted and not full, oldest first.
@@ -115,6 +122,12 @@ pub(crate) struct Stream {
     held: RefCell<Held>,
     /// The address of UCP's endpoint that `Streams` knows this one by; 0 for none.
     known: Cell<usize>,
+}
+
+/// What is kept of an endpoint.
+#[derive(Default)]
+struct OfStream {
+    stream: Gated<Stream>,
     /// The peer has closed, and not all that came before was received. Read by any thread.
     leftover: AtomicBool,
 }
@@ -148,7 +161,7 @@ impl Streams {
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Sends `length` bytes.
     ///
     /// # Safety
@@ -161,12 +174,12 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.worker.context, "stream send", flag::NO_WAIT)?;
+        params.check(&self.worker().context, "stream send", flag::NO_WAIT)?;
         let need = Need::of(length);
         let sending = Sending { kind: Kind::StreamSend, need, tag: 0 };
         request_wait::submit(params, out, |params, out| {
-            let plan = |_| {
-                let memory_type = memory_type::to_ucx(&self.worker.context, params.memory_type)?;
+            let plan = |_: Option<&Endpoint>| {
+                let memory_type = memory_type::to_ucx(&self.worker().context, params.memory_type)?;
                 let (buffer, count, endpoint) = (buffer.cast_mut(), length, self);
                 Ok(move |_: &Slot| Queued {
                     buffer,
@@ -192,9 +205,9 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.worker.context, "stream receive", flag::STREAM_PARTIAL)?;
+        params.check(&self.worker().context, "stream receive", flag::STREAM_PARTIAL)?;
         let on_device =
-            || memory_type::is_device_at(&self.worker.context, params.memory_type, buffer);
+            || memory_type::is_device_at(&self.worker().context, params.memory_type, buffer);
         if !memory_type::is_reached_by_cpu(params.memory_type) || (length > 0 && on_device()) {
             let text =
                 "memory_type: a stream is received into the host's memory alone; copy from there";
@@ -204,32 +217,28 @@ impl Endpoint {
             let partial = params.flags & flag::STREAM_PARTIAL != 0;
             let queued =
                 Queued { buffer, count: length, partial, endpoint: self, ..Queued::NOTHING };
-            if self.worker.must_submit_remotely(params) {
-                self.worker.check_usable()?;
+            if self.worker().must_submit_remotely(params) {
+                self.worker().check_usable()?;
                 self.check_readable(params)?;
-                self.worker.need(feature::STREAM)?;
-                return self.worker.delay(Kind::StreamRecv, 0, params, out, |_slot| queued);
+                self.worker().need(feature::STREAM)?;
+                return self.worker().delay(Kind::StreamRecv, 0, params, out, |_slot| queued);
             }
-            let inside = self.worker.enter()?;
+            let inside = self.enter()?;
             self.check_readable(params)?;
-            inside.need(feature::STREAM)?;
-            Ok(self.stream_recv_now(&inside, queued, params, out))
+            inside.worker.need(feature::STREAM)?;
+            Ok(inside.stream_recv_now(queued, params, out))
         })
     }
+}
 
-    fn stream_recv_now(
-        &self,
-        inside: &Inside<'_>,
-        queued: Queued,
-        params: &OpParams,
-        out: Out,
-    ) -> Submitted {
-        let slot = inside.take_slot();
+impl Endpoint {
+    fn stream_recv_now(&self, queued: Queued, params: &OpParams, out: Out) -> Submitted {
+        let slot = self.worker.take_slot();
         slot.begin(Kind::StreamRecv, params, 0, 0, out.is_wanted());
         slot.queued.set(queued);
         let full = self.stream().receives.borrow().is_empty() && self.fill(slot);
         if full && params.flags & flag::ALWAYS_CALLBACK == 0 {
-            inside.received_inline(slot);
+            self.worker.received_inline(slot);
             out.store_null();
             return Submitted::Done;
         }
@@ -264,7 +273,9 @@ impl Endpoint {
         slot.reason.set(status.0);
         self.worker.complete(slot, status);
     }
+}
 
+impl SharedEndpoint {
     /// What can be received from: open, or with something left that came before the peer's close.
     /// Who waits in the call does not see whether it is refused, or has met the end of the stream
     /// with something in hand: so it is told of nothing.
@@ -282,9 +293,11 @@ impl Endpoint {
 
     /// Closed by the peer, and not all that came before has been received.
     pub(crate) fn has_stream_left(&self) -> bool {
-        self.stream().leftover.load(Ordering::Acquire) && self.status() == Status::CONNECTION_RESET
+        self.stream_leftover().load(Ordering::Acquire) && self.status() == Status::CONNECTION_RESET
     }
+}
 
+impl Endpoint {
     /// Has `Streams` find this endpoint by UCP's.
     pub(crate) fn name_stream(&self) {
         let address = self.ucp.get() as usize;
@@ -375,7 +388,7 @@ impl Endpoint {
             Held::OfUcp { data, .. } => unsafe {
                 sys::ucp_stream_data_release(self.ucp.get(), data.cast_mut().cast());
             },
-            Held::Kept { .. } => self.stream().leftover.store(false, Ordering::Release),
+            Held::Kept { .. } => self.stream_leftover().store(false, Ordering::Release),
             Held::Nothing => {}
         }
     }
@@ -450,7 +463,7 @@ impl Endpoint {
         }
         if !kept.is_empty() {
             *held = Held::Kept { bytes: kept, taken: 0 };
-            self.stream().leftover.store(true, Ordering::Release);
+            self.stream_leftover().store(true, Ordering::Release);
         }
     }
 

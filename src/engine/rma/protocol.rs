@@ -27,7 +27,7 @@ const OPERATIONS: &[Operation] = &[
 ];
 
 fn post_by_key(
-    _: &Worker,
+    worker: &Worker,
     slot: &Slot,
     queued: &Queued,
     _: Option<&Endpoint>,
@@ -35,7 +35,15 @@ fn post_by_key(
     let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     // SAFETY: the operation's own reference.
     let key = unsafe { &*queued.rkey.cast::<Rkey>() };
-    key.post(slot, slot.kind.get(), queued.buffer, queued.count, queued.tag, &param)
+    key.post(
+        key.endpoint.of(worker),
+        slot,
+        slot.kind.get(),
+        queued.buffer,
+        queued.count,
+        queued.tag,
+        &param,
+    )
 }
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
@@ -62,6 +70,6 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
 
 impl Worker {
     pub(crate) fn rkeys(&self) -> &Rkeys {
-        self.states.get(&PROTOCOL)
+        self.state(&PROTOCOL)
     }
 }

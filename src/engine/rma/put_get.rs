@@ -50,7 +50,7 @@ impl Rkey {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.endpoint.worker.context, "put", flag::NO_WAIT)?;
+        params.check(&self.endpoint.worker().context, "put", flag::NO_WAIT)?;
         self.check_writable()?;
         if let Some(place) = self.begin(feature::RMA, length as u64, offset, params)? {
             // SAFETY: inside the memory, which this process sees; and as for this function.
@@ -76,7 +76,7 @@ impl Rkey {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.endpoint.worker.context, "get", flag::NO_WAIT)?;
+        params.check(&self.endpoint.worker().context, "get", flag::NO_WAIT)?;
         if let Some(place) = self.begin(feature::RMA, length as u64, offset, params)? {
             // SAFETY: inside the memory, which this process sees; and as for this function.
             unsafe { copy(place, buffer.cast(), place, length) };
@@ -101,7 +101,7 @@ impl Rkey {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.endpoint.worker.context, "atomic operation", flag::NO_WAIT)?;
+        params.check(&self.endpoint.worker().context, "atomic operation", flag::NO_WAIT)?;
         self.check_writable()?;
         if memory_type::is_device(self.header.memory_type)
             || memory_type::is_device(params.memory_type)
@@ -139,7 +139,7 @@ impl Rkey {
                 out,
             )
         };
-        self.endpoint.worker.note_unordered();
+        self.endpoint.worker().note_unordered();
         submitted
     }
 
@@ -163,13 +163,13 @@ impl Rkey {
         params: &OpParams,
     ) -> Result<Option<*mut u8>> {
         let endpoint = &self.endpoint;
-        let context = &endpoint.worker.context;
+        let context = &endpoint.worker().context;
         context.check_fork()?;
         self.check_usable()?;
         if !endpoint.is_open() {
             endpoint.check_open_outside()?;
         }
-        endpoint.worker.need(wanted)?;
+        endpoint.worker().need(wanted)?;
         if offset.checked_add(length).is_none_or(|end| end > self.header.length) {
             let text = format!(
                 "offset: {length} bytes at {offset} are not within the {} of the peer's memory",
@@ -195,7 +195,7 @@ impl Rkey {
         out: Out,
     ) -> Result<Submitted> {
         let endpoint = &*self.endpoint;
-        let worker = &endpoint.worker;
+        let worker = endpoint.worker();
         let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
         let address = self.header.base + offset;
         let submitted = request_wait::submit(params, out, |params, out| {
@@ -212,16 +212,16 @@ impl Rkey {
             if worker.must_submit_remotely(params) {
                 return endpoint.send_later(sending, params, out, describe);
             }
-            let inside = worker.enter()?;
+            let inside = endpoint.enter()?;
             endpoint.check_open()?;
-            if endpoint.must_wait() {
-                return endpoint.send_in_turn(sending, params, out, describe);
+            if inside.must_wait() {
+                return inside.send_in_turn(sending, params, out, describe);
             }
-            let slot = inside.take_slot();
+            let slot = inside.worker.take_slot();
             slot.prepare(kind);
             let mut param = Param::new(slot);
             param.memory_type(memory_type);
-            let posted = self.post(slot, kind, buffer, length, address, &param);
+            let posted = self.post(&inside, slot, kind, buffer, length, address, &param);
             // One that is over has no use for the key.
             let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))
                 || (posted.is_null() && params.flags & flag::ALWAYS_CALLBACK == 0);
@@ -231,21 +231,19 @@ impl Rkey {
                 (*slot.queued.as_ptr()).rkey =
                     if ends { std::ptr::null() } else { Arc::into_raw(self.clone()).cast() }
             };
-            let submission = Submission {
-                endpoint: Some(endpoint),
-                params,
-                length: length as u64,
-                tag: address,
-            };
-            inside.submitted(slot, posted, submission, out)
+            let submission =
+                Submission { endpoint: Some(&inside), params, length: length as u64, tag: address };
+            inside.worker.submitted(slot, posted, submission, out)
         });
         worker.note_unordered();
         submitted
     }
 
-    /// Hands UCX a put or a get, whose slot the param names. Inside the gate, on an open endpoint.
+    /// Hands UCX a put or a get, whose slot the param names, on an open endpoint: the key's.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn post(
         &self,
+        endpoint: &Endpoint,
         slot: &Slot,
         kind: Kind,
         buffer: *mut c_void,
@@ -256,11 +254,11 @@ impl Rkey {
         if length == 0 {
             return std::ptr::null_mut();
         }
-        let (ucp, key) = (self.endpoint.ucp.get(), self.ucp);
+        let (ucp, key) = (endpoint.ucp.get(), self.ucp);
         if runtime::ucx_release().numbers < (1, 16, 0) {
             // UCX 1.13 leaves fields as they were that it follows when it gives up a put: what an
             // earlier use of the slot has left there.
-            let size = self.endpoint.worker.context.request_size;
+            let size = self.endpoint.worker().context.request_size;
             // SAFETY: UCX's part of a slot, right before it, which nobody uses yet.
             unsafe {
                 std::ptr::from_ref(slot).cast_mut().cast::<u8>().sub(size).write_bytes(0, size)

@@ -6,7 +6,7 @@
 //! the rest of a key answers CLOSED from there on.
 
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::process_identity::{self, Identity};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// A key to a peer's memory.
 pub struct Rkey {
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: Arc<SharedEndpoint>,
     pub(crate) ucp: sys::ucp_rkey_h,
     pub(crate) header: KeyHeader,
     /// Where this process sees the memory; null where it does not. As long as UCX's half is there.
@@ -40,8 +40,8 @@ pub(crate) struct Rkeys(RefCell<HashSet<sys::ucp_rkey_h>>);
 
 impl Rkey {
     /// A key of bytes that came from somewhere, to be used on this endpoint.
-    pub fn unpack(endpoint: &Endpoint, bytes: &[u8]) -> Result<Arc<Rkey>> {
-        let worker = &endpoint.worker;
+    pub fn unpack(endpoint: &SharedEndpoint, bytes: &[u8]) -> Result<Arc<Rkey>> {
+        let worker = endpoint.worker();
         worker.need(feature::RMA | feature::ATOMIC)?;
         let (header, ucx) = KeyHeader::decode(bytes).map_err(|why| {
             Error::new(
@@ -49,7 +49,8 @@ impl Rkey {
                 format!("bytes: not a key that ucxx_memory_pack has made: {why}"),
             )
         })?;
-        worker.on_owner(|inside| {
+        endpoint.on_owner(|endpoint| {
+            let inside = &endpoint.worker;
             endpoint.check_open()?;
             if endpoint.ucp.get().is_null() || endpoint.is_connecting() {
                 return Err(Error::new(
@@ -71,7 +72,7 @@ impl Rkey {
                 return Err(Error::new(Status::NO_ELEM, "rkey: the memory that it is to has gone"));
             }
             let mut ucx = ucx.to_vec();
-            let _held = hold(worker, endpoint, &header, &mut ucx)?;
+            let _held = hold(inside, endpoint, &header, &mut ucx)?;
             let mut ucp = std::ptr::null_mut();
             // SAFETY: a live endpoint inside its worker's gate, bytes of UCX's that arrived as they
             // were sent, a valid out-pointer.
@@ -121,24 +122,24 @@ impl Rkey {
 
     /// UCX's half, and what it maps, are there.
     pub(crate) fn check_usable(&self) -> Result<()> {
-        self.endpoint.worker.check_usable()
+        self.endpoint.worker().check_usable()
     }
 
     /// The handle's own reference.
     pub fn destroy(self: Arc<Self>) {
         let Some(key) = Arc::into_inner(self) else { return };
-        if key.endpoint.worker.context.generation.is_past() {
+        if key.endpoint.worker().context.generation.is_past() {
             // It is the parent's; so is the memory of this.
             return std::mem::forget(key);
         }
-        let worker = key.endpoint.worker.clone();
+        let worker = key.endpoint.worker().clone();
         // Where the worker has gone, so has UCX's half.
         let _ = worker.post(move |inside| inside.forget_rkey(&key));
     }
 }
 
 impl Worker {
-    /// An operation is over, which may have gone by a key. Inside the gate.
+    /// An operation is over, which may have gone by a key.
     pub(crate) fn release_rkey(&self, slot: &Slot) {
         // SAFETY: the cell belongs to who is inside the gate. Piece by piece, as the whole is
         // large.

@@ -347,7 +347,6 @@ impl LockWait {
     }
 }
 
-/// Inside the gate.
 impl Worker {
     /// Polls the waiting locks. In each pass.
     pub(crate) fn look_for_locks(&self, now: u64) -> u32 {
@@ -385,7 +384,7 @@ impl Worker {
                 }),
             }
         }
-        if self.lock_waits().borrow().is_empty() && self.window_ends().is_empty() {
+        if self.lock_waits().borrow().is_empty() && self.window_ends().is_empty(self) {
             self.attention.set(self.attention.get() & !PROTOCOL.bit());
         }
         count

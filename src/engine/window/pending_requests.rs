@@ -14,8 +14,9 @@ use crate::engine::base::status::{Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
+use crate::engine::core::worker::inward::Gated;
 use crate::engine::core::worker::request_wait;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::window::data::data::Access;
 use crate::engine::window::protocol::PROTOCOL;
 use crate::engine::window::remote::outstanding::{Awaited, Call};
@@ -32,9 +33,9 @@ const LEAVING_NS: u64 = 1_000_000_000;
 pub(crate) struct WindowEnds {
     ended: Mutex<Vec<(Ticket, Status)>>,
     any: AtomicBool,
-    pending: RefCell<Vec<Pending>>,
+    pending: Gated<RefCell<Vec<Pending>>>,
     /// Reused buffer for the next pass.
-    spare: RefCell<Vec<(Ticket, Status)>>,
+    spare: Gated<RefCell<Vec<(Ticket, Status)>>>,
 }
 
 struct Pending {
@@ -46,13 +47,13 @@ struct Pending {
 
 impl WindowEnds {
     /// Reports a completed request. Any thread.
-    pub(crate) fn push(&self, user: &Worker, ticket: Ticket, status: Status) {
+    pub(crate) fn push(&self, user: &SharedWorker, ticket: Ticket, status: Status) {
         let mut ended = self.ended.lock();
         ended.push((ticket, status));
         // Under the lock, as it is also reset under the lock.
         self.any.store(true, Ordering::SeqCst);
         drop(ended);
-        user.wake_hint.give(user);
+        user.wake_hint().give(user);
     }
 
     /// Is a pass needed?
@@ -60,12 +61,12 @@ impl WindowEnds {
         self.any.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.pending.borrow().is_empty()
+    pub(crate) fn is_empty(&self, inside: &Worker) -> bool {
+        self.pending.get(inside).borrow().is_empty()
     }
 
-    fn remove(&self, slot: &Slot) -> Option<Pending> {
-        let mut pending = self.pending.borrow_mut();
+    fn remove(&self, inside: &Worker, slot: &Slot) -> Option<Pending> {
+        let mut pending = self.pending.get(inside).borrow_mut();
         let place = (slot.number.replace(0) as usize).checked_sub(1)?;
         let found = pending.swap_remove(place);
         if let Some(moved) = pending.get(place) {
@@ -132,7 +133,7 @@ impl Window {
             slot.begin(Kind::Window, params, length, 0, out.is_wanted());
             inside.start(slot, None, params, out);
             let ticket = slot.ticket();
-            let mut pending = inside.window_ends().pending.borrow_mut();
+            let mut pending = inside.window_ends().pending.get(inside).borrow_mut();
             pending.push(Pending { ticket, call, awaited: awaited.clone() });
             slot.number.set(pending.len() as u64);
             drop(pending);
@@ -151,10 +152,9 @@ impl Window {
     }
 }
 
-/// Inside the gate.
 impl Worker {
     fn end_window_request(&self, slot: &Slot, status: Status) {
-        self.window_ends().remove(slot);
+        self.window_ends().remove(self, slot);
         slot.reason.set(if status.is_error() { status.0 } else { 0 });
         self.complete(slot, status);
     }
@@ -164,7 +164,7 @@ impl Worker {
         if !self.window_ends().is_due() {
             return 0;
         }
-        let mut ended = self.window_ends().spare.take();
+        let mut ended = self.window_ends().spare.get(self).take();
         {
             let mut list = self.window_ends().ended.lock();
             std::mem::swap(&mut *list, &mut ended);
@@ -176,7 +176,7 @@ impl Worker {
                 self.end_window_request(slot, status);
             }
         }
-        self.window_ends().spare.replace(ended);
+        self.window_ends().spare.get(self).replace(ended);
         count
     }
 
@@ -188,7 +188,7 @@ impl Worker {
         }
         let place = slot.number.get() as usize - 1;
         let (call, awaited) = {
-            let pending = &self.window_ends().pending.borrow()[place];
+            let pending = &self.window_ends().pending.get(self).borrow()[place];
             (pending.call, pending.awaited.clone())
         };
         if awaited.cancel(call, slot.ticket()) {
@@ -201,13 +201,19 @@ impl Worker {
         let deadline = clock::deadline_after(LEAVING_NS);
         loop {
             self.look_for_window_ends();
-            let tickets: Vec<Ticket> =
-                self.window_ends().pending.borrow().iter().map(|pending| pending.ticket).collect();
+            let tickets: Vec<Ticket> = self
+                .window_ends()
+                .pending
+                .get(self)
+                .borrow()
+                .iter()
+                .map(|pending| pending.ticket)
+                .collect();
             tickets
                 .iter()
                 .filter_map(Ticket::current)
                 .for_each(|slot| self.cancel_slot(slot, Status::CANCELED));
-            if self.window_ends().is_empty() || clock::now_ns() >= deadline {
+            if self.window_ends().is_empty(self) || clock::now_ns() >= deadline {
                 return;
             }
             // The service's own thread makes progress.

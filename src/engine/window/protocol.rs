@@ -3,8 +3,9 @@
 use crate::engine::base::clock;
 use crate::engine::core::request::operations::Operation;
 use crate::engine::core::request::request::Kind;
+use crate::engine::core::worker::inward::Gated;
 use crate::engine::core::worker::protocol::{OfWorker, Protocol, Turn};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::window::lock_request::LockWait;
 use crate::engine::window::pending_requests::WindowEnds;
 use std::cell::RefCell;
@@ -32,16 +33,18 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
 
 #[derive(Default)]
 struct Waiting {
-    locks: RefCell<Vec<LockWait>>,
+    locks: Gated<RefCell<Vec<LockWait>>>,
     requests: WindowEnds,
 }
 
 impl Worker {
     pub(crate) fn lock_waits(&self) -> &RefCell<Vec<LockWait>> {
-        &self.states.get::<Waiting>(&PROTOCOL).locks
+        self.state::<Waiting>(&PROTOCOL).locks.get(self)
     }
+}
 
+impl SharedWorker {
     pub(crate) fn window_ends(&self) -> &WindowEnds {
-        &self.states.get::<Waiting>(&PROTOCOL).requests
+        &self.state_for_all::<Waiting>(&PROTOCOL).requests
     }
 }

@@ -9,18 +9,18 @@ use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::channel::send::send_by_ucp;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::endpoint::life::LifeEvent;
 use crate::engine::core::request::request::{Part, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::shared_segment::SegmentName;
 use crate::engine::wire::compact_header::{self, Piece};
 use crate::engine::wire::header::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
 use crate::sys;
 use std::ffi::c_void;
-use std::sync::Arc;
 
 /// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before
 /// there is room in that. And other messages of the library's own that a peer can have made without
@@ -29,7 +29,7 @@ pub(crate) const AT_ONCE: u32 = 64;
 
 impl Worker {
     /// Takes messages in from now on. Before anybody knows the worker.
-    pub(crate) fn register_handlers(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn register_handlers(&self) -> Result<()> {
         for (id, handler) in self.protocols.foreign().chain([(AM_ID, on_message as Handler)]) {
             // SAFETY: all-zero is valid: the mask says which fields count.
             let mut param: sys::ucp_am_handler_param_t = unsafe { std::mem::zeroed() };
@@ -40,7 +40,7 @@ impl Worker {
             );
             param.id = id;
             param.cb = Some(handler);
-            param.arg = Arc::as_ptr(self).cast_mut().cast();
+            param.arg = std::ptr::from_ref(self).cast_mut().cast();
             // SAFETY: a live worker that nobody else knows yet; it outlives UCP's, which is what
             // calls the handler.
             let status = unsafe { sys::ucp_worker_set_am_recv_handler(self.ucp(), &param) };
@@ -55,13 +55,14 @@ impl Worker {
     }
 
     /// The endpoint that UCP knows as this.
-    pub(crate) fn endpoint_by_ucp(&self, ucp: sys::ucp_ep_h) -> Option<Arc<Endpoint>> {
+    pub(crate) fn endpoint_by_ucp(&self, ucp: sys::ucp_ep_h) -> Option<Inward<SharedEndpoint>> {
         if ucp.is_null() {
             return None;
         }
         let endpoints = self.endpoints.borrow();
-        let is_end = |endpoint: &&Arc<Endpoint>| endpoint.ucp.get() == ucp;
-        let is_heard = |endpoint: &&Arc<Endpoint>| endpoint.peering.heard_on.get() == Reply(ucp);
+        let is_end = |endpoint: &&Inward<SharedEndpoint>| endpoint.ucp.get() == ucp;
+        let is_heard =
+            |endpoint: &&Inward<SharedEndpoint>| endpoint.peering.heard_on.get() == Reply(ucp);
         endpoints
             .iter()
             .flatten()
@@ -271,7 +272,7 @@ pub(crate) unsafe extern "C" fn on_message(
                 on_short_question(arg, header, header_length, data, length, param)
             }
             compact_header::MARK_OF_ANSWER => {
-                let short_answer = (*arg.cast::<Worker>()).receivers.answers.short;
+                let short_answer = (&*arg.cast::<Worker>()).receivers.answers.short;
                 short_answer(arg, header, header_length, data, length, param)
             }
             _ => on_message_slow(arg, header, header_length, data, length, param),

@@ -1,14 +1,13 @@
 //! What the user has registered for the ids of messages: one table for each kind of handler, read
 //! for every message.
 //!
-//! A table belongs to whoever is inside the worker's gate. A handler that runs while it is replaced
-//! or removed stays until it has returned; its argument is destroyed after that, outside the gate,
-//! as that is the user's code.
+//! A handler that runs while it is replaced or removed stays until it has returned; its argument is
+//! destroyed after that, outside the gate, as that is the user's code.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::Result;
 use crate::engine::core::channel::message::MessageHandler;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::context::feature;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -99,7 +98,7 @@ impl<F> Handlers<F> {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// Has `function` called for active messages with this id from now on, or nobody. What was
     /// registered before is destroyed when it is not running any more.
     pub fn set_am_handler(
@@ -128,18 +127,20 @@ impl Worker {
             Ok(())
         })
     }
+}
 
-    /// At the end of the worker. Inside the gate.
+impl Worker {
+    /// At the end of the worker.
     pub(crate) fn drop_handlers(&self) {
         self.drop_all(self.am_handlers.clear());
     }
 
-    /// Lets go of these. Inside the gate.
+    /// Lets go of these.
     pub(crate) fn drop_all<F>(&self, handlers: Vec<Rc<Handler<F>>>) {
         handlers.into_iter().for_each(|handler| self.drop_handler(handler));
     }
 
-    /// Lets go of a handler that has returned, or was replaced. Inside the gate.
+    /// Lets go of a handler that has returned, or was replaced.
     #[inline(always)]
     pub(crate) fn drop_handler<F>(&self, handler: Rc<Handler<F>>) {
         if Rc::strong_count(&handler) == 1 {

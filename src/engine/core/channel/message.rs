@@ -6,7 +6,7 @@
 //! end of the worker takes away.
 
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::{self, Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
@@ -14,7 +14,7 @@ use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::context;
 use crate::engine::ucx::cuda_driver;
 use crate::engine::ucx::memory_type;
@@ -83,7 +83,7 @@ pub(crate) struct Inbound {
     /// Its user has received it.
     pub(crate) received: bool,
     /// A reference, where the sender wanted one to be there; else null.
-    pub(crate) reply: *const Endpoint,
+    pub(crate) reply: *const SharedEndpoint,
 }
 
 impl Inbound {
@@ -154,11 +154,11 @@ impl Message {
     }
 
     /// To answer on, if the sender asked for that.
-    pub fn reply(&self) -> *const Endpoint {
+    pub fn reply(&self) -> *const SharedEndpoint {
         self.0.inbound.get().reply
     }
 
-    fn worker(&self) -> &Worker {
+    fn worker(&self) -> &SharedWorker {
         self.0.worker()
     }
 
@@ -362,7 +362,7 @@ impl Pulled {
 }
 
 impl Worker {
-    /// Inside the gate. UCP has the descriptor from here on, also if it fails.
+    /// UCP has the descriptor from here on, also if it fails.
     pub(crate) fn post_pull(
         &self,
         slot: &Slot,
@@ -388,7 +388,7 @@ impl Worker {
         }
     }
 
-    /// A message's user has let go of it, or it has none: its slot is free. Inside the gate.
+    /// A message's user has let go of it, or it has none: its slot is free.
     pub(crate) fn message_gone(&self, slot: &Slot) {
         let &Inbound { form, data, connection, charge, .. } = slot.inbound();
         if slot.outside.load(Ordering::Relaxed) == LEFT {
@@ -414,7 +414,7 @@ impl Worker {
     #[cold]
     fn tell_what_is_gone(&self, endpoint: &Endpoint) {
         if endpoint.credits.has_news() {
-            endpoint.shared().grant();
+            endpoint.inward().grant();
         } else {
             self.feed(endpoint);
         }
@@ -460,9 +460,10 @@ impl Message {
     /// The caller has the message, and does not use it again when this is true.
     #[inline(always)]
     pub unsafe fn destroy_fast(&self) -> bool {
-        let (slot, worker, inbound) = (&self.0, self.worker(), self.0.inbound());
-        let simple = worker.may_act_fast()
-            && inbound.form == Form::Copied
+        let (slot, inbound) = (&self.0, self.0.inbound());
+        // SAFETY: for the steps below.
+        let Some(worker) = (unsafe { self.worker().act_fast() }) else { return false };
+        let simple = inbound.form == Form::Copied
             && inbound.reply.is_null()
             && slot.outside.load(Ordering::Relaxed) == 0;
         let endpoint = if simple { worker.named_last(inbound.connection) } else { None };
@@ -486,7 +487,7 @@ pub unsafe fn destroy(message: *const Message) {
     // SAFETY: the caller has it, and a slot that is held keeps its worker's memory.
     let (worker, inbound) = unsafe { ((*slot).worker, &(*slot).inbound) };
     // SAFETY: as above.
-    if unsafe { (*worker).generation.is_past() } {
+    if unsafe { (&*worker).generation.is_past() } {
         return;
     }
     // Only read: the end of the worker, on another thread, may be taking the data away.
@@ -497,18 +498,19 @@ pub unsafe fn destroy(message: *const Message) {
         // SAFETY: the reference that was made for this message.
         let endpoint = unsafe { Arc::from_raw(reply) };
         // SAFETY: as above.
-        if endpoint.status().is_error() && unsafe { (*worker).thread.is_remote() } {
+        if endpoint.status().is_error() && unsafe { (&*worker).thread.is_remote() } {
             // It has ended, and the worker may have let go of it: it goes after what this thread
             // has put into the ring for it. Fails once nobody looks into that.
-            let worker = endpoint.worker.clone();
+            let worker = endpoint.worker().clone();
             let _ = worker.post(move |_inside| drop(endpoint));
         }
     }
     // SAFETY: as above.
     let alive = unsafe { &*worker };
-    if alive.may_act_at_once() {
-        // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
-        return alive.release_slot(unsafe { &*slot });
+    // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
+    if let Some(worker) = unsafe { alive.act_at_once() } {
+        // SAFETY: as above.
+        return worker.release_slot(unsafe { &*slot });
     }
     // Its sender waits for it, so it does not wait for some later pass.
     if !alive.thread.is_remote() {

@@ -24,7 +24,6 @@ use crate::engine::wire::multi_table::Prefix;
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
-use std::sync::Arc;
 
 /// What UCP hands over.
 pub(crate) struct Arrived {
@@ -53,7 +52,7 @@ impl Arrived {
     }
 }
 
-/// Messages whose handlers are due. Belongs to whoever is inside the worker's gate.
+/// Messages whose handlers are due.
 #[derive(Default)]
 pub(crate) struct Inbox {
     due: SlotList,
@@ -256,7 +255,7 @@ impl Worker {
         let slot = loop {
             match self.slab.pop() {
                 Some(slot) => break slot,
-                None => self.slab.grow(self, false),
+                None => self.slab.grow(&**self, false),
             }
         };
         slot.begin_message();
@@ -399,7 +398,7 @@ impl Worker {
     #[inline(never)]
     fn add_reply(&self, slot: &Slot) {
         if let Some(endpoint) = self.endpoint_by_id(slot.inbound().connection) {
-            slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint), ..*slot.inbound() });
+            slot.inbound.set(Inbound { reply: endpoint.into_raw(), ..*slot.inbound() });
         }
     }
 

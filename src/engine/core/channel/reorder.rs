@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 /// One that stands still in the midst of a long message takes longer than any network.
 const GAP_NS: u64 = 10_000_000_000;
 
-/// Messages of one connection as they come in. Belongs to whoever is inside the worker's gate.
+/// Messages of one connection as they come in.
 #[derive(Default)]
 pub(crate) struct Order {
     /// The next place.

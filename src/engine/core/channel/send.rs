@@ -9,7 +9,7 @@ use crate::engine::core::request::operation::{flag, OpParams};
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::compact_header;
 use crate::engine::wire::credit;
@@ -171,7 +171,7 @@ fn protocol(length: usize, flags: u64) -> u32 {
 }
 
 impl Endpoint {
-    /// Gives UCP a message that its slot describes, whose credits are spent. Inside the gate.
+    /// Gives UCP a message that its slot describes, whose credits are spent.
     #[inline(always)]
     pub(crate) fn post_message(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
         let Outgoing { kind, user_header, protocol, number, .. } = queued.outgoing;
@@ -398,7 +398,7 @@ unsafe fn put_in_front(room: *mut u8, header: &Header) -> usize {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// What `max_am_header` says, which was asked for when the worker was made.
     #[inline(always)]
     pub(crate) fn longest_am_header(&self) -> usize {

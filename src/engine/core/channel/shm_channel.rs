@@ -64,7 +64,7 @@ struct Outbound {
     _memory: Segment,
 }
 
-/// Of an endpoint. Belongs to whoever is inside the worker's gate.
+/// Of an endpoint.
 #[derive(Default)]
 pub(crate) struct FastBox {
     /// Null while there is none that may be filled.
@@ -102,7 +102,7 @@ impl FastBox {
     }
 }
 
-/// Of a worker: the endpoints whose boxes it reads. Belongs to whoever is inside its gate.
+/// Of a worker: the endpoints whose boxes it reads.
 pub(crate) struct FastBoxes {
     count: Cell<usize>,
     /// As many, which take themselves out before they go.

@@ -6,12 +6,12 @@ use crate::engine::base::seed::Random;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::channel::shm_ring::{Put, LEAST, MOST};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::core::worker::test_workers::{connect, new_worker};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::ucx::context::{feature, Context, ContextParams};
 use crate::engine::ucx::memory_type::HOST;
 use crate::engine::wire::compact_header::{MARK_OF_ANSWER, MARK_OF_MESSAGE, MARK_OF_QUESTION};
@@ -23,10 +23,10 @@ const ID: u16 = 7;
 
 struct Pair {
     _context: Arc<Context>,
-    attacker: Arc<Worker>,
-    worker: Arc<Worker>,
-    to_worker: Arc<Endpoint>,
-    to_attacker: Arc<Endpoint>,
+    attacker: Arc<SharedWorker>,
+    worker: Arc<SharedWorker>,
+    to_worker: Arc<SharedEndpoint>,
+    to_attacker: Arc<SharedEndpoint>,
     /// Messages that the worker's handler has seen.
     came: Box<Cell<u32>>,
 }
@@ -39,7 +39,7 @@ unsafe extern "C" fn on_message(came: *mut c_void, message: *mut Message) {
     unsafe { message::destroy(message) };
 }
 
-fn send(to: &Endpoint) {
+fn send(to: &SharedEndpoint) {
     let data = [1_u64];
     let part = [Part { data: data.as_ptr().cast_mut().cast(), length: 8, memory_type: HOST }];
     // SAFETY: so short that it is copied inside the call.
@@ -67,10 +67,9 @@ impl Pair {
             }
         }
         pair.pass(1000);
-        assert!(
-            pair.to_worker.fast_box.writer().is_some()
-                && pair.to_attacker.fast_box.writer().is_some()
-        );
+        for endpoint in [&pair.to_worker, &pair.to_attacker] {
+            assert!(endpoint.enter().unwrap().fast_box.writer().is_some());
+        }
         Some(pair)
     }
 
@@ -83,14 +82,15 @@ impl Pair {
 
     /// Puts anything into the worker's box.
     fn put(&self, piece: &[u8]) -> Put {
-        let writer = self.to_worker.fast_box.writer().unwrap();
+        let inside = self.to_worker.enter().unwrap();
+        let writer = inside.fast_box.writer().unwrap();
         // SAFETY: as long as it is.
         unsafe { writer.put(piece.as_ptr(), piece.len()) }
     }
 
     /// What the worker calls the connection.
     fn number(&self) -> [u8; 4] {
-        self.to_attacker.peering.number.get().to_le_bytes()
+        self.to_attacker.enter().unwrap().peering.number.get().to_le_bytes()
     }
 }
 
@@ -120,7 +120,7 @@ fn what_goes_through_a_box_is_told_in_a_close() {
         send(&pair.to_worker);
         assert_eq!(pair.came.get(), before, "{sent}");
     }
-    pair.to_worker.clone().begin_destroy();
+    pair.to_worker.enter().unwrap().begin_destroy();
     while pair.to_attacker.status() == Status::OK {
         pair.pass(1);
     }

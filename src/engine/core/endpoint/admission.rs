@@ -18,7 +18,7 @@ use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::split_counter::{look_again, Added, Removed, SplitCounter};
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::credits;
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, SharedEndpoint};
 use crate::engine::core::endpoint::send_window::{WindowLimits, MOST_OWED};
 use crate::engine::core::request::operation::{flag, OpParams};
 use crate::engine::core::worker::worker::Worker;
@@ -29,14 +29,32 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 /// Of `Reserved::wanted`: nobody was refused.
 const NOTHING_WANTED: u16 = u16::MAX;
 
+/// Written before any other thread can know the endpoint.
+pub(crate) struct Settled<T>(Cell<T>);
+
+// SAFETY: see the type.
+unsafe impl<T: Send + Sync> Sync for Settled<T> {}
+
+impl<T: Copy> Settled<T> {
+    #[inline(always)]
+    pub(crate) fn get(&self) -> T {
+        self.0.get()
+    }
+
+    /// # Safety
+    /// No other thread knows the endpoint.
+    pub(crate) unsafe fn set(&self, value: T) {
+        self.0.set(value);
+    }
+}
+
 /// What threads outside the gate have reserved of an endpoint: each submitting thread adds, without
 /// a lock. The other half is in `Released` and `Credits`, which the owner of the gate writes.
 #[repr(C)]
 pub(crate) struct Reserved {
     _start: CacheLine,
-    /// Written before any other thread can know the endpoint. Here, as who submits needs nothing
-    /// else of the endpoint that is written all the time.
-    pub(crate) limits: Cell<WindowLimits>,
+    /// Here, as who submits needs nothing else of the endpoint that is written all the time.
+    pub(crate) limits: Settled<WindowLimits>,
     ops: Added,
     bytes: Added,
     queued_ops: Added,
@@ -55,7 +73,7 @@ impl Reserved {
     pub(crate) fn new(limits: WindowLimits) -> Self {
         Reserved {
             _start: CacheLine,
-            limits: Cell::new(limits),
+            limits: Settled(Cell::new(limits)),
             ops: Added::default(),
             bytes: Added::default(),
             queued_ops: Added::default(),
@@ -138,7 +156,7 @@ impl SendPermit {
 
 /// A permit that is given back unless it is kept.
 pub(crate) struct Reservation<'a> {
-    endpoint: &'a Endpoint,
+    endpoint: &'a SharedEndpoint,
     permit: SendPermit,
 }
 
@@ -170,25 +188,25 @@ impl Drop for Reservation<'_> {
 }
 
 /// Any thread.
-impl Endpoint {
+impl SharedEndpoint {
     fn ops(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.reserved.ops, gone: &self.released.ops }
+        SplitCounter { added: &self.reserved().ops, gone: &self.released().ops }
     }
 
     fn bytes(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.reserved.bytes, gone: &self.released.bytes }
+        SplitCounter { added: &self.reserved().bytes, gone: &self.released().bytes }
     }
 
     fn queued_ops(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.reserved.queued_ops, gone: &self.released.queued_ops }
+        SplitCounter { added: &self.reserved().queued_ops, gone: &self.released().queued_ops }
     }
 
     fn queued_bytes(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.reserved.queued_bytes, gone: &self.released.queued_bytes }
+        SplitCounter { added: &self.reserved().queued_bytes, gone: &self.released().queued_bytes }
     }
 
     fn credit(&self) -> SplitCounter<'_> {
-        SplitCounter { added: &self.reserved.credit, gone: &self.credits.gone }
+        SplitCounter { added: &self.reserved().credit, gone: self.credit_gone() }
     }
 
     /// Promises a send that is about to be put into the ring its place, or refuses it: when it
@@ -218,13 +236,13 @@ impl Endpoint {
         if !self.is_open() && !self.has_status(Self::SILENT) {
             return false;
         }
-        let limits = self.reserved.limits.get();
+        let limits = self.reserved().limits.get();
         let ops_fit = |before: u64| before < limits.ops.into();
         let bytes_fit = |before: u64| before < limits.bytes;
         // Others may wait for theirs that have been taken over already: looked at after what was
         // given back when they were.
         let credit_fits = |before: u64| {
-            credits::fits(before, need.charge) && !self.credits.is_short_for(need.charge)
+            credits::fits(before, need.charge) && !self.is_short_of_credit(need.charge)
         };
         // So that what is refused is hardly ever seen by others to stand here for a moment.
         let (ops, bytes) = (self.ops().look(), self.bytes().look());
@@ -256,7 +274,7 @@ impl Endpoint {
     /// A place for one that will wait. `most`: so many may stand there, if that is more than the
     /// queue is for.
     fn add_to_queue(&self, need: Need, most: u64) -> bool {
-        let limits = self.reserved.limits.get();
+        let limits = self.reserved().limits.get();
         let owed = self.queued_ops().get() < most;
         let ops_fit = |before: u64| owed || before < limits.queue_ops.into();
         let bytes_fit =
@@ -286,7 +304,7 @@ impl Endpoint {
     fn refuse_outside(&self, need: Need) -> crate::engine::base::status::Error {
         let credit = need.charge != 0 && !credits::fits(self.credit().get(), need.charge);
         if credit {
-            self.reserved.wanted.fetch_min(need.charge, Ordering::Relaxed);
+            self.reserved().wanted.fetch_min(need.charge, Ordering::Relaxed);
         }
         self.no_room(false, credit)
     }
@@ -298,15 +316,15 @@ impl Endpoint {
         look_again();
         // Once is enough for all that is given back before it does: who finds the submission queue
         // full may try on and on.
-        if !self.writable.is_armed() || self.reserved.looking.swap(true, Ordering::AcqRel) {
+        if !self.writable().is_armed() || self.reserved().looking.swap(true, Ordering::AcqRel) {
             return;
         }
         let endpoint = EndpointPointer(self);
         // One that is at its end tells them of that.
-        let _ = self.worker.post(move |_inside| {
+        let _ = self.worker().post(move |_inside| {
             let endpoint = endpoint;
             // SAFETY: the end of an endpoint comes after what was handed over before it.
-            let endpoint = unsafe { &*endpoint.0 };
+            let endpoint = unsafe { (*endpoint.0).inside() };
             // It sees what those have given back that have found it set.
             endpoint.reserved.looking.swap(false, Ordering::AcqRel);
             endpoint.tend_later();
@@ -315,16 +333,16 @@ impl Endpoint {
 
     /// There is a place for one more send in the window, and credit for what was refused last.
     pub(crate) fn has_place(&self) -> bool {
-        let limits = self.reserved.limits.get();
+        let limits = self.reserved().limits.get();
         if self.ops().get() >= limits.ops.into() || self.bytes().get() >= limits.bytes {
             return false;
         }
-        let wanted = self.reserved.wanted.load(Ordering::Relaxed);
+        let wanted = self.reserved().wanted.load(Ordering::Relaxed);
         let charge = if wanted == NOTHING_WANTED { credit::LEAST } else { wanted };
         let fits = credits::fits(self.credit().get(), charge);
         if fits && wanted != NOTHING_WANTED {
             // Unless somebody has just been refused for less.
-            let _ = self.reserved.wanted.compare_exchange(
+            let _ = self.reserved().wanted.compare_exchange(
                 wanted,
                 NOTHING_WANTED,
                 Ordering::Relaxed,
@@ -341,7 +359,6 @@ impl Endpoint {
 }
 
 /// What the send that is being taken over from the ring has reserved, and has not used yet.
-/// Belongs to whoever is inside the gate.
 pub(crate) struct OpenPermit {
     /// Null while there is none.
     endpoint: Cell<*const Endpoint>,
@@ -383,7 +400,6 @@ fn use_one(there: &Cell<u32>) -> u64 {
     u64::from(1 - used)
 }
 
-/// Inside the gate.
 impl Endpoint {
     /// A send of so many bytes stands before the next one from now on.
     #[inline]
@@ -434,7 +450,6 @@ impl Endpoint {
     }
 }
 
-/// Inside the gate.
 impl Worker {
     /// Takes what an entry of the ring has reserved into `open_permit`, until `end_permit`. False:
     /// that was nothing.

@@ -7,7 +7,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{
     CloseRequest, Ending, Flush, Flushing, LifeEvent, Peer, Remains,
 };
@@ -18,7 +18,6 @@ use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::{self, Event};
 use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::request_wait;
-use crate::engine::core::worker::worker::Inside;
 use crate::sys;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -41,59 +40,59 @@ pub(crate) const READING_NS: u64 = 3_000_000_000;
 /// The caller has told how long a close may take: its request is cancelled then.
 pub(crate) const NO_DEADLINE: u64 = u64::MAX;
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came
     /// before.
     pub fn close(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
-        params.check(&self.worker.context, "close", 0)?;
+        params.check(&self.worker().context, "close", 0)?;
         request_wait::submit(params, out, |params, out| self.close_now(force, params, out))
     }
 
     pub(crate) fn close_now(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
-        self.worker.check_usable()?;
-        if self.worker.thread.is_remote() && self.status() == Status::CLOSED {
+        self.worker().check_usable()?;
+        if self.worker().thread.is_remote() && self.status() == Status::CLOSED {
             return Err(self.not_open(Status::CLOSED));
         }
         let endpoint = EndpointPointer(self);
         let timeout_ns = params.timeout_ns;
-        let later =
-            self.worker.post_operation(Kind::EndpointClose, params, out, move |inside, slot| {
+        let later = self.worker().post_operation(
+            Kind::EndpointClose,
+            params,
+            out,
+            move |inside, slot| {
                 let endpoint = endpoint;
                 // SAFETY: the end of an endpoint comes after what was handed over before it.
-                let endpoint = unsafe { &*endpoint.0 };
+                let endpoint = unsafe { (*endpoint.0).inside() };
                 if endpoint.is_close_asked() {
                     return inside.never_started(slot, Some(endpoint), Status::CLOSED);
                 }
-                endpoint.close_inside(inside, slot, force, timeout_ns);
-            })?;
+                endpoint.close_inside(slot, force, timeout_ns);
+            },
+        )?;
         if let Some(submitted) = later {
             // What comes after is refused; what came before goes by the phase. Outside the gate:
             // the life goes on inside.
             self.set_status(Status::CLOSED);
             return Ok(submitted);
         }
-        let inside = self.worker.enter()?;
+        let inside = self.enter()?;
         if self.status() == Status::CLOSED {
             return Err(self.not_open(Status::CLOSED));
         }
-        let slot = inside.take_slot();
+        let slot = inside.worker.take_slot();
         slot.begin_in_full(Kind::EndpointClose, params, 0, out);
-        self.close_inside(&inside, slot, force, params.timeout_ns);
+        inside.close_inside(slot, force, params.timeout_ns);
         Ok(Submitted::Pending)
     }
+}
 
-    pub(crate) fn close_inside(
-        &self,
-        inside: &Inside<'_>,
-        slot: &Slot,
-        force: bool,
-        timeout_ns: u64,
-    ) {
+impl Endpoint {
+    pub(crate) fn close_inside(&self, slot: &Slot, force: bool, timeout_ns: u64) {
         // Where its peer is gone, what is left of it goes by itself.
         self.on(LifeEvent::Refuses(Status::CLOSED));
         let params = &OpParams { timeout_ns, ..OpParams::default() };
         // Started before UCP is asked: the close must not end before there is a request to end.
-        inside.start(slot, Some(self), params, Out::NOWHERE);
+        self.worker.start(slot, Some(self), params, Out::NOWHERE);
         self.life.request.set(CloseRequest::InFlight(slot));
         if self.phase() == Phase::Open {
             self.begin_close(force);
@@ -106,7 +105,7 @@ impl Endpoint {
         }
     }
 
-    /// Starts closing an open endpoint. Inside the gate.
+    /// Starts closing an open endpoint.
     pub(crate) fn begin_close(&self, force: bool) {
         self.on(LifeEvent::Closes);
         self.connect_deadline.set(0);
@@ -406,45 +405,50 @@ impl Endpoint {
             self.worker.complete(slot, status);
         }
     }
+}
 
+impl SharedEndpoint {
     /// Destroys a handle of the caller's. With the last one the endpoint is closed if it is open,
     /// and its end waited for, and its callbacks. From a callback it does not wait, and the end
     /// comes after the pass.
     pub fn destroy(self: Arc<Self>) {
         if !self.release()
-            || self.worker.generation.is_past()
-            || self.worker.closed.load(Ordering::Acquire)
+            || self.worker().generation.is_past()
+            || self.worker().closed.load(Ordering::Acquire)
         {
             return;
         }
         if deferred::in_callback() {
-            let worker = self.worker.clone();
-            let _ = worker.post(move |inside| inside.push_event(Event::DestroyEndpoint(self)));
+            let worker = self.worker().clone();
+            let _ = worker.post(move |inside| {
+                inside.push_event(Event::DestroyEndpoint(self.of(inside).inward()));
+            });
             return;
         }
-        let begun = self.worker.on_owner(|_inside| {
-            self.begin_destroy();
+        let begun = self.on_owner(|inside| {
+            inside.begin_destroy();
             Ok(())
         });
         if begun.is_err() {
             return;
         }
-        let ended =
-            || self.phase() == Phase::Reported && self.life.running.load(Ordering::Acquire) == 0;
+        let ended = || {
+            self.phase() == Phase::Reported && self.callbacks_running().load(Ordering::Acquire) == 0
+        };
         let mut before = None;
         // Ends by itself: what gets no further is cut short, and what has been cut short ends.
         // Callbacks take as long as they take.
         while self
-            .worker
+            .worker()
             .drive(&ended, clock::deadline_after(2 * PATIENCE_NS))
             .is_ok_and(|ended| !ended)
         {
-            let looked = self.worker.on_owner(|_inside| {
-                let transfers = Some(self.transfers());
+            let looked = self.on_owner(|inside| {
+                let transfers = Some(inside.transfers());
                 if self.phase() == Phase::Flushing
                     && std::mem::replace(&mut before, transfers) == transfers
                 {
-                    self.end_by_force();
+                    inside.end_by_force();
                 }
                 Ok(())
             });
@@ -453,7 +457,9 @@ impl Endpoint {
             }
         }
     }
+}
 
+impl Endpoint {
     pub(crate) fn begin_destroy(&self) {
         match self.phase() {
             Phase::Open => self.begin_close(false),

@@ -5,12 +5,14 @@
 //! send queue, and goes out on the one that did.
 
 use crate::engine::base::clock;
+use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{Hold, LifeEvent};
 use crate::engine::core::endpoint::listener::ConnRequest;
 use crate::engine::core::worker::deferred::Event;
-use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::core::worker::inward::{Gated, Inward};
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::os::socket_address;
 use crate::engine::ucx::runtime::{ucx_release, Release};
 use crate::sys;
@@ -20,17 +22,17 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-/// The part of an endpoint that was made by host and port. Cells belong to whoever is inside the
-/// worker's gate.
+/// The part of an endpoint that was made by host and port.
 pub(crate) struct Connection {
     /// Addresses that were not tried yet.
-    candidates: RefCell<VecDeque<SocketAddr>>,
+    candidates: Gated<RefCell<VecDeque<SocketAddr>>>,
     source: Option<SocketAddr>,
     /// Of all attempts together; `u64::MAX` for none.
     deadline: u64,
     /// Tells the events of this attempt from those of the ones before it.
-    attempt: Cell<u32>,
-    peer: Cell<Option<SocketAddr>>,
+    attempt: Gated<Cell<u32>>,
+    /// The one that is tried.
+    peer: Mutex<Option<SocketAddr>>,
     /// Both ends, once connected.
     ends: OnceLock<(SocketAddr, SocketAddr)>,
 }
@@ -39,17 +41,17 @@ impl Connection {
     fn new(candidates: Vec<SocketAddr>, params: &EndpointParams) -> Box<Self> {
         let timeout_ns = params.connect_timeout_ns;
         Box::new(Connection {
-            candidates: RefCell::new(candidates.into()),
+            candidates: Gated::new(RefCell::new(candidates.into())),
             source: params.local_address,
             deadline: if timeout_ns == 0 { u64::MAX } else { clock::deadline_after(timeout_ns) },
-            attempt: Cell::new(0),
-            peer: Cell::new(None),
+            attempt: Gated::default(),
+            peer: Mutex::new(None),
             ends: OnceLock::new(),
         })
     }
 
     pub(crate) fn peer_text(&self) -> String {
-        self.peer.get().map_or_else(|| "a UCX worker".to_owned(), |peer| peer.to_string())
+        self.peer.lock().map_or_else(|| "a UCX worker".to_owned(), |peer| peer.to_string())
     }
 
     /// Both ends have one address: they can only be on one host.
@@ -59,13 +61,13 @@ impl Connection {
 
     /// When this attempt has to give way to the next, so that each address gets its share of the
     /// time.
-    fn attempt_deadline(&self) -> u64 {
+    fn attempt_deadline(&self, inside: &Worker) -> u64 {
         if self.deadline == u64::MAX {
             return 0;
         }
         let now = clock::now_ns();
         let left = self.deadline.saturating_sub(now);
-        now + left / (self.candidates.borrow().len() as u64 + 1)
+        now + left / (self.candidates.get(inside).borrow().len() as u64 + 1)
     }
 }
 
@@ -84,7 +86,7 @@ fn failure(ucx: Status) -> Status {
 /// The addresses of a host that this context can use. Refuses those of other interfaces where it
 /// keeps to this one.
 pub(crate) fn usable(
-    worker: &Worker,
+    worker: &SharedWorker,
     mut addresses: Vec<SocketAddr>,
     argument: &str,
 ) -> Result<Vec<SocketAddr>> {
@@ -104,7 +106,7 @@ pub(crate) fn usable(
     Ok(addresses)
 }
 
-fn check_network(worker: &Worker, addresses: &[SocketAddr], argument: &str) -> Result<()> {
+fn check_network(worker: &SharedWorker, addresses: &[SocketAddr], argument: &str) -> Result<()> {
     match addresses
         .iter()
         .find(|address| worker.context.local_network && !address.ip().is_loopback())
@@ -117,11 +119,11 @@ fn check_network(worker: &Worker, addresses: &[SocketAddr], argument: &str) -> R
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Connects to a listener. Resolving a name may block; the connection is made in the
     /// background, and operations may be submitted at once.
     pub fn connect(
-        worker: &Arc<Worker>,
+        worker: &Arc<SharedWorker>,
         host: &str,
         port: u16,
         params: &EndpointParams,
@@ -143,9 +145,14 @@ impl Endpoint {
                 return Err(Error::new(Status::UNREACHABLE, text));
             }
         }
-        worker.on_owner(|_inside| {
-            let endpoint =
-                Self::build(worker, params, None, false, Some(Connection::new(candidates, params)));
+        worker.on_owner(|inside| {
+            let endpoint = Endpoint::build(
+                inside,
+                params,
+                None,
+                false,
+                Some(Connection::new(candidates, params)),
+            );
             endpoint.on(LifeEvent::Connects);
             // Unlike one made by address, it can be closed by force in the midst of its wire-up,
             // and has to be: UCX 1.13 asserts when its worker ends first.
@@ -153,11 +160,13 @@ impl Endpoint {
             endpoint.register();
             endpoint
                 .next_attempt()
-                .map(|()| endpoint.clone())
+                .map(|()| endpoint.outward().clone())
                 .inspect_err(|_| endpoint.unregister())
         })
     }
+}
 
+impl Endpoint {
     /// The endpoint to whoever asked for a connection.
     ///
     /// What is sent on it waits until the peer has said Hello: with UCX 1.13 nothing gets through
@@ -165,13 +174,13 @@ impl Endpoint {
     /// rendezvous that is begun meanwhile ends the process (`packed_rkey_size`, in
     /// `ucp_wireup_replay_pending_requests`). Neither was seen with 1.21 and 1.22.
     pub(crate) fn accept(
-        worker: &Arc<Worker>,
+        worker: &Worker,
         request: &ConnRequest,
         ucp: sys::ucp_conn_request_h,
         params: &EndpointParams,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Inward<SharedEndpoint>> {
         let connection = Connection::new(Vec::new(), params);
-        connection.peer.set(request.peer());
+        *connection.peer.lock() = request.peer();
         let endpoint = Self::build(worker, params, None, false, Some(connection));
         let mut ucp_params = endpoint.ucp_params();
         ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_CONN_REQUEST);
@@ -224,18 +233,22 @@ impl Endpoint {
 
     /// The present attempt; 0 where there is only one.
     pub(crate) fn attempt(&self) -> u32 {
-        self.connection.as_ref().map_or(0, |connection| connection.attempt.get())
+        self.connection().map_or(0, |connection| connection.attempt.get(&self.worker).get())
     }
+}
 
+impl SharedEndpoint {
     /// Both ends, as text: "ip:port"; empty if it was not made by host and port, or is not
     /// connected yet.
     pub fn ends(&self) -> (String, String) {
-        let ends = self.connection.as_ref().and_then(|connection| connection.ends.get());
+        let ends = self.connection().and_then(|connection| connection.ends.get());
         ends.map_or_else(Default::default, |(local, remote)| {
             (local.to_string(), remote.to_string())
         })
     }
+}
 
+impl Endpoint {
     /// Tries addresses until UCP takes one; the last error if there is none left.
     ///
     /// That it is connected is learnt from a Hello that has left, not from a flush: UCX 1.22
@@ -243,14 +256,16 @@ impl Endpoint {
     /// left to the side that listens, which is told who asks: with UCX 1.13 over shared memory
     /// nothing gets through from there before something has come from here.
     fn next_attempt(&self) -> Result<()> {
-        let Some(connection) = &self.connection else { return Ok(()) };
+        let Some(connection) = self.connection() else { return Ok(()) };
         let mut last = Error::new(Status::UNREACHABLE, "host: no address is left to try");
         loop {
-            let Some(peer) = connection.candidates.borrow_mut().pop_front() else {
+            let Some(peer) = connection.candidates.get(&self.worker).borrow_mut().pop_front()
+            else {
                 return Err(last);
             };
-            connection.peer.set(Some(peer));
-            connection.attempt.set(connection.attempt.get() + 1);
+            *connection.peer.lock() = Some(peer);
+            let attempt = connection.attempt.get(&self.worker);
+            attempt.set(attempt.get() + 1);
             let to = SockAddr::from(peer);
             let from = connection.source.map(SockAddr::from);
             let mut params = self.ucp_params();
@@ -274,7 +289,7 @@ impl Endpoint {
                 }
             }
         }
-        self.connect_deadline.set(connection.attempt_deadline());
+        self.connect_deadline.set(connection.attempt_deadline(&self.worker));
         self.watch();
         self.say_hello();
         Ok(())
@@ -303,15 +318,15 @@ impl Endpoint {
     /// The peer has answered. After UCP's pass, as messages that are sent within it lose their
     /// order.
     pub(crate) fn connected(&self, attempt: u32) {
-        let Some(connection) = &self.connection else { return };
+        let Some(connection) = self.connection() else { return };
         if !self.is_connecting()
-            || connection.attempt.get() != attempt
+            || connection.attempt.get(&self.worker).get() != attempt
             || self.phase() > Phase::Flushing
         {
             return;
         }
         self.on(LifeEvent::IsConnected);
-        connection.candidates.borrow_mut().clear();
+        connection.candidates.get(&self.worker).borrow_mut().clear();
         self.connect_deadline.set(0);
         self.learn_ends();
         self.let_out();
@@ -330,7 +345,7 @@ impl Endpoint {
             socket_address::from_storage(&attr.remote_sockaddr),
         );
         if let (sys::UCS_OK, (Some(local), Some(remote)), Some(connection)) =
-            (status, ends, &self.connection)
+            (status, ends, self.connection())
         {
             let _ = connection.ends.set((local, remote));
         }
@@ -339,28 +354,28 @@ impl Endpoint {
 
 impl ConnRequest {
     /// Makes the endpoint; once. A failure in UCX uses the request up.
-    pub fn accept(&self, params: &EndpointParams) -> Result<Arc<Endpoint>> {
+    pub fn accept(&self, params: &EndpointParams) -> Result<Arc<SharedEndpoint>> {
         if params.local_address.is_some() {
             return Err(Error::invalid(
                 "local_address: is the listener's, where a connection is accepted",
             ));
         }
         params.check_notifier(self.worker())?;
-        self.answer(|inside: &Inside<'_>, worker, ucp| {
-            inside.worker.check_usable()?;
-            Endpoint::accept(worker, self, ucp, params)
+        self.answer(|worker, ucp| {
+            worker.check_usable()?;
+            Endpoint::accept(worker, self, ucp, params).map(Inward::into_outward)
         })
     }
 }
 
 impl Worker {
-    /// Those whose connections were accepted, as far as they are open. Inside the gate.
+    /// Those whose connections were accepted, as far as they are open.
     pub(crate) fn accepted_peers(&self) -> Vec<SocketAddr> {
         let endpoints = self.endpoints.borrow();
         endpoints
             .iter()
             .flatten()
-            .filter_map(|endpoint| endpoint.connection.as_ref()?.peer.get())
+            .filter_map(|endpoint| *endpoint.connection()?.peer.lock())
             .collect()
     }
 }

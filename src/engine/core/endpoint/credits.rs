@@ -33,7 +33,7 @@ fn sum(amount: Amount) -> u64 {
     u64::from(amount.messages) << MESSAGES_AT | u64::from(amount.units)
 }
 
-/// Of one endpoint. Belongs to whoever is inside the worker's gate.
+/// Of one endpoint.
 #[derive(Default)]
 pub(crate) struct Credits {
     /// What was sent is an account (see `base::split_counter`): this is what is got back less what

@@ -3,6 +3,7 @@
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
 use crate::engine::base::counters::Counter;
+use crate::engine::base::split_counter::Removed;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::reorder::Order;
 use crate::engine::core::channel::shm_channel::FastBox;
@@ -22,8 +23,9 @@ use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::notifier_events::Target;
 use crate::engine::core::request::pending_callbacks::Due;
 use crate::engine::core::request::request::Slot;
+use crate::engine::core::worker::inward::{Guarded, Inward};
 use crate::engine::core::worker::protocol::{OfEndpoint, States};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{Inside, SharedWorker, Worker};
 use crate::engine::os::process_identity::Identity;
 use crate::engine::ucx::runtime::{self, Release};
 use crate::engine::wire::address::{Address, Origin};
@@ -31,12 +33,13 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// `ucxx_endpoint_callback_t`: argument, endpoint, status.
-pub type Callback = unsafe extern "C" fn(*mut c_void, *mut Endpoint, i32);
+pub type Callback = unsafe extern "C" fn(*mut c_void, *mut SharedEndpoint, i32);
 
 /// What an endpoint is made with, checked.
 #[derive(Clone, Copy)]
@@ -92,7 +95,7 @@ impl EndpointParams {
     }
 
     /// May its notifier report for this worker?
-    pub(crate) fn check_notifier(&self, worker: &Worker) -> Result<()> {
+    pub(crate) fn check_notifier(&self, worker: &SharedWorker) -> Result<()> {
         self.notifier().map_or(Ok(()), |notifier| notifier.check(&worker.context))
     }
 
@@ -105,16 +108,9 @@ impl EndpointParams {
     }
 }
 
-/// A connection to one peer.
-///
-/// `status` and `phase` are written inside the worker's gate and read by any thread; the cells
-/// belong to whoever is inside.
+/// What any thread may touch of an endpoint; hardly ever written.
 #[repr(C)]
-pub struct Endpoint {
-    // Read by every thread, and hardly ever written.
-    pub(crate) worker: Arc<Worker>,
-    /// Null once UCP has let go of it.
-    pub(crate) ucp: Cell<sys::ucp_ep_h>,
+pub struct AnyThread {
     /// OK while it takes operations, else what those get.
     pub(crate) status: AtomicI32,
     pub(crate) phase: SharedPhase,
@@ -123,6 +119,17 @@ pub struct Endpoint {
     pub(crate) to_self: bool,
     /// Who the peer is, once that is known.
     origin: OnceLock<Origin>,
+}
+
+/// A connection to one peer, as the one sees it who is inside its worker's gate.
+///
+/// A reference is the proof of that: see `SharedEndpoint`. It stays on its thread.
+#[repr(C)]
+pub struct Endpoint {
+    pub(crate) worker: Inward<SharedWorker>,
+    /// Null once UCP has let go of it.
+    pub(crate) ucp: Cell<sys::ucp_ep_h>,
+    any: AnyThread,
     pub(crate) peering: Peering,
     pub(crate) liveness: Liveness,
     pub(crate) credits: Credits,
@@ -133,7 +140,7 @@ pub struct Endpoint {
     /// The peer's process is watched for its end.
     watched: Cell<bool>,
     /// Where it was made by host and port.
-    pub(crate) connection: Option<Box<Connection>>,
+    connection: Option<Box<Connection>>,
     /// What UCP's end reports to. Goes with that from one endpoint to another.
     pub(crate) reports: RefCell<Rc<Reports>>,
     key: Cell<usize>,
@@ -182,36 +189,196 @@ pub struct Endpoint {
     pub(crate) reserved: Reserved,
 }
 
-// SAFETY: see the type: cells belong to whoever is inside the worker's gate.
-unsafe impl Send for Endpoint {}
+/// A connection to one peer, as everybody has it: what any thread may touch, and the way in.
+#[repr(transparent)]
+pub struct SharedEndpoint(Endpoint);
+
+// SAFETY: of its fields the methods here show those that are any thread's, which is checked below.
+// The others belong to whoever is inside the worker's gate.
+unsafe impl Send for SharedEndpoint {}
 // SAFETY: as above.
-unsafe impl Sync for Endpoint {}
+unsafe impl Sync for SharedEndpoint {}
+
+const _: () = {
+    const fn are_for_all<T: Send + Sync>() {}
+    are_for_all::<(
+        AnyThread,
+        SharedWorker,
+        Counter,
+        Reserved,
+        Released,
+        Removed,
+        Writable,
+        Connection,
+        States,
+    )>();
+};
+
+// SAFETY: `Endpoint` is neither: `core::worker::inward` checks it.
+unsafe impl Guarded for SharedEndpoint {
+    type Inside = Endpoint;
+    #[inline(always)]
+    unsafe fn inside(&self) -> &Endpoint {
+        &self.0
+    }
+}
+
+impl Deref for SharedEndpoint {
+    type Target = AnyThread;
+    #[inline(always)]
+    fn deref(&self) -> &AnyThread {
+        &self.0.any
+    }
+}
+
+impl Deref for Endpoint {
+    type Target = SharedEndpoint;
+    #[inline(always)]
+    fn deref(&self) -> &SharedEndpoint {
+        // SAFETY: `SharedEndpoint` is transparent, and shows less.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+}
+
+/// Is inside the gate of the endpoint's worker; leaves it when dropped.
+pub(crate) struct InsideEndpoint<'a> {
+    _inside: Inside<'a>,
+    endpoint: &'a Endpoint,
+}
+
+impl Deref for InsideEndpoint<'_> {
+    type Target = Endpoint;
+    #[inline(always)]
+    fn deref(&self) -> &Endpoint {
+        self.endpoint
+    }
+}
+
+/// The ways in.
+impl SharedEndpoint {
+    /// What the one sees who is inside.
+    ///
+    /// # Safety
+    /// The calling thread is inside the gate of the endpoint's worker, and uses it no longer than
+    /// that.
+    #[inline(always)]
+    pub(crate) unsafe fn inside(&self) -> &Endpoint {
+        &self.0
+    }
+
+    /// Enters the worker's gate.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Result<InsideEndpoint<'_>> {
+        Ok(InsideEndpoint { _inside: self.worker().enter()?, endpoint: &self.0 })
+    }
+
+    /// For the one who is inside the worker already.
+    pub(crate) fn of<'a>(&'a self, worker: &'a Worker) -> &'a Endpoint {
+        assert!(std::ptr::eq(Arc::as_ptr(self.worker()), &raw const **worker));
+        &self.0
+    }
+
+    /// As `SharedWorker::on_owner`.
+    pub(crate) fn on_owner<R>(&self, ask: impl FnOnce(&Endpoint) -> Result<R>) -> Result<R> {
+        self.worker().on_owner(|inside| ask(self.of(inside)))
+    }
+
+    /// Where it was made by host and port.
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        self.0.connection.as_deref()
+    }
+
+    pub(crate) fn states(&self) -> &States {
+        &self.0.states
+    }
+
+    #[inline(always)]
+    pub(crate) fn reserved(&self) -> &Reserved {
+        &self.0.reserved
+    }
+
+    #[inline(always)]
+    pub(crate) fn released(&self) -> &Released {
+        &self.0.released
+    }
+
+    /// Callbacks of its life that are running.
+    pub(crate) fn callbacks_running(&self) -> &AtomicU32 {
+        &self.0.life.running
+    }
+
+    pub(crate) fn writable(&self) -> &Writable {
+        &self.0.writable
+    }
+
+    /// Of the credit.
+    #[inline(always)]
+    pub(crate) fn credit_gone(&self) -> &Removed {
+        &self.0.credits.gone
+    }
+
+    /// See `Credits::is_short_for`.
+    #[inline(always)]
+    pub(crate) fn is_short_of_credit(&self, charge: u16) -> bool {
+        self.0.credits.is_short_for(charge)
+    }
+
+    /// Sends that wait.
+    pub(crate) fn queued_now(&self) -> u64 {
+        self.0.window.queued_ops.get()
+    }
+
+    /// Another reference to it.
+    pub(crate) fn shared(&self) -> Arc<SharedEndpoint> {
+        // SAFETY: endpoints are made in `build` only, inside an `Arc`, and somebody holds it who
+        // has called us.
+        unsafe {
+            Arc::increment_strong_count(self);
+            Arc::from_raw(self)
+        }
+    }
+
+    /// What the peer has refused, if it has: it speaks another version.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.0.peering.refusal()
+    }
+
+    /// The worker of the endpoint.
+    #[inline(always)]
+    pub fn worker(&self) -> &Arc<SharedWorker> {
+        self.0.worker.outward()
+    }
+}
 
 /// For jobs: handed over by a caller who keeps the endpoint until it has asked for its end, which
 /// comes after the job.
 #[derive(Clone, Copy)]
-pub(crate) struct EndpointPointer(pub(crate) *const Endpoint);
-// SAFETY: looked at by whoever is inside the worker's gate.
+pub(crate) struct EndpointPointer(pub(crate) *const SharedEndpoint);
+// SAFETY: a pointer to what any thread may hold.
 unsafe impl Send for EndpointPointer {}
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Connects to the worker that the address names. The connection is made in the background;
     /// operations may be submitted at once.
     pub fn new(
-        worker: &Arc<Worker>,
+        worker: &Arc<SharedWorker>,
         address: &Address,
         params: &EndpointParams,
     ) -> Result<Arc<Self>> {
         params.check_notifier(worker)?;
-        worker.on_owner(|_inside| Self::new_inside(worker, address, params))
+        worker.on_owner(|inside| {
+            Endpoint::new_inside(inside, address, params).map(Inward::into_outward)
+        })
     }
+}
 
+impl Endpoint {
     /// The same inside the gate.
     pub(crate) fn new_inside(
-        worker: &Arc<Worker>,
+        worker: &Worker,
         address: &Address,
         params: &EndpointParams,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Inward<SharedEndpoint>> {
         if let Some(endpoint) =
             address.origin().and_then(|origin| Self::claim(worker, &origin, params))
         {
@@ -225,11 +392,11 @@ impl Endpoint {
     /// The same. `back`: the place of the end that it is to have, as a peer has said Hello there;
     /// none for the user's own.
     pub(crate) fn create_for(
-        worker: &Arc<Worker>,
+        worker: &Worker,
         address: &Address,
         params: &EndpointParams,
         back: Option<u32>,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Inward<SharedEndpoint>> {
         let origin = address.origin();
         let to_self = origin.is_some_and(|origin| origin.identity.same_worker(&worker.identity));
         if let Some(origin) = &origin {
@@ -258,23 +425,26 @@ impl Endpoint {
 
     /// An endpoint that UCP knows nothing of yet.
     pub(crate) fn build(
-        worker: &Arc<Worker>,
+        worker: &Worker,
         params: &EndpointParams,
         origin: Option<Origin>,
         to_self: bool,
         connection: Option<Box<Connection>>,
-    ) -> Arc<Self> {
-        let endpoint = Arc::new(Endpoint {
+    ) -> Inward<SharedEndpoint> {
+        let endpoint = Arc::new(SharedEndpoint(Endpoint {
             _owned: CacheLine,
-            worker: worker.clone(),
+            // SAFETY: in an endpoint.
+            worker: unsafe { Inward::new(worker.shared()) },
             ucp: Cell::new(std::ptr::null_mut()),
-            status: AtomicI32::new(Status::OK.0),
-            phase: SharedPhase::default(),
-            // UCP has no failure detection within one worker, and would leave shared memory for TCP
-            // to get it.
-            peer_failure: params.peer_failure && !to_self,
-            to_self,
-            origin: origin.map_or_else(OnceLock::new, OnceLock::from),
+            any: AnyThread {
+                status: AtomicI32::new(Status::OK.0),
+                phase: SharedPhase::default(),
+                // UCP has no failure detection within one worker, and would leave shared memory for
+                // TCP to get it.
+                peer_failure: params.peer_failure && !to_self,
+                to_self,
+                origin: origin.map_or_else(OnceLock::new, OnceLock::from),
+            },
             peering: Peering::default(),
             liveness: Liveness::default(),
             credits: Credits::default(),
@@ -307,7 +477,9 @@ impl Endpoint {
             bytes_sent: Counter::default(),
             reserved: Reserved::new(params.window),
             released: Released::default(),
-        });
+        }));
+        // SAFETY: for the one who is inside.
+        let endpoint = unsafe { Inward::new(endpoint) };
         endpoint.watch_for_silence(params.liveness_ns);
         endpoint
     }
@@ -398,13 +570,13 @@ impl Endpoint {
     }
 
     /// The worker keeps its endpoints, so that UCP's callbacks and requests in flight find them.
-    pub(crate) fn register(self: &Arc<Self>) {
+    pub(crate) fn register(&self) {
         let mut endpoints = self.worker.endpoints.borrow_mut();
         let key = endpoints.iter().position(Option::is_none).unwrap_or(endpoints.len());
         if key == endpoints.len() {
             endpoints.push(None);
         }
-        endpoints[key] = Some(self.clone());
+        endpoints[key] = Some(self.inward());
         self.key.set(key);
         let made = self.worker.endpoints_made.get();
         self.worker.endpoints_made.set(made + 1);
@@ -434,7 +606,7 @@ impl Endpoint {
         }
         if self.worker.thread.is_running() {
             // As of a handle that is destroyed.
-            self.worker.thread.graves.borrow_mut().extend(entry);
+            self.worker.graves.borrow_mut().extend(entry);
         }
     }
 
@@ -444,40 +616,42 @@ impl Endpoint {
     }
 
     /// Finds the reference that the worker keeps.
-    pub(crate) fn registered(&self) -> Option<Arc<Endpoint>> {
+    pub(crate) fn registered(&self) -> Option<Inward<SharedEndpoint>> {
         self.worker.endpoints.borrow().get(self.key.get()).cloned().flatten()
     }
 
     /// Another reference to it.
-    pub(crate) fn shared(&self) -> Arc<Endpoint> {
-        // SAFETY: endpoints are made in `build` only, inside an `Arc`, and somebody holds it who
-        // has called us.
-        unsafe {
-            Arc::increment_strong_count(std::ptr::from_ref(self));
-            Arc::from_raw(self)
-        }
+    pub(crate) fn inward(&self) -> Inward<SharedEndpoint> {
+        // SAFETY: the caller is inside.
+        unsafe { Inward::new(self.shared()) }
     }
+}
 
+impl SharedEndpoint {
     /// Another handle for the caller, to be destroyed as well. Any thread.
     pub fn retain(self: Arc<Self>) -> Arc<Self> {
-        self.handles.fetch_add(1, Ordering::Relaxed);
+        self.0.handles.fetch_add(1, Ordering::Relaxed);
         self
     }
 
     /// Gives a handle back. True if it was the last one.
     pub(crate) fn release(&self) -> bool {
-        self.handles.fetch_sub(1, Ordering::AcqRel) == 1
+        self.0.handles.fetch_sub(1, Ordering::AcqRel) == 1
     }
+}
 
+impl Endpoint {
     pub(crate) fn note_unreported(&self, sequence: u64, status: Status) {
         if self.unreported.get().is_none() {
             self.unreported.set(Some((sequence, status)));
         }
     }
+}
 
+impl SharedEndpoint {
     /// Who is at the other end, for messages.
     pub(crate) fn peer_text(&self) -> String {
-        if let Some(connection) = &self.connection {
+        if let Some(connection) = self.connection() {
             return connection.peer_text();
         }
         match self.origin() {
@@ -492,42 +666,45 @@ impl Endpoint {
             }
         }
     }
+}
 
+impl SharedEndpoint {
     pub(crate) fn origin(&self) -> Option<&Origin> {
         self.origin.get()
     }
+}
 
+impl Endpoint {
     /// Who the peer is, where it was only known where it is.
     pub(crate) fn learn_origin(&self, origin: Origin) {
         if self.origin.set(origin).is_ok() && self.watch_process().is_err() {
             self.process_ended(clock::now_ns());
         }
     }
+}
 
+impl SharedEndpoint {
     /// On this host, as far as can be told.
     pub fn same_host(&self) -> bool {
-        self.origin().is_some_and(|origin| origin.identity.same_host(&self.worker.identity))
-            || self.connection.as_ref().is_some_and(|connection| connection.same_host())
+        self.origin().is_some_and(|origin| origin.identity.same_host(&self.worker().identity))
+            || self.connection().is_some_and(Connection::same_host)
     }
 
     /// What it sends does not go through shared memory.
     pub(crate) fn is_remote(&self) -> bool {
-        !(self.to_self || self.same_host() && self.worker.context.shares_memory)
+        !(self.to_self || self.same_host() && self.worker().context.shares_memory)
     }
+}
 
+impl SharedEndpoint {
     /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
     pub fn peer_id(&self) -> u64 {
         self.origin().map_or(0, |origin| origin.identity.peer_id())
     }
 
-    /// The worker of the endpoint.
-    pub fn worker(&self) -> &Arc<Worker> {
-        &self.worker
-    }
-
     /// Refuses use in a forked child.
     pub fn check_fork(&self) -> Result<()> {
-        if self.worker.generation.is_past() {
+        if self.worker().generation.is_past() {
             return Err(crate::engine::ucx::context::forked("endpoint"));
         }
         Ok(())

@@ -13,7 +13,6 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Whom UCP's end of a connection reports its failure to. Nobody while no endpoint has it: see
 /// `core::endpoint::parked_endpoints`.
@@ -150,7 +149,7 @@ impl Endpoint {
     pub(crate) fn watch(&self) {
         let Some(endpoint) = self.registered() else { return };
         let mut changing = self.worker.changing.borrow_mut();
-        if !changing.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+        if !changing.iter().any(|known| known.is(&endpoint)) {
             changing.push(endpoint);
         }
         self.worker.attend(attention::CHANGING);

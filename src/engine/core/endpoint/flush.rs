@@ -8,37 +8,37 @@
 //! kept neither request nor callback.
 
 use crate::engine::base::status::{Result, Status};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase, SharedEndpoint};
 use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::request_wait;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::sys;
 use std::cell::Cell;
-use std::sync::Arc;
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Flushes this endpoint.
     pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
-        params.check(&self.worker.context, "flush", 0)?;
+        params.check(&self.worker().context, "flush", 0)?;
         request_wait::submit(params, out, |params, out| {
-            if self.worker.thread.is_remote() {
+            if self.worker().thread.is_remote() {
                 self.check_open_outside()?;
             }
             let endpoint = EndpointPointer(self);
             let timeout_ns = params.timeout_ns;
-            let later = self.worker.post_operation(
+            let later = self.worker().post_operation(
                 Kind::EndpointFlush,
                 params,
                 out,
                 move |inside, slot| {
                     let endpoint = endpoint;
                     // SAFETY: the end of an endpoint comes after what was handed over before it.
-                    let endpoint = unsafe { &*endpoint.0 };
+                    let endpoint = unsafe { (*endpoint.0).inside() };
                     if endpoint.phase() != Phase::Open {
                         return inside.never_started(slot, Some(endpoint), endpoint.status());
                     }
@@ -49,12 +49,14 @@ impl Endpoint {
             if let Some(submitted) = later {
                 return Ok(submitted);
             }
-            let inside = self.worker.enter()?;
+            let inside = self.enter()?;
             self.check_open()?;
-            inside.begin_flush(Some(self), None, params, out)
+            inside.worker.begin_flush(Some(&inside), None, params, out)
         })
     }
+}
 
+impl Endpoint {
     /// Sends that a flush of this endpoint waits for.
     fn unflushed(&self) -> u32 {
         self.sends.get() + self.due.sends.get()
@@ -92,7 +94,7 @@ impl Endpoint {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// Flushes every endpoint of this worker.
     pub fn flush(&self, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.context, "flush", 0)?;
@@ -109,7 +111,9 @@ impl Worker {
             self.enter()?.begin_flush(None, None, params, out)
         })
     }
+}
 
+impl Worker {
     /// Starts a flush. `begun` is the request where the caller has got one already.
     fn begin_flush(
         &self,
@@ -185,7 +189,7 @@ impl Worker {
     /// By UCP's flush of a worker: it needs no peer that makes progress where UCX has nothing left
     /// to send.
     fn flush_all(&self, flush: &Slot) -> u32 {
-        let queue = |endpoint: &&Arc<Endpoint>| endpoint.window.is_queueing();
+        let queue = |endpoint: &&Inward<SharedEndpoint>| endpoint.window.is_queueing();
         let endpoints = self.endpoints.borrow();
         let queued: u32 =
             endpoints.iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();

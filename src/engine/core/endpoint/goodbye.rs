@@ -14,16 +14,16 @@ use crate::engine::base::clock;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Reply;
 use crate::engine::core::endpoint::close::NO_DEADLINE;
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{
     Bye, Flushing, Heard, LifeEvent, Peer, Said, Sent, Stage,
 };
 use crate::engine::core::request::request::Part;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::header::{flag, Header, Kind};
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
 
 /// So long a peer has to say that it touches nothing any more.
 pub(crate) const ANSWER_NS: u64 = 1_000_000_000;
@@ -121,7 +121,7 @@ impl Endpoint {
     /// The peer may be reading the memory of sends; or the connection was made by host and port,
     /// where UCX's own end of one overtakes what was sent by shared memory.
     fn may_cut_short(&self) -> bool {
-        self.sends.get() > 0 || self.connection.is_some()
+        self.sends.get() > 0 || self.connection().is_some()
     }
 
     /// Bye has not left, or not been answered where it has to be.
@@ -282,7 +282,12 @@ impl Endpoint {
 
 impl Worker {
     /// The peer has closed its end. After UCP's pass.
-    pub(crate) fn bye_came(&self, endpoint: Option<Arc<Endpoint>>, header: &Header, reply: Reply) {
+    pub(crate) fn bye_came(
+        &self,
+        endpoint: Option<Inward<SharedEndpoint>>,
+        header: &Header,
+        reply: Reply,
+    ) {
         let endpoint = endpoint.or_else(|| {
             // Right behind its Hello.
             let endpoint = self.endpoint_by_ucp(reply.0)?;

@@ -12,23 +12,22 @@ use crate::engine::base::clock;
 use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::{complain, other_version, Reply};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{Greeting, Hold, LifeEvent};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::ucx::context::feature;
 use crate::engine::wire::address::Origin;
 use crate::engine::wire::header::{flag, Hello, Kind};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::Arc;
 
 /// How many endpoints a worker can number: the rest of a number tells the uses of one place apart.
 const PLACES: u32 = 1 << 20;
 
-/// What the two ends of a connection know of each other. Cells belong to whoever is inside the
-/// worker's gate.
+/// What the two ends of a connection know of each other.
 #[derive(Default)]
 pub(crate) struct Peering {
     /// What the peer calls the connection by when it speaks to us; 0 while it has none.
@@ -55,6 +54,14 @@ pub(crate) struct Peering {
 }
 
 impl Peering {
+    /// Why the peer could not be spoken to, if that is so.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        match self.other_version.load(Ordering::Relaxed) {
+            0 => None,
+            theirs => Some(other_version(theirs)),
+        }
+    }
+
     /// Numbers an endpoint that stands at this place of the worker's list.
     pub(crate) fn number(&self, place: usize, made: u64) {
         self.made.set(made);
@@ -89,7 +96,7 @@ impl Worker {
     pub(crate) fn find_endpoint(&self, number: u32) -> Option<&Endpoint> {
         let place = (number % PLACES).checked_sub(1)? as usize;
         let endpoints = self.endpoints.borrow();
-        let endpoint = Arc::as_ptr(endpoints.get(place)?.as_ref()?);
+        let endpoint: *const Endpoint = &raw const **endpoints.get(place)?.as_ref()?;
         // SAFETY: the worker keeps it for as long as `last_endpoint` says.
         let endpoint = unsafe { &*endpoint };
         if endpoint.peering.number.get() != number {
@@ -100,12 +107,17 @@ impl Worker {
     }
 
     /// The same to keep.
-    pub(crate) fn endpoint_by_id(&self, number: u32) -> Option<Arc<Endpoint>> {
-        self.last_endpoint(number).map(Endpoint::shared)
+    pub(crate) fn endpoint_by_id(&self, number: u32) -> Option<Inward<SharedEndpoint>> {
+        self.last_endpoint(number).map(Endpoint::inward)
     }
 
     /// A peer has made an endpoint to us. After UCP's pass.
-    pub(crate) fn hello_came(&self, named: Option<Arc<Endpoint>>, hello: &Hello, reply: Reply) {
+    pub(crate) fn hello_came(
+        &self,
+        named: Option<Inward<SharedEndpoint>>,
+        hello: &Hello,
+        reply: Reply,
+    ) {
         let peer =
             hello.address.origin().filter(|origin| !origin.identity.same_worker(&self.identity));
         let end = match (hello.place, peer) {
@@ -116,7 +128,7 @@ impl Worker {
         let end = match (end.filter(|end| end.is_end_for(hello, reply)), peer) {
             (Some(end), _) => end,
             (None, Some(peer)) if hello.place != 0 => {
-                match Endpoint::create_back(&self.shared(), &peer, hello) {
+                match Endpoint::create_back(self, &peer, hello) {
                     Ok(Some(end)) => end,
                     // It was here, and is gone.
                     Ok(None) => return,
@@ -135,15 +147,16 @@ impl Worker {
     }
 
     /// This side's end with that place among those for the peer, while it is an endpoint.
-    fn end_at(&self, peer: &Origin, place: u32) -> Option<Arc<Endpoint>> {
-        let is_there =
-            |end: &&Arc<Endpoint>| end.peering.place.get() == place && end.origin() == Some(peer);
+    fn end_at(&self, peer: &Origin, place: u32) -> Option<Inward<SharedEndpoint>> {
+        let is_there = |end: &&Inward<SharedEndpoint>| {
+            end.peering.place.get() == place && end.origin() == Some(peer)
+        };
         self.endpoints.borrow().iter().flatten().find(is_there).cloned()
     }
 
     /// What comes on this end of UCP's is from that endpoint's peer, and nobody else's any more:
     /// UCP may have given its place in memory to another end.
-    fn hear_on(&self, endpoint: &Arc<Endpoint>, reply: Reply) {
+    fn hear_on(&self, endpoint: &Inward<SharedEndpoint>, reply: Reply) {
         for other in self
             .endpoints
             .borrow()
@@ -231,12 +244,12 @@ impl Endpoint {
     /// seen to abort when a worker ends while TCP connects to it; 1.21 and 1.22 crash when a
     /// process has ended before its connection by shared memory is looked at
     /// (`ucp_ep_set_lanes_failed`, of an endpoint that was not configured).
-    pub(crate) fn say_hello_in_time(self: &Arc<Self>, params: &EndpointParams) {
+    pub(crate) fn say_hello_in_time(&self, params: &EndpointParams) {
         let asked =
             params.on_open.is_some() || params.on_close.is_some() || !params.notifier.is_null();
         self.on(LifeEvent::GreetsLater);
         if asked || params.connect_timeout_ns != 0 || params.liveness_ns != 0 {
-            self.worker.push_event(Event::SendHello(self.clone()));
+            self.worker.push_event(Event::SendHello(self.inward()));
         }
     }
 
@@ -261,7 +274,7 @@ impl Endpoint {
 
     /// Says Hello: before anything else goes out.
     pub(crate) fn say_hello(&self) {
-        self.on(match self.connection {
+        self.on(match self.connection() {
             None => LifeEvent::Greets,
             Some(_) => LifeEvent::Asks(clock::now_ns()),
         });
@@ -335,22 +348,14 @@ impl Endpoint {
         self.fail(Status::UNSUPPORTED);
     }
 
-    /// Why the peer could not be spoken to, if that is so.
-    pub(crate) fn refusal(&self) -> Option<String> {
-        match self.peering.other_version.load(Ordering::Relaxed) {
-            0 => None,
-            theirs => Some(other_version(theirs)),
-        }
-    }
-
     /// The oldest end of a connection that this peer has made and nobody has claimed, for the
     /// user's endpoint to it.
     pub(crate) fn claim(
-        worker: &Arc<Worker>,
+        worker: &Worker,
         origin: &Origin,
         params: &EndpointParams,
-    ) -> Option<Arc<Self>> {
-        let fits = |endpoint: &&Arc<Endpoint>| {
+    ) -> Option<Inward<SharedEndpoint>> {
+        let fits = |endpoint: &&Inward<SharedEndpoint>| {
             endpoint.peering.unclaimed.get()
                 && endpoint.takes_operations()
                 && endpoint.peer_failure == params.peer_failure

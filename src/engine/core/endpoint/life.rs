@@ -97,7 +97,7 @@
 //! | AnswersBye | ! | ! | ! | Bye |
 
 use crate::engine::base::status::Status;
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 pub(crate) use crate::engine::core::endpoint::life_states::*;
 use crate::engine::core::endpoint::socket_empty::Emptying;
 use std::cell::Cell;
@@ -321,8 +321,7 @@ impl Machine for Heard {
     }
 }
 
-/// Where an endpoint stands, and what goes with that. Cells belong to whoever is inside the
-/// worker's gate.
+/// Where an endpoint stands, and what goes with that.
 #[derive(Default)]
 pub(crate) struct Life {
     state: Cell<State>,
@@ -349,7 +348,7 @@ impl Endpoint {
         self.life.state.get()
     }
 
-    /// Something has happened. Inside the gate.
+    /// Something has happened.
     pub(crate) fn on(&self, event: LifeEvent) {
         let now = self.life();
         let next = State {
@@ -364,9 +363,9 @@ impl Endpoint {
         };
         self.life.state.set(next);
         match event {
-            GreetsLater => self.set_status(Self::SILENT),
-            Greets | Meets if now.is_unspoken() => self.open_status(Self::SILENT),
-            Connects | AwaitsHello => self.set_status(Self::HELD),
+            GreetsLater => self.set_status(SharedEndpoint::SILENT),
+            Greets | Meets if now.is_unspoken() => self.open_status(SharedEndpoint::SILENT),
+            Connects | AwaitsHello => self.set_status(SharedEndpoint::HELD),
             Closes => self.set_status(Status::CLOSED),
             Fails(status) if now.stage.phase() == Phase::Open => self.set_status(status),
             Refuses(status) => self.set_status(status),

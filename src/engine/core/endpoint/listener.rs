@@ -11,7 +11,7 @@ use crate::engine::core::endpoint::listener_sockets::{self, Sockets, Unaccepted}
 use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::notifier_events::Target;
 use crate::engine::core::worker::deferred::{self, Event};
-use crate::engine::core::worker::worker::{attention, Inside, Worker, CLIENT_ID};
+use crate::engine::core::worker::worker::{attention, Inside, SharedWorker, Worker, CLIENT_ID};
 use crate::engine::os::socket_address;
 use crate::sys;
 use socket2::SockAddr;
@@ -37,7 +37,11 @@ pub enum OnConnect {
 
 impl OnConnect {
     /// Requests are to be handed out by a notifier, with this to tell them apart.
-    pub fn notifier(notifier: &Notifier, worker: &Worker, user_data: *mut c_void) -> Result<Self> {
+    pub fn notifier(
+        notifier: &Notifier,
+        worker: &SharedWorker,
+        user_data: *mut c_void,
+    ) -> Result<Self> {
         notifier.check(&worker.context)?;
         Ok(OnConnect::Notifier(Target::new(notifier, user_data)))
     }
@@ -71,7 +75,7 @@ const REFUSED: usize = 1024;
 ///
 /// Cells belong to whoever is inside the worker's gate.
 pub struct Listener {
-    worker: Arc<Worker>,
+    worker: Arc<SharedWorker>,
     /// Null once it has ended.
     ucp: Cell<sys::ucp_listener_h>,
     /// Where it listens, once it does.
@@ -128,7 +132,7 @@ mod answer {
 impl Listener {
     /// Listens on the first address of the host that can be had. Resolving a name may block.
     pub fn new(
-        worker: &Arc<Worker>,
+        worker: &Arc<SharedWorker>,
         host: &str,
         port: u16,
         on_connect: &OnConnect,
@@ -148,7 +152,7 @@ impl Listener {
     }
 
     fn create(
-        worker: &Arc<Worker>,
+        worker: &Arc<SharedWorker>,
         inside: &Inside<'_>,
         address: &SocketAddr,
         on_connect: &OnConnect,
@@ -252,18 +256,17 @@ impl Listener {
     }
 
     /// Cuts off who has connected and asked for nothing. What there was.
-    fn cut_silent(&self) -> Unaccepted {
-        let asked =
-            self.refused.borrow().iter().copied().chain(self.worker.accepted_peers()).collect();
+    fn cut_silent(&self, worker: &Worker) -> Unaccepted {
+        let asked = self.refused.borrow().iter().copied().chain(worker.accepted_peers()).collect();
         self.sockets.get().map_or(Unaccepted::Nothing, |sockets| sockets.cut(&asked))
     }
 
     /// It has been over for a while, and nobody is left who may still ask. Inside the gate.
-    fn may_go(&self, now: u64) -> bool {
+    fn may_go(&self, worker: &Worker, now: u64) -> bool {
         if !self.has_ended() || now < self.lingers_until.get() {
             return false;
         }
-        let left = self.cut_silent();
+        let left = self.cut_silent(worker);
         self.quiet_looks.set(if left == Unaccepted::Nothing {
             self.quiet_looks.get() + 1
         } else {
@@ -293,10 +296,10 @@ impl Listener {
 
     /// The same; where others could come in to the last, with whoever came in the moment before.
     /// Inside the gate.
-    fn finish(&self) {
+    fn finish(&self, worker: &Worker) {
         self.end_in_ucp();
         if !self.barred.get() {
-            self.cut_silent();
+            self.cut_silent(worker);
         }
         // Last: from now on the address may be another listener's.
         self.gone.store(true, Ordering::Release);
@@ -345,7 +348,8 @@ unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_v
         let status = unsafe { sys::ucp_conn_request_query(ucp, &mut attr) };
         let peer =
             socket_address::from_storage(&attr.client_address).filter(|_| status == sys::UCS_OK);
-        let worker = listener.worker.clone();
+        // SAFETY: in UCP's progress.
+        let worker = unsafe { listener.worker.inside() };
         let request = Arc::new(ConnRequest {
             listener: listener.clone(),
             ucp: Cell::new(ucp),
@@ -367,7 +371,7 @@ impl ConnRequest {
         self.peer
     }
 
-    pub(crate) fn worker(&self) -> &Worker {
+    pub(crate) fn worker(&self) -> &SharedWorker {
         &self.listener.worker
     }
 
@@ -392,14 +396,14 @@ impl ConnRequest {
     /// Answers it, where UCP may be called; `with` uses it up, whatever comes of that.
     pub(crate) fn answer<R>(
         &self,
-        with: impl FnOnce(&Inside<'_>, &Arc<Worker>, sys::ucp_conn_request_h) -> Result<R>,
+        with: impl FnOnce(&Worker, sys::ucp_conn_request_h) -> Result<R>,
     ) -> Result<R> {
         self.claim_for_caller()?;
         let mut asked = false;
         let result = self.listener.worker.on_owner(|inside| {
             asked = true;
             let ucp = self.take_ucp().ok_or_else(too_late)?;
-            with(inside, &self.listener.worker, ucp)
+            with(inside, ucp)
         });
         if !asked {
             // Nothing has happened, as from a callback that may not wait: it can be answered
@@ -505,12 +509,12 @@ impl Worker {
     /// kind.
     pub(crate) fn advance_listeners(&self, now: u64) -> bool {
         let (gone, kept): (Vec<_>, Vec<_>) =
-            self.listeners.take().into_iter().partition(|listener| listener.may_go(now));
+            self.listeners.take().into_iter().partition(|listener| listener.may_go(self, now));
         let waits = kept.iter().any(|listener| listener.has_ended());
         *self.listeners.borrow_mut() = kept;
         let some = !gone.is_empty();
         for listener in gone {
-            listener.finish();
+            listener.finish(self);
         }
         if some {
             self.tell_destroyers();
@@ -539,7 +543,7 @@ impl Worker {
     /// Has UCP let go of all of them, which its worker does not outlive.
     pub(crate) fn finish_listeners(&self) {
         for listener in self.listeners.take() {
-            listener.finish();
+            listener.finish(self);
         }
         self.tell_destroyers();
     }

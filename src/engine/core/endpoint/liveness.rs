@@ -21,7 +21,7 @@ use std::cell::Cell;
 /// TCP sends the first packet of a connection again after one second, and after three.
 const MEETING_NS: u64 = 3_500_000_000;
 
-/// Of one endpoint. Belongs to whoever is inside the worker's gate.
+/// Of one endpoint.
 #[derive(Default)]
 pub(crate) struct Liveness {
     /// 0 for off.
@@ -162,7 +162,7 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// Looks whether peers have gone silent. True if one was given up. Inside the gate.
+    /// Looks whether peers have gone silent. True if one was given up.
     pub(crate) fn look_for_silence(&self, now: u64) -> bool {
         let endpoints = self.endpoints.borrow();
         let absence = self.liveness.absence(now);

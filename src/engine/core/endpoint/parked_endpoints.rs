@@ -20,11 +20,12 @@
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
+use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, SharedEndpoint};
 use crate::engine::core::endpoint::failure::Reports;
 use crate::engine::core::endpoint::life::{Heard, Outcome, Peer};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::resource_limits;
 use crate::engine::wire::address::{Address, Origin};
@@ -32,7 +33,6 @@ use crate::engine::wire::header::Hello;
 use crate::sys;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Of each kind, for each worker.
 const MOST: usize = 64;
@@ -78,7 +78,7 @@ struct Untouched {
     end: End,
 }
 
-/// Those of a worker. Belongs to whoever is inside its gate.
+/// Those of a worker.
 #[derive(Default)]
 pub(crate) struct ParkedEndpoints(RefCell<Vec<Untouched>>);
 
@@ -151,10 +151,10 @@ impl Endpoint {
     /// To a peer that has said Hello on its end of a connection, of which this side has made none.
     /// None where it has, which is over by now.
     pub(crate) fn create_back(
-        worker: &Arc<Worker>,
+        worker: &Worker,
         peer: &Origin,
         hello: &Hello,
-    ) -> Result<Option<Arc<Self>>> {
+    ) -> Result<Option<Inward<SharedEndpoint>>> {
         let kept = worker.parked.peer_failure_of(peer, hello.place);
         let (made, untold) = {
             // Not one more for each name that somebody thinks of.

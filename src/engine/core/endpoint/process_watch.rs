@@ -10,7 +10,8 @@
 //! remains.
 
 use crate::engine::base::clock;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::os::process_identity::{self, Identity};
 use crate::engine::os::readable::is_readable;
@@ -39,7 +40,7 @@ struct Watched {
     endpoints: u32,
 }
 
-/// The processes that a worker's endpoints lead to. Belongs to whoever is inside the gate.
+/// The processes that a worker's endpoints lead to.
 pub(crate) struct PeerWatch {
     epoll: RefCell<Option<OwnedFd>>,
     processes: RefCell<Vec<Watched>>,
@@ -183,7 +184,7 @@ pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
 }
 
 impl Worker {
-    /// Begins to watch the process, one more endpoint leading there. Inside the gate.
+    /// Begins to watch the process, one more endpoint leading there.
     pub(crate) fn watch_process(&self, process: &Identity) -> Found {
         let had_none = self.peers.descriptor().is_none();
         let found = self.peers.add(process);
@@ -195,7 +196,7 @@ impl Worker {
         found
     }
 
-    /// An endpoint that led there has gone. Inside the gate.
+    /// An endpoint that led there has gone.
     pub(crate) fn unwatch_process(&self, process: &Identity) {
         self.peers.remove(process);
     }
@@ -208,7 +209,7 @@ impl Worker {
         while unsafe { sys::ucp_worker_progress(self.ucp()) } != 0 && clock::now_ns() < deadline {}
     }
 
-    /// Has the endpoints fail whose processes have ended. True if there were any. Inside the gate.
+    /// Has the endpoints fail whose processes have ended. True if there were any.
     pub(crate) fn look_at_peers(&self, now: u64) -> bool {
         self.attention.set(self.attention.get() & !attention::PEERS);
         let ended = self.peers.ended(now);
@@ -217,7 +218,7 @@ impl Worker {
         }
         self.read_what_is_left();
         let endpoints = self.endpoints.borrow();
-        let lost = |endpoint: &&std::sync::Arc<Endpoint>| {
+        let lost = |endpoint: &&Inward<SharedEndpoint>| {
             endpoint
                 .watched_process()
                 .is_some_and(|process| ended.contains(&(process.pid, process.start_time)))

@@ -11,7 +11,7 @@
 
 use crate::engine::base::counters::Counter;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::Peer;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -61,7 +61,7 @@ impl Waiting {
     }
 }
 
-/// What waits, oldest first. Belongs to whoever is inside the worker's gate.
+/// What waits, oldest first.
 struct Lane {
     entries: RefCell<VecDeque<Waiting>>,
     /// Look for entries that have ended at this length.
@@ -101,7 +101,7 @@ impl Lane {
     }
 }
 
-/// See the top of this file. Cells belong to whoever is inside the worker's gate.
+/// See the top of this file.
 pub(crate) struct SendWindow {
     limits: Cell<WindowLimits>,
     /// What UCP has.
@@ -158,7 +158,8 @@ impl Endpoint {
     /// Before any other thread can know the endpoint.
     pub(crate) fn set_limits(&self, limits: WindowLimits) {
         self.window.limits.set(limits);
-        self.reserved.limits.set(limits);
+        // SAFETY: as this says.
+        unsafe { self.reserved.limits.set(limits) };
     }
 
     /// A send is in flight from now on: UCP has it, or the queue.
@@ -234,8 +235,8 @@ impl Endpoint {
 
     /// Sends may go straight to UCP again, if there is no reason left why not.
     fn reopen(&self) {
-        if self.has_status(Self::HELD) && !self.is_held() {
-            self.open_status(Self::HELD);
+        if self.has_status(SharedEndpoint::HELD) && !self.is_held() {
+            self.open_status(SharedEndpoint::HELD);
         }
     }
 
@@ -253,7 +254,9 @@ impl Endpoint {
         }
         Err(self.no_room(full, false))
     }
+}
 
+impl SharedEndpoint {
     /// `full`: of the queue. `credit`: there was none, whatever is known inside the gate.
     #[cold]
     pub(crate) fn no_room(&self, full: bool, credit: bool) -> Error {
@@ -263,7 +266,7 @@ impl Endpoint {
         const CREDIT: &str = "the peer holds as many active messages and questions as it may, 256 \
             or 8 MiB of them, whatever the send window: its handlers' messages have to be \
             destroyed";
-        let text = match (credit || self.credits.is_short(), self.is_open()) {
+        let text = match (credit || self.is_short_of_credit(u16::MAX), self.is_open()) {
             _ if full => "its send queue is full (send_queue_ops, send_queue_bytes)".to_owned(),
             (true, true) => CREDIT.to_owned(),
             (true, false) => format!("{WINDOW}; and {CREDIT}"),
@@ -272,8 +275,10 @@ impl Endpoint {
         let text = format!("endpoint: {text}; ucxx_endpoint_on_writable tells when to try again");
         Error::new(Status::NO_RESOURCE, text)
     }
+}
 
-    /// A send that cannot go to UCP yet, and for which there is a place. Inside the gate.
+impl Endpoint {
+    /// A send that cannot go to UCP yet, and for which there is a place.
     pub(crate) fn queue_described(
         &self,
         kind: Kind,

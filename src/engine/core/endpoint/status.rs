@@ -6,7 +6,7 @@
 //! in exchange for what it follows.
 
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What other threads see of the stage; only ever moves down this list.
@@ -40,7 +40,7 @@ impl SharedPhase {
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.0.load(Ordering::Acquire) {
             0 => Phase::Open,
@@ -53,7 +53,7 @@ impl Endpoint {
 
     /// OK while operations are taken, else why not. Any thread.
     pub fn status(&self) -> Status {
-        if self.worker.closed.load(Ordering::Acquire) {
+        if self.worker().closed.load(Ordering::Acquire) {
             return Status::CLOSED;
         }
         match Status(self.status.load(Ordering::Acquire)) {
@@ -115,7 +115,7 @@ impl Endpoint {
 
     /// The same for a thread that is not inside the gate.
     pub(crate) fn check_open_outside(&self) -> Result<()> {
-        self.worker.check_usable()?;
+        self.worker().check_usable()?;
         self.check_open()
     }
 
@@ -143,7 +143,9 @@ impl Endpoint {
         };
         Error::new(status, format!("endpoint: to {} {why}", self.peer_text()))
     }
+}
 
+impl Endpoint {
     /// What an error of UCX's means on this endpoint.
     pub(crate) fn status_for(&self, ucx: Status) -> Status {
         match Status(self.status.load(Ordering::Relaxed)) {

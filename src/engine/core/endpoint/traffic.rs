@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Result;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::request::{Kind, Part, Slot};
 use std::cell::Cell;
 
@@ -84,22 +84,24 @@ impl Endpoint {
         self.operations_sent.add(1);
         self.bytes_sent.add(bytes);
     }
+}
 
+impl SharedEndpoint {
     /// What has been sent, and where what is in flight stands.
     pub fn traffic(&self) -> Result<Traffic> {
-        let _inside = self.worker.enter()?;
-        let (window_operations, window_bytes) = self.window.in_ucp();
-        // Not in the last expression, whose temporaries are dropped after `_inside`: another thread
+        let inside = self.enter()?;
+        let (window_operations, window_bytes) = inside.window.in_ucp();
+        // Not in the last expression, whose temporaries are dropped after `inside`: another thread
         // would find it borrowed.
-        let flushes = self.flushes.borrow().len() as u64;
+        let flushes = inside.flushes.borrow().len() as u64;
         Ok(Traffic {
-            operations_sent: self.operations_sent.get(),
-            bytes_sent: self.bytes_sent.get(),
-            in_flight: u64::from(self.sends.get()) + flushes,
+            operations_sent: inside.operations_sent.get(),
+            bytes_sent: inside.bytes_sent.get(),
+            in_flight: u64::from(inside.sends.get()) + flushes,
             window_operations,
             window_bytes,
-            queued_operations: self.window.queued_ops.get(),
-            queued_bytes: self.window.queued_bytes.get(),
+            queued_operations: inside.window.queued_ops.get(),
+            queued_bytes: inside.window.queued_bytes.get(),
         })
     }
 }

@@ -6,13 +6,13 @@ use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::close::{
     ENDING_NS, FLUSH_PATIENCE_NS, NO_DEADLINE, PATIENCE_NS, READING_NS,
 };
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{
     Ending, Flush, Flushing, LifeEvent, Outcome, Peer, Stage,
 };
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::{attention, Worker};
-use std::sync::Arc;
 
 impl Endpoint {
     /// One look at an endpoint that is changing. True while it has to be looked at again.
@@ -210,7 +210,7 @@ impl Worker {
         let mut changing = self.changing.borrow_mut();
         // What `advance` itself put on the list.
         for endpoint in kept {
-            if !changing.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+            if !changing.iter().any(|known| known.is(&endpoint)) {
                 changing.push(endpoint);
             }
         }
@@ -227,7 +227,7 @@ impl Worker {
 
     /// The earliest moment at which an endpoint that is changing has to be looked at.
     pub(crate) fn next_change(&self) -> Option<u64> {
-        let deadline = |endpoint: &Arc<Endpoint>| match endpoint.life().stage {
+        let deadline = |endpoint: &Inward<SharedEndpoint>| match endpoint.life().stage {
             Stage::Open | Stage::Draining { .. } => endpoint.next_look_while_open(),
             Stage::Flushing(flushing) => {
                 let last = endpoint.emptying_deadline().or_else(|| endpoint.is_parting());

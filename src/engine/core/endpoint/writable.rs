@@ -3,22 +3,30 @@
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::split_counter::look_again;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::{Callback, Endpoint, EndpointPointer, Phase};
+use crate::engine::core::endpoint::endpoint::{
+    Callback, Endpoint, EndpointPointer, Phase, SharedEndpoint,
+};
+use crate::engine::core::worker::inward::{Gated, Inward};
 use crate::engine::core::worker::worker::Worker;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+
+/// What to call, once.
+struct Waits(Callback, *mut c_void);
+
+// SAFETY: the user hands function and argument over to the thread that makes a pass.
+unsafe impl Send for Waits {}
 
 /// Who waits for room on an endpoint.
 #[derive(Default)]
 pub(crate) struct Writable {
     /// Any thread arms and disarms; a pass takes it out.
-    callback: Mutex<Option<(Callback, *mut c_void)>>,
+    callback: Mutex<Option<Waits>>,
     /// There is one, for those who only look.
     armed: AtomicBool,
-    /// It is running. Belongs to whoever is inside the worker's gate.
-    running: Cell<bool>,
+    /// It is running.
+    running: Gated<Cell<bool>>,
 }
 
 impl Writable {
@@ -31,15 +39,15 @@ impl Writable {
     pub(crate) fn disarm(&self) -> Option<(Callback, *mut c_void)> {
         let mut callback = self.callback.lock();
         self.armed.store(false, Ordering::Relaxed);
-        callback.take()
+        callback.take().map(|Waits(function, arg)| (function, arg))
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// A send would go straight to UCP now, or, from a thread that has to leave that to the
     /// progress thread, as soon as it is taken over there. Any thread.
     pub fn is_writable(&self) -> bool {
-        let worker = &self.worker;
+        let worker = self.worker();
         if worker.check_usable().is_err() || !self.goes_straight() {
             return false;
         }
@@ -49,20 +57,20 @@ impl Endpoint {
 
     fn goes_straight(&self) -> bool {
         (self.is_open() || self.has_status(Self::SILENT))
-            && !self.credits.is_short()
+            && !self.is_short_of_credit(u16::MAX)
             && self.has_place()
     }
 
     /// Has `callback` called once when there is room for a send, or, with the endpoint's error,
     /// when it ends first. None: not any more. Any thread.
     pub fn on_writable(&self, callback: Option<Callback>, arg: *mut c_void) -> Result<()> {
-        self.worker.check_usable()?;
+        self.worker().check_usable()?;
         let Some(callback) = callback else {
-            self.writable.disarm();
+            self.writable().disarm();
             return Ok(());
         };
         {
-            let mut armed = self.writable.callback.lock();
+            let mut armed = self.writable().callback.lock();
             // Under the lock: the end of the endpoint, which comes after its status, takes out
             // whatever is here.
             self.check_open_outside()?;
@@ -70,22 +78,24 @@ impl Endpoint {
                 let text = "endpoint: a callback waits for it to become writable already";
                 return Err(Error::new(Status::ALREADY_EXISTS, text));
             }
-            *armed = Some((callback, arg));
-            self.writable.armed.store(true, Ordering::Relaxed);
+            *armed = Some(Waits(callback, arg));
+            self.writable().armed.store(true, Ordering::Relaxed);
         }
         let endpoint = EndpointPointer(self);
-        let posted = self.worker.post(move |_inside| {
+        let posted = self.worker().post(move |_inside| {
             let endpoint = endpoint;
             // SAFETY: the end of an endpoint comes after what was handed over before it.
-            unsafe { &*endpoint.0 }.tend_later();
+            unsafe { (*endpoint.0).inside() }.tend_later();
         });
         match posted {
             // Nobody will call it, unless somebody has.
-            Err(error) if self.writable.disarm().is_some() => Err(error),
+            Err(error) if self.writable().disarm().is_some() => Err(error),
             _ => Ok(()),
         }
     }
+}
 
+impl Endpoint {
     /// What to call the callback with, if it is due.
     fn writable_status(&self) -> Option<Status> {
         if self.phase() == Phase::Open {
@@ -106,10 +116,10 @@ impl Endpoint {
 impl Worker {
     /// Calls the callback that waits for room, if there is one and it is due. After UCP's pass. How
     /// many calls that were.
-    pub(crate) fn tell_if_writable(&self, endpoint: &Arc<Endpoint>) -> u32 {
+    pub(crate) fn tell_if_writable(&self, endpoint: &Inward<SharedEndpoint>) -> u32 {
         let writable = &endpoint.writable;
         // While it runs, on another thread, it comes to nobody else.
-        if !writable.is_armed() || writable.running.get() {
+        if !writable.is_armed() || writable.running.get(self).get() {
             return 0;
         }
         // Who gives room back from outside looks whether somebody waits for it: after that, as this
@@ -117,9 +127,9 @@ impl Worker {
         look_again();
         let Some(status) = endpoint.writable_status() else { return 0 };
         let Some(callback) = writable.disarm() else { return 0 };
-        writable.running.set(true);
+        writable.running.get(self).set(true);
         self.call_endpoint(endpoint, Some(callback), status);
-        writable.running.set(false);
+        writable.running.get(self).set(false);
         if writable.is_armed() {
             endpoint.tend_later();
         }
@@ -127,7 +137,7 @@ impl Worker {
     }
 
     /// The endpoint has ended: the last occasion.
-    pub(crate) fn tell_never_writable(&self, endpoint: &Arc<Endpoint>) {
+    pub(crate) fn tell_never_writable(&self, endpoint: &Inward<SharedEndpoint>) {
         let callback = endpoint.writable.disarm();
         self.call_endpoint(endpoint, callback, endpoint.ended_status());
     }

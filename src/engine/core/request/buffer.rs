@@ -3,7 +3,7 @@
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::core::request::request::Slot;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::ucx::memory_type;
 use crate::sys;
 use std::ffi::c_void;
@@ -21,7 +21,7 @@ pub struct Part {
 
 #[inline(always)]
 pub(crate) fn memory_type_of(
-    worker: &Worker,
+    worker: &SharedWorker,
     parts: &[Part],
     params: &OpParams,
 ) -> Result<Option<sys::ucs_memory_type_t>> {
@@ -33,7 +33,7 @@ pub(crate) fn memory_type_of(
 
 /// The one memory type that all parts share: UCP takes a list of one type only.
 pub(crate) fn common_memory_type(
-    worker: &Worker,
+    worker: &SharedWorker,
     parts: &[Part],
     params: &OpParams,
 ) -> Result<Option<sys::ucs_memory_type_t>> {

@@ -5,7 +5,6 @@ use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::{mark, Kind, Slot};
 use crate::engine::core::worker::worker::Worker;
 
-/// Inside the gate.
 impl Worker {
     /// UCX's status as the caller gets it: what a lost peer looks like depends on the transport,
     /// and here it does not.

@@ -7,6 +7,7 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::{mark, Slot, UCP};
+use crate::engine::core::worker::worker::Worker;
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
 
@@ -54,16 +55,30 @@ impl Returned {
 
 /// UCP is done with an operation; perhaps before the call that started it has returned, which then
 /// completes it.
-pub(crate) fn ended(slot: &Slot, status: Status) {
-    if slot.worker().is_over.get() {
+pub(crate) fn ended(worker: &Worker, slot: &Slot, status: Status) {
+    if worker.is_over.get() {
         // A late worker of UCP's (see `ucx::deferred_destroy`): everybody has been told.
     } else if slot.hold.get() & UCP != 0 {
-        slot.worker().abandoned_is_back(slot);
+        worker.abandoned_is_back(slot);
     } else if slot.has_mark(mark::SUBMITTING) {
         slot.add_mark(mark::INLINE);
         slot.reason.set(status.0);
     } else {
-        slot.worker().complete(slot, status);
+        worker.complete(slot, status);
+    }
+}
+
+/// The slot that UCP calls back for, and its worker.
+///
+/// # Safety
+/// A callback of UCP's, which is made inside the gate; the request memory that UCP was given is a
+/// slot of ours.
+#[inline(always)]
+pub(crate) unsafe fn inside<'a>(request: *mut c_void) -> (&'a Worker, &'a Slot) {
+    // SAFETY: as for this function.
+    unsafe {
+        let slot = &*request.cast::<Slot>();
+        (slot.worker().inside(), slot)
     }
 }
 
@@ -77,7 +92,8 @@ pub(crate) unsafe extern "C" fn on_sent(
         // SAFETY: the request memory that UCP was given is a slot, and stays one until it
         // completes, here. UCP calls back inside progress or another call of ours, hence inside the
         // gate.
-        ended(unsafe { &*request.cast::<Slot>() }, Status(status.into()));
+        let (worker, slot) = unsafe { inside(request) };
+        ended(worker, slot, Status(status.into()));
     });
 }
 
@@ -90,20 +106,21 @@ pub(crate) unsafe extern "C" fn on_received(
 ) {
     // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes,
     // here. UCP calls back inside progress or another call of ours, hence inside the gate.
-    let slot = unsafe { &*request.cast::<Slot>() };
+    let (worker, slot) = unsafe { inside(request) };
     // SAFETY: UCP passes a valid info, or none.
     let info = unsafe { info.as_ref() };
     if let (sys::UCS_OK, Some(info), true) = (status, info, slot.is_plain()) {
         slot.length.set(info.length as u64);
         slot.tag.set(info.sender_tag);
-        return slot.complete_fast();
+        return slot.complete_fast(worker);
     }
-    received(slot, status, info);
+    received(worker, slot, status, info);
 }
 
 /// A receive that something waits for beside its request, or that did not end well.
 #[inline(never)]
 extern "C" fn received(
+    worker: &Worker,
     slot: &Slot,
     status: sys::ucs_status_t,
     info: Option<&sys::ucp_tag_recv_info_t>,
@@ -116,6 +133,6 @@ extern "C" fn received(
             slot.length.set(info.map_or(0, |info| info.length as u64));
             slot.tag.set(info.map_or(0, |info| info.sender_tag));
         }
-        ended(slot, status);
+        ended(worker, slot, status);
     }));
 }

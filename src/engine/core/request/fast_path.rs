@@ -11,14 +11,13 @@
 //! go of it.
 
 use crate::engine::base::status::{Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::inline_buffer::INLINE;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, ENGINE, USER};
 use crate::engine::core::worker::deferred_end::may_have_doomed;
-use crate::engine::core::worker::gate::this_thread;
-use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::core::worker::worker::{attention, InsideFast, SharedWorker, Worker};
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::header::HEADER;
 use crate::sys;
@@ -47,73 +46,52 @@ impl OpParams {
     }
 }
 
-/// Inside a worker that one thread has to itself, with a slot to begin an operation with. Its
-/// methods leave.
+/// Inside a worker that one thread has to itself, with a slot to begin an operation with.
 pub struct FastPath<'a> {
-    pub(crate) worker: &'a Worker,
+    pub(crate) worker: InsideFast<'a>,
     pub(crate) slot: &'a Slot,
 }
 
-impl Worker {
-    /// Enters, if the caller is the one thread of a SINGLE worker that is open, and not inside; and
-    /// if this is not a forked child. To be left with `gate.leave_fast`.
-    #[inline(always)]
-    pub(crate) fn enter_fast(&self) -> bool {
-        self.fast_thread.get() == this_thread() && self.gate.enter_fast()
-    }
-
-    /// The same conditions, for what is done without entering.
-    #[inline(always)]
-    pub(crate) fn may_act_fast(&self) -> bool {
-        self.fast_thread.get() == this_thread() && self.gate.is_free()
-    }
-
+impl SharedWorker {
     /// `Worker::progress` for the one thread of a SINGLE worker, where nothing but UCP has
     /// something to do: how many events there were, and whether the pass is complete; else it has
     /// to go on the long way.
     #[inline(always)]
     pub fn progress_fast(&self) -> (u32, bool) {
-        if !self.enter_fast() {
+        let Some(inside) = self.enter_fast() else { return (0, false) };
+        if inside.attention.get() | inside.delivering.get() != 0 {
             return (0, false);
         }
-        let mut result = (0, false);
-        if self.attention.get() | self.delivering.get() == 0 {
-            let mut handled = self.pass_through_ucp(true);
-            let mut complete = self.attention.get() == 0;
-            if self.attention.get() == attention::INBOX {
-                self.attention.set(0);
-                handled += self.deliver_messages_alone();
-                complete = self.attention.get() == 0 && !may_have_doomed();
-            }
-            result = (handled, complete);
+        let mut handled = inside.pass_through_ucp(true);
+        let mut complete = inside.attention.get() == 0;
+        if inside.attention.get() == attention::INBOX {
+            inside.attention.set(0);
+            handled += inside.deliver_messages_alone();
+            complete = inside.attention.get() == 0 && !may_have_doomed();
         }
-        self.gate.leave_fast();
-        result
+        (handled, complete)
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// For a message of so many bytes, header and data, that goes out as one piece and needs no
     /// credit; None to go the long way.
     #[inline(always)]
     pub(crate) fn fast_for_piece(&self, length: usize) -> Option<FastPath<'_>> {
-        let worker = &*self.worker;
-        if !self.is_open() || length > INLINE - HEADER || !worker.enter_fast() {
+        if !self.is_open() || length > INLINE - HEADER {
             return None;
         }
-        match worker.slab.first() {
-            // Before the peer has told its number UCP has to name the connection.
-            Some(slot) if self.peering.fast_number.get() != 0 => Some(FastPath { worker, slot }),
-            _ => {
-                worker.gate.leave_fast();
-                None
-            }
-        }
+        let worker = self.worker().enter_fast()?;
+        let slot = worker.first_slot()?;
+        // SAFETY: inside its worker.
+        let is_known = unsafe { self.inside() }.peering.fast_number.get() != 0;
+        // Before the peer has told its number UCP has to name the connection.
+        is_known.then_some(FastPath { worker, slot })
     }
 }
 
 impl FastPath<'_> {
-    /// Sends what `post` gives to UCP, or puts on its way, from the slot; and leaves.
+    /// Sends what `post` gives to UCP, or puts on its way, from the slot.
     #[inline(always)]
     pub(crate) fn send(
         self,
@@ -122,7 +100,7 @@ impl FastPath<'_> {
         to: &Endpoint,
         params: &OpParams,
         out: Out,
-        post: impl FnOnce(&Slot) -> sys::ucs_status_ptr_t,
+        post: impl FnOnce(&Worker, &Slot) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
         let FastPath { worker, slot } = self;
         slot.prepare(kind);
@@ -130,19 +108,18 @@ impl FastPath<'_> {
         // pending, too.
         slot.length.set(length);
         slot.tag.set(tag);
-        let posted = post(slot);
+        let posted = post(&worker, slot);
         if !posted.is_null() {
             return worker.submitted_slow(slot, posted, Some(to), params, out);
         }
         worker.count_inline(kind, slot.length.get(), Some(to));
         out.store_null();
-        worker.gate.leave_fast();
         Ok(Submitted::Done)
     }
 }
 
 impl Worker {
-    /// What is not as it nearly always is; and leaves.
+    /// What is not as it nearly always is.
     #[inline(never)]
     pub(crate) fn submitted_slow(
         &self,
@@ -154,10 +131,7 @@ impl Worker {
     ) -> Result<Submitted> {
         self.slab.take(slot);
         let (length, tag) = (slot.length.get(), slot.tag.get());
-        let result =
-            self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out);
-        self.gate.leave_fast();
-        result
+        self.submitted(slot, posted, Submission { endpoint, params, length, tag }, out)
     }
 }
 
@@ -190,8 +164,7 @@ impl Slot {
     /// A receive that is PLAIN has ended well: its caller, who holds it, is the only one to learn
     /// of it.
     #[inline(always)]
-    pub(crate) fn complete_fast(&self) {
-        let worker = self.worker();
+    pub(crate) fn complete_fast(&self, worker: &Worker) {
         worker.stats.completed.add(1);
         worker.stats.bytes_received.add(self.length.get());
         self.hold.set(USER);
@@ -220,8 +193,9 @@ impl Slot {
     /// The caller holds the request, and does not use it again when this is true.
     #[inline(always)]
     pub unsafe fn destroy_fast(&self) -> bool {
-        let worker = self.worker();
-        let simple = worker.may_act_fast() && self.marks.get() == mark::GIVEN | mark::PLAIN;
+        // SAFETY: for the steps below.
+        let Some(worker) = (unsafe { self.worker().act_fast() }) else { return false };
+        let simple = self.marks.get() == mark::GIVEN | mark::PLAIN;
         if simple {
             self.hold.set(0);
             worker.slab.push(self);

@@ -1,7 +1,5 @@
 //! What is in flight on a worker: taking slots, starting and completing operations, cancelling,
 //! letting go.
-//!
-//! The methods run inside the worker's gate, but for `may_act_at_once`.
 
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
@@ -10,10 +8,9 @@ use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::operation::{deadline_of, flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
 use crate::engine::core::worker::deferred::Event;
-use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use crate::sys;
 use std::any::Any;
-use std::sync::atomic::Ordering;
 
 /// Cancelled timeouts leave entries behind in the heap; beyond this many it is swept before it
 /// grows further.
@@ -36,7 +33,7 @@ impl Worker {
             if let Some(slot) = self.slab.pop() {
                 return slot;
             }
-            self.slab.grow(self, false);
+            self.slab.grow(&**self, false);
         }
     }
 
@@ -493,12 +490,6 @@ impl Worker {
         unsafe { self.foreign.drain(|slot| self.release_slot(slot)) };
     }
 
-    /// May the calling thread act on the cells without entering? Only the one thread of a SINGLE
-    /// worker ever may.
-    pub(crate) fn may_act_at_once(&self) -> bool {
-        self.gate.is_free_owner() && !self.closed.load(Ordering::Relaxed)
-    }
-
     /// At the end of the worker: counts the requests that callers still hold, and makes letting go
     /// work without it. Returns how many there are; the caller puts a reference into `keep` before.
     pub(crate) fn shut_foreign(&self) {
@@ -521,10 +512,10 @@ pub(crate) unsafe fn push_foreign(slot: *const Slot) {
     // SAFETY: the slot is held by the caller, and keeps its worker's memory.
     let worker = unsafe { (*slot).worker };
     // SAFETY: as above, and as for this function.
-    if unsafe { RemoteFreeList::push(&raw const (*worker).foreign, slot) } {
+    if unsafe { RemoteFreeList::push(SharedWorker::foreign(worker), slot) } {
         // SAFETY: the request has outlived its worker, and was the last of those that have: nobody
         // else touches the cell now.
-        let keep = unsafe { (*worker).keep.take() };
+        let keep = unsafe { (*worker).inside().keep.take() };
         drop(keep);
     }
 }

@@ -20,7 +20,7 @@ use crate::engine::core::endpoint::listener::ConnRequest;
 use crate::engine::core::request::notifier::{Core, Notifier};
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::core::request::request::{Kind, Part, Slot};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -123,7 +123,7 @@ pub(crate) fn registered(
     })
 }
 
-impl Worker {
+impl SharedWorker {
     /// Has active messages with this id handed out by a notifier from now on, or dropped.
     pub fn set_am_notifier(
         &self,
@@ -138,7 +138,9 @@ impl Worker {
         let target = Target::new(notifier, user_data);
         registered(target, |arg, free| self.set_am_handler(id, Some(on_message), arg, free))
     }
+}
 
+impl Worker {
     /// Reports a request. False: it is nobody's.
     pub(crate) fn report_request(&self, target: &Target, request: &Arc<ConnRequest>) -> bool {
         let lent = Arc::into_raw(request.clone());
@@ -150,8 +152,7 @@ impl Worker {
         reported
     }
 
-    /// Reports what no slot stands for. Inside the gate. False where the notifier has been
-    /// destroyed.
+    /// Reports what no slot stands for. False where the notifier has been destroyed.
     pub(crate) fn report_event(&self, target: &Target, happened: Happened, status: Status) -> bool {
         let slot = self.take_slot();
         slot.begin(Kind::Internal, &OpParams::default(), 0, 0, false);

@@ -2,7 +2,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::request::Slot;
 use crate::engine::ucx::context::Context;
@@ -92,7 +92,7 @@ pub struct OpParams {
     /// Filled when a receive completes.
     pub recv_info: *mut RecvInfo,
     /// A tag receive ends with this endpoint. Null, or alive during the call.
-    pub source: *const Endpoint,
+    pub source: *const SharedEndpoint,
 }
 
 impl Default for OpParams {
@@ -126,7 +126,7 @@ impl OpParams {
 
     /// Ends a receive.
     #[inline(always)]
-    pub(crate) fn source(&self) -> Option<&Endpoint> {
+    pub(crate) fn source(&self) -> Option<&SharedEndpoint> {
         // SAFETY: see the field.
         unsafe { self.source.as_ref() }
     }

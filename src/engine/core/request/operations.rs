@@ -6,7 +6,7 @@ use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::sys;
 
 /// Gives an operation to UCP; the slot is UCP's request.
@@ -14,7 +14,7 @@ pub(crate) type Post = fn(&Worker, &Slot, &Queued, Option<&Endpoint>) -> sys::uc
 /// Takes an operation over from the ring, with what is left of its time.
 pub(crate) type TakeOver = fn(&Worker, &Slot, &Queued, Option<&Endpoint>, &OpParams);
 
-/// An operation, as the core sees it. All of it is called inside the gate.
+/// An operation, as the core sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct Operation {
     pub(crate) kind: Kind,
@@ -106,7 +106,7 @@ fn end_flush(worker: &Worker, slot: &Slot, reason: Status) {
     worker.complete(slot, reason);
 }
 
-impl Worker {
+impl SharedWorker {
     #[inline]
     pub(crate) fn operation(&self, slot: &Slot) -> &Operation {
         self.operations.of(slot.kind.get())

@@ -24,7 +24,7 @@ use crate::engine::core::request::operation::{flag, Callback, OpParams, RecvInfo
 pub(crate) use crate::engine::core::request::operation_kind::Kind;
 use crate::engine::core::request::queue_state::Stage;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_void, CStr, CString};
@@ -147,7 +147,7 @@ pub struct Slot {
     pub(crate) outside: AtomicU8,
     use_number: Cell<u32>,
     /// The worker that the slot belongs to, for good. It outlives every slot that a caller holds.
-    pub(crate) worker: *const Worker,
+    pub(crate) worker: *const SharedWorker,
     /// Free list or ready list.
     pub(crate) next: Cell<*const Slot>,
     pub(crate) callback: Cell<Option<Callback>>,
@@ -202,7 +202,7 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    pub(crate) fn new(worker: *const Worker, pooled: bool) -> Self {
+    pub(crate) fn new(worker: *const SharedWorker, pooled: bool) -> Self {
         Slot {
             status: AtomicI32::new(0),
             done: Done::new(),
@@ -496,7 +496,7 @@ impl Slot {
     }
 
     /// The worker of the request.
-    pub fn worker(&self) -> &Worker {
+    pub fn worker(&self) -> &SharedWorker {
         // SAFETY: the worker's memory outlives every request that a caller holds.
         unsafe { &*self.worker }
     }
@@ -524,7 +524,7 @@ impl Slot {
         let worker = self.worker();
         let posted = worker.post(move |inside| {
             if let Some(slot) = ticket.current() {
-                inside.worker.cancel_slot(slot, Status::CANCELED);
+                inside.cancel_slot(slot, Status::CANCELED);
             }
         });
         if posted.is_err() && worker.closed.load(Ordering::Acquire) {
@@ -544,7 +544,7 @@ pub unsafe fn destroy(slot: *const Slot) {
     // SAFETY: the caller holds the slot, and a slot that is held keeps its worker's memory.
     let worker = unsafe { (*slot).worker };
     // SAFETY: as above.
-    if unsafe { (*worker).generation.is_past() } {
+    if unsafe { (&*worker).generation.is_past() } {
         return;
     }
     // SAFETY: as for this function.
@@ -556,10 +556,10 @@ pub unsafe fn destroy(slot: *const Slot) {
         // SAFETY: as above.
         drop(unsafe { (*slot).making.take() });
     }
-    // SAFETY: as above.
-    if unsafe { (*worker).may_act_at_once() } {
-        // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
-        unsafe { (*worker).release_slot(&*slot) };
+    // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
+    if let Some(worker) = unsafe { (*worker).act_at_once() } {
+        // SAFETY: as above.
+        worker.release_slot(unsafe { &*slot });
     } else {
         // SAFETY: as this function's own.
         unsafe { inflight::push_foreign(slot) };

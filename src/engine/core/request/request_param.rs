@@ -102,8 +102,7 @@ impl Param {
     }
 }
 
-/// What UCP is told of plain operations, made once: only the request differs between them. Belongs
-/// to whoever is inside the gate.
+/// What UCP is told of plain operations, made once: only the request differs between them.
 pub(crate) struct Templates {
     /// Of memory that UCP has to look at, and of the host's.
     send: [UnsafeCell<Param>; 2],
@@ -129,8 +128,7 @@ impl Templates {
         Templates { send: both(false), receive: both(true), message: UnsafeCell::new(message) }
     }
 
-    /// For a send with this slot, until the next one. `index` is 1 for the host's memory. Inside
-    /// the gate.
+    /// For a send with this slot, until the next one. `index` is 1 for the host's memory.
     #[inline(always)]
     pub(crate) fn send(&self, slot: &Slot, index: usize) -> *const sys::ucp_request_param_t {
         Self::filled(&self.send[index & 1], slot)

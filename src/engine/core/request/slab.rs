@@ -1,7 +1,7 @@
 //! Memory for requests: chunks of slots, each slot with the bytes that UCP wants in front of it.
 
 use crate::engine::core::request::request::Slot;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
 use std::cell::{Cell, RefCell};
 
@@ -17,6 +17,9 @@ pub(crate) struct Slab {
     chunks: RefCell<Vec<*mut u8>>,
     free: Cell<*const Slot>,
 }
+
+// SAFETY: its memory is its own, and goes with it.
+unsafe impl Send for Slab {}
 
 impl Slab {
     pub(crate) fn new(request_size: usize) -> Self {
@@ -90,7 +93,7 @@ impl Slab {
     }
 
     #[cold]
-    pub(crate) fn grow(&self, worker: *const Worker, pooled: bool) {
+    pub(crate) fn grow(&self, worker: *const SharedWorker, pooled: bool) {
         // SAFETY: the layout is not empty.
         let chunk = unsafe { alloc(self.layout()) };
         if chunk.is_null() {

@@ -3,7 +3,7 @@
 
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
@@ -19,7 +19,7 @@ pub(crate) struct Sending {
     pub(crate) tag: u64,
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Submits a send that needs this feature. `plan` checks its arguments, inside the gate or not,
     /// and returns what describes it for UCP in its slot. `post` is the one of the kind's table.
     #[inline(always)]
@@ -29,19 +29,19 @@ impl Endpoint {
         feature: u64,
         params: &OpParams,
         out: Out,
-        plan: impl FnOnce(bool) -> Result<Describe>,
+        plan: impl FnOnce(Option<&Endpoint>) -> Result<Describe>,
         post: impl FnOnce(&Worker, &Slot, &Queued, Option<&Endpoint>) -> sys::ucs_status_ptr_t,
     ) -> Result<Submitted> {
-        let worker = &*self.worker;
+        let worker = self.worker();
         if worker.must_submit_remotely(params) {
             self.check_open_outside()?;
             worker.need(feature)?;
-            return self.send_later(sending, params, out, plan(false)?);
+            return self.send_later(sending, params, out, plan(None)?);
         }
-        let inside = worker.enter()?;
+        let inside = self.enter()?;
         self.check_open()?;
-        inside.need(feature)?;
-        self.send_inside(sending, params, out, plan(true)?, post)
+        worker.need(feature)?;
+        inside.send_inside(sending, params, out, plan(Some(&inside))?, post)
     }
 
     /// The same of one that is checked and goes through the ring.
@@ -54,12 +54,14 @@ impl Endpoint {
         describe: impl FnOnce(&Slot) -> Queued,
     ) -> Result<Submitted> {
         let reservation = self.reserve(params, need)?;
-        self.worker.delay(kind, need.length(), params, out, |slot| Queued {
+        self.worker().delay(kind, need.length(), params, out, |slot| Queued {
             permit: reservation.keep(),
             ..describe(slot)
         })
     }
+}
 
+impl Endpoint {
     /// The same inside the gate, of a send that is checked.
     #[inline(always)]
     pub(crate) fn send_inside(

@@ -25,7 +25,7 @@ use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
 use crate::engine::core::worker::wake_hint::WakeHint;
 use crate::engine::core::worker::wakeup::Resting;
-use crate::engine::core::worker::worker::{Worker, CLIENT_ID};
+use crate::engine::core::worker::worker::{AnyThread, SharedWorker, UcpWorker, Worker, CLIENT_ID};
 use crate::engine::os::fork::Token;
 use crate::engine::os::process_identity::Identity;
 use crate::engine::ucx::context::Context;
@@ -54,7 +54,7 @@ pub struct WorkerParams {
     pub thread: ThreadParams,
 }
 
-impl Worker {
+impl SharedWorker {
     /// Creates the UCP worker.
     pub fn new(
         context: &Arc<Context>,
@@ -97,38 +97,40 @@ impl Worker {
         }
         let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
         let progress_mode = params.progress_mode;
-        let worker = Arc::new(Worker {
-            _thread: CacheLine,
+        let worker = SharedWorker::of(Worker {
+            any: AnyThread {
+                _thread: CacheLine,
+                context: context.clone(),
+                generation: context.generation,
+                protocols,
+                operations: protocols.operations(),
+                turns: protocols.turns(),
+                receivers: protocols.receivers(),
+                states: protocols.of_worker(),
+                ucp: UcpWorker(ucp),
+                name: params.name,
+                identity,
+                spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
+                closed: AtomicBool::new(false),
+                fast_thread: Token::new(if params.thread_mode == ThreadMode::Single {
+                    this_thread()
+                } else {
+                    0
+                }),
+                features: context.features,
+                special: AtomicBool::new(false),
+                wakeup: OnceCell::new(),
+                thread: ProgressThread::new(params.thread),
+                address: OnceCell::new(),
+                max_am_header: OnceLock::new(),
+            },
             _owned: CacheLine,
             _foreign: CacheLine,
-            context: context.clone(),
-            generation: context.generation,
-            protocols,
-            operations: protocols.operations(),
-            turns: protocols.turns(),
-            receivers: protocols.receivers(),
             left_to_ucp: RefCell::default(),
-            states: protocols.of_worker(),
             gate: Gate::new(params.thread_mode),
-            ucp,
-            name: params.name,
-            identity,
-            spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
-            closed: AtomicBool::new(false),
-            fast_thread: Token::new(if params.thread_mode == ThreadMode::Single {
-                this_thread()
-            } else {
-                0
-            }),
-            features: context.features,
             templates: Templates::new(),
-            special: AtomicBool::new(false),
             stats: Stats::default(),
             waiting: WaitRoom::default(),
-            wakeup: OnceCell::new(),
-            thread: ProgressThread::new(params.thread),
-            address: OnceCell::new(),
-            max_am_header: OnceLock::new(),
             slab: Slab::new(context.request_size),
             foreign: RemoteFreeList::new(),
             is_over: Cell::new(false),
@@ -174,9 +176,13 @@ impl Worker {
             own_callbacks: (params.thread_mode == ThreadMode::Single)
                 .then(crate::engine::core::worker::deferred::own_callbacks),
             coarse_now: Cell::new(clock::now_ns()),
+            graves: RefCell::default(),
         });
         context.late_workers.begin();
-        if let Err(error) = worker.register_handlers().and_then(|()| worker.learn_max_am_header()) {
+        let inside = worker.enter_any();
+        let ready = inside.register_handlers().and_then(|()| inside.learn_max_am_header());
+        drop(inside);
+        if let Err(error) = ready {
             worker.shut_down();
             return Err(error);
         }

@@ -5,12 +5,13 @@ use crate::engine::base::lasting::lasting;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Reply;
 use crate::engine::core::channel::receive_buffers::Making;
-use crate::engine::core::endpoint::endpoint::{Callback, Endpoint, OnClose, Phase};
+use crate::engine::core::endpoint::endpoint::{Callback, OnClose, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::LifeEvent;
 use crate::engine::core::endpoint::listener::ConnRequest;
 use crate::engine::core::request::notifier_events::Happened;
 use crate::engine::core::request::request::{Part, SlotPointer, Ticket};
 use crate::engine::core::worker::callback_depth::OwnCallbacks;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::takeover::ProgressTakeover;
 use crate::engine::core::worker::worker::Worker;
@@ -25,33 +26,33 @@ use std::sync::Arc;
 
 pub(crate) enum Event {
     /// UCP reported that the peer is gone.
-    Failed(Arc<Endpoint>, Status),
+    Failed(Inward<SharedEndpoint>, Status),
     /// An attempt to connect, by its number, has ended in vain: the next address is tried.
-    Unanswered(Arc<Endpoint>, u32, Status),
+    Unanswered(Inward<SharedEndpoint>, u32, Status),
     /// An attempt to connect has been answered: what waited for it goes out.
-    Connected(Arc<Endpoint>, u32),
+    Connected(Inward<SharedEndpoint>, u32),
     /// The peer has answered: `on_open` is due.
-    Opened(Arc<Endpoint>),
+    Opened(Inward<SharedEndpoint>),
     /// UCP has let go of it: `on_close` is due, with this status.
-    Closed(Arc<Endpoint>, Status),
+    Closed(Inward<SharedEndpoint>, Status),
     /// `ucxx_endpoint_destroy` was called from a callback.
-    DestroyEndpoint(Arc<Endpoint>),
+    DestroyEndpoint(Inward<SharedEndpoint>),
     /// Somebody asks for a connection: `on_connect` is due.
     ConnectionRequest(Arc<ConnRequest>),
     /// A peer has made an endpoint to this worker; with this side's end of it, if there is one, or
     /// what UCP has in its place.
-    Hello(Option<Arc<Endpoint>>, Box<Hello>, Reply),
+    Hello(Option<Inward<SharedEndpoint>>, Box<Hello>, Reply),
     /// The peer has answered our Hello.
-    Welcome(Arc<Endpoint>, Box<Hello>),
+    Welcome(Inward<SharedEndpoint>, Box<Hello>),
     /// The peer speaks this version, and not ours.
-    Refused(Arc<Endpoint>, u8),
+    Refused(Inward<SharedEndpoint>, u8),
     /// Its peer is to learn of it.
-    SendHello(Arc<Endpoint>),
+    SendHello(Inward<SharedEndpoint>),
     /// A peer has closed its end of a connection, of which this side's end may not have been made
     /// yet.
-    Bye(Option<Arc<Endpoint>>, Header, Reply),
+    Bye(Option<Inward<SharedEndpoint>>, Header, Reply),
     /// The peer asks for a sign of life.
-    Ping(Arc<Endpoint>),
+    Ping(Inward<SharedEndpoint>),
     /// The sends that this flush waits for have ended: UCP's half of it begins.
     SendsEnded(Ticket),
     /// What a protocol has left to the end of the pass.
@@ -59,11 +60,11 @@ pub(crate) enum Event {
     /// Buffers that nobody has taken.
     DropBuffers(Box<Making>),
     /// The peer does not keep to the rules.
-    ProtocolError(Arc<Endpoint>, &'static str),
+    ProtocolError(Inward<SharedEndpoint>, &'static str),
     /// The peer has offered a fast box; or is to be offered one.
-    FastBox(Arc<Endpoint>, Option<SegmentName>),
+    FastBox(Inward<SharedEndpoint>, Option<SegmentName>),
     /// The peer is to be told what has been taken in, which could not be told before.
-    SendCredit(Arc<Endpoint>),
+    SendCredit(Inward<SharedEndpoint>),
 }
 
 impl Event {
@@ -84,7 +85,7 @@ impl Event {
     }
 }
 
-/// What a protocol does after UCP's pass. Inside the gate.
+/// What a protocol does after UCP's pass.
 pub(crate) struct Work {
     pub(crate) run: fn(&Worker, Payload),
     /// The same once UCP's worker is gone.
@@ -97,7 +98,7 @@ pub(crate) struct Work {
 pub(crate) enum Payload {
     Nothing,
     Request(Ticket),
-    Endpoint(Arc<Endpoint>),
+    Endpoint(Inward<SharedEndpoint>),
     /// A message that has come in, which is nobody's but the work's, and who waits for it.
     Message(Ticket, SlotPointer),
     /// The same, from this end, and who is to get it.
@@ -256,7 +257,7 @@ impl Worker {
                     endpoint.begin_destroy();
                     if self.thread.is_running() {
                         // Other threads may have put into the ring what names it.
-                        self.thread.graves.borrow_mut().push(endpoint);
+                        self.graves.borrow_mut().push(endpoint);
                     }
                 }
             }
@@ -285,7 +286,7 @@ impl Worker {
 
     pub(crate) fn call_endpoint(
         &self,
-        endpoint: &Arc<Endpoint>,
+        endpoint: &Inward<SharedEndpoint>,
         callback: Option<(Callback, *mut c_void)>,
         status: Status,
     ) {
@@ -294,7 +295,7 @@ impl Worker {
         // SAFETY: a callback and its argument as the user registered them; the endpoint is valid
         // during the call.
         self.outside(|| unsafe {
-            callback.call_out((arg, Arc::as_ptr(endpoint).cast_mut(), status.0))
+            callback.call_out((arg, Arc::as_ptr(endpoint.outward()).cast_mut(), status.0))
         });
         endpoint.life.running.fetch_sub(1, Ordering::AcqRel);
     }

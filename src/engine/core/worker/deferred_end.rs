@@ -12,7 +12,7 @@ use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::gate::this_thread;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::ucx::runtime;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ unsafe impl Send for Then {}
 
 /// A worker that is to end.
 struct Doomed {
-    worker: Arc<Worker>,
+    worker: Arc<SharedWorker>,
     then: Option<Then>,
 }
 
@@ -71,7 +71,7 @@ fn take(may_end: impl Fn(&By) -> bool) -> Option<(By, Doomed)> {
 }
 
 /// A callback on this thread has destroyed the worker.
-pub(crate) fn doom(worker: Arc<Worker>) {
+pub(crate) fn doom(worker: Arc<SharedWorker>) {
     let has_thread = worker.has_progress_thread();
     let doomed = Doomed { worker, then: None };
     if has_thread {
@@ -82,7 +82,7 @@ pub(crate) fn doom(worker: Arc<Worker>) {
 
 /// Ends the worker on a thread of the library's, which calls `then` afterwards. NO_RESOURCE, with
 /// nothing done, where the system gives no thread.
-pub fn end_elsewhere(worker: Arc<Worker>, then: Option<Then>) -> Result<()> {
+pub fn end_elsewhere(worker: Arc<SharedWorker>, then: Option<Then>) -> Result<()> {
     worker.check_fork()?;
     let waits = deferred::in_callback() && !worker.has_progress_thread();
     let doomed = Doomed { worker, then };

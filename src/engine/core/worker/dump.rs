@@ -2,9 +2,9 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Result;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::request::Kind;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::printed::printed;
 use crate::engine::ucx::runtime::ucx_release;
 use crate::sys;
@@ -27,13 +27,15 @@ fn transports_in(description: &str) -> Vec<String> {
     found
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// The transports in use, such as "posix/memory,cma/memory"; empty before the endpoint is
     /// connected or after its end.
     pub fn transports(&self) -> Result<String> {
-        self.worker.on_owner(|_inside| Ok(self.transports_inside()))
+        self.on_owner(|inside| Ok(inside.transports_inside()))
     }
+}
 
+impl Endpoint {
     fn transports_inside(&self) -> String {
         let ucp = self.ucp.get();
         // UCX 1.22 crashes on one that was made by host and port and has not got through to its
@@ -47,7 +49,7 @@ impl Endpoint {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     fn progress_text(&self) -> String {
         if !self.has_progress_thread() {
             return "manual progress".to_owned();
@@ -65,7 +67,9 @@ impl Worker {
     pub fn dump(&self) -> Result<Vec<String>> {
         self.on_owner(|inside| Ok(inside.dump_inside()))
     }
+}
 
+impl Worker {
     fn dump_inside(&self) -> Vec<String> {
         let inside = self;
         let stats = &self.stats;

@@ -9,10 +9,9 @@
 #![deny(unsafe_code)]
 
 use crate::engine::core::worker::gate::{this_thread, Gate};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use std::cell::Cell;
 
-/// Belongs to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct EventLoop {
     state: Cell<State>,
@@ -77,7 +76,6 @@ impl EventLoop {
     }
 }
 
-/// Inside the gate.
 impl Worker {
     /// Something has completed, or UCX's events have been taken.
     #[inline(always)]
@@ -99,13 +97,13 @@ impl Worker {
 
     /// Leaves the gate.
     #[inline(always)]
-    pub(crate) fn leave(&self) {
+    pub(super) fn leave(&self) {
         self.leave_by(Gate::leave);
     }
 
     /// The same, by one of the gate's ways.
     #[inline(always)]
-    pub(crate) fn leave_by(&self, leave: impl FnOnce(&Gate)) {
+    pub(super) fn leave_by(&self, leave: impl FnOnce(&Gate)) {
         let owed = self.event_loop.is_owed();
         leave(&self.gate);
         if owed {
@@ -114,7 +112,7 @@ impl Worker {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// For whoever has found that it is owed. Not inside the gate.
     #[cold]
     fn wake_event_loop(&self) {

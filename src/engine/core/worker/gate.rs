@@ -1,7 +1,8 @@
 //! Who may be inside a worker: one thread at a time, by whatever rule the worker was created with.
 //!
-//! Everything of a worker that is a `Cell` belongs to the thread that is inside. User code never
-//! runs inside: callbacks are made after leaving, and the gate is entered again afterwards.
+//! The cells of a worker belong to the thread that is inside: `core::worker::worker` has the types
+//! that see to it. User code never runs inside: callbacks are made after leaving, and the gate is
+//! entered again afterwards.
 
 #[cfg(debug_assertions)]
 use crate::engine::base::lockdep;
@@ -152,12 +153,12 @@ impl Gate {
 
     /// A progress thread is about to share the worker with its callers. It stays a lock: taking it
     /// back would need to know that nobody holds it.
-    pub(crate) fn become_lock(&self) {
+    pub(super) fn become_lock(&self) {
         self.rule.store(ThreadMode::Multi as u8, Ordering::Release);
     }
 
     #[inline(always)]
-    pub(crate) fn enter(&self) -> Result<()> {
+    pub(super) fn enter(&self) -> Result<()> {
         if self.rule() != ThreadMode::Single {
             return self.enter_shared();
         }
@@ -204,7 +205,7 @@ impl Gate {
 
     /// Comes back from user code, which the worker's one thread has run.
     #[inline]
-    pub(crate) fn enter_again(&self) {
+    pub(super) fn enter_again(&self) {
         match self.rule() {
             ThreadMode::Single => self.inside.store(true, Ordering::Relaxed),
             _ => self.enter_any(),
@@ -212,7 +213,7 @@ impl Gate {
     }
 
     /// Enters a MULTI worker, unless somebody is inside.
-    pub(crate) fn try_enter(&self) -> bool {
+    pub(super) fn try_enter(&self) -> bool {
         debug_assert!(self.is_lock());
         let entered = self.lock.try_lock();
         if entered {
@@ -222,7 +223,7 @@ impl Gate {
     }
 
     /// Enters for shutting down, where the thread does not matter and waiting is right.
-    pub(crate) fn enter_any(&self) {
+    pub(super) fn enter_any(&self) {
         match self.rule() {
             ThreadMode::Multi => {
                 self.before();
@@ -238,7 +239,7 @@ impl Gate {
     }
 
     #[inline(always)]
-    pub(crate) fn leave(&self) {
+    pub(super) fn leave(&self) {
         if !self.is_lock() {
             return self.inside.store(false, Ordering::Release);
         }
@@ -247,7 +248,7 @@ impl Gate {
 
     /// For the one thread of a SINGLE worker: false if it is inside.
     #[inline(always)]
-    pub(crate) fn enter_fast(&self) -> bool {
+    pub(super) fn enter_fast(&self) -> bool {
         let enters = self.is_free();
         if enters {
             self.inside.store(true, Ordering::Relaxed);
@@ -257,13 +258,13 @@ impl Gate {
 
     /// The other half of `enter_fast`, which was true.
     #[inline(always)]
-    pub(crate) fn leave_fast(&self) {
+    pub(super) fn leave_fast(&self) {
         self.inside.store(false, Ordering::Release);
     }
 
     /// `enter_again` of one who has left so.
     #[inline(always)]
-    pub(crate) fn come_back_fast(&self) {
+    pub(super) fn come_back_fast(&self) {
         self.inside.store(true, Ordering::Relaxed);
     }
 
@@ -276,7 +277,7 @@ impl Gate {
 
     /// Leaves, and lets in whoever waits before the caller can come back: a thread that enters
     /// again and again would keep the others out.
-    pub(crate) fn leave_fairly(&self) {
+    pub(super) fn leave_fairly(&self) {
         debug_assert!(self.is_lock());
         self.given_back();
         // SAFETY: whoever leaves has entered.

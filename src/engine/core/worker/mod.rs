@@ -12,6 +12,7 @@ pub mod deferred_end;
 pub(crate) mod dump;
 pub(crate) mod event_loop;
 pub mod gate;
+pub(crate) mod inward;
 pub(crate) mod progress;
 pub mod progress_thread;
 pub mod protocol;

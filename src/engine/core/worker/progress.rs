@@ -9,7 +9,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::request::{mark, USER};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::protocol::Turn;
-use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use crate::sys;
 
 /// Passes between two looks at the clock, for the ages in a dump and for peers that may have ended:
@@ -19,12 +19,12 @@ const PASSES_PER_LOOK: u64 = 128;
 /// While messages come in without it UCP has its turn in each of so many passes.
 const PASSES_PER_TURN: u64 = 4;
 
-impl Worker {
+impl SharedWorker {
     /// One pass. Returns how many events it handled; 0 when there was nothing to do.
     #[inline(always)]
     pub fn progress(&self) -> Result<u32> {
         let inside = self.enter_for(true)?;
-        if self.delivering.get() != 0 && (!self.gate.is_lock() || deferred::in_callback()) {
+        if inside.delivering.get() != 0 && (!self.gate().is_lock() || deferred::in_callback()) {
             return Err(from_callback());
         }
         Ok(inside.pass())
@@ -39,7 +39,6 @@ pub(crate) fn from_callback() -> Error {
     )
 }
 
-/// Inside the gate.
 impl Worker {
     #[inline(always)]
     pub(crate) fn pass(&self) -> u32 {

@@ -12,7 +12,6 @@ use crate::engine::base::event_count::EventCount;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::worker::control_list::Control;
 use crate::engine::core::worker::deferred::{self, CallbackScope};
 use crate::engine::core::worker::deferred_end;
@@ -24,12 +23,11 @@ use crate::engine::core::worker::submission_ring::{self, Queue};
 use crate::engine::core::worker::takeover::Assistants;
 use crate::engine::core::worker::thread_state::ThreadState;
 use crate::engine::core::worker::wakeup::Armed;
-use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::core::worker::worker::{Inside, SharedWorker, Worker};
 use crate::engine::os::scheduling::{pin, prefer_short_slices};
 use crate::engine::ucx::context::feature;
 use crate::engine::ucx::runtime;
 use rustix::thread::set_name;
-use std::cell::RefCell;
 use std::ffi::{c_void, CStr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{sync_channel, SyncSender};
@@ -79,6 +77,11 @@ pub struct ThreadParams {
     pub start: Option<Start>,
 }
 
+// SAFETY: the user hands the function and its argument over to the thread.
+unsafe impl Send for ThreadParams {}
+// SAFETY: as above.
+unsafe impl Sync for ThreadParams {}
+
 /// The progress thread of a worker, or the place for one.
 #[repr(C)]
 pub(crate) struct ProgressThread {
@@ -100,9 +103,6 @@ pub(crate) struct ProgressThread {
     _written: CacheLine,
     /// Where threads wait for jobs, and for endpoints to end.
     pub(crate) room: EventCount,
-    /// References that were given back while the ring could still name them: of handles, by a
-    /// callback, and the worker's own to what has ended. Belongs to whoever is inside the gate.
-    pub(crate) graves: RefCell<Vec<Arc<Endpoint>>>,
 }
 
 impl ProgressThread {
@@ -120,7 +120,6 @@ impl ProgressThread {
             queue: OnceLock::new(),
             assistants: Assistants::default(),
             room: EventCount::new(),
-            graves: RefCell::default(),
             handle: Mutex::new(None),
         }
     }
@@ -181,7 +180,7 @@ pub(crate) fn has_thread() -> Error {
     Error::new(Status::BUSY, "worker: its progress thread does that")
 }
 
-impl Worker {
+impl SharedWorker {
     /// Starts a progress thread.
     pub fn start_progress_thread(self: &Arc<Self>, mode: ProgressMode) -> Result<()> {
         self.check_usable()?;
@@ -192,7 +191,7 @@ impl Worker {
             return Err(Error::invalid("progress_mode: UCXX_PROGRESS_MANUAL is to have no thread"));
         }
         self.need(feature::WAKEUP)?;
-        if self.gate.declared() == ThreadMode::Single {
+        if self.gate().declared() == ThreadMode::Single {
             return Err(Error::invalid(
                 "thread_mode: UCXX_THREAD_SINGLE leaves no room for a progress thread",
             ));
@@ -202,7 +201,7 @@ impl Worker {
         if handle.is_some() {
             return Err(Error::new(Status::ALREADY_EXISTS, "worker: has a progress thread"));
         }
-        self.gate.become_lock();
+        self.gate().become_lock();
         {
             let inside = self.enter()?;
             inside.wakeup()?;
@@ -222,7 +221,7 @@ impl Worker {
         thread.control.open();
         thread.state.come(thread.wanted_delay());
         // Whoever sleeps on the descriptor is to wait for the thread from now on.
-        while self.waiting.anyone_asleep() {
+        while self.waiting().anyone_asleep() {
             self.kick();
             std::thread::yield_now();
         }
@@ -382,12 +381,11 @@ impl Worker {
 
     /// Everything there is to do, once. Returns how much there was.
     fn round(&self, lists: &mut Lists) -> u32 {
-        self.gate.enter_any();
-        let inside = ManuallyLeft(std::mem::ManuallyDrop::new(Inside { worker: self }));
+        let inside = ManuallyLeft(std::mem::ManuallyDrop::new(self.enter_any()));
         let inside = &*inside.0;
         // Only this thread sleeps on the descriptor while it runs.
         inside.armed.set(false);
-        let graves = self.thread.graves.take();
+        let graves = inside.graves.take();
         if self.thread.control.is_pending() {
             self.thread.control.take(lists, false);
         }
@@ -404,8 +402,7 @@ impl Worker {
 
     fn last_round(&self, lists: &mut Lists) {
         let thread = &self.thread;
-        self.gate.enter_any();
-        let inside = Inside { worker: self };
+        let inside = self.enter_any();
         thread.mode.store(0, Ordering::Relaxed);
         thread.kernel_id.store(0, Ordering::Relaxed);
         thread.state.go();
@@ -414,18 +411,22 @@ impl Worker {
         inside.run_jobs(&mut lists.jobs);
         inside.run_errands(&mut lists.before);
         inside.run_errands(&mut lists.after);
-        thread.graves.borrow_mut().clear();
+        inside.graves.borrow_mut().clear();
         thread.owner.store(0, Ordering::Relaxed);
         inside.disturb_waiters();
     }
+}
 
+impl Worker {
     /// Has those who waited for the thread look around: they progress from now on.
     fn disturb_waiters(&self) {
         self.for_each_slot(|slot| slot.done.disturb());
         self.thread.room.notify();
         crate::engine::core::worker::request_wait::ANY_REQUEST.notify();
     }
+}
 
+impl SharedWorker {
     /// Sleeps until there is something to do. False if it may not.
     fn doze(&self) -> bool {
         let thread = &self.thread;
@@ -435,13 +436,12 @@ impl Worker {
             thread.sleep.awake();
             return false;
         }
-        self.gate.enter_any();
-        let inside = Inside { worker: self };
+        let inside = self.enter_any();
         let sleeps = matches!(inside.arm_inside(), Ok(Armed::Ready));
         let pause = if sleeps { Pause::Nothing } else { inside.back_off.pause() };
         let longest = (!inside.changing.borrow().is_empty()).then_some(NAP);
-        self.stats.sleeps.add(sleeps.into());
-        self.stats.wakeups.add(sleeps.into());
+        self.stats().sleeps.add(sleeps.into());
+        self.stats().wakeups.add(sleeps.into());
         drop(inside);
         if let Some(wakeup) = self.wakeup.get() {
             if sleeps {
@@ -460,7 +460,7 @@ struct ManuallyLeft<'a>(std::mem::ManuallyDrop<Inside<'a>>);
 
 impl Drop for ManuallyLeft<'_> {
     fn drop(&mut self) {
-        self.0.worker.leave_by(Gate::leave_fairly);
+        self.0.leave_by(Gate::leave_fairly);
     }
 }
 

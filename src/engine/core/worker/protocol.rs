@@ -8,9 +8,9 @@
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Handler;
 use crate::engine::core::channel::receivers::{Answers, Receiver, Receivers};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::operations::{Operation, Operations};
-use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use std::any::Any;
 
 /// Protocols that a list may have.
@@ -27,7 +27,7 @@ pub(crate) enum Turn {
     Last,
 }
 
-/// What happens to an endpoint. Inside the gate.
+/// What happens to an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfEndpoint {
     /// UCP has made its end.
@@ -48,7 +48,7 @@ pub(crate) enum OfEndpoint {
     WorkerEnded,
 }
 
-/// Steps of a worker's end, in their order. Inside the gate.
+/// Steps of a worker's end, in their order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfWorker {
     /// What waits is cancelled.
@@ -80,14 +80,14 @@ pub(crate) struct Protocol {
     /// When `pass` comes.
     pub(crate) turn: Turn,
     /// Does what there is to do, where its bit of `Worker::attention` asks for that; the number of
-    /// events. Inside the gate.
+    /// events.
     pub(crate) pass: fn(&Worker) -> u32,
-    /// Is there something to do before the worker may sleep? Inside the gate.
+    /// Is there something to do before the worker may sleep?
     pub(crate) is_due: fn(&Worker) -> bool,
     /// When it wants to look around, though nothing comes.
     pub(crate) next_look: fn(&Worker) -> Option<u64>,
     /// A progress thread has begun, or has ended.
-    pub(crate) thread_changed: fn(&Worker),
+    pub(crate) thread_changed: fn(&SharedWorker),
     pub(crate) at_endpoint: fn(&Endpoint, OfEndpoint),
     pub(crate) at_end: fn(&Worker, OfWorker),
 }
@@ -177,13 +177,18 @@ impl Protocols {
 /// By `Turn`: bits of the attention.
 pub(crate) struct Turns([u32; 3]);
 
-/// What each protocol keeps of a worker or an endpoint. Who may touch it is the protocol's to say.
+/// What each protocol keeps of a worker or an endpoint.
 pub(crate) struct States([Box<dyn Any>; MOST]);
+
+// SAFETY: it shows itself to those who are inside the gate, and to others where it is `Sync`.
+unsafe impl Send for States {}
+// SAFETY: as above.
+unsafe impl Sync for States {}
 
 impl States {
     /// `T` is what `of_worker`, or `of_endpoint`, of the protocol at this place makes.
     #[inline(always)]
-    pub(crate) fn get<T: Any>(&self, protocol: &Protocol) -> &T {
+    fn get<T: Any>(&self, protocol: &Protocol) -> &T {
         let state = &self.0[protocol.place];
         debug_assert!(state.is::<T>());
         // SAFETY: see above: each protocol has one function that asks, with the type that its own
@@ -192,7 +197,21 @@ impl States {
     }
 }
 
+impl SharedWorker {
+    /// What the protocol keeps of the worker, where that is any thread's.
+    #[inline(always)]
+    pub(crate) fn state_for_all<T: Any + Sync>(&self, protocol: &Protocol) -> &T {
+        self.states.get(protocol)
+    }
+}
+
 impl Worker {
+    /// What the protocol keeps of the worker.
+    #[inline(always)]
+    pub(crate) fn state<T: Any>(&self, protocol: &Protocol) -> &T {
+        self.states.get(protocol)
+    }
+
     /// The turn of those that have something to do.
     #[inline(always)]
     pub(crate) fn take_turn(&self, turn: Turn) -> u32 {
@@ -221,17 +240,35 @@ impl Worker {
     pub(crate) fn next_look_of_protocols(&self) -> Option<u64> {
         self.protocols.0.iter().filter_map(|protocol| (protocol.next_look)(self)).min()
     }
+}
 
+impl SharedWorker {
     pub(crate) fn tell_thread_changed(&self) {
         self.protocols.0.iter().for_each(|protocol| (protocol.thread_changed)(self));
     }
+}
 
+impl Worker {
     pub(crate) fn tell_end(&self, step: OfWorker) {
         self.protocols.0.iter().for_each(|protocol| (protocol.at_end)(self, step));
     }
 }
 
+impl SharedEndpoint {
+    /// What the protocol keeps of the endpoint, where that is any thread's.
+    #[inline(always)]
+    pub(crate) fn state_for_all<T: Any + Sync>(&self, protocol: &Protocol) -> &T {
+        self.states().get(protocol)
+    }
+}
+
 impl Endpoint {
+    /// What the protocol keeps of the endpoint.
+    #[inline(always)]
+    pub(crate) fn state<T: Any>(&self, protocol: &Protocol) -> &T {
+        self.states.get(protocol)
+    }
+
     pub(crate) fn tell_protocols(&self, what: OfEndpoint) {
         self.worker.protocols.0.iter().for_each(|protocol| (protocol.at_endpoint)(self, what));
     }

@@ -15,7 +15,7 @@ use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
-use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::core::worker::worker::{Inside, SharedWorker};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -124,7 +124,7 @@ impl<F: FnOnce(&Inside<'_>) -> Result<R>, R> Question<F, R> {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// Runs `ask` where UCP may be called: here, inside the gate, or on the progress thread, for
     /// which this waits.
     pub(crate) fn on_owner<R>(&self, ask: impl FnOnce(&Inside<'_>) -> Result<R>) -> Result<R> {
@@ -252,7 +252,7 @@ impl Worker {
         }
         let inside = self.enter()?;
         // SAFETY: as for this function.
-        self.outside(|| unsafe { function.call_out((arg,)) });
+        inside.outside(|| unsafe { function.call_out((arg,)) });
         drop(inside);
         Ok(())
     }

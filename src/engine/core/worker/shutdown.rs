@@ -4,12 +4,13 @@
 use crate::engine::base::clock;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{LifeEvent, Peer};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot};
 use crate::engine::core::worker::deferred::{self, Event};
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker};
-use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::deferred_destroy;
 use crate::engine::ucx::runtime::{ucx_release, Release};
 use crate::sys;
@@ -31,7 +32,7 @@ const SETTLING_NS: u64 = 200_000_000;
 /// found.
 const QUIET: u32 = 3;
 
-impl Worker {
+impl SharedWorker {
     /// Destroys the worker for the caller. From a callback it takes effect at the end of the pass.
     pub fn destroy(self: Arc<Self>) {
         if self.generation.is_past() || self.closed.load(Ordering::Acquire) {
@@ -53,14 +54,13 @@ impl Worker {
         // Threads that wait see that it is closed.
         self.tell_others();
         self.join_thread();
-        self.gate.enter_any();
-        while self.delivering.get() > 0 {
+        let mut inside = self.enter_any();
+        while inside.delivering.get() > 0 {
             // Another thread is in a callback of this worker: it has to come back first.
-            self.gate.leave();
+            drop(inside);
             std::thread::yield_now();
-            self.gate.enter_any();
+            inside = self.enter_any();
         }
-        let inside = Inside { worker: self };
         inside.drain_foreign();
         inside.cancel_ring();
         inside.end_listeners();
@@ -106,8 +106,9 @@ impl Worker {
         }
         let late = self.context.late_workers.end();
         late.iter()
-            .filter_map(|worker| worker.downcast_ref::<Worker>())
-            .for_each(Worker::end_in_ucp);
+            .filter_map(|worker| worker.downcast_ref::<SharedWorker>())
+            // SAFETY: closed, and the last of its context.
+            .for_each(|worker| unsafe { worker.inside() }.end_in_ucp());
         inside.is_over.set(true);
         inside.complete_the_rest();
         let left = inside.left_to_ucp.take();
@@ -128,13 +129,15 @@ impl Worker {
         inside.peers.clear();
         inside.keep.set(Some(self.clone()));
         inside.shut_foreign();
-        if let Some(own) = self.own_callbacks {
+        if let Some(own) = inside.own_callbacks {
             own.give_back();
         }
         drop(inside);
         self.tell_others();
     }
+}
 
+impl Worker {
     /// The end of UCP's half. Nothing of UCP's is used afterwards.
     fn end_in_ucp(&self) {
         // SAFETY: closed to everyone, and called once: by the one that closes it, or for one that
@@ -154,7 +157,7 @@ impl Worker {
     }
 
     /// As they are now: what is done with one may change the list.
-    pub(crate) fn all_endpoints(&self) -> Vec<Arc<Endpoint>> {
+    pub(crate) fn all_endpoints(&self) -> Vec<Inward<SharedEndpoint>> {
         self.endpoints.borrow().iter().flatten().cloned().collect()
     }
 
@@ -268,7 +271,7 @@ impl Worker {
         }
         let parting = |worker: &Worker| {
             let (endpoints, now) = (worker.endpoints.borrow(), clock::now_ns());
-            let parting = |endpoint: &&Arc<Endpoint>| {
+            let parting = |endpoint: &&Inward<SharedEndpoint>| {
                 endpoint.phase() <= Phase::Flushing
                     && !(endpoint.has_let_go(now) && endpoint.has_parted(now))
             };

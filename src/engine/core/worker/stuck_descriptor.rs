@@ -11,7 +11,6 @@
 use crate::engine::base::clock;
 use std::cell::Cell;
 
-/// Belongs to whoever is inside the worker's gate.
 #[derive(Default)]
 pub(crate) struct Stuck {
     arms: Cell<u32>,

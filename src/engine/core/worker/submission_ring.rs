@@ -14,13 +14,13 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::Pulled;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::SendPermit;
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, SlotPointer};
 use crate::engine::core::request::slab::Slab;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::sys;
 use crossbeam_queue::ArrayQueue;
 use std::ffi::c_void;
@@ -47,7 +47,7 @@ pub(crate) struct Queued {
     pub(crate) deadline: u64,
     /// Where it goes, or what it ends with. Alive: the end of an endpoint comes after what was
     /// submitted before it.
-    pub(crate) endpoint: *const Endpoint,
+    pub(crate) endpoint: *const SharedEndpoint,
     /// For the receive of a probed message.
     pub(crate) message: sys::ucp_tag_message_h,
     /// For an active message.
@@ -121,7 +121,7 @@ impl Queue {
 
     /// A free slot, for a thread outside the gate.
     #[inline]
-    pub(crate) fn take_slot(&self, worker: &Worker) -> &Slot {
+    pub(crate) fn take_slot(&self, worker: &SharedWorker) -> &Slot {
         match self.pool.pop() {
             // SAFETY: slots of ours, which live as long as we do.
             Some(SlotPointer(slot)) => unsafe { &*slot },
@@ -130,7 +130,7 @@ impl Queue {
     }
 
     #[cold]
-    fn take_slot_slow(&self, worker: &Worker) -> &Slot {
+    fn take_slot_slow(&self, worker: &SharedWorker) -> &Slot {
         let rest = self.rest.lock();
         let slot: *const Slot = loop {
             match rest.pop() {
@@ -175,7 +175,7 @@ impl Queue {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// Has the operation to go through the ring?
     #[inline(always)]
     pub(crate) fn must_submit_remotely(&self, params: &OpParams) -> bool {
@@ -239,8 +239,10 @@ impl Worker {
         }
         Ok(Submitted::Pending)
     }
+}
 
-    /// Submits what is in the ring. Inside the gate. Returns how many entries there were.
+impl Worker {
+    /// Submits what is in the ring. Returns how many entries there were.
     pub(crate) fn drain_ring(&self) -> u32 {
         let Some(queue) = self.thread.queue.get() else { return 0 };
         if queue.is_empty() {
@@ -261,7 +263,7 @@ impl Worker {
         // The endpoint may be gone once the worker has been closed.
         let permit =
             if self.closed.load(Ordering::Relaxed) { SendPermit::NOTHING } else { queued.permit };
-        let reservation = self.begin_permit(queued.endpoint, permit);
+        let reservation = self.begin_permit(queued.endpoint.cast(), permit);
         self.take_over(slot, &queued);
         if reservation {
             self.end_permit();
@@ -271,7 +273,7 @@ impl Worker {
     #[inline(always)]
     fn take_over(&self, slot: &Slot, queued: &Queued) {
         // SAFETY: see `Queued`; not looked at once the worker has been closed.
-        let endpoint = || unsafe { queued.endpoint.as_ref() };
+        let endpoint = || unsafe { queued.endpoint.cast::<Endpoint>().as_ref() };
         if !slot.stage.dequeue() {
             return self.drop_queued(slot, queued, Status::CANCELED);
         }
@@ -372,8 +374,9 @@ impl Worker {
     fn drop_queued(&self, slot: &Slot, queued: &Queued, status: Status) {
         let closed = self.closed.load(Ordering::Relaxed);
         self.release_data(queued.pulled.data);
+        let endpoint = if closed { std::ptr::null() } else { queued.endpoint.cast::<Endpoint>() };
         // SAFETY: see `Queued`.
-        let endpoint = if closed { None } else { unsafe { queued.endpoint.as_ref() } };
+        let endpoint = unsafe { endpoint.as_ref() };
         if !closed {
             (self.operation(slot).dropped)(self, slot, queued, endpoint);
         }
@@ -390,14 +393,18 @@ impl Worker {
         slot.reason.set(status.0);
         self.complete(slot, status);
     }
+}
 
+impl SharedWorker {
     #[inline(never)]
     pub(crate) fn return_to_pool(&self, slot: &Slot) {
         if let Some(queue) = self.thread.queue.get() {
             queue.return_slot(slot);
         }
     }
+}
 
+impl Worker {
     /// Every slot there is, free ones included.
     pub(crate) fn for_each_slot(&self, mut visit: impl FnMut(&Slot)) {
         self.slab.for_each(&mut visit);

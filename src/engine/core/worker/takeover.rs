@@ -25,7 +25,7 @@
 use crate::engine::base::clock;
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress_thread::{ROUNDS_PER_LOOK, ROUNDS_PER_YIELD};
-use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::core::worker::worker::SharedWorker;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -79,7 +79,7 @@ impl Drop for ProgressTakeover<'_> {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// Makes passes in the place of the progress thread until `done`, or for so long, with
     /// `between` from time to time, which may be passes of another worker. For a worker whose
     /// callbacks are all the library's, and whose thread delays nothing.
@@ -107,10 +107,7 @@ impl Worker {
     }
 
     fn pass_if_free(&self) -> u32 {
-        if !self.gate.try_enter() {
-            return 0;
-        }
-        let inside = Inside { worker: self };
+        let Some(inside) = self.try_enter() else { return 0 };
         if inside.closed.load(Ordering::Relaxed) {
             return 0;
         }

@@ -1,19 +1,19 @@
 //! Workers of tests that look inside, and endpoints between them.
 
 use crate::engine::assembly::PROTOCOLS;
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams};
+use crate::engine::core::endpoint::endpoint::{EndpointParams, SharedEndpoint};
 use crate::engine::core::worker::create::WorkerParams;
 use crate::engine::core::worker::gate::ThreadMode;
 use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::ucx::context::Context;
 use std::sync::Arc;
 
 /// Of this thread, which progresses it.
-pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<Worker> {
+pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<SharedWorker> {
     let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
     let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
-    Worker::new(
+    SharedWorker::new(
         context,
         WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread },
         PROTOCOLS,
@@ -22,6 +22,6 @@ pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<Worker> {
 }
 
 /// Without failure detection.
-pub(crate) fn connect(from: &Arc<Worker>, to: &Worker) -> Arc<Endpoint> {
-    Endpoint::new(from, &to.address().unwrap(), &EndpointParams::quiet(false)).unwrap()
+pub(crate) fn connect(from: &Arc<SharedWorker>, to: &SharedWorker) -> Arc<SharedEndpoint> {
+    SharedEndpoint::new(from, &to.address().unwrap(), &EndpointParams::quiet(false)).unwrap()
 }

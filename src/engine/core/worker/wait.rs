@@ -19,7 +19,7 @@ use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::deferred_end;
 use crate::engine::core::worker::progress::from_callback;
 use crate::engine::core::worker::wakeup::Armed;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::ucx::context::feature;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 use std::time::Duration;
@@ -56,7 +56,7 @@ enum Idle {
     Refused,
 }
 
-impl Worker {
+impl SharedWorker {
     /// Is there somebody who progresses or, at its end, completes everything?
     pub(super) fn others_progress(&self) -> bool {
         self.thread.is_running() || (self.thread.is_used() && self.closed.load(Ordering::SeqCst))
@@ -66,7 +66,7 @@ impl Worker {
     /// may bring? Not where it cannot know that it may: the one thread of a SINGLE worker is known,
     /// and under SERIALIZED another one may be inside.
     pub(crate) fn is_to_be_driven(&self) -> bool {
-        let may = self.gate.is_lock() || self.gate.is_free_owner();
+        let may = self.gate().is_lock() || self.gate().is_free_owner();
         may && !self.closed.load(Ordering::Acquire) && !self.others_progress()
     }
 
@@ -91,7 +91,7 @@ impl Worker {
     /// Progresses until `done`. None when a progress thread has taken that over.
     fn drive_manually(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
         let threads = self.thread.count();
-        let result = if self.gate.is_lock() {
+        let result = if self.gate().is_lock() {
             self.drive_among_others(done, deadline)
         } else {
             self.drive_by_itself(done, deadline).map(Some)
@@ -138,7 +138,7 @@ impl Worker {
     }
 
     fn drive_among_others(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
-        let room = &self.waiting;
+        let room = self.waiting();
         let mut patience = Patience::new(self.spin_ns, deadline);
         loop {
             if done() {
@@ -203,7 +203,7 @@ impl Worker {
     #[inline(always)]
     pub fn progress_and_tell(&self) -> Result<u32> {
         let handled = self.progress()?;
-        if handled > 0 && self.gate.is_lock() {
+        if handled > 0 && self.gate().is_lock() {
             self.tell_waiters();
         }
         Ok(handled)
@@ -211,7 +211,7 @@ impl Worker {
 
     #[inline(never)]
     fn tell_waiters(&self) {
-        let room = &self.waiting;
+        let room = self.waiting();
         fence(Ordering::SeqCst);
         if room.waiting.load(Ordering::SeqCst) > 0 {
             drop(room.driven.lock());
@@ -224,7 +224,7 @@ impl Worker {
 
     /// Tells the threads that wait on a MULTI worker that something has happened.
     pub(crate) fn tell_others(&self) {
-        if self.gate.is_lock() {
+        if self.gate().is_lock() {
             self.tell_waiters();
         }
     }
@@ -244,7 +244,7 @@ impl Worker {
             // Before anybody may want to wake us by it.
             self.enter()?.wakeup()?;
         }
-        self.waiting.asleep.fetch_add(1, Ordering::SeqCst);
+        self.waiting().asleep.fetch_add(1, Ordering::SeqCst);
         // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us
         // asleep and signals.
         fence(Ordering::SeqCst);
@@ -253,13 +253,14 @@ impl Worker {
         } else {
             self.arm_and_sleep(deadline)
         };
-        self.waiting.asleep.fetch_sub(1, Ordering::SeqCst);
+        self.waiting().asleep.fetch_sub(1, Ordering::SeqCst);
         result
     }
 
     fn arm_and_sleep(&self, deadline: u64) -> Result<Idle> {
         let inside = self.enter()?;
-        let wakeup = inside.worker.wakeup()?;
+        inside.wakeup()?;
+        let Some(wakeup) = self.wakeup.get() else { return Ok(Idle::Nothing) };
         if inside.arm_inside()? == Armed::Busy {
             let pause = inside.back_off.pause();
             drop(inside);
@@ -267,9 +268,9 @@ impl Worker {
             return Ok(Idle::Refused);
         }
         drop(inside);
-        self.stats.sleeps.add(1);
+        self.stats().sleeps.add(1);
         let woken = wakeup.sleep(clock::remaining(deadline));
-        self.stats.wakeups.add(1);
+        self.stats().wakeups.add(1);
         Ok(if woken { Idle::Woken } else { Idle::Nothing })
     }
 
@@ -281,8 +282,8 @@ impl Worker {
         self.need(feature::WAKEUP)?;
         let _whole = Uncancelled::new();
         let deadline = until(timeout_ns);
-        if self.gate.is_lock() {
-            let room = &self.waiting;
+        if self.gate().is_lock() {
+            let room = self.waiting();
             let mut driven = room.driven.lock();
             if *driven {
                 return Ok(self.wait_for_driver(driven, deadline));
@@ -300,7 +301,7 @@ impl Worker {
     /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for,
     /// or a signal handler's run.
     fn wait_for_driver<'a>(&'a self, driven: MutexGuard<'a, bool>, deadline: u64) -> bool {
-        let room = &self.waiting;
+        let room = self.waiting();
         room.waiting.fetch_add(1, Ordering::SeqCst);
         let (driven, slept) = room.changed.sleep(&room.driven, driven, clock::remaining(deadline));
         drop(driven);

@@ -6,7 +6,7 @@
 //! sleeper. `give` wakes nobody without need, as that takes system calls.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// See the module.
@@ -25,7 +25,7 @@ impl WakeHint {
     }
 
     /// After a mark was set, in one order with the above. Any thread.
-    pub(crate) fn give(&self, worker: &Worker) {
+    pub(crate) fn give(&self, worker: &SharedWorker) {
         if !self.asleep.load(Ordering::SeqCst) || !self.asleep.swap(false, Ordering::SeqCst) {
             return;
         }

@@ -6,7 +6,7 @@ use crate::engine::base::backoff::Pause;
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::progress_thread::has_thread;
-use crate::engine::core::worker::worker::{attention, Worker};
+use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use crate::engine::os::event_fd::EventFd;
 use crate::engine::os::readable::is_readable;
 use crate::engine::ucx::context::feature;
@@ -245,7 +245,7 @@ pub enum Armed {
 }
 
 impl Worker {
-    /// The descriptor, made on first use. Inside the gate.
+    /// The descriptor, made on first use.
     pub(crate) fn wakeup(&self) -> Result<&Wakeup> {
         self.need(feature::WAKEUP)?;
         self.wakeup.get_or_try_init(|| self.make_wakeup())
@@ -266,7 +266,9 @@ impl Worker {
         let peers = self.peers.descriptor();
         Wakeup::new(fd, peers.as_deref().map(AsFd::as_fd)).map_err(no_descriptor)
     }
+}
 
+impl SharedWorker {
     /// The descriptor for the caller's own event loop. It stays the library's.
     pub fn event_fd(&self) -> Result<RawFd> {
         let inside = self.enter()?;
@@ -301,7 +303,9 @@ impl Worker {
         }
         Ok(Armed::Busy)
     }
+}
 
+impl Worker {
     pub(crate) fn arm_inside(&self) -> Result<Armed> {
         let wakeup = self.wakeup()?;
         self.drain_foreign();
@@ -350,7 +354,9 @@ impl Worker {
             }
         }
     }
+}
 
+impl SharedWorker {
     /// Makes the descriptor readable and wakes whoever sleeps on this worker. Any thread.
     pub fn signal(&self) -> Result<()> {
         self.check_usable()?;
@@ -368,7 +374,7 @@ impl Worker {
 
     pub(crate) fn signal_ucp(&self) -> Result<()> {
         // SAFETY: a write to an eventfd, allowed from any thread in any thread mode.
-        match unsafe { sys::ucp_worker_signal(self.ucp()) } {
+        match unsafe { sys::ucp_worker_signal(self.ucp_to_signal()) } {
             sys::UCS_OK => Ok(()),
             status => Err(Error::new(Status(status.into()), "worker: UCX could not signal it")),
         }

@@ -12,7 +12,7 @@ use crate::engine::core::channel::receive::Inbox;
 use crate::engine::core::channel::receivers::Receivers;
 use crate::engine::core::channel::shm_channel::FastBoxes;
 use crate::engine::core::endpoint::admission::OpenPermit;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::endpoint::listener::Listener;
 use crate::engine::core::endpoint::liveness::LivenessClock;
 use crate::engine::core::endpoint::parked_endpoints::{ParkedEndpoints, Places};
@@ -29,7 +29,9 @@ use crate::engine::core::request::timers::Timers;
 use crate::engine::core::worker::callback_depth::OwnCallbacks;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::event_loop::EventLoop;
-use crate::engine::core::worker::gate::{Gate, ThreadMode};
+use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
+use crate::engine::core::worker::inward::Guarded;
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::progress_thread::{has_thread, ProgressThread};
 use crate::engine::core::worker::protocol::{Protocols, States, Turns};
 use crate::engine::core::worker::stuck_descriptor::Stuck;
@@ -48,17 +50,22 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
+use std::ops::Deref;
 use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A UCP worker and all that happens on it.
-///
-/// Whoever is inside the gate owns every `Cell` and `RefCell` here. `closed` is set inside the gate
-/// and read anywhere; `foreign` is pushed to by anyone and drained inside; `stats` are written
-/// inside and read anywhere. `thread` has rules of its own.
+/// UCP's worker.
+pub(super) struct UcpWorker(pub(super) sys::ucp_worker_h);
+
+// SAFETY: a pointer. `Worker::ucp` gives it to the one who is inside, `SharedWorker::ucp_to_signal`
+// to anyone for what UCP allows on any thread.
+unsafe impl Send for UcpWorker {}
+// SAFETY: as above.
+unsafe impl Sync for UcpWorker {}
+
+/// What any thread may touch of a worker; read by all, and hardly ever written.
 #[repr(C)]
-pub struct Worker {
-    // Read by every thread, and hardly ever written.
+pub struct AnyThread {
     pub(crate) context: Arc<Context>,
     pub(crate) generation: Generation,
     pub(crate) protocols: Protocols,
@@ -68,7 +75,7 @@ pub struct Worker {
     pub(crate) receivers: Receivers,
     /// What each protocol keeps.
     pub(crate) states: States,
-    pub(crate) ucp: sys::ucp_worker_h,
+    pub(super) ucp: UcpWorker,
     /// No new operation is taken. Set before UCP goes away.
     pub(crate) closed: AtomicBool,
     /// Who may go the quick way: the one thread of a SINGLE worker until that is closed, and nobody
@@ -87,11 +94,20 @@ pub struct Worker {
     pub(crate) address: OnceCell<Address>,
     pub(crate) max_am_header: OnceLock<usize>,
 
-    pub(crate) _thread: CacheLine,
+    pub(super) _thread: CacheLine,
     pub(crate) thread: ProgressThread,
+}
 
-    // Written by whoever is inside the gate, for each operation.
-    pub(crate) _owned: CacheLine,
+/// A UCP worker and all that happens on it, as the one sees it who is inside its gate.
+///
+/// A reference is the proof of that: see `SharedWorker`. It stays on its thread, as the cells are
+/// not `Sync`.
+#[repr(C)]
+pub struct Worker {
+    pub(super) any: AnyThread,
+
+    // Written for each operation.
+    pub(super) _owned: CacheLine,
     pub(crate) gate: Gate,
     pub(crate) slab: Slab,
     pub(crate) templates: Templates,
@@ -130,15 +146,18 @@ pub struct Worker {
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
     pub(crate) events: RefCell<VecDeque<Event>>,
     pub(crate) timers: RefCell<Timers>,
-    pub(crate) endpoints: RefCell<Vec<Option<Arc<Endpoint>>>>,
+    pub(crate) endpoints: RefCell<Vec<Option<Inward<SharedEndpoint>>>>,
+    /// References that were given back while the ring could still name them: of handles, by a
+    /// callback, and the worker's own to what has ended.
+    pub(crate) graves: RefCell<Vec<Inward<SharedEndpoint>>>,
     /// The one that a peer has named last; null if that has gone.
     pub(crate) named: Cell<*const Endpoint>,
     /// Endpoints that are being opened or closed, looked at in each pass.
-    pub(crate) changing: RefCell<Vec<Arc<Endpoint>>>,
+    pub(crate) changing: RefCell<Vec<Inward<SharedEndpoint>>>,
     /// UCP found something to do in the pass after which they are looked at.
     pub(crate) ucp_was_busy: Cell<bool>,
     /// Endpoints whose send windows have changed, each once.
-    pub(crate) windows: RefCell<VecDeque<Arc<Endpoint>>>,
+    pub(crate) windows: RefCell<VecDeque<Inward<SharedEndpoint>>>,
     pub(crate) open_permit: OpenPermit,
     pub(crate) peers: PeerWatch,
     pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
@@ -163,10 +182,10 @@ pub struct Worker {
     pub(crate) endpoints_made: Cell<u64>,
     /// UCP's worker is gone.
     pub(crate) is_over: Cell<bool>,
-    pub(crate) keep: Cell<Option<Arc<Worker>>>,
+    pub(crate) keep: Cell<Option<Arc<SharedWorker>>>,
 
     // Written by any thread.
-    pub(crate) _foreign: CacheLine,
+    pub(super) _foreign: CacheLine,
     /// Requests that callers let go of from outside the gate. After the end the last one to go
     /// drops `keep`.
     pub(crate) foreign: RemoteFreeList<Slot>,
@@ -194,33 +213,146 @@ pub(crate) mod attention {
     pub(crate) const FIRST_OF_PROTOCOLS: u32 = 1 << 16;
 }
 
-// SAFETY: see the type: cells belong to whoever is inside the gate, which admits one thread at a
-// time.
-unsafe impl Send for Worker {}
-// SAFETY: as above.
-unsafe impl Sync for Worker {}
+/// A UCP worker, as everybody has it: what any thread may touch, and the way in.
+#[repr(transparent)]
+pub struct SharedWorker(Worker);
 
-/// Proof of being inside the worker's gate; leaves it when dropped.
-pub(crate) struct Inside<'a> {
-    pub(crate) worker: &'a Worker,
+// SAFETY: of its fields the methods here show those that are any thread's, which is checked below.
+// The others belong to whoever is inside the gate, which admits one thread at a time and publishes
+// to the next one what the last one has written.
+unsafe impl Send for SharedWorker {}
+// SAFETY: as above.
+unsafe impl Sync for SharedWorker {}
+
+const _: () = {
+    const fn are_for_all<T: Send + Sync>() {}
+    are_for_all::<(AnyThread, Gate, Stats, AtomicU64, RemoteFreeList<Slot>, WaitRoom, WakeHint)>();
+};
+
+impl Deref for SharedWorker {
+    type Target = AnyThread;
+    #[inline(always)]
+    fn deref(&self) -> &AnyThread {
+        &self.0.any
+    }
 }
+
+// SAFETY: `Worker` is neither: `core::worker::inward` checks it.
+unsafe impl Guarded for SharedWorker {
+    type Inside = Worker;
+    #[inline(always)]
+    unsafe fn inside(&self) -> &Worker {
+        &self.0
+    }
+}
+
+impl Deref for Worker {
+    type Target = SharedWorker;
+    #[inline(always)]
+    fn deref(&self) -> &SharedWorker {
+        // SAFETY: `SharedWorker` is transparent, and shows less.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+}
+
+/// Is inside the worker's gate; leaves it when dropped.
+pub(crate) struct Inside<'a>(&'a Worker);
 
 impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.worker.leave();
+        self.0.leave();
     }
 }
 
-impl std::ops::Deref for Inside<'_> {
+impl Deref for Inside<'_> {
     type Target = Worker;
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &Worker {
-        self.worker
+        self.0
     }
 }
 
-impl Worker {
+/// The same on the one thread of a SINGLE worker, in a short call.
+pub struct InsideFast<'a>(&'a Worker);
+
+impl Drop for InsideFast<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.gate.leave_fast();
+    }
+}
+
+impl Deref for InsideFast<'_> {
+    type Target = Worker;
+    #[inline(always)]
+    fn deref(&self) -> &Worker {
+        self.0
+    }
+}
+
+impl<'a> InsideFast<'a> {
+    /// A free slot, left where it is.
+    #[inline(always)]
+    pub(crate) fn first_slot(&self) -> Option<&'a Slot> {
+        self.0.slab.first()
+    }
+}
+
+/// The ways in.
+impl SharedWorker {
+    /// What the one sees who is inside.
+    ///
+    /// # Safety
+    /// The calling thread is inside the gate, and uses it no longer than that. UCP's callbacks are,
+    /// as UCP is called from inside alone.
+    #[inline(always)]
+    pub(crate) unsafe fn inside(&self) -> &Worker {
+        &self.0
+    }
+
+    pub(super) fn of(worker: Worker) -> Arc<Self> {
+        Arc::new(SharedWorker(worker))
+    }
+
+    /// Enters, if the caller is the one thread of a SINGLE worker that is open, and not inside; and
+    /// if this is not a forked child.
+    #[inline(always)]
+    pub(crate) fn enter_fast(&self) -> Option<InsideFast<'_>> {
+        let enters = self.fast_thread.get() == this_thread() && self.0.gate.enter_fast();
+        enters.then(|| InsideFast(&self.0))
+    }
+
+    /// The same conditions, for what is done without entering.
+    ///
+    /// # Safety
+    /// It is used for a moment, in which nothing is called that may enter.
+    #[inline(always)]
+    pub(crate) unsafe fn act_fast(&self) -> Option<&Worker> {
+        let may = self.fast_thread.get() == this_thread() && self.0.gate.is_free();
+        may.then_some(&self.0)
+    }
+
+    /// The same for anyone, on whatever worker, until that is closed.
+    ///
+    /// # Safety
+    /// As for `act_fast`.
+    pub(crate) unsafe fn act_at_once(&self) -> Option<&Worker> {
+        let may = self.0.gate.is_free_owner() && !self.closed.load(Ordering::Relaxed);
+        may.then_some(&self.0)
+    }
+
+    /// Enters a MULTI worker, unless somebody is inside.
+    pub(crate) fn try_enter(&self) -> Option<Inside<'_>> {
+        self.0.gate.try_enter().then(|| Inside(&self.0))
+    }
+
+    /// Enters for shutting down, or on the progress thread: nothing is asked.
+    pub(crate) fn enter_any(&self) -> Inside<'_> {
+        self.0.gate.enter_any();
+        Inside(&self.0)
+    }
+
     /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong
     /// thread.
     #[inline(always)]
@@ -234,15 +366,17 @@ impl Worker {
         if self.generation.is_past() {
             return Err(context::forked("worker"));
         }
-        self.gate.enter()?;
+        self.0.gate.enter()?;
         // From here on leaving is seen to.
-        let inside = Inside { worker: self };
+        let inside = Inside(&self.0);
         if self.special.load(Ordering::Relaxed) {
-            self.entered_slow(progressing)?;
+            inside.entered_slow(progressing)?;
         }
         Ok(inside)
     }
+}
 
+impl Worker {
     #[cold]
     fn entered_slow(&self, progressing: bool) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
@@ -257,7 +391,9 @@ impl Worker {
         }
         Ok(())
     }
+}
 
+impl SharedWorker {
     #[cold]
     pub(crate) fn closed_error(&self) -> Error {
         Error::new(Status::CLOSED, "worker: has been destroyed")
@@ -281,7 +417,7 @@ impl Worker {
     }
 
     /// Another reference to it.
-    pub(crate) fn shared(&self) -> Arc<Worker> {
+    pub(crate) fn shared(&self) -> Arc<SharedWorker> {
         // SAFETY: workers are made in `new` only, inside an `Arc`, and somebody holds it who has
         // called us.
         unsafe {
@@ -289,10 +425,12 @@ impl Worker {
             Arc::from_raw(self)
         }
     }
+}
 
+impl Worker {
     #[inline]
     pub(crate) fn ucp(&self) -> sys::ucp_worker_h {
-        self.ucp
+        self.any.ucp.0
     }
 
     #[inline]
@@ -321,7 +459,9 @@ impl Worker {
         self.events.borrow_mut().push_back(event);
         self.attend(attention::EVENTS);
     }
+}
 
+impl SharedWorker {
     /// Refuses an operation that the context was not made for.
     #[inline]
     pub(crate) fn need(&self, wanted: u64) -> Result<()> {
@@ -340,7 +480,9 @@ impl Worker {
         }
         self.on_owner(|inside| inside.address_inside().cloned())
     }
+}
 
+impl Worker {
     pub(crate) fn address_inside(&self) -> Result<&Address> {
         self.address.get_or_try_init(|| self.make_address())
     }
@@ -348,7 +490,7 @@ impl Worker {
     fn make_address(&self) -> Result<Address> {
         let (mut ucp, mut length) = (std::ptr::null_mut(), 0);
         // SAFETY: a live worker and valid out-pointers.
-        let status = unsafe { sys::ucp_worker_get_address(self.ucp, &mut ucp, &mut length) };
+        let status = unsafe { sys::ucp_worker_get_address(self.ucp(), &mut ucp, &mut length) };
         if status != sys::UCS_OK {
             return Err(Error::new(
                 Status(status.into()),
@@ -362,10 +504,12 @@ impl Worker {
             Origin { identity: self.identity, release: runtime::ucx_release() },
         );
         // SAFETY: the buffer from above, released once.
-        unsafe { sys::ucp_worker_release_address(self.ucp, ucp) };
+        unsafe { sys::ucp_worker_release_address(self.ucp(), ucp) };
         Ok(address)
     }
+}
 
+impl SharedWorker {
     /// Orders what comes after behind what came before, on every endpoint.
     ///
     /// Messages of one endpoint are in order as they are, so there is nothing to do for them. Put,
@@ -375,12 +519,12 @@ impl Worker {
     pub fn fence(&self) -> Result<()> {
         // What was done in the call is loads and stores.
         fence(Ordering::SeqCst);
-        let submitted = self.unordered.load(Ordering::Acquire);
-        if self.fenced.load(Ordering::Acquire) < submitted {
+        let submitted = self.0.unordered.load(Ordering::Acquire);
+        if self.0.fenced.load(Ordering::Acquire) < submitted {
             self.check_usable()?;
             let params = OpParams { flags: operation::WAITS, ..OpParams::DEFAULT };
             self.flush(&params, Out::NOWHERE)?;
-            self.fenced.fetch_max(submitted, Ordering::Release);
+            self.0.fenced.fetch_max(submitted, Ordering::Release);
             return Ok(());
         }
         if self.thread.is_remote() {
@@ -391,7 +535,7 @@ impl Worker {
 
     /// An operation was submitted that others may overtake.
     pub(crate) fn note_unordered(&self) {
-        self.unordered.fetch_add(1, Ordering::Release);
+        self.0.unordered.fetch_add(1, Ordering::Release);
     }
 
     /// The longest header of an active message, or 0 without that feature.
@@ -399,7 +543,9 @@ impl Worker {
         self.check_usable()?;
         Ok(self.longest_am_header())
     }
+}
 
+impl Worker {
     /// Asks UCX for it, when the worker is made.
     pub(crate) fn learn_max_am_header(&self) -> Result<()> {
         if !self.context.has(feature::AM) {
@@ -409,7 +555,7 @@ impl Worker {
         let mut attr: sys::ucp_worker_attr_t = unsafe { std::mem::zeroed() };
         attr.field_mask = u64::from(sys::UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER);
         // SAFETY: a live worker, and a struct with its mask set.
-        let status = unsafe { sys::ucp_worker_query(self.ucp, &mut attr) };
+        let status = unsafe { sys::ucp_worker_query(self.ucp(), &mut attr) };
         if status != sys::UCS_OK {
             return Err(Error::new(
                 Status(status.into()),
@@ -423,15 +569,45 @@ impl Worker {
         });
         Ok(())
     }
+}
 
+impl SharedWorker {
     /// Who may call while progress is manual.
     pub fn thread_mode(&self) -> ThreadMode {
-        self.gate.declared()
+        self.0.gate.declared()
     }
 
     /// Counters, readable from any thread.
+    #[inline(always)]
     pub fn stats(&self) -> &Stats {
-        &self.stats
+        &self.0.stats
+    }
+
+    #[inline(always)]
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.0.gate
+    }
+
+    /// By a pointer, as it may take the worker with it.
+    ///
+    /// # Safety
+    /// The worker's memory is there.
+    pub(crate) unsafe fn foreign(this: *const Self) -> *const RemoteFreeList<Slot> {
+        // SAFETY: as for this function.
+        unsafe { &raw const (*this).0.foreign }
+    }
+
+    /// For `ucp_worker_signal`, which UCP allows on any thread in any thread mode.
+    pub(crate) fn ucp_to_signal(&self) -> sys::ucp_worker_h {
+        self.ucp.0
+    }
+
+    pub(crate) fn waiting(&self) -> &WaitRoom {
+        &self.0.waiting
+    }
+
+    pub(crate) fn wake_hint(&self) -> &WakeHint {
+        &self.0.wake_hint
     }
 
     pub(crate) fn display_name(&self) -> &CStr {
@@ -439,7 +615,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for SharedWorker {
     fn drop(&mut self) {
         // A worker that was never shut down: its handle leaked into an exiting program, or it was
         // made before a fork. UCP is left as it is: shutting it down runs callbacks, and there is

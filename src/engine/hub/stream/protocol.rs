@@ -3,7 +3,7 @@
 use crate::engine::core::channel::message::Sort;
 use crate::engine::core::channel::receivers::Receiver;
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol, Turn};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::hub::stream::registry::HubStreams;
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
@@ -13,7 +13,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
         sort: Sort::Hub,
         wants: |_, _| true,
         dispatch: |worker, slot, _| match worker.endpoint_by_id(slot.inbound().connection) {
-            Some(endpoint) => worker.dispatch_to_hub(slot, endpoint),
+            Some(endpoint) => worker.dispatch_to_hub(slot, endpoint.into_outward()),
             None => worker.message_gone(slot),
         },
         ..Receiver::NOBODY
@@ -22,10 +22,10 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     pass: Worker::run_hub_streams,
     // After the last stream has ended, `scheduled` may stay set, which nobody clears.
     is_due: |worker| worker.attention.get() & PROTOCOL.bit() != 0 && worker.hub_streams().is_due(),
-    thread_changed: Worker::change_over_hubs,
+    thread_changed: SharedWorker::change_over_hubs,
     at_endpoint: |endpoint, what| {
         if what == OfEndpoint::Closed {
-            endpoint.worker.end_hub_streams(|other| std::ptr::eq(other, endpoint));
+            endpoint.worker.end_hub_streams(|other| std::ptr::eq(other, &raw const **endpoint));
         }
     },
     at_end: |worker, step| {
@@ -36,8 +36,8 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     ..Protocol::NOTHING
 };
 
-impl Worker {
+impl SharedWorker {
     pub(crate) fn hub_streams(&self) -> &HubStreams {
-        self.states.get(&PROTOCOL)
+        self.state_for_all(&PROTOCOL)
     }
 }

@@ -9,9 +9,9 @@ use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::Message;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::request::{Slot, USER};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::stream::protocol::PROTOCOL;
 use crate::engine::hub::stream::slot::Mail;
@@ -47,7 +47,7 @@ struct Table {
 
 /// An end that a peer has opened, and that has no match here yet.
 struct Unmet {
-    endpoint: Arc<Endpoint>,
+    endpoint: Arc<SharedEndpoint>,
     id: u64,
     /// It receives chunks.
     is_receiver: bool,
@@ -68,9 +68,9 @@ impl HubStreams {
     }
 
     /// Requests a pass.
-    pub(crate) fn schedule(&self, worker: &Worker) {
+    pub(crate) fn schedule(&self, worker: &SharedWorker) {
         self.scheduled.store(true, Ordering::SeqCst);
-        worker.wake_hint.give(worker);
+        worker.wake_hint().give(worker);
     }
 
     /// Takes the matching end that a peer has opened.
@@ -118,12 +118,12 @@ impl HubStreams {
 }
 
 /// Do both endpoints lead to the same worker?
-fn is_same_peer(one: &Endpoint, other: &Endpoint) -> bool {
-    let known = |endpoint: &Endpoint| endpoint.origin().map(|origin| origin.identity);
+fn is_same_peer(one: &SharedEndpoint, other: &SharedEndpoint) -> bool {
+    let known = |endpoint: &SharedEndpoint| endpoint.origin().map(|origin| origin.identity);
     std::ptr::eq(one, other) || known(one).is_some_and(|identity| known(other) == Some(identity))
 }
 
-impl Worker {
+impl SharedWorker {
     /// Registers a new hub.
     pub(crate) fn add_hub(&self, hub: &Arc<Hub>) {
         let mut hubs = self.hub_streams().hubs.lock();
@@ -161,7 +161,9 @@ impl Worker {
             Ok(())
         })
     }
+}
 
+impl Worker {
     /// Runs the marked streams, after UCP's part of a pass.
     pub(crate) fn run_hub_streams(&self) -> u32 {
         if !self.hub_streams().scheduled.swap(false, Ordering::SeqCst) {
@@ -180,7 +182,7 @@ impl Worker {
     }
 
     /// Ends the streams of endpoints that have ended.
-    pub(crate) fn end_hub_streams(&self, ended: impl Fn(*const Endpoint) -> bool) {
+    pub(crate) fn end_hub_streams(&self, ended: impl Fn(*const SharedEndpoint) -> bool) {
         let (streams, unmet) = {
             let mut table = self.hub_streams().table.lock();
             if table.streams.is_empty() && table.unmet.is_empty() {
@@ -204,7 +206,7 @@ impl Worker {
     }
 
     /// Receives a message of a stream. Inside the gate.
-    pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
+    pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<SharedEndpoint>) {
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
         let mail = Mail::new(Message::of(slot));
@@ -215,14 +217,16 @@ impl Worker {
         });
         self.drain_foreign();
     }
+}
 
+impl SharedWorker {
     fn receive_for_hub(
         &self,
         mail: Mail,
-        endpoint: Arc<Endpoint>,
+        endpoint: Arc<SharedEndpoint>,
     ) -> std::result::Result<(), &'static str> {
         let (header, _) = StreamHeader::decode(mail.message().header())?;
-        let is_of_peer = |other: &Endpoint| is_same_peer(other, &endpoint);
+        let is_of_peer = |other: &SharedEndpoint| is_same_peer(other, &endpoint);
         let mut table = self.hub_streams().table.lock();
         if (header.tells, header.to) == (Tells::Close, 0) {
             table
@@ -250,7 +254,7 @@ impl Worker {
             (Tells::Open, 0) => table.keep_unmet(endpoint, &header),
             (Tells::Open, _) => {
                 drop(table);
-                if endpoint.window.queued_ops.get() >= MOST_WAITING {
+                if endpoint.queued_now() >= MOST_WAITING {
                     return Err("it asks for streams that are not here, and takes no answers");
                 }
                 // If this fails, the endpoint is about to end, and all its streams with it.
@@ -266,7 +270,7 @@ impl Worker {
 impl Table {
     fn keep_unmet(
         &mut self,
-        endpoint: Arc<Endpoint>,
+        endpoint: Arc<SharedEndpoint>,
         header: &StreamHeader,
     ) -> std::result::Result<(), &'static str> {
         let (id, is_receiver, peer) = (header.count, header.mark, Peer::of(header));

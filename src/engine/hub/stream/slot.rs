@@ -3,7 +3,7 @@
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::{self, Message};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -124,7 +124,7 @@ impl HubStream {
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Sends a message without a chunk.
     pub(crate) fn send_hub_header(&self, header: &StreamHeader) -> Result<Submitted> {
         // SAFETY: there is no data.

@@ -22,7 +22,7 @@
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
@@ -114,7 +114,7 @@ impl Work {
 pub(crate) struct HubStream {
     pub(crate) hub: Arc<Hub>,
     pub(crate) request: LeaseRequest,
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: Arc<SharedEndpoint>,
     pub(crate) id: u64,
     /// The link's envelopes are on a device.
     device: bool,
@@ -140,7 +140,7 @@ unsafe impl Sync for HubStream {}
 
 impl Link {
     /// Connects the link with a link of the other direction at the endpoint's peer.
-    pub fn connect(&self, endpoint: &Arc<Endpoint>, id: u64, window: u32) -> Result<()> {
+    pub fn connect(&self, endpoint: &Arc<SharedEndpoint>, id: u64, window: u32) -> Result<()> {
         self.hub.check_fork()?;
         if !matches!(self.request.role, Role::Consume | Role::Produce) {
             return Err(Error::invalid(
@@ -150,7 +150,7 @@ impl Link {
         let Some(worker) = self.hub.worker.as_ref() else {
             return Err(Error::invalid("link: its hub was made without a worker"));
         };
-        if !Arc::ptr_eq(worker, &endpoint.worker) {
+        if !Arc::ptr_eq(worker, endpoint.worker()) {
             return Err(Error::invalid("endpoint: is of another worker than the hub's"));
         }
         if window == 0 {
@@ -243,7 +243,7 @@ impl HubStream {
     /// Marks the stream to run. Any thread.
     pub(crate) fn schedule(&self) {
         self.marked.store(true, Ordering::SeqCst);
-        self.endpoint.worker.hub_streams().schedule(&self.endpoint.worker);
+        self.endpoint.worker().hub_streams().schedule(self.endpoint.worker());
     }
 
     pub(crate) fn is_marked(&self) -> bool {
@@ -393,7 +393,7 @@ impl HubStream {
             return self.finish(work, false);
         }
         if let Some(peer) =
-            work.next_peer.take().or_else(|| self.endpoint.worker.hub_streams().meet(self))
+            work.next_peer.take().or_else(|| self.endpoint.worker().hub_streams().meet(self))
         {
             return self.join(work, peer);
         }
@@ -510,7 +510,7 @@ impl HubStream {
         }
         work.reset();
         work.stage = Stage::Waiting;
-        self.number.store(self.endpoint.worker.hub_streams().next_number(), Ordering::Relaxed);
+        self.number.store(self.endpoint.worker().hub_streams().next_number(), Ordering::Relaxed);
         self.wait(work);
         if work.stage == Stage::Joined {
             self.schedule();
@@ -525,7 +525,7 @@ impl HubStream {
     /// Ends the stream. `all`: the sender has reported the end of its hub.
     pub(crate) fn finish(&self, work: &mut Work, all: bool) {
         work.stage = Stage::Over;
-        self.endpoint.worker.hub_streams().leave(self);
+        self.endpoint.worker().hub_streams().leave(self);
         self.part_from_hub(Some(all));
         let rest = std::mem::take(&mut *self.mail.lock());
         for mail in

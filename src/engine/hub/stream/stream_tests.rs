@@ -3,11 +3,11 @@
 
 use crate::engine::base::seed::Random;
 use crate::engine::base::status::Status;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::core::worker::test_workers::{connect, new_worker};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::hub::hub::{Hub, HubParams};
 use crate::engine::hub::lease::Refusal;
 use crate::engine::hub::link::{Link, LinkParams};
@@ -32,10 +32,10 @@ const PASSES: usize = 200;
 /// Two workers: one that sends anything, and one with a hub.
 pub(super) struct Pair {
     context: Arc<Context>,
-    attacker: Arc<Worker>,
-    worker: Arc<Worker>,
-    to_worker: Arc<Endpoint>,
-    pub(super) to_attacker: Arc<Endpoint>,
+    attacker: Arc<SharedWorker>,
+    worker: Arc<SharedWorker>,
+    to_worker: Arc<SharedEndpoint>,
+    pub(super) to_attacker: Arc<SharedEndpoint>,
     pub(super) hub: Arc<Hub>,
     link: NonNull<Link>,
 }
@@ -54,7 +54,7 @@ pub(super) fn new_link(hub: &Arc<Hub>, role: Role) -> NonNull<Link> {
     NonNull::new(link).unwrap()
 }
 
-fn hub_params(worker: &Arc<Worker>) -> HubParams {
+fn hub_params(worker: &Arc<SharedWorker>) -> HubParams {
     HubParams {
         envelope_size: SIZE as u64,
         max_queue_chunks: 0,

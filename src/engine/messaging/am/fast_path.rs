@@ -2,7 +2,7 @@
 
 use crate::engine::base::status::Result;
 use crate::engine::core::channel::send::Outgoing;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
@@ -11,12 +11,12 @@ use crate::engine::wire::credit;
 use crate::engine::wire::header::Kind as Of;
 use std::ffi::c_void;
 
-impl Endpoint {
+impl SharedEndpoint {
     /// For plain active messages of so many bytes, header and data, which go out as one piece; None
     /// to go the long way.
     #[inline(always)]
     pub fn fast_for_message(&self, length: usize) -> Option<FastPath<'_>> {
-        if self.credits.is_short_for(credit::LEAST) {
+        if self.is_short_of_credit(credit::LEAST) {
             return None;
         }
         self.fast_for_piece(length)
@@ -31,14 +31,16 @@ impl FastPath<'_> {
     #[inline(always)]
     pub unsafe fn am_send(
         self,
-        to: &Endpoint,
+        to: &SharedEndpoint,
         id: u16,
         header: (*const c_void, usize),
         data: (*const c_void, usize),
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        self.send(Kind::AmSend, (data.1 as u64, 0), to, params, out, |slot| {
+        // SAFETY: as for this function: its worker is entered.
+        let to = unsafe { to.inside() };
+        self.send(Kind::AmSend, (data.1 as u64, 0), to, params, out, |_, slot| {
             let outgoing = Outgoing::short(Of::Message, id, header.1, params);
             // SAFETY: an open endpoint, its worker entered; as `fast_for_message` has seen, it is
             // short enough; the caller's header and data are readable.

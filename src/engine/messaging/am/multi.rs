@@ -14,15 +14,16 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::Handler;
 use crate::engine::core::channel::message::{Form, Inbound, Sort};
 use crate::engine::core::channel::receive_buffers::{Allocator, Buffers, Frame};
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::buffer::{describe_parts, Part};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot, SlotPointer};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::messaging::am::send::Front;
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::header;
@@ -34,8 +35,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// `ucxx_multi_handler_t`: argument, endpoint, header, its length, buffers, status.
-pub type MultiFunction =
-    unsafe extern "C" fn(*mut c_void, *const Endpoint, *const c_void, usize, *mut Buffers, i32);
+pub type MultiFunction = unsafe extern "C" fn(
+    *mut c_void,
+    *const SharedEndpoint,
+    *const c_void,
+    usize,
+    *mut Buffers,
+    i32,
+);
 
 /// What is registered for an id.
 #[derive(Clone, Copy)]
@@ -59,7 +66,7 @@ struct Arriving {
     number: u64,
 }
 
-/// The multi-buffer messages of an endpoint, oldest first. Belongs to whoever is inside the gate.
+/// The multi-buffer messages of an endpoint, oldest first.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     list: RefCell<VecDeque<Arriving>>,
@@ -91,7 +98,7 @@ static PULLED: Work = Work {
     comes_before_bye: false,
 };
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Sends a header, of which a copy is made, and the parts as one message whose receiver gets
     /// each part in a buffer of its own.
     ///
@@ -106,8 +113,8 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV | flag::AM_REPLY;
-        params.check(&self.worker.context, "multi-buffer message", ALLOWED)?;
-        let most = self.worker.longest_am_header();
+        params.check(&self.worker().context, "multi-buffer message", ALLOWED)?;
+        let most = self.worker().longest_am_header();
         let prefix = Prefix::new(parts.len(), most.saturating_sub(header.len()));
         if prefix.in_data && parts.iter().any(|part| part.length > 0 && self.may_be_device(part)) {
             let text = format!(
@@ -139,7 +146,9 @@ impl Endpoint {
         }
         sent
     }
+}
 
+impl Endpoint {
     /// Hands out those that are complete and have none before them that is not.
     pub(crate) fn deliver_multis(&self) {
         if self.arrivals().busy.replace(true) {
@@ -186,8 +195,7 @@ impl Arrivals {
     }
 }
 
-/// Inside the gate.
-impl Worker {
+impl SharedWorker {
     /// Has `function` called for multi-buffer messages with this id from now on, or nobody; see
     /// `set_am_handler`.
     pub fn set_multi_handler(
@@ -199,9 +207,11 @@ impl Worker {
     ) -> Result<()> {
         self.set_handler(|inside| inside.multi_handlers(), id, handler, arg, destroy)
     }
+}
 
+impl Worker {
     /// A message of this kind is due. After UCP's pass.
-    pub(crate) fn dispatch_multi(&self, slot: &Slot, endpoint: &Arc<Endpoint>) {
+    pub(crate) fn dispatch_multi(&self, slot: &Slot, endpoint: &Inward<SharedEndpoint>) {
         let inbound = slot.inbound();
         let Some(handler) = self.multi_handlers().find(inbound.id) else {
             self.stats.am_unhandled.add(1);
@@ -220,7 +230,7 @@ impl Worker {
     pub(crate) fn arrive(
         &self,
         slot: &Slot,
-        endpoint: &Arc<Endpoint>,
+        endpoint: &Inward<SharedEndpoint>,
         handler: Rc<Handler<MultiHandler>>,
     ) {
         self.arrive_with(slot, endpoint, handler, true);
@@ -229,12 +239,12 @@ impl Worker {
     fn arrive_with(
         &self,
         slot: &Slot,
-        endpoint: &Arc<Endpoint>,
+        endpoint: &Inward<SharedEndpoint>,
         handler: Rc<Handler<MultiHandler>>,
         replies: bool,
     ) {
         if replies {
-            slot.inbound.set(Inbound { reply: Arc::into_raw(endpoint.clone()), ..*slot.inbound() });
+            slot.inbound.set(Inbound { reply: endpoint.clone().into_raw(), ..*slot.inbound() });
         }
         self.stats.bytes_received.add(slot.length.get());
         let number = endpoint.arrivals().numbers.get() + 1;

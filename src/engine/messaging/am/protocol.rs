@@ -5,15 +5,16 @@ use crate::engine::core::channel::handler_table::Handlers;
 use crate::engine::core::channel::message::Sort;
 use crate::engine::core::channel::receivers::Receiver;
 use crate::engine::core::channel::send::post_message;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::error_text::cause_of_making;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operations::{Operation, PartOf};
 use crate::engine::core::request::request::{Kind, Part as Of};
+use crate::engine::core::worker::inward::Gated;
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker, Protocol};
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::am::multi::{Arrivals, MultiHandler};
-use crate::engine::messaging::am::queue::{on_foreign, post_to_queue, MessageQueue};
+use crate::engine::messaging::am::queue::{on_foreign, post_to_queue, Front, MessageQueue};
 use crate::engine::messaging::am::queue_callbacks::QueueHandlers;
 use crate::engine::wire::ucxx_am::UCXX_ID;
 
@@ -121,26 +122,33 @@ struct Named {
 /// What an endpoint has received.
 #[derive(Default)]
 struct Received {
-    arrivals: Arrivals,
-    queue: MessageQueue,
+    arrivals: Gated<Arrivals>,
+    queue: Gated<MessageQueue>,
+    front: Front,
 }
 
 impl Worker {
     pub(crate) fn multi_handlers(&self) -> &Handlers<MultiHandler> {
-        &self.states.get::<Named>(&PROTOCOL).multi
+        &self.state::<Named>(&PROTOCOL).multi
     }
 
     pub(crate) fn queue_handlers(&self) -> &QueueHandlers {
-        &self.states.get::<Named>(&PROTOCOL).queue
+        &self.state::<Named>(&PROTOCOL).queue
     }
 }
 
 impl Endpoint {
     pub(crate) fn arrivals(&self) -> &Arrivals {
-        &self.states.get::<Received>(&PROTOCOL).arrivals
+        self.state_for_all::<Received>(&PROTOCOL).arrivals.get(&self.worker)
     }
 
     pub(crate) fn message_queue(&self) -> &MessageQueue {
-        &self.states.get::<Received>(&PROTOCOL).queue
+        self.state_for_all::<Received>(&PROTOCOL).queue.get(&self.worker)
+    }
+}
+
+impl SharedEndpoint {
+    pub(crate) fn queue_front(&self) -> &Front {
+        &self.state_for_all::<Received>(&PROTOCOL).front
     }
 }

@@ -19,7 +19,7 @@ use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::channel::send::send_by_ucp;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer, Ticket};
@@ -43,14 +43,15 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of `front`: nothing waits.
+/// Of `Front`: nothing waits.
 const NONE: u64 = u64::MAX;
 const NOBODY: &str = "nobody here has an endpoint to its sender";
 
 /// A message that is for a handler, and that.
 type Named = (*const Slot, Rc<Handler<MultiHandler>>);
 
-/// Of one endpoint. Belongs to whoever is inside the gate, but for `front`.
+/// Of one endpoint.
+#[derive(Default)]
 pub(crate) struct MessageQueue {
     messages: RefCell<VecDeque<*const Slot>>,
     receives: RefCell<VecDeque<Ticket>>,
@@ -58,36 +59,33 @@ pub(crate) struct MessageQueue {
     named: RefCell<VecDeque<Named>>,
     /// A thread gives them to their handlers.
     naming: Cell<bool>,
-    /// Length of the oldest message, for any thread.
-    front: AtomicU64,
-}
-
-impl Default for MessageQueue {
-    fn default() -> Self {
-        MessageQueue {
-            messages: RefCell::default(),
-            receives: RefCell::default(),
-            named: RefCell::default(),
-            naming: Cell::new(false),
-            front: AtomicU64::new(NONE),
-        }
-    }
 }
 
 impl MessageQueue {
-    fn show_front(&self) {
-        let messages = self.messages.borrow();
-        // SAFETY: a message of this worker's that nobody else has.
-        let length = messages.front().map_or(NONE, |slot| unsafe { &**slot }.length.get());
-        self.front.store(length, Ordering::Relaxed);
-    }
-
     fn pop_named(&self) -> Option<Named> {
         self.named.borrow_mut().pop_front()
     }
+}
+
+/// Length of the oldest message, for any thread.
+pub(crate) struct Front(AtomicU64);
+
+impl Default for Front {
+    fn default() -> Self {
+        Front(AtomicU64::new(NONE))
+    }
+}
+
+impl Endpoint {
+    fn show_front(&self) {
+        let messages = self.message_queue().messages.borrow();
+        // SAFETY: a message of this worker's that nobody else has.
+        let length = messages.front().map_or(NONE, |slot| unsafe { &**slot }.length.get());
+        self.queue_front().0.store(length, Ordering::Relaxed);
+    }
 
     fn pop_message(&self) -> Option<*const Slot> {
-        let message = self.messages.borrow_mut().pop_front();
+        let message = self.message_queue().messages.borrow_mut().pop_front();
         self.show_front();
         message
     }
@@ -142,7 +140,7 @@ pub(crate) fn post_to_queue(
     unsafe { send_by_ucp(ucp, UCXX_ID, header, data, param.as_ptr()) }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Sends a message that its peer's queue gets, or a handler.
     ///
     /// # Safety
@@ -156,14 +154,14 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV;
-        params.check(&self.worker.context, "message to a queue", ALLOWED)?;
+        params.check(&self.worker().context, "message to a queue", ALLOWED)?;
         let protocol = match params.flags & (flag::EAGER | flag::RNDV) {
             0 => 0,
             flag::EAGER => sys::UCP_AM_SEND_FLAG_EAGER,
             _ => sys::UCP_AM_SEND_FLAG_RNDV,
         };
         request_wait::submit(params, out, |params, out| {
-            let worker = &self.worker;
+            let worker = self.worker();
             let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
             let told = memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST) as i32;
             let envelope =
@@ -196,7 +194,7 @@ impl Endpoint {
 
     /// Refuses a header that UCX could not carry, which it does not check.
     fn check_envelope(&self, envelope: &Envelope<'_>) -> Result<()> {
-        let most = (self.worker.longest_am_header() + header::HEADER).min(u16::MAX.into());
+        let most = (self.worker().longest_am_header() + header::HEADER).min(u16::MAX.into());
         if envelope.length() <= most {
             return Ok(());
         }
@@ -218,29 +216,31 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.worker.context, "receive from a queue", 0)?;
+        params.check(&self.worker().context, "receive from a queue", 0)?;
         let making = || Some(Making::by(allocator));
-        if self.worker.must_submit_remotely(params) {
+        if self.worker().must_submit_remotely(params) {
             self.check_open_outside()?;
-            self.worker.need(feature::AM)?;
-            return self.worker.delay(Kind::AmQueueRecv, 0, params, out, |slot| {
+            self.worker().need(feature::AM)?;
+            return self.worker().delay(Kind::AmQueueRecv, 0, params, out, |slot| {
                 slot.making.set(making());
                 slot.inbound.set(Inbound::NOTHING);
                 Queued { endpoint: self, ..Queued::NOTHING }
             });
         }
-        let inside = self.worker.enter()?;
+        let inside = self.enter()?;
         self.check_open()?;
-        inside.need(feature::AM)?;
-        let slot = inside.take_slot();
+        inside.worker.need(feature::AM)?;
+        let slot = inside.worker.take_slot();
         slot.begin(Kind::AmQueueRecv, params, 0, 0, out.is_wanted());
         slot.making.set(making());
         slot.inbound.set(Inbound::NOTHING);
-        inside.start(slot, Some(self), params, out);
-        self.await_message(slot);
+        inside.worker.start(slot, Some(&inside), params, out);
+        inside.await_message(slot);
         Ok(Submitted::Pending)
     }
+}
 
+impl Endpoint {
     /// A receive that was started waits for its turn.
     pub(crate) fn await_message(&self, slot: &Slot) {
         // Until it has one.
@@ -256,13 +256,17 @@ impl Endpoint {
             self.worker.push_event(Event::Work(&WAITS, Payload::Endpoint(endpoint)));
         }
     }
+}
 
+impl SharedEndpoint {
     /// The length of the oldest message that nobody has received; none if there is none. Any
     /// thread.
     pub fn am_queue_probe(&self) -> Option<u64> {
-        Some(self.message_queue().front.load(Ordering::Relaxed)).filter(|length| *length != NONE)
+        Some(self.queue_front().0.load(Ordering::Relaxed)).filter(|length| *length != NONE)
     }
+}
 
+impl Endpoint {
     /// Gives messages to handlers and receives. After UCP's pass.
     pub(crate) fn match_queue(&self) {
         // One thread at a time, which goes on with what comes meanwhile: another would have them
@@ -273,12 +277,12 @@ impl Endpoint {
         }
         loop {
             let Some(receive) = self.next_queue_receive() else { return };
-            let Some(message) = self.message_queue().pop_message() else { return };
+            let Some(message) = self.pop_message() else { return };
             self.message_queue().receives.borrow_mut().pop_front();
             // SAFETY: a message of this worker's that nobody else has.
             if !self.worker.make_room(receive, unsafe { &*message }) {
                 self.message_queue().messages.borrow_mut().push_front(message);
-                self.message_queue().show_front();
+                self.show_front();
             }
         }
     }
@@ -318,7 +322,7 @@ impl Endpoint {
 
     /// Nobody can receive them any more.
     pub(crate) fn drop_queue(&self) {
-        while let Some(message) = self.message_queue().pop_message() {
+        while let Some(message) = self.pop_message() {
             // SAFETY: as in `match_queue`.
             self.worker.message_gone(unsafe { &*message });
         }
@@ -403,7 +407,7 @@ impl Worker {
             }
             None => {
                 endpoint.message_queue().messages.borrow_mut().push_back(message.0);
-                endpoint.message_queue().show_front();
+                endpoint.show_front();
             }
         }
         endpoint.match_queue();

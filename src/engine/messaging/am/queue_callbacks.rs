@@ -2,7 +2,7 @@
 
 use crate::engine::base::status::Result;
 use crate::engine::core::channel::handler_table::{DestroyArg, Handler};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::messaging::am::multi::MultiHandler;
 use crate::engine::ucx::context::feature;
 use crate::engine::wire::ucxx_am::CallbackName;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::rc::Rc;
 
-/// Those of a worker. Belongs to whoever is inside the gate.
+/// Those of a worker.
 #[derive(Default)]
 pub(crate) struct QueueHandlers(RefCell<HashMap<CallbackName, Rc<Handler<MultiHandler>>>>);
 
@@ -38,7 +38,7 @@ impl QueueHandlers {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// Has `handler` called for messages that name it so from now on, or nobody; see
     /// `set_am_handler`.
     pub fn set_queue_handler(

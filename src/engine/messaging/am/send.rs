@@ -9,7 +9,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::send::post_message;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::copy_short;
@@ -38,7 +38,7 @@ impl Front<'_> {
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Sends a header, of which a copy is made, and the parts as one message.
     ///
     /// # Safety
@@ -53,7 +53,7 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV | flag::AM_REPLY;
-        params.check(&self.worker.context, "active message", ALLOWED)?;
+        params.check(&self.worker().context, "active message", ALLOWED)?;
         // SAFETY: as for this function.
         unsafe {
             self.send_message(
@@ -93,13 +93,13 @@ impl Endpoint {
             }
             let need = Need::of_message(length, outgoing.charge);
             let sending = Sending { kind: Kind::AmSend, need, tag: 0 };
-            let plan = |inside| {
-                if inside {
-                    self.check_am_header(front.header)?;
+            let plan = |inside: Option<&Endpoint>| {
+                if let Some(inside) = inside {
+                    inside.check_am_header(front.header)?;
                 } else {
                     self.check_length_of_header(front.header)?;
                 }
-                let memory_type = memory_type_of(&self.worker, parts, params)?;
+                let memory_type = memory_type_of(self.worker(), parts, params)?;
                 Ok(move |slot: &Slot| self.describe(slot, outgoing, front, parts, memory_type))
             };
             self.submit_send(sending, feature::AM, params, out, plan, post_message)
@@ -107,9 +107,11 @@ impl Endpoint {
     }
 
     pub(crate) fn may_be_device(&self, part: &Part) -> bool {
-        memory_type::may_be_device_at(&self.worker.context, part.memory_type, part.data)
+        memory_type::may_be_device_at(&self.worker().context, part.memory_type, part.data)
     }
+}
 
+impl SharedEndpoint {
     #[inline(always)]
     fn describe(
         &self,
@@ -149,7 +151,9 @@ impl Endpoint {
             ..Queued::NOTHING
         }
     }
+}
 
+impl Endpoint {
     /// Refuses a header that UCX could not carry, which it does not check, and a peer that could
     /// not read it.
     #[inline(always)]
@@ -160,10 +164,12 @@ impl Endpoint {
         }
         Ok(())
     }
+}
 
+impl SharedEndpoint {
     #[inline(always)]
     pub(crate) fn check_length_of_header(&self, header: &[u8]) -> Result<()> {
-        if header.len() > self.worker.longest_am_header() {
+        if header.len() > self.worker().longest_am_header() {
             return Err(self.header_too_long(header.len()));
         }
         Ok(())
@@ -171,12 +177,14 @@ impl Endpoint {
 
     #[cold]
     fn header_too_long(&self, length: usize) -> Error {
-        let most = self.worker.longest_am_header();
+        let most = self.worker().longest_am_header();
         Error::invalid(format!(
             "header_length: {length} bytes are more than the {most} that the transports carry"
         ))
     }
+}
 
+impl Endpoint {
     #[cold]
     fn speaks_another_language(&self) -> Error {
         let text = format!(

@@ -6,7 +6,7 @@ use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::{Form, Inbound};
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::endpoint::endpoint::Endpoint;
-use crate::engine::core::request::completion::{ended, Returned};
+use crate::engine::core::request::completion::{ended, inside, Returned};
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::request::{
     mark, Kind, Part as Of, Slot, SlotPointer, Ticket, UCP,
@@ -314,14 +314,11 @@ unsafe extern "C" fn on_pulled(
         // SAFETY: the request memory that UCP was given is a slot, and stays one until it
         // completes, here. UCP calls back inside progress or another call of ours, hence inside the
         // gate.
-        let slot = unsafe { &*request.cast::<Slot>() };
-        if slot.has_mark(mark::SUBMITTING)
-            || slot.hold.get() & UCP != 0
-            || slot.worker().is_over.get()
-        {
-            ended(slot, Status(status.into()));
+        let (worker, slot) = unsafe { inside(request) };
+        if slot.has_mark(mark::SUBMITTING) || slot.hold.get() & UCP != 0 || worker.is_over.get() {
+            ended(worker, slot, Status(status.into()));
         } else {
-            slot.worker().answered(slot, Status(status.into()));
+            worker.answered(slot, Status(status.into()));
         }
     });
 }

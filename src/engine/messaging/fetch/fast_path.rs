@@ -6,7 +6,7 @@ use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch::{on_message_slow, on_short};
 use crate::engine::core::channel::message::Form;
 use crate::engine::core::channel::send::Outgoing;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 /// Of a question's data, and of an answer's header.
 const NOTHING: (*const c_void, usize) = (std::ptr::null(), 0);
 
-impl Endpoint {
+impl SharedEndpoint {
     /// For plain questions with so long a header and room for an answer; None to go the long way.
     #[inline(always)]
     pub fn fast_for_question(&self, header: usize, capacity: usize) -> Option<FastPath<'_>> {
@@ -33,12 +33,8 @@ impl Endpoint {
             return None;
         }
         let quick = self.fast_for_message(compact_header::QUESTION + header)?;
-        if quick.slot.next.get().is_null() {
-            // It takes a second one.
-            quick.worker.gate.leave_fast();
-            return None;
-        }
-        Some(quick)
+        // It takes a second one.
+        (!quick.slot.next.get().is_null()).then_some(quick)
     }
 }
 
@@ -63,9 +59,10 @@ impl Fetch {
     #[inline(always)]
     pub unsafe fn destroy_fast(&self) -> bool {
         let slot = self.slot();
-        let (worker, inbound) = (slot.worker(), slot.inbound());
-        let simple = worker.may_act_fast()
-            && slot.outside.load(Ordering::Relaxed) == ANSWERED
+        let inbound = slot.inbound();
+        // SAFETY: for the steps below, which call nobody.
+        let Some(worker) = (unsafe { slot.worker().act_fast() }) else { return false };
+        let simple = slot.outside.load(Ordering::Relaxed) == ANSWERED
             && inbound.form == Form::Copied
             && inbound.connection == 0;
         if !simple {
@@ -86,7 +83,7 @@ impl FastPath<'_> {
     #[inline(always)]
     pub unsafe fn fetch(
         self,
-        to: &Endpoint,
+        to: &SharedEndpoint,
         id: u16,
         (header, header_length): (*const c_void, usize),
         (buffer, capacity): (*mut c_void, usize),
@@ -94,15 +91,11 @@ impl FastPath<'_> {
         out: Out,
     ) -> Result<Submitted> {
         let FastPath { worker, slot } = self;
+        // SAFETY: as for this function: its worker is entered.
+        let to = unsafe { to.inside() };
         // SAFETY: the one behind it in the free list, as `fast_for_question` has seen.
         let ask = unsafe { &*slot.next.get() };
-        let number = match worker.fetches().add(slot) {
-            Ok(number) => number,
-            Err(error) => {
-                worker.gate.leave_fast();
-                return Err(error);
-            }
-        };
+        let number = worker.fetches().add(slot)?;
         ask.prepare(Kind::FetchAsk);
         let outgoing = Outgoing::short(header::Kind::Ask, id, header_length, &OpParams::DEFAULT);
         let question = Question { number, capacity: capacity as u64 };
@@ -126,13 +119,11 @@ impl FastPath<'_> {
             if let Err(error) = to.question_posted(slot, ask, posted, 0) {
                 worker.fetches().remove(number);
                 worker.return_slot(slot);
-                worker.gate.leave_fast();
                 return Err(error);
             }
         }
         slot.number.set(number);
         worker.start(slot, Some(to), params, out);
-        worker.gate.leave_fast();
         Ok(Submitted::Pending)
     }
 
@@ -148,23 +139,25 @@ impl FastPath<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let (to, question) = (fetch.endpoint(), fetch.slot());
+        // SAFETY: as for this function: its worker is entered.
+        let (to, question) = (unsafe { fetch.endpoint().inside() }, fetch.slot());
         question.outside.store(ANSWERED, Ordering::Relaxed);
         let (id, number) = header::split_number(question.number.get());
-        let submitted = self.send(Kind::FetchReply, (length as u64, 0), to, params, out, |slot| {
-            let outgoing = Outgoing::short(header::Kind::Answer, id, 0, params);
-            // SAFETY: an open endpoint, its worker entered; as `Fetch::quick` has seen, it is short
-            // enough; the caller's buffer is readable.
-            unsafe {
-                to.send_short(
-                    slot,
-                    &Outgoing { number, ..outgoing },
-                    None,
-                    NOTHING,
-                    (buffer, length),
-                )
-            }
-        });
+        let submitted =
+            self.send(Kind::FetchReply, (length as u64, 0), to, params, out, |_, slot| {
+                let outgoing = Outgoing::short(header::Kind::Answer, id, 0, params);
+                // SAFETY: an open endpoint, its worker entered; as `Fetch::quick` has seen, it is short
+                // enough; the caller's buffer is readable.
+                unsafe {
+                    to.send_short(
+                        slot,
+                        &Outgoing { number, ..outgoing },
+                        None,
+                        NOTHING,
+                        (buffer, length),
+                    )
+                }
+            });
         submitted.inspect_err(|_| question.outside.store(0, Ordering::Release))
     }
 }
@@ -231,7 +224,7 @@ impl Worker {
         endpoint.in_flight_remove(slot, Kind::Fetch);
         if plain {
             slot.endpoint.set(std::ptr::null());
-            slot.complete_fast();
+            slot.complete_fast(self);
         } else {
             slot.clear_mark(mark::LIVE | mark::PLAIN);
             slot.outcome.set(Status::OK);

@@ -18,8 +18,8 @@ struct Entry {
     next_free: Cell<u32>,
 }
 
-/// The fetches of a worker that wait for their answers. Belongs to whoever is inside its gate. Its
-/// functions call nobody, so that nothing comes in between while they look at the entries.
+/// The fetches of a worker that wait for their answers. Its functions call nobody, so that nothing
+/// comes in between while they look at the entries.
 pub(crate) struct Fetches {
     entries: UnsafeCell<Vec<Entry>>,
     free: Cell<u32>,

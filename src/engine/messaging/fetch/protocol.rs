@@ -136,12 +136,12 @@ struct OfFetch {
 impl Worker {
     #[inline(always)]
     pub(crate) fn fetch_handlers(&self) -> &Handlers<FetchTo> {
-        &self.states.get::<OfFetch>(&PROTOCOL).handlers
+        &self.state::<OfFetch>(&PROTOCOL).handlers
     }
 
     #[inline(always)]
     pub(crate) fn fetches(&self) -> &Fetches {
-        &self.states.get::<OfFetch>(&PROTOCOL).pending
+        &self.state::<OfFetch>(&PROTOCOL).pending
     }
 }
 
@@ -149,6 +149,6 @@ impl Endpoint {
     /// It has a reference that no question has: see `Endpoint::lend`.
     #[inline(always)]
     pub(crate) fn spare(&self) -> &Cell<bool> {
-        self.states.get(&PROTOCOL)
+        self.state(&PROTOCOL)
     }
 }

@@ -14,7 +14,7 @@ use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::channel::send::post_message;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::endpoint::send_window::MOST_OWED;
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::Out;
@@ -26,7 +26,7 @@ use crate::engine::core::request::request::{self, Kind, Slot};
 use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::context::feature;
 use crate::engine::wire::header::{self, HEADER};
 use crate::sys;
@@ -75,7 +75,7 @@ impl Fetch {
 
     /// Who asks.
     #[inline]
-    pub fn endpoint(&self) -> &Endpoint {
+    pub fn endpoint(&self) -> &SharedEndpoint {
         // SAFETY: a reference of the question's own.
         unsafe { &*self.0.inbound().reply }
     }
@@ -89,11 +89,11 @@ impl Fetch {
         self.message().check_fork()?;
         let endpoint = self.endpoint();
         params.check(
-            &endpoint.worker.context,
+            &endpoint.worker().context,
             "reply to a fetch",
             flag::NO_WAIT | flag::EAGER | flag::RNDV,
         )?;
-        memory_type_of(&endpoint.worker, parts, params)?;
+        memory_type_of(endpoint.worker(), parts, params)?;
         let length: usize = parts.iter().map(|part| part.length).sum();
         self.begin_answer()?;
         // What fails later counts as the answer: the side that asks has been told so.
@@ -162,8 +162,9 @@ impl Fetch {
     /// Never fails for want of room.
     fn say_later(&self, status: Status) -> Result<()> {
         let (number, endpoint) = (self.0.number.get(), self.endpoint().shared());
+        let worker = endpoint.worker().clone();
         // An endpoint that has ended has told the other side as well.
-        self.endpoint().worker.post(move |_inside| endpoint.answer_now(number, status))
+        worker.post(move |inside| endpoint.of(inside).answer_now(number, status))
     }
 }
 
@@ -194,16 +195,15 @@ impl Worker {
         let Some(handler) = self.fetch_handlers().find(slot.inbound().id) else {
             return self.answer_unhandled(slot);
         };
-        let lent = self.last_endpoint(slot.inbound().connection).map(Endpoint::lend);
-        // SAFETY: a reference, which is the question's own from here on, to be given back when that
-        // is destroyed.
-        let Some(endpoint) = (unsafe { lent.and_then(|lent| lent.as_ref()) }) else {
+        let Some(endpoint) = self.last_endpoint(slot.inbound().connection) else {
             return self.message_gone(slot);
         };
+        // The question's own from here on, to be given back when that is destroyed.
+        let lent = endpoint.lend();
         let FetchTo { function, keeps_credit } = handler.function;
         // SAFETY: nobody else has the slot.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
-        inbound.reply = endpoint;
+        inbound.reply = lent;
         if !keeps_credit {
             // A question holds no credit while it waits for its answer.
             inbound.connection = 0;
@@ -234,9 +234,11 @@ impl Worker {
     pub(crate) fn answer_what_was_left(&self, slot: &Slot) {
         // SAFETY: the reference that was made for this question.
         let endpoint = unsafe { Arc::from_raw(slot.inbound().reply) };
-        endpoint.answer_now(slot.number.get(), Status::CANCELED);
+        endpoint.of(self).answer_now(slot.number.get(), Status::CANCELED);
     }
+}
 
+impl SharedWorker {
     /// Calls a handler for fetches with this id from now on, or none.
     pub fn set_fetch_handler(
         &self,
@@ -250,23 +252,23 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// A reference for a question. Inside the gate.
+    /// A reference for a question.
     #[inline(always)]
-    pub(crate) fn lend(&self) -> *const Endpoint {
+    pub(crate) fn lend(&self) -> *const SharedEndpoint {
         if self.spare().replace(false) {
-            return self;
+            return &raw const **self;
         }
-        Arc::into_raw(self.shared())
+        self.inward().into_raw()
     }
 
-    /// Takes such a one back. Inside the gate.
+    /// Takes such a one back.
     ///
     /// # Safety
     /// It is the caller's, who does not use it again.
     #[inline(always)]
-    pub(crate) unsafe fn take_back(lent: *const Endpoint) {
+    pub(crate) unsafe fn take_back(lent: *const SharedEndpoint) {
         // SAFETY: as for this function.
-        let endpoint = unsafe { &*lent };
+        let endpoint = unsafe { (*lent).inside() };
         if !endpoint.spare().get() && endpoint.place() != usize::MAX {
             return endpoint.spare().set(true);
         }
@@ -278,10 +280,12 @@ impl Endpoint {
     pub(crate) fn drop_spare(&self) {
         if self.spare().replace(false) {
             // SAFETY: the one that was kept.
-            drop(unsafe { Arc::from_raw(self) });
+            drop(unsafe { Arc::from_raw(&raw const **self) });
         }
     }
+}
 
+impl SharedEndpoint {
     fn send_answer(
         &self,
         told: Told,
@@ -290,7 +294,7 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let worker = &self.worker;
+        let worker = self.worker();
         let length: usize = parts.iter().map(|part| part.length).sum();
         let describe = |slot: &Slot| {
             let (header, header_length) = told.header();
@@ -321,8 +325,10 @@ impl Endpoint {
         let sending = Sending { kind: Kind::FetchReply, need: Need::of_answer(length), tag: 0 };
         self.submit_send(sending, feature::AM, params, out, |_| Ok(describe), post_message)
     }
+}
 
-    /// Answers a question without data. Inside the gate.
+impl Endpoint {
+    /// Answers a question without data.
     pub(crate) fn answer_now(&self, number: u64, status: Status) {
         self.answer_with(number, status, &[]);
     }
@@ -343,7 +349,14 @@ impl Endpoint {
                 Outgoing::answer(number, status.0, 0, data.len(), false, true, &OpParams::DEFAULT);
             let memory_type = Some(sys::UCS_MEMORY_TYPE_HOST);
             let (buffer, count) = (copy.cast(), data.len());
-            Queued { buffer, count, memory_type, outgoing, endpoint: self, ..Queued::NOTHING }
+            Queued {
+                buffer,
+                count,
+                memory_type,
+                outgoing,
+                endpoint: &raw const **self,
+                ..Queued::NOTHING
+            }
         };
         if self.sayings.get() < AT_ONCE {
             self.start_part(request::Part::Nothing, |slot| {
@@ -358,7 +371,6 @@ impl Endpoint {
     }
 
     /// There are so many answers that wait that the peer is given up: it asks on, and takes none.
-    /// Inside the gate.
     pub(crate) fn takes_no_answers(&self) -> bool {
         let given_up = self.window.queued_ops.get() >= MOST_OWED;
         if given_up {
@@ -409,7 +421,7 @@ unsafe fn drop_question(question: *mut c_void) {
     unsafe { destroy(question.cast()) };
 }
 
-impl Worker {
+impl SharedWorker {
     /// Has questions with this id handed out by a notifier from now on, or dropped.
     pub fn set_fetch_notifier(
         &self,

@@ -12,7 +12,7 @@ use crate::engine::core::channel::receive_buffers::Allocator;
 use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::copy_short;
@@ -73,7 +73,7 @@ impl RequestType {
     };
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Asks the peer's handler for what it has to say.
     ///
     /// # Safety
@@ -87,11 +87,13 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.worker.context, "fetch", flag::NO_WAIT)?;
+        params.check(&self.worker().context, "fetch", flag::NO_WAIT)?;
         // SAFETY: as for this function.
         unsafe { self.ask_for(RequestType { id, ..RequestType::FETCH }, header, room, params, out) }
     }
+}
 
+impl SharedEndpoint {
     /// The same for any question, with parameters that are checked.
     ///
     /// # Safety
@@ -113,25 +115,26 @@ impl Endpoint {
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
         request_wait::submit(params, out, |params, out| {
-            if self.worker.must_submit_remotely(params) {
+            if self.worker().must_submit_remotely(params) {
                 return self.fetch_later(asked, header, room, params, out);
             }
-            let inside = self.worker.enter()?;
+            let inside = self.enter()?;
+            let worker = &inside.worker;
             self.check_open()?;
-            inside.need(asked.feature)?;
+            worker.need(asked.feature)?;
             if asked.kind == Kind::Fetch {
-                self.check_am_header(header)?;
+                inside.check_am_header(header)?;
             }
             let queued = self.describe_fetch(asked, header, room)?;
-            let slot = inside.take_slot();
+            let slot = worker.take_slot();
             slot.begin(asked.kind, params, room.capacity(), 0, out.is_wanted());
             self.put_room(slot, room, queued);
-            if let Err(error) = self.ask(slot, header, Some(params)) {
+            if let Err(error) = inside.ask(slot, header, Some(params)) {
                 slot.making.set(None);
-                inside.return_slot(slot);
+                worker.return_slot(slot);
                 return Err(error);
             }
-            inside.start(slot, Some(self), params, out);
+            worker.start(slot, Some(&inside), params, out);
             Ok(Submitted::Pending)
         })
     }
@@ -146,14 +149,14 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         self.check_open_outside()?;
-        self.worker.need(asked.feature)?;
+        self.worker().need(asked.feature)?;
         if asked.kind == Kind::Fetch {
             self.check_length_of_header(header)?;
         }
         let queued = self.describe_fetch(asked, header, room)?;
         let reservation =
             self.reserve(params, Need::of_message(room.data_length(), queued.outgoing.charge))?;
-        self.worker.delay(asked.kind, room.capacity(), params, out, |slot| {
+        self.worker().delay(asked.kind, room.capacity(), params, out, |slot| {
             let place = slot.room(header.len());
             // SAFETY: room for as much, which is nobody's but ours.
             unsafe { place.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
@@ -161,7 +164,9 @@ impl Endpoint {
             Queued { permit: reservation.keep(), ..slot.queued.get() }
         })
     }
+}
 
+impl Endpoint {
     /// One that came through the ring.
     pub(crate) fn fetch_from_ring(&self, slot: &Slot, queued: &Queued, left: &OpParams) {
         let length = usize::from(queued.outgoing.user_header) - Question::LENGTH;
@@ -173,17 +178,19 @@ impl Endpoint {
             Err(error) => self.worker.never_started(slot, Some(self), error.status()),
         }
     }
+}
 
+impl SharedEndpoint {
     fn describe_fetch(&self, asked: RequestType, header: &[u8], room: Room<'_>) -> Result<Queued> {
         let plain = OpParams::default();
         let (memory_type, flags) = match room {
             Room::Parts(parts) => {
-                let memory_type = memory_type_of(&self.worker, parts, &plain)?;
+                let memory_type = memory_type_of(self.worker(), parts, &plain)?;
                 let on_device =
                     parts.iter().any(|part| part.length > 0 && self.may_be_device(part));
                 (memory_type, if on_device { header::flag::WAITING } else { 0 })
             }
-            Room::Made(_, data) => (memory_type_of(&self.worker, &[data], &plain)?, 0),
+            Room::Made(_, data) => (memory_type_of(self.worker(), &[data], &plain)?, 0),
         };
         let header_length = header.len() + Question::LENGTH;
         let outgoing =
@@ -201,7 +208,9 @@ impl Endpoint {
         };
         slot.queued.set(Queued { buffer, count, scattered, ..queued });
     }
+}
 
+impl Endpoint {
     /// Sends the question of a fetch. None: it has reserved its place in the queue.
     fn ask(&self, slot: &Slot, header: &[u8], params: Option<&OpParams>) -> Result<()> {
         let worker = &self.worker;
@@ -225,7 +234,7 @@ impl Endpoint {
             count: length,
             memory_type,
             outgoing,
-            endpoint: self,
+            endpoint: &raw const **self,
             ..Queued::NOTHING
         };
         let sent = self.send_question(slot, ask, &message, params);

@@ -1,47 +1,41 @@
 //! Plain tag operations the quick way: see `core::request::fast_path`.
 
 use crate::engine::base::status::Result;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::messaging::tag::tag::{receive_by_ucp, send_by_ucp, Mode};
 use crate::engine::ucx::context::feature;
 use std::ffi::c_void;
 
-impl Worker {
+impl SharedWorker {
     /// For plain tag operations; None to go the long way.
     #[inline(always)]
     pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
-        if self.features & feature::TAG == 0 || !self.enter_fast() {
+        if self.features & feature::TAG == 0 {
             return None;
         }
-        let Some(slot) = self.slab.first() else {
-            self.gate.leave_fast();
-            return None;
-        };
-        Some(FastPath { worker: self, slot })
+        let worker = self.enter_fast()?;
+        worker.first_slot().map(|slot| FastPath { worker, slot })
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// As `Worker::fast_for_tag`, for an endpoint that takes operations.
     #[inline(always)]
     pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
         if !self.is_open() {
             return None;
         }
-        let quick = self.worker.fast_for_tag()?;
-        if self.peering.own.get() {
-            // What a worker sends to itself ends other operations within UCP's call, which may have
-            // slots taken.
-            self.worker.gate.leave_fast();
-            return None;
-        }
-        Some(quick)
+        let quick = self.worker().fast_for_tag()?;
+        // What a worker sends to itself ends other operations within UCP's call, which may have
+        // slots taken. SAFETY: inside its worker.
+        let is_own = unsafe { self.inside() }.peering.own.get();
+        (!is_own).then_some(quick)
     }
 }
 
@@ -53,15 +47,16 @@ impl FastPath<'_> {
     #[inline(always)]
     pub unsafe fn tag_send(
         self,
-        to: &Endpoint,
+        to: &SharedEndpoint,
         buffer: *const c_void,
         length: usize,
         tag: u64,
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        let worker = self.worker;
-        self.send(Kind::TagSend, (length as u64, tag), to, params, out, |slot| {
+        // SAFETY: as for this function: its worker is entered.
+        let to = unsafe { to.inside() };
+        self.send(Kind::TagSend, (length as u64, tag), to, params, out, |worker, slot| {
             let param = worker.templates.send(slot, params.plain_index());
             // SAFETY: an open endpoint, its worker entered; the caller keeps the buffer, the worker
             // the slot.
@@ -86,7 +81,7 @@ impl FastPath<'_> {
         slot.prepare(Kind::TagRecv);
         let param = worker.templates.receive(slot, params.plain_index());
         // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
-        let posted = unsafe { receive_by_ucp(worker, buffer, length, pattern, param) };
+        let posted = unsafe { receive_by_ucp(&worker, buffer, length, pattern, param) };
         if !Returned::is_pending(slot, posted) {
             return worker.submitted_slow(slot, posted, None, params, out);
         }
@@ -97,7 +92,6 @@ impl FastPath<'_> {
         worker.stats.submitted.add(1);
         out.store(slot);
         worker.wake_sleeper();
-        worker.gate.leave_fast();
         Ok(Submitted::Pending)
     }
 }

@@ -9,6 +9,7 @@
 use crate::engine::base::status::Status;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot, Ticket, USER};
+use crate::engine::core::worker::inward::Gated;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::ucxx_multi::Announced;
 use crossbeam_queue::ArrayQueue;
@@ -71,14 +72,13 @@ pub(crate) struct Incoming {
 pub(crate) struct Multis {
     /// Any thread.
     unused: ArrayQueue<Box<Multi>>,
-    /// Receives that have not posted all their frames, in the order of their submission. Belongs to
-    /// whoever is inside the gate.
-    pub(crate) receives: RefCell<Vec<Ticket>>,
+    /// Receives that have not posted all their frames, in the order of their submission.
+    pub(crate) receives: Gated<RefCell<Vec<Ticket>>>,
 }
 
 impl Default for Multis {
     fn default() -> Self {
-        Multis { unused: ArrayQueue::new(KEPT), receives: RefCell::default() }
+        Multis { unused: ArrayQueue::new(KEPT), receives: Gated::default() }
     }
 }
 
@@ -123,7 +123,6 @@ impl Slot {
     }
 }
 
-/// Inside the gate.
 impl Worker {
     /// One of the parts of an operation has ended.
     pub(crate) fn multi_part_ended(&self, part: &Slot, status: Status) {

@@ -20,7 +20,7 @@ use crate::engine::core::request::request::{Kind, Part as Of, Slot, Ticket};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::messaging::tag::multi_common::{Incoming, Stage};
 use crate::engine::messaging::tag::tag;
 use crate::engine::ucx::context::feature;
@@ -78,7 +78,7 @@ static ANNOUNCED: Work = Work {
 static NEXT_HEADERS: Work =
     Work { run: |worker, _| worker.post_headers(), too_late: |_, _| {}, comes_before_bye: true };
 
-impl Worker {
+impl SharedWorker {
     /// Receives what `tag_send_multi`, or UCXX, sends as one.
     ///
     /// # Safety
@@ -108,11 +108,13 @@ impl Worker {
         slot.begin(Kind::TagRecvMulti, params, 0, 0, out.is_wanted());
         let queued = describe(slot);
         slot.queued.set(queued);
-        inside.start(slot, params.source(), params, out);
+        inside.start(slot, params.source().map(|from| from.of(&inside)), params, out);
         inside.receive_posted(slot);
         Ok(Submitted::Pending)
     }
+}
 
+impl Worker {
     /// One that came through the ring, and was started.
     pub(crate) fn recv_multi_from_ring(&self, slot: &Slot) {
         self.receive_posted(slot);
@@ -120,7 +122,7 @@ impl Worker {
 
     /// It comes last: it begins if it meets none of the others.
     fn receive_posted(&self, slot: &Slot) {
-        let mut receives = self.multis().receives.borrow_mut();
+        let mut receives = self.multis().receives.get(self).borrow_mut();
         let pattern = Pattern::of(slot);
         // SAFETY: slots live as long as their worker.
         let free =
@@ -134,7 +136,7 @@ impl Worker {
 
     /// It has posted all its frames, or has ended: others may follow.
     pub(crate) fn forget_receive(&self, slot: &Slot) {
-        let mut receives = self.multis().receives.borrow_mut();
+        let mut receives = self.multis().receives.get(self).borrow_mut();
         let before = receives.len();
         receives.retain(|known| !std::ptr::eq(known.slot, slot));
         if receives.len() < before && !receives.is_empty() {
@@ -162,7 +164,7 @@ impl Worker {
     /// The first that waits and may begin. Of those that wait for the same tag only the first is
     /// looked at: the others come after it.
     fn next_receive(&self) -> Option<&Slot> {
-        let receives = self.multis().receives.borrow();
+        let receives = self.multis().receives.get(self).borrow();
         let mut before = HashSet::new();
         let mut masked = Vec::new();
         for ticket in receives.iter() {

@@ -6,7 +6,7 @@
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -39,7 +39,7 @@ fn count_parts(frames: usize) -> usize {
     headers_for(frames) + frames
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Sends the parts one by one, behind headers that announce them.
     ///
     /// # Safety
@@ -51,27 +51,28 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.worker.context, "multi-buffer send", flag::NO_WAIT)?;
+        params.check(&self.worker().context, "multi-buffer send", flag::NO_WAIT)?;
         for part in parts {
-            memory_type::to_ucx(&self.worker.context, part.memory_type)?;
+            memory_type::to_ucx(&self.worker().context, part.memory_type)?;
         }
         let length: usize = parts.iter().map(|part| part.length).sum();
         request_wait::submit(params, out, |params, out| {
-            if self.worker.must_submit_remotely(params) {
+            if self.worker().must_submit_remotely(params) {
                 return self.send_multi_later(parts, length, tag, params, out);
             }
-            let inside = self.worker.enter()?;
+            let to = self.enter()?;
+            let inside = &to.worker;
             self.check_open()?;
             inside.need(feature::TAG)?;
-            if self.must_wait() {
-                self.check_queue(params, length)?;
+            if to.must_wait() {
+                to.check_queue(params, length)?;
             }
             let slot = inside.take_slot();
             slot.begin(Kind::TagSendMulti, params, length as u64, tag, out.is_wanted());
             let mut multi = inside.multis().take();
             multi.describe(parts);
             slot.state.set(Some(multi));
-            if let Err(error) = self.send_frames(slot) {
+            if let Err(error) = to.send_frames(slot) {
                 inside.multi_ended(slot);
                 inside.return_slot(slot);
                 return Err(error);
@@ -85,7 +86,7 @@ impl Endpoint {
                 out.store_null();
                 return Ok(Submitted::Done);
             }
-            inside.start(slot, Some(self), params, out);
+            inside.start(slot, Some(&to), params, out);
             if ended {
                 inside.complete(slot, Status(slot.reason.get()));
             }
@@ -103,17 +104,19 @@ impl Endpoint {
         out: Out,
     ) -> Result<Submitted> {
         self.check_open_outside()?;
-        self.worker.need(feature::TAG)?;
+        self.worker().need(feature::TAG)?;
         let reservation = self.reserve(params, Need::of_many(count_parts(parts.len()), length))?;
-        self.worker.delay(Kind::TagSendMulti, length as u64, params, out, |slot| {
-            let mut multi = self.worker.multis().take();
+        self.worker().delay(Kind::TagSendMulti, length as u64, params, out, |slot| {
+            let mut multi = self.worker().multis().take();
             multi.describe(parts);
             slot.state.set(Some(multi));
             slot.tag.set(tag);
             Queued { tag, endpoint: self, permit: reservation.keep(), ..Queued::NOTHING }
         })
     }
+}
 
+impl Endpoint {
     /// One that came through the ring.
     pub(crate) fn send_multi_from_ring(&self, slot: &Slot, left: &OpParams) {
         match self.send_frames(slot) {
@@ -161,7 +164,14 @@ impl Endpoint {
             (operation.tag.get(), memory_type::to_ucx(&worker.context, part.memory_type)?);
         let (buffer, count, length) = (part.data, part.length, part.length as u64);
         // The caller keeps the frames, the operation its headers.
-        let queued = Queued { buffer, count, tag, memory_type, endpoint: self, ..Queued::NOTHING };
+        let queued = Queued {
+            buffer,
+            count,
+            tag,
+            memory_type,
+            endpoint: &raw const **self,
+            ..Queued::NOTHING
+        };
         let frame = Of::Frame(operation.ticket(), index);
         let more = || operation.remaining.set(operation.remaining.get() + 1);
         let slot = worker.take_slot();

@@ -8,7 +8,7 @@ use crate::engine::core::request::operation::{OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::Kind;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::{Inside, Worker};
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::context::feature;
 use crate::sys;
 use std::cell::Cell;
@@ -18,38 +18,39 @@ use std::sync::Arc;
 
 /// A message that was taken out of matching. Received once, or dropped when the handle goes.
 pub struct TagMessage {
-    worker: Arc<Worker>,
+    worker: Arc<SharedWorker>,
     /// Null once it has been received.
     message: AtomicPtr<sys::ucp_recv_desc>,
     info: RecvInfo,
 }
 
-impl Worker {
+impl SharedWorker {
     /// Looks for a message whose tag matches; with `take` the message is removed from matching and
     /// handed out.
     #[allow(clippy::type_complexity)]
     pub fn tag_probe(
-        self: &Arc<Self>,
+        &self,
         tag: u64,
         tag_mask: u64,
         take: bool,
     ) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
-        self.on_owner(|inside| self.probe_inside(inside, tag, tag_mask, take))
+        self.on_owner(|inside| inside.probe_inside(tag, tag_mask, take))
     }
+}
 
+impl Worker {
     #[allow(clippy::type_complexity)]
     fn probe_inside(
-        self: &Arc<Self>,
-        inside: &Inside<'_>,
+        &self,
         tag: u64,
         tag_mask: u64,
         take: bool,
     ) -> Result<Option<(RecvInfo, Option<TagMessage>)>> {
-        inside.need(feature::TAG)?;
+        self.need(feature::TAG)?;
         let mut found = sys::ucp_tag_recv_info_t { sender_tag: 0, length: 0 };
         // SAFETY: a live worker inside its gate, and a valid out-pointer.
         let message =
-            unsafe { sys::ucp_tag_probe_nb(inside.ucp(), tag, tag_mask, take.into(), &mut found) };
+            unsafe { sys::ucp_tag_probe_nb(self.ucp(), tag, tag_mask, take.into(), &mut found) };
         if message.is_null() {
             return Ok(None);
         }
@@ -59,7 +60,7 @@ impl Worker {
             reserved: [0; 2],
         };
         let message = take.then(|| TagMessage {
-            worker: self.clone(),
+            worker: self.shared(),
             message: AtomicPtr::new(message),
             info,
         });

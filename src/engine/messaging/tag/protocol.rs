@@ -7,7 +7,7 @@ use crate::engine::core::request::operations::{Operation, PartOf};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::worker::protocol::Protocol;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::messaging::tag::multi_common::Multis;
 use crate::engine::messaging::tag::tag::{self, Mode};
 use crate::sys;
@@ -112,8 +112,8 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     ..Protocol::NOTHING
 };
 
-impl Worker {
+impl SharedWorker {
     pub(crate) fn multis(&self) -> &Multis {
-        self.states.get(&PROTOCOL)
+        self.state_for_all(&PROTOCOL)
     }
 }

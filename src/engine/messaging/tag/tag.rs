@@ -6,7 +6,7 @@
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::completion::on_received;
 use crate::engine::core::request::inflight::{Out, Submission};
@@ -16,7 +16,7 @@ use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::submit::Sending;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::context::feature;
 use crate::sys::{self, ucp_request_param_t};
 use std::ffi::c_void;
@@ -42,7 +42,7 @@ impl Mode {
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Sends `length` bytes.
     ///
     /// # Safety
@@ -58,7 +58,7 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
+        params.check(&self.worker().context, "tag send", flag::NO_WAIT)?;
         // SAFETY: as for this function.
         unsafe { self.tag_send_from(buffer, length, tag, mode, params, out) }
     }
@@ -93,10 +93,12 @@ impl Endpoint {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        params.check(&self.worker.context, "tag send", flag::NO_WAIT)?;
+        params.check(&self.worker().context, "tag send", flag::NO_WAIT)?;
         self.send_parts(parts, tag, Mode::Local, params, out)
     }
+}
 
+impl SharedEndpoint {
     #[inline(always)]
     fn send_parts(
         &self,
@@ -109,8 +111,8 @@ impl Endpoint {
         let need = Need::of(parts.iter().map(|part| part.length).sum());
         let sending = Sending { kind: mode.kind(), need, tag };
         request_wait::submit(params, out, |params, out| {
-            let plan = |_| {
-                let memory_type = memory_type_of(&self.worker, parts, params)?;
+            let plan = |_: Option<&Endpoint>| {
+                let memory_type = memory_type_of(self.worker(), parts, params)?;
                 Ok(move |slot: &Slot| {
                     let (buffer, count, scattered) = describe_parts(slot, parts);
                     let endpoint = self;
@@ -132,7 +134,7 @@ impl Endpoint {
     }
 }
 
-impl Worker {
+impl SharedWorker {
     /// Receives one message whose tag matches.
     ///
     /// # Safety
@@ -229,21 +231,23 @@ impl Worker {
         let slot = inside.take_slot();
         slot.prepare(kind);
         let posted = post_receive(&inside, slot, &describe(slot), None);
-        let submission = Submission { endpoint: params.source(), params, length: 0, tag: 0 };
+        let endpoint = params.source().map(|from| from.of(&inside));
+        let submission = Submission { endpoint, params, length: 0, tag: 0 };
         inside.submitted(slot, posted, submission, out)
     }
 
     #[inline(always)]
     pub(crate) fn check_from(&self, params: &OpParams) -> Result<()> {
         let Some(from) = params.source() else { return Ok(()) };
-        if !std::ptr::eq(std::sync::Arc::as_ptr(&from.worker), self) {
+        if !std::ptr::eq(std::sync::Arc::as_ptr(from.worker()), self) {
             return Err(Error::invalid("from: an endpoint of another worker"));
         }
         from.check_open()
     }
+}
 
-    /// Receives a message that was probed into nothing, as UCP has no call that drops it. Inside
-    /// the gate.
+impl Worker {
+    /// Receives a message that was probed into nothing, as UCP has no call that drops it.
     pub(crate) fn drop_message(&self, message: sys::ucp_tag_message_h) {
         self.start_part(None, request::Part::Nothing, |slot| {
             post_receive(self, slot, &Queued { message, ..Queued::NOTHING }, None)
