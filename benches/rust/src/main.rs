@@ -19,9 +19,9 @@ use ucxx_rs::ffi::request::{ucxx_request_destroy, ucxx_request_status};
 use ucxx_rs::ffi::tag::{ucxx_tag_recv, ucxx_tag_send};
 use ucxx_rs::ffi::worker_progress::ucxx_worker_progress;
 use ucxx_rs::internals::calls::{
-    request, Address, Context, ContextParams, SharedEndpoint, EndpointParams, Mode, OpParams, Out,
-    ProgressMode, Slot, Submitted, ThreadMode, ThreadParams, WindowLimits, SharedWorker, WorkerParams,
-    PROTOCOLS,
+    request, Address, Context, ContextParams, EndpointParams, Mode, OpParams, Out, ProgressMode,
+    SharedEndpoint, SharedWorker, Slot, Submitted, ThreadMode, ThreadParams, WindowLimits,
+    WorkerParams, PROTOCOLS,
 };
 use ucxx_rs::internals::Status;
 
@@ -93,7 +93,7 @@ fn worker(context: &Arc<Context>) -> Arc<SharedWorker> {
         progress_mode: ProgressMode::Manual,
         thread,
     };
-    worked("a worker", Worker::new(context, params, PROTOCOLS))
+    worked("a worker", SharedWorker::new(context, params, PROTOCOLS))
 }
 
 fn endpoint(from: &Arc<SharedWorker>, address: &Address, peer_errors: bool) -> Arc<SharedEndpoint> {

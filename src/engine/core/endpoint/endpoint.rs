@@ -4,7 +4,7 @@ use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
 use crate::engine::base::counters::Counter;
 use crate::engine::base::split_counter::Removed;
-use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::reorder::Order;
 use crate::engine::core::channel::shm_channel::FastBox;
 use crate::engine::core::endpoint::admission::{Released, Reserved};
@@ -14,99 +14,26 @@ use crate::engine::core::endpoint::failure::Reports;
 use crate::engine::core::endpoint::handshake::Peering;
 use crate::engine::core::endpoint::life::Life;
 use crate::engine::core::endpoint::liveness::Liveness;
-use crate::engine::core::endpoint::process_watch::Found;
-use crate::engine::core::endpoint::send_window::{SendWindow, WindowLimits};
+use crate::engine::core::endpoint::params::check_releases;
+pub(crate) use crate::engine::core::endpoint::params::OnClose;
+pub use crate::engine::core::endpoint::params::{Callback, EndpointParams};
+use crate::engine::core::endpoint::send_window::SendWindow;
 pub(crate) use crate::engine::core::endpoint::status::Phase;
 use crate::engine::core::endpoint::status::SharedPhase;
 use crate::engine::core::endpoint::writable::Writable;
-use crate::engine::core::request::notifier::Notifier;
-use crate::engine::core::request::notifier_events::Target;
 use crate::engine::core::request::pending_callbacks::Due;
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::inward::{Guarded, Inward};
 use crate::engine::core::worker::protocol::{OfEndpoint, States};
 use crate::engine::core::worker::worker::{Inside, SharedWorker, Worker};
-use crate::engine::os::process_identity::Identity;
-use crate::engine::ucx::runtime::{self, Release};
 use crate::engine::wire::address::{Address, Origin};
 use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// `ucxx_endpoint_callback_t`: argument, endpoint, status.
-pub type Callback = unsafe extern "C" fn(*mut c_void, *mut SharedEndpoint, i32);
-
-/// What an endpoint is made with, checked.
-#[derive(Clone, Copy)]
-pub struct EndpointParams {
-    /// Notice that the peer has died.
-    pub peer_failure: bool,
-    /// 0 for none.
-    pub connect_timeout_ns: u64,
-    /// To connect from; its port may be 0.
-    pub local_address: Option<SocketAddr>,
-    /// Give the peer up that stays silent so long while something is under way; 0 for never.
-    pub liveness_ns: u64,
-    /// How much may be under way.
-    pub window: WindowLimits,
-    /// Runs once, when the peer has answered.
-    pub on_open: Option<Callback>,
-    /// For it.
-    pub on_open_arg: *mut c_void,
-    /// Runs once, when the endpoint has ended, however it did.
-    pub on_close: Option<Callback>,
-    /// For it, or for the notifier.
-    pub on_close_arg: *mut c_void,
-    /// Null, or reports the end instead; valid during the call that makes the endpoint.
-    pub notifier: *const Notifier,
-}
-
-/// Who is told of the end.
-pub(crate) enum OnClose {
-    Callback(Callback, *mut c_void),
-    Notifier(Target),
-}
-
-impl EndpointParams {
-    /// Of an endpoint that nobody has asked for.
-    pub(crate) fn quiet(peer_failure: bool) -> Self {
-        EndpointParams {
-            peer_failure,
-            connect_timeout_ns: 0,
-            local_address: None,
-            liveness_ns: 0,
-            window: WindowLimits::DEFAULT,
-            on_open: None,
-            on_open_arg: std::ptr::null_mut(),
-            on_close: None,
-            on_close_arg: std::ptr::null_mut(),
-            notifier: std::ptr::null(),
-        }
-    }
-
-    fn notifier(&self) -> Option<&Notifier> {
-        // SAFETY: see the field.
-        unsafe { self.notifier.as_ref() }
-    }
-
-    /// May its notifier report for this worker?
-    pub(crate) fn check_notifier(&self, worker: &SharedWorker) -> Result<()> {
-        self.notifier().map_or(Ok(()), |notifier| notifier.check(&worker.context))
-    }
-
-    /// Who is to be told of the end.
-    pub(crate) fn told_of_end(&self) -> Option<OnClose> {
-        if let Some(notifier) = self.notifier() {
-            return Some(OnClose::Notifier(Target::new(notifier, self.on_close_arg)));
-        }
-        self.on_close.map(|callback| OnClose::Callback(callback, self.on_close_arg))
-    }
-}
 
 /// What any thread may touch of an endpoint; hardly ever written.
 #[repr(C)]
@@ -138,7 +65,7 @@ pub struct Endpoint {
     /// What each protocol keeps of it.
     pub(crate) states: States,
     /// The peer's process is watched for its end.
-    watched: Cell<bool>,
+    pub(super) watched: Cell<bool>,
     /// Where it was made by host and port.
     connection: Option<Box<Connection>>,
     /// What UCP's end reports to. Goes with that from one endpoint to another.
@@ -520,40 +447,6 @@ impl Endpoint {
         }
     }
 
-    /// Has the end of the peer's process noticed, where it is one of this host and not this one.
-    /// Without error handling only for ends that nobody here knows of, and so nobody can destroy.
-    fn watch_process(&self) -> Result<()> {
-        let here = &self.worker.identity;
-        let wanted = self.peer_failure || self.peering.unclaimed.get();
-        let Some(origin) = self.origin().filter(|_| wanted && !self.watched.get()) else {
-            return Ok(());
-        };
-        if !origin.identity.shares_host_with(here) || origin.identity.same_process(here) {
-            return Ok(());
-        }
-        match self.worker.watch_process(&origin.identity) {
-            Found::Alive => self.watched.set(true),
-            Found::Gone => {
-                let text = format!("address: no endpoint to {}: it has ended", self.peer_text());
-                return Err(Error::new(Status::UNREACHABLE, text));
-            }
-            // UCX's keepalive remains.
-            Found::Unknown => {}
-        }
-        Ok(())
-    }
-
-    pub(crate) fn unwatch_process(&self) {
-        if let (true, Some(origin)) = (self.watched.replace(false), self.origin()) {
-            self.worker.unwatch_process(&origin.identity);
-        }
-    }
-
-    /// The peer's process, if its end is watched for.
-    pub(crate) fn watched_process(&self) -> Option<&Identity> {
-        self.origin().filter(|_| self.watched.get()).map(|origin| &origin.identity)
-    }
-
     pub(crate) fn ucp_params(&self) -> sys::ucp_ep_params_t {
         // SAFETY: all-zero is valid: the mask says which fields count.
         let mut params: sys::ucp_ep_params_t = unsafe { std::mem::zeroed() };
@@ -649,26 +542,6 @@ impl Endpoint {
 }
 
 impl SharedEndpoint {
-    /// Who is at the other end, for messages.
-    pub(crate) fn peer_text(&self) -> String {
-        if let Some(connection) = self.connection() {
-            return connection.peer_text();
-        }
-        match self.origin() {
-            None => "a foreign UCX worker".to_owned(),
-            Some(_) if self.to_self => "this worker itself".to_owned(),
-            Some(origin) => {
-                let place = if self.same_host() { "this host" } else { "another host" };
-                format!(
-                    "process {} on {place} (worker {})",
-                    origin.identity.pid, origin.identity.worker
-                )
-            }
-        }
-    }
-}
-
-impl SharedEndpoint {
     pub(crate) fn origin(&self) -> Option<&Origin> {
         self.origin.get()
     }
@@ -684,24 +557,6 @@ impl Endpoint {
 }
 
 impl SharedEndpoint {
-    /// On this host, as far as can be told.
-    pub fn same_host(&self) -> bool {
-        self.origin().is_some_and(|origin| origin.identity.same_host(&self.worker().identity))
-            || self.connection().is_some_and(Connection::same_host)
-    }
-
-    /// What it sends does not go through shared memory.
-    pub(crate) fn is_remote(&self) -> bool {
-        !(self.to_self || self.same_host() && self.worker().context.shares_memory)
-    }
-}
-
-impl SharedEndpoint {
-    /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
-    pub fn peer_id(&self) -> u64 {
-        self.origin().map_or(0, |origin| origin.identity.peer_id())
-    }
-
     /// Refuses use in a forked child.
     pub fn check_fork(&self) -> Result<()> {
         if self.worker().generation.is_past() {
@@ -709,25 +564,4 @@ impl SharedEndpoint {
         }
         Ok(())
     }
-}
-
-/// Pairs of releases that do not understand each other over TCP, and can take the process down in
-/// the attempt.
-fn check_releases(worker: &Worker, origin: &Origin, peer_failure: bool) -> Result<()> {
-    let (mine, theirs) = (runtime::ucx_release(), origin.release);
-    let (older, newer) = if mine <= theirs { (mine, theirs) } else { (theirs, mine) };
-    let old = older < Release::new(1, 14);
-    let bad =
-        old && (newer >= Release::new(1, 22) || (newer >= Release::new(1, 21) && !peer_failure));
-    if !bad || (origin.identity.shares_host_with(&worker.identity) && worker.context.shares_memory)
-    {
-        return Ok(());
-    }
-    Err(Error::new(
-        Status::UNSUPPORTED,
-        format!(
-            "address: UCX {mine} here and UCX {theirs} at the peer do not work together over \
-            TCP; use the same release on both"
-        ),
-    ))
 }

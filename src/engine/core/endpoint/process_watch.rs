@@ -10,7 +10,8 @@
 //! remains.
 
 use crate::engine::base::clock;
-use crate::engine::core::endpoint::endpoint::SharedEndpoint;
+use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::os::process_identity::{self, Identity};
@@ -180,6 +181,42 @@ pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
         Some(_) => (Found::Gone, None),
         None if is_readable(&descriptor) => (Found::Gone, None),
         None => (Found::Unknown, None),
+    }
+}
+
+impl Endpoint {
+    /// Has the end of the peer's process noticed, where it is one of this host and not this one.
+    /// Without error handling only for ends that nobody here knows of, and so nobody can destroy.
+    pub(super) fn watch_process(&self) -> Result<()> {
+        let here = &self.worker.identity;
+        let wanted = self.peer_failure || self.peering.unclaimed.get();
+        let Some(origin) = self.origin().filter(|_| wanted && !self.watched.get()) else {
+            return Ok(());
+        };
+        if !origin.identity.shares_host_with(here) || origin.identity.same_process(here) {
+            return Ok(());
+        }
+        match self.worker.watch_process(&origin.identity) {
+            Found::Alive => self.watched.set(true),
+            Found::Gone => {
+                let text = format!("address: no endpoint to {}: it has ended", self.peer_text());
+                return Err(Error::new(Status::UNREACHABLE, text));
+            }
+            // UCX's keepalive remains.
+            Found::Unknown => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unwatch_process(&self) {
+        if let (true, Some(origin)) = (self.watched.replace(false), self.origin()) {
+            self.worker.unwatch_process(&origin.identity);
+        }
+    }
+
+    /// The peer's process, if its end is watched for.
+    pub(crate) fn watched_process(&self) -> Option<&Identity> {
+        self.origin().filter(|_| self.watched.get()).map(|origin| &origin.identity)
     }
 }
 

@@ -114,6 +114,7 @@ impl FastPath<'_> {
         }
         worker.count_inline(kind, slot.length.get(), Some(to));
         out.store_null();
+        drop(worker);
         Ok(Submitted::Done)
     }
 }

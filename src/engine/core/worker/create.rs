@@ -28,8 +28,9 @@ use crate::engine::core::worker::wakeup::Resting;
 use crate::engine::core::worker::worker::{AnyThread, SharedWorker, UcpWorker, Worker, CLIENT_ID};
 use crate::engine::os::fork::Token;
 use crate::engine::os::process_identity::Identity;
-use crate::engine::ucx::context::Context;
+use crate::engine::ucx::context::{feature, Context};
 use crate::engine::ucx::runtime;
+use crate::engine::wire::header::{Question, HEADER};
 use crate::sys;
 use once_cell::sync::OnceCell;
 use std::cell::{Cell, RefCell};
@@ -193,5 +194,31 @@ impl SharedWorker {
             }
         }
         Ok(worker)
+    }
+}
+
+impl Worker {
+    /// Asks UCX for it, when the worker is made.
+    pub(crate) fn learn_max_am_header(&self) -> Result<()> {
+        if !self.context.has(feature::AM) {
+            return Ok(());
+        }
+        // SAFETY: all-zero is valid: the mask says which fields count.
+        let mut attr: sys::ucp_worker_attr_t = unsafe { std::mem::zeroed() };
+        attr.field_mask = u64::from(sys::UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER);
+        // SAFETY: a live worker, and a struct with its mask set.
+        let status = unsafe { sys::ucp_worker_query(self.ucp(), &mut attr) };
+        if status != sys::UCS_OK {
+            return Err(Error::new(
+                Status(status.into()),
+                "UCX would not tell the worker's attributes",
+            ));
+        }
+        self.max_am_header.get_or_init(|| {
+            attr.max_am_header
+                .saturating_sub(HEADER + Question::LENGTH)
+                .min(usize::from(u16::MAX) - Question::LENGTH)
+        });
+        Ok(())
     }
 }

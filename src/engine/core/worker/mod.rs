@@ -13,6 +13,7 @@ pub(crate) mod dump;
 pub(crate) mod event_loop;
 pub mod gate;
 pub(crate) mod inward;
+pub(crate) mod own_address;
 pub(crate) mod progress;
 pub mod progress_thread;
 pub mod protocol;

@@ -40,10 +40,8 @@ use crate::engine::core::worker::wake_hint::WakeHint;
 use crate::engine::core::worker::wakeup::{Resting, Wakeup};
 use crate::engine::os::fork::{Generation, Token};
 use crate::engine::os::process_identity::Identity;
-use crate::engine::ucx::context::{self, feature, Context};
-use crate::engine::ucx::runtime;
+use crate::engine::ucx::context::{self, Context};
 use crate::engine::wire::address::{Address, Origin};
-use crate::engine::wire::header::{Question, HEADER};
 use crate::sys;
 use once_cell::sync::OnceCell;
 use std::any::Any;
@@ -472,44 +470,6 @@ impl SharedWorker {
         }
     }
 
-    /// The worker's address with its trailer.
-    pub fn address(&self) -> Result<Address> {
-        if let Some(address) = self.address.get() {
-            self.check_usable()?;
-            return Ok(address.clone());
-        }
-        self.on_owner(|inside| inside.address_inside().cloned())
-    }
-}
-
-impl Worker {
-    pub(crate) fn address_inside(&self) -> Result<&Address> {
-        self.address.get_or_try_init(|| self.make_address())
-    }
-
-    fn make_address(&self) -> Result<Address> {
-        let (mut ucp, mut length) = (std::ptr::null_mut(), 0);
-        // SAFETY: a live worker and valid out-pointers.
-        let status = unsafe { sys::ucp_worker_get_address(self.ucp(), &mut ucp, &mut length) };
-        if status != sys::UCS_OK {
-            return Err(Error::new(
-                Status(status.into()),
-                "UCX would not give the worker's address",
-            ));
-        }
-        // SAFETY: UCX's buffer of that length, live until released below.
-        let bytes = unsafe { std::slice::from_raw_parts(ucp.cast::<u8>(), length) };
-        let address = Address::with_trailer(
-            bytes,
-            Origin { identity: self.identity, release: runtime::ucx_release() },
-        );
-        // SAFETY: the buffer from above, released once.
-        unsafe { sys::ucp_worker_release_address(self.ucp(), ucp) };
-        Ok(address)
-    }
-}
-
-impl SharedWorker {
     /// Orders what comes after behind what came before, on every endpoint.
     ///
     /// Messages of one endpoint are in order as they are, so there is nothing to do for them. Put,
@@ -542,32 +502,6 @@ impl SharedWorker {
     pub fn max_am_header(&self) -> Result<usize> {
         self.check_usable()?;
         Ok(self.longest_am_header())
-    }
-}
-
-impl Worker {
-    /// Asks UCX for it, when the worker is made.
-    pub(crate) fn learn_max_am_header(&self) -> Result<()> {
-        if !self.context.has(feature::AM) {
-            return Ok(());
-        }
-        // SAFETY: all-zero is valid: the mask says which fields count.
-        let mut attr: sys::ucp_worker_attr_t = unsafe { std::mem::zeroed() };
-        attr.field_mask = u64::from(sys::UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER);
-        // SAFETY: a live worker, and a struct with its mask set.
-        let status = unsafe { sys::ucp_worker_query(self.ucp(), &mut attr) };
-        if status != sys::UCS_OK {
-            return Err(Error::new(
-                Status(status.into()),
-                "UCX would not tell the worker's attributes",
-            ));
-        }
-        self.max_am_header.get_or_init(|| {
-            attr.max_am_header
-                .saturating_sub(HEADER + Question::LENGTH)
-                .min(usize::from(u16::MAX) - Question::LENGTH)
-        });
-        Ok(())
     }
 }
 

@@ -124,6 +124,7 @@ impl FastPath<'_> {
         }
         slot.number.set(number);
         worker.start(slot, Some(to), params, out);
+        drop(worker);
         Ok(Submitted::Pending)
     }
 
@@ -146,8 +147,8 @@ impl FastPath<'_> {
         let submitted =
             self.send(Kind::FetchReply, (length as u64, 0), to, params, out, |_, slot| {
                 let outgoing = Outgoing::short(header::Kind::Answer, id, 0, params);
-                // SAFETY: an open endpoint, its worker entered; as `Fetch::quick` has seen, it is short
-                // enough; the caller's buffer is readable.
+                // SAFETY: an open endpoint, its worker entered; as `Fetch::quick` has seen, it is
+                // short enough; the caller's buffer is readable.
                 unsafe {
                     to.send_short(
                         slot,

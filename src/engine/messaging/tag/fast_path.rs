@@ -92,6 +92,7 @@ impl FastPath<'_> {
         worker.stats.submitted.add(1);
         out.store(slot);
         worker.wake_sleeper();
+        drop(worker);
         Ok(Submitted::Pending)
     }
 }

@@ -1,0 +1,40 @@
+//! Where the peer of an endpoint is, and what messages call it.
+
+use crate::engine::core::endpoint::connect::Connection;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
+
+impl SharedEndpoint {
+    /// Who is at the other end, for messages.
+    pub(crate) fn peer_text(&self) -> String {
+        if let Some(connection) = self.connection() {
+            return connection.peer_text();
+        }
+        match self.origin() {
+            None => "a foreign UCX worker".to_owned(),
+            Some(_) if self.to_self => "this worker itself".to_owned(),
+            Some(origin) => {
+                let place = if self.same_host() { "this host" } else { "another host" };
+                format!(
+                    "process {} on {place} (worker {})",
+                    origin.identity.pid, origin.identity.worker
+                )
+            }
+        }
+    }
+
+    /// On this host, as far as can be told.
+    pub fn same_host(&self) -> bool {
+        self.origin().is_some_and(|origin| origin.identity.same_host(&self.worker().identity))
+            || self.connection().is_some_and(Connection::same_host)
+    }
+
+    /// What it sends does not go through shared memory.
+    pub(crate) fn is_remote(&self) -> bool {
+        !(self.to_self || self.same_host() && self.worker().context.shares_memory)
+    }
+
+    /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
+    pub fn peer_id(&self) -> u64 {
+        self.origin().map_or(0, |origin| origin.identity.peer_id())
+    }
+}
