@@ -205,7 +205,7 @@ impl Group {
         let Some(mut turn) = self.turn.try_lock() else {
             return Err(Error::new(
                 Status::BUSY,
-                "group: another collective of it is under way on another thread",
+                "group: another thread is in a collective of this group",
             ));
         };
         if turn.is_too_far(what, length) {
@@ -402,7 +402,7 @@ impl Collective<'_> {
         }
         let text = if self.what == What::Broadcast {
             format!(
-                "rank {from} takes part in a broadcast of rank {}, and this one of rank {step}",
+                "rank {from} called a broadcast from rank {}, and this member one from rank {step}",
                 header.step
             )
         } else {
@@ -437,7 +437,7 @@ impl Collective<'_> {
     fn end_with(&self, blamed: u32, text: String) -> Error {
         let status = Status::INVALID_PARAM;
         self.group.service.fail(self.group.id, Failure { sequence: self.sequence, status, blamed });
-        Error::new(status, format!("group: {text}; the group's collectives have ended with that"))
+        Error::new(status, format!("group: {text}; the group allows no further collectives"))
     }
 
     fn await_message(&self, from: u32) -> Result<Arrived> {

@@ -74,7 +74,9 @@ impl Group {
             let (theirs, member) = read_card(card).map_err(|why| {
                 Error::new(
                     Status::IO_ERROR,
-                    format!("group: what rank {rank} told of itself cannot be used: {why}"),
+                    format!(
+                        "group: the data that rank {rank} sent at the start cannot be used: {why}"
+                    ),
                 )
             })?;
             if rank == 0 {
@@ -141,10 +143,8 @@ impl Group {
             // In ranks of the group that the caller knows.
             let failure = self.service.failure(subset.id, subset.turn.lock().number());
             let error = failure.map_or(error, |failure| self.failed(failure));
-            let text = format!(
-                "ranks: the members of the subset have not come together: {}",
-                error.message()
-            );
+            let text =
+                format!("ranks: not all members of the subset made the call: {}", error.message());
             Error::new(error.status(), text)
         })?;
         Ok(subset)
@@ -209,15 +209,15 @@ impl Group {
         let rank = self.ranks.iter().position(|rank| *rank == failure.blamed);
         let who = match rank {
             Some(rank) => format!("rank {rank}"),
-            None => format!("rank {} of the group that was started", failure.blamed),
+            None => format!("rank {} of the original group", failure.blamed),
         };
         let what = match failure.status {
-            Status::TIMED_OUT => "did not come in time",
-            Status::INVALID_PARAM => "called something else than others",
+            Status::TIMED_OUT => "did not call in time",
+            Status::INVALID_PARAM => "made another call than the others",
             Status::CONNECTION_RESET => {
-                "had left the group, or cut the connection after a failure of another one"
+                "had left the group, or closed the connection when another member failed"
             }
-            Status::NO_MEMORY => "had no memory",
+            Status::NO_MEMORY => "ran out of memory",
             _ => "has failed, or can no longer be reached",
         };
         let process = self
@@ -234,7 +234,7 @@ impl Group {
         };
         Error::new(
             status,
-            format!("group: {who}{process} {what}; the group's collectives have ended with that"),
+            format!("group: {who}{process} {what}; the group allows no further collectives"),
         )
     }
 }

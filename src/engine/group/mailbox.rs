@@ -145,7 +145,7 @@ impl<M> Mail<M> {
             log::write(
                 log::WARN,
                 c"group",
-                "too many failures of groups that are not known: one is forgotten",
+                "too many failure notices for unknown groups: one is dropped",
             );
             return Err(failure);
         }

@@ -502,7 +502,7 @@ impl Service {
             let GroupHeader { sequence, status, blamed, .. } = header;
             let failure = Failure { sequence, status: Status(status), blamed };
             if failure.blamed as usize >= members.len() {
-                return Err("a notice that blames no member");
+                return Err("a failure notice that names no member");
             }
             drop(held);
             self.fail(header.group, failure);
@@ -546,10 +546,10 @@ fn check_sender(
     from: u32,
     held: &Held,
 ) -> std::result::Result<(), &'static str> {
-    let member = members.get(from as usize).ok_or("a group's message of no member")?;
-    let sender = held.link().and_then(SharedEndpoint::origin);
+    let member = members.get(from as usize).ok_or("a group's message from no member")?;
+    let sender = held.link().and_then(Endpoint::origin);
     if sender.is_none() || sender != member.service.origin().as_ref() {
-        return Err("a group's message of another member than it says");
+        return Err("a group's message from another member than it names");
     }
     Ok(())
 }

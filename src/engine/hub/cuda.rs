@@ -183,7 +183,10 @@ impl GpuThread {
             std::thread::Builder::new().name("ucxx_hub".into()).spawn(run)
         });
         let thread = started.map_err(|cause| {
-            Error::new(Status::NO_RESOURCE, format!("hub: no thread for what its GPUs do: {cause}"))
+            Error::new(
+                Status::NO_RESOURCE,
+                format!("hub: the thread for its GPU copies could not start: {cause}"),
+            )
         })?;
         Ok(GpuThread {
             shared,
@@ -363,7 +366,7 @@ impl Work {
                 (_, Ok(())) => None,
                 (Job::Copy(transfer), Err(fault)) => Some(failed_copy(transfer, fault)),
                 (Job::Mark(..), Err(fault)) => {
-                    Some(fault.into_error("a stream of the caller's has failed"))
+                    Some(fault.into_error("a CUDA stream of the caller has failed"))
                 }
             };
             self.end(job, error);
@@ -547,7 +550,7 @@ impl Hub {
         let Some(gpu_thread) = self.gpu_thread.get() else {
             return Err(Error::new(
                 Status::NO_DEVICE,
-                "stream: the hub has no CUDA memory; NULL is all there can be",
+                "stream: must be NULL, as the hub has no CUDA memory",
             ));
         };
         let gpu = cuda_driver::gpu_of(stream)?;

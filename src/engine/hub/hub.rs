@@ -119,7 +119,9 @@ impl Hub {
         context.check_fork()?;
         let size = params.envelope_size;
         if size == 0 || size > LARGEST {
-            return Err(Error::invalid(format!("envelope_size: {size} bytes are no envelope")));
+            return Err(Error::invalid(format!(
+                "envelope_size: {size} bytes are not a valid size"
+            )));
         }
         let limit = |limit: u64| if limit == 0 { u64::MAX } else { limit };
         if limit(params.max_queue_bytes) < size {

@@ -360,7 +360,7 @@ impl State {
             _ => {}
         }
         if envelope.leases > 1 || envelope.copies > 0 {
-            return Err((Status::BUSY, "others look at it at the moment"));
+            return Err((Status::BUSY, "other links are reading its envelope at the moment"));
         }
         Ok(record.envelope)
     }

@@ -351,7 +351,7 @@ impl Hub {
                     state.pools.get(pool as usize).map_or(&state.stream_fault, |pool| &pool.fault);
                 // That a stream has failed is known a moment before its error is.
                 let unknown =
-                    || Error::new(Status::IO_ERROR, "hub: a stream of the caller's has failed");
+                    || Error::new(Status::IO_ERROR, "hub: a CUDA stream of the caller has failed");
                 return fault.clone().unwrap_or_else(unknown);
             }
             Refusal::Joined => return joined(),

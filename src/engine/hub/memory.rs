@@ -32,7 +32,10 @@ impl MemoryKind {
     pub fn check(self) -> Result<()> {
         memory_type::check(self.memory_type)?;
         if self.device_id < 0 || (self.device_id > 0 && self.memory_type == HOST) {
-            return Err(Error::invalid(format!("kind: {} is no device_id there", self.device_id)));
+            return Err(Error::invalid(format!(
+                "kind: device_id {} is not valid for this memory type",
+                self.device_id
+            )));
         }
         match self.memory_type {
             HOST | DUMMY => Ok(()),
@@ -62,7 +65,7 @@ impl MemoryKind {
         if there {
             return Ok(());
         }
-        Err(Error::invalid(format!("data: {data:p} is not {self}, says the CUDA driver")))
+        Err(Error::invalid(format!("data: according to the CUDA driver, {data:p} is not {self}")))
     }
 
     pub(crate) fn needs_cuda(self) -> bool {

@@ -9,7 +9,7 @@ pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     const { assert!(BYTES <= 256) };
     let mut bytes = [0; BYTES];
     retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty())).map_err(|cause| {
-        Error::new(Status::IO_ERROR, format!("the system gives no random bytes: {cause}"))
+        Error::new(Status::IO_ERROR, format!("the system returned no random bytes: {cause}"))
     })?;
     Ok(bytes)
 }

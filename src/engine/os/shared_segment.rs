@@ -87,7 +87,10 @@ impl SegmentName {
         lengths.and_then(|(control, data)| Lengths::new(control, data)).ok_or_else(|| {
             Error::new(
                 Status::INVALID_ADDR,
-                format!("segment: of {} and {} bytes", self.control, self.data),
+                format!(
+                    "segment: lengths of {} and {} bytes are not possible",
+                    self.control, self.data
+                ),
             )
         })
     }
@@ -185,12 +188,12 @@ fn make(length: usize) -> Result<OwnedFd> {
     if length as u64 > room() {
         return Err(Error::new(
             Status::NO_MEMORY,
-            format!("segment: there is no memory for {length} bytes"),
+            format!("segment: not enough memory for {length} bytes"),
         ));
     }
     if length as u64 > crate::engine::os::resource_limits::longest_file() {
         let text = format!(
-            "segment: {length} bytes are more than the limit of the length of files (ulimit -f)"
+            "segment: {length} bytes are more than the limit on the size of files (ulimit -f)"
         );
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
@@ -199,19 +202,19 @@ fn make(length: usize) -> Result<OwnedFd> {
     let open = |flags| memfd_create(c"ucxx_rs", flags);
     let file = open(flags | MemfdFlags::NOEXEC_SEAL)
         .or_else(|_| open(flags))
-        .map_err(|cause| failed("it could not be made", cause, Status::UNSUPPORTED))?;
+        .map_err(|cause| failed("its file could not be created", cause, Status::UNSUPPORTED))?;
     ftruncate(&file, length as u64)
-        .map_err(|cause| failed("it could not be given its size", cause, Status::IO_ERROR))?;
+        .map_err(|cause| failed("its size could not be set", cause, Status::IO_ERROR))?;
     for begin in (0..length).step_by(AT_ONCE) {
         let (begin, bytes) = (begin as u64, AT_ONCE.min(length - begin) as u64);
         retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), begin, bytes)).map_err(
             |cause| {
-                failed(&format!("there is no memory for {length} bytes"), cause, Status::NO_MEMORY)
+                failed(&format!("not enough memory for {length} bytes"), cause, Status::NO_MEMORY)
             },
         )?;
     }
     fcntl_add_seals(&file, SEALS)
-        .map_err(|cause| failed("its size could not be made final", cause, Status::UNSUPPORTED))?;
+        .map_err(|cause| failed("its size could not be sealed", cause, Status::UNSUPPORTED))?;
     Ok(file)
 }
 
@@ -231,7 +234,7 @@ impl Segment {
         let lengths = Lengths::new(control, data).ok_or_else(|| {
             Error::new(
                 Status::NO_MEMORY,
-                format!("segment: {data} bytes are more than there can be"),
+                format!("segment: {data} bytes are more than a segment can have"),
             )
         })?;
         let file = make(lengths.whole)?;
@@ -272,7 +275,7 @@ impl Segment {
             |what: &str| Error::new(Status::INVALID_ADDR, format!("segment: {place} is {what}"));
         match std::fs::read_link(&here) {
             Ok(target) if target.to_string_lossy().starts_with("/memfd:ucxx_rs") => {}
-            Ok(_) => return Err(strange("something else")),
+            Ok(_) => return Err(strange("not a segment of this library")),
             Err(cause) => return Err(failed(&here, cause, Status::UNREACHABLE)),
         }
         let file = open_at(&here, OFlags::RDWR).map_err(unreachable(&place))?;
@@ -281,11 +284,11 @@ impl Segment {
         }
         let file = std::fs::File::from(file);
         if file.metadata().map_or(0, |found| found.len()) != lengths.whole as u64 {
-            return Err(strange("of another size"));
+            return Err(strange("not of the expected size"));
         }
         let mut header = [0; 40];
         if file.read_exact_at(&mut header, 0).is_err() || header != name.header() {
-            return Err(strange("another one"));
+            return Err(strange("another segment than the one that was named"));
         }
         let memory = map(&file.into(), lengths.whole)?;
         Ok(Segment { memory, lengths, name: *name, _descriptor: None })

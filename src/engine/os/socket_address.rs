@@ -8,7 +8,10 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 /// All addresses of the host, each once, in the resolver's order. A numeric host is not looked up.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let found = (host, port).to_socket_addrs().map_err(|cause| {
-        Error::new(Status::UNREACHABLE, format!("host: {host:?} stands for no address: {cause}"))
+        Error::new(
+            Status::UNREACHABLE,
+            format!("host: {host:?} does not resolve to an address: {cause}"),
+        )
     })?;
     let mut addresses = Vec::new();
     for address in found {
@@ -19,7 +22,7 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     if addresses.is_empty() {
         return Err(Error::new(
             Status::UNREACHABLE,
-            format!("host: {host:?} stands for no address"),
+            format!("host: {host:?} does not resolve to an address"),
         ));
     }
     Ok(addresses)

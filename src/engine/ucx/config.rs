@@ -93,7 +93,7 @@ impl Config {
             config.modify("NET_DEVICES", "lo").map_err(|_| {
                 Error::new(
                     crate::engine::base::status::Status::UNSUPPORTED,
-                    "network: this UCX cannot be held to the loopback device",
+                    "network: this UCX cannot be limited to the loopback device",
                 )
             })?;
         }
@@ -101,12 +101,12 @@ impl Config {
             let key = bare(key);
             if local_network && key == "NET_DEVICES" {
                 return Err(Error::invalid(
-                    "config: NET_DEVICES is UCXX_NETWORK_LOCAL's to set: ask for one of the two",
+                    "config: UCXX_NETWORK_LOCAL sets NET_DEVICES: ask for one of the two",
                 ));
             }
             if key.len() > LONGEST_KEY {
                 let text = format!(
-                    "config: a key of {} bytes, where {LONGEST_KEY} are the most",
+                    "config: a key of {} bytes; at most {LONGEST_KEY} are possible",
                     key.len()
                 );
                 return Err(Error::invalid(text));

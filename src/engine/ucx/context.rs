@@ -106,7 +106,7 @@ impl Context {
         if status != sys::UCS_OK {
             return Err(Error::new(
                 Status(status.into()),
-                "UCX would not tell the attributes of its context",
+                "UCX could not return the attributes of its context",
             ));
         }
         context.request_size = attr.request_size;

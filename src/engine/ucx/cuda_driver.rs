@@ -250,7 +250,7 @@ pub(crate) fn is_on_device(data: *const c_void) -> bool {
 pub(crate) unsafe fn put(target: *mut c_void, from: *const c_void, bytes: usize) -> Result<()> {
     let device = match find(target) {
         Some((CUDA, device)) => device,
-        _ => return Err(Error::invalid("memory_type: the memory is no CUDA device's")),
+        _ => return Err(Error::invalid("memory_type: the memory is not CUDA device memory")),
     };
     let gpu = gpu(device)?;
     let copy = || {

@@ -74,7 +74,7 @@ impl KeyHeader {
             return Err("of another version of this library");
         }
         if half(12) as usize != ucx.len() || ucx.is_empty() || ucx.len() > LONGEST_OF_UCX {
-            return Err("of another length than it says");
+            return Err("not of the length that its header states");
         }
         if crc32fast::hash(checked) != u32::from_le_bytes(*checksum) {
             return Err("damaged: the checksum does not match");
@@ -97,7 +97,7 @@ impl KeyHeader {
             owner,
         };
         if key.length == 0 || key.base == 0 || key.base.checked_add(key.length).is_none() {
-            return Err("to a range that there cannot be");
+            return Err("for an address range that is not possible");
         }
         Ok((key, ucx))
     }

@@ -60,7 +60,9 @@ impl Memory {
     ) -> Result<Memory> {
         check_length(length)?;
         if base.is_null() || (base as usize).checked_add(length).is_none() {
-            return Err(Error::invalid(format!("base: {length} bytes do not begin at {base:p}")));
+            return Err(Error::invalid(format!(
+                "base: {length} bytes at {base:p} are not a valid range"
+            )));
         }
         // SAFETY: the memory stays mapped by this function's contract.
         unsafe { Self::map(context, base, length, memory_type, 0) }
@@ -150,7 +152,7 @@ impl Memory {
         if status != sys::UCS_OK {
             return Err(Error::new(
                 Status(status.into()),
-                "memory: UCX would not tell what it has registered",
+                "memory: UCX could not describe what it has registered",
             ));
         }
         if self.base.is_null() {
@@ -250,7 +252,7 @@ impl Drop for Memory {
         });
         if status != sys::UCS_OK {
             let text = format!(
-                "UCX could not give back {} bytes of registered memory: {}",
+                "UCX could not release {} bytes of registered memory: {}",
                 self.length,
                 Status(status.into())
             );

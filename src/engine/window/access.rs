@@ -88,10 +88,8 @@ impl Process {
         let mut read = [0; Segment::PROOF];
         process.copy(Way::Read, &[(read.as_mut_ptr(), header, read.len())])?;
         if read != segment.proof() {
-            let text = format!(
-                "window: process {} is not the one that has made its segment",
-                identity.pid
-            );
+            let text =
+                format!("window: process {} is not the one that created its segment", identity.pid);
             return Err(Error::new(Status::INVALID_ADDR, text));
         }
         Ok(process)
@@ -222,7 +220,7 @@ impl Process {
             ),
             _ => Error::new(
                 Status::IO_ERROR,
-                format!("window: memory of process {}: {cause}", self.pid),
+                format!("window: memory of process {} could not be accessed: {cause}", self.pid),
             ),
         }
     }

@@ -137,7 +137,7 @@ impl Control {
         if segment.control_length() != Self::bytes(ranks, flavor) {
             return Err(Error::new(
                 Status::INVALID_ADDR,
-                "window: a member's control words are of another length",
+                "window: a member's control words have the wrong length",
             ));
         }
         Ok(Control { segment, ranks, has_mail: flavor == Flavor::Create })

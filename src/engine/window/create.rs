@@ -265,7 +265,7 @@ impl Opening<'_> {
         if length.is_some_and(|length| length != data_of(self.calls, rank, self.in_one_piece)) {
             return Err(Error::new(
                 Status::INVALID_ADDR,
-                "its memory is not of the size that it told",
+                "its memory does not have the size that it announced",
             ));
         }
         let (reach, key) = self.reach(rank, &process, segment.as_ref(), before)?;
@@ -377,7 +377,7 @@ fn agree(
         let other = || of_rank(Status::UNSUPPORTED, "has another version of this library");
         let call = Call::decode(card).ok_or_else(other)?;
         if call.status.is_error() {
-            return Err(of_rank(call.status, "was called with something wrong"));
+            return Err(of_rank(call.status, "called with an argument that is not valid"));
         }
         if let Some(first) = calls.first() {
             if call.wanted.flavor != first.wanted.flavor
@@ -389,7 +389,7 @@ fn agree(
                 ));
             }
             if call.in_common != first.in_common {
-                return Err(of_rank(Status::INVALID_PARAM, "has given other hints than rank 0"));
+                return Err(of_rank(Status::INVALID_PARAM, "gave other hints than rank 0"));
             }
         }
         if call.key > MOST_OF_KEY as u64 {
@@ -404,7 +404,7 @@ fn agree(
     {
         return Err(Error::new(
             Status::NO_MEMORY,
-            "window: the sizes are more than there can be in all",
+            "window: the sizes of all members together are too large",
         ));
     }
     Ok(calls)
@@ -458,7 +458,7 @@ fn gather_names(group: &Group, made: &Result<Segment>) -> Result<Vec<Named>> {
     let mut names = Vec::with_capacity(cards.len() / MADE_AND_NAME);
     for (rank, card) in cards.chunks_exact(MADE_AND_NAME).enumerate() {
         let [status, proof_at] = decode(card).unwrap_or([Status::UNSUPPORTED.0 as u64, 0]);
-        failed_at(rank, Status(status as i32), "could not make its part")?;
+        failed_at(rank, Status(status as i32), "could not create its part")?;
         let name = card.last_chunk().expect("of that length");
         names.push(Named { proof_at, name: SegmentName::decode(name) });
     }

@@ -430,7 +430,7 @@ impl Epoch {
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             None => Ok(()),
-            Some(pair) => Err(Error::invalid(format!("ranks: {} stands there twice", pair[0]))),
+            Some(pair) => Err(Error::invalid(format!("ranks: {} is in the list twice", pair[0]))),
         }
     }
 
@@ -527,7 +527,7 @@ impl Epoch {
     pub fn set_no_locks(&self, no_locks: bool) -> Result<()> {
         let _calls = self.calls.lock();
         if no_locks && matches!(self.now(), access::LOCK | access::LOCK_ALL..) {
-            return Err(Error::new(Status::RMA_SYNC, "no_locks: there are locks"));
+            return Err(Error::new(Status::RMA_SYNC, "no_locks: this process holds locks"));
         }
         self.no_locks.store(no_locks, Ordering::Relaxed);
         Ok(())

@@ -499,7 +499,7 @@ impl Window {
         let Ended { status, blamed } = ended;
         let process = self.targets.get(blamed as usize).map_or(0, |target| target.process.pid);
         let (status, what) = match status {
-            Status::TIMED_OUT => (status, "did not come in time"),
+            Status::TIMED_OUT => (status, "did not call in time"),
             Status::CLOSED => (Status::PEER_FAILED, "has left the window"),
             _ => (Status::PEER_FAILED, "has ended"),
         };
@@ -513,8 +513,5 @@ fn of_rank(rank: u32, error: &Error) -> Error {
 
 #[cold]
 fn another_call() -> Error {
-    Error::new(
-        Status::BUSY,
-        "window: another call that synchronises is under way on another thread",
-    )
+    Error::new(Status::BUSY, "window: another thread is in a synchronising call")
 }

@@ -369,7 +369,9 @@ impl Window {
         self.check_dynamic("attach")?;
         let (begin, size) = (base as u64, size as u64);
         if begin.checked_add(size).is_none() || (base.is_null() && size > 0) {
-            return Err(Error::invalid(format!("base: there are no {size} bytes at {base:p}")));
+            return Err(Error::invalid(format!(
+                "base: {size} bytes at {base:p} are not a valid range"
+            )));
         }
         let mut attached = self.attached.lock();
         let next = attached.partition_point(|(base, _)| *base < begin);

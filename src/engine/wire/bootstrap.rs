@@ -393,7 +393,7 @@ pub fn join(parts: &[Vec<u8>]) -> Vec<u8> {
 pub fn split(bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>, &'static str> {
     let Some((count, rest)) = bytes.split_first_chunk::<4>() else { return Err("too short") };
     if u32::from_le_bytes(*count) != size {
-        return Err("of another number of members");
+        return Err("for a different number of members");
     }
     let table = (size as usize).checked_mul(4).and_then(|length| rest.split_at_checked(length));
     let Some((lengths, mut data)) = table else { return Err("too short") };
@@ -408,7 +408,7 @@ pub fn split(bytes: &[u8], size: u32) -> Result<Vec<Vec<u8>>, &'static str> {
         data = rest;
     }
     if !data.is_empty() {
-        return Err("longer than it says");
+        return Err("longer than its table states");
     }
     Ok(parts)
 }

@@ -68,7 +68,7 @@ impl<'a> Piece<'a> {
     pub fn decode(message: &'a [u8]) -> Result<Self, Unreadable> {
         if message.first().is_some_and(|first| is_short(*first)) {
             return Self::decode_short(message)
-                .ok_or(Unreadable::Garbage("a short message that makes no sense"));
+                .ok_or(Unreadable::Garbage("a short message whose header is not valid"));
         }
         Self::decode_long(message)
     }

@@ -198,7 +198,7 @@ impl ElementType {
         if op == Reduce::NoOp && !fetches {
             return Err(Error::new(
                 Status::RMA_OP,
-                "op: NO_OP reads, which an operation without a result does not",
+                "op: NO_OP only fetches, so it needs a call that returns a result",
             ));
         }
         Ok(())

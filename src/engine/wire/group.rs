@@ -89,7 +89,7 @@ impl GroupHeader {
     /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; Self::LENGTH] =
-            bytes.try_into().map_err(|_| "a group's message of another length")?;
+            bytes.try_into().map_err(|_| "a group's message of the wrong length")?;
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         if half(0) as u16 != VERSION {
@@ -99,7 +99,7 @@ impl GroupHeader {
             *What::ALL.get(usize::from(bytes[2])).ok_or("a group's message of an unknown kind")?;
         let status = half(36) as i32;
         if bytes[3] != 0 || (what == What::Notice) != (status < 0) {
-            return Err("a group's message that contradicts itself");
+            return Err("a group's message whose fields contradict each other");
         }
         Ok(GroupHeader {
             what,

@@ -205,7 +205,7 @@ impl Header {
     pub fn decode(message: &[u8]) -> Result<Self, Unreadable> {
         let header = Self::decode_first(message)?;
         if HEADER + usize::from(header.user_header) != message.len() {
-            return Err(Unreadable::Garbage("a header of another length"));
+            return Err(Unreadable::Garbage("a header of the wrong length"));
         }
         Ok(header)
     }
@@ -216,7 +216,7 @@ impl Header {
         let header = Self::decode_first(message)?;
         let rest = &message[HEADER..];
         if !matches!(header.kind, Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer) {
-            return Err(Unreadable::Garbage("packed, and not of a user"));
+            return Err(Unreadable::Garbage("a packed message of a kind that is never packed"));
         }
         let Some((user_header, data)) = rest.split_at_checked(header.user_header.into()) else {
             return Err(Unreadable::Garbage("a header that is too short"));
@@ -346,10 +346,10 @@ impl Answer {
         let length = match user_header.len() {
             0 => None,
             8 => user_header.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)),
-            _ => return Err("an answer with a header of another length"),
+            _ => return Err("an answer with a header of the wrong length"),
         };
         if status > 0 || length.is_some() != (status == Status::MESSAGE_TRUNCATED.0) {
-            return Err("an answer that contradicts itself");
+            return Err("an answer whose status does not match its length");
         }
         Ok(Answer { number: join_number(header.id, header.sender), status, length })
     }
@@ -372,7 +372,7 @@ impl Hello {
     /// Decodes the bytes after a Hello's header.
     pub fn decode(header: &Header, payload: &[u8]) -> Result<Self, &'static str> {
         if header.sender == 0 {
-            return Err("a connection without a number");
+            return Err("a connection request without a connection number");
         }
         if payload.len() > LONGEST_ADDRESS {
             return Err("an address that is too long");

@@ -126,7 +126,7 @@ impl StreamHeader {
                 Tells::Chunk | Tells::End => size == 0,
             };
         if !fits {
-            return Err("a hub's message that contradicts itself");
+            return Err("a hub's message whose fields contradict each other");
         }
         let (mark, device) = (mark == 1, head[2] == 1);
         Ok((StreamHeader { tells, mark, device, window, to, from, count, size, status }, behind))

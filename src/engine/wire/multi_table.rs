@@ -66,7 +66,7 @@ impl Prefix {
                 Ok(Prefix { count, in_data: false, length })
             }
             1 if table <= data => Ok(Prefix { count, in_data: true, length: PREFIX }),
-            _ => Err("a multi-buffer message whose table is nowhere"),
+            _ => Err("a multi-buffer message whose table does not fit in its data"),
         }
     }
 }

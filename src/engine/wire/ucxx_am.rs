@@ -89,7 +89,7 @@ impl<'a> Envelope<'a> {
         };
         let mut callback = None;
         if flag != 0 {
-            const UNNAMED: &str = "a message of UCXX's for a callback that it does not name";
+            const UNNAMED: &str = "a message of UCXX's that does not name its callback";
             let (name, after) = rest.split_at_checked(OWNER + 8).ok_or(UNNAMED)?;
             callback = Some(CallbackName::read(name).ok_or(UNNAMED)?);
             rest = after;
@@ -97,7 +97,7 @@ impl<'a> Envelope<'a> {
         let mut user_header = rest.get(1..).unwrap_or(&[]);
         if let Some((length, user)) = user_header.split_first_chunk::<8>() {
             if usize::try_from(u64::from_ne_bytes(*length)).ok() != Some(user.len()) {
-                return Err("a message of UCXX's with a header of another length");
+                return Err("a message of UCXX's with a header of the wrong length");
             }
             user_header = user;
         } else if !user_header.is_empty() {

@@ -65,14 +65,14 @@ impl<'a> Announcement<'a> {
         let next = match bytes[0] {
             0 => false,
             1 => true,
-            _ => return Err("a header that neither says nor denies that another follows"),
+            _ => return Err("a header whose flag for a further header is neither 0 nor 1"),
         };
         let count = match usize::try_from(number(COUNT)) {
             Ok(count) if count <= FRAMES => count,
             _ => return Err("a header with more than 100 frames"),
         };
         if next && count < FRAMES {
-            return Err("a header that is not full, with another to follow");
+            return Err("a header with fewer than 100 frames that another header follows");
         }
         Ok(Announcement { bytes, count, next })
     }

@@ -162,7 +162,7 @@ impl WindowHeader {
     /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; Self::LENGTH] =
-            bytes.try_into().map_err(|_| "a window's message of another length")?;
+            bytes.try_into().map_err(|_| "a window's message of the wrong length")?;
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         if half(0) as u16 != VERSION {
@@ -170,7 +170,7 @@ impl WindowHeader {
         }
         let what =
             *What::ALL.get(usize::from(bytes[2])).ok_or("a window's message of an unknown kind")?;
-        let strange = "a window's message that contradicts itself";
+        let strange = "a window's message whose fields contradict each other";
         let op = Reduce::from_number(bytes[3].into()).map_err(|_| strange)?;
         let kind = ElementType::from_number(bytes[4].into()).map_err(|_| strange)?;
         let how = LockType::from_number(bytes[5].into()).map_err(|_| strange)?;

@@ -93,7 +93,7 @@ static void some_missing(member_t *member) {
   params.rank = member->rank == 2 ? 4 : member->rank;
   params.timeout_ns = SECOND;
   CHECK_STATUS(ucxx_group_create(member->worker, &params, &member->group), UCXX_ERR_TIMED_OUT);
-  CHECK_MESSAGE("have not come: rank 2, 3, 5");
+  CHECK_MESSAGE("not connected: rank 2, 3, 5");
   CHECK(member->group == NULL);
   member_close(member);
 }

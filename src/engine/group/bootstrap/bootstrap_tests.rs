@@ -214,7 +214,7 @@ fn what_a_member_must_not_send_ends_the_exchange() {
         (1, part, "seal"),
         (0, FrameHeader { length: 1 + LONGEST_PART as u64, ..part }, "too long"),
         (0, FrameHeader { length: u64::MAX, ..part }, "too long"),
-        (0, FrameHeader { kind: Kind::All, ..part }, "out of turn"),
+        (0, FrameHeader { kind: Kind::All, ..part }, "an unexpected frame"),
     ];
     for (sequence, header, named) in cases {
         let (root, other) = with_raw(|mut raw| {

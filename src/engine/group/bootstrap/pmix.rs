@@ -81,7 +81,7 @@ impl Library {
             libc::free(value.cast());
         }
         result.ok_or_else(|| {
-            Error::new(Status::IO_ERROR, format!("PMIx: {key} of {whose} is of another kind"))
+            Error::new(Status::IO_ERROR, format!("PMIx: {key} of {whose} has an unexpected type"))
         })
     }
 }

@@ -30,13 +30,13 @@ pub(crate) fn split_root(root: &str) -> Result<(&str, u16)> {
         return Err(bad("has no host"));
     }
     if host.contains(':') != root.starts_with('[') {
-        return Err(bad("has its brackets wrong"));
+        return Err(bad("has brackets in the wrong place"));
     }
     match port.parse::<u16>() {
         Ok(number) if number > 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => {
             Ok((host, number))
         }
-        _ => Err(bad("has a port that is none (1 to 65535)")),
+        _ => Err(bad("has no valid port (1 to 65535)")),
     }
 }
 
@@ -77,8 +77,8 @@ fn listen(root: &str, addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
     }
     if let (true, Some(cause)) = (listeners.is_empty(), foreign) {
         let text = format!(
-            "root: rank 0 cannot listen at {root}, which is no address of this machine ({cause}): \
-             name the machine on which rank 0 runs"
+            "root: rank 0 cannot listen at {root}, which is not an address of this machine \
+             ({cause}): name the machine on which rank 0 runs"
         );
         return Err(Error::new(Status::INVALID_ADDR, text));
     }

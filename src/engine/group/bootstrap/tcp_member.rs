@@ -213,7 +213,7 @@ impl Member {
                 )
             }
             Verdict::NoSuchRank(theirs) => {
-                format!("rank: {rank} is none of rank 0's {theirs} members at {name}")
+                format!("rank: {rank} is too large: the group at {name} has {theirs} members")
             }
             Verdict::RankTaken | Verdict::WrongSecret => {
                 format!("rank: another member of the group at {name} has rank {rank} already")
@@ -237,7 +237,7 @@ impl Member {
             match link.frame(Failure::LONGEST).map_err(lost)? {
                 Some((Kind::Begin, _)) => return Ok(()),
                 Some((Kind::Failure, bytes)) => return Err(Setback::Final(told(&bytes))),
-                Some(_) => return Err(lost(link::broken("a frame out of turn"))),
+                Some(_) => return Err(lost(link::broken("an unexpected frame"))),
                 None => {}
             }
             if wait_for(link, until).map_err(lost)? {
@@ -297,7 +297,7 @@ impl Member {
                     })
                 }
                 Ok(Some((Kind::Failure, bytes))) => return Err(told(&bytes)),
-                Ok(Some(_)) => return Err(lost(link::broken("a frame out of turn"))),
+                Ok(Some(_)) => return Err(lost(link::broken("an unexpected frame"))),
                 Ok(None) => {}
                 Err(error) => return Err(lost(error)),
             }
@@ -307,7 +307,7 @@ impl Member {
             };
             if !waited.map_err(lost)? {
                 let text = format!(
-                    "rank {rank} got nothing from rank 0 at {} in an exchange in time",
+                    "rank {rank} received nothing from rank 0 at {} in an exchange in time",
                     self.root
                 );
                 return Err(Error::new(Status::TIMED_OUT, text));

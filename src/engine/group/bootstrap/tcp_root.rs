@@ -212,14 +212,13 @@ impl<'a> Gathering<'a> {
             }
             Verdict::Welcome => {}
             Verdict::WrongSecret => self.refuse(format!("{from} has another secret")),
-            Verdict::RankTaken => {
-                self.refuse(format!("{from} says that it is rank {rank}, which is there already"))
-            }
+            Verdict::RankTaken => self
+                .refuse(format!("{from} says that it is rank {rank}, which has connected already")),
             Verdict::OtherSize(own) => self.refuse(format!(
                 "rank {rank} at {from} says that the group has {size} members, not {own}"
             )),
             Verdict::NoSuchRank(own) => self
-                .refuse(format!("{from} says that it is rank {rank} of {own}, which there is not")),
+                .refuse(format!("{from} says that it is rank {rank}, but there are {own} members")),
         }
         (Step::Goes, None)
     }
@@ -229,7 +228,7 @@ impl<'a> Gathering<'a> {
         let (missing, left) = self.absent();
         let mut text =
             format!("rank 0 waits for {} of {} members", missing.len() + left.len(), self.size);
-        for (what, absent) in [("have not come", missing), ("came and gave up", left)] {
+        for (what, absent) in [("not connected", missing), ("connected and gave up", left)] {
             if !absent.is_empty() {
                 text += &format!("; {what}: rank {}", ranks(absent.into_iter()));
             }
@@ -390,7 +389,7 @@ impl Root {
                 let slow: Vec<u32> = (1..self.size).filter(slow).collect();
                 // They have received a part of a frame, so nothing else can be sent to them.
                 slow.iter().for_each(|rank| self.members[*rank as usize] = None);
-                let text = format!("rank {} took no bytes from rank 0 in time", ranks(slow));
+                let text = format!("rank {} did not read from rank 0 in time", ranks(slow));
                 return Err(self.fail(Status::TIMED_OUT, text));
             }
             socket::wait(&mut entries, deadline).map_err(no_poll)?;
@@ -418,7 +417,7 @@ impl Root {
                         missing -= 1;
                         continue;
                     }
-                    Ok(Some(_)) => link::broken("a frame out of turn"),
+                    Ok(Some(_)) => link::broken("an unexpected frame"),
                     Err(error) => error,
                 };
                 self.members[rank as usize] = None;
@@ -432,7 +431,7 @@ impl Root {
                 let late = ranks((1..self.size).filter(|rank| parts[*rank as usize].is_none()));
                 return Err(self.fail(
                     Status::TIMED_OUT,
-                    format!("rank {late} gave nothing to an exchange in time"),
+                    format!("rank {late} sent nothing for an exchange in time"),
                 ));
             }
             let (watched, mut entries): (Vec<u32>, Vec<_>) = (1..self.size)
@@ -544,7 +543,7 @@ mod tests {
         for error in [own].into_iter().chain(members.map(|member| member.join().unwrap())) {
             assert_eq!(error.status(), Status::TIMED_OUT);
             assert!(
-                error.message().contains("7 of 10 members; have not come: rank 2, 4-9"),
+                error.message().contains("7 of 10 members; not connected: rank 2, 4-9"),
                 "{error}"
             );
         }

@@ -93,7 +93,7 @@ impl HubStream {
                     }
                     work.first += 1;
                 }
-                Some(status) => return self.broken(work, "a chunk did not come through", status),
+                Some(status) => return self.broken(work, "a chunk could not be received", status),
             }
         }
     }
@@ -117,7 +117,7 @@ impl HubStream {
         match header.tells {
             Tells::Chunk => self.on_chunk(work, mail),
             Tells::End if work.end.is_some() || header.count != work.next => {
-                Err("an end that is none")
+                Err("a second end of the stream, or one before the last chunk")
             }
             Tells::End => {
                 work.end = Some((header.count, header.mark));
@@ -130,7 +130,7 @@ impl HubStream {
                 }
                 Ok(())
             }
-            _ => Err("it receives, and is to send"),
+            _ => Err("it sent a message that only a receiving end sends"),
         }
     }
 
@@ -147,7 +147,8 @@ impl HubStream {
         }
         let place = self.place(work.next);
         // SAFETY: a lease of this stream, which lasts until `place` ends it.
-        let view = unsafe { &*place.lease.get() }.view().map_err(|_| "there is no hub any more")?;
+        let view =
+            unsafe { &*place.lease.get() }.view().map_err(|_| "the hub has been destroyed")?;
         let metadata = message
             .header()
             .get(StreamHeader::LENGTH..)

@@ -254,8 +254,10 @@ impl SharedWorker {
             (Tells::Open, 0) => table.keep_unmet(endpoint, &header),
             (Tells::Open, _) => {
                 drop(table);
-                if endpoint.queued_now() >= MOST_WAITING {
-                    return Err("it asks for streams that are not here, and takes no answers");
+                if endpoint.window.queued_ops.get() >= MOST_WAITING {
+                    return Err(
+                        "it opens streams that do not exist here, and does not read the answers",
+                    );
                 }
                 // If this fails, the endpoint is about to end, and all its streams with it.
                 let _ = endpoint.send_hub_header(&header.turned_away());
@@ -287,7 +289,7 @@ impl Table {
         if self.unmet.iter().filter(|unmet| is_same_peer(&unmet.endpoint, &endpoint)).count()
             >= MOST_UNMET
         {
-            return Err("more ends of streams than anybody has that none here has answered");
+            return Err("it has opened too many streams that this side has not opened");
         }
         self.unmet.push(Unmet { endpoint, id, is_receiver, peer });
         Ok(())

@@ -44,7 +44,7 @@ impl HubStream {
                 Err(Refusal::Failed { .. }) => {
                     return self.broken(
                         work,
-                        "a chunk cannot be had where the link is",
+                        "a chunk could not be copied to the link's memory",
                         Status::IO_ERROR,
                     );
                 }
@@ -63,7 +63,7 @@ impl HubStream {
         if work.peer.is_none_or(|peer| peer.size < view.length) {
             place.end(false);
             let why =
-                format!("a chunk of {} bytes is longer than the envelopes there", view.length);
+                format!("a chunk of {} bytes is longer than the receiver's envelopes", view.length);
             self.complain(&why);
             work.is_last = true;
             return self.send_end(work, false);
@@ -132,10 +132,10 @@ impl HubStream {
         match header.tells {
             Tells::Credit => {
                 if count < work.taken || count > work.next {
-                    return Err("it has taken in what was not sent");
+                    return Err("it acknowledged chunks that were not sent");
                 }
                 if size < work.granted || size < work.next || size - count > self.window(work) {
-                    return Err("more credit than there are places, or less than before");
+                    return Err("it granted more than the window allows, or less than before");
                 }
                 if size > work.granted {
                     work.stalled = false;
@@ -145,7 +145,7 @@ impl HubStream {
             }
             Tells::Close => {
                 if count < work.taken || count > work.next {
-                    return Err("it has taken in what was not sent");
+                    return Err("it acknowledged chunks that were not sent");
                 }
                 work.taken = count;
                 let heard =
@@ -153,7 +153,7 @@ impl HubStream {
                 work.stage = Stage::Clearing { over: heard };
                 Ok(())
             }
-            _ => Err("it sends, and is to receive"),
+            _ => Err("it sent a message that only a sending end sends"),
         }
     }
 }

@@ -144,7 +144,7 @@ impl Link {
         self.hub.check_fork()?;
         if !matches!(self.request.role, Role::Consume | Role::Produce) {
             return Err(Error::invalid(
-                "link: is one that looks; those that consume or produce can be connected",
+                "link: only peeks; links that consume or produce can be connected",
             ));
         }
         let Some(worker) = self.hub.worker.as_ref() else {
@@ -154,7 +154,7 @@ impl Link {
             return Err(Error::invalid("endpoint: is of another worker than the hub's"));
         }
         if window == 0 {
-            return Err(Error::invalid("window: with 0 chunks on their way none would ever come"));
+            return Err(Error::invalid("window: must be at least 1 chunk"));
         }
         if window > MOST {
             return Err(Error::new(
@@ -341,7 +341,7 @@ impl HubStream {
             return Ok(());
         }
         if header.count != self.id || header.mark == self.is_receiver() {
-            return Err("an end of another stream");
+            return Err("a message for another stream");
         }
         let peer = Peer::of(header);
         match work.stage {
@@ -453,8 +453,11 @@ impl HubStream {
     }
 
     pub(crate) fn complain(&self, why: &str) {
-        let text =
-            format!("stream {} with {}: {why}: given up", self.id, self.endpoint.peer_text());
+        let text = format!(
+            "stream {} with {}: {why}; the stream has ended",
+            self.id,
+            self.endpoint.peer_text()
+        );
         log::write(log::ERROR, c"hub", &text);
     }
 

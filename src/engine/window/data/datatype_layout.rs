@@ -49,7 +49,7 @@ enum Shape<'a> {
 
 #[cold]
 fn too_large() -> Error {
-    Error::invalid("layout: it reaches further than memory does")
+    Error::invalid("layout: it reaches beyond the end of the address space")
 }
 
 impl<'a> Layout<'a> {

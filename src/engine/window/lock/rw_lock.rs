@@ -361,7 +361,7 @@ impl<'a> WindowLock<'a> {
                 self.give_up(rank);
                 break Err(Error::new(
                     Status::TIMED_OUT,
-                    "lock: others have held it, or waited before, until the deadline",
+                    "lock: others held it, or waited for it first, until the deadline",
                 ));
             }
             slot.bell.wait(1, [left, patience.pace].into_iter().flatten().min());
@@ -549,7 +549,7 @@ fn poisoned() -> Error {
 fn lost(rank: u32) -> Error {
     Error::new(
         Status::RMA_POISONED,
-        format!("unlock: rank {rank} has been taken for dead, and does not hold it any more"),
+        format!("unlock: rank {rank} was taken for dead, and no longer holds the lock"),
     )
 }
 

@@ -44,7 +44,10 @@ impl Window {
     ) -> Result<Vec<u8>> {
         let WindowHeader { what, op, kind, bytes, .. } = *header;
         let strange = || {
-            Error::new(Status::INVALID_PARAM, "window: a message whose data is not what it says")
+            Error::new(
+                Status::INVALID_PARAM,
+                "window: a message whose data does not match its header",
+            )
         };
         let Content { extent, pieces, data } = content_of(header, data).ok_or_else(strange)?;
         let size = kind.size();

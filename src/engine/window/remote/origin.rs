@@ -261,8 +261,12 @@ impl Window {
         if self.flavor != Flavor::Dynamic || is_one || to.bytes() == 0 {
             return Ok(None);
         }
-        let nowhere =
-            || Error::new(Status::RMA_ATTACH, "disp: the layout ends where there are no addresses");
+        let nowhere = || {
+            Error::new(
+                Status::RMA_ATTACH,
+                "disp: the layout reaches beyond the end of the address space",
+            )
+        };
         let (begin, end) = edges_of(ask.header.at, to).ok_or_else(nowhere)?;
         Ok(Some(Extent {
             bytes: encode_piece((begin, end - begin)),
@@ -300,8 +304,10 @@ impl Window {
     fn shipped(&self, rank: u32, mut shipment: Shipment<'_>) -> Result<()> {
         shipment.settle();
         if shipment.status.is_error() {
-            return Err(self
-                .unreachable(rank, Error::new(shipment.status, "window: a message has not left")));
+            return Err(self.unreachable(
+                rank,
+                Error::new(shipment.status, "window: a message could not be sent"),
+            ));
         }
         Ok(())
     }

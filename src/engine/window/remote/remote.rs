@@ -159,14 +159,14 @@ impl Window {
             }
             Status::RMA_ATTACH => {
                 let text = format!(
-                    "window: an operation at rank {rank} was about memory that is \
+                    "window: an operation on rank {rank} used memory that is \
                     not attached there"
                 );
                 Error::new(status, text)
             }
             Status::INVALID_ADDR => {
                 let text = format!(
-                    "window: an operation at rank {rank} was about memory that is not there, or \
+                    "window: an operation on rank {rank} used memory that does not exist, or \
                     may not be written"
                 );
                 Error::new(status, text)
@@ -211,7 +211,7 @@ impl Window {
             self.progress_meanwhile();
             if clock::remaining(deadline) == Some(Duration::ZERO) {
                 self.give_up_far(rank, &asked.question);
-                let text = "lock: others have held it, or waited before, until the deadline";
+                let text = "lock: others held it, or waited for it first, until the deadline";
                 return Err(Error::new(Status::TIMED_OUT, text));
             }
         }

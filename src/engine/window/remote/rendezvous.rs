@@ -88,7 +88,7 @@ impl Counted {
             if *count >= MOST {
                 return Err(Error::new(
                     Status::NO_RESOURCE,
-                    "window: a member has too much under way",
+                    "window: a member has too many long operations under way",
                 ));
             }
             *count += 1;
@@ -245,14 +245,14 @@ impl Service {
             What::Put => {
                 let status = match self.windows().visit(header.window) {
                     Some(window) => self.take_long(header, held, window),
-                    None => Err(Error::new(Status::CLOSED, "window: has gone")),
+                    None => Err(Error::new(Status::CLOSED, "window: has been closed")),
                 };
                 if let Err(error) = status {
                     self.answer(header, error.status(), Vec::new());
                 }
                 Ok(())
             }
-            _ => Err("a window's message whose data is not here"),
+            _ => Err("a window's message of a kind that has no long data"),
         }
     }
 
@@ -261,7 +261,7 @@ impl Service {
         if !window.is_member(header.from) || !is_plain || header.bytes != held.message().length() {
             return Err(Error::new(
                 Status::INVALID_PARAM,
-                "window: a message whose data is not what it says",
+                "window: a message whose data does not match its header",
             ));
         }
         let (place, bytes) = window.place_of_long(header)?;
@@ -327,7 +327,7 @@ impl Window {
         if !is_plain || !copes(runtime::ucx_release()) {
             return Err(Error::new(
                 Status::INVALID_PARAM,
-                "window: a long message for a window that takes none",
+                "window: a long message for a window that cannot receive one",
             ));
         }
         self.place_here(header.at, header.bytes)

@@ -266,7 +266,7 @@ impl Service {
             return Ok(());
         };
         let from = window.rank_of(header.from);
-        let from = from.ok_or("a window's message of somebody who is no member")?;
+        let from = from.ok_or("a window's message from a process that is not a member")?;
         window.receive_or_block(from, &header, held)
     }
 
@@ -316,7 +316,7 @@ impl Service {
     pub(crate) fn answer_has_gone(&self, to: u32, sent: Result<Submitted>) {
         if sent.is_err_and(|error| !is_of_peer(error.status())) {
             // The origin would wait without end.
-            dispatch::complain("a window's answer that cannot be sent: the connection is given up");
+            dispatch::complain("a window's answer could not be sent: the connection is closed");
             self.cut(to);
         }
     }
@@ -371,7 +371,7 @@ impl Window {
                 {
                     true => Err(Error::new(
                         Status::NO_RESOURCE,
-                        "window: a member that takes no answers",
+                        "window: a member does not read its answers",
                     )),
                     false => self.perform(header, data, granted),
                 };
@@ -407,7 +407,7 @@ impl Window {
             What::Posted => tells(&control.from(from).posted),
             What::Completed => tells(&control.from(from).completed),
             What::Round => {
-                let strange = "a window's message of a round that there is not";
+                let strange = "a window's message for a round that does not exist";
                 let round = control.round_if(header.number).ok_or(strange)?;
                 let size = self.targets.len();
                 let distance = distances(size).nth(header.number as usize).ok_or(strange)?;
@@ -419,7 +419,7 @@ impl Window {
             }
             What::Ended => {
                 if header.status == 0 || header.number as usize >= self.targets.len() {
-                    return Err("a window's message of an end for no reason");
+                    return Err("a window's message of an end without a status");
                 }
                 if let Some(remote) = self.targets[from as usize].remote() {
                     remote.end(Ended { status: Status(header.status), blamed: header.number });
