@@ -383,7 +383,7 @@ impl Work {
             Job::Mark(_, envelope) => state.end_mark(envelope, error),
         }
         let retired = hub.leave(state);
-        let_go((retired, hub));
+        drop_last((retired, hub));
     }
 }
 
@@ -404,7 +404,8 @@ lasting! {
     static LEAVES: Cell<bool> = const { Cell::new(false) };
 }
 
-fn let_go<T>(last: T) {
+/// Drops what may be the last reference to a hub, unless the process is ending.
+fn drop_last<T>(last: T) {
     let mut leaving = LEAVING.lock();
     if leaving.process_ends {
         return std::mem::forget(last);
@@ -444,7 +445,7 @@ impl State {
         self.copies -= 1;
         if envelope != NONE {
             self.envelopes[envelope as usize].copies -= 1;
-            self.let_go(envelope);
+            self.free_if_unused(envelope);
         }
         if let Some(error) = error {
             self.stream_fault = Some(error);

@@ -269,7 +269,7 @@ impl State {
 
     /// Frees the envelope if it is trashed and nobody uses it.
     #[inline(always)]
-    pub(crate) fn let_go(&mut self, number: u32) {
+    pub(crate) fn free_if_unused(&mut self, number: u32) {
         let envelope = &self.envelopes[number as usize];
         if envelope.stage == Stage::Trashed && envelope.leases == 0 && envelope.copies == 0 {
             self.put_back(number);

@@ -197,7 +197,7 @@ impl State {
         self.in_flight[self.envelopes[source as usize].pool as usize * pools + pool as usize] -= 1;
         self.copies -= 1;
         self.envelopes[source as usize].copies -= 1;
-        self.let_go(source);
+        self.free_if_unused(source);
         let mut is_stale = true;
         if self.is_there(transfer.chunk, transfer.order) {
             let chunk = &mut self.chunks[transfer.chunk as usize];
