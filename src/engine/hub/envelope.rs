@@ -294,7 +294,7 @@ impl Lease {
         hubs[0].unlock(first);
         hubs[1].unlock(second);
         if changed {
-            hubs.iter().for_each(|hub| hub.go_on());
+            hubs.iter().for_each(|hub| hub.perform_pending());
         }
         Ok(())
     }

@@ -358,7 +358,7 @@ impl Hub {
                 None
             }
             Err(refusal) => {
-                state.forgive(refusal);
+                state.clear_failure(refusal);
                 Some(Err(refusal))
             }
         };

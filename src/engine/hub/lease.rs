@@ -210,7 +210,7 @@ impl State {
 
     /// Clears a failure that has been reported, so that the copy is tried again.
     #[cold]
-    pub(crate) fn forgive(&mut self, refusal: Refusal) {
+    pub(crate) fn clear_failure(&mut self, refusal: Refusal) {
         if let Refusal::Failed { pool, chunk } = refusal {
             self.chunks[chunk as usize].failed &= !(1u32.checked_shl(pool).unwrap_or(0));
         }
