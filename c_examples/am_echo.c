@@ -1,23 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * am_echo.c: active messages. Rank 1 answers each message with its own data, rank 0 checks what
- * comes back.
+ * am_echo.c: active messages. Rank 1 returns each message to its sender, and rank 0 checks the
+ * data.
  *
- * A message has a header, which always comes with it, and data, which may come along (eager) or
- * wait at the sender until the receiver has a place for it (rendezvous). The handler owns its
- * message. Rank 1 shows both ways to keep it: data that came along stays where it is and is sent
- * back from there; data that waits is pulled into memory of our own first. Either way the message,
- * and with it the reply endpoint, lives until the answer has been sent.
+ *     cc -o am_echo am_echo.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./am_echo 0 am.socket & ./am_echo 1 am.socket; wait
+ *
+ * It prints a line for each message, and a summary:
+ *
+ *     client:       24 bytes came back: a short one
+ *     client:  4194304 bytes came back: longer than 1 MiB: always rendezvous
+ *     server: 7 messages answered, 4 from where they lay, 3 pulled first
+ *
+ * An active message has an id. The receiver registers a handler for the id, and the library calls
+ * it with each message. A message consists of a header, which always arrives with it, and data. The
+ * data arrives with the header ("eager"), or stays at the sender until the receiver provides a
+ * buffer ("rendezvous").
+ *
+ * The handler owns its message until it destroys it. Rank 1 shows both cases. Eager data stays
+ * where it is, and rank 1 sends it back from there. Rendezvous data is first received into memory
+ * of rank 1. In both cases the message must exist until the answer has been sent, because the reply
+ * endpoint belongs to it.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
 
-#define ECHO_ID 100 /* at rank 1 */
-#define REPLY_ID 101 /* at rank 0 */
+#define ECHO_ID 100 /* handled by rank 1 */
+#define REPLY_ID 101 /* handled by rank 0 */
 #define LONGEST (4u << 20)
 
-/* What is sent: the library's choice of protocol, then each of the two. */
+/* The messages: the library chooses the protocol, or the flag does. */
 static const struct {
   uint64_t length, flags;
   const char *text;
@@ -30,8 +43,8 @@ static const struct {
                  {LONGEST, 0, "longer than 1 MiB: always rendezvous"}};
 #define QUESTIONS (sizeof questions / sizeof *questions)
 
-/* The header of both directions: copied by the library when it is sent, and to be read where it
- * lies when it has arrived. */
+/* The header, in both directions. The library copies it when it is sent. The receiver reads it in
+ * place. */
 struct head {
   uint64_t number, length;
 };
@@ -44,7 +57,7 @@ static struct head head_of(const ucxx_am_message_t *message) {
   struct head head;
   size_t length = 0;
   const void *bytes = ucxx_am_message_header(message, &length);
-  /* What a peer sends is checked before it is used. */
+  /* Check what a peer sends before it is used. */
   require(length == sizeof head, "the header is complete");
   memcpy(&head, bytes, sizeof head);
   require(head.number < QUESTIONS, "the number is one of ours");
@@ -58,7 +71,7 @@ struct echo {
   struct server *server;
   ucxx_am_message_t *message;
   struct head head;
-  unsigned char *own; /* what was pulled; NULL where the message has the data */
+  unsigned char *own; /* the received data; NULL if the message holds the data */
 };
 
 struct server {
@@ -69,7 +82,8 @@ static void on_answered(void *arg, ucxx_request_t *request, ucxx_status_t status
   struct echo *echo = arg;
   check_completion(request, status, "an answer was sent");
   echo->server->answered++;
-  /* Ends the reply endpoint's borrowing, too, and gives the sender its credit back. */
+  /* Destroying the message also ends the use of its reply endpoint, and returns the sender's credit
+   * (docs/flow-control.md). */
   ucxx_am_message_destroy(echo->message);
   free(echo->own);
   free(echo);
@@ -79,7 +93,8 @@ static void send_answer(struct echo *echo, const void *data) {
   ucxx_endpoint_t *reply = ucxx_am_message_reply(echo->message);
   require(reply != NULL, "the sender has asked for an endpoint to answer on");
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  /* Called even if the send ends inside the call: one way to the end. */
+  /* ALWAYS_CALLBACK: the callback also runs if the send completes inside the call, so there is one
+   * path for completions. */
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.callback = on_answered;
   params.callback_arg = echo;
@@ -94,7 +109,7 @@ static void on_pulled(void *arg, ucxx_request_t *request, ucxx_status_t status) 
   send_answer(echo, echo->own);
 }
 
-/* Runs within progress: it may call anything that does not wait. */
+/* The library calls it while it makes progress. It may call any function that does not wait. */
 static void on_question(void *arg, ucxx_am_message_t *message) {
   struct server *server = arg;
   struct echo *echo = calloc(1, sizeof *echo);
@@ -102,6 +117,8 @@ static void on_question(void *arg, ucxx_am_message_t *message) {
   echo->server = server;
   echo->message = message;
   echo->head = head_of(message);
+  /* Data that arrived with the header is available at once. NULL means that it has to be
+   * received. */
   const void *data = ucxx_am_message_data(message);
   if (data != NULL || echo->head.length == 0) {
     server->in_place++;
@@ -121,12 +138,11 @@ static void on_question(void *arg, ucxx_am_message_t *message) {
   if (status != UCXX_INPROGRESS) check(status, "receive");
 }
 
-/* ---------------------------------------------------------------- rank 0: ask, and check what
- * comes back */
+/* ---------------------------------------------------------------- rank 0: send and check */
 
 struct client {
   struct pair *pair;
-  unsigned expected; /* answers come in the order of the questions, since we wait for each */
+  unsigned expected; /* answers arrive in the order of the messages, because ask() waits for each */
   unsigned char *data, *back;
 };
 
@@ -165,7 +181,7 @@ static void on_answer(void *arg, ucxx_am_message_t *message) {
         ucxx_am_message_recv(message, client->back, (size_t)head.length, &params, NULL);
     if (status != UCXX_INPROGRESS) check(status, "receive");
   }
-  /* What a receive has begun goes on without the message. */
+  /* A receive that was started continues without the message. */
   ucxx_am_message_destroy(message);
 }
 
@@ -178,7 +194,8 @@ static void ask(struct client *client, unsigned number) {
   ucxx_endpoint_t *endpoint = client->pair->endpoint;
   ucxx_status_t status = ucxx_am_send(endpoint, ECHO_ID, &head, sizeof head, client->data,
                                       (size_t)head.length, &params, &request);
-  /* The data is ours again when this has completed: of a rendezvous, when rank 1 has pulled it. */
+  /* After completion the buffer may be used again. A rendezvous send completes when rank 1 has
+   * received the data. */
   check(outcome(status, request), "send");
   while (client->expected <= number)
     check(ucxx_worker_wait(client->pair->worker, PAIR_TIMEOUT_NS), "waiting for the answer");
@@ -190,8 +207,8 @@ int main(int argc, char **argv) {
   struct server server = {0};
   struct client client = {&pair, 0, malloc(LONGEST), malloc(LONGEST)};
   require(client.data != NULL && client.back != NULL, "memory");
-  /* Before the peer sends: a message without a handler is dropped, or refused where its data waits.
-   */
+  /* Register the handler before the peer sends. Without one an eager message is dropped, and a
+   * rendezvous message is refused. */
   if (pair.rank == 0) {
     check(ucxx_worker_set_am_handler(pair.worker, REPLY_ID, on_answer, &client, NULL), "handler");
   } else {

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * backpressure.c: a producer that is faster than its consumer, and waits for it instead of filling
- * memory.
+ * backpressure.c: a producer that is faster than its consumer, and waits instead of filling memory.
  *
- * Rank 0 makes blocks, rank 1 takes its time over each. The endpoint's send window is WINDOW
- * blocks, and the producer has one buffer more than that. It sends with UCXX_FLAG_NO_WAIT until it
- * is told NO_RESOURCE, and goes on when on_writable says that there is room again: neither its own
- * memory nor the library's grows, however long the stream is.
+ *     cc -o backpressure backpressure.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./backpressure 0 bp.socket & ./backpressure 1 bp.socket; wait
  *
- * Synchronous sends stay in the window until the consumer has received them. Others leave it as
- * soon as the transport has a copy, and would pile up at the consumer instead, which keeps what it
- * has not asked for yet.
+ * It prints how often the producer waited, and how little the memory of both processes grew:
+ *
+ *     producer: 2000 blocks from 9 buffers, waited for room 1710 times
+ *     rank 0: memory grew by 0.9 MiB while 125.0 MiB went through
+ *
+ * Rank 0 makes blocks, and rank 1 takes its time over each. The endpoint's send window is WINDOW
+ * blocks, and the producer has one buffer more. It sends with UCXX_FLAG_NO_WAIT. If the window is
+ * full, the send returns UCXX_ERR_NO_RESOURCE, and the producer asks for a callback when there is
+ * room (ucxx_endpoint_on_writable). So memory stays bounded for any number of blocks.
+ *
+ * The sends are synchronous: they stay in the window until the consumer has received them. Other
+ * sends leave the window when the transport has a copy. Then unread messages would fill the memory
+ * of the consumer.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -34,7 +41,7 @@ struct block {
 struct producer {
   struct pair pair;
   struct block *free;
-  struct block *filled; /* the next to go out: made already when there was no room */
+  struct block *filled; /* the next block to send: it was made when there was no room */
   uint32_t made, sent, done, stalls;
   struct block blocks[BUFFERS];
 };
@@ -43,7 +50,7 @@ static uint64_t word_of(uint32_t block, uint32_t at) {
   return ((uint64_t)block << 32 | at) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* Memory that the process has ever held, in bytes. */
+/* The largest amount of memory that the process has used, in bytes. */
 static uint64_t peak_memory(void) {
   struct rusage usage;
   require(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage works");
@@ -61,7 +68,7 @@ static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
 
 static struct block *make_block(struct producer *producer) {
   struct block *block = producer->free;
-  /* The window lets WINDOW sends be under way, and there is one buffer more. */
+  /* At most WINDOW sends are in progress, and there is one buffer more. */
   require(block != NULL, "there is a buffer for the block");
   producer->free = block->next;
   for (uint32_t at = 0; at < WORDS; at++) block->words[at] = word_of(producer->made, at);
@@ -89,8 +96,8 @@ static void produce(struct producer *producer) {
     ucxx_status_t status = ucxx_tag_send_sync(endpoint, producer->filled->words,
                                               sizeof producer->filled->words, TAG, &params, NULL);
     if (status == UCXX_ERR_NO_RESOURCE) {
-      /* Nothing was submitted: the block stays ours. One call of on_room comes for each time it is
-       * asked for. */
+      /* Nothing was submitted, so the block stays ours. Each call of ucxx_endpoint_on_writable
+       * gives one call of on_room. */
       producer->stalls++;
       check(ucxx_endpoint_on_writable(endpoint, on_room, producer), "asking to be told");
       return;
@@ -120,6 +127,7 @@ static void run_consumer(struct pair *pair) {
   for (uint32_t block = 0; block < BLOCKS; block++) {
     ucxx_request_t *request = NULL;
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+    /* The receive fails if the producer does. */
     params.source = pair->endpoint;
     ucxx_status_t status =
         ucxx_tag_recv(pair->worker, words, sizeof words, TAG, PAIR_ALL_BITS, &params, &request);

@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * cancel_timeout.c: the three ways not to wait for ever, and the statuses they give.
+ * cancel_timeout.c: three ways to limit how long a program waits, and the statuses they give.
  *
- *  - A wait with a limit returns UCXX_INPROGRESS when the limit is over. The operation goes on.
- *  - An operation with timeout_ns ends with UCXX_ERR_TIMED_OUT. Its buffer is the caller's again.
- *  - A cancelled operation ends with UCXX_ERR_CANCELED, or with UCXX_OK when it was done before the
- * cancel came.
+ *     cc -o cancel_timeout cancel_timeout.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./cancel_timeout 0 cancel.socket & ./cancel_timeout 1 cancel.socket; wait
+ *
+ * - A wait with a limit returns UCXX_INPROGRESS when the limit is over. The operation continues.
+ * - An operation with timeout_ns ends with UCXX_ERR_TIMED_OUT. Its buffer may be used again.
+ * - A cancelled operation ends with UCXX_ERR_CANCELED, or with UCXX_OK if it completed first.
+ *
+ * Rank 0 prints the status of each:
+ *
+ *     rank 0: receive with a timeout: UCXX_ERR_TIMED_OUT
+ *     rank 0:   tag receive, peer process 25315 on this host (worker 1): the time ran out
+ *     rank 0: wait with a limit: UCXX_INPROGRESS
+ *     rank 0: receive after a cancel: UCXX_ERR_CANCELED
+ *     rank 0: cancel after the message came: UCXX_OK
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -29,8 +39,8 @@ static void operation_timeout(struct pair *pair) {
   ucxx_status_t status = ucxx_tag_recv(pair->worker, buffer, sizeof buffer, TAG_NEVER_SENT,
                                        PAIR_ALL_BITS, &params, &request);
   require(status == UCXX_INPROGRESS, "a receive without a message is in progress");
-  status = ucxx_request_wait(request,
-                             UINT64_MAX); /* without a limit of its own: the operation has one */
+  /* The wait needs no limit of its own, because the operation has one. */
+  status = ucxx_request_wait(request, UINT64_MAX);
   explain(pair, "receive with a timeout", status);
   require(status == UCXX_ERR_TIMED_OUT, "the receive times out");
   printf("rank %d:   %s\n", pair->rank, ucxx_request_error_message(request));
@@ -46,13 +56,14 @@ static void wait_limit_and_cancel(struct pair *pair) {
                                        PAIR_ALL_BITS, &params, &request);
   require(status == UCXX_INPROGRESS, "a receive without a message is in progress");
 
-  status = ucxx_request_wait(request, 0); /* polls once */
+  status = ucxx_request_wait(request, 0); /* a limit of 0: make progress once */
   require(status == UCXX_INPROGRESS, "polling does not end the receive");
   status = ucxx_request_wait(request, 20 * MILLISECOND_NS);
   explain(pair, "wait with a limit", status);
   require(status == UCXX_INPROGRESS, "the limit ends the wait, not the receive");
 
-  /* The call only asks. Until the request is complete, the buffer must stay. */
+  /* The call only requests the cancellation. The buffer must stay valid until the request
+   * completes. */
   check(ucxx_request_cancel(request), "cancel");
   status = ucxx_request_wait(request, PAIR_TIMEOUT_NS);
   explain(pair, "receive after a cancel", status);
@@ -60,7 +71,7 @@ static void wait_limit_and_cancel(struct pair *pair) {
   ucxx_request_destroy(request);
 }
 
-/* A receive that got its message keeps its status, whatever comes later. */
+/* A receive that has its message keeps its status, whatever is called later. */
 static void too_late_to_cancel(struct pair *pair) {
   char answer[16] = "";
   ucxx_recv_info_t info = {0};

@@ -1,16 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * client_server.c: one server, many clients, of which some are turned away and some die.
+ * client_server.c: one server and many clients. The server rejects some clients, and some fail.
  *
- *     client_server server MOST TOTAL      serves MOST clients at a time, ends when TOTAL have come
- * and gone; prints its port client_server client PORT            sends the lines of its input,
- * prints the answers: the same in capitals
+ *     cc -o client_server client_server.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./client_server server MOST TOTAL
+ *     ./client_server client PORT
  *
- * A conversation: the server's greeting, which gives the client a number; then questions and
- * answers in turn; an empty question says goodbye, and is answered like the others. The number is
- * the tag of the client's questions, because a tagged message does not say by which endpoint it
- * came.
+ * The server serves MOST clients at a time, and ends after TOTAL clients. It prints its port first.
+ * The client sends the lines of its input, and prints the answers, which are the same lines in
+ * capitals:
+ *
+ *     ./client_server server 4 1 &
+ *     port 43301
+ *     echo "good night" | ./client_server client 43301
+ *     client 1 is at 127.0.0.1:39820
+ *     GOOD NIGHT
+ *     client 1 left after a goodbye: UCXX_ERR_CONNECTION_RESET
+ *     accepted 1, rejected 0, finished 1, lost 0, answers 1
+ *
+ * The server sends a greeting with the client's number first. Then questions and answers alternate.
+ * An empty question is the goodbye, and gets an answer like the others. The client's number is the
+ * tag of its questions, because a tagged message does not tell the receiver which endpoint it came
+ * from.
  */
 #define _XOPEN_SOURCE 700
 #include <ctype.h>
@@ -22,14 +34,13 @@
 #define TAG_ANSWER (UINT64_C(1) << 62)
 #define EXIT_REJECTED 3
 
-/* ------------------------------------------------------------------ server: one thread, everything
- * in callbacks */
+/* ---------------------------------------- server: one thread, everything in callbacks */
 
 struct server {
   ucxx_worker_t *worker;
   unsigned most, present;
-  unsigned accepted, rejected, finished,
-      lost; /* clients: let in, turned away, gone with a goodbye, gone without */
+  /* Clients: accepted; rejected; closed after a goodbye; closed or failed without one. */
+  unsigned accepted, rejected, finished, lost;
   uint64_t answers;
 };
 
@@ -39,15 +50,15 @@ struct client {
   uint64_t number;
   ucxx_recv_info_t info;
   char text[LONGEST];
-  bool under_way; /* an operation; there is one at most */
+  bool under_way; /* an operation is in progress; there is at most one */
   bool closed, finished;
 };
 
 static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status);
 static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status);
 
-/* Where an operation is refused or fails, the endpoint has ended or is about to: on_close tells
- * why, so nothing is done about it here. */
+/* If an operation is refused or fails, the endpoint has failed or is about to. on_close reports the
+ * reason, so nothing is done about it here. */
 static void client_send(struct client *client, const void *data, size_t length, uint64_t tag) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
@@ -63,12 +74,13 @@ static void client_receive(struct client *client) {
   params.callback = on_question;
   params.callback_arg = client;
   params.recv_info = &client->info;
-  params.source = client->endpoint; /* ends the receive when the client goes */
+  params.source = client->endpoint; /* the receive fails if the client does */
   client->under_way = ucxx_tag_recv(client->server->worker, client->text, sizeof client->text,
                                     client->number, ALL_BITS, &params, NULL) == UCXX_INPROGRESS;
 }
 
-/* The last of an operation's completion and on_close frees the client, whichever that is. */
+/* Both the last completion and on_close call it, in either order. The second one frees the
+ * client. */
 static bool client_is_gone(struct client *client) {
   if (!client->closed || client->under_way) return false;
   client->server->present--;
@@ -102,7 +114,7 @@ static void on_question(void *arg, ucxx_request_t *request, ucxx_status_t status
   client_send(client, client->text, client->info.length, TAG_ANSWER);
 }
 
-/* Once for each accepted client, however it left. */
+/* The library calls it once for each accepted client, after a close and after a failure. */
 static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   struct client *client = arg;
   const char *how = status == UCXX_ERR_CONNECTION_RESET ? "left"
@@ -114,12 +126,14 @@ static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status)
     client->server->finished++;
   else
     client->server->lost++;
-  ucxx_endpoint_destroy(endpoint); /* in a callback: takes effect when it has returned */
+  /* Inside a callback this takes effect after the callback returns. */
+  ucxx_endpoint_destroy(endpoint);
   client->closed = true;
   client_is_gone(client);
 }
 
-/* May also be answered later, and from another thread. */
+/* A client wants to connect. A program may also accept or reject it later, and from another
+ * thread. */
 static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
   struct server *server = arg;
   char address[64];
@@ -138,7 +152,8 @@ static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
   client->server = server;
   ucxx_status_t status = ucxx_endpoint_accept(conn_request, &params, &client->endpoint);
   ucxx_conn_request_destroy(conn_request);
-  if (status != UCXX_OK) { /* it has gone already, as one that was killed while it connected */
+  /* The client is gone already, for example because it was killed while it connected. */
+  if (status != UCXX_OK) {
     printf("the client at %s could not be let in: %s\n", address, ucxx_error_text(status));
     server->rejected++;
     free(client);
@@ -153,7 +168,8 @@ static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
 static int serve(ucxx_context_t *context, unsigned most, unsigned total) {
   struct server server = {.most = most};
   ucxx_listener_t *listener = NULL;
-  ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT; /* on 127.0.0.1, any free port */
+  /* The defaults: 127.0.0.1, and any free port. */
+  ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT;
   params.on_connect = on_connect;
   params.on_connect_arg = &server;
   check(ucxx_worker_create(context, NULL, &server.worker), "worker");
@@ -171,8 +187,7 @@ static int serve(ucxx_context_t *context, unsigned most, unsigned total) {
   return server.finished + server.lost == server.accepted ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* ------------------------------------------------------------------ client: blocking calls, with a
- * progress thread */
+/* ---------------------------------------- client: blocking calls, with a progress thread */
 
 static void on_server_gone(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   (void)arg;
@@ -203,6 +218,8 @@ static int converse(ucxx_worker_t *worker, ucxx_endpoint_t *endpoint) {
 static int be_client(ucxx_context_t *context, uint16_t port) {
   ucxx_worker_t *worker = NULL;
   ucxx_worker_params_t worker_params = UCXX_WORKER_PARAMS_INIT;
+  /* A thread of the library makes progress. It polls while there is traffic, and sleeps
+   * otherwise. */
   worker_params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   check(ucxx_worker_create(context, &worker_params, &worker), "worker");
 
@@ -223,7 +240,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: %s server MOST TOTAL | client PORT\n", argv[0]);
     return 2;
   }
-  setvbuf(stdout, NULL, _IOLBF, 0); /* whoever reads it through a pipe gets each line at once */
+  /* Print each line at once, also into a pipe. */
+  setvbuf(stdout, NULL, _IOLBF, 0);
   ucxx_context_t *context = NULL;
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;

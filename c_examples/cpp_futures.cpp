@@ -3,10 +3,20 @@
 //
 // cpp_futures.cpp: std::future over completion callbacks.
 //
-// Each operation owns a promise; the completion callback fulfils it. Two rules make that safe: no
-// exception may leave a callback, because the library that called it is not C++, and the buffer
-// lives until the promise is fulfilled. Progress is manual, so nobody fulfils a promise in the
-// background: get() below makes progress until it is ready.
+//     c++ -std=c++17 -o cpp_futures cpp_futures.cpp $(pkg-config --cflags --libs ucxx_rs) -pthread
+//     ./cpp_futures 0 futures.socket & ./cpp_futures 1 futures.socket; wait
+//
+// Each process prints two lines:
+//
+//     rank 0: as expected: receive: UCXX_ERR_TIMED_OUT
+//     rank 0: 1599880 bytes received through futures
+//
+// Each operation owns a promise, and its completion callback fulfils it. Two rules make that safe.
+// No exception may leave a callback, because the library that calls it is not C++. The buffer must
+// stay valid until the promise is fulfilled.
+//
+// Progress is manual, so no thread fulfils promises in the background. peer::get() makes progress
+// until its future is ready.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -40,7 +50,7 @@ void check(ucxx_status_t status, const char *what) {
     throw error(status, std::string(what) + " (" + ucxx_last_error_message() + ")");
 }
 
-// Destroys a handle with its own function when it goes out of scope.
+// Destroys a handle with the function for its type when it goes out of scope.
 template <typename T, void (*destroy)(T *)> struct deleter {
   void operator()(T *handle) const noexcept { destroy(handle); }
 };
@@ -55,7 +65,7 @@ struct message {
   std::uint64_t tag = 0;
 };
 
-// What an operation needs until it completes: its promise, its buffer, its receive information.
+// What an operation needs until it completes: promise, buffer and receive information.
 struct operation {
   std::promise<message> promise;
   message content;
@@ -73,8 +83,7 @@ extern "C" void on_complete(void *arg, ucxx_request_t *, ucxx_status_t status) n
     }
     done->promise.set_value(std::move(done->content));
   } catch (...) {
-    // Fulfilling a promise can itself fail only when its owner misused it; noexcept turns that into
-    // a clean abort.
+    // set_value fails only if the promise was misused. noexcept turns that into an abort.
     done->promise.set_exception(std::current_exception());
   }
 }
@@ -137,7 +146,7 @@ public:
         });
   }
 
-  // The future's value, or the operation's error as an exception.
+  // Returns the future's value, or throws the operation's error.
   message get(std::future<message> future) {
     while (future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       check(ucxx_worker_wait(worker_.get(), timeout_ns), "waiting for a completion");
@@ -145,10 +154,11 @@ public:
     return future.get();
   }
 
-  // Both sides are through: what was sent has arrived, and the peer will not miss us.
+  // Returns when everything sent has arrived, and the peer is done too.
   void finish() {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-    params.flags = UCXX_FLAG_WAIT; // the blocking form: the call returns the final status
+    // The blocking form: the call returns the final status.
+    params.flags = UCXX_FLAG_WAIT;
     check(ucxx_endpoint_flush(endpoint_.get(), &params, nullptr), "flush");
     if (exchange_barrier(&exchange_, worker_.get(), timeout_ns) != 0)
       throw std::runtime_error("the other process did not finish");
@@ -157,15 +167,15 @@ public:
 private:
   template <typename Call> std::future<message> submit(std::unique_ptr<operation> op, Call call) {
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-    params.flags =
-        UCXX_FLAG_ALWAYS_CALLBACK; // never inside the call: the promise is fulfilled in one place
+    // The callback runs for every operation, and never inside the call that starts it.
+    params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
     params.callback = on_complete;
     params.callback_arg = op.get();
     std::future<message> future = op->promise.get_future();
     ucxx_status_t status = call(*op, params);
     if (status != UCXX_INPROGRESS)
       throw error(status, std::string("submission (") + ucxx_last_error_message() + ")");
-    op.release(); // from here on the callback owns it
+    op.release(); // from now on the callback owns it
     return future;
   }
 
@@ -180,7 +190,7 @@ void run(int rank, const char *path) {
   peer other(rank, path);
   constexpr std::size_t count = 16, length = 100 * 1000;
 
-  // All receives and sends are under way before the first result is asked for.
+  // Start all receives and sends before the first result is needed.
   std::vector<std::future<message>> received, sent;
   for (std::uint64_t tag = 0; tag < count; tag++) received.push_back(other.receive(length, tag));
   for (std::uint64_t tag = 0; tag < count; tag++) {
@@ -197,7 +207,7 @@ void run(int rank, const char *path) {
   }
   for (auto &future : sent) other.get(std::move(future));
 
-  // An operation's error comes out of its future as an exception.
+  // get() throws the error of an operation.
   bool timed_out = false;
   try {
     other.get(other.receive(1, 999, 10 * 1000 * 1000));

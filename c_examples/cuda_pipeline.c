@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * cuda_pipeline.c: chunks go from the host to a GPU, are changed there, and come back, without a
- * thread that waits for the GPU in between.
+ * cuda_pipeline.c: chunks go from the host to a GPU, are changed there, and come back. No thread
+ * waits for the GPU in between.
  *
+ *     cc -o cuda_pipeline cuda_pipeline.c $(pkg-config --cflags --libs ucxx_rs) -ldl
  *     ./cuda_pipeline [CHUNKS]
  *
- * Three stages in turn on one thread: one fills pinned memory, one has a stream change what has
- * come to the GPU, one checks what comes back. The stage on the GPU hands its stream to
- * ucxx_envelope_commit: what follows, the copy back and whoever gets the envelope next, is done
- * after that stream's work, by events. Two hubs, in and out; a chunk goes over from one to the
- * other by a swap of its memory.
+ * It checks every byte, and prints one line:
  *
- * The driver is loaded by hand, so that the program can be built without CUDA, and says so where
- * there is none. cuMemsetD8Async stands for a kernel.
+ *     cuda_pipeline: 64 chunks of 1048576 bytes were on the GPU and back
+ *
+ * Without a GPU it prints "there is no GPU with a CUDA driver here" and succeeds. It loads the
+ * driver at run time, so that it builds without CUDA.
+ *
+ * One thread does the three stages in turn. The first fills pinned host memory. The second changes
+ * the data on the GPU, in a CUDA stream. The third checks the result on the host. docs/hub.md
+ * explains hubs, envelopes and links.
+ *
+ * The second stage gives its stream to ucxx_envelope_commit. The library records an event there,
+ * and everything that uses the chunk later waits for that event on the GPU: the copy back, and the
+ * next user of the envelope. There are two hubs, `in` and `out`. A chunk moves from one to the
+ * other by ucxx_envelope_swap, which exchanges the memory of two envelopes.
+ *
+ * cuMemsetD8Async is in place of a kernel.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -22,14 +32,14 @@
 #include <string.h>
 #include <ucxx_rs.h>
 
-#define SIZE (1 << 20) /* bytes of an envelope */
+#define SIZE (1 << 20) /* bytes in an envelope */
 #define MARKED 4096 /* bytes that the GPU changes */
 #define ENVELOPES 3
 
 static const ucxx_memory_kind_t host = {UCXX_MEMORY_CUDA_PINNED, 0};
 static const ucxx_memory_kind_t gpu = {UCXX_MEMORY_CUDA, 0};
 
-/* As in cuda.h. */
+/* Declared as in cuda.h. */
 static int (*cuInit)(unsigned flags);
 static int (*cuDevicePrimaryCtxRetain)(void **context, int device);
 static int (*cuDevicePrimaryCtxRelease)(int device);
@@ -85,7 +95,7 @@ static ucxx_link_t *make_link(ucxx_hub_t *hub, int32_t type, ucxx_memory_kind_t 
   return link;
 }
 
-/* NULL where there is none at the moment. */
+/* NULL if no envelope is available now. */
 static ucxx_envelope_t *lease(ucxx_link_t *link, uint64_t timeout_ns, ucxx_envelope_attr_t *attr) {
   ucxx_envelope_t *envelope = NULL;
   ucxx_status_t status = ucxx_link_lease(link, timeout_ns, &envelope);
@@ -122,14 +132,15 @@ int main(int argc, char **argv) {
       check(ucxx_envelope_commit(envelope, SIZE, NULL), "commit");
       filled++;
     }
-    /* Only with nothing to check yet does this thread wait, for a copy to the GPU that the hub has
-     * begun. */
+    /* This thread waits only if there is nothing to check: then it waits for the hub's copy to the
+     * GPU. */
     if (changed < chunks) {
       envelope = lease(take, changed == verified ? UINT64_MAX : 0, &attr);
       ucxx_envelope_t *target = envelope == NULL ? NULL : lease(give, UINT64_MAX, &attr);
       if (envelope != NULL) {
         check(ucxx_envelope_swap(envelope, target), "swap");
         check(ucxx_envelope_query(target, &attr), "query");
+        /* The stream must not write before earlier users of this memory have finished. */
         if (attr.ready_event != NULL)
           check_cuda(cuStreamWaitEvent(stream, attr.ready_event, 0), "cuStreamWaitEvent");
         check_cuda(cuMemsetD8Async((uint64_t)(uintptr_t)attr.data, 0xff, MARKED, stream),

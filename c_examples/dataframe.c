@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * dataframe.c: a table's columns, of different types and lengths, as buffers of one call.
+ * dataframe.c: sends the columns of a table, of different types and lengths, as buffers of one
+ * call.
  *
- * Rank 0 reads a CSV file into columns in memory: whole numbers, numbers, and texts, which take two
- * buffers, one for the characters and one for where each text ends. It sends them in both forms of
- * multi-buffer transfer: by tag, where the first buffer says what the others are, and as an active
- * message, whose header does. Rank 1 knows nothing of the table beforehand: its buffers are made
- * for what comes. It writes the table down as CSV again and sends that back, and rank 0 compares it
- * with the file.
+ *     cc -o dataframe dataframe.c -DDATAFRAME_CSV='"elements.csv"' \
+ *        $(pkg-config --cflags --libs ucxx_rs)
+ *     ./dataframe 0 table.socket & ./dataframe 1 table.socket; wait
+ *
+ *     36 rows, 6 columns, 9 buffers
+ *     by tag: the table came back, all 1191 bytes of it
+ *     as an active message: the table came back, all 1191 bytes of it
+ *
+ * Rank 0 reads a CSV file (the environment variable DATAFRAME_CSV may name another one) into
+ * columns in memory. A column of numbers is one buffer. A column of texts is two: the characters,
+ * and where each text ends. Rank 0 sends the table in both forms of multi-buffer transfer. By tag,
+ * the first buffer is the schema, which describes the others. As an active message, the header is
+ * the schema.
+ *
+ * Rank 1 knows nothing about the table in advance. The library allocates buffers for what arrives.
+ * Rank 1 writes the table as CSV and sends the text back, and rank 0 compares it with the file.
  */
 #define _XOPEN_SOURCE 700
 #include <inttypes.h>
@@ -19,7 +30,7 @@
 enum { TAG_TABLE = 1, TAG_TEXT = 2, ID_TABLE = 7, MOST_COLUMNS = 16, LONGEST_NAME = 40 };
 enum column_type { WHOLE, NUMBER, TEXT };
 
-/* What goes first, so that the receiver knows what the buffers are. */
+/* The schema describes the buffers to the receiver. */
 struct column {
   char name[LONGEST_NAME];
   int32_t type;
@@ -30,8 +41,8 @@ struct schema {
   struct column column[MOST_COLUMNS];
 };
 
-/* Buffers in the order of the columns: one each, two for texts. An entry that is missing is
- * INT64_MIN, or NaN, or an empty text. */
+/* The buffers are in the order of the columns: one each, and two for texts. A missing entry is NaN
+ * or an empty text. */
 struct table {
   struct schema schema;
   void *data[2 * MOST_COLUMNS];
@@ -67,7 +78,7 @@ static const char *cell(const char *line, uint32_t at, size_t *length) {
 
 static const char *next_line(const char *line) { return line + strcspn(line, "\n") + 1; }
 
-/* WHOLE if every cell is a whole number, NUMBER if every one that is not empty is a number. */
+/* WHOLE if every cell is a whole number. NUMBER if every cell that is not empty is a number. */
 static enum column_type type_of(const char *lines, uint64_t rows, uint32_t at) {
   enum column_type type = WHOLE;
   for (uint64_t row = 0; row < rows; row++, lines = next_line(lines)) {
@@ -119,7 +130,7 @@ static void parse(struct table *table, const char *text) {
   }
 }
 
-/* What came from outside is believed only after this. */
+/* Checks a table that came from another process, before the program uses it. */
 static void check_table(const struct table *table, size_t buffers) {
   const struct schema *schema = &table->schema;
   size_t buffer = 0;
@@ -234,7 +245,7 @@ static void answer(struct pair *pair, const struct table *table, size_t buffers)
   free(text);
 }
 
-/* The buffers stay where they are: the table points to them. */
+/* Makes the table point into the received buffers, without copying them. */
 static void describe(struct table *table, const ucxx_buffers_t *buffers, size_t first) {
   const size_t count = ucxx_buffers_count(buffers);
   require(count - first <= 2 * MOST_COLUMNS, "not too many buffers");
@@ -258,7 +269,7 @@ static void on_table(void *arg, ucxx_endpoint_t *reply, const void *header, size
   check(status, "a table");
   require(header_length == sizeof arrived->table.schema, "a header that is a schema");
   memcpy(&arrived->table.schema, header, header_length);
-  /* Ours from here on. What waits cannot be done in a handler: that is left to who waits for it. */
+  /* The handler now owns the buffers. A handler must not wait, so main sends the answer. */
   arrived->buffers = buffers;
 }
 
@@ -268,7 +279,7 @@ static void receive_tables(struct pair *pair) {
   ucxx_request_t *request = NULL;
   ucxx_buffers_t *buffers = NULL;
   ucxx_buffer_t schema;
-  /* Nobody is to make this process allocate more than it can bear. */
+  /* Limits what a message can make this process allocate. */
   ucxx_allocator_t limits = UCXX_ALLOCATOR_INIT;
   limits.max_frames = 1 + 2 * MOST_COLUMNS;
   limits.max_total_bytes = 64 << 20;
@@ -276,6 +287,8 @@ static void receive_tables(struct pair *pair) {
         "handler");
 
   ucxx_status_t status =
+      /* The library allocates a buffer for each one that arrives, and the request hands them
+       * over. */
       ucxx_tag_recv_multi(pair->worker, TAG_TABLE, PAIR_ALL_BITS, &limits, NULL, &request);
   require(status == UCXX_INPROGRESS, "a receive that is under way");
   check(ucxx_request_wait(request, PAIR_TIMEOUT_NS), "receive of the table");

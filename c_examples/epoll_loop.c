@@ -3,16 +3,23 @@
  *
  * epoll_loop.c: a worker as one event source among others in an epoll loop.
  *
- * Each process has a timer that ticks every few milliseconds; at each tick it sends a message. It
- * also receives the peer's messages, and sleeps in epoll_wait whenever there is nothing to do. The
- * order in loop() is the point:
+ *     cc -o epoll_loop epoll_loop.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./epoll_loop 0 epoll.socket & ./epoll_loop 1 epoll.socket; wait
  *
- *     1. progress until nothing happens any more,
- *     2. arm the worker; UCXX_ERR_BUSY means that something came meanwhile: go back to 1,
- *     3. only then sleep. After the wake-up go back to 1, whichever descriptor was ready.
+ * Each process prints one line:
  *
- * Sleeping on a worker that is not armed can miss an event for ever. Submitting after arming is
- * harmless only because the loop goes back to 1 before it sleeps again.
+ *     rank 0: sent 50 and received 50 messages from an epoll loop
+ *
+ * Each process has a timer that expires every few milliseconds, and sends a message each time. It
+ * also receives the peer's messages, and sleeps in epoll_wait if there is nothing to do. The order
+ * of the steps in run() matters:
+ *
+ *     1. make progress until nothing happens any more
+ *     2. arm the worker; UCXX_ERR_BUSY means that something arrived meanwhile: go back to 1
+ *     3. sleep; after waking up go back to 1, whichever descriptor was ready
+ *
+ * A program that sleeps without arming the worker can miss an event and sleep without end. Starting
+ * an operation after arming is safe only because the loop goes back to 1 before it sleeps again.
  */
 #define _XOPEN_SOURCE 700
 #include <sys/epoll.h>
@@ -27,8 +34,8 @@ struct loop {
   struct pair pair;
   int epoll_fd, timer_fd, worker_fd;
   uint32_t sent, send_completions, received;
-  uint32_t
-      outgoing[MESSAGES]; /* one each: a send may still use its buffer when the next one starts */
+  /* One buffer for each message: a send may still use its buffer when the next one starts. */
+  uint32_t outgoing[MESSAGES];
   uint32_t incoming;
 };
 
@@ -102,7 +109,7 @@ static void run(struct loop *loop) {
     int count = epoll_wait(loop->epoll_fd, ready, 2, 1000);
     require(count >= 0 || errno == EINTR, "epoll_wait");
     for (int i = 0; i < count; i++) {
-      /* The worker's descriptor needs no reading: progress, which comes next, empties it. */
+      /* The worker's descriptor needs no read(): progress resets it. */
       if (ready[i].data.fd == loop->timer_fd) on_tick(loop);
     }
   }
@@ -118,8 +125,8 @@ int main(int argc, char **argv) {
   require(loop.epoll_fd >= 0 && loop.timer_fd >= 0, "epoll and timer descriptors");
   const struct itimerspec tick = {{0, 2 * 1000 * 1000}, {0, 2 * 1000 * 1000}};
   require(timerfd_settime(loop.timer_fd, 0, &tick, NULL) == 0, "timerfd_settime");
-  check(ucxx_worker_event_fd(loop.pair.worker, &loop.worker_fd),
-        "the worker's descriptor"); /* stays the library's: do not close it */
+  /* The descriptor belongs to the library: do not close it. */
+  check(ucxx_worker_event_fd(loop.pair.worker, &loop.worker_fd), "the worker's descriptor");
   watch(&loop, loop.timer_fd);
   watch(&loop, loop.worker_fd);
 
@@ -128,7 +135,8 @@ int main(int argc, char **argv) {
   printf("rank %d: sent %u and received %u messages from an epoll loop\n", loop.pair.rank,
          loop.send_completions, loop.received);
 
-  /* Before the worker goes, and its descriptor with it. */
+  /* Close the epoll descriptor before the worker is destroyed, and with it the worker's
+   * descriptor. */
   close(loop.epoll_fd);
   close(loop.timer_fd);
   pair_close(&loop.pair);

@@ -3,13 +3,16 @@
  *
  * exchange.h: how two example processes on one host find each other.
  *
- * UCX needs the peer's worker address before it can talk to the peer, so those few hundred bytes
- * have to travel by some other way first. Here it is a Unix socket: one process listens, the other
- * connects, both swap bytes. The socket stays open; at the end it serves as a barrier, so that
- * neither side closes its endpoint while the other is still waiting for a message. Real programs
- * use whatever they have: MPI, a job scheduler, a TCP connection.
+ * UCX needs the peer's worker address before it can connect. Those few hundred bytes have to reach
+ * the peer in some other way first. Here it is a Unix socket: one process listens, the other one
+ * connects, and both send their bytes. Real programs use what they have: MPI, a job scheduler, a
+ * TCP connection. docs/groups.md has the library's own way, and client_server.c connects by host
+ * and port.
  *
- * Every function returns 0, or -1 after printing what went wrong to stderr.
+ * The socket stays open. At the end it is a barrier, so that neither process closes its endpoint
+ * while the other one still waits for a message.
+ *
+ * Every function returns 0, or -1 after it has printed the error to stderr.
  */
 #ifndef EXAMPLES_EXCHANGE_H
 #define EXAMPLES_EXCHANGE_H
@@ -46,7 +49,7 @@ static inline int exchange_error(const char *what) {
   return -1;
 }
 
-/* 0 when fd is ready for `events` before the deadline, else -1 with errno set. */
+/* Waits until fd is ready for `events`. Returns -1 with errno set at the deadline. */
 static inline int exchange_poll(int fd, short events, uint64_t deadline_ns) {
   struct pollfd entry;
   entry.fd = fd;
@@ -76,7 +79,7 @@ static inline int exchange_listen(struct exchange *exchange, int fd, const struc
   return exchange->fd >= 0 ? 0 : exchange_error("waiting for the peer to connect");
 }
 
-/* Connects, or tries again while the listener is not there yet. */
+/* Connects. Tries again while the listener does not exist yet. */
 static inline int exchange_connect(struct exchange *exchange, int fd,
                                    const struct sockaddr_un *name, uint64_t deadline_ns) {
   const struct timespec pause = {0, 5 * 1000 * 1000};
@@ -90,8 +93,8 @@ static inline int exchange_connect(struct exchange *exchange, int fd,
   return 0;
 }
 
-/* One process calls with listens = true, the other with false; both name the same path, which does
- * not exist yet. */
+/* One process calls with listens = true, the other one with false. Both name the same path, which
+ * must not exist yet. */
 static inline int exchange_open(struct exchange *exchange, bool listens, const char *path) {
   struct sockaddr_un name;
   memset(&name, 0, sizeof name);
@@ -138,8 +141,8 @@ static inline int exchange_receive(struct exchange *exchange, void *data, size_t
   return 0;
 }
 
-/* Gives the peer our bytes and returns a malloc'ed copy of the peer's. Both sides send first: the
- * bytes must fit into the socket's buffer, which worker addresses do by far. */
+/* Sends our bytes to the peer, and returns a malloc'ed copy of the peer's bytes. Both sides send
+ * first, so the bytes must fit into the socket's buffer. Worker addresses do. */
 static inline int exchange_swap(struct exchange *exchange, const void *mine, size_t mine_length,
                                 void **theirs, size_t *theirs_length) {
   uint64_t deadline_ns = exchange_now_ns() + EXCHANGE_TIMEOUT_NS;
@@ -162,9 +165,9 @@ static inline int exchange_swap(struct exchange *exchange, const void *mine, siz
   return 0;
 }
 
-/* Returns when the peer has come here too, or -1 when it never will. Progress goes on meanwhile,
- * because the peer may still need ours: with manual progress nothing moves unless somebody calls
- * into the library. */
+/* Returns when the peer has called it too, or -1 if the peer never will. It makes progress while it
+ * waits, because the peer may still need it: a worker with manual progress does nothing outside
+ * calls. */
 static inline int exchange_barrier(struct exchange *exchange, ucxx_worker_t *worker,
                                    uint64_t timeout_ns) {
   uint64_t deadline_ns = exchange_now_ns() + timeout_ns;
@@ -172,7 +175,7 @@ static inline int exchange_barrier(struct exchange *exchange, ucxx_worker_t *wor
   if (exchange_send(exchange, &token, 1) != 0) return -1;
   for (;;) {
     ucxx_status_t status = ucxx_worker_progress(worker, NULL);
-    /* A progress thread does it already. */
+    /* UCXX_ERR_BUSY: this worker has a progress thread, so waiting for the socket is enough. */
     if (status == UCXX_ERR_BUSY) return exchange_receive(exchange, &token, 1, deadline_ns);
     if (status != UCXX_OK) {
       fprintf(stderr, "exchange: progress: %s\n", ucxx_error_text(status));

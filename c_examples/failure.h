@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * failure.h: the first thing that went wrong, in words for the user.
+ * failure.h: keeps the first error of a program as a message for the user.
  */
 #ifndef EXAMPLES_FAILURE_H
 #define EXAMPLES_FAILURE_H
@@ -16,8 +16,8 @@ struct failure {
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
-/* Keeps the first message: what follows it is mostly its consequence. Always -1, for `return
-   fail(...)`. */
+/* Keeps the first message only, because later errors usually follow from it. Always returns -1, so
+ * that a function can end with `return fail(...)`. */
 static inline int
 fail(struct failure *failure, const char *format, ...) {
   if (failure->text[0] != '\0') return -1;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# What send_files does when something is wrong: in each case both processes end with an error that
-# says why, and no half-written file stands under its own name.
+# Runs send_files in cases in which something fails. In each case both processes must end with an
+# error that gives the reason, and no incomplete file may have its final name.
 #
 #   fault_cases.sh BIN_DIR [CASE...]     CASE: a function below, such as missing_file; default: all
 set -euo pipefail
@@ -33,7 +33,8 @@ bad() {
   failed=1
 }
 
-# start_case NAME: an empty place for the case, with a directory to send that holds two good files.
+# start_case NAME: makes an empty folder for the case, with a directory to send that has two good
+# files.
 start_case() {
   case_name=$1
   place=$scratch/${1// /_}
@@ -46,8 +47,8 @@ start_case() {
   echo "case: $case_name"
 }
 
-# run_both SENDER_PREFIX... -- RECEIVER_PREFIX... -- PATH...: runs both ends, each behind the words
-# given for it, and leaves their statuses in sender_status and receiver_status.
+# run_both SENDER_PREFIX... -- RECEIVER_PREFIX... -- PATH...: runs both processes, each with its
+# prefix before the command, and sets sender_status and receiver_status.
 run_both() {
   local -a sender=() receiver=()
   while [[ $1 != -- ]]; do sender+=("$1"); shift; done
@@ -63,7 +64,8 @@ run_both() {
   running=()
 }
 
-# 1 is the program's own answer to an error; 124 and above are time limits, signals and crashes.
+# 1 is the program's own exit status for an error. 124 and above are time limits, signals and
+# crashes.
 expect_failure() {
   [[ $sender_status == 1 ]] || bad "the sender ended with status $sender_status"
   [[ $receiver_status == 1 ]] || bad "the receiver ended with status $receiver_status"
@@ -74,7 +76,7 @@ expect_message() {
   grep -q -E -- "^send_files: .*$2" "$place/$1.log" || bad "no message of the $1 matches '$2'"
 }
 
-# Every file under the destination is one that was sent, and whole; of temporaries none is left.
+# Every file in the destination must equal one that was sent. No temporary file may be left.
 expect_no_halves() {
   local file
   [[ -d $place/received ]] || return 0
@@ -98,11 +100,11 @@ unreadable_file() {
   chmod 000 "$place/tree/good"
   local -a as_nobody=()
   if ((EUID == 0)); then
-    # root reads everything: both ends run as somebody else.
+    # root can read every file, so both processes run as another user.
     as_nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
     local status=0
     "${as_nobody[@]}" "$program" >/dev/null 2>&1 || status=$?
-    if ((status != 2)); then # 2: it ran, and missed its arguments
+    if ((status != 2)); then # 2: it ran, and printed its usage
       echo "  skipped: root can read everything, and another user cannot run $program"
       return
     fi
@@ -118,8 +120,8 @@ unreadable_file() {
 
 full_disk() {
   start_case "a full disk"
-  # A file system of 4 MiB, mounted in a namespace of its own: it goes with the process, so its
-  # contents are copied out before.
+  # A file system of 4 MiB, mounted in a mount namespace. It disappears with the process, so its
+  # contents are copied out first.
   local -a inside=(unshare --mount bash -c '
     set -eu
     place=$1; shift
@@ -148,7 +150,7 @@ full_disk() {
 size_limit() {
   start_case "a limit on the size of files"
   truncate -s 96M "$place/tree/large"
-  # The receiver only: UCX's own shared memory stays well below the limit.
+  # Only for the receiver. UCX's own shared memory stays well below the limit.
   run_both -- limited -- "$place/tree"
   expect_failure
   expect_message receiver "large: File too large"
@@ -171,7 +173,7 @@ name_taken() {
   expect_no_halves
 }
 
-# until_progress FD: returns when the program at the other end of FD reports that a part has
+# until_progress FD: returns when the program at the other end of FD reports that some data has
 # arrived.
 until_progress() {
   local line
@@ -181,13 +183,14 @@ until_progress() {
   return 1
 }
 
-# kill_one sender|receiver SIGNAL: ends one side in the middle of a transfer and leaves the
-# statuses. The file is so large, and sparse, that the middle lasts for seconds if nothing ends it.
+# kill_one sender|receiver SIGNAL: signals one process in the middle of a transfer, and sets both
+# statuses. The file is sparse and so large that the transfer takes seconds.
 kill_one() {
   local victim=$1 signal=$2
   truncate -s 2G "$place/tree/large"
   mkfifo "$place/progress"
-  # The time limit is the survivor's: a signal to timeout(1) would not reach the victim behind it.
+  # Only the other process has the time limit: timeout(1) would receive the signal instead of the
+  # program behind it.
   local -a limited_receiver=("$program") limited_sender=("$program")
   if [[ $victim == receiver ]]; then
     limited_sender=(timeout --kill-after=5 "$limit" "$program")
@@ -204,7 +207,7 @@ kill_one() {
   until_progress "$lines" || bad "no progress was reported"
   sender_status=0
   receiver_status=0
-  { # bash reports on stderr that a process was killed, which is the point here
+  { # bash reports killed processes on stderr, and here that is expected
     if [[ $victim == receiver ]]; then kill "-$signal" "$receiver"; else kill "-$signal" "$sender"; fi
     cat <&"$lines" >/dev/null
     wait "$sender" || sender_status=$?
@@ -220,7 +223,7 @@ receiver_killed() {
   [[ $receiver_status == 137 ]] || bad "the receiver was not killed"
   [[ $sender_status == 1 ]] || bad "the sender ended with status $sender_status"
   expect_message sender "the receiver is gone"
-  # SIGKILL leaves it no chance to remove its temporary file, whose name tells what it is.
+  # After SIGKILL the temporary file is left. Its name shows what it is.
   find "$place/received" -name '.send_files-*.part' -delete
   [[ ! -e $place/received/tree/large ]] || bad "the large file has its name"
   expect_no_halves

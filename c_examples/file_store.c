@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Copyright (c) the ucxx_rs developers */
+ * Copyright (c) the ucxx_rs developers
+ *
+ * file_store.c: see file_store.h.
+ */
 #define _XOPEN_SOURCE 700
 #include "file_store.h"
 
@@ -14,8 +17,8 @@ static int fail_at(struct file_store *store, const char *doing, const char *path
   return fail(failure, "%s %s/%s: %s", doing, store->root, path, strerror(errno));
 }
 
-/* The directory that `path` lies in, and the last component of `path`. One component at a time,
- * because O_NOFOLLOW looks only at the last. */
+/* Opens the directory that `path` lies in, and returns the last component of `path`. It opens one
+ * component at a time, because O_NOFOLLOW applies only to the last one. */
 static int open_parent(struct file_store *store, const char *path, const char **name) {
   int fd = dup(store->root_fd);
   const char *slash;
@@ -56,7 +59,7 @@ int file_store_make_directory(struct file_store *store, const char *path, struct
   const char *name = NULL;
   int parent = open_parent(store, path, &name);
   if (parent < 0) return fail_at(store, "opening the directory of", path, failure);
-  /* Ours alone until the end, and writable, whatever mode it gets then. */
+  /* Until the end the directory is ours alone and writable, whatever mode it gets then. */
   int result = mkdirat(parent, name, 0700) == 0 || errno == EEXIST
                    ? 0
                    : fail_at(store, "creating", path, failure);
@@ -83,7 +86,7 @@ int file_store_begin(struct file_store *store, const char *path, struct failure 
   store->path = path;
   store->parent_fd = open_parent(store, path, &name);
   if (store->parent_fd < 0) return fail_at(store, "opening the directory of", path, failure);
-  /* O_EXCL: a file that happens to have the temporary name is not ours to overwrite. */
+  /* O_EXCL: if a file already has the temporary name, it must not be overwritten. */
   store->fd = openat(store->parent_fd, store->temporary,
                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (store->fd < 0) return fail_at(store, "creating a temporary file for", path, failure);
@@ -105,7 +108,7 @@ int file_store_write(struct file_store *store, const void *data, size_t length,
   return 0;
 }
 
-/* Ends the file that is being written, without a trace unless it was renamed. */
+/* Ends the file that is being written. Removes it unless it was renamed. */
 static void abandon(struct file_store *store) {
   if (store->fd >= 0) {
     close(store->fd);
@@ -127,7 +130,7 @@ int file_store_finish(struct file_store *store, uint32_t mode,
   } else if (fchmod(store->fd, (mode_t)mode) != 0) {
     result = fail_at(store, "setting the mode of", store->path, failure);
   } else {
-    /* Some file systems report a full disk no sooner than here. */
+    /* Some file systems report a full disk only in close(). */
     int closed = close(store->fd);
     store->fd = -1;
     if (closed != 0 || renameat(store->parent_fd, store->temporary, store->parent_fd, name) != 0) {

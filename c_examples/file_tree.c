@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Copyright (c) the ucxx_rs developers */
+ * Copyright (c) the ucxx_rs developers
+ *
+ * file_tree.c: see file_tree.h.
+ */
 #define _XOPEN_SOURCE 700
 #include "file_tree.h"
 
@@ -15,7 +18,7 @@
 
 static int out_of_memory(struct failure *failure) { return fail(failure, "out of memory"); }
 
-/* Takes over both strings, also when it fails. */
+/* Takes ownership of both strings, also on failure. */
 static int append(struct file_list *list, char *path, char *source, const struct stat *info,
                   struct failure *failure) {
   if (list->count == list->capacity) {
@@ -102,7 +105,7 @@ static int add(struct file_list *list, const char *path, const char *source, boo
   if (!file_path_is_safe(path, strlen(path)))
     return fail(failure, "%s: the path cannot be sent", source);
   if (S_ISREG(info.st_mode)) {
-    /* Better to know before anything is sent than in the middle. */
+    /* Report an unreadable file before anything is sent, rather than in the middle. */
     int fd = open(source, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) return fail(failure, "%s: %s", source, strerror(errno));
     close(fd);
@@ -119,7 +122,8 @@ static int add(struct file_list *list, const char *path, const char *source, boo
 }
 
 int file_list_add(struct file_list *list, const char *path, struct failure *failure) {
-  /* The name at the receiver is the last component; "." and ".." have none of their own. */
+  /* The receiver uses the last component as the name. For "." and ".." it is the name of the
+   * directory that they mean. */
   char *resolved = realpath(path, NULL);
   if (resolved == NULL) return fail(failure, "%s: %s", path, strerror(errno));
   size_t length = strlen(path);
@@ -147,7 +151,8 @@ int file_list_add(struct file_list *list, const char *path, struct failure *fail
 
 bool file_path_is_safe(const char *path, size_t length) {
   if (length == 0 || length > FILE_PATH_LIMIT || memchr(path, '\0', length) != NULL) return false;
-  /* Every component is there, short enough, and a name; an absolute path has an empty first one. */
+  /* Every component must be a name of 1 to 255 bytes. An absolute path has an empty first
+   * component. */
   for (size_t start = 0; start <= length;) {
     const char *component = path + start;
     const char *slash = memchr(component, '/', length - start);
@@ -160,8 +165,8 @@ bool file_path_is_safe(const char *path, size_t length) {
   return true;
 }
 
-/* An entry travels as kind (1 byte), mode (4), size (8), length of the path (4), all little endian,
- * and the path. */
+/* Encoding of an entry: kind (1 byte), mode (4), size (8), length of the path (4), all little
+ * endian, and the path. */
 enum { ENTRY_HEADER = 17, KIND_FILE = 'f', KIND_DIRECTORY = 'd' };
 
 static void put(unsigned char *bytes, uint64_t value, size_t size) {

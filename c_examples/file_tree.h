@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * file_tree.h: the list of what is sent, how it travels, and the order of the pieces that follow
- * it.
+ * file_tree.h: the list of files that a transfer sends, its encoding, and the order of the pieces
+ * of the files' contents.
  */
 #ifndef EXAMPLES_FILE_TREE_H
 #define EXAMPLES_FILE_TREE_H
@@ -18,7 +18,7 @@
 
 struct file_entry {
   char *path; /* relative, as the receiver sees it */
-  char *source; /* where the sender reads it; NULL on the receiver */
+  char *source; /* where the sender reads it; NULL at the receiver */
   uint64_t size;
   uint32_t mode; /* permission bits */
   bool is_directory;
@@ -31,23 +31,23 @@ struct file_list {
   uint64_t bytes;
 };
 
-/* Adds a file, or a directory with all that is in it. Symbolic links to files are followed; other
+/* Adds a file, or a directory with everything in it. Symbolic links to files are followed. Other
  * links and special files inside a directory are left out, with a line on stderr. */
 int file_list_add(struct file_list *list, const char *path, struct failure *failure);
-/* The list as bytes, malloc'ed. */
+/* Encodes the list into bytes, which the caller frees. */
 int file_list_encode(const struct file_list *list, unsigned char **data, size_t *length,
                      struct failure *failure);
-/* The other way round, into an empty list. Nothing in `data` is trusted. */
+/* Decodes bytes into an empty list. It checks everything in `data`. */
 int file_list_decode(struct file_list *list, const unsigned char *data, size_t length,
                      struct failure *failure);
 void file_list_free(struct file_list *list);
 
-/* Whether a path from elsewhere stays below the directory it is taken relative to, by its text
- * alone. */
+/* Whether a path from another process stays below the directory that it is relative to. It looks
+ * only at the text of the path. */
 bool file_path_is_safe(const char *path, size_t length);
 
-/* The contents of all files as one sequence of pieces: for each file its chunks in order and then
- * its digest. Both sides walk it by themselves, so a piece needs no header. */
+/* The contents of all files as one sequence of pieces: the chunks of a file in order, then its
+ * digest, then the next file. Both sides compute the same sequence, so a piece needs no header. */
 struct file_piece {
   size_t entry;
   uint64_t offset;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * give_up.h: how the examples end at an error.
+ * give_up.h: ends an example after an error.
  */
 #ifndef EXAMPLES_GIVE_UP_H
 #define EXAMPLES_GIVE_UP_H
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Workers may be alive. exit() would run UCX's destructors while UCX's own thread works for them,
- * which has been seen to abort the program with another status. */
+/* _Exit() instead of exit(): workers may still exist, and exit() runs UCX's destructors while UCX's
+ * own thread still works. That can abort the program with another exit status. */
 __attribute__((noreturn)) static inline void give_up(void) {
   fflush(NULL);
   _Exit(EXIT_FAILURE);

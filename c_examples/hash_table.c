@@ -1,34 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * hash_table.c: a hash table that lies in the memory of all members of a group, and into which all
- * insert at once.
+ * hash_table.c: a hash table in the memory of all members of a group. All members insert at once.
  *
- *     hash_table [--buckets BUCKETS] [--range RANGE] [INSERTIONS]
+ *     cc -o hash_table hash_table.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./hash_table [--buckets BUCKETS] [--range RANGE] [INSERTIONS]
  *
- * Each member has some of the buckets in a window. A bucket has room for one entry: a key, how
- * often it was inserted, and a reference to the next entry. Who comes first claims it by
- * compare-and-swap of the key, from 0 to its own: of several at once one gets it, and the others
- * are told whose it is.
+ * How to start a group of processes: see member.h. Rank 0 prints one line:
  *
- * Who finds another key there puts its own into a list behind the bucket. The entries of lists
- * stand in a dynamic window, each in the memory of the member that made it, which attaches more
- * whenever it has none left; nobody has to know beforehand how much that will be. The entry is
- * complete before the bucket refers to it: that is a compare-and-swap as well, of the list's head.
- * If somebody was faster, what he has put there is looked at first, as it may be the same key.
+ *     4 members, 2000 insertions of 860 keys, each there once with the right count; 618
+ *     in lists, the longest of 9
  *
- * An entry once reached by others never changes but for its count, which is added to. No member
- * does anything for the others' insertions.
+ * A window is memory of a member that the others read and change directly (docs/windows.md). Each
+ * member has some of the buckets in a window. A bucket has room for one entry: a key, how often it
+ * was inserted, and a reference to the next entry. A member claims an empty bucket by a
+ * compare-and-swap of the key from 0 to its own. If several try at once, one succeeds, and the
+ * others get the key that is there.
  *
- * In the end each member looks up what it has inserted, and keys that nobody has; rank 0 goes
- * through the whole table and compares it with an array of counts.
+ * If another key is there, the member puts its own key into a list behind the bucket. The entries
+ * of lists are in a dynamic window, each in the memory of the member that made it. A member
+ * attaches more memory to that window when it has none left, so nobody needs to know the size in
+ * advance. An entry is complete before the bucket refers to it. Adding it is a compare-and-swap of
+ * the head of the list. If another member added an entry first, this member reads that one first,
+ * because it may have the same key.
  *
- * How to start it: see member.h.
+ * After an entry is reachable, only its count changes. No member does anything for the insertions
+ * of others.
+ *
+ * At the end each member looks up the keys that it inserted, and keys that nobody inserted. Rank 0
+ * reads the whole table and compares it with an array of counts.
  */
 #include "member.h"
 
 #define DEFAULT_INSERTIONS 500 /* of each member */
-#define DEFAULT_BUCKETS 256 /* of all */
+#define DEFAULT_BUCKETS 256 /* in total */
 #define DEFAULT_RANGE 1000 /* keys are 1 to this */
 #define MOST_INSERTIONS 50000
 #define MOST_BUCKETS (1u << 24)
@@ -36,29 +41,32 @@
 #define ENTRIES_AT_ONCE 64 /* attached together */
 #define MOST_ATTACHED (MOST_INSERTIONS / ENTRIES_AT_ONCE + 1)
 
-/* An entry, in words of 8 bytes. */
+/* The words of an entry, of 8 bytes each. */
 enum { KEY, NEXT, COUNT, WORDS };
 
-/* Whose memory an entry of a list is in, and the address there: in one word, so that it can be
- * swapped. 0 is the end of a list. */
+/* A reference is the rank whose memory an entry is in, and the address there, in one word so that
+ * it can be swapped. 0 is the end of a list. */
 #define ADDRESS_BITS 48
 
 struct place {
   ucxx_window_t *window;
   uint32_t rank;
-  int64_t at; /* of its first word: a number of words in the window of buckets, an address in the
-                 one of lists */
+  /* The place of its first word: an index of words in the window of buckets, an address in the
+   * window of lists. */
+  int64_t at;
 };
 
 struct table {
   struct member member;
   ucxx_window_t *buckets, *lists;
   uint32_t number_of_buckets, range, insertions;
-  uint64_t *attached[MOST_ATTACHED]; /* this member's memory for entries of lists */
-  uint32_t pieces, left; /* of it, and entries of the last one that are not in use */
+  /* This member's memory for entries of lists. */
+  uint64_t *attached[MOST_ATTACHED];
+  /* The number of pieces, and the unused entries of the last one. */
+  uint32_t pieces, left;
 };
 
-/* Numbers that look as if they were random, the same each time. */
+/* A pseudorandom number for `number`, the same each time. */
 static uint64_t scatter(uint64_t number) {
   number = (number ^ (number >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
   number = (number ^ (number >> 27)) * UINT64_C(0x94d049bb133111eb);
@@ -73,7 +81,7 @@ static uint32_t bucket_of(const struct table *table, uint64_t key) {
   return (uint32_t)(scatter(~key) % table->number_of_buckets);
 }
 
-/* Buckets are dealt out in turn. */
+/* Buckets are distributed in turn. */
 static uint32_t buckets_of(const struct table *table, uint32_t rank) {
   return table->number_of_buckets / table->member.size +
          (rank < table->number_of_buckets % table->member.size);
@@ -89,23 +97,26 @@ static struct place place_of_entry(const struct table *table, uint64_t reference
                         (int64_t)(reference & ((UINT64_C(1) << ADDRESS_BITS) - 1))};
 }
 
-/* The displacement of one of an entry's words. */
+/* The displacement of one word of an entry. In a dynamic window a displacement is an address. */
 static int64_t word_of(const struct table *table, const struct place *place, int word) {
   return place->at + (place->window == table->lists ? word * (int64_t)sizeof(uint64_t) : word);
 }
 
-/* What was there is returned. */
+/* Compares the word with `from`, and replaces it by `to` if they are equal. Returns the previous
+ * value. */
 static uint64_t swap(const struct table *table, const struct place *place, int word, uint64_t from,
                      uint64_t to) {
   uint64_t was = 0;
   check(ucxx_window_compare_and_swap(place->window, &to, &from, &was, UCXX_TYPE_UINT64, place->rank,
                                      word_of(table, place, word)),
         "compare_and_swap");
-  check(ucxx_window_flush(place->window, place->rank), "flush"); /* the result is there no sooner */
+  /* The result is valid only after the flush. */
+  check(ucxx_window_flush(place->window, place->rank), "flush");
   return was;
 }
 
-/* By the means that others change it by: a plain get could meet them. */
+/* Reads a word that others change. The read must be atomic too, so it is a fetch_and_op that
+ * changes nothing. A plain get could read a word that is half written. */
 static uint64_t read_word(const struct table *table, const struct place *place, int word) {
   uint64_t value = 0;
   check(ucxx_window_fetch_and_op(place->window, NULL, &value, UCXX_TYPE_UINT64, place->rank,
@@ -115,6 +126,7 @@ static uint64_t read_word(const struct table *table, const struct place *place, 
   return value;
 }
 
+/* Adds 1 to the count. Additions of several members at once are all kept. */
 static void count(const struct table *table, const struct place *place) {
   static const uint64_t one = 1;
   ucxx_layout_t word;
@@ -124,8 +136,8 @@ static void count(const struct table *table, const struct place *place) {
         "count");
 }
 
-/* Looks from one entry of a list to another, for a key. What is got here does not change any more.
- */
+/* Searches a list between two entries for a key. The words that it reads do not change any more, so
+ * a plain get is enough. */
 static bool find_in_list(const struct table *table, uint64_t from, uint64_t to, uint64_t key,
                          struct place *place) {
   ucxx_layout_t two;
@@ -139,10 +151,10 @@ static bool find_in_list(const struct table *table, uint64_t from, uint64_t to, 
   return false;
 }
 
-/* One of this member's that is not in use yet. */
+/* An entry of this member that is not in use yet. */
 static uint64_t *free_entry(struct table *table) {
   if (table->left == 0) {
-    /* An entry is made by an insertion, and there are no more pieces than those need. */
+    /* `attached` has room for as many pieces as INSERTIONS can need. */
     uint64_t *piece = zeros(ENTRIES_AT_ONCE, WORDS * sizeof *piece);
     check(ucxx_window_attach(table->lists, piece, ENTRIES_AT_ONCE * WORDS * sizeof *piece),
           "attach");
@@ -166,8 +178,8 @@ static void insert(struct table *table, uint64_t key) {
     entry[KEY] = key;
     entry[NEXT] = head;
     entry[COUNT] = 1;
-    check(ucxx_window_sync(table->lists),
-          "sync"); /* what was stored here is there before anybody finds the reference */
+    /* Makes the stores above visible before another member can find the reference. */
+    check(ucxx_window_sync(table->lists), "sync");
     looked_at = head;
     head = swap(table, &bucket, NEXT, head, reference);
     if (head == looked_at) {
@@ -178,7 +190,7 @@ static void insert(struct table *table, uint64_t key) {
   count(table, &place);
 }
 
-/* How often it was inserted. */
+/* How often the key was inserted. */
 static uint64_t look_up(const struct table *table, uint64_t key) {
   struct place bucket = place_of_bucket(table, bucket_of(table, key)), place;
   if (read_word(table, &bucket, KEY) == key) return read_word(table, &bucket, COUNT);
@@ -187,7 +199,7 @@ static uint64_t look_up(const struct table *table, uint64_t key) {
   return 0;
 }
 
-/* How often each key is to be there; as one process alone finds it. */
+/* The expected count of each key, computed by one process alone. */
 static uint64_t *serial_counts(const struct table *table) {
   uint64_t *counts = zeros((size_t)table->range + 1, sizeof *counts);
   for (uint32_t rank = 0; rank < table->member.size; rank++)
@@ -214,7 +226,7 @@ static bool finds_all(const struct table *table, const uint64_t *counts) {
   return good;
 }
 
-/* Of rank 0's walk through the table. */
+/* Checks one entry. */
 static bool is_right(const struct table *table, uint32_t bucket, const uint64_t *entry,
                      const uint64_t *counts, bool *seen) {
   if (entry[KEY] == 0 || entry[KEY] > table->range || bucket_of(table, entry[KEY]) != bucket)
@@ -229,7 +241,8 @@ static bool is_right(const struct table *table, uint32_t bucket, const uint64_t 
   return false;
 }
 
-/* By rank 0, when all have finished: every key is there once, with its count, and nothing else. */
+/* Rank 0 checks the table after all members have finished: it has every key once, with its count,
+ * and nothing else. */
 static bool is_whole(const struct table *table, const uint64_t *counts) {
   bool *seen = zeros((size_t)table->range + 1, sizeof *seen), good = true;
   uint32_t keys = 0, in_lists = 0, longest = 0;
@@ -241,7 +254,7 @@ static bool is_whole(const struct table *table, const uint64_t *counts) {
     for (uint64_t entry[WORDS];; place = place_of_entry(table, entry[NEXT]), length++) {
       check(ucxx_window_get(place.window, entry, &all, place.rank, place.at, &all), "get");
       check(ucxx_window_flush(place.window, place.rank), "flush");
-      if (length == 0 && entry[KEY] == 0) break; /* nobody has claimed it */
+      if (length == 0 && entry[KEY] == 0) break; /* nobody claimed this bucket */
       good &= is_right(table, bucket, entry, counts, seen);
       keys++;
       in_lists += length > 0;
@@ -293,19 +306,20 @@ int main(int argc, char **argv) {
   join(&table.member);
   size_t bytes = (size_t)buckets_of(&table, table.member.rank) * WORDS * sizeof(uint64_t);
   void *base = NULL;
-  /* Zero at first, which is an empty table. */
+  /* The memory is zero at first, which is an empty table. */
   check(ucxx_window_allocate(table.member.group, bytes, sizeof(uint64_t), NULL, &base,
                              &table.buckets),
         "window of buckets");
   check(ucxx_window_create_dynamic(table.member.group, NULL, &table.lists), "window of lists");
   uint64_t *counts = serial_counts(&table);
 
-  /* Shared locks of all, once: they keep nobody out. */
+  /* Shared locks of all members, once. They exclude nobody. A member needs one before it accesses a
+   * window. */
   check(ucxx_window_lock_all(table.buckets, 0), "lock_all");
   check(ucxx_window_lock_all(table.lists, 0), "lock_all");
   for (uint32_t insertion = 0; insertion < table.insertions; insertion++)
     insert(&table, key_of(&table, table.member.rank, insertion));
-  check(ucxx_window_flush_all(table.buckets), "flush_all"); /* what was counted */
+  check(ucxx_window_flush_all(table.buckets), "flush_all"); /* wait for the additions to arrive */
   check(ucxx_window_flush_all(table.lists), "flush_all");
   check(ucxx_group_barrier(table.member.group), "barrier");
 
@@ -318,8 +332,8 @@ int main(int argc, char **argv) {
   check(ucxx_window_close(table.buckets), "close");
   ucxx_window_destroy(table.lists);
   ucxx_window_destroy(table.buckets);
-  for (uint32_t piece = 0; piece < table.pieces; piece++)
-    free(table.attached[piece]); /* not before close: others may be looking things up */
+  /* After the close: until then other members may read the entries. */
+  for (uint32_t piece = 0; piece < table.pieces; piece++) free(table.attached[piece]);
   leave(&table.member);
   free(counts);
   return good ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * hello_tag.c: two processes greet each other with tagged messages.
+ * hello_tag.c: two processes greet each other with tagged messages. Read this example first.
  *
- *     hello_tag 0 hello.socket &
- *     hello_tag 1 hello.socket
+ *     cc -o hello_tag hello_tag.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./hello_tag 0 hello.socket & ./hello_tag 1 hello.socket; wait
  *
- * The program shows all that a transfer needs: a context (UCX as a whole), a worker (the place
- * where progress is made), the peer's worker address, an endpoint (the way to that peer), a send, a
- * receive, and the orderly end. The other examples leave the setting up to pair.h, which does the
- * same as main() here.
+ * Each process sends one message and prints the one that it received:
+ *
+ *     rank 1 received 32 bytes: hello from rank 0, process 25232
+ *     rank 0 received 32 bytes: hello from rank 1, process 25233
+ *
+ * The objects that every program of this library has:
+ *
+ * - context: the library's use of UCX in this process, and its configuration
+ * - worker: sends and receives, and keeps the queues for both; "progress" is the work that a worker
+ *   has to do to move messages, and somebody must call for it
+ * - worker address: some hundred bytes that tell another process how to reach a worker
+ * - endpoint: a connection from a worker to one peer; sends go through it
+ * - request: an operation that has not completed yet
+ *
+ * The other examples use pair.h, which does the same setup as main() here.
  */
 #define _XOPEN_SOURCE 700
 #include <inttypes.h>
@@ -21,19 +32,21 @@
 #define ALL_BITS UINT64_MAX
 #define TIMEOUT_NS (30u * UINT64_C(1000000000))
 
-/* Every function that can fail returns a status; the detail is kept for the calling thread. */
+/* Every function that can fail returns a status. ucxx_error_text() describes the last failure of
+ * the calling thread. */
 static void check(ucxx_status_t status, const char *what) {
   if (status == UCXX_OK) return;
   fprintf(stderr, "hello_tag: %s: %s\n", what, ucxx_error_text(status));
   give_up();
 }
 
-/* An operation has three outcomes: done inside the call (no request was made), refused (neither),
- * or in progress: then there is a request, which tells the final status and must be destroyed. */
+/* An operation returns in one of three ways. UCXX_OK: it completed inside the call, and there is no
+ * request. An error: it was not started. UCXX_INPROGRESS: it continues, and the request reports its
+ * final status. The program must destroy that request. */
 static void finish(ucxx_status_t status, ucxx_request_t *request, const char *what) {
   if (status == UCXX_INPROGRESS) {
-    status = ucxx_request_wait(
-        request, TIMEOUT_NS); /* progress is manual here: waiting also makes progress */
+    /* This worker makes progress only inside calls. Waiting is such a call. */
+    status = ucxx_request_wait(request, TIMEOUT_NS);
     if (status < 0) fprintf(stderr, "hello_tag: %s\n", ucxx_request_error_message(request));
     ucxx_request_destroy(request);
   }
@@ -47,8 +60,9 @@ int main(int argc, char **argv) {
   }
   int rank = atoi(argv[1]);
 
-  /* A zeroed structure with its size set means "all defaults"; so does NULL for the whole
-   * structure. */
+  /* A structure of parameters begins as UCXX_..._INIT, which sets its size and all defaults. NULL
+   * instead of a structure also means "all defaults". The features are what this program will use:
+   * tagged messages, and waiting without polling. */
   ucxx_context_params_t context_params = UCXX_CONTEXT_PARAMS_INIT;
   context_params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
   ucxx_context_t *context = NULL;
@@ -56,7 +70,8 @@ int main(int argc, char **argv) {
   ucxx_worker_t *worker = NULL;
   check(ucxx_worker_create(context, NULL, &worker), "worker");
 
-  /* Our address goes out, the peer's comes in. */
+  /* Each process sends its worker address to the other one, here through a Unix socket
+   * (exchange.h). */
   ucxx_address_t *mine = NULL;
   check(ucxx_worker_address(worker, &mine), "worker address");
   struct exchange exchange;
@@ -68,6 +83,7 @@ int main(int argc, char **argv) {
     return EXIT_FAILURE;
   ucxx_address_destroy(mine);
 
+  /* An endpoint is made from the peer's address. No message is needed to make it. */
   ucxx_address_t *theirs = NULL;
   check(ucxx_address_from_bytes(bytes, length, &theirs), "the peer's address");
   free(bytes);
@@ -75,9 +91,10 @@ int main(int argc, char **argv) {
   check(ucxx_endpoint_create(worker, theirs, NULL, &endpoint), "endpoint");
   ucxx_address_destroy(theirs);
 
-  /* The receive is posted before the send: whatever arrives goes straight into the buffer. Tag
-   * receives match messages from any peer; `source` does not narrow that, but ends the receive if
-   * this peer dies. */
+  /* Post the receive before the send, so that the message is received directly into the buffer. A
+   * tag receive takes the first message whose tag equals GREETING_TAG in the bits of the mask, here
+   * all of them, from any peer. `source` does not restrict that. It ends the receive with an error
+   * if this peer fails. */
   char heard[128];
   ucxx_recv_info_t info = {0};
   ucxx_op_params_t receive = UCXX_OP_PARAMS_INIT;
@@ -87,6 +104,7 @@ int main(int argc, char **argv) {
   ucxx_status_t received =
       ucxx_tag_recv(worker, heard, sizeof heard - 1, GREETING_TAG, ALL_BITS, &receive, &receiving);
 
+  /* The buffer must stay valid until the send completes. */
   char said[128];
   snprintf(said, sizeof said, "hello from rank %d, process %ld", rank, (long)getpid());
   ucxx_request_t *sending = NULL;
@@ -97,8 +115,9 @@ int main(int argc, char **argv) {
   heard[info.length] = '\0';
   printf("rank %d received %" PRIu64 " bytes: %s\n", rank, info.length, heard);
 
-  /* A send that is complete may still be under way: the flush waits for it, the barrier for the
-   * peer. */
+  /* A completed send means that the buffer is free, not that the message has arrived. The flush
+   * waits until everything sent on the endpoint has arrived. The barrier waits until the peer is
+   * also done. After both, each side can destroy its endpoint. */
   ucxx_request_t *flushing = NULL;
   ucxx_status_t flushed = ucxx_endpoint_flush(endpoint, NULL, &flushing);
   finish(flushed, flushing, "flush");

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * histogram.c: the words of a text are counted by all members of a group together.
+ * histogram.c: all members of a group count the words of a text together.
  *
- *     histogram [--buckets BUCKETS] [--times TIMES] FILE...
+ *     cc -o histogram histogram.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./histogram [--buckets BUCKETS] [--times TIMES] FILE...
  *
- * Each member reads its part of the text. Which bucket a word belongs to is told by its bytes, and
- * each member has some of the buckets in its memory. Whoever finds a word adds to the bucket
- * wherever it is: additions to the same one, from several members at once, are all kept, as
- * accumulate is atomic for each element. Many words go in one call: the target's layout is a list
- * of blocks, the places of those words' buckets.
+ * How to start a group of processes: see member.h. Rank 0 prints one line:
  *
- * A batch's memory may be used again when flush_local has returned: the batch has been read then,
- * though it need not have arrived, for which nobody waits before the end. Then rank 0 gets all
+ *     4 members, 228 words in 1000 buckets, every count is right; the fullest has 17, such as 'the'
+ *
+ * Each member reads its part of the text. A hash of a word selects its bucket, and each member has
+ * some of the buckets in a window, which is memory that the others change directly
+ * (docs/windows.md). A member that finds a word adds 1 to the bucket, wherever it is. Accumulate is
+ * atomic for each element, so additions of several members at once are all kept. One call adds many
+ * words: the layout at the target is a list of blocks, one for each bucket.
+ *
+ * The memory of a batch may be used again after flush_local, which waits until the batch has been
+ * read. It does not wait for the arrival. Only the unlock at the end does. Then rank 0 gets all
  * buckets, and compares each with its own count of the whole text.
- *
- * How to start it: see member.h.
  */
 #include <ctype.h>
 
@@ -31,10 +34,10 @@ struct text {
   size_t length;
 };
 
-/* What waits to be added to one member's buckets. */
+/* What will be added to the buckets of one member. */
 struct batch {
-  ucxx_block_t
-      places[BATCH]; /* of different buckets: a word whose bucket is here already is added here */
+  /* Different buckets. A word whose bucket is already here is added to that one. */
+  ucxx_block_t places[BATCH];
   uint64_t counts[BATCH];
   size_t length, words;
 };
@@ -43,7 +46,8 @@ struct histogram {
   struct member member;
   ucxx_window_t *window;
   uint32_t buckets;
-  uint32_t times; /* that the text is counted, as most are short */
+  /* How often the text is counted, because most texts are short. */
+  uint32_t times;
   struct batch *batches; /* one for each member */
 };
 
@@ -52,7 +56,7 @@ static bool is_of_word(char byte) {
   return isalnum((unsigned char)byte) || (unsigned char)byte >= 128;
 }
 
-/* The next word that begins before `end`, if there is one. */
+/* Finds the next word that begins before `end`. */
 static bool next_word(const struct text *text, size_t *at, size_t end, struct text *word) {
   while (*at < end && !is_of_word(text->bytes[*at])) ++*at;
   if (*at >= end) return false;
@@ -62,7 +66,7 @@ static bool next_word(const struct text *text, size_t *at, size_t end, struct te
   return true;
 }
 
-/* FNV-1a, of small letters. */
+/* FNV-1a of the word in small letters. */
 static uint32_t bucket_of(const struct text *word, uint32_t buckets) {
   uint32_t hash = 2166136261u;
   for (size_t at = 0; at < word->length; at++)
@@ -70,12 +74,13 @@ static uint32_t bucket_of(const struct text *word, uint32_t buckets) {
   return hash % buckets;
 }
 
-/* Buckets are dealt out in turn: bucket b is the one of number b / size that rank b % size has. */
+/* Buckets are distributed in turn: bucket b is number b / size of rank b % size. */
 static uint32_t buckets_of(const struct histogram *histogram, uint32_t rank) {
   return histogram->buckets / histogram->member.size +
          (rank < histogram->buckets % histogram->member.size);
 }
 
+/* A layout describes where the elements are, in the memory of the caller and of the target. */
 static void send_batch(const struct histogram *histogram, uint32_t rank) {
   struct batch *batch = &histogram->batches[rank];
   ucxx_layout_t here, there;
@@ -103,17 +108,18 @@ static void count_word(const struct histogram *histogram, uint32_t bucket) {
   if (++batch->words == BATCH) send_batch(histogram, rank);
 }
 
-/* This member's part of the text. A word belongs to the part that it begins in. */
+/* Counts this member's part of the text. A word belongs to the part that it begins in. */
 static uint64_t count_part(const struct histogram *histogram, const struct text *text) {
   size_t part = text->length / histogram->member.size + 1;
   size_t begin = part * histogram->member.rank,
          end = begin + part < text->length ? begin + part : text->length;
-  /* The word that reaches into this part is the one before's. */
+  /* A word that began in the previous part belongs to that part. */
   while (begin > 0 && begin < end && is_of_word(text->bytes[begin - 1]) &&
          is_of_word(text->bytes[begin]))
     begin++;
   uint64_t words = 0;
   struct text word;
+  /* A shared lock of every member: it excludes nobody, and allows accesses. */
   check(ucxx_window_lock_all(histogram->window, 0), "lock_all");
   for (uint32_t time = 0; time < histogram->times; time++)
     for (size_t at = begin; next_word(text, &at, end, &word); words++)
@@ -124,14 +130,15 @@ static uint64_t count_part(const struct histogram *histogram, const struct text 
   return words;
 }
 
-/* By rank 0: bucket after bucket, as they were dealt out. */
+/* Rank 0 gets all buckets, in the order in which they were distributed. */
 static uint64_t *collect(const struct histogram *histogram) {
   uint64_t *all = zeros(histogram->buckets, sizeof *all);
   check(ucxx_window_lock_all(histogram->window, 0), "lock_all");
   for (uint32_t rank = 0; rank < histogram->member.size; rank++) {
     ucxx_layout_t here, there;
     uint32_t buckets = buckets_of(histogram, rank);
-    if (buckets == 0) break; /* and none after it */
+    /* No later rank has any. */
+    if (buckets == 0) break;
     ucxx_layout_init_vector(&here, UCXX_TYPE_UINT64, buckets, 1, histogram->member.size);
     ucxx_layout_init_contiguous(&there, UCXX_TYPE_UINT64, buckets);
     check(ucxx_window_get(histogram->window, all + rank, &here, rank, 0, &there), "get");
@@ -140,7 +147,7 @@ static uint64_t *collect(const struct histogram *histogram) {
   return all;
 }
 
-/* `words` is what the members say that they have counted. */
+/* `words` is the sum of what the members counted. */
 static bool is_what_one_counts(const struct histogram *histogram, const struct text *text,
                                const uint64_t *all, uint64_t words) {
   uint64_t *expected = zeros(histogram->buckets, sizeof *expected), sum = 0, total = 0;
@@ -177,7 +184,7 @@ static bool is_what_one_counts(const struct histogram *histogram, const struct t
   return good;
 }
 
-/* Appends a file, and the end of a line. */
+/* Appends a file, and a newline. */
 static bool read_file(const char *path, struct text *text) {
   FILE *file = fopen(path, "rb");
   size_t capacity = text->length, got = 1;
@@ -231,8 +238,8 @@ int main(int argc, char **argv) {
   check(ucxx_window_allocate(histogram.member.group, buckets * sizeof(uint64_t), sizeof(uint64_t),
                              NULL, &base, &histogram.window),
         "window");
-  /* Zero before anybody adds: the lock is what makes these stores and the others' additions follow
-   * each other. */
+  /* Set the buckets to zero before others add to them. The lock orders these stores before the
+   * additions of others. */
   check(ucxx_window_lock(histogram.window, UCXX_LOCK_EXCLUSIVE, histogram.member.rank, 0), "lock");
   if (buckets > 0) memset(base, 0, buckets * sizeof(uint64_t));
   check(ucxx_window_unlock(histogram.window, histogram.member.rank), "unlock");
@@ -240,8 +247,8 @@ int main(int argc, char **argv) {
 
   uint64_t words = count_part(&histogram, &text), total = 0;
   uint64_t *counted = zeros(histogram.member.size, sizeof *counted);
-  check(ucxx_group_allgather(histogram.member.group, &words, sizeof words, counted),
-        "allgather"); /* who has everybody's knows that all have finished */
+  /* After this call all members have finished, because each has the others' numbers. */
+  check(ucxx_group_allgather(histogram.member.group, &words, sizeof words, counted), "allgather");
   for (uint32_t rank = 0; rank < histogram.member.size; rank++) total += counted[rank];
   bool good = true;
   if (histogram.member.rank == 0) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * member.h: a process that is a member of a group. What the examples of windows share.
+ * member.h: a process that is a member of a group. The examples with windows share it.
  *
- * Who is a member is what the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
- * UCXX_RS_GROUP_SECRET, or what mpirun, mpiexec and srun set. On one machine:
+ * The environment says who the members are: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
+ * UCXX_RS_GROUP_SECRET, or the variables that mpirun, mpiexec and srun set. On one machine:
  *
- *     for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711
- * ./stencil & done; wait
+ *     export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711
+ *     for rank in 0 1 2 3; do RANK=$rank ./stencil & done; wait
  *
- * A call that fails says which, why, and in whom, and ends the member; the others cannot go on
- * without it, and end in the same way.
+ * If a call fails, the member prints the call, the reason and the peer, and ends. The others depend
+ * on it, so their calls fail as well and they end in the same way.
  */
 #ifndef EXAMPLES_MEMBER_H
 #define EXAMPLES_MEMBER_H
@@ -24,6 +24,7 @@ struct member {
   uint32_t rank, size;
 };
 
+/* Makes the group. Every member calls it, and it returns when all of them have. */
 static inline void join(struct member *member) {
   ucxx_group_params_t params = UCXX_GROUP_PARAMS_INIT;
   params.bootstrap = UCXX_BOOTSTRAP_ENV;
@@ -34,7 +35,7 @@ static inline void join(struct member *member) {
   member->size = ucxx_group_size(member->group);
 }
 
-/* Windows are closed before. */
+/* Leaves the group. Close all windows first. */
 static inline void leave(struct member *member) {
   ucxx_group_destroy(member->group);
   ucxx_worker_destroy(member->worker);
@@ -48,7 +49,7 @@ static inline void *zeros(size_t count, size_t size) {
   give_up();
 }
 
-/* False for what is no whole number from `least` to `most`. */
+/* Returns false if the text is not a whole number from `least` to `most`. */
 static inline bool read_number(const char *text, uint32_t least, uint32_t most, uint32_t *number) {
   char *end = NULL;
   unsigned long long read = strtoull(text, &end, 10);

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * object_store.c: rank 1 keeps files, rank 0 reads ranges of them by fetch, with many reads under
- * way.
+ * object_store.c: rank 1 has files, and rank 0 reads ranges of them by fetch, many at a time.
  *
- * A fetch is a question whose answer comes into a buffer that waits for it. The server's handler
- * only takes questions in; threads of its own read the files and answer, each when it has the data,
- * so a slow disk holds nobody up. A thread reads the next range when its answer has gone out, which
- * bounds the server's memory whatever the clients ask for; a question for which the line is too
- * long is turned away with BUSY and asked again. docs/object-store.md compares this with tag
- * messages and with remote memory access.
+ *     cc -o object_store object_store.c $(pkg-config --cflags --libs ucxx_rs) -pthread
+ *     ./object_store 0 store.socket & ./object_store 1 store.socket; wait
+ *
+ * It prints what both sides counted:
+ *
+ *     server: 878 ranges sent, 122 questions refused, 1898 turned away for now, 0 of a
+ *     client that had gone
+ *     client: 12 objects; 878 ranges read (50.1 MB), 63 of unknown objects, 59
+ *     beyond the end, 1898 asked again
+ *
+ * A fetch is a question with an answer. The client provides the buffer for the answer when it asks.
+ * The server's handler only queues questions. Threads of the server read the files and answer, each
+ * when it has the data, so a slow disk delays no other question. A thread starts the next read
+ * after its answer has been sent. That bounds the server's memory. If the queue is full, the server
+ * refuses the question with UCXX_ERR_BUSY, and the client asks again. docs/object-store.md compares
+ * this with tag messages and remote memory access.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -19,8 +28,10 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#define LIST_ID 1 /* no header; the answer is an array of struct entry */
-#define READ_ID 2 /* the header is a struct range; the answer is the bytes */
+/* The id of a fetch: the list of objects. No header. The answer is an array of struct entry. */
+#define LIST_ID 1
+/* The id of a fetch: a range. The header is a struct range. The answer is the bytes. */
+#define READ_ID 2
 
 #define BEYOND_END (UCXX_ERR_APPLICATION - 1)
 #define UNREADABLE (UCXX_ERR_APPLICATION - 2)
@@ -46,8 +57,8 @@ static uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/* What an object contains follows from its number, so that the client can check any range without
- * having seen the file. */
+/* An object's content follows from its number, so that the client can check a range without the
+ * file. */
 static void fill(unsigned char *data, size_t length, unsigned object, uint64_t offset) {
   uint64_t word = 0;
   for (size_t at = 0; at < length; at++) {
@@ -73,7 +84,7 @@ struct server {
   struct object objects[OBJECTS];
   unsigned count;
   pthread_t readers[READERS];
-  pthread_mutex_t lock; /* of what follows */
+  pthread_mutex_t lock; /* protects everything below */
   pthread_cond_t more;
   ucxx_fetch_t *line[LINE]; /* questions that no thread has taken yet */
   unsigned first, waiting;
@@ -134,14 +145,14 @@ static void store_remove(struct server *server) {
   rmdir(server->directory);
 }
 
-/* Names come from outside: they are compared, and never opened. */
+/* Names come from another process. They are compared with known names, and never opened. */
 static const struct object *find(const struct server *server, const char *name) {
   for (unsigned at = 0; at < server->count; at++)
     if (strcmp(server->objects[at].entry.name, name) == 0) return &server->objects[at];
   return NULL;
 }
 
-/* UCXX_OK with the range in `buffer`, or what to tell the client. */
+/* Returns UCXX_OK and the range in `buffer`, or the status for the client. */
 static ucxx_status_t read_range(const struct server *server, const ucxx_fetch_t *fetch,
                                 unsigned char *buffer, size_t *length) {
   struct range range;
@@ -151,7 +162,7 @@ static ucxx_status_t read_range(const struct server *server, const ucxx_fetch_t 
   memcpy(&range, header, sizeof range);
   if (memchr(range.name, 0, sizeof range.name) == NULL || range.length > LONGEST)
     return UCXX_ERR_REJECTED;
-  /* It would not be sent: no need to read it. */
+  /* The answer would not fit into the client's buffer, so do not read it. */
   if (range.length > ucxx_fetch_capacity(fetch)) return UCXX_ERR_REJECTED;
   const struct object *object = find(server, range.name);
   if (object == NULL) return UCXX_ERR_NO_ELEM;
@@ -190,14 +201,14 @@ static void *read_and_answer(void *arg) {
     if (status == UCXX_OK) {
       ucxx_request_t *request = NULL;
       ucxx_status_t sent = ucxx_fetch_reply(fetch, buffer, length, NULL, &request);
-      /* A long range is pulled from here: the buffer is free for the next one when the client has
-       * it. */
+      /* The client may receive a long range directly from this buffer. The buffer is free when the
+       * reply completes. */
       told = outcome(sent, request);
     } else {
       told = ucxx_fetch_reject(fetch, status);
     }
     ucxx_fetch_destroy(fetch);
-    /* A client that has gone with its question open is not the end of a server. */
+    /* A client that failed before it had its answer must not end the server. */
     if (told != UCXX_ERR_PEER_FAILED && told != UCXX_ERR_CONNECTION_RESET) check(told, "answer");
     pthread_mutex_lock(&server->lock);
     if (told != UCXX_OK)
@@ -212,7 +223,7 @@ static void *read_and_answer(void *arg) {
   return NULL;
 }
 
-/* On the progress thread. */
+/* Runs on the progress thread, so it must not wait for the disk. */
 static void on_read_asked(void *arg, ucxx_fetch_t *fetch) {
   struct server *server = arg;
   pthread_mutex_lock(&server->lock);
@@ -246,11 +257,11 @@ static void on_list_asked(void *arg, ucxx_fetch_t *fetch) {
   params.callback_arg = entries;
   ucxx_status_t status = ucxx_fetch_reply(fetch, entries, length, &params, NULL);
   if (status != UCXX_INPROGRESS) check(status, "listing");
-  ucxx_fetch_destroy(fetch); /* what the answer has begun goes on */
+  /* The reply continues without the fetch. */
+  ucxx_fetch_destroy(fetch);
 }
 
-/* Both sides come here twice: when the server can be asked, and when the client needs nothing more.
- */
+/* Both sides meet twice: when the server is ready, and when the client needs nothing more. */
 static void meet(struct pair *pair) {
   if (exchange_barrier(&pair->exchange, pair->worker, 5 * PAIR_TIMEOUT_NS) != 0) give_up();
 }
@@ -307,10 +318,11 @@ struct reading {
   unsigned char *buffer;
 };
 
-/* How long the listing is the client learns with it: a buffer is made when it has come. */
+/* The length of the list is not known in advance, so the library allocates a buffer when the answer
+ * arrives. */
 static void list(struct client *client) {
   ucxx_request_t *request = NULL;
-  /* What a server says is taken up to what can be believed. */
+  /* Limits what the server can make this process allocate. */
   ucxx_allocator_t allocator = UCXX_ALLOCATOR_INIT;
   allocator.max_total_bytes = sizeof client->entries;
   ucxx_status_t status = ucxx_am_fetch_alloc(client->pair->endpoint, LIST_ID, NULL, 0, NULL, 0,
@@ -336,8 +348,8 @@ static void ask(struct reading *reading) {
   params.callback = on_read;
   params.callback_arg = reading;
   params.recv_info = &reading->info;
-  params.timeout_ns =
-      PAIR_TIMEOUT_NS; /* a server need not answer; the buffer is ours again all the same */
+  /* The server might not answer. After the timeout the buffer may be used again. */
+  params.timeout_ns = PAIR_TIMEOUT_NS;
   memset(reading->buffer, UNTOUCHED, (size_t)reading->range.length + 1);
   ucxx_status_t status = ucxx_am_fetch(reading->client->pair->endpoint, READ_ID, &reading->range,
                                        sizeof reading->range, reading->buffer,
@@ -345,8 +357,8 @@ static void ask(struct reading *reading) {
   if (status != UCXX_INPROGRESS) check(status, "read");
 }
 
-/* Any range of any object; one in sixteen of an object that does not exist, and one that goes
- * beyond its end. */
+/* Asks for a random range of a random object. One in sixteen is of an object that does not exist,
+ * and one in sixteen is beyond the end. */
 static void ask_next(struct reading *reading) {
   struct client *client = reading->client;
   if (client->asked == READS) return;
@@ -437,8 +449,8 @@ int main(int argc, char **argv) {
   struct pair pair;
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   bool is_server = argc == 3 && atoi(argv[1]) == 1;
-  /* The server's threads answer, and the progress thread sends what they say; the client has one
-   * thread, which progresses. */
+  /* The server answers from several threads, and its progress thread sends. The client has one
+   * thread, which makes progress. */
   if (is_server) params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   pair_open_with(&pair, argc, argv, &params, NULL);
   if (is_server)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * pair.h: the setting up and taking down that the examples share. hello_tag.c explains each step.
+ * pair.h: the setup and shutdown that the examples with two processes share. hello_tag.c explains
+ * each step.
  *
- * An example ends at its first error: check() prints it and ends the program. send_files.c shows
- * how a program does that has something to clean up.
+ * An example ends at its first error: check() prints the error and ends the program. send_files.c
+ * shows error handling for a program that has something to clean up.
  */
 #ifndef EXAMPLES_PAIR_H
 #define EXAMPLES_PAIR_H
@@ -29,8 +30,9 @@ static inline void check(ucxx_status_t status, const char *what) {
   give_up();
 }
 
-/* In a callback: the failure was not this call's, so its text is the request's, which is NULL where
- * nobody holds it. */
+/* For use in a callback. ucxx_error_text() describes failures of calls, and this is the failure
+ * of an operation, so its text is in the request. The request is NULL if the program did not
+ * keep one. */
 static inline void check_completion(const ucxx_request_t *request, ucxx_status_t status,
                                     const char *what) {
   if (status == UCXX_OK) return;
@@ -45,7 +47,7 @@ static inline void require(bool condition, const char *what) {
   give_up();
 }
 
-/* The final status of an operation, given what its call returned. */
+/* Waits for an operation, given what its call returned, and returns its final status. */
 static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *request) {
   if (status != UCXX_INPROGRESS) return status;
   status = ucxx_request_wait(request, PAIR_TIMEOUT_NS);
@@ -53,6 +55,7 @@ static inline ucxx_status_t outcome(ucxx_status_t status, ucxx_request_t *reques
   return status;
 }
 
+/* Makes the context, the worker and the endpoint to the other process. */
 static inline void pair_open_for(struct pair *pair, int argc, char **argv, uint64_t features,
                                  const ucxx_worker_params_t *worker_params,
                                  const ucxx_endpoint_params_t *endpoint_params) {
@@ -93,7 +96,7 @@ static inline void pair_open(struct pair *pair, int argc, char **argv) {
   pair_open_with(pair, argc, argv, NULL, NULL);
 }
 
-/* Call it when everything that was expected from the peer has come. */
+/* Call it after everything that was expected from the peer has arrived. */
 static inline void pair_close(struct pair *pair) {
   ucxx_request_t *request = NULL;
   ucxx_status_t status = ucxx_endpoint_flush(pair->endpoint, NULL, &request);

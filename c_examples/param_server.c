@@ -1,36 +1,49 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * param_server.c: vectors of numbers that several workers train together.
+ * param_server.c: several workers train vectors of numbers together.
  *
- *     param_server server WORKERS ROUNDS      prints its port; ends when its workers have come and
- * gone param_server worker PORT [LAST]         kills itself after round LAST, if that is given
+ *     cc -o param_server param_server.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./param_server server WORKERS ROUNDS
+ *     ./param_server worker PORT [LAST]
  *
- * In each round each worker pushes a gradient for every key, and pulls what the vector has become.
- * A push is a fetch whose data goes along with the question, and whose answer is empty. A pull is a
- * fetch into the worker's vector; the server keeps the question until all workers have pushed, and
- * answers then: nobody needs a barrier, and nobody asks twice. When a worker is lost the round can
- * not be completed: the server answers what it keeps, and all that still comes, with a status of
- * its own.
+ * The server prints its port first, and ends after its workers. With LAST a worker kills itself
+ * after that round. Two workers and three rounds:
+ *
+ *     ./param_server server 2 3 &
+ *     port 33443
+ *     ./param_server worker 33443 & ./param_server worker 33443; wait
+ *     worker 0: 3 rounds, every sum is right
+ *     worker 1: 3 rounds, every sum is right
+ *     complete: 2 workers, 3 of 3 rounds, 30 pulls answered
+ *
+ * In each round each worker pushes a gradient for every key, and pulls the new vector. Both are
+ * fetches, which are questions with answers. A push carries data with the question, and its answer
+ * is empty. The answer to a pull goes into the worker's vector. The server keeps a pull until all
+ * workers have pushed, and answers then. So nobody needs a barrier, and nobody asks twice. If a
+ * worker is lost, the round cannot be completed: the server answers the pulls that it keeps, and
+ * all later questions, with WORKER_LOST.
  */
 #define _XOPEN_SOURCE 700
 #include <signal.h>
 
 #include "conversation.h"
 
-#define JOIN_ID 1 /* no header; answered with a struct setup when all workers are there */
-#define PUSH_ID                                                                    \
-  2 /* the header is a struct place; the data is the gradient; the answer is empty \
-     */
-#define PULL_ID 3 /* the header is a struct place; the answer is the vector after that round */
+/* The id of a fetch without a header. The answer is a struct setup, sent when all workers are
+ * there. */
+#define JOIN_ID 1
+/* The header is a struct place, the data is the gradient, and the answer is empty. */
+#define PUSH_ID 2
+/* The header is a struct place. The answer is the vector after that round. */
+#define PULL_ID 3
 
 #define WORKER_LOST (UCXX_ERR_APPLICATION - 1)
 #define EXIT_LOST 4
 
 #define MOST_WORKERS 8
 static const uint32_t lengths[] = {
-    1, 100, 3000, 20000,
-    100000}; /* of the vectors: the longest answer is pulled by UCX, the shortest comes along */
+    /* Lengths of the vectors, short and long, so that answers use different protocols. */
+    1, 100, 3000, 20000, 100000};
 #define KEYS (sizeof lengths / sizeof *lengths)
 
 struct setup {
@@ -41,7 +54,7 @@ struct place {
   uint32_t key, round;
 };
 
-/* Small whole numbers: their sums are exact, in whatever order they are added. */
+/* Small whole numbers: their sums are exact in a float, in any order. */
 static float gradient(uint32_t worker, struct place place, uint32_t at) {
   return (float)((at * 7 + worker * 13 + place.round * 5 + place.key * 3) % 17) - 8;
 }
@@ -53,8 +66,7 @@ static void *zeros(size_t count, size_t size) {
   give_up();
 }
 
-/* ------------------------------------------------------------------ server: one thread, everything
- * in callbacks */
+/* ---------------------------------------- server: one thread, everything in callbacks */
 
 struct server;
 
@@ -62,13 +74,13 @@ struct member {
   struct server *server;
   ucxx_endpoint_t *endpoint;
   uint32_t pushed[KEYS]; /* rounds */
-  ucxx_fetch_t *join; /* questions that are kept */
+  ucxx_fetch_t *join; /* questions that the server keeps */
   ucxx_fetch_t *pulls[KEYS];
 };
 
 struct vector {
   struct server *server;
-  float *values, *sum; /* the sum of this round's gradients */
+  float *values, *sum; /* the sum of the gradients of this round */
   uint32_t round, pushes; /* complete rounds; gradients in the sum */
   uint32_t sending; /* answers that still read the values */
 };
@@ -82,7 +94,8 @@ struct server {
 };
 
 static void refuse(ucxx_fetch_t *fetch, ucxx_status_t status) {
-  ucxx_fetch_reject(fetch, status); /* fails when who asked is gone, and then nobody waits */
+  /* The call fails if the worker is gone. Then nobody waits for the answer. */
+  ucxx_fetch_reject(fetch, status);
   ucxx_fetch_destroy(fetch);
 }
 
@@ -92,7 +105,7 @@ static struct member *asker(struct server *server, const ucxx_fetch_t *fetch) {
   return NULL;
 }
 
-/* False for what no worker of ours sends. */
+/* Returns false for a header that no worker of this program sends. */
 static bool read_place(const ucxx_fetch_t *fetch, struct place *place) {
   size_t length = 0;
   const void *header = ucxx_fetch_header(fetch, &length);
@@ -106,7 +119,8 @@ static void end_round(struct vector *vector);
 static void on_vector_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   struct vector *vector = arg;
   (void)request;
-  (void)status; /* if it failed, on_close tells why */
+  /* If it failed, on_close reports the reason. */
+  (void)status;
   vector->sending--;
   end_round(vector);
 }
@@ -126,7 +140,7 @@ static void answer_pull(struct vector *vector, ucxx_fetch_t *fetch) {
   ucxx_fetch_destroy(fetch);
 }
 
-/* The values change only here, and never while an answer reads them. */
+/* Only this function changes the values, and never while an answer reads them. */
 static void end_round(struct vector *vector) {
   struct server *server = vector->server;
   size_t key = (size_t)(vector - server->vectors);
@@ -159,7 +173,7 @@ static void on_push(void *arg, ucxx_fetch_t *fetch) {
   }
   struct vector *vector = &server->vectors[place.key];
   for (uint32_t at = 0; at < lengths[place.key]; at++) {
-    float value; /* the data lies where it came in, aligned to nothing */
+    float value; /* the received data has no alignment */
     memcpy(&value, data + at * sizeof value, sizeof value);
     vector->sum[at] += value;
   }
@@ -198,8 +212,8 @@ static void on_join(void *arg, ucxx_fetch_t *fetch) {
   for (uint32_t at = 0; at < server->workers; at++)
     if (server->members[at].join == NULL) return;
   for (uint32_t at = 0; at < server->workers; at++) {
-    /* Kept until the answers have left: without a request nobody tells when that is, and these live
-     * as long as the program. */
+    /* The answers are sent from here. They must stay valid until they have been sent, and nothing
+     * reports when, so they live as long as the program. */
     static struct setup setups[MOST_WORKERS];
     setups[at] = (struct setup){at, server->workers, server->rounds};
     ucxx_fetch_reply(server->members[at].join, &setups[at], sizeof *setups, NULL, NULL);
@@ -214,8 +228,8 @@ static bool has_finished(const struct member *member) {
   return true;
 }
 
-/* Once for each worker, however it left. What it asked is not answered any more, but has to be let
- * go all the same. */
+/* The library calls it once for each worker, after a close and after a failure. The server does not
+ * answer this worker's questions any more, but still has to destroy them. */
 static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   struct member *member = arg;
   struct server *server = member->server;
@@ -235,7 +249,8 @@ static void on_close(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status)
     }
   }
   member->endpoint = NULL;
-  ucxx_endpoint_destroy(endpoint); /* in a callback: takes effect when it has returned */
+  /* Inside a callback this takes effect after the callback returns. */
+  ucxx_endpoint_destroy(endpoint);
 }
 
 static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
@@ -269,7 +284,8 @@ static int serve(ucxx_context_t *context, uint32_t workers, uint32_t rounds) {
   check(ucxx_worker_set_fetch_handler(server.worker, PUSH_ID, on_push, &server, NULL), "handler");
   check(ucxx_worker_set_fetch_handler(server.worker, PULL_ID, on_pull, &server, NULL), "handler");
   ucxx_listener_t *listener = NULL;
-  ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT; /* on 127.0.0.1, any free port */
+  /* The defaults: 127.0.0.1, and any free port. */
+  ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT;
   params.on_connect = on_connect;
   params.on_connect_arg = &server;
   check(ucxx_listener_create(server.worker, &params, &listener), "listener");
@@ -291,8 +307,7 @@ static int serve(ucxx_context_t *context, uint32_t workers, uint32_t rounds) {
   return server.lost ? EXIT_LOST : EXIT_SUCCESS;
 }
 
-/* ------------------------------------------------------------------ worker: one thread that waits
- * for its answers */
+/* ---------------------------------------- worker: one thread that waits for its answers */
 
 struct training {
   ucxx_endpoint_t *endpoint;
@@ -300,8 +315,8 @@ struct training {
   float *gradients[KEYS], *values[KEYS], *expected[KEYS];
 };
 
-/* All keys at once. The pull goes right behind its push: questions of one thread are handed over in
- * order. */
+/* Pushes and pulls all keys at once. The pull follows its push without a wait, because the server
+ * gets the questions of one thread in order. */
 static ucxx_status_t push_and_pull(struct training *training, uint32_t round) {
   ucxx_request_t *pushes[KEYS] = {NULL}, *pulls[KEYS] = {NULL};
   ucxx_status_t pushed[KEYS], pulled[KEYS], result = UCXX_OK;
@@ -394,7 +409,8 @@ int main(int argc, char **argv) {
             MOST_WORKERS);
     return 2;
   }
-  setvbuf(stdout, NULL, _IOLBF, 0); /* whoever reads it through a pipe gets each line at once */
+  /* Print each line at once, also into a pipe. */
+  setvbuf(stdout, NULL, _IOLBF, 0);
   ucxx_context_t *context = NULL;
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP;

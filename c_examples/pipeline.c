@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * pipeline.c: a producer, a filter and a consumer on threads of their own, joined by two hubs.
+ * pipeline.c: a producer, a filter and a consumer, each on a thread, connected by two hubs.
  *
+ *     cc -o pipeline pipeline.c $(pkg-config --cflags --libs ucxx_rs) -pthread
  *     ./pipeline FILE WORD
  *
- * The producer reads the file's lines, several to a chunk. The filter keeps those without WORD; it
- * works on a device, and the hubs copy chunks there and back while it works on others. The dummy
- * device, host memory that poses as one, makes that work everywhere. The consumer puts the lines
- * together again, and what comes out is compared with what a plain loop makes of the file.
+ * For example `./pipeline send_files.c static`:
  *
- * A hub knows nothing of threads or of schedulers: whoever has a link leases an envelope, works on
- * it, and commits it. The filter needs an envelope of either hub, and leases both at once, so that
- * it never sits on one of them while it waits for the other. The end of the file goes through the
- * pipeline by ucxx_hub_close: readers get what is left, and then UCXX_ERR_CLOSED.
+ *     106 chunks, 106 copied to the device; 21329 bytes kept, as by a plain loop
+ *
+ * A hub is a queue of chunks. Each chunk is in an envelope, which is a buffer of the hub. A link
+ * gives access to a hub, on one kind of memory. A thread leases an envelope through a link, works
+ * on it, and commits it (docs/hub.md).
+ *
+ * The producer reads the lines of the file, several to a chunk. The filter keeps the lines without
+ * WORD. The consumer joins the lines, and the program compares the result with that of a plain
+ * loop.
+ *
+ * The filter works on a device, and the hubs copy the chunks there and back while it works on
+ * others. The device here is UCXX_MEMORY_DUMMY, which every machine has: host memory that the
+ * library treats as a device.
+ *
+ * The filter needs an envelope of each hub. It leases both at once, so that it never holds one
+ * while it waits for the other. The end of the file passes through the pipeline by ucxx_hub_close:
+ * consumers get what is left, and then UCXX_ERR_CLOSED.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -22,7 +33,7 @@
 #include <string.h>
 #include <ucxx_rs.h>
 
-#define CHUNK 256 /* bytes of an envelope: a line may have as many */
+#define CHUNK 256 /* bytes in an envelope, and the longest line */
 #define ENVELOPES 3
 
 static const ucxx_memory_kind_t host = {UCXX_MEMORY_HOST, 0};
@@ -73,8 +84,8 @@ static FILE *open_file(const char *path) {
   return file;
 }
 
-/* Lines, as many as fit, go into each chunk. The number of the first one travels along as metadata.
- */
+/* Puts as many lines into each chunk as fit. The metadata, a few bytes that travel with a chunk, is
+ * the number of its first line. */
 static void *produce(void *arg) {
   struct pipeline *pipeline = arg;
   FILE *file = open_file(pipeline->path);
@@ -101,6 +112,7 @@ static void *produce(void *arg) {
   return NULL;
 }
 
+/* Leases a chunk to read and an envelope to fill, until the first hub is closed and empty. */
 static void *filter(void *arg) {
   struct pipeline *pipeline = arg;
   ucxx_link_t *links[] = {pipeline->filter_in, pipeline->filter_out};
@@ -123,6 +135,7 @@ static void *filter(void *arg) {
     }
     memcpy(out.metadata, in.metadata, in.metadata_length);
     check(ucxx_envelope_commit(envelopes[0], 0, NULL), "the chunk is consumed");
+    /* A commit of 0 bytes would be an empty chunk. An abort returns the envelope unused. */
     if (length == 0)
       check(ucxx_envelope_abort(envelopes[1], NULL), "nothing is kept");
     else
@@ -168,6 +181,7 @@ static ucxx_link_t *make_link(ucxx_hub_t *hub, int32_t type, ucxx_memory_kind_t 
   return link;
 }
 
+/* The expected result, without hubs. */
 static struct text plainly(const char *path, const char *word) {
   struct text text = {NULL, 0};
   FILE *file = open_file(path);
@@ -193,6 +207,7 @@ int main(int argc, char **argv) {
   pipeline.filter_in = make_link(pipeline.lines, UCXX_LINK_CONSUME, device);
   pipeline.filter_out = make_link(pipeline.kept, UCXX_LINK_PRODUCE, device);
   pipeline.write_in = make_link(pipeline.kept, UCXX_LINK_CONSUME, host);
+  /* Fails if a link could never get an envelope, for example because its device has none. */
   check(ucxx_hub_validate(pipeline.lines), "every link can be served");
   check(ucxx_hub_validate(pipeline.kept), "every link can be served");
 

@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * probe.c: receiving messages whose length and tag are not known beforehand.
+ * probe.c: receives messages whose length and tag are not known in advance.
  *
- * A probe asks whether a message is waiting. Without a handle the message stays where it is, and a
- * later receive gets the oldest one that matches. With a handle it is taken out of matching and
- * belongs to the caller, who receives exactly that message into a buffer of the right size, or
- * drops it.
+ *     cc -o probe probe.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./probe 0 probe.socket & ./probe 1 probe.socket; wait
+ *
+ * Rank 0 sends four messages. Rank 1 prints how it found each:
+ *
+ *     rank 1: probed, then received: tag 100000000, 13 bytes
+ *     rank 1: taken and received: tag 100000001, 100000 bytes
+ *     rank 1: taken and received: tag 100000002, 3000000 bytes
+ *     rank 1: dropped: tag 200000000, 18 bytes
+ *
+ * A probe looks for a message that has arrived and that no receive has taken. It has two forms:
+ *
+ * - without a handle: the message stays, and a later receive gets the oldest message that matches
+ * - with a handle: the message is removed from matching and belongs to the caller, who receives
+ *   exactly this message into a buffer of the right size, or drops it
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
 
-/* The lower half of the tag tells one message from another, the upper half what kind it is. */
+/* The upper half of a tag is the kind of message, the lower half the message's number. */
 #define KIND_DATA (UINT64_C(1) << 32)
 #define KIND_JUNK (UINT64_C(2) << 32)
 #define KIND_MASK (UINT64_C(0xffffffff) << 32)
@@ -45,8 +56,8 @@ static void send_all(struct pair *pair) {
         ucxx_tag_send(pair->endpoint, buffers[i], lengths[i], KIND_DATA | i, NULL, &requests[i]);
     if (status != UCXX_INPROGRESS) check(status, "send");
   }
-  /* Entries that are NULL, whose send is complete already, are skipped; with nothing left there is
-   * nothing to wait for. */
+  /* ucxx_request_wait_all skips entries that are NULL, whose sends have completed already. If all
+   * are NULL it returns UCXX_ERR_NO_ELEM. */
   status = ucxx_request_wait_all(requests, DATA_MESSAGES, PAIR_TIMEOUT_NS);
   if (status != UCXX_ERR_NO_ELEM) check(status, "sends");
   for (size_t i = 0; i < DATA_MESSAGES; i++) {
@@ -55,7 +66,8 @@ static void send_all(struct pair *pair) {
   }
 }
 
-/* Probing does not make progress: messages are found only after progress has taken them in. */
+/* A probe makes no progress. It finds a message only after progress has received it, so wait and
+ * probe again. */
 static void wait_for_message(struct pair *pair, uint64_t tag, uint64_t mask, ucxx_recv_info_t *info,
                              ucxx_tag_message_t **message) {
   for (;;) {
@@ -69,8 +81,7 @@ static void wait_for_message(struct pair *pair, uint64_t tag, uint64_t mask, ucx
 static void receive_all(struct pair *pair) {
   ucxx_recv_info_t info = {0};
 
-  /* Without a handle: look first, then receive as usual, into a buffer of the length the probe
-   * told. */
+  /* Without a handle: probe, then receive as usual into a buffer of the length from the probe. */
   wait_for_message(pair, KIND_DATA, KIND_MASK, &info, NULL);
   unsigned char *buffer = malloc((size_t)info.length);
   require(buffer != NULL, "memory");
@@ -86,7 +97,8 @@ static void receive_all(struct pair *pair) {
          (unsigned long long)info.sender_tag, (unsigned long long)info.length);
   free(buffer);
 
-  /* With a handle: the message is ours alone, whatever other receives are posted meanwhile. */
+  /* With a handle: only the caller can receive the message, whatever other receives are posted
+   * meanwhile. */
   for (int i = 1; i < DATA_MESSAGES; i++) {
     ucxx_tag_message_t *message = NULL;
     wait_for_message(pair, KIND_DATA, KIND_MASK, &info, &message);
@@ -98,15 +110,15 @@ static void receive_all(struct pair *pair) {
     request = NULL;
     status = ucxx_tag_message_recv(message, buffer, (size_t)info.length, &params, &request);
     check(outcome(status, request), "receive of a probed message");
-    ucxx_tag_message_destroy(
-        message); /* receiving consumes the message, but the handle is freed here */
+    /* The receive consumed the message. The handle still has to be freed. */
+    ucxx_tag_message_destroy(message);
     verify(buffer, (size_t)info.length, info.sender_tag & ~KIND_MASK);
     printf("rank 1: taken and received: tag %llx, %llu bytes\n",
            (unsigned long long)info.sender_tag, (unsigned long long)info.length);
     free(buffer);
   }
 
-  /* A handle that is destroyed without a receive drops its message. */
+  /* Destroying a handle without a receive drops its message. */
   ucxx_tag_message_t *message = NULL;
   wait_for_message(pair, KIND_JUNK, KIND_MASK, &info, &message);
   ucxx_tag_message_destroy(message);

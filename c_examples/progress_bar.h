@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * progress_bar.h: a bar with rate and time left on a terminal; elsewhere a plain line every 5
- * percent, but not more than a few a second.
+ * progress_bar.h: a progress bar. On a terminal it shows the rate and the time left. In a file it
+ * is a line for every 5 percent, and at most a few lines a second.
  */
 #ifndef EXAMPLES_PROGRESS_BAR_H
 #define EXAMPLES_PROGRESS_BAR_H
@@ -34,7 +34,7 @@ static inline uint64_t progress_now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Bytes in a unit that leaves one to four digits before the point. */
+/* The number of bytes in a unit that leaves one to four digits before the point. */
 static inline const char *progress_bytes(char text[32], double bytes) {
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;
@@ -62,7 +62,7 @@ static inline void progress_draw(struct progress_bar *bar, unsigned percent) {
   printf(" %3u%%  %s of %s  %s/s  %" PRIu64 ":%02" PRIu64 " left", percent,
          progress_bytes(done, (double)bar->done), progress_bytes(total, (double)bar->total),
          progress_bytes(speed, rate), left / 60, left % 60);
-  /* The escape sequence clears what a longer line has left behind. */
+  /* The escape sequence clears the rest of a longer earlier line. */
   fputs(bar->terminal ? "\033[K" : "\n", stdout);
   fflush(stdout);
   bar->drawn_percent = percent;
@@ -75,8 +75,8 @@ static inline void progress_start(struct progress_bar *bar, const char *label, u
   bar->total = total;
   bar->terminal = isatty(STDOUT_FILENO) == 1;
   bar->start_ns = progress_now_ns();
-  if (!bar->terminal)
-    bar->drawn_ns = bar->start_ns; /* a transfer that is over in no time needs one line only */
+  /* A short transfer then prints one line only. */
+  if (!bar->terminal) bar->drawn_ns = bar->start_ns;
 }
 
 static inline void progress_add(struct progress_bar *bar, uint64_t bytes) {
@@ -89,7 +89,7 @@ static inline void progress_add(struct progress_bar *bar, uint64_t bytes) {
   if (due || (bar->done == bar->total && bytes > 0)) progress_draw(bar, percent);
 }
 
-/* Leaves the bar, however far it came, and goes to the next line. */
+/* Leaves the bar as it is, and goes to the next line. */
 static inline void progress_end(struct progress_bar *bar) {
   if (bar->terminal && bar->drawn_ns != 0) putchar('\n');
   fflush(stdout);

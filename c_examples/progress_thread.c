@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * progress_thread.c: a worker with a progress thread, and four threads that submit to it.
+ * progress_thread.c: a worker with a progress thread, and four threads that send and receive.
  *
- * No thread of the program progresses anything. Each of the four sends numbered messages under a
- * tag of its own and receives those of its counterpart in the other process; what it waits for, the
- * progress thread completes. The messages of one thread arrive in the order in which it sent them.
+ *     cc -o progress_thread progress_thread.c $(pkg-config --cflags --libs ucxx_rs) -pthread
+ *     ./progress_thread 0 thread.socket & ./progress_thread 1 thread.socket; wait
+ *
+ * Each process prints one line:
+ *
+ *     4 threads exchanged 1000 messages each; 8000 operations went through the queue, 128 at
+ *     most at a time
+ *
+ * No thread of the program makes progress. A thread of the library does it. Each of the four
+ * threads sends numbered messages with its own tag, and receives those of the same thread in the
+ * other process. Messages of one thread arrive in the order in which it sent them.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -22,8 +30,9 @@ struct submitter {
   uint64_t tag;
 };
 
-/* The queue between the threads holds a bounded number of operations. One that finds no room was
- * not submitted: it is tried again when the progress thread has had a chance to take some out. */
+/* Operations of other threads go through a bounded queue to the progress thread. If the queue is
+ * full, the call returns UCXX_ERR_NO_RESOURCE and has submitted nothing: let the progress thread
+ * run, and try again. */
 static ucxx_status_t send_number(struct submitter *self, const uint64_t *number,
                                  ucxx_request_t **request) {
   ucxx_status_t status;
@@ -55,8 +64,8 @@ static void *submit(void *arg) {
       out[at] = first + at;
       sent[at] = send_number(self, &out[at], &sends[at]);
     }
-    /* Waiting is sleeping here: the progress thread wakes this one when the operation has
-     * completed. */
+    /* This thread sleeps in the wait, and the progress thread wakes it when the operation
+     * completes. */
     for (uint64_t at = 0; at < count; at++) {
       check(outcome(received[at], receives[at]), "receive");
       check(outcome(sent[at], sends[at]), "send");
@@ -69,7 +78,7 @@ static void *submit(void *arg) {
 int main(int argc, char **argv) {
   struct pair pair;
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
-  /* Polls while there is traffic, sleeps when there is none. */
+  /* The progress thread polls while there is traffic, and sleeps when there is none. */
   params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
   params.name = "example";
   pair_open_with(&pair, argc, argv, &params, NULL);

@@ -1,22 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ranged_reads.c: rank 1 has objects in memory, rank 0 reads ranges of them in each of four ways:
- * by fetch, by tag messages, by remote get, and by a put of the server's. The ways are in
- * ranged_ways.c; docs/object-store.md compares them.
+ * ranged_reads.c: rank 1 has objects in memory, and rank 0 reads ranges of them in four ways: by
+ * fetch, by tag messages, by remote get, and by a put of the server. ranged_ways.c has the ways,
+ * and docs/object-store.md compares them.
  *
- *   ranged_reads 0|1 SOCKET_PATH                        tries every way: ranges of many lengths,
- * unknown objects, ranges beyond the end ranged_reads 0|1 SOCKET_PATH WAY|all LENGTH READS   rank 0
- * prints the median time of so many reads of LENGTH bytes
+ *     cc -o ranged_reads ranged_reads.c ranged_ways.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./ranged_reads 0|1 SOCKET_PATH
+ *     ./ranged_reads 0|1 SOCKET_PATH WAY|all LENGTH READS
  *
- * Remote memory is of two kinds, which count as ways of their own: what the program had and has
- * registered, and what ucxx_memory_allocate gave it, which the other processes of this host can
- * see.
+ * The first form tries every way, with ranges of many lengths, unknown objects, and ranges beyond
+ * the end. Then it measures reads of 4 KiB. In the second form rank 0 prints the median time of
+ * READS reads of LENGTH bytes:
+ *
+ *     ./ranged_reads 0 reads.socket & ./ranged_reads 1 reads.socket; wait
+ *     fetch: 38 ranges read, 43 refused
+ *
+ *     ./ranged_reads 0 reads.socket all 8 1000 & ./ranged_reads 1 reads.socket all 8 1000; wait
+ *     fetch                8 bytes:      1.51 us
+ *
+ * Get and put each have two forms. In the first the program registers memory that it has. In the
+ * second ucxx_memory_allocate provides the memory, which other processes of this host can map.
  */
 #define _XOPEN_SOURCE 700
 #include "ranged_reads.h"
 
-#define OVER_ID 1 /* of an active message: the client is done */
+/* The id of an active message: the client is done. */
+#define OVER_ID 1
 
 static uint64_t mix(uint64_t x) {
   x += UINT64_C(0x9e3779b97f4a7c15);
@@ -47,8 +57,8 @@ static void meet(struct pair *pair) {
   if (exchange_barrier(&pair->exchange, pair->worker, 5 * PAIR_TIMEOUT_NS) != 0) give_up();
 }
 
-/* Who measures polls, as waking up is not to be measured: ucxx_worker_wait sleeps as soon as there
- * is nothing to do. */
+/* If the program measures, it polls, because the time to wake up should not be measured.
+ * ucxx_worker_wait sleeps when there is nothing to do. */
 static void serve(struct side *server, bool polls) {
   void *states[WAYS];
   for (unsigned at = 0; at < WAYS; at++) states[at] = ways[at].serve(server, &ways[at]);
@@ -59,14 +69,14 @@ static void serve(struct side *server, bool polls) {
     ucxx_worker_t *worker = server->pair->worker;
     check(polls ? ucxx_worker_progress(worker, NULL) : ucxx_worker_wait(worker, PAIR_TIMEOUT_NS),
           "waiting for questions");
-    check(ucxx_endpoint_status(server->pair->endpoint),
-          "the client"); /* else a client that has died would be waited for */
+    /* Without this check the server would wait for a client that has failed. */
+    check(ucxx_endpoint_status(server->pair->endpoint), "the client");
   }
   for (unsigned at = 0; at < WAYS; at++)
     if (ways[at].serve_no_more != NULL) ways[at].serve_no_more(states[at]);
 }
 
-/* Reads, looks at every byte, and tells how long the read took. */
+/* Reads a range, checks every byte, and returns the time of the read. */
 static uint64_t read_once(const struct way *way, void *state, const struct object *object,
                           uint64_t offset, size_t length, ucxx_status_t expected,
                           unsigned char *buffer) {
@@ -83,9 +93,9 @@ static uint64_t read_once(const struct way *way, void *state, const struct objec
   }
   if (status == UCXX_OK)
     require(memcmp(buffer, object->data + offset, length) == 0, "the content is the object's");
+  /* All bytes are equal to the one behind them. */
   else
-    require(memcmp(buffer, buffer + 1, length) == 0,
-            "nothing came"); /* all is as what is behind it */
+    require(memcmp(buffer, buffer + 1, length) == 0, "nothing came");
   require(buffer[length] == UNTOUCHED, "nothing behind it was touched");
   return took;
 }
@@ -121,8 +131,8 @@ static int by_time(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-/* In turns of a few reads each, so that what else the machine does meets all alike. The first of a
- * turn does not count: what the turn before it has left at the server is done by then. */
+/* Each way does a few reads in turn, so that other load on the machine affects all ways alike. The
+ * first read of a turn does not count: it waits for what the previous turn left at the server. */
 #define TURN 10
 
 static void measure(struct side *client, const char *which, size_t length, unsigned reads,
@@ -131,11 +141,12 @@ static void measure(struct side *client, const char *which, size_t length, unsig
   uint64_t *times = zeroed(WAYS * reads * sizeof *times);
   for (unsigned done = 0; done < reads; done += TURN) {
     for (unsigned next = 0; next < WAYS; next++) {
-      unsigned at = (next + done / TURN) % WAYS; /* another one begins each time */
+      unsigned at = (next + done / TURN) % WAYS; /* another way begins each time */
       if (strcmp(which, "all") != 0 && strcmp(which, ways[at].name) != 0) continue;
       for (unsigned turn = 0; turn <= TURN && done + turn <= reads; turn++) {
-        /* Each time from another place, so that no way finds in the caches what another one has
-         * just read; a multiple of 64, as fields of records and parts of arrays lie. */
+        /* Each read uses another place, so that no way finds data in the caches that another way
+         * has just read. The place is a multiple of 64, like most fields of records and parts of
+         * arrays. */
         uint64_t offset = mix((uint64_t)(done + turn) * WAYS + at) % (object->length - length + 1) &
                           ~UINT64_C(63);
         uint64_t took =
@@ -189,7 +200,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   params.thread_mode = UCXX_THREAD_SINGLE;
-  /* Who measures does not want to measure how long it takes to wake up. */
+  /* Poll for a second before sleeping, because the time to wake up should not be measured. */
   if (which != NULL) params.spin_ns = UINT64_C(1000000000);
   pair_open_for(&pair, 3, argv,
                 UCXX_FEATURE_TAG | UCXX_FEATURE_AM | UCXX_FEATURE_RMA | UCXX_FEATURE_WAKEUP,

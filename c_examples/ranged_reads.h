@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ranged_reads.h: what the ways of reading (ranged_ways.c) and the program that tries and measures
- * them (ranged_reads.c) have in common.
+ * ranged_reads.h: shared by the ways of reading (ranged_ways.c) and the program that tests and
+ * measures them (ranged_reads.c).
  */
 #ifndef EXAMPLES_RANGED_READS_H
 #define EXAMPLES_RANGED_READS_H
@@ -17,7 +17,7 @@
 #define BEYOND_END (UCXX_ERR_APPLICATION - 1)
 #define NOT_DELIVERED (UCXX_ERR_APPLICATION - 2)
 
-/* Structs that travel have no gaps, whose bytes would be whatever was in memory. */
+/* A struct that is sent must have no padding, because padding would send whatever was in memory. */
 struct range {
   uint64_t offset, length;
   char name[NAME]; /* with a NUL */
@@ -29,7 +29,8 @@ struct object {
   unsigned char *data;
 };
 
-/* Both have the objects: the server to serve them, the client to compare with. */
+/* One of the two processes. Both have the objects: the server to serve them, the client to
+ * compare. */
 struct side {
   struct pair *pair;
   struct object objects[OBJECTS];
@@ -38,12 +39,13 @@ struct side {
 
 struct way {
   const char *name;
-  uint16_t id; /* the first of the ids of its questions */
-  bool allocated; /* remote memory: it is ucxx_memory_allocate's */
+  uint16_t id; /* the first id of its fetches */
+  /* Remote memory comes from ucxx_memory_allocate. */
+  bool allocated;
   void *(*serve)(struct side *server, const struct way *way);
   void (*serve_no_more)(void *state);
-  void *(*begin)(struct side *client, const struct way *way,
-                 unsigned char **buffer); /* may give another buffer to read into */
+  /* May provide another buffer to read into. */
+  void *(*begin)(struct side *client, const struct way *way, unsigned char **buffer);
   ucxx_status_t (*read)(void *state, const struct range *range, unsigned char *buffer);
   void (*end)(void *state);
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ranged_ways.c: the ways in which ranged_reads.c reads. Each stands by itself between two lines,
- * first what the server does for it and then what the client does. None shares state with another
- * one, but get and put ask their questions by fetch.
+ * ranged_ways.c: the ways in which ranged_reads.c reads. Each way has two parts between lines: the
+ * server's part, then the client's. The ways share no state. Get and put ask their questions by
+ * fetch.
  */
 #define _XOPEN_SOURCE 700
 #include "ranged_reads.h"
@@ -14,8 +14,8 @@ static const struct object *find(const struct side *server, const char *name) {
   return NULL;
 }
 
-/* What a server does in every way that has it look: UCXX_OK and where the bytes are, or what to
- * tell the client. */
+/* The server's part of every way in which the server looks up the object. Returns UCXX_OK and where
+ * the bytes are, or the status for the client. */
 static ucxx_status_t look(const struct side *server, const struct range *range,
                           const unsigned char **data) {
   if (memchr(range->name, 0, sizeof range->name) == NULL) return UCXX_ERR_REJECTED;
@@ -31,9 +31,8 @@ static ucxx_status_t look(const struct side *server, const struct range *range,
 
 static void answer(ucxx_fetch_t *fetch, ucxx_status_t status, const void *data, size_t length) {
   if (status == UCXX_OK) {
-    status =
-        ucxx_fetch_reply(fetch, data, length, NULL,
-                         NULL); /* `data` stays where it is, so nobody has to hear of the end */
+    /* `data` is never freed, so the program does not need the completion. */
+    status = ucxx_fetch_reply(fetch, data, length, NULL, NULL);
     if (status != UCXX_INPROGRESS) check(status, "answer");
   } else {
     check(ucxx_fetch_reject(fetch, status), "refusal");
@@ -62,14 +61,14 @@ static void *fetch_serve(struct side *server, const struct way *way) {
 
 /* ------------------------------------------------------------------ fetch: the client */
 
-/* A question and its answer, or the status instead of one. */
+/* Sends a question and waits for the answer. Returns the server's status if it refused. */
 static ucxx_status_t ask(struct side *client, uint16_t id, const void *question,
                          size_t question_length, void *buffer, size_t *length) {
   ucxx_recv_info_t info;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.flags = UCXX_FLAG_WAIT;
   params.memory_type = UCXX_MEMORY_HOST;
-  params.timeout_ns = PAIR_TIMEOUT_NS; /* the buffer is ours again then */
+  params.timeout_ns = PAIR_TIMEOUT_NS; /* after that the buffer may be used again */
   params.recv_info = &info;
   ucxx_status_t status = ucxx_am_fetch(client->pair->endpoint, id, question, question_length,
                                        buffer, *length, &params, NULL);
@@ -100,7 +99,7 @@ static ucxx_status_t fetch_read(void *arg, const struct range *range, unsigned c
 
 /* ------------------------------------------------------------------ tag: both */
 
-/* Two bits say what a message is, the others which question it belongs to. */
+/* Two bits of a tag are the kind of message. The others are the number of the question. */
 #define TAG_QUESTION (UINT64_C(1) << 62)
 #define TAG_STATUS (UINT64_C(2) << 62)
 #define TAG_DATA (UINT64_C(3) << 62)
@@ -109,7 +108,8 @@ static ucxx_status_t fetch_read(void *arg, const struct range *range, unsigned c
 struct tag_question {
   struct range range;
   uint64_t number;
-  uint64_t client; /* which the server cannot know otherwise */
+  /* The client's number. A tag message does not tell the server who sent it. */
+  uint64_t client;
 };
 
 /* ------------------------------------------------------------------ tag: the server */
@@ -120,7 +120,7 @@ struct tag_question {
 struct tag_slot {
   struct side *server;
   ucxx_endpoint_t **clients;
-  ucxx_request_t *request; /* NULL while an answer goes out */
+  ucxx_request_t *request; /* NULL while an answer is sent */
   struct tag_question question;
   ucxx_recv_info_t info;
   ucxx_status_t status;
@@ -136,7 +136,8 @@ static void on_tag_question(void *arg, ucxx_request_t *request, ucxx_status_t st
 
 static void tag_post(struct tag_slot *slot) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.flags = UCXX_FLAG_ALWAYS_CALLBACK; /* also for a question that has come already */
+  /* Also for a question that has arrived already. */
+  params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
   params.memory_type = UCXX_MEMORY_HOST;
   params.callback = on_tag_question;
   params.callback_arg = slot;
@@ -147,9 +148,9 @@ static void tag_post(struct tag_slot *slot) {
   if (status != UCXX_INPROGRESS) check(status, "receive of a question");
 }
 
-/* The status is sent from the slot, which may be filled again when nothing is sent from it any
- * more. A long answer that its client has given up is never done: its slot is lost, until the
- * connection ends. */
+/* The status is sent from the slot, so the slot is used again only when nothing is sent from it any
+ * more. If a client gives up, a long answer never completes. Its slot is lost until the connection
+ * ends. */
 static void tag_part_done(struct tag_slot *slot) {
   if (--slot->busy == 0) tag_post(slot);
 }
@@ -176,12 +177,13 @@ static void tag_answer(struct tag_slot *slot, const void *data, size_t length, u
 static void on_tag_question(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   struct tag_slot *slot = arg;
   const unsigned char *data = NULL;
-  if (status == UCXX_ERR_CANCELED) return; /* by tag_serve_no_more, which waits for it */
+  /* tag_serve_no_more cancelled it, and waits for it. */
+  if (status == UCXX_ERR_CANCELED) return;
   ucxx_request_destroy(request);
   slot->request = NULL;
   slot->busy = 1;
-  /* To whoever sends what is no question there is nothing to say: without the client's number there
-   * is no way back. */
+  /* A message that is not a question gets no answer: without the client's number the server cannot
+   * send one. */
   if (status == UCXX_OK && slot->info.length == sizeof slot->question &&
       slot->question.client < TAG_CLIENTS) {
     slot->status = look(slot->server, &slot->question.range, &data);
@@ -222,8 +224,9 @@ static void tag_serve_no_more(void *arg) {
 
 struct tag_client {
   struct side *side;
-  uint64_t number; /* of the last question; none is ever used again, as an answer that nobody waits
-                      for any more could still come */
+  /* The number of the last question. A number is never used again, because the answer to an
+   * abandoned question could still arrive. */
+  uint64_t number;
 };
 
 static void *tag_begin(struct side *client, const struct way *way, unsigned char **buffer) {
@@ -244,7 +247,8 @@ static ucxx_status_t tag_read(void *arg, const struct range *range, unsigned cha
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   params.memory_type = UCXX_MEMORY_HOST;
   params.timeout_ns = PAIR_TIMEOUT_NS;
-  params.source = pair->endpoint; /* else the receives would outlive the server */
+  /* Without it the receives would continue after the server has failed. */
+  params.source = pair->endpoint;
   ucxx_status_t status = ucxx_tag_recv(pair->worker, &said, sizeof said,
                                        TAG_STATUS | client->number, UINT64_MAX, &params, &told);
   if (status != UCXX_INPROGRESS) return status;
@@ -258,7 +262,7 @@ static ucxx_status_t tag_read(void *arg, const struct range *range, unsigned cha
     status =
         ucxx_tag_send(pair->endpoint, &question, sizeof question, TAG_QUESTION, &send_params, NULL);
   }
-  /* Neither receive may outlive this call, which has what they fill. */
+  /* Both receives must end before this call returns, because they write into its variables. */
   if (status != UCXX_OK) check(ucxx_request_cancel(told), "cancel");
   ucxx_status_t ended = ucxx_request_wait(told, UINT64_MAX);
   if (status == UCXX_OK) status = ended == UCXX_OK ? said : ended;
@@ -275,15 +279,15 @@ static ucxx_status_t tag_read(void *arg, const struct range *range, unsigned cha
 /* ------------------------------------------------------------------ get: both */
 
 #define KEY 512 /* room for one */
-#define GET_OPEN 0 /* the header is a name, the answer the key */
-#define GET_CLOSE 1 /* no header: a key is not in use any more */
+#define GET_OPEN 0 /* the header is a name, and the answer is the key */
+#define GET_CLOSE 1 /* no header: the client does not use a key any more */
 
 /* ------------------------------------------------------------------ get: the server */
 
 struct get_server {
   struct side *side;
   ucxx_memory_t *memories[OBJECTS];
-  unsigned char keys[OBJECTS][KEY]; /* kept, as answers are sent from them */
+  unsigned char keys[OBJECTS][KEY]; /* answers are sent from these */
   size_t key_lengths[OBJECTS];
   unsigned lent;
 };
@@ -315,7 +319,8 @@ static void on_get_close(void *arg, ucxx_fetch_t *fetch) {
 static void *get_serve(struct side *server, const struct way *way) {
   struct get_server *state = zeroed(sizeof *state);
   state->side = server;
-  /* Each object is a memory of its own: who has the key to one cannot reach another one with it. */
+  /* Each object is registered separately, so that the key to one does not give access to
+   * another. */
   for (unsigned at = 0; at < OBJECTS; at++) {
     const struct object *object = &server->objects[at];
     ucxx_memory_t **memory = &state->memories[at];
@@ -391,9 +396,8 @@ static ucxx_status_t get_read(void *arg, const struct range *range, unsigned cha
   params.flags = UCXX_FLAG_WAIT;
   params.memory_type = UCXX_MEMORY_HOST;
   status = ucxx_rma_get(key, buffer, (size_t)range->length, range->offset, &params, NULL);
-  return status == UCXX_ERR_OUT_OF_RANGE ? BEYOND_END
-                                         : status; /* the library compares with the length in the
-                                                      key; the server is not asked */
+  /* The library compares the range with the length in the key. The server is not asked. */
+  return status == UCXX_ERR_OUT_OF_RANGE ? BEYOND_END : status;
 }
 
 static void get_end(void *arg) {
@@ -409,9 +413,11 @@ static void get_end(void *arg) {
 
 /* ------------------------------------------------------------------ put: both */
 
-#define PUT_OFFER 0 /* the header is the key to a buffer, the answer its number */
-#define PUT_READ \
-  1 /* the header is a struct put_question; an empty answer says that the bytes are there */
+/* The header is the key to a buffer. The answer is the buffer's number. */
+#define PUT_OFFER 0
+/* The header is a struct put_question. The answer is empty, and means that the bytes have
+ * arrived. */
+#define PUT_READ 1
 #define PUT_FORGET 2 /* the header is the number */
 
 struct put_question {
@@ -426,11 +432,13 @@ struct put_question {
 
 struct put_server {
   struct side *side;
-  uint64_t numbers[PUT_BUFFERS]; /* each its own, to be sent from here */
+  /* One number each, because answers are sent from here. */
+  uint64_t numbers[PUT_BUFFERS];
   ucxx_rkey_t *keys[PUT_BUFFERS];
 };
 
-/* The endpoint by which a question came is the one on which its asker's key is good. */
+/* A key is valid only on the endpoint to the process that made it. That is the endpoint of the
+ * question. */
 static void on_put_offer(void *arg, ucxx_fetch_t *fetch) {
   struct put_server *server = arg;
   size_t length = 0, at = 0;
@@ -444,8 +452,8 @@ static void on_put_offer(void *arg, ucxx_fetch_t *fetch) {
          &server->numbers[at], sizeof server->numbers[at]);
 }
 
-/* A message may overtake what was put: the answer is given when a flush has told that it is there.
- */
+/* A message may overtake a put. So the server answers after a flush, which confirms that the bytes
+ * have arrived. */
 static void on_put_flushed(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   (void)request;
   answer(arg, status == UCXX_OK ? UCXX_OK : NOT_DELIVERED, NULL, 0);
@@ -461,7 +469,7 @@ static void on_put_read(void *arg, ucxx_fetch_t *fetch) {
   if (header_length == sizeof question) {
     memcpy(&question, header, sizeof question);
     status = look(server->side, &question.range, &data);
-    /* With several clients a number counts for whose key it is, and nobody else. */
+    /* A server for several clients must also check that the number belongs to this client. */
     if (status == UCXX_OK &&
         (question.number >= PUT_BUFFERS || server->keys[question.number] == NULL))
       status = UCXX_ERR_REJECTED;
@@ -470,7 +478,7 @@ static void on_put_read(void *arg, ucxx_fetch_t *fetch) {
     answer(fetch, status, NULL, 0);
     return;
   }
-  /* Without a request its failure is the flush's. */
+  /* There is no request, so a failure of the put is reported by the flush. */
   status = ucxx_rma_put(server->keys[question.number], data, (size_t)question.range.length,
                         question.place, NULL, NULL);
   if (status == UCXX_OK || status == UCXX_INPROGRESS) {
@@ -521,7 +529,7 @@ static void put_serve_no_more(void *arg) {
 struct put_client {
   struct side *side;
   uint16_t id;
-  ucxx_memory_t *memory; /* what is read into lies in it */
+  ucxx_memory_t *memory; /* contains the buffer that is read into */
   uint64_t number;
 };
 
@@ -554,8 +562,8 @@ static ucxx_status_t put_read(void *arg, const struct range *range, unsigned cha
   struct put_question question = {
       *range, (uint64_t)(buffer - (unsigned char *)ucxx_memory_base(client->memory)),
       client->number};
-  /* After a timeout the server may still put: the buffer would have to stay as it is until put_end,
-   * or the endpoint's. */
+  /* After a timeout the server may still put. So the buffer must stay valid until put_end, or until
+   * the endpoint is destroyed. */
   return ask(client->side, (uint16_t)(client->id + PUT_READ), &question, sizeof question, NULL,
              &none);
 }

@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * reconnect.c: how to start again after a failure.
+ * reconnect.c: how a program continues after a failure of its peer.
  *
- *     reconnect server PORT FILE    appends the records it gets to FILE; PORT 0 is any; prints the
- * port; ends after a goodbye reconnect client PORT         sends the lines of its input as records,
- * whatever becomes of the server meanwhile
+ *     cc -o reconnect reconnect.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./reconnect server PORT FILE
+ *     ./reconnect client PORT
  *
- * An endpoint that has failed stays so: the way back is a new one. What makes that safe is the
- * programs' own agreement, because a send that is complete has left, and not more:
+ * The server appends the records that it receives to FILE. It prints its port (a PORT of 0 is any
+ * free one), and ends after a goodbye. The client sends the lines of its input as records, and
+ * continues after failures of the server:
  *
- *  - records are numbered, and the client keeps each until the server has confirmed that it is
- * stored;
- *  - the server begins a connection by saying up to which number it has everything, and the client
- * goes on from there;
- *  - a record that comes a second time is confirmed and not stored again.
+ *     ./reconnect server 0 records &
+ *     port 38285
+ *     seq 1 100 | ./reconnect client 38285
+ *     connected: the server has 0 of 0 records
+ *     100 records are stored
  *
- * So each record is stored once, in order, though either side may die at any moment.
+ * A failed endpoint stays failed: a program creates a new one. A completed send may still be lost,
+ * so these two programs agree on more:
+ *
+ * - records are numbered, and the client keeps each until the server confirms that it is stored
+ * - the server begins a connection with the number of the last record that it has stored, and the
+ *   client continues from there
+ * - a record that arrives again is confirmed, but not stored again
+ *
+ * So each record is stored once, in order, although either process may be killed at any moment.
  */
 #define _XOPEN_SOURCE 700
 #include <fcntl.h>
@@ -26,7 +35,7 @@
 #include "conversation.h"
 
 #define LONGEST 256
-#define WINDOW 64 /* records that may be on their way */
+#define WINDOW 64 /* records that are sent and not confirmed */
 #define TAG_GREETING (UINT64_C(1) << 63)
 #define TAG_CONFIRMATION (UINT64_C(1) << 62)
 #define FIRST_PAUSE_MS 20
@@ -35,12 +44,12 @@
 
 struct record {
   uint64_t number;
-  char text[LONGEST]; /* an empty one says goodbye */
+  char text[LONGEST]; /* an empty one is the goodbye */
 };
 
 struct greeting {
   uint64_t connection; /* the tag of its records */
-  uint64_t have; /* stored up to here */
+  uint64_t have; /* the last stored record */
 };
 
 /* ------------------------------------------------------------------ client */
@@ -48,20 +57,21 @@ struct greeting {
 struct upload {
   ucxx_context_t *context;
   uint16_t port;
-  struct record kept[WINDOW]; /* record n at n % WINDOW, until it is confirmed */
+  /* Record n is at n % WINDOW, until it is confirmed. */
+  struct record kept[WINDOW];
   uint64_t read, confirmed;
   bool all_read;
 };
 
-/* A worker of its own for each connection: nothing that the last one left behind can be taken for
- * an answer to this one. */
+/* Each connection has a worker of its own, so that a late message of the last connection cannot be
+ * taken for an answer of this one. */
 struct connection {
   ucxx_worker_t *worker;
   ucxx_endpoint_t *endpoint;
   uint64_t tag;
 };
 
-/* Says why; that it has ended, the operations under way say as well, each by its status. */
+/* Prints the reason. The operations in progress also fail, each with its status. */
 static void on_server_gone(void *arg, ucxx_endpoint_t *endpoint, ucxx_status_t status) {
   (void)arg;
   (void)endpoint;
@@ -127,7 +137,7 @@ static bool hear_confirmation(const struct connection *connection, struct upload
   return true;
 }
 
-/* True when the server has everything; false when the connection was lost. */
+/* Returns true when the server has everything, and false if the connection was lost. */
 static bool go_on(const struct connection *connection, struct upload *upload) {
   uint64_t sent = upload->confirmed;
   while (!upload->all_read || upload->confirmed < upload->read) {
@@ -145,7 +155,7 @@ static bool go_on(const struct connection *connection, struct upload *upload) {
          hang_up(connection->endpoint) == UCXX_OK;
 }
 
-/* Some chance in it, so that a thousand clients do not come back at the same moment. */
+/* A random pause, so that a thousand clients do not reconnect at the same moment. */
 static void pause_for(unsigned milliseconds) {
   unsigned some = milliseconds / 2 + (unsigned)rand() % (milliseconds / 2 + 1);
   const struct timespec pause = {some / 1000, some % 1000 * 1000000L};
@@ -203,7 +213,7 @@ struct client {
 static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status);
 static void on_record(void *arg, ucxx_request_t *request, ucxx_status_t status);
 
-/* Where an operation is refused or fails, the endpoint has ended or is about to, and on_close
+/* If an operation is refused or fails, the endpoint has failed or is about to, and on_close
  * follows. */
 static void client_send(struct client *client, const void *data, size_t length, uint64_t tag) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
@@ -237,7 +247,8 @@ static void on_sent(void *arg, ucxx_request_t *request, ucxx_status_t status) {
                     client->greeting.connection, ALL_BITS, &params, NULL) == UCXX_INPROGRESS;
 }
 
-/* Confirmed only when the system has it. fsync() would make it outlive the machine, too. */
+/* Stores a record before it is confirmed. With fsync() it would also survive a failure of the
+ * machine. */
 static void store(struct server *server, const struct record *record, size_t length) {
   if (write(server->file, record->text, length) != (ssize_t)length) {
     perror("error: the file");
@@ -287,7 +298,7 @@ static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
   ucxx_status_t status = client == NULL
                              ? UCXX_ERR_NO_MEMORY
                              : ucxx_endpoint_accept(conn_request, &params, &client->endpoint);
-  ucxx_conn_request_destroy(conn_request); /* rejects what was not accepted */
+  ucxx_conn_request_destroy(conn_request); /* rejects it if it was not accepted */
   if (status != UCXX_OK) {
     fprintf(stderr, "a client could not be let in: %s\n", ucxx_status_name(status));
     free(client);
@@ -300,8 +311,8 @@ static void on_connect(void *arg, ucxx_conn_request_t *conn_request) {
   client_send(client, &client->greeting, sizeof client->greeting, TAG_GREETING);
 }
 
-/* What was stored before it was killed is what it begins with: whole lines. Half of one was never
- * confirmed. */
+/* Continues with what was stored before: whole lines. The rest of a line was never confirmed, and
+ * is cut off. */
 static void open_file(struct server *server, const char *path) {
   char block[4096];
   ssize_t length;

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * remote_pipeline.c: a pipeline through two processes, over hubs that are connected.
+ * remote_pipeline.c: a pipeline through two processes, over connected hubs.
  *
- * Rank 0 produces chunks of numbers. They go to rank 1, which keeps the primes among them, and
- * sends those back; rank 0 counts them.
+ *     cc -o remote_pipeline remote_pipeline.c $(pkg-config --cflags --libs ucxx_rs) -pthread
+ *     ./remote_pipeline 0 hubs.socket & ./remote_pipeline 1 hubs.socket; wait
+ *
+ *     78498 primes below 1000000, found by the other process
+ *
+ * Rank 0 produces chunks of numbers. Rank 1 keeps the primes and sends them back, and rank 0 counts
+ * them.
  *
  *     rank 0: produce -> [numbers] ------- stream 1 ------> [numbers] -> filter
  *             count   <- [primes]  <------ stream 2 ------- [primes]  <-   (rank 1)
  *
- * On either side a stage sees only its hub: it leases an envelope, works on it, commits it.
- * ucxx_link_connect joins the end of a hub here with the beginning of one there; chunks go from
- * envelope to envelope, and no more of them than there are envelopes for on the other side. The end
- * of the numbers goes all the way by ucxx_hub_close: each hub is closed when the one before it is
- * closed and empty.
+ * Each stage sees only the hub in its own process: it leases an envelope, works on it, and commits
+ * it. ucxx_link_connect connects a link that consumes in one process with a link that produces in
+ * the other. Chunks then move from envelope to envelope, and never more of them than the receiver
+ * has envelopes for. The end of the numbers passes through by ucxx_hub_close: each hub is closed
+ * after the one before it is closed and empty.
  *
- * The progress thread moves the chunks, so each stage may simply wait.
+ * The progress thread moves the chunks, so a stage can simply wait.
  */
 #define _XOPEN_SOURCE 700
 #include "pair.h"
@@ -23,10 +28,10 @@
 #include <pthread.h>
 
 #define NUMBERS 1000000
-#define PRIMES 78498 /* below that */
+#define PRIMES 78498 /* the number of primes below NUMBERS */
 #define PER_CHUNK 4096
 #define ENVELOPES 4
-#define WINDOW 3 /* chunks on their way at a time */
+#define WINDOW 3 /* chunks in flight at a time */
 
 static const ucxx_memory_kind_t host = {UCXX_MEMORY_HOST, 0};
 
@@ -34,7 +39,8 @@ static ucxx_hub_t *make_hub(const struct pair *pair) {
   ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
   ucxx_hub_t *hub;
   params.envelope_size = PER_CHUNK * sizeof(uint32_t);
-  params.worker = pair->worker; /* chunks of this hub may come and go through it */
+  /* The worker that sends and receives chunks of this hub. */
+  params.worker = pair->worker;
   check(ucxx_hub_create(pair->context, &params, &hub), "a hub");
   check(ucxx_hub_add_envelopes(hub, host, ENVELOPES), "envelopes");
   return hub;
@@ -52,7 +58,7 @@ static ucxx_envelope_attr_t look(const ucxx_envelope_t *envelope) {
   return attr;
 }
 
-/* No more chunks come; the other side has all of them, and knows that. */
+/* No more chunks will come. Returns when the other side has all of them. */
 static void end_of(ucxx_hub_t *hub) {
   check(ucxx_hub_close(hub), "the end of a hub");
   check(ucxx_hub_drain(hub, PAIR_TIMEOUT_NS), "everything has arrived");
@@ -65,7 +71,8 @@ static void *produce(void *arg) {
   for (uint32_t number = 0; number < NUMBERS;) {
     check(ucxx_link_lease(link, UINT64_MAX, &envelope), "an envelope for numbers");
     ucxx_envelope_attr_t attr = look(envelope);
-    memcpy(attr.metadata, &number, sizeof number); /* travels along: the first one */
+    /* Metadata travels with the chunk. Here it is the chunk's first number. */
+    memcpy(attr.metadata, &number, sizeof number);
     size_t count = 0;
     while (count < PER_CHUNK && number < NUMBERS) ((uint32_t *)attr.data)[count++] = number++;
     check(ucxx_envelope_commit(envelope, count * sizeof number, NULL), "a chunk of numbers");
@@ -82,8 +89,8 @@ static bool is_prime(uint32_t number) {
   return number > 1;
 }
 
-/* Rank 1. An envelope of either hub at once or none, so that the filter never sits on one while it
- * waits for the other. */
+/* Rank 1. Leases an envelope of each hub, both or none, so that it never holds one while it waits
+ * for the other. */
 static void filter(ucxx_link_t *in, ucxx_link_t *out) {
   ucxx_link_t *links[] = {in, out};
   ucxx_envelope_t *envelopes[2];
@@ -126,8 +133,7 @@ int main(int argc, char **argv) {
   pair_open_with(&pair, argc, argv, &params, NULL);
 
   ucxx_hub_t *numbers = make_hub(&pair), *primes = make_hub(&pair);
-  /* What is consumed here is produced there, and the other way round. Both sides connect, in any
-   * order. */
+  /* What one process consumes, the other produces. Both call ucxx_link_connect, in any order. */
   ucxx_link_t *leaves = make_link(pair.rank == 0 ? numbers : primes, UCXX_LINK_CONSUME);
   ucxx_link_t *arrives = make_link(pair.rank == 0 ? primes : numbers, UCXX_LINK_PRODUCE);
   check(ucxx_link_connect(leaves, pair.endpoint, pair.rank == 0 ? 1 : 2, WINDOW),

@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ring_allreduce.c: every member of a group has a vector, and gets the sum of all of them.
+ * ring_allreduce.c: every member of a group has a vector, and gets the sum of all vectors.
  *
- *     ring_allreduce [--pmix] [--dies RANK] [FLOATS [ROUNDS]]
+ *     cc -o ring_allreduce ring_allreduce.c $(pkg-config --cflags --libs ucxx_rs)
+ *     ./ring_allreduce [--pmix] [--dies RANK] [FLOATS [ROUNDS]]
  *
- * The vector is cut into as many blocks as there are members. First the blocks go around the ring
- * and are added up on the way (reduce-scatter): after size - 1 steps each member has the sum of one
- * block. Then the sums go around (allgather). Each member sends 2 * (size - 1) / size times its
- * vector, whatever the size, and only ever talks to its two neighbours.
+ * The environment says who the members are: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
+ * UCXX_RS_GROUP_SECRET, or the variables that mpirun, mpiexec and srun set. With --pmix it is the
+ * PMIx server of the launcher. On one machine:
  *
- * Who is a member is what the environment says: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
- * UCXX_RS_GROUP_SECRET, or what mpirun, mpiexec and srun set; with --pmix it is the launcher's PMIx
- * server. On one machine:
+ *     export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711
+ *     for rank in 0 1 2 3; do RANK=$rank ./ring_allreduce & done; wait
  *
- *     for rank in 0 1 2 3; do RANK=$rank WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711
- * ./ring_allreduce & done; wait
+ * Rank 0 prints the time and the rate:
  *
- * A member that dies ends its neighbours, those end theirs, and so on: each says which of its
- * messages failed, and exits with an error. --dies shows it.
+ *     4 members, 1048576 floats each: 10 rounds, every sum is right; 57.786 ms each,
+ *     0.109 GB/s sent by each member
+ *
+ * The vector is cut into as many blocks as there are members. First the blocks go around the ring,
+ * and each member adds its own to the one that it passes on (reduce-scatter). After size - 1 steps
+ * each member has the sum of one block. Then the sums go around (allgather). Each member sends 2 *
+ * (size - 1) / size times its vector, for any size, and only exchanges messages with its two
+ * neighbours.
+ *
+ * If a member dies, the messages of its neighbours fail. They end, then their neighbours, and so
+ * on. Each prints which message failed, and exits with an error. --dies shows it.
  */
 #define _XOPEN_SOURCE 700
 #include <signal.h>
@@ -34,21 +41,20 @@ struct ring {
   uint32_t rank, size;
   ucxx_worker_t *worker;
   ucxx_group_t *group;
-  ucxx_endpoint_t *next, *previous; /* the group's */
+  ucxx_endpoint_t *next, *previous; /* they belong to the group */
   size_t length;
   float *vector, *arriving;
-  uint64_t messages; /* counts those to the next member, which is their tag */
+  /* Counts the messages to the next member. The count is the tag. */
+  uint64_t messages;
 };
 
-/* Small whole numbers: their sums are exact in a float, in whatever order they are added, as long
- * as they stay below 2^24. That lets the result be compared with ==, which sums of other numbers do
- * not allow: they depend on the order. */
+/* Small whole numbers. Their sums are exact in a float, in any order, below 2^24. So the result can
+ * be compared with ==. Sums of other numbers depend on the order. */
 static float value(uint32_t rank, uint32_t round, size_t at) {
   return (float)((at * 7 + rank * 13 + round * 5) % PERIOD) - 8;
 }
 
-/* Blocks differ by one element at most where the length cannot be divided; there may be empty ones.
- */
+/* If the length cannot be divided evenly, blocks differ by one element. Blocks may be empty. */
 static size_t block_begin(const struct ring *ring, uint32_t block) {
   return ring->length * block / ring->size;
 }
@@ -57,18 +63,18 @@ static size_t block_bytes(const struct ring *ring, uint32_t block) {
   return (block_begin(ring, block + 1) - block_begin(ring, block)) * sizeof(float);
 }
 
-/* The block so many places behind this member's. */
+/* The block `distance` places behind this member's. */
 static uint32_t behind(const struct ring *ring, uint32_t distance) {
   return (ring->rank + 2 * ring->size - distance) % ring->size;
 }
 
-/* Sends one block to the next member while another one comes in from the previous. */
+/* Sends one block to the next member, and receives another one from the previous member. */
 static void pass_on(struct ring *ring, uint32_t leaving, uint32_t coming, float *place) {
   ucxx_request_t *receiving = NULL, *sending = NULL;
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   uint64_t tag = ring->messages++;
-  params.source = ring->previous; /* a receive belongs to no endpoint unless it says so: this one
-                                     ends when the sender dies */
+  /* Ends the receive if the sender fails. A tag receive belongs to no endpoint otherwise. */
+  params.source = ring->previous;
   ucxx_status_t received = ucxx_tag_recv(ring->worker, place, block_bytes(ring, coming), tag,
                                          ALL_BITS, &params, &receiving);
   ucxx_status_t sent = ucxx_tag_send(ring->next, ring->vector + block_begin(ring, leaving),
@@ -86,7 +92,7 @@ static void reduce_scatter(struct ring *ring) {
   }
 }
 
-/* Each member begins with the block that it has added last. */
+/* Each member begins with the block that it added last. */
 static void allgather(struct ring *ring) {
   for (uint32_t step = 0; step + 1 < ring->size; step++) {
     uint32_t coming = behind(ring, step);
@@ -114,10 +120,11 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Seconds that one allreduce took. */
+/* Returns the seconds that one allreduce took. */
 static double run_round(struct ring *ring, uint32_t round, bool dies) {
   for (size_t at = 0; at < ring->length; at++) ring->vector[at] = value(ring->rank, round, at);
-  /* All begin at the same time: otherwise the time would have in it what others still had to do. */
+  /* All members begin at the same time, so that nobody's time includes the wait for a late
+   * member. */
   check(ucxx_group_barrier(ring->group), "barrier");
   double began = now();
   reduce_scatter(ring);
@@ -128,6 +135,7 @@ static double run_round(struct ring *ring, uint32_t round, bool dies) {
   return took;
 }
 
+/* Checks that all members were started with the same length. */
 static void compare_lengths(const struct ring *ring) {
   uint64_t mine = ring->length, *all = calloc(ring->size, sizeof *all);
   if (all == NULL) give_up();
@@ -141,15 +149,15 @@ static void compare_lengths(const struct ring *ring) {
   free(all);
 }
 
-/* `dies` is a rank, or none. */
+/* `dies` is a rank, or no member's. */
 static void run(struct ring *ring, uint32_t rounds, uint32_t dies) {
   double took = 0;
   compare_lengths(ring);
-  run_round(ring, 0, false); /* the first one connects */
+  run_round(ring, 0, false); /* the first one includes connecting */
   for (uint32_t round = 1; round <= rounds; round++)
     took += run_round(ring, round, round == 1 && ring->rank == dies);
-  /* A send has completed when its buffer is free. This says that all have received what they need,
-   * and nobody is left by a member too early. */
+  /* A completed send means only that its buffer is free. After the barrier all members have
+   * received everything, and none leaves too early. */
   check(ucxx_group_barrier(ring->group), "barrier");
   if (ring->rank != 0) return;
   double sent = 2.0 * (ring->size - 1) / ring->size * (double)ring->length * sizeof(float);
@@ -163,7 +171,7 @@ static int usage(const char *program) {
   return 2;
 }
 
-/* False for what is no number. */
+/* Returns false if the text is not a number. */
 static bool read_number(const char *text, unsigned long long most, unsigned long long *number) {
   char *end = NULL;
   *number = strtoull(text, &end, 10);
@@ -196,7 +204,7 @@ int main(int argc, char **argv) {
   ring.rank = ucxx_group_rank(ring.group);
   ring.size = ucxx_group_size(ring.group);
   ring.length = (size_t)floats;
-  /* Of a ring of one member, or two, both are the same. */
+  /* In a ring of one or two members both are the same. */
   check(ucxx_group_endpoint(ring.group, (ring.rank + 1) % ring.size, &ring.next), "endpoint");
   check(ucxx_group_endpoint(ring.group, (ring.rank + ring.size - 1) % ring.size, &ring.previous),
         "endpoint");

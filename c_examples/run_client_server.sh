@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs client_server with clients of every kind: some that finish, some that are rejected, some that
-# are killed in the middle of a conversation, one that comes late. The server has to count them all,
-# and to say of each how it left.
+# Runs client_server with clients of every kind: some finish, some are rejected, some are killed in
+# the middle, and one comes late. The server must count all of them, and print how each ended.
 #
 #   run_client_server.sh BIN_DIR
 #
@@ -21,7 +20,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/run_common.sh"
 program=("${wrapper[@]}" "$1/client_server")
 most=4
 
-# start_talker NUMBER INPUT: returns when it has its first answer.
+# start_talker NUMBER INPUT: starts a client with this input, and returns after its first answer.
 start_talker() {
   local answer words
   mkfifo "$scratch/talker$1"
@@ -35,7 +34,7 @@ start_talker() {
   exec {words}<&-
 }
 
-# Comes, asks two questions and goes.
+# Runs a client that asks two questions and ends.
 run_guest() {
   local answers
   answers=$(printf 'who are you?\nGood night.\n' | "${limit[@]}" "${program[@]}" client "$port") || bad "a client failed"
@@ -67,13 +66,13 @@ for _ in 1 2; do
   run_guest
   until_line server "client * after a goodbye: *"
 done
-# Two that never stop asking, and two that think about their second question.
+# Two clients that ask without a pause, and two that wait before their second question.
 for number in 0 1 2 3; do
   if ((number % 2 == 0)); then
     start_talker "$number" <(exec yes "a question")
   else
     mkfifo "$scratch/thinking$number"
-    exec {thinking}<>"$scratch/thinking$number" # open for writing, too, as long as this script runs
+    exec {thinking}<>"$scratch/thinking$number" # also open for writing as long as this script runs
     echo "a question" >&"$thinking"
     start_talker "$number" "$scratch/thinking$number"
   fi

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# What the scripts share that run a server and its clients; sourced, never run. Gives `wrapper`,
-# `limit` (words to put before a program that is to end by itself), `scratch` (a folder), `running`
-# (pids that do not outlive the script) and `says`.
+# Shared by the scripts that run a server and its clients. Sourced, never run. It sets:
+#
+# - wrapper: words to put before a program
+# - limit: words to put before a program that should end by itself
+# - scratch: a folder that is removed at the end
+# - running: process ids that are killed at the end
+# - says: see below
 # shellcheck shell=bash disable=SC2034 # used by those who source this
 
 read -ra wrapper <<<"${EXAMPLE_WRAPPER:-}"
@@ -23,10 +27,10 @@ bad() {
   exit 1
 }
 
-# Descriptors of what the programs print, by name.
+# For each program by name, the descriptor from which its output is read.
 declare -A says
 
-# until_line WHO PATTERN: reads what one of them prints up to a line that matches, and shows it.
+# until_line NAME PATTERN: reads and prints the output of a program up to a line that matches.
 until_line() {
   local line
   while IFS= read -r -u "${says[$1]}" line; do
@@ -37,8 +41,7 @@ until_line() {
   bad "the $1 never said '$2'"
 }
 
-# hear_server: opens what the server prints into $scratch/server; its first line says the port,
-# which is $port from then on.
+# hear_server: opens the server's output, $scratch/server, and sets $port from its first line.
 hear_server() {
   local fd word
   exec {fd}<"$scratch/server"
@@ -47,14 +50,14 @@ hear_server() {
   [[ $word == port ]] || bad "the server does not tell its port"
 }
 
-# skip WHY: for what this machine does not have; CTest shows it as skipped.
+# skip WHY: ends the script for a test that this machine cannot run. CTest shows it as skipped.
 skip() {
   echo "SKIPPED: $*"
   exit 77
 }
 
-# Ends the background jobs that are behind `limit`: it passes on what asks them to end, and a KILL
-# would reach nobody but itself.
+# Ends the background jobs that run behind `limit`. TERM, because timeout(1) passes that on to the
+# program. KILL would end only timeout(1) itself.
 end_limited() {
   trap '' TERM INT
   # shellcheck disable=SC2046 # words
@@ -62,8 +65,8 @@ end_limited() {
   wait 2>/dev/null || true
 }
 
-# One below those that the kernel gives to whoever connects, so that nobody gets it by chance before
-# it is used.
+# Prints a free port below those that the kernel gives to connecting sockets, so that none of these
+# takes it before it is used.
 free_port() {
   local highest port
   highest=$(cut -f 1 /proc/sys/net/ipv4/ip_local_port_range)
@@ -77,7 +80,7 @@ free_port() {
   bad "no free port"
 }
 
-# new_group SIZE: what the members of a group find in their environment; the rank is each one's own.
+# new_group SIZE: sets the environment variables of a group, except RANK.
 new_group() {
   MASTER_ADDR=127.0.0.1
   MASTER_PORT=$(free_port)
@@ -86,9 +89,9 @@ new_group() {
   export MASTER_ADDR MASTER_PORT UCXX_RS_GROUP_SECRET WORLD_SIZE
 }
 
-# start_members SIZE WORD...: starts the words as a group of so many on this machine; `members` are
-# their pids, by rank, and $scratch/RANK is what each prints. With EXAMPLE_HOSTS they count as those
-# of so many hosts, in turns.
+# start_members SIZE WORD...: starts the command as a group of SIZE processes on this machine. Sets
+# `members` to their process ids by rank. Their output is in $scratch/RANK. With EXAMPLE_HOSTS they
+# count as processes of that many hosts, in turn.
 start_members() {
   local rank host=()
   members=()
@@ -100,7 +103,8 @@ start_members() {
   done
 }
 
-# killed PID: with SIGKILL, and gone. bash reports that on stderr, which is the point here.
+# killed PID: kills a process and waits for it. bash reports that on stderr, and here it is
+# expected.
 killed() {
   {
     kill -KILL "$1"

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Sends a directory tree from one process to another, first over shared memory, then over TCP, and
-# compares the copies with the originals.
+# Sends a directory tree from one process to another, first over shared memory and then over TCP,
+# and compares the copies with the originals.
 #
 #   run_demo.sh BIN_DIR
 #
-#   FILES   what to send: one path, or several separated by white space; default: this project's
-#           sources, and the libraries that the examples use
+#   FILES   what to send: one path, or several separated by white space; default: the sources of
+#           this project, and the libraries that the examples use
 set -euo pipefail
 directory=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=send_tree.sh

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs an example as two processes, rank 0 and rank 1. Fails when either fails.
+# Runs an example as two processes, rank 0 and rank 1. Fails if either fails.
 #
 #   run_pair.sh BIN_DIR PROGRAM [ARGUMENT...]
 #

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs param_server with four workers: once until they are done, and once with one that dies after
-# its third round, which ends all.
+# Runs param_server with four workers: once until they are done, and once with a worker that dies
+# after its third round, so that all have to end.
 #
 #   run_param_server.sh BIN_DIR
 #
@@ -27,7 +27,7 @@ start_server() {
   hear_server
 }
 
-# start_workers NUMBER
+# start_workers NUMBER: starts that many workers.
 start_workers() {
   local number
   workers=()
@@ -38,7 +38,7 @@ start_workers() {
   done
 }
 
-# ended PID STATUS LOG
+# ended PID STATUS LOG: waits for a process and checks its exit status.
 ended() {
   local status=0
   wait "$1" || status=$?

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs reconnect: the server is killed in the middle, the client tries in vain for a while, the
-# server is started anew on the same port. In the end its file holds each record once, in order.
+# Runs reconnect: kills the server in the middle, lets the client try in vain for a while, and
+# starts the server again on the same port. At the end the server's file must hold each record once,
+# in order.
 #
 #   run_reconnect.sh BIN_DIR
 #
@@ -19,7 +20,7 @@ fi
 source "$(dirname "${BASH_SOURCE[0]}")/run_common.sh"
 program=("${wrapper[@]}" "$1/reconnect")
 
-start_server() { # port
+start_server() { # PORT
   rm -f "$scratch/server"
   mkfifo "$scratch/server"
   "${program[@]}" server "$1" "$scratch/records" >"$scratch/server" &

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs ring_allreduce as a group of so many processes on this machine: with vectors that can be
-# divided, cannot, and are shorter than the group, and with a member that dies, which all others
-# have to tell.
+# Runs ring_allreduce as a group of SIZE processes on this machine: with vectors that can be divided
+# evenly, that cannot, and that are shorter than the group. At the end one member dies, and all
+# others must report an error.
 #
 #   run_ring.sh BIN_DIR SIZE
 #
@@ -24,10 +24,10 @@ trap 'end_limited; clean_up' EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 
-# Somebody is to die.
+# Not empty if a member is going to die.
 dying=
 
-# ended RANK STATUS [PATTERN]: so it has, and has said that.
+# ended RANK STATUS [PATTERN]: waits for a member, and checks its exit status and its output.
 ended() {
   local status=0
   wait "${members[$1]}" || status=$?
@@ -39,7 +39,7 @@ ended() {
   (($# == 2)) || grep -q "$3" "$scratch/$1" || bad "rank $1 did not say '$3': $(cat "$scratch/$1")"
 }
 
-# succeeds ARGUMENT...
+# succeeds ARGUMENT...: runs the group, and checks that every member succeeds.
 succeeds() {
   local rank
   start_members "$size" "${program[@]}" "$@"
@@ -56,7 +56,7 @@ succeeds $((size - 1))
 if ((${#wrapper[@]} == 0)); then
   victim=$((size / 2))
   dying=yes
-  # Killed, which bash would report.
+  # bash reports killed processes on stderr.
   {
     start_members "$size" "${program[@]}" --dies "$victim"
     wait "${members[victim]}" || status=$?

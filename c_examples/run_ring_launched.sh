@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs ring_allreduce as a group of four processes under a launcher of MPI programs, which tells
-# ranks and size; skipped where it is not installed.
+# Runs ring_allreduce as a group of four processes under a launcher of MPI programs, which provides
+# the ranks and the size. Skipped if the launcher is not installed.
 #
 #   run_ring_launched.sh BIN_DIR openmpi|mpich|pmix
 #
@@ -18,7 +18,8 @@ fi
 source "$(dirname "${BASH_SOURCE[0]}")/run_common.sh"
 program=$1/ring_allreduce
 
-# find_launcher WORD PROGRAM...: the first that there is, and in whose version the word is.
+# find_launcher WORD PROGRAM...: sets `launcher` to the first program that exists and has the word
+# in its version.
 find_launcher() {
   local candidate
   for candidate in "${@:2}"; do
@@ -31,14 +32,14 @@ find_launcher() {
 }
 
 under_openmpi() {
-  # Debian's name, Fedora's place, anybody's.
+  # The names on Debian, on Fedora, and elsewhere.
   find_launcher "Open MPI" mpirun.openmpi /usr/lib64/openmpi/bin/mpirun mpirun || skip "Open MPI's mpirun is not installed"
   launcher+=(--oversubscribe -np 4)
   if ((EUID == 0)); then launcher+=(--allow-run-as-root); fi
 }
 
 new_group 4
-# For the launcher to say.
+# The launcher sets these.
 unset RANK WORLD_SIZE
 case $2 in
   openmpi)
@@ -51,10 +52,10 @@ case $2 in
     ;;
   pmix)
     under_openmpi
-    # Nothing but PMIx.
+    # Leave only PMIx.
     unset MASTER_ADDR MASTER_PORT UCXX_RS_GROUP_SECRET
     grep -q 'libpmix[.]so[.]2' <<<"$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p)" || skip "libpmix.so.2 is not installed"
-    # It keeps a few bytes, which counts where the program is built with a sanitizer.
+    # libpmix leaks a few bytes. That matters if the program is built with a sanitizer.
     echo leak:libpmix >"$scratch/suppressions"
     export LSAN_OPTIONS=suppressions=$scratch/suppressions:print_suppressions=0
     launcher+=("$program" --pmix)

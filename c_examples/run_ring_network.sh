@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs ring_allreduce as a group of four processes, two in each of two network namespaces with a
-# link between them, as they would be on two hosts. Needs root and `ip`; skipped without.
+# Runs ring_allreduce as a group of four processes in two network namespaces, two in each, with a
+# link between them, as on two hosts. Needs root and `ip`, and is skipped otherwise.
 #
 #   run_ring_network.sh BIN_DIR
 #
@@ -25,7 +25,7 @@ far=ucxx-rs-$$-far
 remove_network() {
   end_limited
   clean_up
-  # The link goes with either end.
+  # Deleting one end of the link deletes the other.
   ip netns delete "$near" 2>/dev/null || true
   ip netns delete "$far" 2>/dev/null || true
 }
@@ -42,7 +42,7 @@ set_up() {
 }
 set_up 2>"$scratch/set_up" || skip "no network namespaces here: $(cat "$scratch/set_up")"
 
-# UCX leaves out devices that are not up when it looks; the kernel reports it some moments after the
+# UCX ignores devices that are not up when it starts. The kernel reports "up" some time after the
 # command.
 is_up() { [[ $(ip -n "$1" -o link show veth0) == *"state UP"* ]]; }
 for ((attempt = 0; attempt < 1000; attempt++)); do
@@ -55,7 +55,7 @@ new_group 4
 export MASTER_ADDR=192.0.2.1 UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 members=()
 for rank in 0 1 2 3; do
-  # Neighbours in the ring are on the two sides in turn.
+  # Neighbours in the ring are in different namespaces.
   if ((rank % 2 == 0)); then side=$near; else side=$far; fi
   RANK=$rank "${limit[@]}" ip netns exec "$side" "$1/ring_allreduce" 1000003 >"$scratch/$rank" 2>&1 &
   members+=($!)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Sends a small tree made for the purpose with send_files and compares what arrived: files of 0
+# Makes a small tree, sends it with send_files, and compares what arrived. The tree has files of 0
 # bytes, of one byte, of a chunk and of one byte more or less, nested and empty directories, several
-# modes, awkward names.
+# modes, and awkward names.
 #
 #   run_tree.sh BIN_DIR
 set -euo pipefail

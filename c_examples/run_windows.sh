@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# Runs one of the examples of windows as a group of so many processes on this machine. They check
-# their results themselves.
+# Runs one of the examples with windows as a group of SIZE processes on this machine. The examples
+# check their results.
 #
 #   run_windows.sh BIN_DIR stencil|work_queue|histogram|hash_table SIZE
 #
-#   EXAMPLE_WRAPPER   words put before the program, for example "valgrind --quiet"; there is less
-#                     to do then
+#   EXAMPLE_WRAPPER   words put before the program, for example "valgrind --quiet"; then the runs
+#                     are smaller
 #   EXAMPLE_TIMEOUT   seconds after which everything is ended (120)
-#   EXAMPLE_HOSTS     the processes count as those of so many hosts, in turns
+#   EXAMPLE_HOSTS     the processes count as processes of that many hosts, in turn
 set -euo pipefail
 
 if (($# != 3)); then
@@ -26,7 +26,8 @@ trap 'end_limited; clean_up' EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 
-# succeeds PATTERN ARGUMENT...: all members do, and rank 0 says that.
+# succeeds PATTERN ARGUMENT...: runs the group. Every member must succeed, and rank 0 must print the
+# pattern.
 succeeds() {
   local rank status
   start_members "$size" "${program[@]}" "${@:2}"
@@ -38,11 +39,11 @@ succeeds() {
   grep "^$size members, .*$1" "$scratch/0" || bad "rank 0 did not say '$1': $(cat "$scratch/0")"
 }
 
-# all_learn_of_a_death ARGUMENT...: a member dies in the midst of it, and all others end with an
+# all_learn_of_a_death ARGUMENT...: a member dies in the middle, and all others must end with an
 # error.
 all_learn_of_a_death() {
   local rank status victim=$((size / 2))
-  # Killed, which bash would report.
+  # bash reports killed processes on stderr.
   {
     start_members "$size" "${program[@]}" --dies "$victim" "$@" 64 48 1000
     status=0
@@ -59,7 +60,7 @@ all_learn_of_a_death() {
   echo "rank $victim of $size died, and the others ended with an error ($*)"
 }
 
-# quickly FULL LESS: the first, or the second where each instruction takes long.
+# quickly FULL LESS: prints FULL, or LESS under a wrapper, which makes each instruction slow.
 quickly() {
   if ((${#wrapper[@]} == 0)); then echo "$1"; else echo "$2"; fi
 }
@@ -72,7 +73,7 @@ try_stencil() {
   cmp "$scratch/one.pgm" "$scratch/other.pgm" || bad "the pictures differ"
   [[ $(head -n 3 "$scratch/one.pgm" | tr '\n' ' ') == "P5 $width $height 255 " ]] || bad "no picture"
   (($(wc -c <"$scratch/one.pgm") == $(head -n 3 "$scratch/one.pgm" | wc -c) + width * height)) || bad "not all of the picture"
-  # Blocks that differ in size, and blocks of a few cells.
+  # Blocks of different sizes, and blocks of a few cells.
   succeeds "every bit is right" 37 53 9
   succeeds "every bit is right" --fence 29 31 7
   succeeds "every bit is right" "$size" "$size" 5
@@ -86,7 +87,7 @@ try_work_queue() {
   local tasks numbers
   read -r tasks numbers <<<"$(quickly "200 2500" "60 100")"
   succeeds "each done once" "$tasks" "$numbers"
-  # All are at the queue all the time; most find it empty.
+  # All members use the queue all the time, and most find it empty.
   succeeds "each done once" "$(quickly 20000 500)" 1
   succeeds "each done once" 1 1
 }
@@ -95,7 +96,7 @@ try_histogram() {
   local texts=("$here/../LICENSE")
   if ((${#wrapper[@]} == 0)); then texts+=("$here/../docs/"*.md); fi
   succeeds "every count is right" "${texts[@]}"
-  # Everybody adds to one number all the time; not all members have buckets.
+  # All members add to one number all the time. Not all members have buckets.
   succeeds "every count is right" --buckets 1 --times "$(quickly 500 2)" "${texts[@]}"
   succeeds "every count is right" --buckets 3 "${texts[@]}"
   succeeds "no words" /dev/null
@@ -105,11 +106,11 @@ try_hash_table() {
   local insertions
   insertions=$(quickly 500 60)
   succeeds "each there once with the right count" "$insertions"
-  # Lists alone, and all at the same one; not all members have buckets.
+  # Only lists, and all members use the same one. Not all members have buckets.
   succeeds "each there once with the right count" --buckets 1 --range "$(quickly 150 30)" "$(quickly 150 30)"
-  # Everybody inserts the same few keys; all claim the same buckets.
+  # All members insert the same few keys, and claim the same buckets.
   succeeds "each there once with the right count" --range 3 "$insertions"
-  # Hardly any list.
+  # Almost no lists.
   succeeds "each there once with the right count" --buckets 20011 --range 100000 "$(quickly 300 30)"
 }
 

@@ -3,19 +3,28 @@
  *
  * send_files.c: copies files and directory trees from one process to another.
  *
- *     send_files receive copy.socket DIRECTORY &
- *     send_files send copy.socket PATH...
+ *     cc -o send_files send_files.c file_store.c file_tree.c sha256.c \
+ *        $(pkg-config --cflags --libs ucxx_rs)
+ *     ./send_files receive copy.socket DIRECTORY &
+ *     ./send_files send copy.socket PATH...
  *
- * The sender describes what will come (a header of fixed size, then the list of files), then sends
- * the contents of all files as one sequence of pieces: the chunks of a file, its SHA-256, the
- * chunks of the next file. IN_FLIGHT pieces are under way at a time, each in its own buffer. Every
- * piece has its own tag, so each lands in the receive that was posted for it. Sends are
- * synchronous: they complete when the receiver has taken the message, which keeps a fast sender
- * from filling the memory of a slow receiver.
+ * Both print what they have done:
  *
- * A third kind of message is the note: the receiver's "all is well" at the end, or either side's
- * reason to give up. Both wait for a note all the time, besides whatever else they wait for. A peer
- * that dies sends none: then the endpoint fails, and with it every operation that belongs to it.
+ *     received 36 files in 3 directories, 304.0 KiB; each has the sender's SHA-256
+ *     transports: sysv/memory,cma/memory
+ *     sent 36 files, 304.0 KiB in 0.031 s: 9.5 MiB/s; the receiver has the same
+ *     SHA-256 of every one
+ *
+ * The sender first sends a header of fixed size and the list of files. Then it sends the contents
+ * of all files as one sequence of pieces: the chunks of a file, its SHA-256, the chunks of the next
+ * file. IN_FLIGHT pieces are in progress at a time, each in its own buffer. Every piece has its own
+ * tag, so each arrives in the receive that was posted for it. The sends are synchronous: they
+ * complete when the receiver has taken the message. So a fast sender does not fill the memory of a
+ * slow receiver.
+ *
+ * The third kind of message is the note: the receiver's "all is well" at the end, or the reason why
+ * a side gave up. Both sides always have a receive posted for a note. A peer that dies sends none.
+ * Then the endpoint fails, and every operation on it.
  */
 #define _XOPEN_SOURCE 700
 #include <fcntl.h>
@@ -35,7 +44,8 @@
 #define NOTE_LENGTH 1024
 #define SECOND_NS UINT64_C(1000000000)
 #define SLICE_NS (SECOND_NS / 5) /* how soon a signal is noticed */
-#define STALL_NS (30 * SECOND_NS) /* a peer that lives but does nothing for so long is given up */
+/* How long a peer may do nothing before this side gives up. */
+#define STALL_NS (30 * SECOND_NS)
 #define GOODBYE_NS (10 * SECOND_NS)
 
 #define TAG_HEADER UINT64_C(1)
@@ -44,13 +54,14 @@
 #define TAG_PIECE (UINT64_C(1) << 63) /* plus the number of the piece */
 #define ALL_BITS UINT64_MAX
 
-#define HEADER_LENGTH 16 /* the magic bytes and the length of the list */
+/* The magic bytes, and the length of the list. */
+#define HEADER_LENGTH 16
 static const unsigned char magic[8] = {'u', 'c', 'x', 'x', 'f', 'i', 'l', '1'};
 
 enum { NOTE_WELL = 'w', NOTE_FAILED = 'f' };
 
 struct slot {
-  ucxx_request_t *request; /* NULL when nothing is under way in this slot */
+  ucxx_request_t *request; /* NULL if nothing is in progress in this slot */
   ucxx_recv_info_t info;
   struct file_piece piece;
   unsigned char *data;
@@ -76,7 +87,7 @@ static volatile sig_atomic_t interrupted;
 
 static void on_signal(int number) { interrupted = number; }
 
-/* Text that came from the peer, or a file name, must not steer the terminal. */
+/* Text from the peer, or a file name, must not control the terminal. */
 static void make_printable(char *text) {
   for (; *text != '\0'; text++) {
     unsigned char byte = (unsigned char)*text;
@@ -91,7 +102,7 @@ static void report(struct session *session) {
   session->reported = true;
 }
 
-/* A signal ends the transfer in the ordinary way, so that nothing half-written stays. */
+/* A signal ends the transfer like an error, so that no incomplete file is left. */
 static void catch_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -101,7 +112,7 @@ static void catch_signals(void) {
   sigaction(SIGHUP, &action, NULL);
 }
 
-/* ---- the link to the peer */
+/* ---- the connection to the peer */
 
 static int fail_status(struct session *session, const char *doing, ucxx_status_t status,
                        const char *detail) {
@@ -118,7 +129,7 @@ static int call_failed(struct session *session, const char *doing, ucxx_status_t
   return fail_status(session, doing, status, ucxx_last_error_message());
 }
 
-/* Reads the note that has come. 0 when all is well. */
+/* Reads the note that has arrived. Returns 0 if all is well. */
 static int take_note(struct session *session) {
   ucxx_status_t status = ucxx_request_status(session->note_request);
   int result;
@@ -141,7 +152,7 @@ static int take_note(struct session *session) {
   return result;
 }
 
-/* Waits for a request, or for the note alone when request is NULL. A note with bad news ends the
+/* Waits for a request, or only for the note if request is NULL. A note with an error ends the
  * wait. */
 static int wait_for(struct session *session, ucxx_request_t *request, const char *doing) {
   if (request == NULL && session->note_came) return 0;
@@ -157,27 +168,28 @@ static int wait_for(struct session *session, ucxx_request_t *request, const char
                   session->peer_name, (unsigned)(STALL_NS / SECOND_NS), doing);
     }
     if (index == 0 && status == UCXX_OK) return 0;
-    /* When both are complete, the note is the better explanation. */
+    /* If both are complete, the note explains more. */
     bool noted =
         session->note_request != NULL && ucxx_request_status(session->note_request) == UCXX_OK;
     if (index == 1 || noted) {
       if (take_note(session) != 0) return -1;
       if (request == NULL) return 0;
-      continue; /* good news can overtake the last acknowledgements */
+      /* The final note can overtake the last acknowledgements. */
+      continue;
     }
     if (index == 0) return fail_status(session, doing, status, ucxx_request_error_message(request));
     return call_failed(session, doing, status);
   }
 }
 
-/* The same for an operation, given what its call returned. */
+/* Waits for an operation, given what its call returned. */
 static int finish(struct session *session, ucxx_status_t status, ucxx_request_t *request,
                   const char *doing) {
   if (status == UCXX_OK) return 0;
   if (status != UCXX_INPROGRESS) return call_failed(session, doing, status);
   int result = wait_for(session, request, doing);
-  /* Destroying a request does not end its operation. That is why every buffer here lives as long as
-   * the worker. */
+  /* Destroying a request does not end its operation. So every buffer here lives as long as the
+   * worker. */
   ucxx_request_destroy(request);
   return result;
 }
@@ -197,8 +209,8 @@ static ucxx_status_t post_receive(struct session *session, uint64_t flags, void 
   params.flags = flags;
   params.memory_type = UCXX_MEMORY_HOST;
   params.recv_info = info;
-  params.source =
-      session->endpoint; /* a receive has no peer of its own: this ties it to the life of ours */
+  /* A tag receive belongs to no endpoint. With `source` it fails if the endpoint does. */
+  params.source = session->endpoint;
   return ucxx_tag_recv(session->worker, data, length, tag, ALL_BITS, &params, request);
 }
 
@@ -236,8 +248,7 @@ static int open_session(struct session *session, const char *socket_path, bool l
   if (exchange_open(&session->exchange, listens, socket_path) != 0)
     return fail(&session->failure, "no connection to the %s", session->peer_name);
   if (swap_addresses(session) != 0) return -1;
-  /* The flag keeps it from completing inside the call, so that there is always a request to wait
-   * for. */
+  /* The flag prevents completion inside the call, so that there is always a request to wait for. */
   status = post_receive(session, UCXX_FLAG_ALWAYS_CALLBACK, session->note, sizeof session->note,
                         TAG_NOTE, &session->note_info, &session->note_request);
   catch_signals();
@@ -245,7 +256,8 @@ static int open_session(struct session *session, const char *socket_path, bool l
                                    : call_failed(session, "posting the receive for notes", status);
 }
 
-/* Tells the peer how it ended here, when the peer can still hear it and has not told us first. */
+/* Sends the outcome to the peer. The caller checks that the peer is still there and sent none
+ * first. */
 static void send_note(struct session *session, char kind) {
   size_t length = 1;
   session->own_note[0] = (unsigned char)kind;
@@ -253,7 +265,7 @@ static void send_note(struct session *session, char kind) {
     length += strlen(session->failure.text);
     memcpy(session->own_note + 1, session->failure.text, length - 1);
   }
-  /* No request is kept: the progress made at the barrier carries the note away. */
+  /* No request is kept. The progress at the barrier sends the note. */
   ucxx_status_t status =
       ucxx_tag_send(session->endpoint, session->own_note, length, TAG_NOTE, NULL, NULL);
   if (status < 0)
@@ -265,12 +277,13 @@ static void close_session(struct session *session) {
   if (session->endpoint != NULL && !session->peer_is_gone &&
       ucxx_endpoint_status(session->endpoint) == UCXX_OK) {
     if (session->failure.text[0] != '\0' && !session->note_came) send_note(session, NOTE_FAILED);
-    /* Neither side takes its endpoint away before the other has heard how it ended. */
+    /* Both sides know the outcome before either destroys its endpoint. */
     if (exchange_barrier(&session->exchange, session->worker, GOODBYE_NS) != 0)
       fail(&session->failure, "the %s is gone", session->peer_name);
   }
   ucxx_endpoint_destroy(session->endpoint);
-  /* Completes whatever is still under way, so it comes before the requests and the buffers. */
+  /* Ends every operation that is still in progress, so the requests and buffers are freed after
+   * it. */
   ucxx_worker_destroy(session->worker);
   ucxx_request_destroy(session->note_request);
   for (size_t i = 0; i < IN_FLIGHT; i++) ucxx_request_destroy(session->slots[i].request);
@@ -291,7 +304,7 @@ static int changed(struct session *session, const char *source) {
   return fail(&session->failure, "%s: changed while it was sent", source);
 }
 
-/* Fills a buffer with a piece: a chunk of a file or, after its last one, its digest. */
+/* Fills a buffer with a piece: a chunk of a file, or the digest after the last one. */
 static int read_piece(struct session *session, struct reader *reader, const struct file_list *list,
                       const struct file_piece *piece, unsigned char *data) {
   const char *source = list->entries[piece->entry].source;
@@ -313,7 +326,8 @@ static int read_piece(struct session *session, struct reader *reader, const stru
     sha256_add(&reader->hash, data, length);
     return 0;
   }
-  if (length > 0) return changed(session, source); /* longer than it was when it was listed */
+  /* The file is longer than when it was listed. */
+  if (length > 0) return changed(session, source);
   close(reader->fd);
   reader->fd = -1;
   sha256_finish(&reader->hash, data);
@@ -343,7 +357,7 @@ static int send_pieces(struct session *session, struct reader *reader,
   struct file_piece piece;
   uint64_t number = 0;
   for (; file_cursor_next(&cursor, list, CHUNK, &piece); number++) {
-    /* The slots take turns, so the one that is due has been under way for longest. */
+    /* The slots take turns, so the next one is the oldest operation. */
     struct slot *slot = &session->slots[number % IN_FLIGHT];
     if (finish_slot(session, slot, "sending") != 0) return -1;
     if (number >= IN_FLIGHT && !slot->piece.is_digest)
@@ -382,7 +396,7 @@ static int send_files(struct session *session, const struct file_list *list) {
   ucxx_status_t status = ucxx_endpoint_query(session->endpoint, &attributes);
   if (status == UCXX_OK && attributes.transports[0] != '\0')
     printf("transports: %s\n", attributes.transports);
-  /* All of it counts, also reading, hashing on both sides and writing. */
+  /* The time includes reading, hashing on both sides and writing. */
   printf("sent %zu files, %s in %.3f s: %s/s; the receiver has the same SHA-256 of every one\n",
          list->files, size, seconds, progress_bytes(rate, (double)list->bytes / seconds));
   return 0;
@@ -468,8 +482,8 @@ static int receive_files(struct session *session, struct file_store *store,
   int result = receive_pieces(session, store, list);
   progress_end(&session->bar);
   if (result != 0) return -1;
-  /* Last, because a directory may end up closed even to us; the inner ones, which come later in the
-   * list, first. */
+  /* Set the modes last, because a directory may become unwritable even for us. Inner directories
+   * come later in the list, so go backwards. */
   for (size_t i = list->count; i-- > 0;) {
     const struct file_entry *entry = &list->entries[i];
     if (entry->is_directory &&
@@ -491,7 +505,7 @@ static void run_sender(struct session *session, const char *socket_path, char **
   int listed = 0;
   for (; listed == 0 && *paths != NULL; paths++)
     listed = file_list_add(&list, *paths, &session->failure);
-  /* Go on to the receiver all the same: it waits, and shall hear why nothing comes. */
+  /* Connect even if there is nothing to send: the receiver waits, and has to be sent the reason. */
   report(session);
   if (open_session(session, socket_path, false) == 0 && listed == 0) send_files(session, &list);
   close_session(session);
@@ -518,7 +532,8 @@ int main(int argc, char **argv) {
             argv[0], argv[0]);
     return 2;
   }
-  /* A file that grows past a limit of the process is to be an error of write(), not a signal. */
+  /* If a file grows past a limit of the process, write() should fail. A signal would end the
+   * program. */
   signal(SIGXFSZ, SIG_IGN);
 
   struct session *session = calloc(1, sizeof *session);

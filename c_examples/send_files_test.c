@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * send_files_test.c: the parts of send_files that two honest processes never exercise: known
- * answers of SHA-256, and lists of files as a hostile sender might make them.
+ * send_files_test.c: tests the parts of send_files that two correct processes never use: SHA-256
+ * against known answers, and lists of files that a hostile sender might make.
+ *
+ *     send_files_test DIRECTORY
  */
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>
@@ -26,7 +28,7 @@ static void hex(const unsigned char digest[SHA256_LENGTH], char text[2 * SHA256_
   for (int i = 0; i < SHA256_LENGTH; i++) snprintf(text + 2 * i, 3, "%02x", digest[i]);
 }
 
-/* `step` bytes at a time, because the buffering between the blocks is where mistakes hide. */
+/* Adds `step` bytes at a time, because errors are likely in the buffering between blocks. */
 static void check_digest(const char *unit, size_t repeats, size_t step, const char *expected) {
   size_t length = strlen(unit) * repeats;
   char *data = malloc(length + 1);
@@ -107,8 +109,8 @@ static void check_lists(void) {
   }
   file_list_free(&copy);
 
-  const size_t first =
-      17 + 4; /* length of the first entry: the list may end there, and nowhere else */
+  /* The length of the first entry: the list may be cut there, and nowhere else. */
+  const size_t first = 17 + 4;
   for (size_t cut = 1; cut < length; cut++)
     expect(decodes(data, cut) == (cut == first), "decoding", "a list that is cut");
   static const struct {
@@ -130,7 +132,7 @@ static void check_lists(void) {
   free(data);
 }
 
-/* The directory given is empty; a link in it leads out of the place that is written to. */
+/* The given directory is empty. A link in it leads out of the directory that is written to. */
 static void check_store(const char *scratch) {
   struct file_store store;
   struct failure failure = {""};

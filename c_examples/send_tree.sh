@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 #
-# send_tree.sh: shared by the scripts that run send_files; sourced, never run.
+# send_tree.sh: shared by the scripts that run send_files. Sourced, never run.
 # shellcheck shell=bash
 
-# send_tree BIN_DIR SCRATCH PATH...: sends the paths into SCRATCH/received. The sender writes to the
-# caller's stdout, the receiver to SCRATCH/receiver.log. Fails when either fails.
+# send_tree BIN_DIR SCRATCH PATH...: sends the paths into SCRATCH/received. The sender writes to
+# stdout, the receiver to SCRATCH/receiver.log. Fails if either fails.
 send_tree() {
   local program=$1/send_files scratch=$2 receiver status=0 receiver_status=0
   local -a wrapper
@@ -14,7 +14,7 @@ send_tree() {
   timeout --kill-after=5 "${EXAMPLE_TIMEOUT:-600}" "${wrapper[@]}" "$program" receive "$scratch/socket" "$scratch/received" \
     >"$scratch/receiver.log" 2>&1 &
   receiver=$!
-  # In the foreground, so that an interrupt from the terminal reaches it.
+  # In the foreground, so that it receives an interrupt from the terminal.
   timeout --foreground --kill-after=5 "${EXAMPLE_TIMEOUT:-600}" "${wrapper[@]}" "$program" send "$scratch/socket" "$@" || status=$?
   wait "$receiver" || receiver_status=$?
   if ((receiver_status != 0)); then
@@ -26,15 +26,15 @@ send_tree() {
   fi
 }
 
-# same_tree SCRATCH PATH...: whether what was received is what was sent: names, contents and
+# same_tree SCRATCH PATH...: compares what was received with what was sent: names, contents and
 # permissions.
 same_tree() {
   local scratch=$1 path copy
   shift
   for path in "$@"; do
     copy=$scratch/received/$(basename "$(realpath --no-symlinks "$path")")
-    # What send_files leaves out, by name: links that lead nowhere or to a directory, and special
-    # files.
+    # The names that send_files leaves out: links to directories, links without a target, and
+    # special files.
     local -a left_out=()
     local name
     while IFS= read -r -d '' name; do left_out+=("--exclude=$name"); done < <(
@@ -45,7 +45,7 @@ same_tree() {
   done
 }
 
-# The permissions of everything that is sent; those of a link are those of its target.
+# The permissions of everything that is sent. For a link they are its target's.
 modes() {
   if [[ ! -d $1 ]]; then
     stat -L -c '%a' "$1"

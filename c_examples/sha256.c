@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Copyright (c) the ucxx_rs developers */
+ * Copyright (c) the ucxx_rs developers
+ *
+ * sha256.c: see sha256.h.
+ */
 #include "sha256.h"
 
 #include <string.h>
@@ -16,7 +19,7 @@ static const uint32_t constants[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-/* 5.3.3: likewise from the square roots of the first 8 primes. */
+/* 5.3.3: the same of the square roots of the first 8 primes. */
 static const uint32_t initial[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 

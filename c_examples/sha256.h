@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * sha256.h: SHA-256 as FIPS 180-4 defines it.
+ * sha256.h: SHA-256 as defined by FIPS 180-4.
  */
 #ifndef EXAMPLES_SHA256_H
 #define EXAMPLES_SHA256_H

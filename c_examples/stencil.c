@@ -1,27 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * stencil.c: heat spreads over a plate that is cut into blocks, one for each member of a group.
+ * stencil.c: heat spreads over a plate, which is cut into blocks, one for each member of a group.
  *
- *     stencil [--fence] [--dies RANK] [--picture FILE] [WIDTH HEIGHT [STEPS]]
+ *     cc -o stencil stencil.c $(pkg-config --cflags --libs ucxx_rs) -lm
+ *     ./stencil [--fence] [--dies RANK] [--picture FILE] [WIDTH HEIGHT [STEPS]]
  *
- * A cell's next temperature depends on its own and its four neighbours'. So a block has a margin,
- * one cell wide, with copies of the neighbouring blocks' edges. Before each step every member puts
- * its edges into its neighbours' margins: rows as they are, columns as vectors, whose strides
- * differ where the blocks' widths do. Nobody receives anything.
+ * How to start a group of processes: see member.h. Rank 0 prints one line:
  *
- * When may a margin be written, and when read? By default each member settles that with its
- * neighbours alone: post lends them the margins, wait says that they have been filled; start waits
- * until the neighbours have lent theirs, complete says that they are filled. With --fence all
- * members meet instead.
+ *     4 members, 2 x 2 blocks of 320 x 240 cells, 500 steps: every bit is right
  *
- * At the end rank 0 gets all blocks, computes the same by itself, and compares every bit. The
- * picture is a PGM, the hotter the brighter.
+ * The next temperature of a cell depends on its own and its four neighbours' temperatures. So a
+ * block has a margin of one cell around it, with copies of the edges of the neighbouring blocks.
+ * The cells are in a window, which is memory that other members write directly (docs/windows.md).
+ * Before each step every member puts its edges into its neighbours' margins. A row is one
+ * contiguous layout. A column is a vector, whose strides differ if the widths of the blocks do.
+ * Nobody calls a receive.
  *
- * A member that dies ends those who wait for it, those end theirs, and so on. --dies shows it: that
- * member does when half of the steps are done.
+ * Members have to agree when a margin may be written, and when it may be read. By default each
+ * member does that with its neighbours only:
  *
- * How to start it: see member.h.
+ * - post: the neighbours may write into this member's margin
+ * - start: waits until the neighbours have posted
+ * - complete: this member has written everything
+ * - wait: waits until the neighbours have written into this member's margin
+ *
+ * With --fence all members meet instead.
+ *
+ * At the end rank 0 gets all blocks, computes the same alone, and compares every bit. The picture
+ * is a PGM file, brighter where it is hotter.
+ *
+ * If a member dies, the calls of the members that wait for it fail. They end, then those that wait
+ * for them, and so on. --dies shows it: that member dies after half of the steps.
  */
 #define _XOPEN_SOURCE 700
 #include <math.h>
@@ -32,13 +42,13 @@
 #define DEFAULT_WIDTH 320
 #define DEFAULT_HEIGHT 240
 #define DEFAULT_STEPS 500
-#define MOST_CELLS 16384 /* across, and down */
+#define MOST_CELLS 16384 /* in each direction */
 #define NOBODY UINT32_MAX
 
 enum side { LEFT, RIGHT, ABOVE, BELOW, SIDES };
 
 struct block {
-  uint32_t x, y, width, height; /* of the plate's cells */
+  uint32_t x, y, width, height; /* in cells of the plate */
 };
 
 struct plate {
@@ -51,13 +61,14 @@ struct stencil {
   struct plate plate;
   struct block mine;
   ucxx_window_t *window;
-  double *cells; /* the window's memory: two grids, as each step reads one and writes the other */
-  uint32_t beside[SIDES]; /* ranks, or NOBODY at the plate's edge */
-  uint32_t neighbours[SIDES]; /* those that there are */
+  /* The window's memory. It has two grids, because each step reads one and writes the other. */
+  double *cells;
+  uint32_t beside[SIDES]; /* ranks, or NOBODY at the edge of the plate */
+  uint32_t neighbours[SIDES]; /* the ranks of the neighbours that exist */
   size_t neighbour_count;
 };
 
-/* As close to square as the number of members allows. */
+/* Cuts the plate into blocks, as close to square as the number of members allows. */
 static void cut(struct plate *plate, uint32_t members) {
   plate->across = 1;
   for (uint32_t across = 2; across <= members / across; across++)
@@ -70,7 +81,7 @@ static void cut(struct plate *plate, uint32_t members) {
   }
 }
 
-/* Blocks differ by one cell where the plate cannot be divided. */
+/* If the plate cannot be divided evenly, blocks differ by one cell. */
 static struct block block_of(const struct plate *plate, uint32_t rank) {
   uint64_t column = rank % plate->across, row = rank / plate->across;
   struct block block;
@@ -81,20 +92,21 @@ static struct block block_of(const struct plate *plate, uint32_t rank) {
   return block;
 }
 
-/* Cells from one row to the next: the margin is on both sides. */
+/* The number of cells from one row to the next. There is a margin on both sides. */
 static size_t pitch(const struct block *block) { return (size_t)block->width + 2; }
 
 static size_t grid_cells(const struct block *block) {
   return pitch(block) * ((size_t)block->height + 2);
 }
 
-/* Where a cell of a block is in its owner's window. The margin's cells are at -1, and at the width
- * or the height. */
+/* The index of a cell in its owner's window. The cells of the margin are at -1, and at the width or
+ * the height. */
 static size_t place(const struct block *block, uint32_t grid, int64_t x, int64_t y) {
   return grid * grid_cells(block) + (size_t)(y + 1) * pitch(block) + (size_t)(x + 1);
 }
 
-/* At the beginning, and for ever around the plate, whose upper edge is heated in the middle. */
+/* The temperature at the beginning, and always around the plate. The upper edge is heated in the
+ * middle. */
 static double first_temperature(const struct plate *plate, int64_t x, int64_t y) {
   static const struct {
     double x, y, radius, temperature;
@@ -110,8 +122,8 @@ static double first_temperature(const struct plate *plate, int64_t x, int64_t y)
   return 0;
 }
 
-/* What others have to bring is not a number at first: it would spread from where one of them has
- * not. */
+/* Cells that neighbours have to write begin as NAN. If one is not written, the NAN spreads and the
+ * comparison at the end fails. */
 static void fill(const struct plate *plate, const struct block *block, double *cells) {
   for (uint32_t grid = 0; grid < 2; grid++) {
     for (int64_t y = -1; y <= block->height; y++) {
@@ -127,9 +139,8 @@ static void fill(const struct plate *plate, const struct block *block, double *c
   }
 }
 
-/* The same sums in the same order, whatever the block. The factors are powers of two, so that
- * products are exact, and it makes no difference whether a compiler joins one with a sum that
- * follows. That lets results be compared with ==. */
+/* The same sums in the same order, for any block. The factors are powers of two, so products are
+ * exact, and a fused multiply-add changes nothing. So results can be compared with ==. */
 static void advance(const struct block *block, double *cells, uint32_t from) {
   size_t row = pitch(block);
   for (int64_t y = 0; y < block->height; y++) {
@@ -142,7 +153,7 @@ static void advance(const struct block *block, double *cells, uint32_t from) {
   }
 }
 
-/* An edge of this block goes into the margin of the block beside it. */
+/* Puts an edge of this block into the margin of the block beside it. */
 static void put_edge(const struct stencil *stencil, uint32_t grid, enum side side) {
   const struct block *mine = &stencil->mine,
                      theirs = block_of(&stencil->plate, stencil->beside[side]);
@@ -171,8 +182,8 @@ static void put_edges(const struct stencil *stencil, uint32_t grid) {
     if (stencil->beside[side] != NOBODY) put_edge(stencil, grid, (enum side)side);
 }
 
-/* Everybody meets. As there are two grids, one fence a step will do: who is ahead writes into the
- * margins of the grid that nobody reads before the next one. */
+/* All members meet. One fence a step is enough, because there are two grids: a member that is ahead
+ * writes into margins of the grid that nobody reads before the next fence. */
 static void exchange_by_fence(const struct stencil *stencil, uint32_t grid) {
   put_edges(stencil, grid);
   check(ucxx_window_fence(stencil->window, 0), "fence");
@@ -189,7 +200,7 @@ static void exchange_with_neighbours(const struct stencil *stencil, uint32_t gri
   check(ucxx_window_wait(stencil->window), "wait");
 }
 
-/* The grid that has the result. `dies` is a rank, or nobody. */
+/* Runs the steps, and returns the grid that has the result. `dies` is a rank, or NOBODY. */
 static uint32_t run(const struct stencil *stencil, uint32_t steps, bool by_fence, uint32_t dies) {
   uint32_t grid = 0;
   if (by_fence) check(ucxx_window_fence(stencil->window, UCXX_ASSERT_NOPRECEDE), "fence");
@@ -205,8 +216,7 @@ static uint32_t run(const struct stencil *stencil, uint32_t steps, bool by_fence
   return grid;
 }
 
-/* Rank 0 gets every block into its place on the whole plate; the others have nothing to do but to
- * wait. */
+/* Rank 0 gets every block into its place on the whole plate. The others only wait. */
 static void collect(const struct stencil *stencil, uint32_t grid, double *whole) {
   check(ucxx_window_fence(stencil->window, UCXX_ASSERT_NOPRECEDE | UCXX_ASSERT_NOPUT), "fence");
   for (uint32_t rank = 0; stencil->member.rank == 0 && rank < stencil->member.size; rank++) {
@@ -226,7 +236,7 @@ static void collect(const struct stencil *stencil, uint32_t grid, double *whole)
         "fence");
 }
 
-/* One block as large as the plate, which nobody else has anything to do with. */
+/* Computes the whole plate as one block, without the library, and compares. */
 static bool is_what_one_computes(const struct plate *plate, uint32_t steps, const double *whole) {
   struct block all = {0, 0, plate->width, plate->height};
   double *cells = zeros(2 * grid_cells(&all), sizeof(double));
