@@ -1,26 +1,26 @@
-# The front door; `make` alone builds. Two commands need nothing prepared but a Rust toolchain, gcc
-# and make: `make demo` and `make test`.
+# `make` alone builds the library. `make demo` and `make test` install what is missing. They need
+# only a Rust toolchain, gcc and make.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-# Relative to PREFIX unless absolute.
+# Folders below PREFIX, or absolute paths.
 LIBDIR ?= lib
 INCLUDEDIR ?= include
 BINDIR ?= bin
-# `no` builds the library without CUDA, which needs a newer Rust than the rest.
+# `no` builds the library without CUDA. Code for CUDA needs a newer Rust than the rest.
 CUDA ?= yes
-# Of `make soak`: anything for ten minutes.
+# For `make soak`: any value makes it take ten minutes.
 SHORT ?=
-# `no` leaves the command line tools out, which need a C compiler.
+# `no` leaves out the command line tools, which need a C compiler.
 TOOLS ?= yes
-# Of `make group`.
+# For `make group`.
 N ?= 2
 PROGRAM ?=
 
 .DEFAULT_GOAL := build
 .PHONY: help demo test docs check-full soak bench group setup build install uninstall header clean
 
-# A value for the shell, whatever its characters.
+# Quotes a value for the shell, for any characters in it.
 quoted = '$(subst ','\'',$(1))'
 
 help: ## show this list
@@ -38,15 +38,15 @@ test: ## everything fast, with its set-up; scripts/test.sh STEP ... runs a part
 	scripts/setup.sh test
 	scripts/test.sh
 
-docs: ## the site: docs/ and a reference made from the header, in target/docs/html
+docs: ## build the site from docs/ and the header, into target/docs/html
 	scripts/setup.sh docs
 	scripts/docs.sh
 
-check-full: ## all tests and the long checks: valgrind everywhere, stress, faults by the hundred
+check-full: ## all tests and the long checks: valgrind on everything, stress, hundreds of faults
 	scripts/setup.sh full
 	scripts/check_full.sh
 
-soak: ## the long forms: traffic for an hour, 2,000 faults, 10 million calls, decoders; SHORT=1 for ten minutes
+soak: ## the longest checks: an hour of traffic, 2,000 faults, 10 million calls, decoders; SHORT=1 for ten minutes
 	scripts/setup.sh full
 	SHORT='$(SHORT)' scripts/soak.sh
 
@@ -61,7 +61,7 @@ setup: ## install what building and the demo need (as root; otherwise print the 
 	scripts/setup.sh demo
 
 features = $(if $(filter no,$(CUDA)), --no-default-features)
-build: ## the shared and the static library, into target/release; what bare `make` does
+build: ## build the shared and the static library into target/release (the default)
 	scripts/build.sh$(features)
 
 folders = --prefix $(call quoted,$(PREFIX)) --destdir $(call quoted,$(DESTDIR)) --libdir $(call quoted,$(LIBDIR)) \

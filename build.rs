@@ -1,5 +1,5 @@
-//! Finds UCX, sets the SONAME, and says what to install where UCX is missing. Writes to OUT_DIR
-//! only.
+//! Finds UCX, sets the SONAME, and prints what to install if UCX is missing. Writes only to
+//! OUT_DIR.
 
 #[cfg(not(feature = "vendored"))]
 const OLDEST_UCX: &str = "1.13";
@@ -7,18 +7,18 @@ const OLDEST_UCX: &str = "1.13";
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     find_ucx();
-    // The SONAME is MAJOR.MINOR while the major version is 0, as cargo-c does for
+    // The SONAME is MAJOR.MINOR while the major version is 0, like cargo-c's
     // `version_suffix_components = 2`.
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").expect("set by cargo");
     let minor = std::env::var("CARGO_PKG_VERSION_MINOR").expect("set by cargo");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libucxx_rs.so.{major}.{minor}");
-    // Progress threads and thread-local destructors may outlive a dlclose: the code has to stay
-    // mapped.
+    // Progress threads and destructors of thread-local variables may run after a dlclose, so the
+    // code has to stay mapped.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // The C library's way to have destructors of thread-locals run takes the loader's lock. A
-    // thread of the library's that a constructor waits for, while dlopen runs that, could not get
-    // it. Without the function Rust's standard library keeps the destructors in a list of its own,
-    // which a key of pthreads works off.
+    // The C library registers destructors of thread-local variables under the loader's lock. If a
+    // constructor waits for a thread of this library while dlopen runs it, that thread would wait
+    // for the lock without end. Without this function Rust's standard library keeps its own list of
+    // destructors, run by a pthread key.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--defsym,__cxa_thread_atexit_impl=0");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,relro,-z,now");
 }
@@ -32,8 +32,8 @@ fn find_ucx() {
             for path in &ucx.link_paths {
                 println!("cargo:rustc-link-search=native={}", path.display());
             }
-            // Only libucp is called by name; what sits in libucs is looked up at run time, as it
-            // differs between releases.
+            // Only libucp is linked by name. Symbols of libucs differ between releases, so they are
+            // looked up at run time.
             println!("cargo:rustc-link-lib=dylib=ucp");
         }
         Err(error) => {
@@ -52,7 +52,6 @@ fn find_ucx() {
     }
 }
 
-/// ucx1-sys builds UCX and links it; its version of the functions is the one that is used, its Rust
-/// types are not.
+/// ucx1-sys builds and links UCX. Only its UCX is used, not its Rust types.
 #[cfg(feature = "vendored")]
 fn find_ucx() {}

@@ -1,11 +1,11 @@
-# Makes the targets: for an installed package, which ucxx_rs-config.cmake calls this for, and for
-# the build of this project itself, which another project may contain.
+# Defines the targets. An installed package uses it by ucxx_rs-config.cmake, and so does the build
+# of this project, which another project may contain.
 #
 #   ucxx_rs::shared    libucxx_rs.so
-#   ucxx_rs::static    libucxx_rs.a; UCX itself is linked as a shared library, since it loses its
-#                      transports otherwise.
-#                      There only where UCX is found: by pkg-config, or under CMAKE_PREFIX_PATH.
-#   ucxx_rs::ucxx_rs   the shared library, or the archive where there is no other
+#   ucxx_rs::static    libucxx_rs.a. UCX itself is linked as a shared library, because a static UCX
+#                      has no transports. Defined only if UCX is found, by pkg-config or under
+#                      CMAKE_PREFIX_PATH.
+#   ucxx_rs::ucxx_rs   the shared library, or the archive if there is no shared one
 
 find_package(PkgConfig QUIET)
 if(PKG_CONFIG_FOUND)
@@ -14,7 +14,7 @@ endif()
 find_library(UCXX_RS_UCP_LIBRARY NAMES ucp libucp.so.0 HINTS ${UCXX_RS_PC_UCX_LIBDIR} ${UCXX_RS_PC_UCX_LIBRARY_DIRS})
 mark_as_advanced(UCXX_RS_UCP_LIBRARY)
 
-# ARGN: GLOBAL, or nothing, as for add_library. An empty name leaves that library out.
+# ARGN is GLOBAL or empty, as for add_library. An empty name leaves that library out.
 function(ucxx_rs_add_targets shared soname archive includedir)
   if(shared AND NOT TARGET ucxx_rs::shared)
     add_library(ucxx_rs::shared SHARED IMPORTED ${ARGN})
@@ -22,8 +22,7 @@ function(ucxx_rs_add_targets shared soname archive includedir)
       IMPORTED_LOCATION "${shared}"
       IMPORTED_SONAME "${soname}"
       INTERFACE_INCLUDE_DIRECTORIES "${includedir}")
-    # Where UCX is not on the linker's own path, the linker has to be told where the library's
-    # dependency lies.
+    # If UCX is not on the linker's path, the linker needs the location of this dependency.
     if(UCXX_RS_UCP_LIBRARY)
       set_target_properties(ucxx_rs::shared PROPERTIES IMPORTED_LINK_DEPENDENT_LIBRARIES "${UCXX_RS_UCP_LIBRARY}")
     endif()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and installs the library, and measures the installed one; the options are those of
+# Builds and installs the library, and runs the benchmarks with it. The options are those of
 # benches/run.py.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Regenerates src/sys/bindings.rs. Run it only against the oldest supported UCX headers (1.13): UCX
-# grows its structs behind field masks, so what is generated there runs on every later release, and
-# nothing newer can slip in by accident. Needs bindgen-cli 0.72.1 (cargo install bindgen-cli
-# --version 0.72.1 --locked) and libclang.
+# Regenerates src/sys/bindings.rs. It runs only with the headers of the oldest supported UCX (1.13).
+# UCX extends its structs behind field masks, so these bindings also work with every later release,
+# and the code cannot use newer functions by accident. Needs libclang, and bindgen-cli 0.72.1 (cargo
+# install bindgen-cli --version 0.72.1 --locked).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(pkg-config --modversion ucx)

@@ -3,28 +3,27 @@
 #
 #   scripts/build.sh [OPTION of cargo ...] [-- OPTION of rustc ...]
 #
-# cargo rustc with these two crate types, and not cargo build: link-time optimisation is left out of
-# a build that also makes an rlib.
+# It uses cargo rustc with these two crate types. cargo build also makes an rlib, and then there is
+# no link-time optimisation.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 command -v cargo >/dev/null || die "cargo is not there; a Rust toolchain of $rust_with_cuda or newer is needed (https://rustup.rs)"
 cd "$root"
 
-# The names of source files go into messages and debug information. They must not tell where this
-# was built.
+# Names of source files are in messages and debug information. They must not contain the folder of
+# this build.
 flags=()
-rename() { # folder, what it is called in the library
+rename() { # FOLDER NEW_NAME
   local folder
   for folder in "$1" "$(realpath -m "$1")"; do flags+=("--remap-path-prefix=$folder=$2"); done
 }
 rename "${CARGO_HOME:-${HOME:-}/.cargo}" cargo
 rename "$root" ucxx_rs
-# Where the standard library's sources are installed rustc names these.
+# rustc uses these names for the sources of the standard library, if they are installed.
 rename "$(rustc --print sysroot)/lib/rustlib/src/rust" "/rustc/$(rustc -vV | sed -n 's/^commit-hash: //p')"
 
-# Flags in the environment take the place of configured ones, so they have to be added where the
-# user's own are.
+# Flags in the environment replace configured flags, so these have to be added to the user's own.
 if [ -z "${CARGO_ENCODED_RUSTFLAGS+set}" ] && [ -z "${RUSTFLAGS+set}" ]; then
   list=
   for flag in "${flags[@]}"; do
@@ -43,8 +42,7 @@ else
   export CARGO_ENCODED_RUSTFLAGS
 fi
 
-# The exported symbols have a version, so that two releases of the library in one process are not
-# mixed.
+# The exported symbols have a version, so that two releases of the library can be in one process.
 version=$(package_field version)
 export UCXX_RS_SYMBOL_VERSION=UCXX_RS_${version%.*}
 triple=${CARGO_BUILD_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Compiles the command line tools; called by scripts/install.sh.
+# Compiles the command line tools. scripts/install.sh calls it.
 #
 #   scripts/build_tools.sh --library FILE --includedir DIR --rpath PATH --out DIR
 #
-# An empty --rpath gives them no run path.
+# With an empty --rpath the tools have no run path.
 #
-# CC, CPPFLAGS, CFLAGS and LDFLAGS are heeded, for cross-compiling as for packages; nothing of UCX
-# is needed but what the library loads when a tool runs.
+# It uses CC, CPPFLAGS, CFLAGS and LDFLAGS, for cross-compiling and for packages. UCX is not needed
+# to build the tools, only to run them.
 #
-# The tools are linked to the shared library, not to the archive: what ucxx_rs_info reports on and
-# ucxx_rs_perftest measures is then the very file that programs load. A run path relative to the
-# tool lets it find the library beside it, wherever the tree stands.
+# The tools use the shared library, not the archive, so that ucxx_rs_info reports on the file that
+# programs load, and ucxx_rs_perftest measures it. The run path is relative to the tool, so the tree
+# can be moved.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -40,13 +40,13 @@ shared=(oob stop perf_session)
 perftest=(perftest perf_histogram perf_load perf_names perf_options perf_report perf_slot perf_tests)
 info=(info info_environment info_explain info_facts info_lanes info_library)
 
-program() { # name, sources...
+program() { # NAME SOURCE...
   local name=$1 sources=() source
   shift
   for source in "$@"; do sources+=("tools/$source.c"); done
-  # Relative source names and the prefix map keep this tree's place out of the program. What the
-  # library itself needs is looked for when the program runs, so that no UCX has to be there for the
-  # target of a cross build.
+  # Relative source names and the prefix map keep the path of this tree out of the program.
+  # Unresolved symbols of the library are allowed, so that a cross build needs no UCX for its
+  # target.
   "${compiler[@]}" -std=c11 -Wall -Wextra "-ffile-prefix-map=$root=." "${cppflags[@]}" "-I$includedir" "${cflags[@]}" "${sources[@]}" \
     -o "$out/$name" "${ldflags[@]}" "$library" ${rpath:+"-Wl,-rpath,$rpath"} -Wl,--unresolved-symbols=ignore-in-shared-libs -pthread -ldl
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All tests, and what takes too long for every change: each C test under valgrind, tests side by
-# side and disturbed, faults by the hundred.
+# Runs all tests, and those that take too long for every change: each C test under valgrind, tests
+# side by side and disturbed, and hundreds of faults.
 #
 #   scripts/check_full.sh
 set -euo pipefail
@@ -26,39 +26,43 @@ part() { # what, command...
 under_valgrind() {
   local options=(--quiet --trace-children=yes --child-silent-after-fork=yes --error-exitcode=99 --leak-check=full
     --show-leak-kinds=definite --errors-for-leak-kinds=definite "--suppressions=$root/c_examples/valgrind.supp"
-    # Uses UCX alone, started by way of `cmake -E env`.
+    # It uses only UCX, and `cmake -E env` starts it.
     '--trace-children-skip=*/cmake,*/foreign_raw')
   cmake -Uucxx_rs_DIR -S tests/c -B "$target_dir/valgrind" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$stage" \
     -DUCXX_RS_TESTS_WRAPPER="valgrind;$(IFS=';'; printf '%s' "${options[*]}")" >/dev/null &&
     cmake --build "$target_dir/valgrind" --parallel "$jobs" &&
-    # Not for valgrind: endpoint_cycles, window_cycles and library_load_often count the mappings of
-    # the process, exit_order ends with what it holds, fork_child and window_fork leave behind what
-    # they inherited, version_log wants an empty stderr, resources_exhausted mounts and limits what
-    # valgrind needs, limits has hundreds of thousands of requests, wakeup is limited to a time that
-    # valgrind exceeds, and hub_alloc and its like count allocations in the place of the C library's
-    # functions, where valgrind is.
+    # These tests do not run under valgrind:
+    #
+    # - endpoint_cycles, window_cycles, library_load_often: count the mappings of the process
+    # - exit_order: ends without freeing what it has
+    # - fork_child, window_fork: leave what they inherited
+    # - version_log: needs an empty stderr
+    # - resources_exhausted: mounts and limits what valgrind needs
+    # - limits: has hundreds of thousands of requests
+    # - wakeup: has a time limit that valgrind exceeds
+    # - hub_alloc and others of that name: replace the allocation functions, as valgrind does
     ctest --test-dir "$target_dir/valgrind" --output-on-failure --no-tests=error -j "$jobs" \
       --exclude-regex '^(endpoint_cycles|window_cycles|library_load_often|exit_order|fork_child|window_fork|version_log|resources_exhausted|limits|wakeup|(hub|hub_stream|window|iov)_alloc)\.' --timeout 1800 </dev/null
 }
 
-examples_under_valgrind() { # UCX version
+examples_under_valgrind() { # RELEASE
   local libraries
   libraries=$(scripts/ucx_wheel.sh "$1") &&
     LD_LIBRARY_PATH=$libraries ctest --test-dir "$suites/c_examples" --output-on-failure --no-tests=error -j "$jobs" \
       --label-regex valgrind </dev/null
 }
 
-# A million operations handed to threads that fall asleep, and thousands of starts and stops, over
-# each transport.
-at_random() { # program, count
+# A million operations submitted to threads that fall asleep, and thousands of starts and stops,
+# over each transport.
+at_random() { # PROGRAM COUNT
   local transports
   for transports in posix,cma,self tcp,self; do
     UCX_TLS=$transports "$suites/tests/c/$1" "$2" || return 1
   done
 }
 
-# Connections made and closed: nothing stays.
-cycles() { # UCX version; the system's without
+# Makes and closes connections: nothing may stay allocated.
+cycles() { # [RELEASE]: without one, the system's UCX
   local transports libraries=''
   if [ $# -gt 0 ]; then libraries=$(scripts/ucx_wheel.sh "$1") || return 1; fi
   for transports in posix,cma,self tcp,self all; do
@@ -66,7 +70,7 @@ cycles() { # UCX version; the system's without
   done
 }
 
-faults() { # options
+faults() { # OPTION...
   scripts/faults.sh "$stage" 150 "$@"
 }
 

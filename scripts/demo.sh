@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The demo as a user would build it: the library installed into a prefix of its own, the examples
-# compiled against that prefix only, and a directory tree sent from one process to another.
+# The demo, built as a user would build it: installs the library under a prefix, compiles the
+# examples against that prefix only, and sends a directory tree from one process to another.
 #
 #   FILES='DIR ...' scripts/demo.sh
 set -euo pipefail
@@ -14,7 +14,7 @@ rm -rf "$prefix"
 scripts/install.sh --prefix "$prefix" >/dev/null
 say "installed into $prefix"
 say "compiling the examples against it, with CMake"
-# Under `make`, a nested make would take the outer one's flags for its own.
+# Nested makes must not use the flags of the outer `make demo`.
 unset MAKEFLAGS MAKELEVEL
 cmake -Uucxx_rs_DIR -S c_examples -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$build" --parallel >"$build/log" || { cat "$build/log" >&2; die "the examples do not compile"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the site into target/docs/html: docs/, and a reference made from the header. A warning of
-# Doxygen or Sphinx is an error, and so are a symbol that is on no page and a link to nowhere.
+# Builds the site into target/docs/html: the pages of docs/, and a reference from the header. These
+# are errors: a warning of Doxygen or Sphinx, a symbol that is on no page, and a broken link.
 #
 #   scripts/docs.sh
 set -euo pipefail
@@ -18,13 +18,13 @@ export UCXX_RS_VERSION
 rm -rf "$pages" "$out/xml" "$out/html"
 mkdir -p "$pages"
 
-# Laid out as in the repository, so that links between pages, and from them to files, work in both.
+# The same layout as in the repository, so that links between pages and to files work in both.
 cp -r docs c_examples "$pages"
 find tests benches \( -name '*.md' -o -path tests/abi/snapshot.txt \) -exec cp --parents {} "$pages" \;
 cp site/index.md README.md CHANGELOG.md CONTRIBUTING.md LICENSE "$pages"
 "$python" site/reference.py "$header" "$pages/reference"
 
-# The filter is the header's reader as well, so that pages and links agree.
+# Doxygen reads the header through the same reader as the pages, so that both agree.
 {
   cat site/Doxyfile
   printf '%s\n' "INPUT = \"$header\"" "OUTPUT_DIRECTORY = \"$out\"" "INPUT_FILTER = \"$python $root/site/header.py\""

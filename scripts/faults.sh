@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The fault harness against the installed library; see tests/faults/README.md.
+# Runs the fault tests against the installed library: see tests/faults/README.md.
 #
 #   scripts/faults.sh PREFIX ROUNDS [options of tests/faults/run.py]
 set -euo pipefail

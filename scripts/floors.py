@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws the engine's floors, and the arrows between them, from the code: the picture in
-docs/architecture.md.
+"""Prints the table of the engine's floors and the uses between them, computed from the code.
+docs/architecture.md contains it.
 
 scripts/floors.py            prints it
-scripts/floors.py --write    puts it into the document
+scripts/floors.py --write    writes it into the document
 """
 
 import re

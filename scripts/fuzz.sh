@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Feeds each decoder of what comes from outside with inputs that libFuzzer makes up, beginning with
-# those in fuzz/corpus.
+# Runs each decoder of external input with inputs from libFuzzer, which begins with those in
+# fuzz/corpus.
 #
 #   SECONDS_EACH=20 scripts/fuzz.sh [TARGET ...]
 #
-# Without arguments all targets: one for each fuzz/src file of that name.
+# Without arguments it runs all targets: one for each file in fuzz/src with a corpus.
 #
-# What it finds is left under target/fuzz, with the command that repeats it. It needs g++, for
-# libFuzzer; the coverage that guides it and the sanitizer are no stable options, so the stable
-# compiler is asked to take them (RUSTC_BOOTSTRAP).
+# Inputs that fail are left under target/fuzz, with the command that repeats them. It needs g++, for
+# libFuzzer. Coverage and the sanitizer are unstable options, so RUSTC_BOOTSTRAP makes the stable
+# compiler accept them.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -28,18 +28,18 @@ command -v g++ >/dev/null || scripts/setup.sh full
 
 guided=(-Cpasses=sancov-module)
 for option in level=4 trace-compares inline-8bit-counters pc-table; do guided+=("-Cllvm-args=-sanitizer-coverage-$option"); done
-# A list of options, and --target keeps it from build scripts.
+# RUSTFLAGS is a list of options. With --target they do not apply to build scripts.
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Zsanitizer=address -Ccodegen-units=1 ${guided[*]}" \
   cargo build --locked --release --quiet --manifest-path fuzz/Cargo.toml --target "$host" --target-dir "$build"
 
 failed=0
 for target in "${targets[@]}"; do
   [ -d "fuzz/corpus/$target" ] || die "no target '$target'; there are: $(cd fuzz/corpus && echo *)"
-  # What it learns goes there, not into the corpus that is committed.
+  # New inputs are stored there, not in the committed corpus.
   found=$build/corpus/$target
   mkdir -p "$found"
   say "fuzz: $target, $limit seconds"
-  # No leak check: it stops the process to look, which a container may forbid.
+  # No leak check: it stops the process with ptrace, which a container may forbid.
   if ! ASAN_OPTIONS=detect_leaks=0 "$build/$host/release/$target" "$found" "fuzz/corpus/$target" -max_total_time="$limit" -max_len=4096 -timeout=10 \
     -artifact_prefix="$build/$target-" -print_final_stats=1 -verbosity=1 2>"$build/$target.log"; then
     failed=1

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# What there is to be run on a machine with an NVIDIA GPU: the tests of CUDA memory and the example
-# against the driver itself, a line for each, and then the figures. Without a GPU it prints that;
-# that is no failure. Neither a CUDA toolkit nor CMake nor a network is needed.
+# Runs what needs an NVIDIA GPU: the tests of CUDA memory and the example on the real driver, a line
+# for each, and then measurements. Without a GPU it prints that, and succeeds. It needs no CUDA
+# toolkit, CMake or network.
 #
 #   scripts/gpu_check.sh [--ucx LIBDIR] [--prefix DIR] [--stand-in FOLDER]
 #
-# --ucx: the folder of a UCX that reaches CUDA memory, as that of a libucx-cu12 wheel that was
-# unpacked (libucx/lib in it; scripts/ucx_wheel.sh 1.22.0 where there is a network): what goes
-# between processes in the memory of GPUs is left out without one. --prefix: an installed library,
-# in place of one that is built here. --stand-in: the folder of the tests' libcuda.so.1 (double.c),
-# to try this script itself; the figures say nothing then.
+#   --ucx        the folder of a UCX with CUDA support, for example libucx/lib of an unpacked
+#                libucx-cu12 wheel (scripts/ucx_wheel.sh 1.22.0, with a network). Without it there
+#                are no transfers between processes in GPU memory.
+#   --prefix     an installed library, instead of one that is built here
+#   --stand-in   the folder of the tests' libcuda.so.1 (double.c), to test this script itself; then
+#                the measurements have no meaning
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -33,7 +34,7 @@ libraries=${LD_LIBRARY_PATH:-}
 [ -z "$ucx" ] || libraries=$ucx${libraries:+:$libraries}
 if [ -n "$stand_in" ]; then
   libraries=$stand_in${libraries:+:$libraries}
-  # They need more of a driver than the stand-in is.
+  # UCX's CUDA modules need more of a driver than the stand-in has.
   export UCX_MODULES=^cuda
 fi
 
@@ -42,7 +43,7 @@ rm -rf "$out"
 mkdir -p "$out"
 flags=(-O2 -g -std=gnu11 -pthread -D_GNU_SOURCE -Wall -Wextra)
 
-# Where there is no GPU nothing else is built.
+# Without a GPU nothing else is built.
 "${CC:-cc}" "${flags[@]}" -x c - -o "$out/find_gpu" -ldl <<'CODE'
 #include <dlfcn.h>
 #include <stdio.h>
@@ -78,12 +79,12 @@ fi
 libdir=$prefix/lib
 [ -e "$libdir/libucxx_rs.so" ] || die "--prefix: there is no lib/libucxx_rs.so in $prefix"
 
-build() { # name, sources and flags
+build() { # NAME SOURCE-OR-FLAG...
   "${CC:-cc}" "${flags[@]}" -I"$prefix/include" "${@:2}" -o "$out/$1" -L"$libdir" -lucxx_rs -ldl "-Wl,-rpath,$libdir" -Wl,--allow-shlib-undefined
 }
 
 failures=0
-check() { # name, sources; 77 is a skip, whose reason the program tells
+check() { # NAME SOURCE...; status 77 is a skip, and the program prints the reason
   local name=$1 code=0 began=$SECONDS
   if ! build "$@" >"$out/$name.log" 2>&1; then
     say "failed   $name: it cannot be built, see $out/$name.log"
@@ -107,7 +108,7 @@ check cuda_frames tests/cuda/cuda_frames.c tests/c/common/test_util.c
 check cuda_faults tests/cuda/cuda_faults.c tests/c/common/test_util.c
 check cuda_pipeline c_examples/cuda_pipeline.c
 
-figures() { # name, options
+figures() { # NAME OPTION...
   local name=$1 code=0
   say ""
   say "$*"

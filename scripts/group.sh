@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Starts a program as the N members of a group on this machine (see docs/groups.md): each finds
-# RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and UCXX_RS_GROUP_SECRET in its environment. It is
-# installed as ucxx_rs_group, so it stands alone.
+# Starts a program as the N members of a group on this machine (docs/groups.md). Each gets RANK,
+# WORLD_SIZE, MASTER_ADDR, MASTER_PORT and UCXX_RS_GROUP_SECRET in its environment. It is installed
+# as ucxx_rs_group, so it uses no other file.
 #
 #   ucxx_rs_group N PROGRAM [ARGUMENT ...]
 #
-# When all have succeeded it ends with 0. The first that fails, or Ctrl-C, ends the others; the
-# status is that one's. What the members print is left as it is, and they have no standard input.
+# The exit status is 0 if all members succeed. The first that fails, or Ctrl-C, ends the others, and
+# then the status is that one's. The output of the members is not changed. They have no standard
+# input.
 set -euo pipefail
 
 name=$(basename "$0")
@@ -16,8 +17,8 @@ size=$1
 shift
 command -v "$1" >/dev/null || die "no program '$1'"
 
-# Below the ports that the kernel gives to whoever connects, so that nobody gets it by chance before
-# rank 0 has it.
+# A port below those that the kernel gives to connecting sockets, so that none of these takes it
+# before rank 0 does.
 free_port() {
   local highest port
   highest=$(cut -f 1 /proc/sys/net/ipv4/ip_local_port_range)
@@ -31,14 +32,14 @@ free_port() {
   die "no free port"
 }
 
-# By rank: the process groups of those that have not ended. A group each, as a program may be a
-# script that has started others.
+# For each rank, the process group of its member, until it ends. A group each, because a program may
+# be a script that starts others.
 declare -A members
 signal_members() {
   local member
   for member in "${members[@]}"; do kill "-$1" -- "-$member" 2>/dev/null || true; done
 }
-# Who does not end when asked to is given five seconds.
+# Sends TERM to the members, and KILL five seconds later.
 end_members() {
   local member killer
   trap '' INT TERM HUP
@@ -48,12 +49,12 @@ end_members() {
   killer=$!
   for member in "${members[@]}"; do wait "$member" 2>/dev/null || true; done
   signal_members KILL
-  # Like this shell it does not end when asked to.
+  # It ignores TERM, like this shell.
   kill -KILL -- "-$killer" 2>/dev/null || true
 }
 trap end_members EXIT
-# The number of a member that is being started is not known yet, so it would be left running. Until
-# all are started, a signal is only noted.
+# The process id of a member that is being started is not known yet, so it would be left running.
+# Until all are started, a signal is only recorded.
 asked= starting=yes
 end_with() {
   asked=$1
@@ -69,21 +70,22 @@ UCXX_RS_GROUP_SECRET=$(head -c 32 /dev/urandom | base64)
 WORLD_SIZE=$size
 export MASTER_ADDR MASTER_PORT UCXX_RS_GROUP_SECRET WORLD_SIZE
 
-# Members tell by it how they have ended: which of several that was is more than `wait -n` says.
+# Each member writes its rank and status there when it ends. `wait -n` does not tell which one
+# ended.
 scratch=$(mktemp -d)
 mkfifo "$scratch/ends"
 exec {ends}<>"$scratch/ends"
 rm -r "$scratch"
 
-run_member() { # rank, command
+run_member() { # RANK COMMAND...
   local status=0
-  # When the program has ended: it may take its time over that.
+  # After TERM, exit when the program has ended, however long that takes.
   trap 'exit 143' TERM
   RANK=$1 "${@:2}" </dev/null {ends}>&- || status=$?
   printf '%s\n' "$1 $status" >&"$ends"
 }
 
-# Background jobs get process groups of their own.
+# Gives each background job its own process group.
 set -m
 for ((rank = 0; rank < size; rank++)); do
   run_member "$rank" "$@" &

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Draws the pictures of docs/hub.md: what is in which envelope, and in the queue.
+"""Draws the pictures of docs/hub.md: the envelopes, and the queue.
 
 scripts/hub_pictures.py            writes docs/pictures/hub_*.svg
-scripts/hub_pictures.py --check    fails where they are not what would be written
+scripts/hub_pictures.py --check    fails if these files differ from what it would write
 """
 
 import sys
@@ -25,7 +25,7 @@ SIDE, GAP = 40, 12
 
 
 class Picture:
-    """Boxes, lines and words, in pixels from the upper left corner."""
+    """Boxes, lines and text, in pixels from the upper left corner."""
 
     def __init__(self, width, height, title):
         self.size = (width, height)
@@ -40,7 +40,7 @@ class Picture:
         )
 
     def envelope(self, x, y, name, chunk=None, leased=False):
-        """Dashed while it is empty, bold while it is on lease."""
+        """The border is dashed for an empty envelope, and bold for a leased one."""
         fill = CHUNKS[chunk] if chunk else "#ffffff"
         border = (
             'stroke="#b00020" stroke-width="3"' if leased else 'stroke="#444444" stroke-width="1"'
@@ -70,8 +70,8 @@ class Picture:
 
 
 def life():
-    """The table "The life of a chunk", row by row: what is in A and B on the host, in C and D on
-    the device, and the queue, oldest first."""
+    """The table "The life of a chunk", row by row: the contents of A and B on the host and of C and
+    D on the device, and the queue, oldest first."""
     rows = [
         ("nothing yet", {}, [], None),
         ("lease and commit of A", {"A": 1}, [(1, "A")], None),
@@ -117,7 +117,7 @@ def life():
 
 
 def stream():
-    """As many chunks are on their way as envelopes have been leased for them."""
+    """At most as many chunks are in flight as the receiver has leased envelopes for."""
     picture = Picture(
         860, 300, "A link that consumes here feeds one that produces in another process"
     )

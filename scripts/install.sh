@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs what scripts/build.sh made, or removes it again. The one installer: `make install` and
-# the CMake wrapper both call it, so both give the same tree.
+# Installs the result of scripts/build.sh, or removes it. `make install` and the CMake wrapper both
+# call it, so both install the same files.
 #
 #   scripts/install.sh --prefix DIR [--destdir DIR] [--libdir DIR] [--includedir DIR] [--bindir DIR]
 #                      [--tools yes|no] [--build DIR] [--uninstall yes|no]
 #
-# libdir, includedir and bindir are taken relative to the prefix unless absolute. The tools are
-# compiled here; --tools no leaves them out where there is no C compiler. The paths of the installed
-# or removed files are printed, one a line, without destdir. Everything is made and checked first:
-# what cannot be installed is refused before anything is written.
+# - --libdir, --includedir and --bindir are below the prefix unless absolute.
+# - --tools no leaves out the tools, which are compiled here and need a C compiler.
+# - It prints the path of each installed or removed file, without destdir.
+# - It builds and checks everything before it writes anything.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -33,7 +33,7 @@ case $tools in yes | no) ;; *) die "--tools: '$tools' is neither yes nor no" ;; 
 case $uninstall in yes | no) ;; *) die "--uninstall: '$uninstall' is neither yes nor no" ;; esac
 
 prefix=$(realpath -ms -- "$prefix")
-# realpath would resolve them against the working directory.
+# realpath would resolve relative names against the working directory.
 case $libdir in /*) ;; *) libdir=$prefix/$libdir ;; esac
 case $includedir in /*) ;; *) includedir=$prefix/$includedir ;; esac
 case $bindir in /*) ;; *) bindir=$prefix/$bindir ;; esac
@@ -45,9 +45,9 @@ completionsdir=$prefix/share/bash-completion/completions
 pkgconfigdir=$libdir/pkgconfig
 cmakedir=$libdir/cmake/ucxx_rs
 
-# These names are written into the pkg-config files, the CMake package and the tools, and the builds
-# of users give them to make, the shell and the linker. DESTDIR is written nowhere.
-check_name() { # option, folder
+# These names are written into the pkg-config files, the CMake package and the tools. Builds pass
+# them to make, the shell and the linker. DESTDIR is not written anywhere.
+check_name() { # OPTION FOLDER
   local LC_ALL=C
   case $2 in
     *[!a-zA-Z0-9/._+=@%~^\&\ $'\x80'-$'\xff'-]*)
@@ -70,10 +70,10 @@ archive=$build/libucxx_rs.a
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The plan: what is installed, by its name below DESTDIR.
+# The plan: each file to install, by its name below DESTDIR.
 paths=()
 declare -A kinds sources
-plan() { # mode, or "link"; source; folder; name
+plan() { # MODE|link SOURCE FOLDER NAME
   paths+=("$3/$4")
   kinds[$3/$4]=$1 sources[$3/$4]=$2
 }
@@ -112,7 +112,7 @@ if [ "$uninstall" = yes ]; then
       say "$path"
     fi
   done
-  # The folders that hold nothing but this package.
+  # Remove the folders that contain only this package.
   for folder in "$destdir$docdir" "$destdir$cmakedir"; do
     if [ -d "$folder" ]; then find "$folder" -depth -type d -empty -delete; fi
   done
@@ -128,15 +128,15 @@ for path in "${paths[@]}"; do
   [ -d "$folder" ] && [ -w "$folder" ] || die "$destdir$path cannot be written: $folder is no folder, or not yours to write to"
 done
 
-# A Rust static library brings the whole of Rust's standard library as global symbols, so that two
-# of them in one program clash. One object in which only what the shared library exports is global
-# does not. --force-group-allocation dissolves the COMDAT groups: a group kept by name would be
-# dropped in favour of the same group of another Rust archive, and local references to it would then
-# have no target.
+# A Rust static library contains Rust's standard library with global symbols, so two such libraries
+# in one program clash. Make it one object, in which only the exports of the shared library are
+# global. --force-group-allocation removes the COMDAT groups. Otherwise the linker could drop a
+# group in favour of the same group of another Rust archive, and local references to it would have
+# no target.
 make_archive() {
   local exports
-  # The archive itself is not asked with nm: where it holds LLVM bitcode, nm hands it to an LLVM
-  # plugin that may be too old.
+  # Read the symbols of the shared library, not of the archive: the archive may contain LLVM
+  # bitcode, and nm passes that to an LLVM plugin that may be too old.
   mapfile -t exports < <(readelf --dyn-syms -W "$shared" | awk '$7 != "UND" && sub(/@.*/, "", $8) && $8 ~ /^ucxx_/ { print $8 }')
   [ "${#exports[@]}" -gt 0 ] || die "$shared exports no ucxx_ function with a version; scripts/build.sh makes one that does"
   "${LD:-ld}" -r --force-group-allocation "${exports[@]/#/--undefined=}" -o "$work/all.o" "$archive"
@@ -145,28 +145,28 @@ make_archive() {
   "${AR:-ar}" rcsD "$work/libucxx_rs.a" "$work/ucxx_rs.o"
 }
 
-# How the prefix is reached from a folder of the installed tree: relative where it can be, so that
+# The path of the prefix from a folder of the installed tree. It is relative if possible, so that
 # the tree can be moved.
-way_up() { # folder, how that folder is called there
+way_up() { # FOLDER NAME_OF_FOLDER
   case $1/ in
     "$prefix"/*) printf '%s/%s' "$2" "$(realpath -ms --relative-to="$1" "$prefix")" ;;
     *) printf '%s' "$prefix" ;;
   esac
 }
-below_prefix() { # folder, how the prefix is called there
+below_prefix() { # FOLDER NAME_OF_PREFIX
   case $1/ in
     "$prefix"/*) printf '%s/%s' "$2" "$(realpath -ms --relative-to="$prefix" "$1")" ;;
     *) printf '%s' "$1" ;;
   esac
 }
 
-fill() { # template, how its own folder and the prefix are called there, folder it goes to, what precedes a space in a name
+fill() { # TEMPLATE NAME_OF_ITS_FOLDER NAME_OF_PREFIX TARGET_FOLDER ESCAPE_OF_SPACES
   local text pair
   text=$(<"$1")
   for pair in "PREFIX=$(way_up "$4" "$2")" "LIBDIR=$(below_prefix "$libdir" "$3")" \
     "INCLUDEDIR=$(below_prefix "$includedir" "$3")"; do
     pair=${pair// /"$5 "}
-    # In quotes: bash takes a bare & in the replacement for what was found.
+    # In quotes, because bash replaces a bare & by the matched text.
     text=${text//"@${pair%%=*}@"/"${pair#*=}"}
   done
   text=${text//@VERSION@/$version}
@@ -175,8 +175,9 @@ fill() { # template, how its own folder and the prefix are called there, folder 
   printf '%s\n' "$text" > "$work/$(basename "$1" .in)"
 }
 
-# A page without its links to files of this tree that are not installed. Their text stays.
-make_page() { # name
+# Copies a page, without links to files of this tree that are not installed. The text of the links
+# stays.
+make_page() { # NAME
   local folder target edits=() installed
   folder=$(dirname "$1")
   installed=$'\n'$(printf '%s\n' "${paths[@]}")$'\n'
@@ -190,10 +191,11 @@ make_page() { # name
 
 make_tools() {
   local rpath=$libdir
-  # Where the loader looks in any case a tool needs no run path, and distributions refuse it.
+  # If the loader searches the folder anyway, the tool needs no run path, and distributions refuse
+  # one.
   if [[ $libdir =~ ^(/usr)?/lib(32|64|x32|/[^/]+-linux-[^/]+)?$ ]]; then
     rpath=''
-  # Relative as long as both lie below the prefix, so that the tree can be moved.
+  # Relative if both are below the prefix, so that the tree can be moved.
   elif [[ $bindir/ == "$prefix"/* && $libdir/ == "$prefix"/* ]]; then
     # shellcheck disable=SC2016  # the loader expands $ORIGIN
     rpath='$ORIGIN'/$(realpath -ms --relative-to="$bindir" "$libdir")
@@ -218,8 +220,7 @@ if [ "$tools" = yes ]; then make_tools; fi
 
 for path in "${paths[@]}"; do
   install -d "$destdir${path%/*}"
-  # What is there already and the same keeps its time, so that what was built with it is not built
-  # again.
+  # install -C keeps the time of an unchanged file, so that users' builds do not rebuild.
   case ${kinds[$path]} in
     link) ln -sfn "${sources[$path]}" "$destdir$path" ;;
     *) install -C -m "${kinds[$path]}" "${sources[$path]}" "$destdir$path" ;;

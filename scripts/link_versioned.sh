@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Links the shared library: rustc's linker, given by scripts/build.sh. rustc lists the exported
-# symbols in a version script of its own, without a version, and a linker takes no second script
-# beside one like that. So this script writes the version, UCXX_RS_SYMBOL_VERSION, into rustc's
-# list.
+# Links the shared library. scripts/build.sh passes it to rustc as the linker. rustc lists the
+# exported symbols in a version script without a version, and a linker accepts only one such script.
+# So this script adds the version, UCXX_RS_SYMBOL_VERSION, to rustc's script.
 set -euo pipefail
 
 for argument in "$@"; do

@@ -1,7 +1,7 @@
-"""Says whether a locked dependency needs a newer Rust than this package promises.
+"""Checks whether a locked dependency needs a newer Rust than this package supports.
 
-Reads the output of `cargo metadata` from standard input: argument 1 is the oldest supported Rust.
-Looks at what an ordinary build compiles, and not at what only the tests use.
+Reads the output of `cargo metadata` from standard input. Argument 1 is the oldest supported
+Rust. It checks what an ordinary build compiles, not what only the tests use.
 """
 
 import json

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Refuses prose that is hard to read, and says where and why. `scripts/test.sh fmt` runs it.
+"""Refuses prose that is hard to read, and prints where and why. `scripts/test.sh fmt` runs it.
 
-scripts/prose.py            every file that git knows
-scripts/prose.py FILE...    these files
+scripts/prose.py            checks every file that git knows
+scripts/prose.py FILE...    checks these files
 
-- Markdown, and comments of sources that take a whole line: at most 100 columns.
-- Pages that users read, and the header: sentences of at most 35 words. A sentence ends at . ! ?
-  or :, and with its paragraph, item or table cell. Code is left out.
+- Markdown, and comments of sources that are on lines of their own: at most 100 columns.
+- Pages for users, and the header: at most 35 words in a sentence. A sentence ends at . ! ? or :,
+  and at the end of its paragraph, item or table cell. Code does not count.
 - Markdown and the header: no word of WORDS.
 
-scripts/prose_exceptions.txt has what is excepted, each with a reason.
+scripts/prose_exceptions.txt has the exceptions, each with a reason.
 """
 
 import fnmatch
@@ -25,7 +25,7 @@ HEADER = "include/ucxx_rs.h"
 
 COLUMNS = 100
 SENTENCE_WORDS = 35
-# What it looks at; a pattern's * does not stop at a folder.
+# The files that are checked. The * of a pattern also matches a slash.
 MARKDOWN = ["*.md"]
 C_LIKE = ["*.c", "*.cpp", "*.h", "*.rs"]
 SOURCES = [*C_LIKE, "*.py", "*.sh", "*.cmake", "*CMakeLists.txt", "*.supp", "*Makefile", "*.in"]
@@ -77,7 +77,7 @@ def long_lines(name, text):
 
 
 class Paragraph:
-    """Lines that belong together, and where each of them begins."""
+    """Lines that belong together, and the number of each."""
 
     def __init__(self):
         self.text = ""
@@ -130,7 +130,8 @@ def markdown_paragraphs(text):
 
 
 def header_paragraphs(text):
-    """Of its comments. A line with a gap in it begins a row of a table."""
+    """The paragraphs of the header's comments. A line with a gap of three blanks begins a row of a
+    table."""
     paragraph, inside = Paragraph(), False
     for number, line in enumerate(text.split("\n"), 1):
         start = re.search(r"/\*+<?|//+!?", line) if not inside else None
@@ -139,7 +140,7 @@ def header_paragraphs(text):
             paragraph = Paragraph()
             continue
         if start:
-            # What stood before it was code.
+            # The text before it was code.
             if line[: start.start()].strip() or start.group().startswith("/*"):
                 yield paragraph
                 paragraph = Paragraph()
@@ -167,7 +168,7 @@ def header_paragraphs(text):
 
 
 def faults_of_paragraph(name, paragraph):
-    # As long as before, so that places stay right.
+    # The same length as before, so that offsets stay valid.
     def blank(match):
         return re.sub(r"\S", "_", match.group()).replace(" ", "_")
 
@@ -190,7 +191,7 @@ def faults_of_paragraph(name, paragraph):
 
 
 def faults(name, text):
-    """Of a file, by its name below the root."""
+    """The faults of a file, by its name below the root."""
     if matches(name, MARKDOWN) or matches(name, SOURCES):
         yield from long_lines(name, text)
     if matches(name, MARKDOWN) or name == HEADER:
@@ -200,7 +201,7 @@ def faults(name, text):
 
 
 class Exceptions:
-    """Lines "KIND | FILE | a part of the place | reason"."""
+    """Reads lines of the form "KIND | FILE | a part of the place | reason"."""
 
     def __init__(self, text):
         self.used = set()

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Installs what is missing on this machine, and nothing that is there already.
+# Installs what is missing on this machine.
 #
 #   scripts/setup.sh [demo|test|full|docs]
 #
-#   demo  what builds the library and the C examples (the default)
-#   test  and what the fast tests need
-#   full  and what `make check-full` and `make bench` need
-#   docs  what `make docs` needs, and nothing else
+#   demo  what the library and the C examples need (the default)
+#   test  also what the fast tests need
+#   full  also what `make check-full` and `make bench` need
+#   docs  only what `make docs` needs
 #
-# As root on Debian, Ubuntu or Fedora by the package manager. Otherwise it prints the one command to
-# run, and stops. So it does inside the build of a package, by dh, rpmbuild or under fakeroot,
-# whoever runs that.
+# As root on Debian, Ubuntu or Fedora it uses the package manager. Otherwise it prints the command
+# to run, and stops. It also does that inside the build of a package (dh, rpmbuild, fakeroot).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -19,11 +18,11 @@ case $level in demo | test | full | docs) ;; *) die "unknown level '$level': dem
 
 missing_deb=()
 missing_rpm=()
-need() { # Debian packages, Fedora packages, test that says whether they are there
+need() { # DEBIAN_PACKAGES FEDORA_PACKAGES TEST...: the test succeeds if they are installed
   local deb=$1 rpm=$2
   shift 2
   if ! "$@" >/dev/null 2>&1; then
-    # Word splitting is wanted: an entry may name several packages.
+    # An entry may name several packages, so split it into words.
     # shellcheck disable=SC2206
     missing_deb+=($deb) missing_rpm+=($rpm)
   fi
@@ -31,20 +30,20 @@ need() { # Debian packages, Fedora packages, test that says whether they are the
 
 have() { command -v "$1"; }
 have_ucx() { pkg-config --exists 'ucx >= 1.13'; }
-have_compiler() { # compiler, language: a compiler without its C library is no compiler
+have_compiler() { # COMPILER LANGUAGE: also checks that it has its C library
   printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$1" -x "$2" - -o /dev/null
 }
 have_sanitizer() { printf 'int main(void) { return 0; }\n' | gcc -x c -fsanitize=address - -o /dev/null; }
 have_venv() { python3 -c 'import venv, ensurepip'; }
 have_python_headers() { test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h"; }
-have_launcher() { # word in its version, programs
+have_launcher() { # WORD_IN_VERSION PROGRAM...
   local program
   for program in "${@:2}"; do
     if command -v "$program" && grep -q "$1" <<< "$("$program" --version 2>&1)"; then return 0; fi
   done
   return 1
 }
-have_mpi_compiler() { # compilers: one of them, with its headers
+have_mpi_compiler() { # COMPILER...: checks that one of them has its headers
   local program
   for program in "$@"; do
     if printf '#include <mpi.h>\n' | "$program" -x c -fsyntax-only -; then return 0; fi
@@ -86,25 +85,25 @@ find_missing() {
   need ucx-utils ucx have ucx_perftest
   [ "$level" = full ] || return 0
   need doxygen doxygen have doxygen
-  # Launchers for groups, and with Open MPI's its PMIx. Fedora has them where only `module load`
-  # looks.
+  # Launchers for groups. PMIx comes with Open MPI's. On Fedora they are in folders that only
+  # `module load` adds to the path.
   need openmpi-bin openmpi have_launcher 'Open MPI' mpirun.openmpi /usr/lib64/openmpi/bin/mpirun mpirun
   need mpich mpich have_launcher HYDRA mpiexec.mpich /usr/lib64/mpich/bin/mpiexec mpiexec
-  # What windows are measured against.
+  # The MPIs that windows are compared with.
   need libopenmpi-dev openmpi-devel have_mpi_compiler mpicc.openmpi /usr/lib64/openmpi/bin/mpicc
   need libmpich-dev mpich-devel have_mpi_compiler mpicc.mpich /usr/lib64/mpich/bin/mpicc
 }
 
-# debhelper names its variables itself; which of them are set depends on what debian/rules
+# debhelper's variables have various names. Which of them are set depends on what debian/rules
 # overrides.
 in_package_build() { [ -n "${!DH_INTERNAL_*}${RPM_BUILD_ROOT:-}${FAKEROOTKEY:-}" ]; }
-add_component() { # name
+add_component() { # NAME
   command -v rustup >/dev/null || die "$1 is missing: install it beside your Rust toolchain"
   ! in_package_build || die "$1 is missing, and inside a package build nothing is installed"
   rustup component add "$1"
 }
 
-# The toolchain is no package: distributions carry one that is too old, or none.
+# The toolchain is not installed as a package: distributions have one that is too old, or none.
 check_rust() {
   local oldest have_version
   oldest=$rust_with_cuda
@@ -116,8 +115,8 @@ check_rust() {
   [ "$level" != demo ] || return 0
   cargo fmt --version >/dev/null 2>&1 || add_component rustfmt
   cargo clippy --version >/dev/null 2>&1 || add_component clippy
-  # For the thread sanitizer, which wants the standard library built for it. Without rustup that
-  # test is left out.
+  # For ThreadSanitizer, which needs the standard library built with it. Without rustup that test is
+  # left out.
   if command -v rustup >/dev/null && ! in_package_build && [ ! -f "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]; then
     add_component rust-src
   fi
@@ -126,7 +125,7 @@ check_rust() {
 install_missing() {
   if command -v apt-get >/dev/null; then
     export DEBIAN_FRONTEND=noninteractive
-    # An image without package lists, or with stale ones, is refreshed once.
+    # If the image has no package lists, or old ones, update them once.
     apt-get install -y --no-install-recommends "${missing_deb[@]}" </dev/null 2>/dev/null && return 0
     apt-get update </dev/null
     apt-get install -y --no-install-recommends "${missing_deb[@]}" </dev/null

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The long forms of what the fast tests try briefly: mixed traffic, faults, hostile callers,
-# decoders. A table closes the run; what each part said is under target/soak.
+# The longest checks: mixed traffic, faults, hostile callers and decoders. A table at the end has
+# the results. The logs are in target/soak.
 #
 #   scripts/soak.sh                an hour of traffic, 2,000 rounds of faults, 10 million calls, an
 #                                  hour for each decoder
 #   SHORT=1 scripts/soak.sh        the same in ten minutes
-#   scripts/soak.sh PART ...       just these: traffic, faults, hostile, fuzz
+#   scripts/soak.sh PART ...       only these: traffic, faults, hostile, fuzz
 #
-# TRAFFIC (seconds), ROUNDS, CALLS and DECODER (seconds each) overrule the amounts. Faults are
-# divided among the system's UCX and the pinned ones, traffic and calls are on the newest, as UCX
-# 1.13 has assertions that callers at random reach.
+# TRAFFIC (seconds), ROUNDS, CALLS and DECODER (seconds each) override the amounts. The rounds of
+# faults are divided among the system's UCX and the pinned releases. Traffic and calls use the
+# newest, because UCX 1.13 has assertions that random calls reach.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -23,17 +23,17 @@ seconds=${TRAFFIC:-${amounts[0]}} rounds=${ROUNDS:-${amounts[1]}} calls=${CALLS:
 stage=$target_dir/stage
 logs=$target_dir/soak
 newest=${ucx_wheels[-1]}
-# As many as the faults are divided among.
+# The faults are divided among these.
 ucx=("system" "${ucx_wheels[@]}")
 failed=0
 rows=()
 mkdir -p "$logs"
 
-libraries() { # UCX: its folder, nothing for the system's
+libraries() { # RELEASE: prints its folder, or nothing for the system's UCX
   [ "$1" = system ] || scripts/ucx_wheel.sh "$1"
 }
 
-row() { # part, verdict, what came out
+row() { # PART VERDICT RESULT
   [ "$2" = PASS ] || failed=1
   rows+=("$(printf '| %-28s | %-4s | %s |' "$@")")
   say "${rows[-1]}"
@@ -59,8 +59,8 @@ part_faults() {
   done
 }
 
-# In pieces, each with a seed of its own: a piece that a crash of UCX's has ended (status 77, see
-# tests/hostile) is counted, and not taken for calls that were made.
+# In pieces, each with its own seed. If a crash of UCX ends a piece (status 77, see tests/hostile),
+# the piece is counted as ended, and its calls are not counted.
 part_hostile() {
   local log=$logs/hostile.log verdict=PASS made=0 piece=200000 ended=0 status build=$logs/hostile
   cmake -Uucxx_rs_DIR -S tests/c -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_PREFIX_PATH="$stage" >/dev/null

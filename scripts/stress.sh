@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The C tests, the examples and the faults where it is hard for them: see tests/stress/README.md.
+# Runs the C tests, the examples and the faults under difficult conditions: see
+# tests/stress/README.md.
 #
 #   scripts/stress.sh MINUTES [--seed S] [--scene N ...] [--only REGEX] [--release R ...]
 set -euo pipefail
@@ -16,6 +17,6 @@ for wheel in "${ucx_wheels[@]}"; do
   wheels+=(--wheel "$wheel=$libraries")
 done
 export PYTHONDONTWRITEBYTECODE=1
-# Once, before several want it at a time.
+# Build this once, before several tests need it at the same time.
 python3 tests/faults/run.py --prefix "$stage" --build "$target_dir/faults" --rounds 0 >/dev/null
 exec python3 tests/stress/run.py "$1" --prefix "$stage" --target "$target_dir" --system "$system" "${wheels[@]}" "${@:2}"

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# The fast tests, as named steps; all of them run even after one has failed, and a summary closes
-# the run.
+# The fast tests, in named steps. All steps run even if one fails. A summary is at the end.
 #
-#   scripts/test.sh [STEP ...]     the fast ones without arguments, in about half an hour; --list
+#   scripts/test.sh [STEP ...]     without arguments the fast steps, in about half an hour; --list
 #                                  prints their names
-#   scripts/test.sh --all          and those that show something new more rarely: CONTRIBUTING.md
-#                                  says which, and why
+#   scripts/test.sh --all          also the steps that rarely find something new: CONTRIBUTING.md
+#                                  lists them, with reasons
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -13,19 +12,19 @@ cd "$root"
 stage=$target_dir/stage
 suites=$target_dir/suites
 jobs=$(nproc)
-# Nearly all of them wait most of their time.
+# Most tests wait most of the time.
 tests_at_a_time=$((jobs * 3))
-# Under `make test`, the nested makes would take the outer one's flags for their own.
+# Nested makes must not use the flags of the outer `make test`.
 unset MAKEFLAGS MAKELEVEL
 export PYTHONDONTWRITEBYTECODE=1
 oldest_rust=$(package_field rust-version)
 
 newest=${ucx_wheels[-1]}
-# What fails fast comes first.
+# The steps that fail fastest are first.
 steps=(fmt clippy stage header abi suites readme tools cargo-test install bindings asan system-ucx "ucx-$newest" faults loom tsan)
 rare_steps=(msrv no-cuda loom-clippy valgrind)
 for wheel in "${ucx_wheels[@]}"; do [ "$wheel" = "$newest" ] || rare_steps+=("ucx-$wheel"); done
-# These use the library as installed by the stage step.
+# These steps use the library that the stage step installs.
 staged=" no-cuda abi readme tools suites system-ucx faults asan bindings valgrind "
 for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
 
@@ -34,7 +33,7 @@ step_fmt() {
   cargo fmt --check --manifest-path tests/bindings/rust/Cargo.toml
   cargo fmt --check --manifest-path fuzz/Cargo.toml
   rustfmt --edition 2021 --check tests/install/other.rs
-  # Comments as well: clang-format breaks them, and ruff refuses those that are too long.
+  # Comments too: clang-format wraps them, and ruff refuses long ones.
   local python folder
   python=$(scripts/venv.sh clang-format==18.1.8 ruff==0.17.6)
   folder=$(dirname "$python")
@@ -46,11 +45,11 @@ step_fmt() {
 }
 
 step_clippy() {
-  # Holds the code to the promised Rust as well: incompatible_msrv is on wherever rust-version is
-  # stated.
+  # This also checks the oldest supported Rust: the lint incompatible_msrv is on where rust-version
+  # is given.
   cargo clippy --locked --all-targets -- -D warnings
   cargo clippy --locked --no-default-features --lib -- -D warnings
-  # They call the engine, whose modules move.
+  # These call the engine, whose modules may move.
   cargo check --locked --manifest-path benches/rust/Cargo.toml --target-dir "$target_dir"
   cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir "$target_dir"
 }
@@ -60,7 +59,8 @@ step_msrv() {
   case $(rustc --version) in
     "rustc $oldest_rust."*) toolchain=(cargo) ;;
     *)
-      # By the name it is listed under: "1.85" does not find what was installed as "1.85.0".
+      # Use the name that rustup lists: "1.85" does not find a toolchain that was installed as
+      # "1.85.0".
       if command -v rustup >/dev/null; then
         installed=$(rustup toolchain list | sed -nE "s/^($oldest_rust[.-][^ ]*).*/\1/p" | head -n 1)
         [ -z "$installed" ] || toolchain=(cargo "+$installed")
@@ -82,9 +82,9 @@ step_cargo-test() {
   cargo test --locked
 }
 
-# Every order in which a few threads can take a few steps, with up to three or four preemptions:
-# without a bound they do not end. In two processes of one thread each, as loom makes and drops many
-# stacks, and threads of one process wait for each other over that.
+# loom tries every order of the steps of a few threads, with at most three or four preemptions.
+# Without a bound that does not end. Two processes of one thread each, because loom creates and
+# destroys many stacks, and threads of one process would wait for each other there.
 loom=(--locked --release --target-dir "$target_dir/loom" --config profile.release.lto=false --config profile.release.codegen-units=16
   --config profile.release.opt-level=1 --config profile.release.package.loom.opt-level=3)
 step_loom() {
@@ -98,7 +98,7 @@ step_loom() {
   return "$result"
 }
 
-# Without CUDA: the unit tests, and the C tests of hubs and active messages, which look at where
+# Without CUDA: the unit tests, and the C tests of hubs and active messages, which check where
 # memory is.
 step_no-cuda() {
   local build=$target_dir/no-cuda
@@ -148,7 +148,7 @@ step_tools() {
   tests/tools/test_manual.py "$stage"
 }
 
-configure_and_build() { # source, build folder, options
+configure_and_build() { # SOURCE BUILD_FOLDER OPTION...
   cmake -Uucxx_rs_DIR -S "$1" -B "$2" -DCMAKE_PREFIX_PATH="$stage" "${@:3}" >"$target_dir/configure.log" ||
     { cat "$target_dir/configure.log" >&2; return 1; }
   cmake --build "$2" --parallel "$jobs"
@@ -162,26 +162,26 @@ step_suites() {
   done
 }
 
-# A test that fails has found something until its cause is known: none is run again. One that UCX
-# itself has ended, at a line that is known, is counted, and they may be so many: tests/ucx_ends.py.
-# The summary repeats the end of what the others said: who has nothing but the last lines of a log
-# still learns why.
+# A failed test is not run again: it has found something until its cause is known. If UCX itself
+# ends a test at a known line, it is counted, and a few are allowed: see tests/ucx_ends.py. The
+# summary repeats the end of the output of failed tests, for readers who see only the last lines of
+# a log.
 ended_by_ucx=$target_dir/ended-by-ucx
 failed_words=$target_dir/failed-words
 most_ended=2
 export ended_by_ucx
 
-run_ctest() { # UCX, build folder, options
+run_ctest() { # UCX_VERSION BUILD_FOLDER OPTION...
   local status=0
   rm -f "$2"/Testing/Temporary/LastTest{,sFailed}.log
   ctest --test-dir "$2" --output-on-failure --no-tests=error -j "$tests_at_a_time" "${@:3}" </dev/null || status=$?
-  # 8: tests have failed. Anything else is a fault of its own.
+  # 8 means that tests failed. Any other status is an error of ctest.
   [ "$status" -eq 8 ] || return "$status"
   tests/ctest_report.py "$2" "$1" "$failed_words" "$ended_by_ucx"
 }
 
-# Both, whatever the first one says.
-run_suites() { # UCX, labels of what is left out but for --all: of the tests, of the examples
+# Runs both suites, also if the first one fails.
+run_suites() { # UCX_VERSION LABELS_OF_TESTS LABELS_OF_EXAMPLES: these labels run only with --all
   local result=0 left_out=$2 examples_left_out="valgrind|$3"
   [ -z "${UCXX_TEST_WHOLE:-}" ] || left_out=- examples_left_out=valgrind
   run_ctest "$1" "$suites/c_examples" --label-exclude "$examples_left_out" || result=1
@@ -196,13 +196,13 @@ step_system-ucx() {
   run_suites "$(ucx_in_use)" not_on_system -
 }
 
-# AddressSanitizer looks at the same programs each time: step_asan.
+# valgrind runs the same programs as AddressSanitizer in step_asan.
 step_valgrind() {
   run_ctest "$(ucx_in_use)" "$suites/c_examples" --label-regex valgrind
 }
 
-# The binaries of the suites step, unchanged, on another UCX.
-on_wheel() { # version
+# Runs the programs of the suites step, unchanged, on another UCX.
+on_wheel() { # RELEASE
   LD_LIBRARY_PATH=$(scripts/ucx_wheel.sh "$1")
   export LD_LIBRARY_PATH
   [ "$(ucx_in_use)" = "$1" ] || { say "not UCX $1" >&2; return 1; }
@@ -211,7 +211,8 @@ on_wheel() { # version
 }
 for wheel in "${ucx_wheels[@]}"; do eval "step_ucx-$wheel() { on_wheel $wheel; }"; done
 
-# Some rounds on two UCX, and one with hundreds of endpoints; check_full.sh has many, on all.
+# Some rounds on two UCX releases, and one with hundreds of endpoints. check_full.sh has many rounds
+# on all.
 step_faults() {
   local result=0
   scripts/faults.sh "$stage" 14 || result=1
@@ -223,7 +224,7 @@ step_faults() {
 step_asan() {
   local flags='-fsanitize=address -fno-omit-frame-pointer' program found=0
   configure_and_build c_examples "$target_dir/asan" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags"
-  # A flag that got lost would make the run below worthless.
+  # If the flag were lost, the run below would test nothing.
   while read -r program; do
     grep -q 'NEEDED.*libasan' <<< "$(readelf -d "$program")" || { say "asan: $program does not load the sanitizer" >&2; return 1; }
     grep -q ' U __asan_' <<< "$(nm "$program")" || { say "asan: $program is not instrumented" >&2; return 1; }
@@ -231,13 +232,14 @@ step_asan() {
   done < <(find "$target_dir/asan" -maxdepth 1 -type f -executable -exec sh -c 'readelf -h "$1" >/dev/null 2>&1' _ {} \; -print)
   [ "$found" -gt 0 ] || { say "asan: no program was built" >&2; return 1; }
   say "asan: $found programs are instrumented"
-  # The two instruments do not work together; and what it looks at, the examples' own code, is the
-  # same over every transport.
+  # valgrind and the sanitizer do not work together. The sanitizer checks the code of the examples,
+  # which is the same over every transport, so TCP is left out.
   run_ctest "$(ucx_in_use)" "$target_dir/asan" --label-exclude 'valgrind|^tcp$'
   hostile_under_sanitizers
 }
 
-# What the callers promise is theirs to keep, so they are looked at, too: a round of random calls.
+# Random calls, with sanitizers on the caller as well: the caller must keep its part of the
+# contract.
 hostile_under_sanitizers() {
   local flags='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' build=$target_dir/hostile-asan
   cmake -Uucxx_rs_DIR -S tests/c -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="$flags" >/dev/null
@@ -263,7 +265,7 @@ case ${1:-} in
   '') set -- "${steps[@]}" ;;
   --all)
     [ $# -eq 1 ] || die "--all stands alone"
-    # Of the C tests every transport on every UCX, and all rounds of those that go by chance.
+    # The C tests over every transport on every UCX, and all rounds of the random tests.
     export UCXX_TEST_WHOLE=1
     set -- "${steps[@]}" "${rare_steps[@]}"
     ;;
@@ -271,7 +273,7 @@ esac
 for step in "$@"; do
   declare -F "step_$step" >/dev/null || die "no step '$step'; there are: ${steps[*]} ${rare_steps[*]}"
 done
-# What a step builds on comes before it.
+# Adds the steps that a step depends on before it.
 selected=()
 add() {
   case " ${selected[*]} " in *" $1 "*) ;; *) selected+=("$1") ;; esac
@@ -288,12 +290,12 @@ rm -f "$failed_words"
 summary=() reasons=()
 failed=0
 step_said=$target_dir/step-said
-# How tools, compilers and our own programs begin what they have against something.
+# How tools, compilers and our own programs begin an error message.
 reason='^ *([Ee]rror|ERROR|VIOLATION|FAIL|FATAL|AssertionError)|panicked at|\*\*\*(Failed|Timeout|Exception)|^test .* FAILED|: error:|WARNING: ThreadSanitizer'
 for step in "${selected[@]}"; do
   say "=== $step"
   started=$SECONDS
-  # Not in a condition: a shell function called there runs on after an error.
+  # Not in a condition: there a shell function would continue after an error.
   set +e
   (set -euo pipefail; "step_$step") 2>&1 | tee "$step_said"
   status=${PIPESTATUS[0]}
@@ -312,7 +314,7 @@ printf '%s\n' "${summary[@]}"
 say "$((${#summary[@]} - failed)) passed, $failed failed"
 [ ! -s "$failed_words" ] || { say "what tests said that failed:"; tail -n 150 "$failed_words"; }
 cat "$ended_by_ucx"
-# In few words at the very end, for who has only that.
+# The reasons once more at the very end, for readers who see only that.
 [ "$failed" -eq 0 ] || printf '%s\n' "${reasons[@]}"
 [ "$(wc -l < "$ended_by_ucx")" -le "$most_ended" ] || { say "UCX may end $most_ended of them"; failed=1; }
 [ "$failed" -eq 0 ]

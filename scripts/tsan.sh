@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The engine's tests, and the C tests and examples that have threads, under ThreadSanitizer.
+# Runs the engine's tests, and the C tests and examples that have threads, under ThreadSanitizer.
 #
-# The library is built with Rust's standard library, because the one that comes with the toolchain
-# is not instrumented: what its locks and reference counts order would be reported. Building it, and
-# the option itself, are not stable, so the stable compiler is asked to take them (RUSTC_BOOTSTRAP).
-# C is compiled by the system's compiler and linked to the runtime of the Rust toolchain: there can
-# be one only.
+# The library is built together with Rust's standard library. The standard library of the toolchain
+# is not instrumented, so the sanitizer would not see the ordering by its locks and reference
+# counts, and would report races. Building it and the option itself are unstable, so RUSTC_BOOTSTRAP
+# makes the stable compiler accept them. The system's C compiler compiles the C code, which is
+# linked to the runtime of the Rust toolchain, because there can be only one runtime.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -17,17 +17,17 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 libraries=$(rustc --print sysroot)/lib/rustlib
 runtime=$(compgen -G "$libraries/$host/lib/librustc*_rt.tsan.a" | head -n 1 || true)
 if [ -z "$runtime" ] || [ ! -f "$libraries/src/rust/library/Cargo.lock" ]; then
-  # What rustup can mend is to be mended (scripts/setup.sh test); a distribution's toolchain may
-  # have neither.
+  # Fail if rustup can install what is missing (scripts/setup.sh test). The toolchain of a
+  # distribution may have neither.
   if [ -n "$runtime" ] && command -v rustup >/dev/null; then die "Rust's sources are missing: rustup component add rust-src"; fi
   say "tsan: LEFT OUT: this Rust toolchain has no runtime for it, or no sources of its standard library"
   exit 0
 fi
 
-# UCX rewrites the beginning of functions of the C library, and would hit the sanitizer's instead.
+# UCX patches functions of the C library, and would patch the sanitizer's functions instead.
 export UCX_MEM_MMAP_HOOK_MODE=none UCX_MEM_CUDA_HOOK_MODE=none
 export TSAN_OPTIONS="exitcode=66 suppressions=$root/tests/tsan/suppressions.txt"
-# Nothing waits longer than it has to: a slow machine is slower here.
+# A long limit for waits, because programs are slow here. It costs nothing otherwise.
 export UCXX_TEST_SECONDS=${UCXX_TEST_SECONDS:-600}
 rust=(--target "$host" --target-dir "$build" --config profile.release.lto=false --config profile.release.codegen-units=16
   --config profile.release.opt-level=1 -Zbuild-std)
@@ -37,7 +37,7 @@ say "tsan: the library"
 instrumented scripts/build.sh "${rust[@]}"
 scripts/install.sh --prefix "$stage" --build "$build/$host/release" >/dev/null
 compile=(-g -O1 -fsanitize=thread)
-# Not -fsanitize=thread: that would bring the C compiler's own runtime.
+# Without -fsanitize=thread, which would add the C compiler's own runtime.
 link="-Wl,--whole-archive $runtime -Wl,--no-whole-archive -Wl,--export-dynamic -lpthread -ldl -lm -lrt"
 
 say "tsan: does it see what happens in the library?"
@@ -54,13 +54,13 @@ say "tsan: the engine's tests"
 instrumented cargo test --locked --release --lib "${rust[@]}"
 
 failed=0
-threaded() { # source, build folder, tests, programs...
+threaded() { # SOURCE BUILD_FOLDER TESTS PROGRAM...
   cmake -Uucxx_rs_DIR -S "$1" -B "$2" -DCMAKE_BUILD_TYPE=None -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="${compile[*]}" \
     -DCMAKE_CXX_FLAGS="${compile[*]}" -DCMAKE_EXE_LINKER_FLAGS="-fno-sanitize=thread $link" >/dev/null &&
     cmake --build "$2" --parallel "$jobs" --target "${@:4}" >/dev/null &&
     ctest --test-dir "$2" --output-on-failure --no-tests=error -j "$jobs" --label-exclude valgrind --timeout 900 -R "$3" </dev/null || failed=1
 }
-# Which transport it is makes no difference to the library's own threads.
+# The transport makes no difference to the library's own threads.
 transports=shm
 [ -z "${UCXX_TEST_WHOLE:-}" ] || transports='(shm|tcp)'
 over_transports=(progress_thread progress_thread_queue progress_thread_calls progress_thread_pair progress_thread_waits progress_thread_sleep

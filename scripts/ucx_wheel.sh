@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Unpacks the UCX of a libucx-cu12 wheel under the target directory and prints the folder of its
-# libraries, for LD_LIBRARY_PATH. Nothing is installed, and what has been unpacked once is used
-# again.
+# Unpacks the UCX of a libucx-cu12 wheel under the target directory, and prints the folder of its
+# libraries, for LD_LIBRARY_PATH. It installs nothing. A second call uses the unpacked files.
 #
 #   scripts/ucx_wheel.sh 1.22.0
-#   scripts/ucx_wheel.sh --headers        the C++ headers of UCXX instead, and prints their folder
+#   scripts/ucx_wheel.sh --headers        the C++ headers of UCXX instead; prints their folder
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

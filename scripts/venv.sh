@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Makes a Python environment of the project's own under the target directory, with pinned packages,
-# and prints its python. The system's Python stays untouched, which also suits those that forbid pip
-# to write into it (PEP 668).
+# Makes a Python environment under the target directory, with pinned packages, and prints the path
+# of its python. The system's Python is not changed. Some systems forbid pip to change it (PEP 668).
 #
 #   scripts/venv.sh [--name NAME] [PACKAGE==VERSION ...]
 #
-# With a NAME it is an environment beside the usual one.
+# With a NAME it is a separate environment.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
