@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * failure.h: the first thing that went wrong, in words for the user.
+ * failure.h: keeps the first error of a tool as a message for the user.
  */
 #ifndef TOOLS_FAILURE_H
 #define TOOLS_FAILURE_H
@@ -19,8 +19,8 @@ static inline bool failed(const struct failure *failure) { return failure->text[
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
-/* Keeps the first message: what follows it is mostly its consequence. Always -1, for `return
-   fail(...)`. */
+/* Keeps the first message only, because later errors usually follow from it. Always returns -1, so
+ * that a function can end with `return fail(...)`. */
 static inline int
 fail(struct failure *failure, const char *format, ...) {
   if (failed(failure)) return -1;

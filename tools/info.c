@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ucxx_rs_info: what is installed, how it is configured, which transports endpoints get, and why.
+ * info.c: ucxx_rs_info. It prints what is installed, how it is configured, which transports
+ * endpoints use, and why.
  */
 #define _GNU_SOURCE /* getopt_long */
 #include "info.h"
@@ -16,7 +17,7 @@
 #include "version.h"
 
 #define DEFAULT_PORT 13339
-#define CONNECT_NS (5 * NS_PER_SECOND) /* a server that is being started comes within */
+#define CONNECT_NS (5 * NS_PER_SECOND) /* time for a server to start */
 #define FOR_EVER UINT64_MAX
 
 enum { EXIT_USAGE = 2, EXIT_NO_SHARED_MEMORY = 3, EXIT_INTERRUPTED = 130 };
@@ -60,7 +61,7 @@ static const struct option long_options[] = {
     {"bind", required_argument, NULL, BIND},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, VERSION},
-    {"answer-on", required_argument, NULL, ANSWER_ON}, /* for itself: see info_lanes.c */
+    {"answer-on", required_argument, NULL, ANSWER_ON}, /* internal: see info_lanes.c */
     {NULL, 0, NULL, 0}};
 
 struct options {
@@ -77,7 +78,7 @@ static int parse_number(const char *text, unsigned long most, unsigned long *val
   return text[0] >= '0' && text[0] <= '9' && *end == '\0' && *value <= most ? 0 : -1;
 }
 
-/* 0: go on; 1: answered; -1: failure. */
+/* Returns 0 to continue, 1 if answered, and -1 on failure. */
 static int parse(struct options *options, int argc, char **argv, struct failure *failure) {
   int option;
   unsigned long number;

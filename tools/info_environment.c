@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * info_environment.c: the environment variables that the library itself looks at, and what else is
- * set for UCX. What is secret is not shown.
+ * info_environment.c: prints the environment variables that the library reads, and what is set for
+ * UCX. It does not print secrets.
  */
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * info_explain.c: what an endpoint's transports mean, and why there is no shared memory among them.
- * The rules are what UCX was seen to do, not what it says: it does not give reasons.
+ * info_explain.c: what the transports of an endpoint mean, and why there is no shared memory among
+ * them. UCX gives no reasons, so the rules here come from observing it.
  */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
@@ -87,13 +87,13 @@ static const char *name_or(const struct facts *facts, const char *key) {
   return value != NULL ? value : "(unknown)";
 }
 
-/* Does a list as in UCX_TLS let one of `names` in? */
+/* Whether a list like that of UCX_TLS allows one of `names`. */
 static bool lets_in(const char *list, const char *const *names) {
   bool excluding = list[0] == '^', named = false;
   char copy[FACT_LENGTH], *rest = copy, *item;
   snprintf(copy, sizeof copy, "%s", list + excluding);
   while ((item = strtok_r(rest, ",", &rest)) != NULL) {
-    if (item[0] == '\\') item++; /* UCX's way of saying: this one and not its family */
+    if (item[0] == '\\') item++; /* UCX's notation for this transport without its family */
     for (const char *const *name = names; *name != NULL; name++)
       named = named || strcmp(item, *name) == 0;
   }
@@ -105,7 +105,7 @@ static bool means_no(const char *value) {
          strcasecmp(value, "on") != 0 && strcasecmp(value, "try") != 0;
 }
 
-/* An exclusion of one kind of shared memory leaves the other. */
+/* An exclusion of one kind of shared memory leaves the others. */
 static void rule_tls(struct case_at_hand *at_hand, const struct facts *facts, const char *who,
                      bool single_copy) {
   static const char *const shared[] = {"posix", "sysv", "shm", "sm", "mm", "all", "xpmem", NULL};
@@ -194,7 +194,7 @@ static void rule_shm_folder(struct case_at_hand *at_hand, const struct facts *fa
             free_bytes, who);
 }
 
-/* Does UCX see the same variables and transports on both sides? Then they are spoken of once. */
+/* Whether UCX has the same variables and transports on both sides. Then they are printed once. */
 static bool alike(const struct facts *mine, const struct facts *theirs) {
   const struct facts *sides[] = {mine, theirs};
   for (int i = 0; i < 2; i++)

@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-/* What the other side reads to find out whether it may. */
+/* The other process reads this to find out whether it is allowed to. */
 static const uint64_t landmark = UINT64_C(0x6c616e646d61726b);
 
 #ifdef __GNUC__
@@ -109,7 +109,8 @@ void facts_read(struct facts *facts, const char *text) {
     memcpy(line, text, kept);
     line[kept] = '\0';
     for (char *c = line; *c != '\0'; c++)
-      if ((unsigned char)*c < ' ' || *c == 127) *c = '?'; /* a stranger's bytes, on this terminal */
+      if ((unsigned char)*c < ' ' || *c == 127)
+        *c = '?'; /* these bytes come from another machine and go to this terminal */
     text += length + (text[length] == '\n');
   }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * info_facts.h: what decides about shared memory between two processes, as each sees it for itself.
+ * info_facts.h: facts about a process that decide whether it can share memory with another one.
  */
 #ifndef TOOLS_INFO_FACTS_H
 #define TOOLS_INFO_FACTS_H
@@ -24,12 +24,12 @@ struct facts {
 void facts_gather(struct facts *facts);
 void facts_write(const struct facts *facts, char *text, size_t capacity);
 void facts_read(struct facts *facts, const char *text);
-const char *fact(const struct facts *facts, const char *key); /* NULL where unknown */
-bool same_fact(const struct facts *mine, const struct facts *theirs,
-               const char *key); /* unknown counts as the same */
+const char *fact(const struct facts *facts, const char *key); /* NULL if unknown */
+/* An unknown fact counts as the same. */
+bool same_fact(const struct facts *mine, const struct facts *theirs, const char *key);
 
-/* Does the kernel let this process read the other one's memory, as the cma transport does?
- * errno-like: 0 yes. */
+/* Whether the kernel lets this process read the other one's memory, as the cma transport does.
+ * Returns 0 for yes, or an errno. */
 int facts_try_reading(const struct facts *theirs);
 
 #endif

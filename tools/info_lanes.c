@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * info_lanes.c: real endpoints, in this process and to another one, under both kinds of error
- * handling, to see what UCX chooses for them.
+ * info_lanes.c: creates real endpoints, in this process and to another one, with both kinds of
+ * error handling, and prints which transports UCX chose.
  */
-#define _GNU_SOURCE /* prctl's constants */
+#define _GNU_SOURCE /* the constants of prctl */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,9 @@
 #include "info.h"
 #include "perf_session.h"
 
+/* The features that a context has by default. */
 #define ANSWER_NS (30 * NS_PER_SECOND)
-#define FEATURES                                              \
-  (UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | \
-   UCXX_FEATURE_WAKEUP) /* what a context has by default */
+#define FEATURES (UCXX_FEATURE_TAG | UCXX_FEATURE_STREAM | UCXX_FEATURE_AM | UCXX_FEATURE_WAKEUP)
 
 enum { FRAME_FACTS = 101, FRAME_NEXT };
 
@@ -94,7 +93,7 @@ static int swap_facts(struct oob *oob, struct facts *mine, struct facts *theirs,
   return 0;
 }
 
-/* Connects both sides, and notes the transports of the endpoint. */
+/* Connects both sides, and writes the transports of the endpoint. */
 static int connect_once(struct oob *oob, int error_handling, char *text, size_t capacity,
                         struct failure *failure) {
   struct config config = {.cpu = {-1, -1}, .timeout_ns = ANSWER_NS};
@@ -116,8 +115,8 @@ static int connect_once(struct oob *oob, int error_handling, char *text, size_t 
   return failed(failure) ? -1 : 0;
 }
 
-/* Each kind of error handling has a connection of its own: after a failure the two sides would not
- * be in step. */
+/* Each kind of error handling has its own connection. After a failure the two sides would not be at
+ * the same step. */
 int answer_lanes(struct oob *oob, struct failure *failure) {
   struct facts mine, theirs;
   char text[256], kind[8];
@@ -144,8 +143,8 @@ static int ask_lanes(struct oob *oob, size_t kind, unsigned *without_shared_memo
   return connected ? 0 : -1;
 }
 
-/* The child comes by fork and exec: UCX, set up in this process already, does not survive a fork
- * alone. */
+/* The child is created by fork and exec, because UCX, which is initialized in this process, does
+ * not work after a fork alone. */
 static pid_t start_child(int fd) {
   char number[16];
   snprintf(number, sizeof number, "%d", fd);
@@ -167,7 +166,7 @@ static int with_child(size_t kind, unsigned *without_shared_memory) {
   fflush(NULL);
   pid_t child = inherited >= 0 ? start_child(inherited) : -1;
   if (inherited >= 0) close(inherited);
-  close(there.fd); /* not oob_close, which would end it for the child */
+  close(there.fd); /* not oob_close, which would end the connection for the child too */
   int result = child > 0 ? ask_lanes(&here, kind, without_shared_memory) : -1;
   if (child < 0) printf("  PROBLEM: no child process: %s\n", strerror(errno));
   oob_close(&here);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * info_library.c: what is loaded, what it offers, and what UCX finds on this machine.
+ * info_library.c: prints which library is loaded, what it offers, and which transports UCX finds on
+ * this machine.
  */
 #define _GNU_SOURCE /* dladdr, dl_iterate_phdr */
 #include <dlfcn.h>
@@ -69,8 +70,7 @@ int print_versions(void) {
 
 /* ------------------------------------------------------------------ build */
 
-/* A group is there when its representative is exported: the header declares constants of groups
- * that come later. */
+/* A group of functions is available if the one named here is exported. */
 static const struct group {
   const char *name, *symbol;
 } groups[] = {{"tag messages", "ucxx_tag_send"},
@@ -164,7 +164,7 @@ static void on_log(void *arg, int32_t level, const char *component, const char *
   answer->found = true;
 }
 
-/* UCX names what there is when it is asked for what there is not. The library has no call that
+/* UCX lists what is available if it is asked for something unknown. The library has no call that
  * lists transports. */
 static bool ask_ucx(const char *key, const char *value, char *text, size_t capacity) {
   struct answer answer = {"no_such_thing", text, capacity, false};

@@ -17,7 +17,7 @@
 #include "stop.h"
 
 #define FAILURE_TYPE UINT32_C(0xffffffff)
-#define LOOK_AROUND_MS 100 /* how long a sleep may last before the stop flag is looked at */
+#define LOOK_AROUND_MS 100 /* the longest sleep before the stop flag is checked */
 #define BACKLOG 16
 
 static bool timed_out(uint64_t start_ns, uint64_t timeout_ns) {
@@ -31,7 +31,7 @@ static int ready(int fd, short events, int timeout_ms) {
   return count < 0 && errno == EINTR ? 0 : count;
 }
 
-/* A host that goes away without a word is noticed after about ten seconds. */
+/* A peer's host that fails silently is noticed after about ten seconds. */
 static void watch_connection(int fd) {
   const int on = 1, idle = 5, interval = 2, count = 3;
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -74,7 +74,7 @@ static int listen_on(const struct addrinfo *address, int *listener) {
   int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol);
   if (fd < 0) return -1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  /* The wildcard of IPv6 takes IPv4 clients, too. */
+  /* With V6ONLY off the IPv6 wildcard address also accepts IPv4 clients. */
   if (address->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) {
     *listener = fd;
@@ -135,7 +135,8 @@ int oob_accept(int listener, uint64_t timeout_ns, struct oob *oob, struct failur
   }
 }
 
-/* Without blocking, so that Ctrl-C and the time limit hold while the network says nothing. */
+/* Connects without blocking, so that Ctrl-C and the time limit work while the network does not
+ * answer. */
 static int connect_within(int fd, const struct addrinfo *address, uint64_t start_ns,
                           uint64_t timeout_ns) {
   int error = 0;
@@ -154,7 +155,8 @@ static int connect_within(int fd, const struct addrinfo *address, uint64_t start
   return error == 0 ? 0 : -1;
 }
 
-/* A server that is being started is waited for: refusal is final only when the time is up. */
+/* A refused connection is tried again until the time limit, because the server may just be
+ * starting. */
 int oob_connect(const char *host, int family, uint16_t port, uint64_t timeout_ns, struct oob *oob,
                 struct failure *failure) {
   const struct timespec pause = {0, 50 * 1000 * 1000};
@@ -203,8 +205,8 @@ int oob_pair(struct oob *first, struct oob *second, struct failure *failure) {
   return 0;
 }
 
-/* Closing over bytes that were not read resets the connection, and the peer would lose what it was
- * told last. */
+/* Reads the rest before it closes. To close a connection with unread bytes resets it, and the peer
+ * would lose the last message. */
 void oob_close(struct oob *oob) {
   char rest[4096];
   if (oob->fd < 0) return;
@@ -282,7 +284,7 @@ int oob_send_text(struct oob *oob, uint32_t type, const char *text, struct failu
   return oob_send(oob, type, text, strlen(text), failure);
 }
 
-/* The reason that the peer gave; no control characters of a stranger's reach this terminal. */
+/* Reads the peer's reason. Control characters from another machine must not reach this terminal. */
 static int receive_reason(struct oob *oob, size_t bytes, uint64_t start_ns, uint64_t timeout_ns,
                           struct failure *failure) {
   char reason[1024] = "";
@@ -335,7 +337,7 @@ int oob_last_words(struct oob *oob, struct failure *failure) {
   uint32_t head[2];
   struct failure words = {""};
   oob->idle = NULL;
-  /* What it sent before may lie in front. */
+  /* Skip the frames that the peer sent before the reason. */
   while (receive_bytes(oob, head, sizeof head, clock_ns(), NS_PER_SECOND, &words) == 0) {
     size_t bytes = ntohl(head[1]);
     if (ntohl(head[0]) == FAILURE_TYPE)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * perf_config.h: what ucxx_rs_perftest was asked to do.
+ * perf_config.h: the options of ucxx_rs_perftest.
  */
 #ifndef TOOLS_PERF_CONFIG_H
 #define TOOLS_PERF_CONFIG_H
@@ -19,8 +19,8 @@
 enum wait_kind { WAIT_POLL, WAIT_REQUEST, WAIT_CALLBACK, WAIT_NOTIFIER };
 enum output_format { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_CSV };
 
-/* How one side drives its worker. The server takes from the client what it was not told itself; -1
- * is "not told". */
+/* How one side makes progress and waits. -1 means "not given". The server uses the client's value
+ * for what its own command line does not give. */
 struct drive {
   int progress; /* UCXX_PROGRESS_* */
   int wait; /* enum wait_kind */
@@ -30,34 +30,34 @@ struct drive {
   int64_t spin_ns;
 };
 
-/* Decided by the client. */
+/* The client decides these. */
 struct plan {
   char test[24];
   uint64_t sizes[MAX_SIZES];
   uint32_t size_count;
   uint64_t iterations, warmup; /* iterations 0: chosen for each size */
   bool warmup_given;
-  uint32_t window; /* 0: the test's */
+  uint32_t window; /* 0: the default of the test */
   bool verify, own_buffers;
 };
 
 struct config {
   struct plan plan;
   struct drive drive;
-  const char *host, *bind; /* host NULL: server */
+  const char *host, *bind; /* host NULL: this is the server */
   uint16_t port;
   int family; /* AF_* */
   bool self, loop, list_tests;
-  int cpu[2]; /* of the main thread and of the progress thread; -1: anywhere */
-  int peer_cpu[2]; /* of the forked half of --self */
+  int cpu[2]; /* for the main thread and the progress thread; -1: any */
+  int peer_cpu[2]; /* for the forked process of --self */
   enum output_format output;
   uint64_t timeout_ns, max_memory;
 };
 
-/* 0: go on; 1: answered (--help, --version); -1: failure. */
+/* Returns 0 to continue, 1 if answered (--help, --version), and -1 on failure. */
 int config_parse(struct config *config, int argc, char **argv, struct failure *failure);
 
-/* The client's wishes as text for the server, and back. */
+/* Writes the client's options as text for the server, and reads them. */
 void config_write(const struct config *config, char *text, size_t capacity);
 int config_read(struct config *server, const char *text, struct failure *failure);
 

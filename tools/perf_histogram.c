@@ -10,8 +10,8 @@ void histogram_clear(struct histogram *histogram) {
   histogram->min = UINT64_MAX;
 }
 
-/* Values below 2 to the power HISTOGRAM_BITS have a bucket each; above, each power of two is
- * divided into as many. */
+/* Values below 2 to the power HISTOGRAM_BITS have a bucket each. Above that, each power of two is
+ * divided into as many buckets. */
 static unsigned bucket_of(uint64_t value) {
   if (value < (UINT64_C(1) << HISTOGRAM_BITS)) return (unsigned)value;
   unsigned shift = 63u - (unsigned)__builtin_clzll(value) - HISTOGRAM_BITS;

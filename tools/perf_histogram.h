@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * perf_histogram.h: times, counted in buckets that are exact to a thousandth, so that any number of
- * them takes the same room.
+ * perf_histogram.h: a histogram of times. Its buckets are exact to a thousandth, so any number of
+ * times takes the same memory.
  */
 #ifndef TOOLS_PERF_HISTOGRAM_H
 #define TOOLS_PERF_HISTOGRAM_H
@@ -12,7 +12,7 @@
 #define HISTOGRAM_BITS 10u
 #define HISTOGRAM_BUCKETS ((64u - HISTOGRAM_BITS + 1u) << HISTOGRAM_BITS)
 
-/* Picoseconds: an average over a window of messages may lie below a nanosecond. */
+/* In picoseconds, because an average over a window of messages can be less than a nanosecond. */
 struct histogram {
   uint64_t count, min, max;
   uint64_t buckets[HISTOGRAM_BUCKETS];
@@ -20,7 +20,7 @@ struct histogram {
 
 void histogram_clear(struct histogram *histogram);
 void histogram_add(struct histogram *histogram, uint64_t value, uint64_t times);
-/* The smallest value that `share` (0 to 1) of all do not exceed. */
+/* The smallest value that a share (0 to 1) of all values do not exceed. */
 uint64_t histogram_quantile(const struct histogram *histogram, double share);
 
 #endif

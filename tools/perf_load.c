@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * perf_load.c: sizes, counts and buffers of a round.
+ * perf_load.c: the sizes, counts and buffers of a round.
  */
 #define _XOPEN_SOURCE 700
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 
 #define PAGE 4096u
 #define ACK_BYTES 64u /* a cache line each */
+/* The bytes of a round, unless the number of iterations is given. */
 #define ACKS 4u
-#define ROUND_BYTES \
-  (UINT64_C(1) << 30) /* what a round moves, unless the number of iterations is given */
+#define ROUND_BYTES (UINT64_C(1) << 30)
 #define MOST_ITERATIONS 100000u
 #define LEAST_ITERATIONS 100u
 #define MOST_WARMUP 1000u
-#define WINDOW_BYTES (UINT64_C(256) << 20) /* in flight at most, unless the window is given */
+#define WINDOW_BYTES (UINT64_C(256) << 20) /* the most in flight, unless the window is given */
 
 struct round plan_round(const struct test *test, const struct plan *plan, uint64_t size) {
   struct round round = {size, plan->iterations, plan->warmup, plan->window};
@@ -70,7 +70,7 @@ int bench_prepare(struct bench *bench, const struct test *test, const struct rou
   void *memory = NULL;
   if (posix_memalign(&memory, PAGE, bytes) != 0)
     return fail(session->failure, "there are no %zu bytes of memory for the buffers", bytes);
-  memset(memory, 0x5a, bytes); /* pages that are there */
+  memset(memory, 0x5a, bytes); /* touch all pages */
   bench->memory = memory;
   bench->slots = calloc(bench->slot_count + bench->ack_count, sizeof *bench->slots);
   if (bench->slots == NULL)

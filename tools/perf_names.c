@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * perf_names.c: the words of the command line for the numbers of the library, and what of a
- * configuration travels to the server.
+ * perf_names.c: the words of the command line for the library's constants, and the part of a
+ * configuration that is sent to the server.
  */
 #define _XOPEN_SOURCE 700
 #include "perf_names.h"
@@ -50,8 +50,8 @@ const char *wait_name(int kind) { return word_for(wait_choices, kind); }
 const char *thread_name(int mode) { return word_for(thread_choices, mode); }
 const char *error_handling_name(int mode) { return word_for(error_choices, mode); }
 
-/* One line for each value. A server of another version refuses what it does not know, and names it.
- * Sizes, iterations and warm-up are told round by round. */
+/* One line for each value. A server of another version refuses a value that it does not know, and
+ * names it. Sizes, iterations and warm-up are sent with each round. */
 #define DRIVE_FORMAT "progress=%d wait=%d thread=%d delayed=%d error_handling=%d spin_ns=%" PRId64
 #define DRIVE_SCAN "progress=%d wait=%d thread=%d delayed=%d error_handling=%d spin_ns=%" SCNd64
 
@@ -76,8 +76,8 @@ int config_read(struct config *server, const char *text, struct failure *failure
                 text);
   server->plan.verify = verify != 0;
   server->plan.own_buffers = own_buffers != 0;
-  /* A server that was told to use a thread, or none, does not take what goes with the client's
-   * choice. */
+  /* If the server's command line chooses a progress mode that differs from the client's, the
+   * client's options for threads do not apply. */
   if (mine->progress < 0 || mine->progress == theirs.progress) {
     take(&mine->thread, theirs.thread);
     take(&mine->delayed, theirs.delayed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * perf_names.h: the words of the command line for the numbers of the library.
+ * perf_names.h: the words of the command line for the library's constants.
  */
 #ifndef TOOLS_PERF_NAMES_H
 #define TOOLS_PERF_NAMES_H

@@ -96,7 +96,7 @@ static const struct option long_options[] = {{"test", required_argument, NULL, '
                                              {"self", no_argument, NULL, SELF},
                                              {NULL, 0, NULL, 0}};
 
-/* A number with an optional k, m or g (powers of 1024), and where it ends. */
+/* Reads a number with an optional k, m or g (powers of 1024), and returns where it ends. */
 static int number(const char *text, uint64_t *value, const char **end) {
   if (!isdigit((unsigned char)*text)) return -1;
   char *rest;
@@ -231,7 +231,7 @@ static int parse_option(struct config *config, int option, const char *argument,
   case 'j': config->output = OUTPUT_JSON; return 0;
   case CSV: config->output = OUTPUT_CSV; return 0;
   case SELF: config->self = true; return 0;
-  default: return fail(failure, "see --help"); /* getopt has named what is wrong */
+  default: return fail(failure, "see --help"); /* getopt has printed the error */
   }
 }
 

@@ -134,7 +134,7 @@ void report_row(struct report *report, const struct bench *bench, const struct t
 }
 
 void report_end(struct report *report, const struct failure *failure) {
-  /* A document stays one when the measurement breaks off. */
+  /* Complete the document, also if the measurement failed. */
   if (report->begun && report->format == OUTPUT_JSON) {
     printf("\n],\"error\":");
     if (failed(failure))

@@ -33,7 +33,7 @@ void session_init(struct session *session, const struct config *config, const st
   if (mine->error_handling < 0) mine->error_handling = UCXX_ENDPOINT_ERROR_HANDLING_PEER;
   if (mine->spin_ns < 0) mine->spin_ns = 0;
   sem_init(&session->wakeup, 0, 0);
-  /* Over TCP the other side needs our progress to connect, flush and close. */
+  /* Over TCP the other side needs this side's progress to connect, flush and close. */
   if (session->manual) {
     oob->idle = progress_idly;
     oob->idle_arg = session;
@@ -86,17 +86,17 @@ int session_open(struct session *session, uint64_t features) {
         session->failure,
         "--delayed on needs a progress thread: add --progress adaptive, polling or blocking");
   sched_getaffinity(0, sizeof anywhere, &anywhere);
-  /* First, so that what is allocated lies near the CPU that uses it. */
+  /* Pin first, so that memory is allocated near the CPU that uses it. */
   if (cpu[0] >= 0 && pin(session, cpu[0]) != 0) return -1;
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = features;
-  /* Being wakeable costs: only where something sleeps. */
+  /* Wakeup has a cost, so enable it only if something sleeps. */
   if (!session->manual || session->drive.wait == WAIT_REQUEST)
     params.features |= UCXX_FEATURE_WAKEUP;
   params.name = "ucxx_rs_perftest";
   ucxx_status_t status = ucxx_context_create(&params, &session->context);
   if (status != UCXX_OK) return session_fail(session, "creating the context", status);
-  /* A thread inherits where it may run: not onto the main thread's CPU. */
+  /* The new thread inherits the CPU mask. It must not run on the main thread's CPU. */
   if (!session->manual && cpu[0] >= 0 && cpu[1] < 0)
     sched_setaffinity(0, sizeof anywhere, &anywhere);
   int result = create_worker(session);
@@ -166,7 +166,7 @@ int session_finish(struct session *session) {
 }
 
 void session_close(struct session *session) {
-  /* Whoever is waited for in here has our progress by then only from within. */
+  /* From now on the calls below make progress themselves. */
   session->oob->idle = NULL;
   ucxx_endpoint_destroy(session->endpoint);
   ucxx_worker_destroy(session->worker);
@@ -180,7 +180,7 @@ void session_close(struct session *session) {
 }
 
 bool session_peer_left(const struct session *session, ucxx_status_t status) {
-  /* It says why before it closes its endpoint. */
+  /* The peer sends the reason before it closes its endpoint. */
   return status == UCXX_ERR_CONNECTION_RESET || oob_peer_gone(session->oob);
 }
 
@@ -190,7 +190,7 @@ void patience_begin(struct session *session) {
 
 int patience_go_on(struct session *session) {
   if (stopped()) return fail(session->failure, "interrupted");
-  /* Where there are more threads than CPUs the one that is waited for has to run. */
+  /* If there are more threads than CPUs, the thread that is waited for must be able to run. */
   sched_yield();
   uint64_t now_ns = clock_ns();
   if (now_ns - session->looked_ns < LOOK_AROUND_NS) return 0;

@@ -7,10 +7,9 @@
 #include <errno.h>
 #include <time.h>
 
-#define SLEEP_NS \
-  (20 *          \
-   NS_PER_MS) /* a sleep that nothing ends; then it is looked whether waiting makes sense still */
-#define SPINS 1024 /* turns of a polling loop between two looks at the clock */
+/* The longest sleep. After it the program checks whether to wait further. */
+#define SLEEP_NS (20 * NS_PER_MS)
+#define SPINS 1024 /* turns of a polling loop between two reads of the clock */
 #define BATCH 64
 #define EVERY_BIT UINT64_MAX
 
@@ -47,7 +46,8 @@ static bool keeps_request(const struct session *session) {
 static int slot_failed(struct slot *slot, const char *what) {
   struct session *session = slot->session;
   const char *detail = slot->request != NULL ? ucxx_request_error_message(slot->request) : "";
-  /* A side that failed says why out of band; its endpoint's end is only the consequence. */
+  /* A side that fails sends the reason out of band. The end of its endpoint is only the
+   * consequence. */
   if (session_peer_left(session, slot->status))
     return oob_last_words(session->oob, session->failure);
   return fail(session->failure, "%s: %s (%s)", what,
@@ -55,7 +55,7 @@ static int slot_failed(struct slot *slot, const char *what) {
               ucxx_status_name(slot->status));
 }
 
-/* What an operation has returned. */
+/* Handles the return value of an operation. */
 static int slot_started(struct slot *slot, ucxx_status_t status, const char *what) {
   if (status == UCXX_INPROGRESS) return 0;
   slot->status = status;
@@ -66,7 +66,8 @@ static int slot_started(struct slot *slot, ucxx_status_t status, const char *wha
   return session_fail(slot->session, what, status);
 }
 
-/* No room: the submission queue is full, and others empty it. */
+/* Returns true if the call should be repeated: the submission queue was full, and others empty
+ * it. */
 static bool comes_again(struct session *session, ucxx_status_t status, bool *waiting) {
   if (status != UCXX_ERR_NO_RESOURCE) return false;
   if (!*waiting) patience_begin(session);
@@ -80,7 +81,8 @@ int slot_send(struct slot *slot, size_t length, uint64_t tag) {
   ucxx_request_t **request = keeps_request(session) ? &slot->request : NULL;
   ucxx_status_t status;
   bool waiting = false;
-  /* Before: with a progress thread the completion may come before the call returns. */
+  /* Before the call, because a progress thread may complete the operation before the call
+   * returns. */
   atomic_store_explicit(&slot->done, 0, memory_order_relaxed);
   do status = ucxx_tag_send(session->endpoint, slot->buffer, length, tag, &slot->params, request);
   while (comes_again(session, status, &waiting));
@@ -130,7 +132,7 @@ static int wait_for_request(struct slot *slot) {
   return 0;
 }
 
-/* Sleeps until a callback says that something has completed, or a moment has passed. */
+/* Sleeps until a callback reports a completion, or a short time has passed. */
 static void sleep_for_callback(struct session *session, struct slot *slot) {
   struct timespec until;
   atomic_store(&session->sleeping, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * perf_slot.h: one operation in flight, and the four ways of waiting for it.
+ * perf_slot.h: one operation in flight, and the four ways to wait for it.
  */
 #ifndef TOOLS_PERF_SLOT_H
 #define TOOLS_PERF_SLOT_H
@@ -20,7 +20,7 @@ struct slot {
 void slot_init(struct slot *slot, struct session *session, void *buffer);
 int slot_send(struct slot *slot, size_t length, uint64_t tag);
 int slot_receive(struct slot *slot, size_t length, uint64_t tag);
-/* Until the slot's operation has completed; 0 at once when it has none in flight. */
+/* Waits until the slot's operation has completed. Returns 0 at once if none is in flight. */
 int slot_wait(struct slot *slot);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * A test is a pair of functions and a row in the table at the end.
+ * perf_tests.c: the tests. Each is a pair of functions and a row in the table at the end.
  */
 #define _XOPEN_SOURCE 700
 #include "perf_tests.h"
@@ -15,8 +15,8 @@
 
 /* ------------------------------------------------------------------ contents */
 
-/* Another eight bytes for each message and each place in it, so that a message that is late, early
- * or torn shows. */
+/* Different bytes for each message and each place in it, so that a late, early or damaged message
+ * is detected. */
 static uint64_t word_of(uint64_t message, uint64_t place) {
   uint64_t x = (message << 32 ^ place) * UINT64_C(0x9e3779b97f4a7c15);
   return x ^ x >> 29;
@@ -42,7 +42,7 @@ static int check(struct bench *bench, struct slot *slot, uint64_t message) {
                   " bytes arrived damaged at byte %" PRIu64,
                   message, bench->round.size, at);
   }
-  memset(bytes, 0, bench->round.size); /* what is not written anew next time shows */
+  memset(bytes, 0, bench->round.size); /* detects what the next message does not overwrite */
   return 0;
 }
 
@@ -83,8 +83,8 @@ static int ping(struct bench *bench, uint64_t messages, bool record) {
 }
 
 static int pong(struct bench *bench, uint64_t messages) {
-  struct slot *out = &bench->slots[2],
-              *in = bench->slots; /* two receives, so that the next is posted before the answer */
+  /* Two receives, so that the next one is posted before the answer is sent. */
+  struct slot *out = &bench->slots[2], *in = bench->slots;
   uint64_t size = bench->round.size;
   if (messages > 0 && slot_receive(&in[0], size, TAG_DATA) != 0) return -1;
   if (give_go(bench) != 0) return -1;
@@ -100,10 +100,10 @@ static int pong(struct bench *bench, uint64_t messages) {
 
 /* ------------------------------------------------------------------ stream of windows */
 
-/* Two windows are in use by turns: the receiver acknowledges one when all of it is there and its
- * receives are posted again, and the sender begins one when the last but one is acknowledged. So
- * the pipe stays full, each message finds its receive, and no memory fills up with unexpected ones.
- */
+/* Two windows are used in turn. The receiver acknowledges a window when all of its messages have
+ * arrived and its receives are posted again. The sender begins a window when the last but one is
+ * acknowledged. So there is always something to send, each message finds its receive, and no
+ * unexpected messages fill memory. */
 static uint64_t in_window(const struct bench *bench, uint64_t number, uint64_t messages) {
   uint64_t first = number * bench->round.window;
   if (first >= messages) return 0;

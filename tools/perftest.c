@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) the ucxx_rs developers
  *
- * ucxx_rs_perftest: latency, bandwidth and message rate between two processes. This file is the
- * roles: client, server, and both by --self.
+ * perftest.c: ucxx_rs_perftest measures latency, bandwidth and message rate between two processes.
+ * This file has the roles: client, server, and both for --self.
  */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "perf_report.h"
 
 #define PROTOCOL "ucxx_rs_perftest 1 "
-#define CONNECT_NS (5 * NS_PER_SECOND) /* a server that is being started comes within */
+#define CONNECT_NS (5 * NS_PER_SECOND) /* time for a server to start */
 #define HELLO_NS (30 * NS_PER_SECOND)
 #define FOR_EVER UINT64_MAX
 #define TEXT 1024
@@ -142,7 +142,8 @@ static int answer_client(struct session *session) {
   return oob_send_text(session->oob, FRAME_SETUP, setup, session->failure);
 }
 
-/* `own` is what the server's command line says; each client gets a copy to add to. */
+/* `own` is the server's command line. Each client gets a copy, to which its own options are
+ * added. */
 static void serve_client(const struct config *own, struct oob *oob, struct failure *failure) {
   struct config config = *own;
   const struct test *test = NULL;
@@ -172,7 +173,7 @@ static int run_server(const struct config *config, struct failure *failure) {
     struct oob oob;
     struct failure ours = {""};
     if (oob_accept(listener, FOR_EVER, &oob, &ours) != 0) {
-      /* The orderly end of a server that loops. */
+      /* A server with --loop ends in this way. */
       if (!stopped() || !config->loop) fail(failure, "%s", ours.text);
       break;
     }
@@ -195,7 +196,8 @@ static void run_self(const struct config *config, struct failure *failure) {
   struct oob here, there;
   if (oob_pair(&here, &there, failure) != 0) return;
   fflush(NULL);
-  pid_t child = fork(); /* before UCX is set up: it does not survive a fork */
+  /* Before UCX is initialized, because UCX does not work after a fork. */
+  pid_t child = fork();
   if (child < 0) {
     fail(failure, "fork: %s", strerror(errno));
     return;
@@ -209,7 +211,7 @@ static void run_self(const struct config *config, struct failure *failure) {
     oob_close(&there);
     _exit(failed(&ours) ? EXIT_FAILURE : EXIT_SUCCESS);
   }
-  close(there.fd); /* not oob_close, which would end it for the child */
+  close(there.fd); /* not oob_close, which would end the connection for the child too */
   run_client(config, &here, failure);
   oob_close(&here);
   int status = 0;

@@ -15,8 +15,8 @@ void stop_on_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;
-  /* Once: a second Ctrl-C ends the process whatever it hangs in. No SA_RESTART: what waits has to
-   * come back. */
+  /* Reset the handler, so that a second Ctrl-C ends the process even if it hangs. Without
+   * SA_RESTART, so that blocking calls return. */
   action.sa_flags = (int)SA_RESETHAND;
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
