@@ -3,9 +3,9 @@
 # Copyright the ucxx_rs developers
 """Measures this library against raw UCP, UCXX, Open MPI and MPICH in the same run.
 
-Rounds are interleaved (raw, ours, peer, raw, ours, peer, ...), each round its own processes, and
-what counts is the median of the ratios: absolute times mean little on a shared machine. A row that
-cannot be run says why and has no value.
+Rounds are interleaved (raw, ours, peer, raw, ours, peer, ...), and each round has its own
+processes. The result is the median of the ratios, because absolute times mean little on a shared
+machine. If a row cannot be run, the report gives the reason and no value.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import signal
 import sys
 from pathlib import Path
 
-sys.dont_write_bytecode = True  # a measurement leaves nothing in the source tree
+sys.dont_write_bytecode = True  # do not write into the source tree
 
 from suite import Unavailable  # noqa: E402
 from suite.build import Programs, fetch_python_ucxx, fetch_ucxx  # noqa: E402
@@ -87,7 +87,7 @@ def arguments():
 
 
 def names_of(row):
-    """The row, and what comes from the same runs."""
+    """The names of a row, and of the rows from the same runs."""
     if getattr(row, "peers", ()):
         return [f"{figure.name}_{peer.column}" for figure, peer in row.of_peers()]
     return [
@@ -178,8 +178,7 @@ def main():
                 reports = {name: those[-1] for name, those in reports.items() if those}
             ucx_version = ucx_version or reports.get("raw", reports.get("ours", {})).get("ucx")
             facts = environment_facts(runner, ucx_version, load)
-            # After each row: what has been measured is not lost when the rest does not come to its
-            # end.
+            # Write after each row, so that an interrupted run keeps its results.
             path.write_text(
                 json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2)
                 + "\n"

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Two workers in one process and on one thread: an active message is sent and progressed, again and
- * again, in the same order each time. Made for counting, as pairloop is; its time means nothing.
- */
+/* Two workers in one process and on one thread. An active message is sent and progressed
+ * repeatedly, in the same order each time. For counting, like pairloop.c: its time has no
+ * meaning. */
 #include <stdlib.h>
 
 #include "link_am.h"
 #include "loop_pair.h"
 
-/* Never inlined: callgrind starts and stops collecting at this function. */
+/* Not inlined: callgrind starts and stops collecting at this function. */
 __attribute__((noinline)) void measured_loop(struct link *links, struct inbox *inboxes,
                                              const struct options *options, unsigned char *out,
                                              long count);
 
-/* To and fro: credit comes back with messages of the other direction, and by itself now and then.
- */
+/* In both directions, because credit is returned with messages of the other direction, and
+ * sometimes alone. */
 void measured_loop(struct link *links, struct inbox *inboxes, const struct options *options,
                    unsigned char *out, long count) {
   static struct operation operation;
@@ -49,7 +48,7 @@ int main(int argc, char **argv) {
   }
   pair_connect(links);
 
-  /* Wires both endpoints up before anything is counted. */
+  /* Connects both endpoints before anything is counted. */
   measured_loop(links, inboxes, &options, out, options.warmup);
   if (options.markers) mark_begin();
   measured_loop(links, inboxes, &options, out, options.iterations);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Latency of active messages: one goes to and fro between two processes. Reports half a round trip.
- */
+/* Latency of active messages between two processes. Reports half a round trip. */
 #include <stdlib.h>
 
 #include "link_am.h"

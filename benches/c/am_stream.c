@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Message rate and bandwidth of active messages: one process sends windows of messages, the other
- * answers each full window with a message of 8 bytes.
- */
+/* Message rate and bandwidth of active messages. One process sends windows of messages, and the
+ * other answers each full window with a message of 8 bytes. */
 #include <stdlib.h>
 
 #include "link_am.h"
@@ -12,7 +10,7 @@ enum { MAX_WINDOW = 256 };
 
 static struct operation operations[MAX_WINDOW];
 
-/* Sends `windows` windows; never more than two are unanswered. */
+/* Sends `windows` windows. At most two are unanswered. */
 static void send_windows(struct link *link, const struct options *options, struct inbox *inbox,
                          unsigned char *buffers, long windows) {
   const long window = options->window;
@@ -52,7 +50,7 @@ int main(int argc, char **argv) {
   if (options.window > MAX_WINDOW) die("--window: at most %d", MAX_WINDOW);
   if (options.iterations % options.window != 0 || options.warmup % options.window != 0)
     die("--iterations and --warmup: multiples of the window, %ld", options.window);
-  /* Two windows may be on their way. */
+  /* Two windows may be in flight. */
   const long buffers = 2 * options.window;
   unsigned char *memory = buffer_create((size_t)buffers * options.size);
   inbox = (struct inbox){.buffers = memory, .size = options.size, .count = buffers};

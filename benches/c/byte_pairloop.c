@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What pairloop.c counts, of streams. */
+/* Like pairloop.c, with streams. */
 #define LINK_STREAM
 #include "pairloop.c"

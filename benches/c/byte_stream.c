@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Rate and bandwidth, as stream.c measures them, of streams in UCP's sense. */
+/* Like stream.c, with UCP streams. */
 #define LINK_STREAM
 #include "stream.c"

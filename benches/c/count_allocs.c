@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Preloaded: counts calls of the allocator between count_allocs_begin and count_allocs_end, by who
- * made them. A call whose return address lies in one of UCX's libraries is UCX's; every other one
- * is counted as the library's under test, which also catches what it lets libc allocate, since the
- * benchmark's own loop allocates nothing.
- */
+/* A preloaded library that counts calls of the allocator between count_allocs_begin and
+ * count_allocs_end, by caller. A call whose return address is in one of UCX's libraries is UCX's.
+ * Every other call counts for the library under test, including calls that it makes through libc,
+ * because the loop of the benchmark allocates nothing. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -16,7 +14,7 @@
 void count_allocs_begin(void);
 void count_allocs_end(void);
 
-/* glibc's own entry points: looking the next malloc up by name would itself allocate. */
+/* glibc's own entry points: looking up the next malloc by name would allocate. */
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

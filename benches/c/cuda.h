@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What the benchmark of GPUs calls of the CUDA driver, looked up when it starts: no CUDA header is
- * needed. Every failure ends the program. */
+/* The functions of the CUDA driver that the GPU benchmarks call. They are looked up at the start,
+ * so no CUDA header is needed. Every failure ends the program. */
 #ifndef BENCH_CUDA_H
 #define BENCH_CUDA_H
 
@@ -37,7 +37,7 @@ static struct {
     if (code_ != 0) die("%s has returned %d", #call, code_); \
   } while (0)
 
-/* How many devices there are; 0 without a driver. */
+/* Returns the number of devices, or 0 without a driver. */
 static inline int cuda_open(void) {
   const struct {
     void *place;
@@ -70,7 +70,7 @@ static inline int cuda_open(void) {
   return cuda.init(0) == 0 && cuda.count(&devices) == 0 ? devices : 0;
 }
 
-/* Its primary context is the current one from then on. */
+/* Makes the primary context of the device the current one. */
 static inline void cuda_enter(int device) {
   void *context = NULL;
   CUDA_MUST(cuda.retain(&context, device));
@@ -89,7 +89,7 @@ static inline void *cuda_stream(void) {
   return stream;
 }
 
-/* Memory of a GPU, or of the host, that is filled with one word and looked at. */
+/* Memory on a GPU or on the host, which is filled with one word and checked. */
 struct place {
   int on_device;
   void *data;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * From the memory of a GPU in one process to that of a GPU in another, the next one where there are
- * several: tag messages, frames that the receiver's default allocator makes room for, and answers
- * to fetches. With a UCX that does not reach CUDA memory the same goes on in the host's, and the
- * report says `memory=host`.
+/* Transfers from the memory of a GPU in one process to that of a GPU in another process, the next
+ * one if there are several: tag messages, frames allocated by the receiver's default allocator, and
+ * answers to fetches. If UCX has no CUDA support, the memory is on the host, and the report has
+ * `memory=host`.
  *
- * `--only tag,frames,fetch` leaves out the others. Contents are looked at in the warm-up, and not
- * in what is timed.
- */
+ * `--only tag,frames,fetch` selects some. Contents are checked in the warm-up, not in the timed
+ * part. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,7 +33,7 @@ static ucxx_op_params_t of_type(const struct peer *peer) {
   return params;
 }
 
-/* What one submits again where the queue was full. */
+/* Repeats the call while the submission queue is full. */
 #define SUBMIT(peer, operation, call)                                               \
   do {                                                                              \
     ucxx_status_t status_;                                                          \
@@ -44,7 +42,7 @@ static ucxx_op_params_t of_type(const struct peer *peer) {
     if (status_ < 0) link_check(status_, #call);                                    \
   } while (0)
 
-/* Side 1 has all of it. */
+/* Tells side 0 that side 1 has received everything. */
 static void enough(struct peer *peer) {
   static uint64_t word;
   struct operation operation = {NULL};
@@ -149,10 +147,10 @@ struct way {
   const char *name;
   void (*begin)(struct peer *peer, size_t at);
   void (*end)(struct peer *peer, size_t at, uint32_t mark);
-  int side; /* from which the data comes */
+  int side; /* the side that the data comes from */
 };
 
-/* Seconds for so many. */
+/* Returns the seconds for `count` transfers. */
 static double run(struct peer *peer, const struct way *way, long count, uint32_t mark) {
   const size_t window = window_of(peer);
   /* Both sides have filled their memory. */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Delayed submission: threads hand batches of receives and sends to the progress thread of a
- * worker, over an endpoint to that worker itself. Reports what an operation costs the thread that
- * submits it, and operations a second of all threads together.
- */
+/* Delayed submission. Threads submit batches of receives and sends to the progress thread of a
+ * worker, over an endpoint to that same worker. Reports the cost of an operation for the thread
+ * that submits it, and the operations a second of all threads together. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -16,7 +14,7 @@ struct producer {
   const struct options *options;
   struct link *link;
   unsigned char *buffers;
-  double *costs; /* of each batch: nanoseconds an operation */
+  double *costs; /* for each batch: nanoseconds an operation */
   long cost_count;
   uint64_t tag;
   pthread_t thread;
@@ -24,7 +22,7 @@ struct producer {
 
 static pthread_barrier_t barrier;
 
-/* Half of the window are receives, and the other half the sends that they take. */
+/* Half of the window are receives. The other half are the sends that match them. */
 static uint64_t one_batch(struct producer *producer, struct operation *operations,
                           struct batch *batch) {
   const struct options *options = producer->options;

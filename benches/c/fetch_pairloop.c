@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Two workers in one process and on one thread: a question is asked and answered, again and again,
- * in the same order each time. Made for counting, as pairloop is; its time means nothing.
- */
+/* Two workers in one process and on one thread. A question is asked and answered repeatedly, in the
+ * same order each time. For counting, like pairloop.c: its time has no meaning. */
 #include <stdlib.h>
 
 #include "link_fetch.h"
 #include "loop_pair.h"
 
-/* Never inlined: callgrind starts and stops collecting at this function. */
+/* Not inlined: callgrind starts and stops collecting at this function. */
 __attribute__((noinline)) void measured_loop(struct fetches *asking, struct fetches *answering,
                                              long count);
 
@@ -39,7 +37,7 @@ int main(int argc, char **argv) {
   }
   pair_connect(links);
 
-  /* Wires both endpoints up before anything is counted. */
+  /* Connects both endpoints before anything is counted. */
   measured_loop(&fetches[0], &fetches[1], options.warmup);
   if (options.markers) mark_begin();
   measured_loop(&fetches[0], &fetches[1], options.iterations);

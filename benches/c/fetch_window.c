@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Questions and their answers: one process asks, with a window of questions unanswered at any time,
- * and the other answers. With a window of one the time of a question is a round trip.
- */
+/* Questions and answers. One process asks, with a window of unanswered questions, and the other
+ * answers. With a window of one, the time of a question is a round trip. */
 #include <stdlib.h>
 
 #include "link_fetch.h"
 
-/* Numbers are used in turn: the oldest question is waited for, and its number asked again. */
+/* Numbers are used in turn: wait for the oldest question, then use its number again. */
 static void ask(struct fetches *fetches, long count) {
   const long window = fetches->count;
   for (long i = 0; i < count + window; i++) {

@@ -37,7 +37,7 @@ static long number(const char *name, const char *text, long lowest) {
   return value;
 }
 
-/* The place of `text` among the names, which end with NULL. */
+/* The index of `text` among the names, which end with NULL. */
 static int choice(const char *name, const char *text, const char *const *names) {
   for (int at = 0; names[at] != NULL; at++)
     if (strcmp(text, names[at]) == 0) return at;
@@ -148,7 +148,7 @@ static void start_other_side(int argc, char **argv, struct options *options) {
   arguments[argc + 1] = (char *)"1";
   arguments[argc + 2] = (char *)"--socket";
   arguments[argc + 3] = number_text;
-  /* Read, and not followed, since under valgrind the link itself leads to valgrind. */
+  /* Read the link instead of following it: under valgrind it leads to valgrind. */
   static char program[4096];
   if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) _exit(1);
   execv(program, arguments);
@@ -272,16 +272,16 @@ double percentile_99(double *samples, size_t count) {
   return samples[(count - 1) * 99 / 100];
 }
 
-/* Defined by count_allocs.c when that is preloaded. */
+/* count_allocs.c defines these when it is preloaded. */
 extern void count_allocs_begin(void) __attribute__((weak));
 extern void count_allocs_end(void) __attribute__((weak));
 
-/* A write to no descriptor fails at once and is easy to find in a trace. */
+/* A write to an invalid descriptor fails at once, and is easy to find in a trace. */
 static void mark(const char *text) {
   if (write(-1, text, strlen(text)) >= 0) die("descriptor -1 exists");
 }
 
-/* Shows that the counter works: a counter that has not seen this one has counted nothing. */
+/* A control: if the counter has not seen this allocation, it does not work. */
 static void *volatile control_allocation;
 
 void mark_begin(void) {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * What hubs make of a GPU's copy engines: chunks from pinned memory to the GPU, from there to
- * pinned memory, and both at once, against the driver's copies between as many buffers of the same
- * kind, all submitted at once; and how far copies overlap with work on the GPU (the longer of a
- * copy and the work, over the time from chunk to chunk).
+/* How well hubs use the copy engines of a GPU. Chunks go from pinned memory to the GPU, from there
+ * to pinned memory, and both at once. The reference is the driver's copies between as many buffers
+ * of the same kind, all submitted at once. It also measures how far copies overlap with work on the
+ * GPU: the longer of a copy and the work, divided by the time from chunk to chunk.
  *
- * `--only to_device,to_host,both,overlap` leaves out the others. A chunk's contents are looked at
- * in the warm-up, and not in what is timed.
- */
+ * `--only to_device,to_host,both,overlap` selects some. Contents are checked in the warm-up, not in
+ * the timed part. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +19,7 @@ enum { ENVELOPES = 4, FILLS = 16 };
 static const ucxx_memory_kind_t on_pinned = {UCXX_MEMORY_CUDA_PINNED, 0},
                                 on_cuda = {UCXX_MEMORY_CUDA, 0};
 
-/* Buffers of the driver's, as many as a hub has envelopes. */
+/* Buffers of the driver, as many as a hub has envelopes. */
 struct bare {
   void *stream;
   void *pinned[ENVELOPES];
@@ -34,7 +32,7 @@ struct way {
   ucxx_hub_t *hub;
   ucxx_link_t *in, *out;
   void *writer, *reader; /* streams that wait before a chunk is written or read on the GPU */
-  long fills; /* work on each chunk that has come to the GPU */
+  long fills; /* work on each chunk that has arrived on the GPU */
   long produced, consumed;
 };
 
@@ -72,7 +70,7 @@ static void bare_copy(const struct bare *bare, int to_device, size_t size, long 
     CUDA_MUST(cuda.to_host(pinned, device, size, bare->stream));
 }
 
-/* Seconds for so many copies in each of the directions. */
+/* Returns the seconds for `copies` copies in each direction. */
 static double bare_run(const struct bare *to_device, const struct bare *to_host, size_t size,
                        long copies) {
   const uint64_t start = now_ns();
@@ -115,7 +113,7 @@ static void way_close(struct way *way) {
   CUDA_MUST(cuda.stream_destroy(way->reader));
 }
 
-/* NULL where there is none in that time. */
+/* NULL if none is available in that time. */
 static ucxx_envelope_t *lease(ucxx_link_t *link, uint64_t timeout_ns, void *stream,
                               struct place *place) {
   ucxx_envelope_t *envelope = NULL;
@@ -159,7 +157,7 @@ static int consume(struct way *way, long chunks, uint32_t mark, uint64_t timeout
   return 1;
 }
 
-/* Seconds for so many chunks through each of the hubs. */
+/* Returns the seconds for `chunks` chunks through each hub. */
 static double hubs_run(struct way *const *ways, int count, long chunks, uint32_t mark) {
   const uint64_t start = now_ns();
   for (int at = 0; at < count; at++) ways[at]->produced = ways[at]->consumed = 0;
@@ -192,7 +190,7 @@ static double middle(const struct options *options, const char *key, double *mea
   return measured[(options->batches - 1) / 2];
 }
 
-/* Both directions: 2. */
+/* A `which` of 2 means both directions. */
 static void directions(const struct options *options, ucxx_context_t *context, const char *name,
                        int which) {
   struct bare bare[2];
@@ -228,7 +226,7 @@ static void directions(const struct options *options, ucxx_context_t *context, c
   free(through);
 }
 
-/* Seconds for so many fills of so much memory of the GPU's. */
+/* Returns the seconds for `fills` fills of `size` bytes of GPU memory. */
 static double fill_time(size_t size, long fills) {
   void *stream = cuda_stream();
   struct place place = place_make(1, size, stream);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Chunks through hubs, on one thread and in the same order each time, for counting as `pairloop.c`
- * is. `--only` says how: through one hub that goes without its lock (plain), or through one with an
- * on_ready, which has to take it (locked); or from a hub of one worker to a hub of the other one,
- * by a stream or as a message.
- */
+/* Chunks through hubs, on one thread and in the same order each time, for counting like pairloop.c.
+ * `--only` selects the way: through one hub without its lock (plain), through one with an on_ready
+ * callback, which needs the lock (locked), or from a hub of one worker to a hub of the other, by a
+ * stream or as a message. */
 #include <stdlib.h>
 
 #define LINK_AM 1
@@ -16,7 +14,7 @@ enum { ENVELOPES = 4, STREAM = 1, TAG = 1 };
 
 static const ucxx_memory_kind_t host = {UCXX_MEMORY_HOST, 0};
 
-/* What a chunk goes through: one hub, or two, with a link between them at each end. */
+/* One hub, or two with a link between them at each end. */
 struct way {
   struct link *ends;
   ucxx_hub_t *hubs[2];
@@ -47,7 +45,7 @@ static ucxx_link_t *open_link(ucxx_hub_t *hub, int32_t type, const ucxx_link_par
   return link;
 }
 
-/* A lease that is there, or will be after some progress. */
+/* Leases an envelope that is available now, or after some progress. */
 static ucxx_envelope_t *lease(const struct way *way, ucxx_link_t *link) {
   ucxx_envelope_t *envelope;
   ucxx_status_t status;
@@ -74,7 +72,7 @@ static void pass_on(struct way *way) {
   consume(way);
 }
 
-/* Until it has been acknowledged, so that no chunk begins where the last one has not ended. */
+/* Waits until the chunk is acknowledged, so that each chunk ends before the next begins. */
 static void pass_by_stream(struct way *way) {
   pass_on(way);
   while (ucxx_hub_length(way->hubs[0]) > 0) {
@@ -95,7 +93,7 @@ static void pass_as_message(struct way *way) {
   if (!link_done(&received)) die("a chunk is there whose receive has not ended");
 }
 
-/* Never inlined, as in pairloop.c. */
+/* Not inlined, as in pairloop.c. */
 __attribute__((noinline)) void measured_loop(struct way *way, void (*pass)(struct way *),
                                              long count);
 
@@ -112,8 +110,8 @@ static const void *next_empty(const struct way *way) {
   return attr.data;
 }
 
-/* Under its lock a hub gives the envelope that was used last, and without it the one that has been
- * free longest: so it can be told which one was counted. */
+/* With its lock a hub gives the envelope that was used last. Without it, the one that has been free
+ * longest. So this check shows which form was counted. */
 static void check_form(const struct way *way, int locked) {
   const void *before = next_empty(way), *after = next_empty(way);
   if ((before == after) != locked) die("the hub goes %s its lock", locked ? "without" : "by");

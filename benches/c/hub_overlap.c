@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * How well the stages of a pipeline overlap: one thread produces, one takes chunks from the first
- * hub to the second, one consumes; each hub has three envelopes. A stage is a time in which its
- * thread sleeps, as one does that waits for a device: three that compute do not overlap on two
- * cores. The longest stage, as long as it really took, over the time from chunk to chunk is the
- * efficiency.
+/* How well the stages of a pipeline overlap. One thread produces, one moves chunks from the first
+ * hub to the second, and one consumes. Each hub has three envelopes. In each stage the thread
+ * sleeps, like a thread that waits for a device, because three computing threads do not overlap on
+ * two cores. The efficiency is the real length of the longest stage, divided by the time from chunk
+ * to chunk.
  *
- * The thread in the middle exchanges the memory of the two envelopes, so nothing is copied: a copy
- * would be work of its own.
- */
+ * The thread in the middle exchanges the memory of the two envelopes, so nothing is copied. A copy
+ * would be additional work. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +25,9 @@ struct pipeline {
   ucxx_hub_t *hub[2];
   ucxx_link_t *in[2], *out[2];
   long warmup, iterations;
-  uint64_t stage_ns[3]; /* what each stage took, in all */
-  uint64_t began,
-      ended; /* when the consumer had the last chunk of the warm-up, and the last one of all */
+  uint64_t stage_ns[3]; /* the time of each stage, in total */
+  /* When the consumer had the last chunk of the warm-up, and the last chunk of all. */
+  uint64_t began, ended;
 };
 
 static void check(ucxx_status_t status, const char *what) {
@@ -43,7 +41,7 @@ static uint64_t stage(void) {
   return now_ns() - start;
 }
 
-/* The system may otherwise wake a sleeper 50 us late, and all of these at once. */
+/* Otherwise the system may wake a sleeping thread 50 us late, and all of them at once. */
 static void sleep_precisely(void) {
   if (prctl(PR_SET_TIMERSLACK, 1) != 0) die("the timer slack cannot be set");
 }

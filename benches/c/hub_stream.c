@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Bandwidth from a hub in one process to a hub in another: chunks are produced here and consumed
- * there, none of them looked at. Raw are tag messages of the same size, as `stream.c` sends them;
- * both have the window of buffers on the sending side, and twice that on the receiving one.
- */
+/* Bandwidth from a hub in one process to a hub in another. Chunks are produced here and consumed
+ * there, and their contents are not used. The raw column has tag messages of the same size, as in
+ * stream.c. Both have a window of buffers on the sending side, and twice that on the receiving
+ * side. */
 #ifdef LINK_RAW
 #include "stream.c"
 #else
@@ -17,10 +16,10 @@ enum { STREAM = 1 };
 
 struct hub {
   ucxx_hub_t *hub;
-  ucxx_link_t *near, *far; /* what this side leases through, and what is connected */
+  ucxx_link_t *near, *far; /* the link that this side leases through, and the connected link */
 };
 
-/* Memory that nobody has written is one page of zeros, again and again. */
+/* Pages that were never written are all the same page of zeros, so write them. */
 static void touch_envelopes(const struct hub *hub, size_t count) {
   ucxx_envelope_t **envelopes = (ucxx_envelope_t **)calloc(count, sizeof *envelopes);
   if (envelopes == NULL) die("no memory");
@@ -61,7 +60,7 @@ static void hub_close(struct hub *hub) {
   ucxx_hub_destroy(hub->hub);
 }
 
-/* So many chunks through the link, which are produced or consumed. */
+/* Produces or consumes this many chunks through the link. */
 static void pass_chunks(struct link *link, const struct hub *hub, size_t length, long chunks) {
   for (long done = 0; done < chunks; done++) {
     ucxx_envelope_t *envelope;
@@ -96,7 +95,7 @@ int main(int argc, char **argv) {
     const long chunks = batch < 0 ? options.warmup : options.iterations;
     uint64_t start = now_ns();
     pass_chunks(&link, &hub, options.size, chunks);
-    /* As the last window of messages: until it has been acknowledged. */
+    /* Like the last window of messages: wait until everything is acknowledged. */
     while (options.side == 0 && ucxx_hub_length(hub.hub) > 0) link_progress(&link);
     if (batch >= 0) rates[batch] = (double)chunks / ((double)(now_ns() - start) * 1e-9);
   }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * What a connected worker costs that has nothing to do: CPU time of the process, and how often its
- * threads, but for the one that measures, were woken. The other side is just as idle.
- */
+/* The cost of a connected worker that has nothing to do: CPU time of the process, and how often its
+ * threads, except the measuring one, were woken. The other side is idle too. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +11,7 @@
 
 #include "link_threaded.h"
 
-/* Time for what opening the endpoints has left to do. */
+/* Time for the rest of opening the endpoints. */
 enum { SETTLE_SECONDS = 1 };
 
 static uint64_t cpu_ns(void) {
@@ -27,15 +25,15 @@ static long wakeups_of(const char *task) {
   long wakeups = 0, value;
   snprintf(path, sizeof path, "/proc/self/task/%s/status", task);
   FILE *file = fopen(path, "r");
-  if (file == NULL) return 0; /* it has ended */
+  if (file == NULL) return 0; /* the thread has ended */
   while (fgets(line, sizeof line, file) != NULL)
     if (sscanf(line, "voluntary_ctxt_switches: %ld", &value) == 1) wakeups += value;
   fclose(file);
   return wakeups;
 }
 
-/* A thread that blocks has been woken once for each time. The list of threads is for whoever reads
- * a trace. */
+/* A thread that blocked was woken once for each time. The list of threads is for the reader of a
+ * trace. */
 static long wakeups(char *threads, size_t capacity) {
   long sum = 0;
   size_t length = 0;

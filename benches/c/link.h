@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * A link is one worker and its endpoint to the other side, as the benchmark programs see it. Each
- * implementation gives the same functions, inline, so that a program compiles into the direct calls
- * its author would have written:
+/* A link is one worker and its endpoint to the other side. Each implementation defines the same
+ * inline functions, so that a program compiles into the direct calls that its author would write:
  *
- *   LINK_NAME                            what the implementation is called in the report
- *   struct link, struct operation        `struct operation` is reused for one receive or send after
- * another link_version(text, capacity)         version of the UCX that is loaded link_open(link,
- * options)             context and worker; progress by the calling thread unless the options name a
- * thread link_address(link, &length)          the worker's address, valid until the link is closed
- *   link_connect(link, bytes, length)    endpoint to the worker with that address
+ *   LINK_NAME                            the name of the implementation in the report
+ *   struct link, struct operation        an operation is used again for one receive or send after
+ *                                        another
+ *   link_version(text, capacity)         the version of the loaded UCX
+ *   link_open(link, options)             context and worker; the calling thread makes progress
+ *                                        unless the options name a thread
+ *   link_address(link, &length)          the worker's address, valid until the link is closed
+ *   link_connect(link, bytes, length)    the endpoint to the worker with that address
  *   link_recv(link, buffer, length, tag, operation)
  *   link_send(link, buffer, length, tag, operation)
  *   link_progress(link)
- *   link_done(operation)                 1 when the operation has ended well; what it held is then
- * given back link_advance(link)                   what a thread does while it waits: link_progress,
- * or let the progress thread run link_transports(link, text, capacity) link_close(link)
+ *   link_done(operation)                 1 if the operation has succeeded; then it also frees what
+ *                                        the operation held
+ *   link_advance(link)                   what a thread does while it waits: link_progress, or let
+ *                                        the progress thread run
+ *   link_transports(link, text, capacity)
+ *   link_close(link)
  *
  * A program that defines LINK_STREAM sends and receives on streams, in the order of its calls, and
- * tags mean nothing. A program with progress threads includes link_threaded.h in its place.
+ * tags have no meaning. A program with progress threads includes link_threaded.h instead.
  *
- * Every failure ends the program. All say that buffers are host memory, which saves its detection.
- */
+ * Every failure ends the program. All implementations declare buffers as host memory, so that UCX
+ * need not detect it. */
 #ifndef BENCH_LINK_H
 #define BENCH_LINK_H
 
@@ -31,12 +34,12 @@
 
 #include "harness.h"
 
-/* Active messages are wanted, too: see link_am.h. */
+/* Set to use active messages: see link_am.h. */
 #ifndef LINK_AM
 #define LINK_AM 0
 #endif
 
-/* Memory of the other side is touched, too: see link_rma.h. */
+/* Set to access memory of the other side: see link_rma.h. */
 #ifndef LINK_RMA
 #define LINK_RMA 0
 #endif
@@ -49,7 +52,8 @@
 #endif
 
 #ifdef LINK_STREAM
-/* Ours uses active messages, which makes UCX open the same transports to both. */
+/* This library uses active messages too. Request them everywhere, so that UCX opens the same
+ * transports. */
 #define LINK_FEATURE(library) (library##_FEATURE_STREAM | library##_FEATURE_AM)
 #else
 #define LINK_FEATURE(library) library##_FEATURE_TAG
@@ -69,14 +73,13 @@ static inline void link_finish(struct link *link, struct operation *operation) {
   while (!link_done(operation)) link_advance(link);
 }
 
-/* Goes on progressing until the other side is here too: the other side may still need this side's
- * progress. */
+/* Makes progress until the other side is here too, because the other side may still need it. */
 static inline void link_meet(struct link *link, const struct options *options) {
   harness_signal(options);
   while (!harness_signalled(options)) link_advance(link);
 }
 
-/* Which implementation it is, on which UCX. */
+/* Reports the implementation and the version of UCX. */
 static inline void link_report_version(const struct options *options) {
   char text[512];
   report_text(options, "implementation", LINK_NAME);
@@ -84,7 +87,7 @@ static inline void link_report_version(const struct options *options) {
   report_text(options, "ucx", text);
 }
 
-/* The same, and over what. */
+/* Reports the same, and the transports. */
 static inline void link_report(struct link *link, const struct options *options) {
   char text[512];
   link_report_version(options);
@@ -92,8 +95,8 @@ static inline void link_report(struct link *link, const struct options *options)
   report_text(options, "transports", text);
 }
 
-/* Opens a link to the other process, sends one message each way so that the transports are wired
- * up, and reports what the link is made of. */
+/* Opens a link to the other process, sends one message in each direction to connect the transports,
+ * and reports what the link uses. */
 static inline void link_establish(struct link *link, const struct options *options) {
   static uint64_t sent, received;
   static struct operation send_operation, recv_operation;

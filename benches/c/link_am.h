@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Active messages over a link: one id, no header, and data that arrives with its message or is
- * pulled into a buffer. To be included before, and in place of, link.h:
+/* Active messages over a link: one id, no header, and data that arrives with its message or is
+ * received into a buffer. Include it instead of link.h:
  *
- *   struct inbox                         what has arrived at one side
- *   am_open(link, inbox)                 has the link's messages counted, before the other side
- * sends any am_send(link, buffer, length, operation) inbox_await(link, inbox, count)      until so
- * many more have arrived than were awaited before
+ *   struct inbox                         the messages that have arrived at one side
+ *   am_open(link, inbox)                 counts the link's messages; call it before the other side
+ *                                        sends
+ *   am_send(link, buffer, length, operation)
+ *   inbox_await(link, inbox, count)      waits until this many more have arrived than were awaited
+ *                                        before
  *
- * A message's data is used where it lies: its first byte is read. Data that waits at its sender
- * goes into the next of the inbox's buffers.
- */
+ * The data of a message is used in place: its first byte is read. Rendezvous data is received into
+ * the next buffer of the inbox. */
 #ifndef BENCH_LINK_AM_H
 #define BENCH_LINK_AM_H
 
@@ -22,10 +22,10 @@ enum { AM_ID = 7 };
 
 struct inbox {
   struct link *link;
-  long arrived; /* messages whose data is here */
+  long arrived; /* messages whose data has arrived */
   long awaited; /* messages that have been waited for */
-  long pulled; /* of those that arrived, what had to be pulled */
-  unsigned sum; /* of first bytes, so that they are read */
+  long pulled; /* of those that arrived, the number that had to be received */
+  unsigned sum; /* of the first bytes, so that they are read */
   unsigned char *buffers;
   size_t size; /* of one buffer */
   long count; /* buffers */
@@ -39,7 +39,8 @@ static inline unsigned char *inbox_buffer(struct inbox *inbox, size_t length) {
   return buffer;
 }
 
-/* Counted from the beginning, as the first ones may arrive before anybody waits for them. */
+/* Counts from the beginning, because the first messages may arrive before anything waits for
+ * them. */
 static inline void inbox_await(struct link *link, struct inbox *inbox, long count) {
   inbox->awaited += count;
   while (inbox->arrived < inbox->awaited) link_advance(link);

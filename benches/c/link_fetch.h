@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Questions and answers over a link: a question is a number of 8 bytes, its answer comes into the
- * asker's buffer of that number. To be included before, and in place of, link.h:
+/* Questions and answers over a link. A question is a number of 8 bytes, and its answer arrives in
+ * the asker's buffer of that number. Include it instead of link.h:
  *
- *   struct fetches                  what one side asks, and what it answers with
- *   fetch_open(link, fetches)       has the questions of the other side answered, before there are
- * any fetch_begin(fetches, number)    asks fetch_done(fetches, number)     1 when the answer is in
- * its buffer fetch_advance(fetches)          what both sides do while they wait; answers
+ *   struct fetches                  the questions of one side, and its answer
+ *   fetch_open(link, fetches)       answers the questions of the other side; call it before
+ *                                   there are any
+ *   fetch_begin(fetches, number)    asks
+ *   fetch_done(fetches, number)     1 if the answer is in its buffer
+ *   fetch_advance(fetches)          what both sides do while they wait; it answers
  *   fetch_close(fetches)            waits until the last answer has been sent
  *
- * Plain UCP does it by hand, as a careful program would: nothing is sent from inside a handler of
- * UCP's, since messages that are sent there may overtake others.
- */
+ * With plain UCP it is written by hand, as a careful program would: it sends nothing from inside a
+ * handler of UCP, because such messages may overtake others. */
 #ifndef BENCH_LINK_FETCH_H
 #define BENCH_LINK_FETCH_H
 
@@ -25,18 +25,18 @@ enum { MAX_FETCHES = 256, QUESTION_ID = 7, ANSWER_ID = 8 };
 
 struct fetches {
   struct link *link;
-  unsigned char *buffers; /* `count` of `size` bytes, one after the other */
-  const unsigned char *answer; /* what this side answers with: `size` bytes */
+  unsigned char *buffers; /* `count` buffers of `size` bytes, one after the other */
+  const unsigned char *answer; /* the answer of this side: `size` bytes */
   size_t size;
   long count;
   int protocol; /* as in the options */
   long answered; /* questions of the other side */
   struct operation operations[MAX_FETCHES];
 #ifdef LINK_RAW
-  uint64_t
-      numbers[MAX_FETCHES]; /* 0, 1, 2, ...: headers, which UCP may read until it has sent them */
+  /* 0, 1, 2, ...: headers, which UCP may read until it has sent them. */
+  uint64_t numbers[MAX_FETCHES];
   int waiting[MAX_FETCHES]; /* for the answer */
-  uint64_t questions[MAX_FETCHES]; /* that have come in this pass */
+  uint64_t questions[MAX_FETCHES]; /* that arrived in this pass */
   long asked;
   long sending; /* answers that UCP still reads */
 #endif
@@ -60,7 +60,7 @@ static ucs_status_t question_came(void *arg, const void *header, size_t header_l
   return UCS_OK;
 }
 
-/* Of the pointers that are given, `waiting` says of which number the answer is complete. */
+/* `user_data` points to the entry of `waiting` of this number. */
 static void answer_pulled(void *request, ucs_status_t status, size_t length, void *user_data) {
   (void)length;
   if (status != UCS_OK) die("an answer was not received: %s", ucs_status_string(status));
@@ -125,7 +125,7 @@ static inline void fetch_begin(struct fetches *fetches, uint64_t number) {
                                sizeof number, NULL, 0, &param));
 }
 
-/* The answer may be there before UCP tells that the question has gone. */
+/* The answer may arrive before UCP reports that the question has been sent. */
 static inline int fetch_done(struct fetches *fetches, uint64_t number) {
   return !fetches->waiting[number] && link_done(&fetches->operations[number]);
 }
@@ -214,7 +214,7 @@ static inline int fetch_done(struct fetches *fetches, uint64_t number) {
 
 static inline void fetch_advance(struct fetches *fetches) { link_progress(fetches->link); }
 
-/* What destroys the endpoint waits for what was sent. */
+/* Destroying the endpoint waits for what was sent. */
 static inline void fetch_close(struct fetches *fetches) { (void)fetches; }
 
 #else

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Several buffers at a time over a link: `window` frames of `size` bytes each. To be included
- * before, and in place of, link.h:
+/* Several buffers at a time over a link: `window` frames of `size` bytes each. Include it instead
+ * of link.h:
  *
- *   multi_open(link, multi, options)     has what arrives counted, before the other side sends any
- *   multi_expect(multi)                  one more is to arrive: its buffers are made for it
- *   multi_send(multi)                    sends one; returns when the frames may be reused
- *   multi_await(multi)                   until the one that is expected has arrived; its buffers
- * are freed
+ *   multi_open(link, multi, options)     counts what arrives; call it before the other side sends
+ *   multi_expect(multi)                  expects one more; buffers are allocated for it
+ *   multi_send(multi)                    sends one; returns when the frames may be used again
+ *   multi_await(multi)                   waits until the expected one has arrived, and frees its
+ *                                        buffers
  *
- * Plain UCP has no such thing: what stands for it is one message of the same bytes, into one buffer
- * that is there. `protocol` 1 asks our library for the form that is one active message.
- */
+ * Plain UCP has no such transfer. It sends one message of as many bytes into one existing buffer.
+ * `protocol` 1 selects the form of this library that is one active message. */
 #ifndef BENCH_LINK_MULTI_H
 #define BENCH_LINK_MULTI_H
 

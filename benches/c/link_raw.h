@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The baseline: UCP called directly, the way a careful C program would. */
+/* The baseline: direct calls of UCP, as a careful C program would make them. */
 #ifndef BENCH_LINK_RAW_H
 #define BENCH_LINK_RAW_H
 
@@ -24,9 +24,9 @@ struct link {
 
 #ifndef LINK_RAW_POLL
 
-/* The request's memory is the operation's own, handed to UCX, and a callback tells of its end:
- * nothing is taken from a pool and nothing asked by a call. LINK_REQUEST_ROOM holds UCX's request,
- * which lies before the pointer that UCX is given. */
+/* The operation provides the memory of the request, and a callback reports its completion. So
+ * nothing is taken from a pool, and no call is needed to check. LINK_REQUEST_ROOM has room for
+ * UCX's request, which is before the pointer that UCX is given. */
 enum { LINK_REQUEST_ROOM = 1024 };
 struct operation {
   int pending;
@@ -77,7 +77,7 @@ static void link_received(void *request, ucs_status_t status, const ucp_tag_recv
 
 #else
 
-/* Requests of UCX's own pool, asked for their status: the other way, for comparison
+/* Requests of UCX's pool, whose status is checked by a call: the other way, for comparison
  * (-DLINK_RAW_POLL). */
 struct operation {
   ucs_status_ptr_t request;
@@ -145,8 +145,8 @@ static inline const void *link_address(struct link *link, size_t *length) {
   return link->address;
 }
 
-/* Without a handler UCX would only log the failure; the operations in flight end with its status.
- */
+/* Without a handler UCX would only log the failure. The operations in flight end with its
+ * status. */
 static void link_failed(void *arg, ucp_ep_h endpoint, ucs_status_t status) {
   (void)arg;
   (void)endpoint;

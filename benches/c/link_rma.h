@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Registered memory over a link: one side has it, the other puts, gets and adds. To be included
- * before, and in place of, link.h:
+/* Registered memory over a link. One side has it, and the other puts, gets and adds. Include it
+ * instead of link.h:
  *
- *   struct region                        memory of this side that the other side may touch
- *   region_open(link, region, size, kind)  MEMORY_ALLOCATED: by UCX; MEMORY_REGISTERED: memory of
- * the program's region_key(region, &length)          the key to it, valid until the region is
- * closed region_close(region)
+ *   struct region                        memory of this side that the other side may access
+ *   region_open(link, region, size, kind)
+ *                                        MEMORY_ALLOCATED: from UCX; MEMORY_REGISTERED: the
+ *                                        program's own
+ *   region_key(region, &length)          its key, valid until the region is closed
+ *   region_close(region)
  *
  *   struct remote                        the other side's memory
  *   remote_open(link, remote, key, length)
  *   remote_put(remote, buffer, length, offset, operation)
  *   remote_get(remote, buffer, length, offset, operation)
- *   remote_add(remote, operand, result, offset, operation)  a number of 8 bytes; `operand` stays
- * until it is done remote_flush(remote, operation)      done when the puts before it are there
+ *   remote_add(remote, operand, result, offset, operation)
+ *                                        a number of 8 bytes; `operand` stays valid until it is
+ *                                        done
+ *   remote_flush(remote, operation)      done when the earlier puts have arrived
  *   remote_close(remote)
  *
- * A region is closed when the other side has closed what it made of its key.
- */
+ * Close a region after the other side has closed its remote. */
 #ifndef BENCH_LINK_RMA_H
 #define BENCH_LINK_RMA_H
 
@@ -30,7 +32,7 @@
 struct region {
   struct link *link;
   unsigned char *base;
-  unsigned char *own; /* to be freed: memory of the program's, or NULL */
+  unsigned char *own; /* to be freed: memory of the program, or NULL */
   unsigned char key[4096];
   size_t key_length;
 #ifdef LINK_RAW
@@ -57,7 +59,7 @@ static inline const void *region_key(const struct region *region, size_t *length
 
 #if defined(LINK_RAW)
 
-/* UCP's key does not say where the memory begins, which the other side has to be told. */
+/* UCP's key does not contain the address of the memory, so that is sent as well. */
 static inline void region_open(struct link *link, struct region *region, size_t size, int kind) {
   ucp_mem_map_params_t params;
   ucp_mem_attr_t attr;

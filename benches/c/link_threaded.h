@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * A link whose progress is a thread's: operations are handed to it by delayed submission, and their
- * end is learnt in one of four ways, the completion of the options:
+/* A link with a progress thread. Operations reach it by delayed submission. A thread learns of
+ * their completion in one of four ways, which the options select:
  *
- *   poll       the request is asked again and again, and others are let run in between
- *   wait       the library's own wait
- *   callback   a callback counts, and the last of a batch posts a semaphore
+ *   poll       check the request repeatedly, and let other threads run in between
+ *   wait       the library's wait
+ *   callback   a callback counts, and the last one of a batch posts a semaphore
  *   notifier   the library's completion queue
  *
- * Beside what link.h lists, each implementation gives:
+ * In addition to the functions in link.h, each implementation defines:
  *
- *   threaded_begin(link, options)        after the link is connected
+ *   threaded_begin(link, options)        call it after the link is connected
  *   threaded_recv(link, buffer, length, tag, operation, batch, completion)
  *   threaded_send(link, buffer, length, tag, operation, batch, completion)
- *   threaded_collect(link, operations, count, batch, completion)    until the whole batch has ended
- *   threaded_end(link)                   before the link is closed
- */
+ *   threaded_collect(link, operations, count, batch, completion)    waits for the whole batch
+ *   threaded_end(link)                   call it before the link is closed */
 #ifndef BENCH_LINK_THREADED_H
 #define BENCH_LINK_THREADED_H
 
@@ -27,7 +25,8 @@
 #define LINK_THREADED
 #include "link.h"
 
-/* What is handed over together. `count` is what is still to end; used with callbacks only. */
+/* The operations that are submitted together. `count` is the number that have not completed; used
+ * only with callbacks. */
 struct batch {
   long count;
   sem_t ended;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* The peer: UCXX's C++ interface, with progress by polling or by its thread, then with delayed
- * submission. The programs that include this are compiled as C++17. */
+/* The peer: UCXX's C++ interface. Progress is by polling, or by its thread with delayed submission.
+ * Programs that include this are compiled as C++17. */
 #ifndef BENCH_LINK_UCXX_H
 #define BENCH_LINK_UCXX_H
 
@@ -51,7 +51,7 @@ static inline void link_open(struct link *link, const struct options *options) {
   if (!threaded) return;
   const int cpu = options->thread_cpu;
   link->worker->setProgressThreadStartCallback([cpu](void *) { harness_pin(cpu); }, nullptr);
-  /* It has no adaptive mode: what stands for it is the mode it starts by default, which sleeps. */
+  /* UCXX has no adaptive mode. Its default mode, which sleeps, is used instead. */
   link->worker->startProgressThread(options->progress == PROGRESS_POLLING);
 }
 

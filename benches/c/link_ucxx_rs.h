@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* This library through its C interface. */
+/* This library, through its C interface. */
 #ifndef BENCH_LINK_UCXX_RS_H
 #define BENCH_LINK_UCXX_RS_H
 

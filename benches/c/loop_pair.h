@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* What programs of two workers in one process share: their options, the two connections, and the
- * report. Include it after the link. */
+/* Shared by programs of two workers in one process: options, the two connections, and the report.
+ * Include it after the link. */
 #ifndef BENCH_LOOP_PAIR_H
 #define BENCH_LOOP_PAIR_H
 
@@ -15,7 +15,7 @@ static inline void pair_start(int argc, char **argv, struct options *options) {
   harness_start(argc, argv, 0, options);
 }
 
-/* Each to the other. */
+/* Connects each to the other. */
 static inline void pair_connect(struct link *links) {
   for (int side = 0; side < 2; side++) {
     size_t length;

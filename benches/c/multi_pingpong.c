@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Several buffers back and forth: half of each exchange's time, which includes making and freeing
- * the buffers that they arrive in. */
+/* Several buffers back and forth. Reports half of the time of an exchange, which includes
+ * allocating and freeing the buffers that they arrive in. */
 #include <stdlib.h>
 
 #include "link_multi.h"
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
     if (batch >= 0) times[batch] = (double)(now_ns() - start) / (double)count / 2;
   }
   report_samples(&options, "half_round_trip_ns", times, (size_t)options.batches);
-  /* What is still expected comes, so that closing has nothing to cancel. */
+  /* Serve what is still expected, so that closing has nothing to cancel. */
   multi_send(&multi);
   multi_await(&multi);
   link_meet(&link, &options);

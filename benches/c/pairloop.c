@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Two workers in one process and on one thread: a message is received, sent and progressed, again
- * and again, in the same order each time. Made for counting instructions, allocations and system
- * calls, which are then the same in every run; its time means nothing, since no message ever
- * crosses from one core to another.
- */
+/* Two workers in one process and on one thread. A message is received, sent and progressed
+ * repeatedly, in the same order each time. For counting instructions, allocations and system calls,
+ * which are then the same in every run. Its time has no meaning, because no message goes from one
+ * core to another. */
 #include <stdlib.h>
 
 #include "link.h"
 #include "loop_pair.h"
 
-/* Never inlined: callgrind starts and stops collecting at this function. */
+/* Not inlined: callgrind starts and stops collecting at this function. */
 __attribute__((noinline)) void measured_loop(struct link *sender, struct link *receiver,
                                              const struct options *options, unsigned char *out,
                                              unsigned char *in, long count);
@@ -48,7 +46,7 @@ int main(int argc, char **argv) {
   link_open(&links[1], &options);
   pair_connect(links);
 
-  /* Both directions, so that both endpoints are wired up before anything is counted. */
+  /* In both directions, so that both endpoints are connected before anything is counted. */
   for (long done = 0; done < options.warmup;) {
     const long step = options.warmup - done < 64 ? options.warmup - done : 64;
     for (long i = 0; i < step; i++) {

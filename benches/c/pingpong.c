@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Latency: one message goes to and fro between two processes. Reports half a round trip. */
+/* Latency of messages between two processes. Reports half a round trip. */
 #include <stdlib.h>
 
 #include "link.h"

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Two workers in one process and on one thread: one touches memory that the other has, again and
- * again, in the same order each time; a put is flushed. Made for counting, as pairloop is; its time
- * means nothing.
- */
+/* Two workers in one process and on one thread. One accesses memory of the other repeatedly, in
+ * the same order each time. A put is flushed. For counting, like pairloop.c: its time has no
+ * meaning. */
 #include <stdlib.h>
 
 #include "link_rma.h"
 #include "loop_pair.h"
 
-/* Never inlined: callgrind starts and stops collecting at this function. */
+/* Not inlined: callgrind starts and stops collecting at this function. */
 __attribute__((noinline)) void measured_loop(struct link *links, struct remote *remote,
                                              const struct options *options, unsigned char *buffer,
                                              long count);
@@ -41,7 +39,8 @@ void measured_loop(struct link *links, struct remote *remote, const struct optio
   }
 }
 
-/* A message each way, so that both endpoints are wired up before a key is unpacked. */
+/* Sends a message in each direction, so that both endpoints are connected before a key is
+ * unpacked. */
 static void wire_up(struct link *links) {
   static struct operation send_operation, recv_operation;
   static uint64_t sent, received;

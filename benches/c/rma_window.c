@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Operations on the memory of another process, which does nothing but progress. With a window of
- * one they come one at a time, each put with a flush after it: the time is until the bytes are
- * there. With a larger window so many are under way at any time, and puts have one flush for each
- * batch.
- */
+/* Operations on the memory of another process, which only makes progress. With a window of one
+ * there is one operation at a time, and each put is followed by a flush, so the time is until the
+ * bytes have arrived. With a larger window that many are in flight, and puts have one flush for
+ * each batch. */
 #include <stdlib.h>
 
 #include "link_rma.h"
@@ -38,7 +36,7 @@ static void one_by_one(struct remote *remote, const struct options *options, uns
   }
 }
 
-/* Places are used in turn: the oldest operation is waited for, and its place used again. */
+/* Places are used in turn: wait for the oldest operation, then use its place again. */
 static void in_windows(struct remote *remote, const struct options *options, unsigned char *buffers,
                        long count) {
   static struct operation operations[MAX_WINDOW], flush;
@@ -60,7 +58,7 @@ static void check_filled(const unsigned char *bytes, size_t length) {
     if (bytes[at] != FILL) die("byte %zu is not what was put, or to be got", at);
 }
 
-/* Side 0, which touches. */
+/* Side 0 accesses the memory. */
 static void touch(struct link *link, const struct options *options, unsigned char *buffers,
                   size_t room) {
   static struct remote remote;
@@ -96,7 +94,7 @@ static void touch(struct link *link, const struct options *options, unsigned cha
   link_meet(link, options);
 }
 
-/* Side 1, which has the memory. */
+/* Side 1 has the memory. */
 static void be_touched(struct link *link, const struct options *options, size_t room) {
   static struct region region;
   static struct operation end_operation;
@@ -104,7 +102,7 @@ static void be_touched(struct link *link, const struct options *options, size_t 
   size_t length, nothing;
   region_open(link, &region, room, options->memory);
   memset(region.base, options->operation == OPERATION_GET ? FILL : 0, room);
-  /* A message ends it: asking the socket would be a system call in each pass. */
+  /* A message ends it. To check the socket would be a system call in each pass. */
   link_recv(link, &end, sizeof end, TAG_END, &end_operation);
   const void *key = region_key(&region, &length);
   free(harness_exchange(options, key, length, &nothing));

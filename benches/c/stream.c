@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Message rate and bandwidth: one process sends windows of messages, the other keeps two windows of
+/* Message rate and bandwidth. One process sends windows of messages. The other keeps two windows of
  * receives posted, so that every message finds its receive, and answers each full window with a
- * message of 8 bytes.
- */
+ * message of 8 bytes. */
 #include <stdlib.h>
 
 #include "link.h"
@@ -14,7 +12,7 @@ enum { TAG_DATA = 1, TAG_ACK = 2, MAX_WINDOW = 256 };
 static struct operation data_operations[2 * MAX_WINDOW], ack_operations[2];
 static uint64_t acks[2], ack_out;
 
-/* Sends `windows` windows; never more than two are unanswered. */
+/* Sends `windows` windows. At most two are unanswered. */
 static void send_windows(struct link *link, const struct options *options, unsigned char *buffers,
                          long windows) {
   const long window = options->window;
@@ -38,8 +36,8 @@ static void post_window(struct link *link, const struct options *options, unsign
               &data_operations[i]);
 }
 
-/* The two first windows are posted before; the last two leave two posted again for the next batch.
- */
+/* The first two windows are posted before. The last two leave two windows posted for the next
+ * batch. */
 static void receive_windows(struct link *link, const struct options *options,
                             unsigned char *buffers, long windows) {
   for (long k = 0; k < windows; k++) {
@@ -92,7 +90,7 @@ int main(int argc, char **argv) {
   report_number(&options, "bytes_per_second",
                 rates[(options.batches - 1) / 2] * (double)options.size);
 
-  /* The receives that are still posted are served, so that closing has nothing to cancel. */
+  /* Serve the receives that are still posted, so that closing has nothing to cancel. */
   if (options.side == 0) {
     for (long i = 0; i < 2 * options.window; i++) {
       link_send(&link, buffers + (size_t)(i % options.window) * options.size, options.size,

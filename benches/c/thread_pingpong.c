@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Latency through progress threads: one message goes to and fro between two processes, and the
- * thread that waits for it is woken by its worker's progress thread. Reports half of each round
- * trip: the median, and what 99 of 100 stay below.
- */
+/* Latency through progress threads. One message goes back and forth between two processes, and the
+ * progress thread of a worker wakes the thread that waits for it. Reports half of each round trip:
+ * the median, and the value that 99 of 100 do not exceed. */
 #include <stdlib.h>
 
 #include "link_threaded.h"
@@ -15,7 +13,7 @@ static struct operation operations[2];
 static struct batch batch;
 static uint64_t out, in;
 
-/* Sends, and waits for that and for the message that comes next. */
+/* Sends, and waits for that send and the next message. */
 static void turn(struct link *link, const struct options *options) {
   const uint64_t there = options->side == 0 ? TAG_THERE : TAG_BACK,
                  back = options->side == 0 ? TAG_BACK : TAG_THERE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* A plain UCP program with a thread for progress, for programs that submit nothing meanwhile: UCP
- * has no queue of its own. */
+/* A plain UCP program with a thread that makes progress, for programs that submit nothing
+ * meanwhile: UCP has no submission queue. */
 #ifndef BENCH_THREADED_RAW_H
 #define BENCH_THREADED_RAW_H
 
@@ -9,12 +9,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Until threaded_begin, and after threaded_end, the calling thread progresses. */
+/* Before threaded_begin, and after threaded_end, the calling thread makes progress. */
 static pthread_t threaded_thread;
 static int threaded_stop;
 
-/* The loop of the UCP documentation: progress until nothing happens, arm, and sleep unless
- * something came in between. */
+/* The loop of the UCP documentation: make progress until nothing happens, arm, and sleep unless
+ * something arrived in between. */
 static void *threaded_loop(void *arg) {
   struct link *link = (struct link *)arg;
   struct epoll_event event = {.events = EPOLLIN, .data = {.u64 = 0}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* UCXX with its progress thread and delayed submission. Its requests cannot be waited for, and its
- * notifier is Python's. */
+/* UCXX with its progress thread and delayed submission. Its requests have no wait, and its notifier
+ * is for Python. */
 #ifndef BENCH_THREADED_UCXX_H
 #define BENCH_THREADED_UCXX_H
 
@@ -22,7 +22,7 @@ template <typename Builder>
 static inline void threaded_build(Builder builder, struct operation *operation, struct batch *batch,
                                   int completion) {
   if (completion == COMPLETION_CALLBACK) {
-    /* Shares nothing: the batch outlives its operations. */
+    /* Shares no ownership, because the batch lives longer than its operations. */
     builder.callbackFunction(threaded_callback)
         .callbackData(std::shared_ptr<void>(std::shared_ptr<void>(), batch));
   }

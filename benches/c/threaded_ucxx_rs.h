@@ -46,7 +46,7 @@ static inline void threaded_started(ucxx_status_t status, struct operation *oper
   if (completion == COMPLETION_CALLBACK) batch_one_ended(batch);
 }
 
-/* Whoever is told of the end by a callback or the queue needs no request. */
+/* A caller that is notified by a callback or the queue needs no request. */
 static inline ucxx_request_t **threaded_place(struct operation *operation, int completion) {
   return completion == COMPLETION_CALLBACK || completion == COMPLETION_NOTIFIER
              ? NULL

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * Processes that want one lock: each locks rank 0's part of a window, reads or changes what is
- * there, and unlocks, as often as it can until a moment that all know. Reported are the locks a
- * second of all together, what the luckiest had over what the unluckiest had, and the longest that
- * anybody waited for one.
+/* Processes that compete for one lock. Each locks rank 0's part of a window, reads or changes what
+ * is there, and unlocks, as often as it can until a common end time. It reports the locks a second
+ * of all processes together, the most of one process divided by the least of one, and the longest
+ * wait for a lock.
  *
- *   exclusive  everybody adds one to two numbers
+ *   exclusive  every process adds one to two numbers
  *   mixed      one in four does; the others read them, under a shared lock
- *   *_aside    the same without rank 0, which waits in a collective: so it serves those who need
- * that of it, and no lock is its own
+ *   *_aside    the same without rank 0, which waits in a collective. So it serves the others where
+ *              that is needed, and has no lock of its own
  *
- * The numbers are equal whenever nobody holds the lock, and in the end as large as there were
- * changes.
- */
+ * The two numbers are equal whenever nobody holds the lock, and at the end they equal the number of
+ * changes. */
 #include "window.h"
 
 enum { TARGET = 0, NUMBERS = 2, MOST_PROCESSES = 64 };
@@ -62,7 +60,7 @@ static void look(struct bench *bench) {
   window_unlock(&bench->window, TARGET);
 }
 
-/* Everybody begins and stops at the same moment: alone one would be faster. */
+/* All processes begin and stop at the same time, because one alone would be faster. */
 static struct turns contend(struct bench *bench, int mixed, uint64_t begin, uint64_t end) {
   struct turns turns = {0, 0, 0};
   uint64_t before, now;

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/*
- * What an operation on a window costs. Two processes; rank 0 measures, and with passive target rank
- * 1 waits in a barrier meanwhile, or, with `busy`, computes until rank 0 has put a word at the end
- * of its memory.
+/* The cost of an operation on a window, with two processes. Rank 0 measures. With passive target
+ * rank 1 waits in a barrier meanwhile. With `busy` it computes until rank 0 has put a word at the
+ * end of its memory.
  *
  *   data   the operation and its flush, in one epoch of a shared lock
- *   sync   the synchronisation itself: a lock and its unlock, a flush of nothing. With active
- * target a put each way, of which half the time counts
+ *   sync   the synchronisation itself: a lock and its unlock, or a flush of nothing. With active
+ *          target it is a put in each direction, and half of the time counts
  *
- * A batch is as long as it takes to be timed well, so that slow and fast implementations are
- * measured alike. What the operations have done is looked at after each measurement.
- */
+ * A batch is as long as needed to time it well, so that slow and fast implementations are measured
+ * alike. The results of the operations are checked after each measurement. */
 #include "window.h"
 
 enum { TARGET = 1, MOST = 1 << 20, BATCH_NS = 1000000, FILL = 0xa5, OVER_AT = MOST - 8 };
@@ -34,7 +32,7 @@ struct measurement {
   int access; /* ACCESS_* */
 };
 
-/* In an epoch that is open; making its own epochs; both processes take part. */
+/* In an open epoch; with epochs of its own; with both processes taking part. */
 enum { ACCESS_OPEN, ACCESS_OWN, ACCESS_ACTIVE };
 
 static size_t bytes_of(const struct measurement *measurement) {
@@ -84,7 +82,7 @@ static void loop_fetch_add(struct bench *bench, long count) {
   bench->number += count;
 }
 
-/* Each finds what the one before has left. */
+/* Each finds what the previous one left. */
 static void loop_compare_and_swap(struct bench *bench, long count) {
   int64_t *before = (int64_t *)bench->result, compare = bench->number, value;
   for (long i = 0; i < count; i++) {
@@ -129,7 +127,7 @@ static void loop_lock_all(struct bench *bench, long count) {
   }
 }
 
-/* There and back, each time with the number of the exchange. */
+/* Puts the number of the exchange, in both directions. */
 static void put_number(struct bench *bench, int other) {
   memcpy(bench->origin, &bench->number, sizeof bench->number);
   window_put(&bench->window, bench->origin, &bench->elements, other, 0);
@@ -257,7 +255,7 @@ static const struct measurement measurements[] = {
 };
 enum { MEASUREMENTS = sizeof measurements / sizeof *measurements };
 
-/* What the loop starts with: the target's memory, and the buffers of this side. */
+/* Sets the initial contents of the target's memory and of this side's buffers. */
 static void prepare(struct bench *bench, const struct measurement *measurement) {
   const size_t length = bytes_of(measurement);
   const int got = measurement->check == check_got;
@@ -280,7 +278,7 @@ static void prepare(struct bench *bench, const struct measurement *measurement) 
   world_barrier(&bench->world);
 }
 
-/* One batch. With active target the other side is told, by the same call there, how long it is. */
+/* Runs one batch. With active target it first sends the other side the length. */
 static uint64_t run_batch(struct bench *bench, const struct measurement *measurement, long count) {
   if (measurement->access == ACCESS_ACTIVE) {
     world_broadcast(&bench->world, &count, sizeof count);
@@ -292,7 +290,7 @@ static uint64_t run_batch(struct bench *bench, const struct measurement *measure
   return now_ns() - start;
 }
 
-/* How many operations take as long as a batch is to be; the search warms up. */
+/* Finds how many operations take as long as a batch should. The search is also the warm-up. */
 static long batch_length(struct bench *bench, const struct measurement *measurement) {
   long count = 1;
   for (;;) {
@@ -318,7 +316,7 @@ static void measure(struct bench *bench, const struct measurement *measurement, 
   report_samples(bench->options, key, samples, (size_t)bench->options->batches);
 }
 
-/* Rank 1, with active target: as many as rank 0 says, until that is none. */
+/* Rank 1, with active target: does as many as rank 0 sends, until that is none. */
 static void follow(struct bench *bench, const struct measurement *measurement) {
   for (;;) {
     long count;
@@ -329,7 +327,7 @@ static void follow(struct bench *bench, const struct measurement *measurement) {
   }
 }
 
-/* Rank 1, busy: its memory says when that is enough. */
+/* Rank 1, busy: computes until a word in its memory is set. */
 static void compute(struct bench *bench) {
   volatile int64_t *over = (volatile int64_t *)(void *)(bench->window.base + OVER_AT);
   while (*over == 0) {

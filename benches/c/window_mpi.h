@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows of whichever MPI this is compiled with. Its own handling of errors ends the program. */
+/* Windows of the MPI that this is compiled with. MPI's own error handling ends the program. */
 #ifndef BENCH_WINDOW_MPI_H
 #define BENCH_WINDOW_MPI_H
 
@@ -34,12 +34,12 @@ struct elements {
   int count;
 };
 
-/* The rank is wanted before MPI starts its threads, which stay on the CPU of the process. */
+/* The rank is needed before MPI starts its threads, because they stay on the CPU of the process. */
 static inline void world_start(int argc, char **argv, struct options *options) {
   const char *rank = getenv("OMPI_COMM_WORLD_RANK");
   if (rank == NULL) rank = getenv("PMI_RANK");
   if (rank == NULL) die("to be started by mpirun");
-  /* Nobody is left when the launcher is killed. */
+  /* Ends this process if the launcher is killed. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   harness_read(argc, argv, options);
   options->side = atoi(rank);

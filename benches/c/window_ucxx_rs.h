@@ -38,7 +38,7 @@ static inline void world_check(ucxx_status_t status, const char *what) {
     die("%s: %s (%s)", what, ucxx_status_name(status), ucxx_last_error_message());
 }
 
-/* Rank 0 listens there; nobody else wants it so soon after it was free. */
+/* Chooses a free port, on which rank 0 listens. Nothing else takes it so soon after it was free. */
 static inline void world_choose_port(void) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t length = sizeof address;
@@ -61,7 +61,7 @@ static inline void world_set_rank(int rank, const struct options *options) {
   if (options->hosts > 1) setenv("UCXX_RS_HOST_ID", text, 1);
 }
 
-/* Fresh executions of the same program, so that none inherits anything. */
+/* Starts new executions of the same program, so that they inherit nothing. */
 static inline void world_start_others(char **argv, const struct options *options) {
   static char program[4096];
   char text[32];
@@ -165,7 +165,7 @@ static inline void elements_set(struct elements *elements, int kind, size_t coun
   ucxx_layout_init_contiguous(&elements->layout, types[kind], count);
 }
 
-/* One place for the failures, out of the way of the loops. */
+/* Not inlined, so that failure handling stays out of the loops. */
 __attribute__((cold, noinline)) static void window_failed(ucxx_status_t status, const char *what) {
   world_check(status, what);
 }

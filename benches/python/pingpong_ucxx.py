@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""The peer's Python interface: half of the round trip of 8 bytes through asyncio, in each of its
+"""The peer's Python interface: half of the round trip of 8 bytes through asyncio, with each of its
 ways to make progress."""
 
 import asyncio

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""What the Python programs share: options, the two processes and the socket between them, the loop,
-the report."""
+"""Shared by the Python programs: options, the two processes and the socket between them, the loop,
+and the report."""
 
 import argparse
 import array
@@ -17,8 +17,8 @@ MODES = ("polling", "blocking", "thread", "thread-notifier")
 
 
 def start():
-    """Reads the options and starts the other side, a fresh execution of the same program. Returns
-    options and the socket."""
+    """Reads the options and starts the other side, as a new execution of the same program. Returns
+    the options and the socket."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--mode", choices=MODES, default="polling")
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -40,15 +40,15 @@ def start():
 
 
 def exchange(link, data):
-    """Sends `data` and returns what the other side sends."""
+    """Sends `data`, and returns what the other side sends."""
     link.sendall(struct.pack("=I", len(data)) + data)
     (length,) = struct.unpack("=I", link.recv(4, socket.MSG_WAITALL))
     return link.recv(length, socket.MSG_WAITALL)
 
 
 async def exchange_messages(options, send, receive, out, into):
-    """One message of 8 bytes to and fro. A first byte that is not 0 is the last one. Returns half
-    round trips in nanoseconds."""
+    """Sends one message of 8 bytes back and forth. A first byte that is not 0 is the last message.
+    Returns half round trips in nanoseconds."""
     if options.side == 1:
         while True:
             await receive(into)
@@ -60,7 +60,7 @@ async def exchange_messages(options, send, receive, out, into):
     deadline = None
     while True:
         before = time.perf_counter_ns()
-        # The send has to be under way before the reply can come, and need not have ended.
+        # The send must be started before the reply can arrive. It need not have completed.
         await send(out)
         await receive(into)
         samples.append((time.perf_counter_ns() - before) / 2)
@@ -76,7 +76,7 @@ async def exchange_messages(options, send, receive, out, into):
 
 
 def report(options, samples, **facts):
-    """On the side that measures: prints the figures, and waits for the other side."""
+    """On the measuring side: prints the results, and waits for the other side."""
     if options.side != 0:
         return
     ordered = sorted(samples)

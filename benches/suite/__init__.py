@@ -4,8 +4,8 @@
 
 
 class Unavailable(Exception):
-    """Something a row needs is missing; the text says what, and the row says it."""
+    """A row lacks something that it needs. The text says what, and is shown in the report."""
 
 
 class NotWanted(Unavailable):
-    """It was left out on purpose, which is nothing to report."""
+    """It was left out on purpose, which is not reported."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Compiles the benchmark programs, each once for every implementation that is there."""
+"""Compiles the benchmark programs, once for each available implementation."""
 
 import os
 import shlex
@@ -25,9 +25,9 @@ WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 C_FLAGS = ["-O2", "-g", "-std=gnu11", "-pthread", "-D_GNU_SOURCE", *WARNINGS]
 CXX_FLAGS = ["-O2", "-g", "-std=gnu++17", "-pthread", "-Wall", "-Wextra"]
 
-# The faster of the two ways to wait for a request in plain UCP differs: with one message in flight
-# a request in the program's own memory and a callback, with many the few hot requests of UCX's
-# pool.
+# Plain UCP has two ways to wait for a request, and which is faster depends on the program. With one
+# message in flight it is a request in the program's own memory with a callback. With many it is a
+# request from UCX's pool, of which a few are in the cache.
 RAW_FLAGS = {
     "stream": ["-DLINK_RAW_POLL"],
     "byte_stream": ["-DLINK_RAW_POLL"],
@@ -46,7 +46,7 @@ def _run(command, environment=None):
 
 
 def fetch_ucxx(peers):
-    """Downloads the wheel of the peer and unpacks it, unless it is there."""
+    """Downloads and unpacks the wheel of the peer, unless it is there."""
     name = UCXX_PACKAGE.replace("-", "_")
     if (peers / f"{name}-{UCXX_VERSION}.dist-info").is_dir():
         return
@@ -70,8 +70,7 @@ def fetch_ucxx(peers):
 
 
 def fetch_python_ucxx(peers):
-    """An environment of its own with the peer's Python package, which brings the UCX that it
-    wants."""
+    """Makes an environment with the peer's Python package, which brings its own UCX."""
     environment = peers / "python"
     if (environment / "complete").exists():
         return
@@ -92,8 +91,8 @@ def fetch_python_ucxx(peers):
 
 
 def compile_with_ucxx(peers, sources, target):
-    """A program in C++ against the peer that was fetched: its sources, and the flags that go before
-    them."""
+    """Compiles a C++ program against the downloaded peer. `sources` are its sources, with flags
+    before them."""
     package = peers / "libucxx"
     # pylint: disable=protected-access
     paths, libraries = Programs._ucx_flags()
@@ -117,7 +116,7 @@ def compile_with_ucxx(peers, sources, target):
 
 
 class Programs:
-    """Where the programs of each implementation lie, or why they cannot be built. Built on first
+    """The path of each program, or the reason why it cannot be built. Programs are built on first
     use."""
 
     def __init__(self, out, prefix, peers):
@@ -139,14 +138,14 @@ class Programs:
         return result
 
     def environment(self, implementation):
-        """What the programs of an implementation need beside the rest."""
+        """Environment variables that the programs of an implementation need in addition."""
         if implementation == "python_ours":
             return {"PYTHONPATH": f"{self.out / 'python'}:{CLIENT}"}
         return {}
 
     def python_ucx(self):
-        """Where the UCX lies that the peer's Python package brings and insists on: for both
-        columns, or they would differ in it."""
+        """The folder of the UCX in the peer's Python package, which that package requires. Both
+        columns use it, so that they do not differ in it."""
         libraries = (
             sorted((self.peers / "python").glob("lib/python*/site-packages/libucx/lib"))
             if self.peers
@@ -163,7 +162,7 @@ class Programs:
         return None
 
     def counter(self):
-        """The preloaded allocation counter."""
+        """The allocation counter that is preloaded."""
         target = self._target("count_allocs.so")
         _run(
             [
@@ -277,7 +276,7 @@ class Programs:
         return target
 
     def _build_with_mpi(self, kind, program):
-        """For every component of one MPI the same."""
+        """All components of one MPI use the same program."""
         if self.peers is None:
             raise NotWanted("MPI was left out")
         target = self._target(f"{program}_{kind}")
@@ -307,8 +306,8 @@ class Programs:
         return self._build_with_mpi("mpich", program)
 
     def _build_engine(self, program):
-        """The program in Rust that calls both the engine and the C symbols. Built from the sources
-        here, whatever is installed."""
+        """The Rust program that calls both the engine and the C symbols. It is built from these
+        sources, whatever is installed."""
         target = self.out.parent / "cargo"
         environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
         if shutil.which("cargo") is None:

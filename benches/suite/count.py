@@ -41,7 +41,7 @@ def _callgrind(runner, count, column, iterations, directory, options=()):
 
 
 def count_instructions(runner, count, column):
-    """Instructions of one operation: the difference between a long and a short run, over the
+    """Instructions of one operation: the difference between a long and a short run, divided by the
     difference in length."""
     collected = []
     lengths = (count.iterations // 4, count.iterations)
@@ -58,7 +58,7 @@ def count_instructions(runner, count, column):
 
 
 def profile(runner, count, column):
-    """Instructions of one operation by function, most first: [(instructions, function)]."""
+    """Instructions of one operation by function, the largest first: [(instructions, function)]."""
     with tempfile.TemporaryDirectory() as directory:
         out, _, _ = _callgrind(
             runner,
@@ -85,8 +85,8 @@ def profile(runner, count, column):
     for line in done.stdout.splitlines():
         match = re.match(r"\s*([\d,]+)\s+\S*?:(\S.*?)(?:\s+\[(.*)\])?$", line)
         if match is not None:
-            # One function has a line for every file that was inlined into it, the library only on
-            # some of them.
+            # A function has a line for each file that was inlined into it. Only some of these lines
+            # name the library.
             entry = functions.setdefault(match.group(2), [0.0, ""])
             entry[0] += int(match.group(1).replace(",", "")) / count.iterations
             entry[1] = entry[1] or Path(match.group(3) or "").name
@@ -97,7 +97,7 @@ def profile(runner, count, column):
 
 
 def count_allocations(runner, count, column):
-    """Calls of the allocator that are not UCX's own."""
+    """Calls of the allocator, except UCX's own."""
     environment = runner.environment(
         count.transport, {"LD_PRELOAD": str(runner.programs.counter())}
     )
@@ -110,8 +110,8 @@ def count_allocations(runner, count, column):
 
 
 def _calls_between_marks(trace):
-    """What strace wrote between the two marks: the thread that set them, and [(thread, system
-    call)]."""
+    """The calls between the two marks in a trace of strace: the thread that set the marks, and
+    [(thread, system call)]."""
     marker, calls = None, []
     for line in trace.read_text(errors="replace").splitlines():
         thread, _, call = line.partition(" ")
@@ -155,7 +155,7 @@ def count_syscalls(runner, count, column):
 
 
 def count_idle_syscalls(runner, count, column):
-    """System calls of every thread but the measuring one, which sleeps, between the two marks."""
+    """System calls between the two marks of every thread except the measuring one, which sleeps."""
     report, _, calls = _trace(runner, count, column, 0)
     threads = set(filter(None, report["threads"].split(",")))
     if not threads:
@@ -174,7 +174,7 @@ COUNTERS = {
 
 
 def measure_count(runner, count, progress):
-    """Counts for each column; these need no rounds, since they repeat exactly or nearly so."""
+    """Counts for each column. One run is enough, because counts repeat exactly or nearly so."""
     values, reports, missing = {}, {}, {}
     for name, column in count.columns.items():
         progress(f"{count.name}: {column.implementation}")

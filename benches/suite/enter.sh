@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the launchers of the MPIs start a program on another host with: that host is a namespace of
-# this machine. They give options, the name, and a command in words or in one, as they would to ssh.
+# Used by the launchers of the MPIs instead of ssh, to start a program on another host, which is a
+# network namespace of this machine. The arguments are as for ssh: options, the name, and a command.
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1
 shift

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Two hosts: network namespaces of this machine, which the fault harness makes as well. The
-processes of either count as those of a host of its own."""
+"""Two hosts: network namespaces of this machine, as the fault tests make them. The processes in
+each count as processes of a separate host."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ PORT = 28500
 
 
 class Hosts:
-    """One process of a world on each."""
+    """One process of a world on each host."""
 
     def __init__(self):
         try:
@@ -32,11 +32,11 @@ class Hosts:
         return [self.network.names[side] for side in self.network.SIDES]
 
     def inside(self, rank):
-        """What a command begins with that runs on the host of this rank."""
+        """The beginning of a command that runs on the host of this rank."""
         return [*self.network.prefix(self.network.SIDES[rank]), "env", f"UCXX_RS_HOST_ID={rank}"]
 
     def commands(self, command):
-        """Of our processes: those of the other ranks, and the first one's."""
+        """The commands of our processes: those of the other ranks, and the first one's."""
         settings = {
             "WORLD_SIZE": 2,
             "MASTER_ADDR": self.network.address(0),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Rows of hubs."""
+"""Rows for hubs."""
 
 from .row import KIB, MIB, Column, Count, Row, Target, columns
 
@@ -23,8 +23,8 @@ TWO_QUEUES = "two pairs of push and pop on ArrayQueue (crossbeam)"
 
 
 def hub_cycle(label, threads, locked=0):
-    """Of one program, which does both in turn. A limit below what the envelopes hold keeps a hub at
-    its lock: for reference."""
+    """One program does both in turn. With a limit below the capacity of the envelopes a hub always
+    uses its lock, which is for reference."""
     return Row(
         f"hub_cycle_{label}",
         "ns a chunk",
@@ -39,7 +39,8 @@ def hub_cycle(label, threads, locked=0):
 
 
 def hub_rate(label, threads):
-    """The same in chunks a second, with 64 envelopes: together more than a core's cache holds."""
+    """The same in chunks a second, with 64 envelopes, which together are larger than a core's
+    cache."""
     keys = {"ours": "hub_per_second", "peer": "queues_per_second"}
     arguments = {"threads": threads, "size": 64 * KIB, "batches": 15}
     return Row(
@@ -56,7 +57,7 @@ def hub_rate(label, threads):
 
 
 def hub_rate_between():
-    """From a hub of so many in one process to a hub in the other."""
+    """From a hub with 64 envelopes in one process to a hub in the other."""
     arguments = {"size": 64 * KIB, "iterations": 640, "batches": 8, "warmup": 640, "window": 64}
     return Row(
         "hub_rate_64x64KiB_shm",
@@ -71,7 +72,7 @@ def hub_rate_between():
 
 
 def hub_overlap():
-    """Three threads, which sleep: the system places them."""
+    """Three threads that sleep. They are not pinned."""
     return Row(
         "hub_overlap_200us_sleeping",
         "of the longest stage",
@@ -100,8 +101,7 @@ def _hub_count(what, label, way, size, iterations=10000):
 
 
 def hub_counts():
-    """Of chunks of 1 MiB UCX itself makes system calls, in which it copies from process to
-    process."""
+    """For chunks of 1 MiB UCX itself makes system calls, which copy between processes."""
     hubs = [
         _hub_count(what, way, way, 64)
         for what in ("allocations", "syscalls")

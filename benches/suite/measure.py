@@ -15,7 +15,7 @@ TIMEOUT_S = 120
 
 
 class Runner:
-    """How programs are started: their environment, error handling and CPUs."""
+    """Starts programs: with their environment, error handling and CPUs."""
 
     def __init__(self, programs, ucx, error_handling, cpus):
         self.programs = programs
@@ -25,7 +25,7 @@ class Runner:
         self._hosts = None
 
     def hosts(self):
-        """Those of the rows that need two; made when the first does."""
+        """The two hosts, for rows that need them. Made on first use."""
         if self._hosts is None:
             self._hosts = Hosts()
         return self._hosts
@@ -35,7 +35,7 @@ class Runner:
             self._hosts.close()
 
     def environment(self, transport, extra=None):
-        # UCX settings of the caller would reach only what does not override them, so none are
+        # UCX settings of the caller would apply only where nothing overrides them, so none are
         # passed on.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("UCX")}
         environment.update(COMMON)
@@ -56,8 +56,7 @@ class Runner:
         return command
 
     def run(self, command, environment, timeout_s=TIMEOUT_S, beside=()):
-        """Runs one program to its end, and those beside it, and returns its report as a
-        dictionary."""
+        """Runs a program, and those beside it, to the end. Returns its report as a dictionary."""
         started = [
             subprocess.Popen(
                 one,
@@ -85,7 +84,7 @@ class Runner:
                 raise Unavailable(f"no end within {timeout_s} s") from None
             raise
         if process.returncode != 0:
-            # When one side fails the other says so too; the cause is what the first one says.
+            # If one side fails, the other fails too. The first message is the cause.
             lines = [line for line in err.strip().splitlines() if "the other side" not in line]
             raise Unavailable(
                 f"exit status {process.returncode}: {lines[-1] if lines else 'no message'}"
@@ -93,7 +92,7 @@ class Runner:
         return dict(line.split("=", 1) for line in out.splitlines() if "=" in line), err
 
     def timed(self, row, column):
-        """One run for this column of a timed row: its report."""
+        """Runs one column of a timed row once, and returns its report."""
         if row.pinned and len(set(self.cpus.split(","))) < 2:
             raise Unavailable("two CPUs are needed, one for each process")
         arguments = {**row.arguments, **column.arguments}
@@ -102,7 +101,7 @@ class Runner:
             return perftest.run(self, arguments, environment)
         cpus = self.cpus if row.pinned else "none"
         if row.program == "delayed" and row.pinned:
-            # The submitting threads on the one CPU, the progress thread on the other.
+            # The submitting threads are on one CPU, the progress thread on the other.
             arguments["thread-cpu"] = self.cpus.split(",")[1]
         program = self.programs.get(column.implementation, row.program)
         hosts = self.hosts() if row.transport == "hosts" else None
@@ -119,7 +118,7 @@ class Runner:
 
 
 def same_transports(reports):
-    """Why the columns cannot be compared, or None."""
+    """Returns the reason why the columns cannot be compared, or None."""
     seen = {}
     for column, report in reports.items():
         transports = report.get("transports", "")
@@ -133,8 +132,8 @@ def same_transports(reports):
 
 
 def _one_round(runner, row, missing, say):
-    """The report of each column that can still be run; two columns of one program and the same
-    arguments share a run."""
+    """Returns the report of each column that can still be run. Two columns with the same program
+    and arguments share a run."""
     done, reports = {}, {}
     for name, column in row.columns.items():
         if name in missing:
@@ -156,8 +155,8 @@ def _one_round(runner, row, missing, say):
 
 
 def measure_row(runner, row, rounds, progress):
-    """Interleaves the columns for `rounds` rounds. Returns the reports of each column, and what
-    kept one out."""
+    """Interleaves the columns for `rounds` rounds. Returns the reports of each column, and the
+    reason for each missing column."""
     reports, missing = {name: [] for name in row.columns}, {}
     rounds = min(rounds, row.most_rounds or rounds)
     for number in range(rounds):
@@ -182,7 +181,7 @@ def measure_row(runner, row, rounds, progress):
 
 
 def values_of(key, scale, reports):
-    """For each column the figure `key` of its reports, or what that says for the column."""
+    """For each column the value of `key` in its reports. `key` may be a dictionary by column."""
     return {
         name: [
             float(report[key[name] if isinstance(key, dict) else key]) * scale for report in those

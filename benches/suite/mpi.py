@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""The MPIs of this system: what compiles against them, and what starts their processes."""
+"""The MPIs of this system: their compilers and launchers."""
 
 import functools
 import shutil
@@ -10,8 +10,8 @@ from pathlib import Path
 from . import Unavailable
 from .hosts import DEVICE, ENTER
 
-# By implementation: which MPI, and what is added to its launcher's command. A component that cannot
-# be had ends the program.
+# For each implementation: its MPI, and additional options of the launcher. If a component is not
+# available, the program ends.
 COMPONENTS = {
     "osc_sm": ("openmpi", ["--mca", "osc", "sm"]),
     "osc_ucx": ("openmpi", ["--mca", "osc", "ucx"]),
@@ -19,8 +19,9 @@ COMPONENTS = {
     "mpich": ("mpich", []),
 }
 
-# By MPI: launchers, of which Fedora's stand where only `module load` looks; a word in what
-# `--version` says, since two may have one name; what to install. The processes pin themselves.
+# For each MPI: its launchers (on Fedora in folders that only `module load` adds to the path), a
+# word in the output of `--version`, because two MPIs may use one name, and the packages to install.
+# The processes pin themselves.
 LAUNCHERS = {
     "openmpi": (
         ["mpirun.openmpi", "/usr/lib64/openmpi/bin/mpirun", "mpirun"],
@@ -50,8 +51,8 @@ def _launcher(kind):
 
 
 def compiler(kind):
-    """The one that stands beside the launcher; without its headers, which Debian has in another
-    package, it is none."""
+    """The compiler beside the launcher. It must have its headers, which Debian has in another
+    package."""
     launcher, packages = _launcher(kind), LAUNCHERS[kind][2]
     path = launcher.with_name("mpicc" + launcher.suffix)
     try:
@@ -69,8 +70,8 @@ def compiler(kind):
     return str(path)
 
 
-# By MPI: what its launcher is told besides when the processes are on other hosts. Among those whose
-# memory is one, as that of namespaces is, an MPI's own ways would be shared memory.
+# For each MPI: additional options of the launcher if the processes are on other hosts. Namespaces
+# share memory, so MPI would use shared memory otherwise.
 ACROSS = {
     "openmpi": lambda enter, names, device: [
         "--host",
@@ -108,11 +109,11 @@ ACROSS = {
 
 
 def launch(implementation, processes, hosts=None):
-    """What the command of a program begins with."""
+    """The beginning of the command of a program."""
     kind, component = COMPONENTS[implementation]
     begin, across = [], []
     if hosts is not None:
-        # The launcher itself is on the first.
+        # The launcher itself runs on the first host.
         begin, across = hosts.inside(0), ACROSS[kind](str(ENTER), hosts.names(), DEVICE)
     return [
         *begin,

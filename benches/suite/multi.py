@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Rows of transfers of many buffers."""
+"""Rows for transfers of many buffers."""
 
 from .row import Column, Row, columns
 
 
-# Half of an exchange of so many frames: by tag against UCXX, and as one active message against one
-# message of plain UCP's of the same bytes.
+# Half of an exchange of `frames` frames: by tag against UCXX, and as one active message against one
+# message of plain UCP with as many bytes.
 def frames_pingpong(name, frames, size, transport, targets=(), **more):
     arguments = {"window": frames, "size": size, "iterations": 100, "warmup": 100, "batches": 20}
     return Row(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""UCX's own measuring program, two processes of it, as a further reference. Its server waits for
-its client on a TCP port."""
+"""UCX's own benchmark program, as a further reference. It has two processes, and its server waits
+for the client on a TCP port."""
 
 import os
 import shutil
@@ -11,9 +11,8 @@ import subprocess
 
 from . import Unavailable
 
-# Places in the line of comma-separated values that `-v` prints: iterations; the percentile, average
-# and overall latency in microseconds; average and overall MiB/s; average and overall messages a
-# second.
+# Columns of the comma-separated line that `-v` prints: iterations; the percentile, average and
+# overall latency in microseconds; average and overall MiB/s; average and overall messages a second.
 COLUMNS = {"latency_us": 1, "bandwidth_mib": 5, "rate": 7}
 TIMEOUT_S = 60
 
@@ -25,8 +24,8 @@ def _free_port():
 
 
 def _wait_for(port, server):
-    """Until the server listens. The kernel's table tells; a connection of ours the server would
-    take for its client's."""
+    """Waits until the server listens. It reads the kernel's table, because the server would take a
+    connection for its client's."""
     wanted = f":{int(port):04X}"
     while server.poll() is None:
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -49,16 +48,17 @@ def _wait_for(port, server):
 
 
 def run(runner, arguments, environment):
-    """Runs one test and returns a report with the figure asked for as `value`."""
+    """Runs one test, and returns a report with the result as `value`."""
     program = shutil.which("ucx_perftest")
     if program is None:
         raise Unavailable("ucx_perftest is not installed (Debian: ucx-utils)")
     if runner.ucx is not None:
-        # It uses what lies below UCP's interface, and fits the release that it was built with only.
+        # ucx_perftest uses internal interfaces of UCX, so it works only with the release that it
+        # was built with.
         program = runner.ucx.parent / "bin" / "ucx_perftest"
         if not program.exists():
             raise Unavailable("no ucx_perftest lies beside this UCX")
-        # Unpacked from a wheel it may not be run where it lies.
+        # The unpacked file may not be executable where it is.
         program = shutil.copy(program, runner.programs.out)
         os.chmod(program, 0o755)
         beside = sorted(runner.ucx.parent.parent.glob("*.libs"))

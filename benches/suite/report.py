@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""The result: facts about the machine, rows of report.json, and the table."""
+"""The result: facts about the machine, the rows of report.json, and the table."""
 
 import os
 import platform
@@ -10,8 +10,7 @@ from pathlib import Path
 from .build import UCXX_VERSION
 from .measure import median, ratios, values_of
 
-# A load average above this before the first round means that the processes did not have their cores
-# to themselves.
+# If the load average is above this before the first round, the processes had to share their cores.
 BUSY = 1.0
 PEER_NAME = f"UCXX {UCXX_VERSION}"
 
@@ -109,7 +108,7 @@ def _timed(name, figure, samples, reports, note, peer_name, targets):
 
 
 def _rows_of_peers(row, reports, missing):
-    """What one peer lacks is no matter of the others."""
+    """If one peer is missing, the rows of the others are not affected."""
     results = []
     for figure, peer in row.of_peers():
         samples = values_of(
@@ -136,7 +135,7 @@ def _rows_of_peers(row, reports, missing):
 
 
 def timed_rows(row, reports, missing):
-    """The row, and those that come from the same runs."""
+    """The row, and the rows from the same runs."""
     if row.peers:
         return _rows_of_peers(row, reports, missing)
     peer_name = row.peer_name or PEER_NAME

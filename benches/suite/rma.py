@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Rows of puts and gets."""
+"""Rows for puts and gets."""
 
 from .row import MIB, Count, Row, Target, without_peer
 
@@ -8,7 +8,7 @@ MEMORIES = ("allocated", "registered")
 
 
 def _rma(operation, memory, transport, batch, batches, warmup, targets=()):
-    """One at a time, a put until it has been flushed."""
+    """One operation at a time. A put counts until it is flushed."""
     arguments = {
         "operation": operation,
         "memory": memory,

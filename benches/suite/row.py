@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""What a row is: what runs in its columns, what is taken from that, and what it is held to."""
+"""What a row consists of: the programs of its columns, the values that are taken from them, and its
+targets."""
 
 from dataclasses import dataclass, field
 from typing import Optional
 
 from .hosts import DEVICE
 
-# An implementation of a column.
+# The name of an implementation, in a column.
 PERFTEST = "ucx_perftest"
 
 KIB = 1 << 10
 MIB = 1 << 20
 
-# The same for every implementation. Without the two *_ERROR_HANDLING/_INVALIDATE settings UCX
-# leaves shared memory as soon as endpoints detect failures, and a row would compare TCP with shared
+# The same for every implementation. Without the two *_ERROR_HANDLING/_INVALIDATE settings UCX does
+# not use shared memory if endpoints detect failures, and a row would compare TCP with shared
 # memory.
 COMMON = {
     "UCX_MM_ERROR_HANDLING": "y",
@@ -22,13 +23,13 @@ COMMON = {
     "UCX_KEEPALIVE_INTERVAL": "1s",
     "UCX_WARN_UNUSED_ENV_VARS": "n",
 }
-# What this library asks UCX for by itself. Without it in every column the rows over TCP would say
-# four where nothing but this differs.
+# The size that this library sets by itself. All columns get it. Otherwise the rows over TCP would
+# show a factor of four that has no other cause.
 PIECES = {"UCX_TCP_TX_SEG_SIZE": "64k"}
 TRANSPORTS = {
     "shm": {"UCX_TLS": "posix,cma,self"},
     "tcp": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo", **PIECES},
-    # As each implementation sets UCX up by itself.
+    # As each implementation configures UCX by itself.
     "untuned": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"},
     # Between two namespaces: see hosts.py.
     "hosts": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": DEVICE, **PIECES},
@@ -37,8 +38,8 @@ TRANSPORTS = {
 
 @dataclass
 class Target:
-    """`what` is ours, ratio_raw, ratio_peer, over_raw or over_peer (differences); at most, or at
-    least, `limit`."""
+    """`what` is ours, ratio_raw, ratio_peer, over_raw or over_peer (differences). It must be at
+    most, or at least, `limit`."""
 
     what: str
     limit: float
@@ -53,8 +54,7 @@ class Target:
 
 @dataclass
 class Column:
-    """What stands in one column: an implementation's program, and how its arguments differ from the
-    row's."""
+    """A column: the program of an implementation, and the arguments that differ from the row's."""
 
     implementation: str
     arguments: dict = field(default_factory=dict)
@@ -71,21 +71,21 @@ def _usual():
 
 @dataclass
 class Figure:
-    """A further row from the runs of another: `key` as there."""
+    """Another row from the same runs. `key` is as in Row."""
 
     name: str
     unit: str
     key: object
     scale: float = 1.0
     targets: tuple = ()
-    # Of the row's peers those for which there is such a row; all, unless it says.
+    # The peers of the row for which there is such a row. None means all.
     peers: Optional[tuple] = None
 
 
 @dataclass
 class Peer:
-    """One of several that ours is compared with, in rows of its own: its column, which ends their
-    names, and what it is called."""
+    """One of several peers, each with rows of its own: its column, which is the end of their names,
+    and its name."""
 
     column: str
     name: str
@@ -93,8 +93,7 @@ class Peer:
 
 @dataclass
 class Row:
-    """A row that is timed: each column's program prints `key`, or what that, a dictionary, says for
-    the column."""
+    """A timed row. The program of each column prints `key`, which may be a dictionary by column."""
 
     name: str
     unit: str
@@ -110,16 +109,16 @@ class Row:
     overhead: Optional[str] = None
     overhead_target: Optional[Target] = None
     peer_name: Optional[str] = None
-    # Several, each with a column of its own: then the figures are those of `also` alone, with a row
-    # for each of these and targets by column.
+    # Several peers with a column each. Then the results are only those of `also`, with a row for
+    # each peer, and targets by column.
     peers: tuple = ()
-    # Not the option's: endpoints to oneself detect no failures.
+    # Overrides the option. Endpoints to the same process detect no failures.
     error_handling: Optional[str] = None
-    # A CPU for each process; otherwise the system places them.
+    # True: a CPU for each process. False: the system places them.
     pinned: bool = True
     # For rows that take long, or hardly vary.
     most_rounds: Optional[int] = None
-    # When a program that has not ended by itself is ended, and its column has no value.
+    # A program that has not ended by then is ended, and its column has no value.
     timeout_s: int = 60
 
     def of_peers(self):
@@ -134,7 +133,7 @@ class Row:
 
 @dataclass
 class Count:
-    """A row that is counted in one process: `what` is instructions, allocations, syscalls or
+    """A row that is counted in one process. `what` is instructions, allocations, syscalls or
     idle_syscalls."""
 
     name: str
@@ -146,12 +145,12 @@ class Count:
     targets: tuple = ()
     program: str = "pairloop"
     columns: dict = field(default_factory=lambda: columns(Column("raw"), Column("ours")))
-    # Where callgrind counts; a pattern of callgrind's.
+    # The function in which callgrind counts, as a pattern of callgrind.
     function: str = "measured_loop*"
     peer_name: Optional[str] = None
     error_handling: Optional[str] = None
 
 
-# UCXX's active messages wait in a queue until they are received: another thing.
+# UCXX's active messages wait in a queue until they are received, which is not comparable.
 def without_peer():
     return columns(Column("raw"), Column("ours"))

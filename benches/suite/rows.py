@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""What is measured: one entry a row, with the target it is held to."""
+"""All other rows, each with its target."""
 
 from .hubs import (
     hub_bandwidth,
@@ -55,8 +55,8 @@ def _bandwidth(transport, label, size, window, batch, batches):
 
 
 def _bytes(name, unit, program, key, arguments, scale=1.0):
-    """Of streams, for reference: raw gives its receives to UCP, which fills them as the bytes come
-    but cannot give them back."""
+    """Rows for streams, for reference. The raw column posts receives to UCP, which fills them as
+    bytes arrive but cannot return them."""
     return Row(
         f"stream_{name}_shm",
         unit,
@@ -148,9 +148,9 @@ def _fetch_bandwidth(transport, batches):
     )
 
 
-# UCXX has no adaptive mode, and its requests cannot be waited for: it gets the mode that a row
-# says, and its callbacks where one thread waits for one message, which serves it best, or requests
-# that are asked for their status where many are in flight.
+# UCXX has no adaptive mode, so the row names its mode. Its requests have no wait, so it uses what
+# serves it best: callbacks if one thread waits for one message, and polled requests if many are in
+# flight.
 def _delayed(label, mode, peer_mode, producers=1, targets=(), rate_targets=()):
     arguments = {"iterations": 25600, "warmup": 25600, "batches": 10, "producers": producers}
     ours = Column("ours", {"progress": mode, "completion": "wait"})

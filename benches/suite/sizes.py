@@ -14,13 +14,14 @@ SIZES = {
     "8KiB": 8 * KIB,
     "64KiB": 64 * KIB,
 }
-# A program of one message at a time with what it prints, and a program of a window of them.
+# For each kind: the program with one message at a time, the value that it prints, and the program
+# with a window of messages.
 KINDS = {
     "tag": ("pingpong", "half_round_trip_ns", "stream"),
     "am": ("am_pingpong", "half_round_trip_ns", "am_stream"),
     "fetch": ("fetch_window", "question_ns", "fetch_window"),
 }
-# A run takes about a tenth of a second, as there are many.
+# A run takes about a tenth of a second, because there are many.
 LONG = 64 * KIB
 ONE_BY_ONE = {"iterations": 1000, "batches": 50, "warmup": 5000}
 LONG_ONE_BY_ONE = {"iterations": 100, "batches": 20, "warmup": 200}

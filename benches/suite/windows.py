@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""Rows of windows, against the MPIs of this system. One run measures many operations, as it takes
-an MPI long to start."""
+"""Rows for windows, against the MPIs of this system. One run measures many operations, because an
+MPI takes long to start."""
 
 from .row import Column, Figure, Peer, Row, Target
 
@@ -10,8 +10,7 @@ PEERS = (
     Peer("osc_ucx", "Open MPI osc/ucx"),
     Peer("mpich", "MPICH"),
 )
-# Of memory that the program has: osc/sm has no such windows.
-# Across hosts.
+# Peers across hosts (FAR_PEERS), and for memory of the program (CREATE_PEERS). osc/sm has neither.
 FAR_PEERS = (Peer("osc_ucx", "Open MPI osc/ucx"), Peer("mpich", "MPICH"))
 CREATE_PEERS = (
     Peer("osc_ucx", "Open MPI osc/ucx"),
@@ -54,8 +53,8 @@ def _latency(name, targets):
 
 
 def _created(name, measurements):
-    """The same with memory that the program has, against the best of the MPIs: against each of
-    them."""
+    """The same with memory of the program. The target is the best of the MPIs, so it applies to
+    each of them."""
     targets = {peer.column: (Target("ratio_peer", 1.1),) for peer in CREATE_PEERS}
     figures = [
         Figure(f"window_create_{one}", "ns", f"{one}_ns", targets=targets) for one in measurements
@@ -70,7 +69,7 @@ def _created(name, measurements):
 
 
 def _far(name, measurements):
-    """Between two hosts, whose connection is a pair of virtual devices."""
+    """Between two hosts, which are connected by a pair of virtual devices."""
     figures = [Figure(f"window_far_{one}", "us", f"{one}_ns", 1e-3) for one in measurements]
     return _row(
         name,
@@ -84,7 +83,7 @@ def _far(name, measurements):
 
 
 def _busy(transport, peers):
-    """At a target that computes, and comes by the library once in a millisecond."""
+    """At a target that computes, and calls the library once in a millisecond."""
     label = "_far" if transport == "hosts" else ""
     measurements = ("put_8B", "get_8B", "acc_double_8B", "fetch_add_8B")
     figures = [Figure(f"window_busy{label}_{one}", "us", f"{one}_ns", 1e-3) for one in measurements]
@@ -101,8 +100,9 @@ def _busy(transport, peers):
 
 
 def _contention(processes, aside):
-    """So many that want the lock. With `aside` the target is one more; without it is one of them,
-    and osc/ucx gives it all: that is as fast as a process alone, and no measure of contention."""
+    """`processes` processes compete for the lock. With `aside` the target is one more process.
+    Without it the target is one of them, and osc/ucx gives it all the locks: then it is as fast
+    as one process alone, which does not measure contention."""
     label = "_aside" if aside else ""
     osc_ucx = tuple(peer for peer in PEERS if peer.column == "osc_ucx")
     rate = {"osc_ucx": (Target("ratio_peer", 2, at_least=True),)} if aside else ()

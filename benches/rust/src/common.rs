@@ -21,7 +21,7 @@ pub fn check(what: &str, status: i32) {
 
 pub fn pin(cpu: Option<usize>) {
     let Some(cpu) = cpu else { return };
-    // SAFETY: all-zero is an empty set, and `cpu` is one of those that the caller may use.
+    // SAFETY: all-zero is an empty set, and `cpu` is one that the caller may use.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -35,7 +35,7 @@ pub fn median(mut samples: Vec<f64>) -> f64 {
 }
 
 pub fn ucx_version() -> String {
-    // SAFETY: a plain struct, whose size the function is told.
+    // SAFETY: a plain struct, and the function gets its size.
     unsafe {
         let mut version = std::mem::zeroed::<ucxx_version_t>();
         ucxx_version_init(&mut version, size_of::<ucxx_version_t>());

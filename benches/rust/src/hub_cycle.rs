@@ -1,10 +1,11 @@
-//! What a chunk costs that goes through a hub, beside an index that goes through two queues.
+//! The cost of a chunk that passes through a hub, compared with an index that passes through two
+//! queues.
 //!
-//! A hub in its plainest form is two queues: envelopes that are free, and chunks that are ready. So
-//! the measure of a cycle (lease and commit of a producer, lease and release of a consumer, through
-//! the C symbols) is two `ArrayQueue`s of the same length, one push and one pop on each. With one
-//! thread, that is all; with two, one produces and the other one consumes: the hub's wait as
-//! `ucxx_link_lease` does, those of the queues look again.
+//! The simplest hub is two queues: free envelopes and ready chunks. A cycle is the lease and commit
+//! of a producer and the lease and release of a consumer, through the C symbols. The reference is
+//! two `ArrayQueue`s of the same length, with one push and one pop on each. With two threads one
+//! produces and the other one consumes. The hub's threads wait in `ucxx_link_lease`, and those of
+//! the queues poll.
 
 mod common;
 
@@ -70,7 +71,7 @@ fn options() -> Options {
     options
 }
 
-/// The C symbols, as a program sees them that was compiled by itself.
+/// The C symbols, called like from a separately compiled program.
 struct Symbols {
     lease: unsafe extern "C" fn(*mut ucxx_link_t, u64, *mut *mut ucxx_envelope_t) -> i32,
     commit: unsafe extern "C" fn(*mut ucxx_envelope_t, usize, *mut c_void) -> i32,
@@ -89,14 +90,14 @@ unsafe impl Sync for HubSide {}
 
 impl HubSide {
     fn new(size: u64, locked: bool) -> HubSide {
-        // UCXX_FEATURE_TAG; nothing of UCX is used but that the context is there.
+        // UCXX_FEATURE_TAG. The program uses nothing of UCX but the context.
         let params =
             ContextParams { features: 1, config: Vec::new(), local_network: false, name: None };
         let context = worked("a context", Context::new(&params));
         let params = HubParams {
             envelope_size: size,
-            // A limit below what the envelopes hold is one of the things for which a hub always
-            // takes its lock, and costs nothing itself.
+            // With a limit below the capacity of the envelopes a hub always uses its lock. The
+            // limit itself costs nothing.
             max_queue_chunks: if locked { LENGTH as u64 - 1 } else { 0 },
             max_queue_bytes: 0,
             retain: Retain::Auto,
@@ -139,7 +140,7 @@ impl HubSide {
     #[inline(always)]
     fn produce(&self) {
         let mut envelope = null_mut();
-        // SAFETY: live links, and an envelope that has just been leased.
+        // SAFETY: the links are alive, and the envelope has just been leased.
         unsafe {
             check("a lease", (self.symbols.lease)(self.producer, u64::MAX, &mut envelope));
             check("a commit", (self.symbols.commit)(envelope, 8, null_mut()));
@@ -162,7 +163,7 @@ struct Queues {
     ready: ArrayQueue<u32>,
 }
 
-/// One that is there at last.
+/// Waits until there is one.
 #[inline(always)]
 fn pop(queue: &ArrayQueue<u32>) -> u32 {
     loop {
@@ -173,7 +174,7 @@ fn pop(queue: &ArrayQueue<u32>) -> u32 {
     }
 }
 
-/// There is room for all that there are.
+/// Queues have room for all envelopes.
 #[inline(always)]
 fn push(queue: &ArrayQueue<u32>, number: u32) {
     assert!(queue.push(number).is_ok(), "a queue overflowed");

@@ -1,10 +1,9 @@
-//! What a call of the C interface costs beyond the same call of the engine.
+//! The additional cost of a call of the C interface, compared with the same call of the engine.
 //!
-//! Two workers of one process exchange messages on one thread, as in `../c/pairloop.c`: once
-//! through the C symbols, once through the engine's functions, on the same objects, in turn. The C
-//! symbols are called through pointers that the compiler cannot see through, so that a call stays a
-//! call. Link-time optimisation may put the engine's functions into the loop, as in any Rust
-//! program that uses them.
+//! Two workers of one process exchange messages on one thread, as in `../c/pairloop.c`: in turn
+//! through the C symbols and through the engine's functions, on the same objects. The C symbols are
+//! called through opaque pointers, so that the compiler does not inline them. Link-time
+//! optimisation may inline the engine's functions, as in any Rust program that uses them.
 
 mod common;
 
@@ -73,8 +72,8 @@ fn options() -> Options {
     options
 }
 
-/// What the loops work on, for both interfaces: the handle of a worker or endpoint is the address
-/// of the engine's object.
+/// What the loops use, for both interfaces. The handle of a worker or endpoint is the address of
+/// the engine's object.
 struct Pair {
     sender: Arc<SharedEndpoint>,
     workers: [Arc<SharedWorker>; 2],
@@ -131,8 +130,8 @@ impl Pair {
         pair
     }
 
-    /// One message: until it has come both sides have to make progress, and the loops make it where
-    /// it is needed after that.
+    /// Sends one message, for which both sides make progress. After that the loops make progress
+    /// only where it is needed.
     fn wire_up(&mut self) {
         let params = OpParams { memory_type: HOST, ..OpParams::default() };
         let [sender, receiver] = &self.workers;
@@ -164,7 +163,7 @@ impl Pair {
             if worked("the first message", submitted) == Submitted::Done {
                 continue;
             }
-            // SAFETY: a request of one of the two, let go of once.
+            // SAFETY: a request of one of the two operations, released once.
             unsafe {
                 while (*request).status() == Status::INPROGRESS {
                     worked("progress", sender.progress_and_tell());
@@ -176,7 +175,7 @@ impl Pair {
     }
 }
 
-/// Calls of the library in these loops, for the share of one.
+/// Calls of the library in these loops, to compute the time of one call.
 type Calls = u64;
 
 #[inline(never)]
@@ -199,7 +198,7 @@ fn measured_loop_engine(pair: &mut Pair, count: u64) -> Calls {
         let received = worked("a receive", received) == Submitted::Done;
         let sent = worked("a send", sent) == Submitted::Done;
         calls += 2;
-        // SAFETY: requests of the two operations, each let go of once.
+        // SAFETY: the requests of the two operations, each released once.
         unsafe {
             while !received && (*receive).status() == Status::INPROGRESS {
                 worked("progress", receiver.progress_and_tell());
@@ -221,7 +220,7 @@ fn measured_loop_engine(pair: &mut Pair, count: u64) -> Calls {
     calls
 }
 
-/// The C symbols, as a program sees them that was compiled by itself.
+/// The C symbols, called like from a separately compiled program.
 struct Symbols {
     send: unsafe extern "C" fn(
         *mut ucxx_endpoint_t,
@@ -317,7 +316,7 @@ fn idle_loop_engine(pair: &mut Pair, count: u64) -> Calls {
 fn idle_loop_c(pair: &mut Pair, symbols: &Symbols, count: u64) -> Calls {
     let worker = handle::<SharedWorker, ucxx_worker_t>(&pair.workers[0]);
     for _ in 0..count {
-        // SAFETY: a live worker; nobody asks for the number of events.
+        // SAFETY: the worker is alive, and the number of events is not requested.
         check("progress", unsafe { (symbols.progress)(worker, std::ptr::null_mut()) });
     }
     count
