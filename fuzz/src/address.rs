@@ -1,4 +1,4 @@
-//! The trailer of a worker's address.
+//! The trailer of a worker address.
 #![no_main]
 
 use layout::{choice, is_address, mend_address};
@@ -10,8 +10,8 @@ fuzz_target!(|data: &[u8]| {
         Ok(address) => {
             assert!(is_address(data), "taken, and not an address");
             assert_eq!(address.bytes(), data);
-            // What was taken is noticed when it is damaged. The position comes from the input, to
-            // be found by the fuzzer.
+            // Damage to an accepted address must be noticed. The input selects the position, so
+            // that the fuzzer can search for one that is not.
             let mut damaged = data.to_vec();
             let at = data
                 .iter()
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
         }
         Err(_) => assert!(!is_address(data), "an address was refused"),
     }
-    // The unchecked door: takes anything that has bytes, and must survive it.
+    // The unchecked decoder accepts any bytes, and must not fail on them.
     match Address::from_ucp_bytes(data) {
         Ok(address) => assert_eq!(address.bytes(), data),
         Err(_) => assert!(data.is_empty() || data.len() > 1 << 20),

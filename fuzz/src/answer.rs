@@ -1,11 +1,11 @@
-//! An answer: its header, and behind it what tells the length of one that did not fit.
+//! The header of an answer to a fetch. If the answer did not fit, its length follows the header.
 #![no_main]
 
 use layout::number;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use ucxx_rs::internals::decoders::header::{Answer, Header, Kind, HEADER};
 
-/// UCXX_ERR_MESSAGE_TRUNCATED, of which a length is told.
+/// UCXX_ERR_MESSAGE_TRUNCATED, the only status with a length.
 const TRUNCATED: i32 = -9;
 
 fuzz_target!(|data: &[u8]| {
@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let mut size = fuzzer_mutate(data, size, max_size);
     if size >= HEADER && seed % 16 != 0 {
-        // Of this version and this kind, without strange bits, and as long as it says.
+        // Usually: the right version and kind, no unknown bits, and the stated length.
         (data[0], data[1]) = (1, 11);
         data[6] &= 0x0c;
         data[7] &= 0x7f;

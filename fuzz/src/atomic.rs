@@ -1,4 +1,4 @@
-//! An atomic operation that a peer asks for.
+//! An atomic operation that a peer requests.
 #![no_main]
 
 use layout::number;
@@ -10,8 +10,8 @@ fuzz_target!(|data: &[u8]| match Atomic::decode(data) {
         assert_eq!(&atomic.encode()[..], data);
         assert!(matches!(atomic.size, 4 | 8));
         let mut word = [number(data, 24, 4), number(data, 28, 4)];
-        // A word of this program's, of 16 bytes: what it does stays within the first 8.
-        // SAFETY: aligned, and nobody else's.
+        // The target has 16 bytes. The operation must change only the first 8.
+        // SAFETY: the memory is aligned, and nothing else uses it.
         unsafe { atomic.execute(word.as_mut_ptr().cast()) };
         assert_eq!(word[1], number(data, 28, 4));
     }

@@ -1,5 +1,5 @@
-//! What comes to rank 0 of a rendezvous from anybody, and to its members from rank 0. The first
-//! byte says what the rest is to be.
+//! The messages of a rendezvous: those from anybody to rank 0, and those from rank 0 to the
+//! members. The first byte selects the kind of message.
 #![no_main]
 
 use layout::number;
@@ -7,11 +7,11 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use ucxx_rs::internals::decoders::bootstrap::*;
 
 const MAGIC: &[u8] = b"ucxxrsBs";
-/// Members of the group whose exchange is read.
+/// The number of members of the group whose exchange is decoded.
 const MEMBERS: u32 = 3;
 const LONGEST: u64 = 1 << 20;
 
-/// Length, and the place of what must be as here: version and zeros, or a verdict.
+/// The length, and the place of the bytes that are fixed: version and zeros, or a verdict.
 const MESSAGES: [usize; 3] = [48, 88, 48];
 
 fn is_exchange(bytes: &[u8]) -> bool {
@@ -85,7 +85,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     if size == 0 || seed % 8 == 0 {
         return size;
     }
-    // Length and magic are made to fit, mostly, and the lengths of an exchange.
+    // Usually make the length and the magic bytes right, and the lengths in an exchange.
     let kind = usize::from(data[0] % 6);
     match kind {
         0..=2 if max_size > MESSAGES[kind] => {

@@ -1,5 +1,5 @@
-//! The table of a multi-buffer message: its first four bytes are the length of the data, the rest
-//! is what comes before the user's header.
+//! The table of a multi-buffer message. The first four bytes of the input are the length of the
+//! data. The rest is the bytes before the user's header.
 #![no_main]
 
 use layout::number;

@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
-    // The version is made to fit, mostly: else nothing else would ever be looked at.
+    // Usually make the version right. Otherwise the decoder would never read further.
     if size > 4 && seed % 8 != 0 {
         let what = data[2] % 7;
         data[..4].copy_from_slice(&[1, 0, what, 0]);

@@ -1,4 +1,4 @@
-//! The header of the library's own active messages, by itself and packed with what belongs to it.
+//! The header of the library's own active messages, alone and with what follows it.
 #![no_main]
 
 use layout::{is_header, number};
@@ -32,7 +32,8 @@ fn check_error(unreadable: &Unreadable, data: &[u8]) {
     }
 }
 
-/// The short forms, of which there are no others: what is read is what another library would write.
+/// The short forms. Each message has exactly one encoding, so encoding what was decoded must give
+/// the same bytes.
 fn check_short(data: &[u8]) {
     let Ok(Piece { header, question, user_header, data: payload, .. }) = Piece::decode(data) else {
         return;
@@ -94,8 +95,7 @@ fuzz_target!(|data: &[u8]| {
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
     if size >= HEADER {
-        // Of one version, mostly, and half of them with a header of the user's that is as long as
-        // it says.
+        // Usually the right version. Half of them have a user header of the stated length.
         if seed % 16 != 0 {
             data[0] =
                 if seed & 0x200 != 0 { 1 } else { [0x88, 0x8a, 0x8b][seed as usize / 16 % 3] };

@@ -1,11 +1,11 @@
-//! A Hello: its header, and behind it the sender's address.
+//! A Hello: its header, and the sender's address behind it.
 #![no_main]
 
 use layout::{choice, is_address, mend_address, number};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use ucxx_rs::internals::decoders::header::{Header, Hello, HEADER};
 
-/// Longer addresses are not believed.
+/// Longer addresses are refused.
 const LONGEST: usize = 1 << 16;
 
 fuzz_target!(|data: &[u8]| {
@@ -29,7 +29,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
     if size >= HEADER {
         let (header, payload) = data[..size].split_at_mut(HEADER);
-        // Of one version and a known kind, mostly.
+        // Usually the right version and a known kind.
         if seed % 16 != 0 {
             header[0] = 1;
             header[1] = 1 + header[1] % 7;

@@ -1,4 +1,4 @@
-//! A message about a stream between two hubs: its header, and the metadata of a chunk.
+//! A message of a stream between two hubs: its header, and the metadata of a chunk.
 #![no_main]
 
 use layout::number;
@@ -13,7 +13,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     number(bytes, at, 4) | number(bytes, at + 4, 4) << 32
 }
 
-/// As docs/wire-formats.md has it.
+/// Whether it is a message according to docs/wire-formats.md.
 fn is_message(bytes: &[u8]) -> bool {
     if bytes.len() < HEADER
         || bytes[2] > u8::from(bytes[0] == 1)
@@ -53,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
-    // What must be so is made to be so, mostly: else nothing else would ever be looked at.
+    // Usually make the fixed bytes right. Otherwise the decoder would never read further.
     if size < HEADER || seed % 8 == 0 {
         return size;
     }

@@ -1,10 +1,10 @@
-//! What docs/wire-formats.md says, read a second time and in another way, to hold the decoders
-//! against; and how to make inputs that get past the checksum.
+//! A second implementation of docs/wire-formats.md, to compare the decoders with. It also makes
+//! inputs that pass the checksum.
 
-/// Of an address's trailer.
+/// The length of an address's trailer.
 pub const TRAILER: usize = 80;
 const MAGIC: &[u8] = b"ucxxrsAd";
-/// The longest address that is taken.
+/// The longest address that is accepted.
 const LONGEST: usize = 1 << 20;
 
 /// A number of up to four bytes.
@@ -12,7 +12,7 @@ pub fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
     bytes[at..at + length].iter().rev().fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
 }
 
-/// Does it begin with a header whose fields are those of its kind?
+/// Whether it begins with a header whose fields are valid for its kind.
 pub fn is_header(bytes: &[u8]) -> bool {
     if bytes.len() < 24 || bytes[0] != 1 {
         return false;
@@ -35,7 +35,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Is it an address of this library, undamaged?
+/// Whether it is an undamaged address of this library.
 pub fn is_address(bytes: &[u8]) -> bool {
     let length = bytes.len();
     length > TRAILER
@@ -47,8 +47,8 @@ pub fn is_address(bytes: &[u8]) -> bool {
         && number(bytes, length - 80, 4) == (length - TRAILER) as u64
 }
 
-/// Makes an address of what stands there, as far as `choice` says: each of its bits leaves one
-/// thing as it is. Without that nothing would ever get past the checksum.
+/// Turns the bytes into an address. Each bit of `choice` leaves one part unchanged. Without this
+/// function no input would pass the checksum.
 pub fn mend_address(bytes: &mut [u8], choice: u32) {
     let length = bytes.len();
     if length <= TRAILER {
@@ -69,7 +69,7 @@ pub fn mend_address(bytes: &mut [u8], choice: u32) {
     }
 }
 
-/// Which things are left as they are: nothing in half of the cases, else one or two.
+/// Selects the parts to leave unchanged: none in half of the cases, otherwise one or two.
 pub fn choice(seed: u32) -> u32 {
     match seed % 4 {
         0 | 1 => 0,

@@ -1,4 +1,4 @@
-//! The header that announces frames under a tag, in UCXX's format.
+//! The header that announces the frames of a tag transfer, in UCXX's format.
 #![no_main]
 
 use layout::number;

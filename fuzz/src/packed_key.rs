@@ -1,4 +1,4 @@
-//! A key to a peer's memory, as it came over some wire.
+//! A key to a peer's memory, received from another process.
 #![no_main]
 
 use layout::number;
@@ -17,8 +17,8 @@ fuzz_target!(|data: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
-    // What says how long it is, and the checksum, are made to fit, mostly: else nothing else would
-    // ever be looked at.
+    // Usually make the lengths and the checksum right. Otherwise the decoder would never read
+    // further.
     if size > HEADER + 4 && seed % 8 != 0 {
         data[..12].copy_from_slice(b"ucxxrsKy\x01\0\x50\0");
         data[12..16].copy_from_slice(&((size - HEADER - 4) as u32).to_le_bytes());

@@ -1,4 +1,4 @@
-//! What stands in a question before the user's header.
+//! The bytes of a question before the user's header.
 #![no_main]
 
 use layout::number;
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| match Question::decode(data) {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
-    // Of 48 bits, mostly.
+    // Usually a number of 48 bits.
     if size >= Question::LENGTH && seed % 8 != 0 {
         data[14..16].fill(0);
     }

@@ -1,4 +1,4 @@
-//! The header of an active message of UCXX's.
+//! The header of an active message of UCXX.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(envelope.callback.is_some(), data.get(4).is_some_and(|flag| *flag != 0));
     let before = if envelope.callback.is_some() { 78 } else { 6 };
     if data.len() >= before {
-        // All there is of a user's header is what its length says.
+        // The user's header has exactly the stated length.
         assert!(data.len() == before || data[before..].len() == 8 + envelope.user_header.len());
     }
     let mut again = vec![0; envelope.length()];

@@ -1,5 +1,5 @@
-//! What members tell each other when they make a window: what each was called with, and the name of
-//! its segment. The first byte says which it is to be.
+//! The messages of members that create a window: the arguments of each, and the name of its
+//! segment. The first byte selects the kind.
 #![no_main]
 
 use layout::number;
@@ -27,7 +27,8 @@ fuzz_target!(|data: &[u8]| {
     assert!(sound);
     let encoded = call.encode();
     assert_eq!(Call::decode(&encoded).map(|call| call.encode()), Some(encoded));
-    // All but the upper half of the status, which is its sign, and bits without a meaning.
+    // Compare everything except bits without a meaning, and the upper half of the status, which is
+    // its sign.
     let meant = |at: &usize| !matches!(at, 12..=15 | 17..=19);
     for at in (0..CALL).filter(meant) {
         assert_eq!(encoded[at], bytes[at], "byte {at}");

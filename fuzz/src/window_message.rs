@@ -1,4 +1,4 @@
-//! A message about a window: its header, then the pieces of memory that it is about, and data.
+//! A message about a window: its header, then the pieces of memory that it accesses, and data.
 #![no_main]
 
 use layout::number;
@@ -13,8 +13,8 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     number(bytes, at, 4) | number(bytes, at + 4, 4) << 32
 }
 
-/// 15 kinds, of which the first five may have pieces and an extent; 14 operations, 22 types, two
-/// ways to lock; no status but OK and errors.
+/// 15 kinds, of which the first five may have pieces and an extent; 14 operations; 22 types; two
+/// kinds of lock; a status that is OK or an error.
 fn is_header(bytes: &[u8]) -> bool {
     let is_error_or_ok = bytes[59] >= 0x80 || bytes[56..60] == [0; 4];
     bytes[..2] == [1, 0]
@@ -81,8 +81,8 @@ fuzz_target!(|data: &[u8]| {
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
-    // What must be so is made to be so, mostly, and the sum of the pieces: else nothing else would
-    // ever be looked at.
+    // Usually make the fixed bytes and the sum of the pieces right. Otherwise the decoder would
+    // never read further.
     if size < HEADER || seed % 8 == 0 {
         return size;
     }
