@@ -12,7 +12,7 @@ out=$target_dir/docs
 pages=$out/pages
 mapfile -t packages < <(grep -v '^#' site/requirements.txt)
 python=$(scripts/venv.sh --name docs "${packages[@]}")
-export PYTHONDONTWRITEBYTECODE=1 UCXX_RS_HEADER=$header UCXX_RS_XML=$out/xml
+export PYTHONDONTWRITEBYTECODE=1 UCXX_RS_HEADER=$header UCXX_RS_XML=$out/xml UCXX_RS_PLOTS=$out/plots
 UCXX_RS_VERSION=$(package_field version)
 export UCXX_RS_VERSION
 rm -rf "$pages" "$out/xml" "$out/html"
@@ -23,6 +23,7 @@ cp -r docs c_examples "$pages"
 find tests benches \( -name '*.md' -o -path tests/abi/snapshot.txt \) -exec cp --parents {} "$pages" \;
 cp site/index.md README.md CHANGELOG.md CONTRIBUTING.md LICENSE "$pages"
 "$python" site/reference.py "$header" "$pages/reference"
+"$python" site/plots.py docs/performance/report.json "$UCXX_RS_PLOTS"
 
 # Doxygen reads the header through the same reader as the pages, so that both agree.
 {

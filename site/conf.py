@@ -35,6 +35,18 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 
+plots = Path(os.environ["UCXX_RS_PLOTS"])
+
+
+def plot_lines(line):
+    """`<!-- plots: NAME ... -->` in a page is the place of these plots of site/plots.py."""
+    match = re.fullmatch(r"<!-- plots: ([\w ]+) -->", line)
+    if not match:
+        return []
+    drawn = [(plots / f"{name}.svg").read_text().strip() for name in match[1].split()]
+    return ["", "```{raw} html", '<div class="plots">', *drawn, "</div>", "```"]
+
+
 symbols = header.Text(header.symbols(Path(os.environ["UCXX_RS_HEADER"]).read_text()))
 
 
@@ -83,7 +95,7 @@ def read_page(app, name, source):
         lines.append(line if in_code or fence else link_line(line, page.parent))
         in_code ^= fence
         if not in_code:
-            lines += index_entry(line)
+            lines += index_entry(line) + plot_lines(line)
     source[0] = "\n".join(lines)
 
 
