@@ -129,11 +129,11 @@ def stream():
     picture.words(32, 70, "queue, oldest first", size=12)
     for place, (chunk, leased) in enumerate([(5, True), (6, True), (7, False)]):
         picture.envelope(32 + place * (SIDE + GAP), 84, None, chunk, leased)
-    picture.words(32, 150, "5 and 6 are on lease until it is told", size=12)
-    picture.words(32, 166, "that they have arrived; 7 waits for credit.", size=12)
+    picture.words(32, 150, "5 and 6 are leased until the receiver", size=12)
+    picture.words(32, 166, "reports them. 7 waits for credit.", size=12)
     picture.words(32, 206, "produced", size=12)
     picture.envelope(32, 216, None, None, True)
-    picture.words(572, 70, "leased for what comes", size=12)
+    picture.words(572, 70, "leased in advance", size=12)
     for place in range(2):
         picture.envelope(572 + place * (SIDE + GAP), 84, str(5 + place), None, True)
     picture.words(572, 196, "queue, oldest first", size=12)
@@ -141,7 +141,7 @@ def stream():
         picture.envelope(572 + place * (SIDE + GAP), 210, None, chunk)
     picture.arrow(676, 235, 800, 235, "consumers", dashed=True)
     picture.arrow(310, 95, 552, 95, "5 and 6, envelope to envelope")
-    picture.arrow(552, 225, 310, 225, "up to 4 arrived, room up to 6")
+    picture.arrow(552, 225, 310, 225, "received up to 4, room up to 6")
     return picture
 
 
