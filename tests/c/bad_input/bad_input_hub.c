@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Bad input: hubs, links and envelopes. Errors that depend on the state of a hub are in hub*.c. See
- * bad_input.h. */
+/* Hubs, links and envelopes. Errors that depend on the state of a hub are in hub*.c. */
 #include "bad_input.h"
 #include "hub.h"
 
