@@ -181,7 +181,7 @@ static void manual(void) {
   CHECK(envelope == NULL);
   CHECK_OK(ucxx_hub_pop(hub.hub));
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 3);
-  STEP("a pushed envelope that is released without a commit is no chunk");
+  STEP("a released envelope cannot be pushed");
   CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &envelope));
   CHECK_OK(ucxx_envelope_release(envelope, NULL));
   CHECK_EQ(ucxx_hub_length(hub.hub), 0);
@@ -261,7 +261,7 @@ static void end_of_stream(void) {
   lease_none(peek, UCXX_ERR_CLOSED);
   CHECK_OK(ucxx_hub_drain(hub.hub, 0));
   ucxx_hub_destroy(hub.hub);
-  STEP("links outlive their hub, and return CLOSED");
+  STEP("links outlive their hub, and report it");
   lease_none(in, UCXX_ERR_CLOSED);
   lease_none(out, UCXX_ERR_CLOSED);
   ucxx_link_destroy(in);
