@@ -1,5 +1,5 @@
-//! A hub without its lock: what threads take and give back while another one closes the queues, and
-//! looks at what is there.
+//! A hub in lock-free mode: threads take and return items while another one closes the lane and
+//! counts what is there.
 
 use crate::bounded_model;
 use crate::engine::hub::lockfree::queue_pair::QueuePair;
@@ -42,9 +42,9 @@ impl World {
             Item { contents: UnsafeCell::new(0), written, holder }
         };
         let items: Vec<_> = (0..count).map(item).collect();
-        let queues = QueuePair::new(items.iter().map(|item| std::ptr::from_ref(item).cast_mut()));
-        let world = World { queues, items };
-        // As many chunks as there can be have been there before: no lock is needed to count them.
+        let lane = Lane::new(items.iter().map(|item| std::ptr::from_ref(item).cast_mut()));
+        let world = World { lane, items };
+        // The maximum of chunks was reached before, so counting them needs no lock.
         for _ in 0..count {
             let item = world.queues.take_free(|_, _| {}).unwrap();
             assert!(world.queues.push_most(item));
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// One produces and one consumes, at the first look or as long as it takes, while the queues are
+/// One thread produces and one consumes, with one attempt or as many as needed, while the lane is
 /// closed.
 fn while_it_is_closed(quick: bool) {
     bounded_model(2, move || {
@@ -135,8 +135,8 @@ fn it_is_idle_when_all_are_free() {
         let world = World::new(2, 1);
         let other = world.clone();
         let works = thread::spawn(move || {
-            // One of both is always taken, or a chunk.
-            let held = other.queues.take_free(|_, _| {}).unwrap();
+            // One of two envelopes is always taken, or a chunk exists.
+            let held = other.lane.take_free(|_, _| {}).unwrap();
             other.consume(false);
             assert!(other.queues.push_ready(held));
         });
