@@ -634,7 +634,7 @@ static void nothing(void) {
 
 /* If a waiting reply is given up, the fetching side is notified at least of that. */
 static void dropped_answers(int timed) {
-  STEP("a reply that is %s before it is sent", timed ? "out of time" : "cancelled");
+  STEP("a reply that is %s before it is sent", timed ? "timed out" : "cancelled");
   duo_t duo = {0};
   inbox_t inbox = {0};
   asked_t asked;

@@ -384,7 +384,7 @@ static void never_any_more(void) {
   CHECK(strstr(waiting.told, "max_queue_bytes is 64") != NULL);
   for (int at = 0; at < 2; at++) ucxx_link_destroy(waiting.links[at]);
   hub_close(&hub);
-  STEP("a change and the next chunk, while another link needs the first: then never");
+  STEP("a modification and the next chunk, while another link needs the first: then never");
   hub = hub_open(SIZE, 4, 0);
   ucxx_link_t *all = hub_broadcast(hub.hub, on_host);
   waiting.links[0] = hub_link(hub.hub, UCXX_LINK_CONSUME, on_host);
