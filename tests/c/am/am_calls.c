@@ -323,7 +323,7 @@ static void answer(void *arg, ucxx_am_message_t *message) {
 
 /* The right worker has no endpoint: it replies on the one that the message brings. */
 static void replies(void) {
-  STEP("a reply to a peer without an endpoint of our own");
+  STEP("a reply on the endpoint that the message brings");
   duo_t duo = {0};
   inbox_t left = {0}, right = {0};
   static const char byte = 'x';

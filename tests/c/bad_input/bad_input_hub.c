@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Hubs, links and envelopes. Errors that depend on the state of a hub are in hub*.c. */
+/* Bad input: hubs, links and envelopes. Errors that depend on the state of a hub are in hub*.c. See
+ * bad_input.h. */
 #include "bad_input.h"
 #include "hub.h"
 

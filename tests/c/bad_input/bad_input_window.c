@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
-/* Windows of a group of one process. Errors that depend on a window's state or on ranks are in
- * window_arguments.c and window_create.c. */
+/* Bad input: windows of a group of one process. Errors that depend on a window's state or on ranks
+ * are in window_arguments.c and window_create.c. See bad_input.h. */
 #include "bad_input.h"
 
 enum { WINDOW_BYTES = 64 };

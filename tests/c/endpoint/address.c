@@ -1,5 +1,5 @@
-/* Addresses as bytes: they survive a round trip, a copy outlives its worker, and unchecked bytes
- * are accepted by the function for foreign addresses alone. */
+/* Addresses as bytes: they survive a round trip, a copy outlives its worker, and
+ * ucxx_address_from_ucp_bytes accepts bytes without a check. */
 #include "test_util.h"
 
 static ucxx_endpoint_t *endpoint_to(ucxx_worker_t *worker, const void *bytes, size_t length,

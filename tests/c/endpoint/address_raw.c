@@ -1,5 +1,5 @@
-/* An address from a program that uses UCP alone: ucxx_address with checks refuses it, the unchecked
- * function connects to it, and messages arrive. */
+/* An address from a program that uses UCP alone: ucxx_address_from_bytes refuses it,
+ * ucxx_address_from_ucp_bytes accepts it, and messages arrive. */
 #include "test_util.h"
 
 #include <sys/socket.h>

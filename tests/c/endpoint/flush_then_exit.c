@@ -5,8 +5,8 @@
  * everything it sent arrives. Each round draws at random what is sent, how much, over what kind of
  * connection, and how the test waits.
  *
- * Over TCP, a process sends only short messages if it waits with a close alone: the kernel drops
- * unread data when a process exits that has not read all of its own.
+ * Over TCP short messages are only combined with a close, not with a flush: the kernel drops unread
+ * data when a process exits that has not read all of its own.
  */
 #include "test_util.h"
 

@@ -37,8 +37,8 @@ static void await_told(const line_t *line, const told_t *told, int count) {
   CHECK_EQ(atomic_load(&told->count), count);
 }
 
-/* Enough passes for everything that is due. The checks that follow expect nothing to happen, so
- * more passes would only be stricter. */
+/* Enough passes for everything that is due. The checks that follow expect that nothing happens;
+ * fewer passes would only weaken them. */
 static void let_pass(const line_t *line) {
   for (int i = 0; i < 50; i++) drive(line);
 }

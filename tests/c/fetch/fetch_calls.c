@@ -622,7 +622,7 @@ static void notified(const duo_t *duo) {
 }
 
 static void nothing(void) {
-  STEP("invalid fetch handles");
+  STEP("getters and destroy with NULL");
   size_t length = 7;
   CHECK(ucxx_fetch_header(NULL, &length) == NULL && length == 0);
   length = 7;

@@ -261,7 +261,7 @@ static void end_of_stream(void) {
   lease_none(peek, UCXX_ERR_CLOSED);
   CHECK_OK(ucxx_hub_drain(hub.hub, 0));
   ucxx_hub_destroy(hub.hub);
-  STEP("links outlive their hub, and report it");
+  STEP("links outlive their hub, and return CLOSED");
   lease_none(in, UCXX_ERR_CLOSED);
   lease_none(out, UCXX_ERR_CLOSED);
   ucxx_link_destroy(in);

@@ -460,7 +460,7 @@ static void hubs(void) {
   CHECK_STATUS(ucxx_link_create(hub, UCXX_LINK_CONSUME,
                                 (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, KINDS}, NULL, &out),
                UCXX_ERR_EXCEEDS_LIMIT);
-  STEP("%d envelopes in all, and one more", ENVELOPES);
+  STEP("more than %d envelopes in all", ENVELOPES);
   CHECK_STATUS(ucxx_hub_add_envelopes(hub, (ucxx_memory_kind_t){UCXX_MEMORY_DUMMY, 0},
                                       ENVELOPES - KINDS + 1),
                UCXX_ERR_EXCEEDS_LIMIT);

@@ -89,8 +89,7 @@ static void flavours(member_t *member) {
   }
 }
 
-/* Allocated memory is zeroed; each window has its own memory, and all windows together have as many
- * pieces as windows. */
+/* Allocated memory is zeroed, and each window has its own. */
 static void fresh_memory(member_t *member) {
   ucxx_window_t *windows[3];
   uint8_t *bases[3];

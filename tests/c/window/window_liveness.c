@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A waiting member checks whether the others live. One member has no descriptors left, so the usual
- * check fails; another's main thread has ended while its other threads continue. Neither takes a
- * lock from a live holder, loses an operation, or waits without end for a dead one.
+ * A waiting member checks whether the others live. In some rounds the members have no descriptors
+ * left, so the usual check fails; in others their main threads have ended while other threads
+ * continue. No member takes a lock from a live holder, loses an operation, or waits without end for
+ * a dead one.
  */
 #include "window.h"
 

@@ -71,7 +71,7 @@ static void next_callback(play_t *play) {
 enum { WAITS = 4 };
 static const char *const wait_names[WAITS] = {"barrier", "fence", "start", "wait"};
 
-/* The call of the far member that is waited for; it makes it late. */
+/* One kind of wait: HERE waits in it for FAR, which calls late. */
 static void wait_in(int wait, play_t *play) {
   const uint32_t far = FAR, here = HERE;
   ucxx_window_t *window = play->other.window;
