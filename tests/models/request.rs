@@ -106,7 +106,8 @@ impl World {
             *cell
         });
         if hold == 0 {
-            // What `Slot::end` and the slot's next use write. SAFETY: as above.
+            // What `Slot::end` and the slot's next use write.
+            // SAFETY: as above.
             slot.result.with_mut(|cell| unsafe { *cell = 0 });
             // SAFETY: as above.
             slot.freed.with_mut(|cell| unsafe { *cell += 1 });

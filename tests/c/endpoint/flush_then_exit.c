@@ -2,11 +2,9 @@
  * Copyright the ucxx_rs developers */
 /*
  * After a flush, or a close with flush, has returned OK, the process may exit at once and
- * everything it sent arrives. Each round draws at random what is sent, how much, over what kind of
- * connection, and how the test waits.
- *
- * Over TCP short messages are only combined with a close, not with a flush: the kernel drops unread
- * data when a process exits that has not read all of its own.
+ * everything it sent arrives. Each round draws at random what is sent, and how. Over TCP short
+ * messages are only combined with a close, not with a flush: the kernel drops unread data when a
+ * process exits that has not read all of its own.
  */
 #include "test_util.h"
 

@@ -181,7 +181,7 @@ static void manual(void) {
   CHECK(envelope == NULL);
   CHECK_OK(ucxx_hub_pop(hub.hub));
   CHECK_EQ(hub_stats(hub.hub).free_envelopes, 3);
-  STEP("a released envelope cannot be pushed");
+  STEP("a pushed envelope that is released without a commit is no chunk");
   CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &envelope));
   CHECK_OK(ucxx_envelope_release(envelope, NULL));
   CHECK_EQ(ucxx_hub_length(hub.hub), 0);

@@ -412,7 +412,7 @@ static void swap_without_copy(int32_t retain) {
     }
     CHECK_EQ(hub_stats(hub.hub).free_envelopes, 5);
   }
-  STEP("but for other readers there");
+  STEP("except for other readers there");
   ucxx_link_t *peek = hub_link(hub.hub, UCXX_LINK_PEEK, on_dummy);
   ucxx_envelope_t *fresh = NULL;
   CHECK_OK(ucxx_hub_push(hub.hub, on_dummy, &fresh));

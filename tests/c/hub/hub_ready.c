@@ -292,7 +292,7 @@ static void changed_meanwhile(void) {
 }
 
 static void holding_the_last(void) {
-  STEP("the close is reported when no lease can be returned any more, by the link itself either");
+  STEP("the close is reported when no chunk can be returned, not even by the link itself");
   for (int broadcast = 0; broadcast < 2; broadcast++) {
     hub_t hub = hub_open(SIZE, 2, 0);
     watcher_t out = {0}, other = {0};

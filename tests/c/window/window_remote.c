@@ -436,8 +436,8 @@ static void target_dies(member_t *member) {
   member_close(member);
 }
 
-/* A lock of a dead target is held by a member on another host, which cannot release it any more.
- * Members that map the target's memory do not wait for it. */
+/* A member on another host holds a lock of a target that died or left, and cannot release it any
+ * more. Members that map the target's memory do not wait for it. */
 static void holder_elsewhere(member_t *member, int dies) {
   win_t win;
   member_begin(member);
