@@ -1,7 +1,7 @@
 /* Everything sent before a close with flush arrives, also in a receive that ends with its endpoint,
  * and the peer sees an orderly close. If the peer does not progress, the close waits as long as the
- * caller's timeout says. Without a timeout it waits the library's own limit, and then reports that
- * delivery is unknown. */
+ * caller's timeout says. Without a timeout it waits the library's own limit, and then returns
+ * TIMED_OUT. */
 #include "test_util.h"
 
 #include <stdbool.h>
