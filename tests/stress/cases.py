@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Tests that stop and continue processes themselves: the stress would interfere.
-STOPS = re.compile(r"SIGSTOP|kill_in_a_call|stop_in_a_call|kill_anywhere|victim\.h")
+STOPS = re.compile(r"SIGSTOP|kill_in_a_call|stop_in_a_call|kill_anywhere|killed_peer\.h")
 # Tests that wait for what UCX detects by its keepalive alone.
 NEEDS_KEEPALIVE = re.compile(r"^connect_abandoned\.")
 # A constructor of a loaded library holds the loader's lock here, and dump.c would wait for it.
