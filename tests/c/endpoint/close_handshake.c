@@ -84,7 +84,7 @@ static void left_alone(const sides_t *sides, ends_t *ends) {
   CHECK_STATUS(ucxx_endpoint_status(ends->endpoint), UCXX_ERR_CONNECTION_RESET);
   CHECK_STATUS(ucxx_tag_send(ends->endpoint, "message", 8, 1, NULL, NULL),
                UCXX_ERR_CONNECTION_RESET);
-  CHECK_MESSAGE("closed by the peer");
+  CHECK_MESSAGE("closed by its peer");
   ucxx_endpoint_destroy(ends->endpoint);
   CHECK_EQ(seen_count(&ends->close), 1);
 }
