@@ -30,8 +30,8 @@ impl LargePages {
         let memory =
             unsafe { mmap_anonymous(null_mut(), length, access, MapFlags::PRIVATE) }.ok()?;
         let pages = LargePages { memory, length };
-        // Only whole pages: the rest at the end shall not take up a huge page. SAFETY: the range is
-        // inside the mapping, which is longer than `bytes` by the alignment.
+        // Only whole pages: the rest at the end shall not take up a huge page.
+        // SAFETY: the range is inside the mapping, which is longer than `bytes` by the alignment.
         let _ =
             unsafe { madvise(pages.base().cast(), bytes / LARGE * LARGE, Advice::LinuxHugepage) };
         Some(pages)
