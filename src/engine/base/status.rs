@@ -98,6 +98,7 @@ impl Status {
         self.name().unwrap_or(c"UCXX_ERR_UNKNOWN")
     }
 
+    /// Is this an error, as opposed to done or in progress?
     pub fn is_error(self) -> bool {
         self.0 < 0
     }
@@ -149,6 +150,7 @@ impl Error {
         Error(Box::new((status, message.into())))
     }
 
+    /// An error with the status INVALID_PARAM.
     #[cold]
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Error::new(Status::INVALID_PARAM, message)

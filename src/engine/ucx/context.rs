@@ -61,6 +61,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    /// Creates UCX's context.
     pub fn new(params: &ContextParams) -> Result<Arc<Self>> {
         runtime::initialise();
         if params.features & !feature::ALL != 0 {
