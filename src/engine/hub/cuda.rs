@@ -152,7 +152,7 @@ impl Shared {
 }
 
 /// The thread of a hub with CUDA memory.
-pub(crate) struct GpuThread {
+pub(crate) struct Pump {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     context: Arc<Context>,
@@ -237,7 +237,7 @@ impl Drop for GpuThread {
 }
 
 /// A stream for the copies in one direction.
-struct CopyStream {
+struct Lane {
     from: MemoryKind,
     to: MemoryKind,
     stream: Stream,
@@ -455,8 +455,8 @@ impl State {
 
     /// Records a lease's mark: as `written` if the lease wrote, otherwise as `used`. Returns the
     /// envelope that is kept until then.
-    fn mark(&mut self, record: &LeaseRecord, end: End, mark: &Arc<Mark>) -> u32 {
-        let envelope = &mut self.envelopes[record.envelope as usize];
+    fn mark(&mut self, terms: &LeaseRecord, end: End, mark: &Arc<Mark>) -> u32 {
+        let envelope = &mut self.envelopes[terms.envelope as usize];
         let fence = &mut envelope.block.fence;
         let writes = match record.role {
             Some(Role::Produce) => matches!(end, End::Commit(_)),
@@ -531,7 +531,7 @@ impl State {
 
 impl Hub {
     /// Starts the thread with the first CUDA memory.
-    pub(crate) fn start_gpu_thread(&self, kind: MemoryKind) -> Result<()> {
+    pub(crate) fn start_pump(&self, kind: MemoryKind) -> Result<()> {
         if kind.needs_cuda() {
             self.gpu_thread.get_or_try_init(|| GpuThread::start(&self.context, self.me.clone()))?;
         }
@@ -570,9 +570,9 @@ impl Hub {
         let mark = Mark::new(recorded.map_err(|fault| fault.into_error("stream"))?);
         let mut state = self.state.lock();
         let end = check(&state)?;
-        let record = state.lease_records[number as usize];
-        let kept = state.mark(&record, end, &mark);
-        gpu_thread.shared.give(Job::Mark(mark, kept));
+        let terms = state.terms[number as usize];
+        let kept = state.mark(&terms, end, &mark);
+        pump.shared.give(Job::Mark(mark, kept));
         // Before the lease ends: that may call the user, who may end another lease with a stream.
         drop(one_by_one);
         // The thread may handle the mark, and drop its reference to the hub, before this thread has

@@ -92,7 +92,7 @@ pub struct HubParams {
     /// Transfers at a time in one direction; 0 for the default.
     pub transfers_in_flight: u32,
     /// For transfers over the network.
-    pub worker: Option<Arc<SharedWorker>>,
+    pub worker: Option<Arc<Worker>>,
 }
 
 /// A queue of chunks, and the envelopes that they lie in.
@@ -102,12 +102,12 @@ pub struct Hub {
     pub(crate) generation: Generation,
     pub(crate) size: u64,
     /// The queues that `state` owns, or null: see `hub::lockfree::mode`.
-    pub(crate) queues: AtomicPtr<QueuePair<Lease>>,
+    pub(crate) lane: AtomicPtr<Lane<Lease>>,
     pub(crate) context: Arc<Context>,
     pub(crate) worker: Option<Arc<SharedWorker>>,
     pub(crate) me: Weak<Hub>,
     /// Started with the first CUDA memory.
-    pub(crate) gpu_thread: OnceCell<GpuThread>,
+    pub(crate) pump: OnceCell<Pump>,
     _apart: CacheLine,
     pub(crate) waiters: Waiters,
     pub(crate) state: Tables,
@@ -208,7 +208,7 @@ impl Hub {
             )));
         }
         kind.check_buffer(data)?;
-        self.start_gpu_thread(kind)?;
+        self.start_pump(kind)?;
         // The last check: a refused buffer is not deallocated.
         self.check_room(kind, 1)?;
         self.add(kind, vec![Block::wrap(data, deallocate, arg)])
@@ -284,7 +284,7 @@ impl Hub {
         }
         state.count_wants();
         // An envelope where no link reads any more can be reclaimed.
-        state.wake_mask |= DATA | ROOM;
+        state.woken |= DATA | ROOM;
         let _ = self.leave(state);
     }
 
@@ -320,7 +320,7 @@ impl Hub {
 
     /// The request of a call on the hub itself. Error: STARVED if the hub has no memory of this
     /// kind.
-    fn request(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
+    fn seeker(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
         self.check_fork()?;
         kind.check()?;
         let pool = self.state.lock_either().pool_of(kind);
@@ -354,7 +354,7 @@ impl Hub {
             }
             Err(Refusal::NotNow) => {
                 // While this counts, the hub copies the top chunk.
-                state.pools[request.pool as usize].demand += 1;
+                state.pools[seeker.pool as usize].demand += 1;
                 None
             }
             Err(refusal) => {
@@ -369,9 +369,9 @@ impl Hub {
             None => {
                 let leased = self.lease(&request, 0, timeout_ns);
                 let mut state = self.state.lock();
-                state.pools[request.pool as usize].demand -= 1;
+                state.pools[seeker.pool as usize].demand -= 1;
                 // The copy may be one that can be reclaimed now.
-                state.wake_mask |= ROOM;
+                state.woken |= ROOM;
                 let _ = self.leave(state);
                 leased
             }
@@ -441,8 +441,8 @@ impl Hub {
         }
         // Handles work that streams have finished by now, so that it does not keep the hub. Then
         // the hub ends here, and not on its own thread, perhaps during process exit.
-        if let Some(gpu_thread) = self.gpu_thread.get() {
-            gpu_thread.settle();
+        if let Some(pump) = self.pump.get() {
+            pump.settle();
         }
         let mut state = self.state.lock();
         (state.closed, state.destroyed) = (true, true);

@@ -23,7 +23,7 @@ pub(crate) struct LeaseRequest {
     pub(crate) link: u32,
     pub(crate) autocommit: bool,
     /// It cannot wait for streams: the envelope must not have work pending.
-    pub(crate) synced: bool,
+    pub(crate) settled: bool,
 }
 
 /// Record of a lease, until it ends.
@@ -41,7 +41,7 @@ pub(crate) struct LeaseRecord {
     pub(crate) unit: u64,
     pub(crate) link: u32,
     /// As in the request.
-    pub(crate) synced: bool,
+    pub(crate) settled: bool,
     /// The next free record.
     pub(super) next: u32,
 }
@@ -222,11 +222,8 @@ impl State {
         let mut comes = !self.closed || self.reserved > 0;
         // A broadcast consumer itself holds every chunk that it has not had and that is not
         // available. A chunk of competing consumers may be given back by another one.
-        let mut place = if request.role == Role::Consume && request.unit == COMPETING {
-            self.head
-        } else {
-            NONE
-        };
+        let mut place =
+            if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
         while !comes && place != NONE {
             let chunk = &self.chunks[place as usize];
             comes = chunk.passed & request.unit == 0 && chunk.holder != request.link;
@@ -281,8 +278,8 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_room(&mut self, request: &LeaseRequest) -> u32 {
-        let pool = request.pool;
+    fn take_room(&mut self, seeker: &LeaseRequest) -> u32 {
+        let pool = seeker.pool;
         // What `look` has found is the first free envelope, or a replica that can be reclaimed.
         if self.pools[pool as usize].free == NONE
             || (request.synced && self.marked && !self.is_front_synced(pool))
@@ -345,9 +342,9 @@ impl State {
             Some(Role::Consume) if record.unit != COMPETING => {
                 return Err((Status::INVALID_PARAM, "a broadcast consumer only reads"));
             }
-            Some(Role::Consume) if self.is_there(record.chunk, record.order) => {
-                let chunk = &self.chunks[record.chunk as usize];
-                let others_come = self.consumers() & !(chunk.passed | record.unit) != 0;
+            Some(Role::Consume) if self.is_there(terms.chunk, terms.order) => {
+                let chunk = &self.chunks[terms.chunk as usize];
+                let others_come = self.consumers() & !(chunk.passed | terms.unit) != 0;
                 // After an earlier swap the envelope contains nothing that others may read.
                 let is_replica = envelope.stage == Stage::Ready;
                 if others_come && is_replica && chunk.replicas.count_ones() == 1 {
@@ -379,9 +376,9 @@ impl State {
     /// A swap has changed the memory of this lease. If it is a consumer's, nobody else may read the
     /// replica while the consumer holds the chunk.
     pub(crate) fn hide(&mut self, number: u32) {
-        let record = self.lease_records[number as usize];
-        let length = &mut self.envelopes[record.envelope as usize].length;
-        if record.role != Some(Role::Produce) && *length == UNSET {
+        let terms = self.terms[number as usize];
+        let length = &mut self.envelopes[terms.envelope as usize].length;
+        if terms.role != Some(Role::Produce) && *length == UNSET {
             // It came from a producer without a length, and is a chunk's now.
             *length = self.size;
         }

@@ -55,14 +55,14 @@ impl State {
         self.envelopes[record.envelope as usize].leases = 0;
         match end {
             End::Commit(length) => {
-                self.append(record.envelope, length);
+                self.append(terms.envelope, length);
                 // There may be more room, as it was reserved for a full envelope.
-                self.wake_mask |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
+                self.woken |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
             }
             _ => {
-                self.trash(record.envelope);
+                self.trash(terms.envelope);
                 // It may be the last production that readers waited for.
-                self.wake_mask |= ROOM | if self.closed { DATA } else { 0 };
+                self.woken |= ROOM | if self.closed { DATA } else { 0 };
             }
         }
     }
@@ -97,13 +97,13 @@ impl State {
         let mut was_hidden = false;
         // Only the competing consumer can have swapped it away. Broadcast consumers may have been
         // destroyed meanwhile, and their leases continue.
-        if record.unit == COMPETING {
+        if terms.unit == COMPETING {
             was_hidden = std::mem::replace(&mut chunk.hidden, false);
             chunk.holder = NONE;
         }
         let order = chunk.order;
         if matches!(end, End::Commit(_)) {
-            chunk.passed |= record.unit;
+            chunk.passed |= terms.unit;
             // Its contents were swapped away, so consumers that were created since have nothing to
             // read.
             if was_hidden || self.is_done(place) {

@@ -181,7 +181,7 @@ enum Refused {
     /// The request of one link.
     Link(usize, Refusal),
     /// The whole call: it can never be served.
-    Call(Starvation),
+    Call(Never),
 }
 
 fn try_all(
@@ -215,8 +215,8 @@ fn try_all(
             Err(refusal) => {
                 // Only for this link: the others were only looked at, and marking them would make
                 // their callbacks run again and again.
-                state.note_attempt(link.request.link);
-                state.clear_failure(refusal);
+                state.tried(link.seeker.link);
+                state.forgive(refusal);
                 answer = Err(Refused::Link(index, refusal));
                 if refusal != Refusal::NotNow {
                     break;
@@ -237,7 +237,7 @@ fn try_all(
         for (number, link) in numbers[..taken].iter().zip(links).rev() {
             let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
             // Undone under the same lock: nothing has changed for others.
-            let wake_mask = state.wake_mask;
+            let woken = state.woken;
             state.end(*number, End::Undo);
             state.wake_mask = wake_mask;
         }
@@ -245,9 +245,8 @@ fn try_all(
     if let Err(Refused::Link(_, Refusal::NotNow | Refusal::Starved { .. })) = answer {
         // Each link may be served later, but perhaps never all at once. Also, if one can never be
         // served, report how much all of them lack.
-        let whole =
-            hubs.iter().find_map(|hub| find_starvation(hubs.state(&mut guards, hub)?, hub, links));
-        answer = whole.map_or(answer, |starvation| Err(Refused::Call(starvation)));
+        let whole = hubs.iter().find_map(|hub| never(hubs.state(&mut guards, hub)?, hub, links));
+        answer = whole.map_or(answer, |never| Err(Refused::Call(never)));
     }
     hubs.unlock(guards);
     answer

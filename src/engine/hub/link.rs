@@ -37,9 +37,9 @@ pub struct LinkParams {
 /// A producer, consumer, peeking or modifying link.
 pub struct Link {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) request: LeaseRequest,
+    pub(crate) seeker: LeaseRequest,
     /// Owner word of its leases: see `hub::lockfree::mode`.
-    owner: u64,
+    tenure: u64,
     event: OnceCell<Arc<EventFd>>,
 }
 
@@ -146,7 +146,7 @@ impl Link {
     }
 
     /// Leases at once an envelope that no stream is still using.
-    pub(crate) fn lease_synced(&self) -> Result<Option<*const Lease>> {
+    pub(crate) fn lease_settled(&self) -> Result<Option<*const Lease>> {
         self.check()?;
         self.hub.lease(&LeaseRequest { synced: true, ..self.request }, 0, 0)
     }
@@ -214,7 +214,7 @@ impl Link {
             }
             state.count_wants();
             // Even a peeking link may have been the reason why an envelope was kept.
-            state.wake_mask |= DATA | ROOM;
+            state.woken |= DATA | ROOM;
         }
         state.end_with_sources();
         state.forget_link(number);
@@ -370,8 +370,8 @@ impl Hub {
 
 impl State {
     /// The link's handle; `None` for a call on the hub itself.
-    pub(crate) fn handle_of(&self, request: &LeaseRequest) -> Option<usize> {
-        self.links.get(request.link as usize).map(|link| link.handle)
+    pub(crate) fn handle_of(&self, seeker: &LeaseRequest) -> Option<usize> {
+        self.links.get(seeker.link as usize).map(|link| link.handle)
     }
 }
 

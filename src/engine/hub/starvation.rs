@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Why a call for several links can never be served. Links are given by their place in the call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Starvation {
+pub(crate) enum Never {
     /// Both want the top chunk, and exclude each other there.
     Clash { one: usize, other: usize },
     /// One modifies the chunk that the other one consumes.
@@ -31,7 +31,7 @@ pub(crate) enum Starvation {
     Bytes { link: usize, held: u64, needed: u64, limit: u64 },
 }
 
-impl Starvation {
+impl Never {
     /// The error for the caller: which links, and what to do.
     #[cold]
     pub(crate) fn error(self, links: &[&Link]) -> Error {
@@ -141,7 +141,7 @@ impl Call<'_> {
     }
 
     /// Two links that want the same chunk and exclude each other.
-    fn clash(&self) -> Option<Starvation> {
+    fn clash(&self) -> Option<Never> {
         let (one, modifier) = self.of(Role::Modify).next()?;
         let elsewhere = self.of(Role::Modify).find(|(_, other)| other.pool != modifier.pool);
         let beside = || self.of(Role::Peek).find(|(_, other)| other.pool == modifier.pool);

@@ -77,11 +77,11 @@ pub(crate) struct State {
     /// The link that is checked first for a callback.
     pub(crate) turn: u32,
     /// Sides to wake when the lock is released.
-    pub(crate) wake_mask: u8,
+    pub(crate) woken: u8,
     /// Sides on which threads sleep or have slept: see `hub::waiters`.
     pub(crate) asleep: u8,
     /// Threads that also wait for other hubs, or progress the worker while they wait.
-    pub(crate) external_waiters: u32,
+    pub(crate) distant: u32,
     /// Callers' handles of leases, by number, in blocks that do not move.
     pub(crate) handles: Vec<Box<[Lease]>>,
     /// Keeps the hub alive until its last lease has ended.
@@ -91,10 +91,10 @@ pub(crate) struct State {
     /// The last error of a caller's stream.
     pub(crate) stream_fault: Option<Error>,
     pub(crate) stats: HubStats,
-    /// Where the hub's content is: here, or in `queues`.
-    pub(crate) mode: Mode,
+    /// Where the hub's content is: here, or in `lane`.
+    pub(crate) form: Form,
     /// The queues that the hub runs on, or ran on; threads may still read them.
-    pub(crate) queues: Option<Arc<QueuePair<Lease>>>,
+    pub(crate) lane: Option<Arc<Lane<Lease>>>,
     /// Chunks that were given back in lock-free mode: their positions and envelopes.
     pub(crate) returned: VecDeque<(u64, u32)>,
 }

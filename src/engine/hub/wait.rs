@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Threads that wait for several hubs at once.
-pub(crate) static EXTERNAL_WAITERS: EventCount = EventCount::new();
+pub(crate) static DISTANT: EventCount = EventCount::new();
 
 lasting! {
     /// Callbacks that run on this thread: hub and link.
@@ -118,8 +118,8 @@ impl Hub {
         }
     }
 
-    /// Releases the lock of one of several hubs. When all are released, the caller calls
-    /// `perform_pending` for each, and before that `wake_external` if this returns true.
+    /// Releases the lock of one of several hubs. When all are released, the caller calls `go_on`
+    /// for each, and before that `wake_distant` if this returns true.
     #[inline(always)]
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
@@ -134,12 +134,12 @@ impl Hub {
     }
 
     /// The worker, if this thread has to progress it while it waits.
-    pub(crate) fn driven(&self) -> Option<&SharedWorker> {
+    pub(crate) fn driven(&self) -> Option<&Worker> {
         self.worker.as_deref().filter(|worker| worker.is_to_be_driven())
     }
 
     /// The worker has no progress thread any more: waiting threads have to look for work again.
-    pub(crate) fn wake_all_waiters(&self) {
+    pub(crate) fn change_over(&self) {
         let mut state = self.state.lock_either();
         state.wake_mask |= DATA | ROOM;
         self.unlock(state);
@@ -151,7 +151,7 @@ impl Hub {
     }
 
     /// Performs actions until there are none.
-    fn perform_effects(&self, mut effect: Effect, mut calls: Calls, retired: &mut Retired) {
+    fn carry_on(&self, mut effect: Effect, mut calls: Calls, retired: &mut Retired) {
         loop {
             let mut state = match effect {
                 Effect::Nothing => return,
@@ -176,7 +176,7 @@ impl Hub {
                     state.links[link as usize].watch.calling -= 1;
                     state.calls -= 1;
                     // A thread that destroys the link may wait for this.
-                    state.wake_mask |= DATA;
+                    state.woken |= DATA;
                     state
                 }
                 Effect::Schedule(stream) => {
@@ -291,7 +291,7 @@ impl Hub {
                 let _ = self.leave(state);
                 return found;
             }
-            let seen = self.waiters.see(side);
+            let seen = self.sides.see(side);
             // Checked under the lock: a progress thread that ends later changes the word.
             let worker = driven();
             match worker {

@@ -5,7 +5,7 @@
 //! would be two, and the tables cost as much again.
 //!
 //! **Mode.** The first lease chooses it, by the envelopes, limits and links that exist then
-//! (`Mode`). A hub in lock-free mode goes over to its tables, for good, when a call needs something
+//! (`Form`). A hub in lock-free mode goes over to its tables, for good, when a call needs something
 //! that only they can do:
 //!
 //! - a link with a callback, or a broadcast consumer
@@ -21,7 +21,7 @@
 //! **Ownership.** In lock-free mode the tables know the envelopes (all as free), the links and the
 //! sleepers, but no chunks and leases. Each envelope has one handle, of its own number. It is
 //! either in one of the queues, or belongs to the thread that has popped it. Only that thread
-//! accesses its memory and its handle. It writes the fields `owner` (who holds it) and `taken`
+//! accesses its memory and its handle. It writes the fields `tenure` (who holds it) and `taken`
 //! (its position in the queue) before it turns the queue's place, so a thread that closes the
 //! queues finds them there (`switch`).
 //!
@@ -44,7 +44,7 @@ use crate::engine::hub::state::{State, UNSET};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Bits of `owner`: the holder's role, whether its release commits, and whether the tables have
+/// Bits of `tenure`: the holder's role, whether its release commits, and whether the tables have
 /// the lease. Above them, the number of its link.
 pub(crate) const PRODUCES: u64 = 1;
 pub(super) const CONSUMES: u64 = 2;
@@ -60,7 +60,7 @@ pub(crate) struct Tables(SpinLock<State>);
 
 /// Where a hub keeps its chunks and leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
+pub(crate) enum Form {
     /// No lease so far.
     Undecided,
     Queues,
@@ -97,8 +97,8 @@ impl State {
     }
 
     /// The queues, in lock-free mode.
-    pub(crate) fn queues(&self) -> Option<&QueuePair<Lease>> {
-        self.queues.as_deref().filter(|_| self.mode == Mode::Queues)
+    pub(crate) fn lane(&self) -> Option<&Lane<Lease>> {
+        self.lane.as_deref().filter(|_| self.form == Form::Queues)
     }
 
     /// Does the hub have one kind of host memory, and no limit that could be reached? Everything
@@ -144,9 +144,9 @@ impl State {
     }
 }
 
-/// The value of `owner` for leases of this request; 0 if it needs the tables.
-pub(crate) fn owner(request: &LeaseRequest) -> u64 {
-    if request.synced {
+/// The value of `tenure` for leases of this request; 0 if it needs the tables.
+pub(crate) fn tenure(seeker: &LeaseRequest) -> u64 {
+    if seeker.settled {
         return 0;
     }
     word(request.role, request.link, request.autocommit)
@@ -163,9 +163,9 @@ pub(super) fn word(role: Role, link: u32, autocommit: bool) -> u64 {
 
 impl Hub {
     #[inline(always)]
-    fn queues(&self) -> Option<&QueuePair<Lease>> {
+    fn lane(&self) -> Option<&Lane<Lease>> {
         // SAFETY: null, or the queues that the tables keep as long as the hub lives.
-        unsafe { self.queues.load(Ordering::Acquire).as_ref() }
+        unsafe { self.lane.load(Ordering::Acquire).as_ref() }
     }
 
     /// Chooses the mode, at the first lease.
@@ -371,9 +371,9 @@ fn is_long(timeout_ns: u64) -> bool {
 
 /// Clears the owner and pushes the item.
 #[inline(always)]
-fn hand_on(lease: &Lease, owner: u64, push: impl FnOnce(*mut Lease) -> bool) -> bool {
+fn hand_on(lease: &Lease, tenure: u64, push: impl FnOnce(*mut Lease) -> bool) -> bool {
     // Before the push, as the next owner writes this word, too.
-    lease.owner.store(0, Ordering::Relaxed);
+    lease.tenure.store(0, Ordering::Relaxed);
     let done = push(std::ptr::from_ref(lease).cast_mut());
     if !done {
         lease.owner.store(owner, Ordering::Relaxed);
@@ -383,7 +383,7 @@ fn hand_on(lease: &Lease, owner: u64, push: impl FnOnce(*mut Lease) -> bool) -> 
 
 /// Notes a producer as the owner.
 #[inline(always)]
-fn begin(lease: *mut Lease, owner: u64) {
+fn begin(lease: *mut Lease, tenure: u64) {
     // SAFETY: a handle of the hub; handles live as long as the hub.
     let lease = unsafe { &*lease };
     lease.length.store(UNSET, Ordering::Relaxed);
@@ -392,7 +392,7 @@ fn begin(lease: *mut Lease, owner: u64) {
 
 /// Notes a consumer as the owner.
 #[inline(always)]
-fn take_over(lease: *mut Lease, owner: u64, order: u64) {
+fn take_over(lease: *mut Lease, tenure: u64, order: u64) {
     // SAFETY: a handle of the hub; handles live as long as the hub.
     let lease = unsafe { &*lease };
     lease.taken.store(order, Ordering::Relaxed);
@@ -401,10 +401,10 @@ fn take_over(lease: *mut Lease, owner: u64, order: u64) {
 
 /// Pops an item. `QUICK` looks once only, and its failure says nothing.
 #[inline(always)]
-fn take<const QUICK: bool>(queues: &QueuePair<Lease>, owner: u64) -> Result<*const Lease, Missing> {
-    if owner & PRODUCES != 0 {
-        let mark = |lease, _| begin(lease, owner);
-        let lease = if QUICK { queues.try_take_free(mark)? } else { queues.take_free(mark)? };
+fn take<const QUICK: bool>(lane: &Lane<Lease>, tenure: u64) -> Result<*const Lease, Missing> {
+    if tenure & PRODUCES != 0 {
+        let mark = |lease, _| begin(lease, tenure);
+        let lease = if QUICK { lane.try_take_free(mark)? } else { lane.take_free(mark)? };
         // SAFETY: a handle of the hub; handles live as long as the hub.
         unsafe { &*lease }.clear_metadata();
         return Ok(lease);

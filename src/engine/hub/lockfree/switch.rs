@@ -15,14 +15,14 @@ impl State {
     #[cold]
     #[inline(never)]
     pub(crate) fn enter_tables(&mut self) {
-        let before = std::mem::replace(&mut self.mode, Mode::Tables);
-        let Some(queues) = self.queues.clone().filter(|_| before == Mode::Queues) else { return };
-        let [ready, free] = queues.close();
-        let traffic = queues.traffic();
+        let before = std::mem::replace(&mut self.form, Form::Tables);
+        let Some(lane) = self.lane.clone().filter(|_| before == Form::Queues) else { return };
+        let [ready, free] = lane.close();
+        let traffic = lane.traffic();
         // First, every envelope counts as leased.
         (self.pools[0].free, self.pools[0].free_count) = (NONE, 0);
         self.envelopes.iter_mut().for_each(|envelope| envelope.stage = Stage::Producing);
-        self.lease_records = vec![LeaseRecord::NONE; self.envelopes.len()];
+        self.terms = vec![LeaseRecord::NONE; self.envelopes.len()];
         // By an error of the caller an envelope may be there twice; the first occurrence counts.
         for number in free.into_iter().map(number_of) {
             if self.envelopes[number as usize].stage == Stage::Producing {
@@ -61,11 +61,11 @@ impl State {
                 continue;
             }
             let lease = Hub::handle(self, number);
-            let owner = holder(lease);
-            if owner & CONSUMES != 0 {
-                // `owner` is read only once: a thread that is ending this lease now clears it
+            let tenure = holder(lease);
+            if tenure & CONSUMES != 0 {
+                // `tenure` is read only once: a thread that is ending this lease now clears it
                 // until it finds the queues closed.
-                taken.push((lease.taken.load(Ordering::Relaxed), number, owner));
+                taken.push((lease.taken.load(Ordering::Relaxed), number, tenure));
                 continue;
             }
             // Not the length in the handle: the holder may be about to commit.

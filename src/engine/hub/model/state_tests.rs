@@ -28,7 +28,7 @@ pub(super) struct Model {
 /// Expected state of a lease.
 pub(super) struct Held {
     number: u32,
-    pub(super) request: LeaseRequest,
+    pub(super) seeker: LeaseRequest,
     /// `None` for a production.
     pub(super) order: Option<u64>,
     /// Contents of its memory.
@@ -184,7 +184,7 @@ impl World {
             Err(_) => Err(Status::STARVED),
         };
         // A call on the hub may request a copy, which the hub then makes.
-        let may_come = request.link == NONE && due.is_ok() && found == Err(Refusal::NotNow);
+        let may_come = seeker.link == NONE && due.is_ok() && found == Err(Refusal::NotNow);
         assert!(answer == due || may_come, "{due:?} was due");
         match found {
             Err(refusal) => {
@@ -383,17 +383,17 @@ impl World {
         let end =
             [End::Commit(length), End::Commit(length), End::Abort, End::Undo][self.random.below(4)];
         // Undo is only for leases that nobody has used.
-        let end = if end == End::Undo && (held.request.role == Role::Modify || held.hidden) {
+        let end = if end == End::Undo && (held.seeker.role == Role::Modify || held.hidden) {
             End::Abort
         } else {
             end
         };
         let commits = matches!(end, End::Commit(_));
-        self.trace.push(format!("end {:?} of {:?}: {end:?}", held.request.role, held.order));
-        let record = self.state.lease_records[held.number as usize];
+        self.trace.push(format!("end {:?} of {:?}: {end:?}", held.seeker.role, held.order));
+        let terms = self.state.terms[held.number as usize];
         // SAFETY: leased to us until it ends.
-        let there = unsafe { *word_at(&self.state, record.envelope) };
-        if held.request.role == Role::Peek || held.request.role == Role::Consume {
+        let there = unsafe { *word_at(&self.state, terms.envelope) };
+        if held.seeker.role == Role::Peek || held.seeker.role == Role::Consume {
             assert_eq!(there, held.word, "it changed under a reader");
         }
         let only = held.order.is_some() && {

@@ -30,7 +30,7 @@ const MOST_UNMET: usize = 256;
 #[derive(Default)]
 pub(crate) struct HubStreams {
     /// A stream has to run.
-    scheduled: AtomicBool,
+    stirred: AtomicBool,
     table: Mutex<Table>,
     /// Hubs that use this worker.
     hubs: Mutex<Vec<Weak<Hub>>>,
@@ -50,7 +50,7 @@ struct Unmet {
     endpoint: Arc<SharedEndpoint>,
     id: u64,
     /// It receives chunks.
-    is_receiver: bool,
+    takes: bool,
     peer: Peer,
 }
 
@@ -68,9 +68,9 @@ impl HubStreams {
     }
 
     /// Requests a pass.
-    pub(crate) fn schedule(&self, worker: &SharedWorker) {
-        self.scheduled.store(true, Ordering::SeqCst);
-        worker.wake_hint().give(worker);
+    pub(crate) fn stir(&self, worker: &Worker) {
+        self.stirred.store(true, Ordering::SeqCst);
+        worker.wake_hint.give(worker);
     }
 
     /// Takes the matching end that a peer has opened.
@@ -118,12 +118,12 @@ impl HubStreams {
 }
 
 /// Do both endpoints lead to the same worker?
-fn is_same_peer(one: &SharedEndpoint, other: &SharedEndpoint) -> bool {
-    let known = |endpoint: &SharedEndpoint| endpoint.origin().map(|origin| origin.identity);
+fn is_same_peer(one: &Endpoint, other: &Endpoint) -> bool {
+    let known = |endpoint: &Endpoint| endpoint.origin().map(|origin| origin.identity);
     std::ptr::eq(one, other) || known(one).is_some_and(|identity| known(other) == Some(identity))
 }
 
-impl SharedWorker {
+impl Worker {
     /// Registers a new hub.
     pub(crate) fn add_hub(&self, hub: &Arc<Hub>) {
         let mut hubs = self.hub_streams().hubs.lock();
@@ -132,7 +132,7 @@ impl SharedWorker {
     }
 
     /// The progress thread has ended: threads that wait for a hub have to progress from now on.
-    pub(crate) fn wake_hub_waiters(&self) {
+    pub(crate) fn change_over_hubs(&self) {
         let hubs: Vec<_> =
             self.hub_streams().hubs.lock().iter().filter_map(Weak::upgrade).collect();
         hubs.iter().for_each(|hub| hub.wake_all_waiters());
@@ -163,10 +163,9 @@ impl SharedWorker {
     }
 }
 
-impl Worker {
     /// Runs the marked streams, after UCP's part of a pass.
-    pub(crate) fn run_hub_streams(&self) -> u32 {
-        if !self.hub_streams().scheduled.swap(false, Ordering::SeqCst) {
+    pub(crate) fn tend_hub_streams(&self) -> u32 {
+        if !self.hub_streams().stirred.swap(false, Ordering::SeqCst) {
             return 0;
         }
         let round = self.hub_streams().begin_round();
@@ -182,7 +181,7 @@ impl Worker {
     }
 
     /// Ends the streams of endpoints that have ended.
-    pub(crate) fn end_hub_streams(&self, ended: impl Fn(*const SharedEndpoint) -> bool) {
+    pub(crate) fn end_hub_streams(&self, ended: impl Fn(*const Endpoint) -> bool) {
         let (streams, unmet) = {
             let mut table = self.hub_streams().table.lock();
             if table.streams.is_empty() && table.unmet.is_empty() {
@@ -206,7 +205,7 @@ impl Worker {
     }
 
     /// Receives a message of a stream. Inside the gate.
-    pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<SharedEndpoint>) {
+    pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
         let mail = Mail::new(Message::of(slot));
@@ -260,7 +259,7 @@ impl SharedWorker {
                     );
                 }
                 // If this fails, the endpoint is about to end, and all its streams with it.
-                let _ = endpoint.send_hub_header(&header.turned_away());
+                let _ = endpoint.say_for_hub(&header.turned_away());
                 Ok(())
             }
             // Messages for ends that no longer exist are ignored.

@@ -123,7 +123,7 @@ impl HubStream {
     }
 
     /// Handles a message of the receiving end.
-    pub(crate) fn on_receiver_message(
+    pub(crate) fn hear_receiver(
         &self,
         work: &mut Work,
         header: &StreamHeader,

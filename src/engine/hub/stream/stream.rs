@@ -83,17 +83,17 @@ pub(crate) struct Work {
     /// An end whose Open arrived during `Clearing`.
     next_peer: Option<Peer>,
     /// Open has been sent.
-    sent_open: bool,
+    said: bool,
     /// The oldest chunk that has a place.
     pub(crate) first: u64,
     /// The next chunk to send or to receive.
     pub(crate) next: u64,
     /// Number of chunks that the receiver has had envelopes for.
     pub(crate) granted: u64,
-    /// Sender: chunks that the receiver has acknowledged. `reported`: what the receiver has last
+    /// Sender: chunks that the receiver has acknowledged. `told`: what the receiver has last
     /// reported, chunks committed and envelopes granted.
     pub(crate) taken: u64,
-    pub(crate) reported: (u64, u64),
+    pub(crate) told: (u64, u64),
     /// Number of chunks in all, and whether the sender's whole hub has ended.
     pub(crate) end: Option<(u64, bool)>,
     /// A chunk is ready, but there is no credit.
@@ -135,12 +135,12 @@ pub(crate) struct HubStream {
 
 // SAFETY: `work` and the cells of places belong to the one thread that runs the stream.
 unsafe impl Send for HubStream {}
-// SAFETY: `run_turn` lets one thread at a time run the stream; the rest is atomic or locked.
+// SAFETY: `take_turn` lets one thread at a time run the stream; the rest is atomic or locked.
 unsafe impl Sync for HubStream {}
 
 impl Link {
     /// Connects the link with a link of the other direction at the endpoint's peer.
-    pub fn connect(&self, endpoint: &Arc<SharedEndpoint>, id: u64, window: u32) -> Result<()> {
+    pub fn connect(&self, endpoint: &Arc<Endpoint>, id: u64, window: u32) -> Result<()> {
         self.hub.check_fork()?;
         if !matches!(self.request.role, Role::Consume | Role::Produce) {
             return Err(Error::invalid(
@@ -227,8 +227,8 @@ impl Link {
 
 impl HubStream {
     /// Does this end receive chunks?
-    pub(crate) fn is_receiver(&self) -> bool {
-        self.request.role == Role::Produce
+    pub(crate) fn takes(&self) -> bool {
+        self.seeker.role == Role::Produce
     }
 
     #[cfg(test)]
@@ -241,7 +241,7 @@ impl HubStream {
     }
 
     /// Marks the stream to run. Any thread.
-    pub(crate) fn schedule(&self) {
+    pub(crate) fn stir(&self) {
         self.marked.store(true, Ordering::SeqCst);
         self.endpoint.worker().hub_streams().schedule(self.endpoint.worker());
     }
@@ -257,7 +257,7 @@ impl HubStream {
     }
 
     /// The endpoint has ended. The caller has to run the stream.
-    pub(crate) fn endpoint_ended(&self) {
+    pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         self.marked.store(true, Ordering::SeqCst);
     }
@@ -268,7 +268,7 @@ impl HubStream {
     }
 
     /// Runs the stream. If another thread is running it, that thread will run it again.
-    pub(crate) fn run_turn(&self) {
+    pub(crate) fn take_turn(&self) {
         if !self.marked.swap(false, Ordering::SeqCst)
             || self.turns.fetch_add(1, Ordering::AcqRel) != 0
         {
@@ -422,14 +422,14 @@ impl HubStream {
     }
 
     /// Sends a message without a chunk.
-    pub(crate) fn send_header(&self, work: &mut Work, header: StreamHeader) {
-        if let Err(error) = self.endpoint.send_hub_header(&header) {
-            self.endpoint_failed(work, &error);
+    pub(crate) fn say(&self, work: &mut Work, header: StreamHeader) {
+        if let Err(error) = self.endpoint.say_for_hub(&header) {
+            self.cannot(work, &error);
         }
     }
 
     /// The endpoint accepts nothing: it is about to end.
-    pub(crate) fn endpoint_failed(&self, work: &mut Work, error: &Error) {
+    pub(crate) fn cannot(&self, work: &mut Work, error: &Error) {
         log::write(log::INFO, c"hub", &format!("stream {}: {}", self.id, error.status()));
         self.lost(work);
     }
@@ -476,7 +476,7 @@ impl HubStream {
     /// Leases through the link.
     pub(crate) fn lease(&self, credit: bool) -> std::result::Result<*const Lease, Refusal> {
         let mut state = self.hub.state.lock();
-        if !state.is_joined_by(self.request.link, self) {
+        if !state.is_joined_by(self.seeker.link, self) {
             // The link was destroyed a moment ago, and its record may be reused: the stream will
             // run again.
             return Err(Refusal::NotNow);
@@ -521,7 +521,7 @@ impl HubStream {
     }
 
     /// A lease for a coming chunk is given back, or its chunk has arrived.
-    pub(crate) fn return_lent(&self) {
+    pub(crate) fn unlend(&self) {
         self.hub.state.lock().lent -= 1;
     }
 
