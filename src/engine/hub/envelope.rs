@@ -31,7 +31,7 @@ pub struct Lease {
     number: u32,
     /// 0: no lease. `IN_TABLES`: the tables have the lease. Otherwise the holder, and `taken` is
     /// the chunk's position in the queue: see `hub::lockfree::mode`.
-    pub(crate) tenure: AtomicU64,
+    pub(crate) owner: AtomicU64,
     pub(crate) taken: AtomicU64,
     pub(crate) length: AtomicU64,
     data: AtomicPtr<u8>,
@@ -119,7 +119,7 @@ impl Lease {
     /// at the first look. False says nothing.
     #[inline(always)]
     pub fn end_at_once(&self, length: Option<u64>) -> bool {
-        self.tenure.load(Ordering::Relaxed) != 0 && {
+        self.owner.load(Ordering::Relaxed) != 0 && {
             // SAFETY: a hub outlives its leases, and this one has not ended.
             let hub = unsafe { &*self.hub };
             !hub.generation.is_past() && hub.end_fast::<true>(self, length)

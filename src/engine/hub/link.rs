@@ -39,7 +39,7 @@ pub struct Link {
     pub(crate) hub: Arc<Hub>,
     pub(crate) seeker: LeaseRequest,
     /// Owner word of its leases: see `hub::lockfree::mode`.
-    tenure: u64,
+    owner: u64,
     event: OnceCell<Arc<EventFd>>,
 }
 
@@ -87,8 +87,8 @@ impl Link {
             LeaseRequest { role, pool, unit, link: number as u32, autocommit, synced: false };
         let handle = Box::into_raw(Box::new(Link {
             hub: hub.clone(),
-            request,
-            owner: owner(&request),
+            seeker,
+            owner: owner(&seeker),
             event: OnceCell::new(),
         }));
         let mut watch = Watch::default();
@@ -268,7 +268,7 @@ impl Hub {
         side: usize,
         timeout_ns: u64,
     ) -> Result<Option<*const Lease>> {
-        if let Ok(answer) = self.lease_fast(owner(request), timeout_ns) {
+        if let Ok(answer) = self.lease_fast(owner(seeker), timeout_ns) {
             return Ok(answer);
         }
         if timeout_ns == 0 || !deferred::in_callback() {

@@ -21,7 +21,7 @@
 //! **Ownership.** In lock-free mode the tables know the envelopes (all as free), the links and the
 //! sleepers, but no chunks and leases. Each envelope has one handle, of its own number. It is
 //! either in one of the queues, or belongs to the thread that has popped it. Only that thread
-//! accesses its memory and its handle. It writes the fields `tenure` (who holds it) and `taken`
+//! accesses its memory and its handle. It writes the fields `owner` (who holds it) and `taken`
 //! (its position in the queue) before it turns the queue's place, so a thread that closes the
 //! queues finds them there (`switch`).
 //!
@@ -44,7 +44,7 @@ use crate::engine::hub::state::{State, UNSET};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Bits of `tenure`: the holder's role, whether its release commits, and whether the tables have
+/// Bits of `owner`: the holder's role, whether its release commits, and whether the tables have
 /// the lease. Above them, the number of its link.
 pub(crate) const PRODUCES: u64 = 1;
 pub(super) const CONSUMES: u64 = 2;
@@ -144,8 +144,8 @@ impl State {
     }
 }
 
-/// The value of `tenure` for leases of this request; 0 if it needs the tables.
-pub(crate) fn tenure(seeker: &LeaseRequest) -> u64 {
+/// The value of `owner` for leases of this request; 0 if it needs the tables.
+pub(crate) fn owner(seeker: &LeaseRequest) -> u64 {
     if seeker.settled {
         return 0;
     }
@@ -198,7 +198,7 @@ impl Hub {
         state: &mut State,
         request: &LeaseRequest,
     ) -> Option<Result<*const Lease, Refusal>> {
-        let owner = owner(request);
+        let owner = owner(seeker);
         if owner == 0 {
             state.enter_tables();
         }
@@ -210,7 +210,7 @@ impl Hub {
                 return Some(Ok(lease));
             }
         }
-        match take::<false>(state.queues()?, owner) {
+        match take::<false>(state.lane()?, owner) {
             Ok(lease) => Some(Ok(lease)),
             Err(_) => Some(Err(Refusal::NotNow)),
         }
@@ -236,14 +236,14 @@ impl Hub {
         lease: &Lease,
         (length, aborts): (Option<u64>, bool),
     ) -> Option<SpinLockGuard<'a, State>> {
-        let (Some(queues), Mode::Queues) = (self.queues(), state.mode) else { return Some(state) };
+        let (Some(lane), Form::Queues) = (self.lane(), state.form) else { return Some(state) };
         let owner = lease.owner.load(Ordering::Relaxed);
         let aborts = aborts || (length.is_none() && owner & COMMITS == 0);
         let side = usize::from(aborts == (owner & PRODUCES != 0));
-        queues.unmark(side);
+        lane.unmark(side);
         let done = match owner & (PRODUCES | CONSUMES) {
-            PRODUCES if aborts => hand_on(lease, owner, |item| queues.push_unused(item)),
-            PRODUCES => self.hand_on_chunk(lease, owner, length, |item| queues.push_most(item)),
+            PRODUCES if aborts => hand_on(lease, owner, |item| lane.push_unused(item)),
+            PRODUCES => self.hand_on_chunk(lease, owner, length, |item| lane.push_most(item)),
             CONSUMES if aborts => hand_on(lease, owner, |_| {
                 let place = (lease.taken.load(Ordering::Relaxed), lease.number());
                 let after = state.returned.partition_point(|other| *other < place);
@@ -251,7 +251,7 @@ impl Hub {
                 queues.mark_taking(true);
                 true
             }),
-            CONSUMES => hand_on(lease, owner, |item| queues.push_free(item)),
+            CONSUMES => hand_on(lease, owner, |item| lane.push_free(item)),
             _ => false,
         };
         if !done {
@@ -266,11 +266,11 @@ impl Hub {
     /// Leases without the lock, at the first look. `None` says nothing: call `lease_fast`.
     #[inline(always)]
     pub(crate) fn try_lease_fast(&self, owner: u64, timeout_ns: u64) -> Option<*const Lease> {
-        let queues = self.queues()?;
+        let lane = self.lane()?;
         if timeout_ns != 0 && deferred::in_callback() {
             return None;
         }
-        take::<true>(queues, owner).ok()
+        take::<true>(lane, owner).ok()
     }
 
     /// Leases without the lock, with a short wait. Err: try under the lock. Ok(None): none is
@@ -284,7 +284,7 @@ impl Hub {
         if timeout_ns != 0 && deferred::in_callback() {
             return Err(());
         }
-        match take::<false>(queues, owner) {
+        match take::<false>(lane, owner) {
             Ok(lease) => return Ok(Some(lease)),
             Err(Missing::Closed) => return Err(()),
             Err(Missing::Empty) if timeout_ns == 0 => return Ok(None),
@@ -295,15 +295,15 @@ impl Hub {
             return Err(());
         }
         let side = usize::from(owner & PRODUCES != 0);
-        self.waiters.look_for(side, is_long(timeout_ns), &|| queues.has_some(side) != Ok(false));
-        take::<false>(queues, owner).map(Some).map_err(|_| ())
+        self.sides.look_for(side, is_long(timeout_ns), &|| lane.has_some(side) != Ok(false));
+        take::<false>(lane, owner).map(Some).map_err(|_| ())
     }
 
     /// Ends a lease without the lock, by a commit of `length` bytes or a release. `QUICK` looks
     /// once only. Returns false if nothing was done: it needs the lock, or `QUICK` failed.
     #[inline(always)]
     pub(crate) fn end_fast<const QUICK: bool>(&self, lease: &Lease, length: Option<u64>) -> bool {
-        let Some(queues) = self.queues() else { return false };
+        let Some(lane) = self.lane() else { return false };
         let owner = lease.owner.load(Ordering::Relaxed);
         if length.is_none() && owner & COMMITS == 0 {
             return false;
@@ -371,9 +371,9 @@ fn is_long(timeout_ns: u64) -> bool {
 
 /// Clears the owner and pushes the item.
 #[inline(always)]
-fn hand_on(lease: &Lease, tenure: u64, push: impl FnOnce(*mut Lease) -> bool) -> bool {
+fn hand_on(lease: &Lease, owner: u64, push: impl FnOnce(*mut Lease) -> bool) -> bool {
     // Before the push, as the next owner writes this word, too.
-    lease.tenure.store(0, Ordering::Relaxed);
+    lease.owner.store(0, Ordering::Relaxed);
     let done = push(std::ptr::from_ref(lease).cast_mut());
     if !done {
         lease.owner.store(owner, Ordering::Relaxed);
@@ -383,7 +383,7 @@ fn hand_on(lease: &Lease, tenure: u64, push: impl FnOnce(*mut Lease) -> bool) ->
 
 /// Notes a producer as the owner.
 #[inline(always)]
-fn begin(lease: *mut Lease, tenure: u64) {
+fn begin(lease: *mut Lease, owner: u64) {
     // SAFETY: a handle of the hub; handles live as long as the hub.
     let lease = unsafe { &*lease };
     lease.length.store(UNSET, Ordering::Relaxed);
@@ -392,7 +392,7 @@ fn begin(lease: *mut Lease, tenure: u64) {
 
 /// Notes a consumer as the owner.
 #[inline(always)]
-fn take_over(lease: *mut Lease, tenure: u64, order: u64) {
+fn take_over(lease: *mut Lease, owner: u64, order: u64) {
     // SAFETY: a handle of the hub; handles live as long as the hub.
     let lease = unsafe { &*lease };
     lease.taken.store(order, Ordering::Relaxed);
@@ -401,9 +401,9 @@ fn take_over(lease: *mut Lease, tenure: u64, order: u64) {
 
 /// Pops an item. `QUICK` looks once only, and its failure says nothing.
 #[inline(always)]
-fn take<const QUICK: bool>(lane: &Lane<Lease>, tenure: u64) -> Result<*const Lease, Missing> {
-    if tenure & PRODUCES != 0 {
-        let mark = |lease, _| begin(lease, tenure);
+fn take<const QUICK: bool>(lane: &Lane<Lease>, owner: u64) -> Result<*const Lease, Missing> {
+    if owner & PRODUCES != 0 {
+        let mark = |lease, _| begin(lease, owner);
         let lease = if QUICK { lane.try_take_free(mark)? } else { lane.take_free(mark)? };
         // SAFETY: a handle of the hub; handles live as long as the hub.
         unsafe { &*lease }.clear_metadata();
@@ -411,7 +411,7 @@ fn take<const QUICK: bool>(lane: &Lane<Lease>, tenure: u64) -> Result<*const Lea
     }
     if owner & CONSUMES != 0 {
         let mark = |lease, order| take_over(lease, owner, order);
-        return Ok(if QUICK { queues.try_take_ready(mark)? } else { queues.take_ready(mark)? });
+        return Ok(if QUICK { lane.try_take_ready(mark)? } else { lane.take_ready(mark)? });
     }
     Err(Missing::Closed)
 }

@@ -61,11 +61,11 @@ impl State {
                 continue;
             }
             let lease = Hub::handle(self, number);
-            let tenure = holder(lease);
-            if tenure & CONSUMES != 0 {
-                // `tenure` is read only once: a thread that is ending this lease now clears it
+            let owner = holder(lease);
+            if owner & CONSUMES != 0 {
+                // `owner` is read only once: a thread that is ending this lease now clears it
                 // until it finds the queues closed.
-                taken.push((lease.taken.load(Ordering::Relaxed), number, tenure));
+                taken.push((lease.taken.load(Ordering::Relaxed), number, owner));
                 continue;
             }
             // Not the length in the handle: the holder may be about to commit.
@@ -78,7 +78,7 @@ impl State {
             let place = self.free_chunk;
             self.append_chunk(number);
             if owner == 0 {
-                self.release_record(number);
+                self.free_terms_of(number);
                 continue;
             }
             // Held by the consumer, so nobody else may have it, and no cursor may point to it.
