@@ -316,7 +316,7 @@ impl Service {
     pub(crate) fn answer_has_gone(&self, to: u32, sent: Result<Submitted>) {
         if sent.is_err_and(|error| !is_of_peer(error.status())) {
             // The origin would wait without end.
-            dispatch::complain("a window's answer could not be sent: the connection is closed");
+            dispatch::complain("a window's answer that cannot be sent: the connection is given up");
             self.cut(to);
         }
     }
@@ -481,7 +481,7 @@ impl Window {
     fn release_for(&self, from: u32, hold: &FarHold) {
         let lock = self.own().control().lock();
         if hold.taken {
-            // An error is ignored: a process that treats that member as dead has the lock already.
+            // An error is ignored: whoever treats that member as dead has the lock already.
             let _ = lock.unlock(from, hold.how);
         } else {
             lock.give_up(from);
