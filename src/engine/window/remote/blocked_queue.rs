@@ -214,7 +214,7 @@ impl Window {
         }
         let mut state = self.aside.0.lock();
         if state.standing == Standing::Granted {
-            // An error is ignored: whoever treats this process as dead has the lock already.
+            // An error is ignored: a process that treats this process as dead has the lock already.
             let _ = self.own().control().updates().unlock(self.service_slot(), LockType::Exclusive);
             state.standing = Standing::Nobody;
         }

@@ -481,7 +481,7 @@ impl Window {
     fn release_for(&self, from: u32, hold: &FarHold) {
         let lock = self.own().control().lock();
         if hold.taken {
-            // An error is ignored: whoever treats that member as dead has the lock already.
+            // An error is ignored: a process that treats that member as dead has the lock already.
             let _ = lock.unlock(from, hold.how);
         } else {
             lock.give_up(from);
