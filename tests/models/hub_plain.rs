@@ -58,9 +58,9 @@ impl Hub {
 
     /// As `Hub::unlock`.
     fn unlock(&self, mut tables: SpinLockGuard<'_, Tables>, changed: u8) {
-        let wake_mask = self.waiters.move_on(changed, &mut tables.asleep);
+        let wake_mask = self.sides.move_on(changed, &mut tables.asleep);
         drop(tables);
-        self.waiters.wake(wake_mask);
+        self.sides.wake(wake_mask);
     }
 
     fn take_plainly(&self, side: usize) -> Option<*mut u32> {

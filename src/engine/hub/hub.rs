@@ -284,7 +284,7 @@ impl Hub {
         }
         state.count_wants();
         // An envelope where no link reads any more can be reclaimed.
-        state.woken |= DATA | ROOM;
+        state.wake_mask |= DATA | ROOM;
         let _ = self.leave(state);
     }
 
@@ -371,7 +371,7 @@ impl Hub {
                 let mut state = self.state.lock();
                 state.pools[seeker.pool as usize].demand -= 1;
                 // The copy may be one that can be reclaimed now.
-                state.woken |= ROOM;
+                state.wake_mask |= ROOM;
                 let _ = self.leave(state);
                 leased
             }

@@ -57,12 +57,12 @@ impl State {
             End::Commit(length) => {
                 self.append(terms.envelope, length);
                 // There may be more room, as it was reserved for a full envelope.
-                self.woken |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
+                self.wake_mask |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
             }
             _ => {
                 self.trash(terms.envelope);
                 // It may be the last production that readers waited for.
-                self.woken |= ROOM | if self.closed { DATA } else { 0 };
+                self.wake_mask |= ROOM | if self.closed { DATA } else { 0 };
             }
         }
     }
@@ -84,7 +84,7 @@ impl State {
                 _ => {}
             }
         }
-        self.free_if_unused(record.envelope);
+        self.let_go(terms.envelope);
         self.wake_mask |= DATA | ROOM;
     }
 

@@ -237,7 +237,7 @@ fn try_all(
         for (number, link) in numbers[..taken].iter().zip(links).rev() {
             let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
             // Undone under the same lock: nothing has changed for others.
-            let woken = state.woken;
+            let wake_mask = state.wake_mask;
             state.end(*number, End::Undo);
             state.wake_mask = wake_mask;
         }

@@ -214,7 +214,7 @@ impl Link {
             }
             state.count_wants();
             // Even a peeking link may have been the reason why an envelope was kept.
-            state.woken |= DATA | ROOM;
+            state.wake_mask |= DATA | ROOM;
         }
         state.end_with_sources();
         state.forget_link(number);

@@ -77,7 +77,7 @@ pub(crate) struct State {
     /// The link that is checked first for a callback.
     pub(crate) turn: u32,
     /// Sides to wake when the lock is released.
-    pub(crate) woken: u8,
+    pub(crate) wake_mask: u8,
     /// Sides on which threads sleep or have slept: see `hub::waiters`.
     pub(crate) asleep: u8,
     /// Threads that also wait for other hubs, or progress the worker while they wait.

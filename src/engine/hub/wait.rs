@@ -124,8 +124,8 @@ impl Hub {
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
         let wake_mask = std::mem::take(&mut state.wake_mask);
-        let sleepers = self.waiters.move_on(wake_mask, &mut state.asleep);
-        let needs_wake = wake_mask != 0 && state.external_waiters > 0;
+        let sleepers = self.sides.move_on(wake_mask, &mut state.asleep);
+        let distant = wake_mask != 0 && state.distant > 0;
         drop(state);
         if sleepers != 0 {
             self.waiters.wake(sleepers);
@@ -176,7 +176,7 @@ impl Hub {
                     state.links[link as usize].watch.calling -= 1;
                     state.calls -= 1;
                     // A thread that destroys the link may wait for this.
-                    state.woken |= DATA;
+                    state.wake_mask |= DATA;
                     state
                 }
                 Effect::Schedule(stream) => {
