@@ -301,7 +301,7 @@ impl Hub {
         });
         let still = (0..state.links.len()).find(|number| {
             let link = &state.links[*number];
-            link.alive && served(*number) && state.is_stuck(&link.request(*number as u32))
+            link.alive && served(*number) && state.stands_still(&link.request(*number as u32))
         });
         let lost = state.flow && !state.links.iter().any(|link| link.alive && link.in_flow);
         let Some(number) = hungry.or(still) else {
@@ -320,7 +320,7 @@ impl Hub {
 
     /// The request of a call on the hub itself. Error: STARVED if the hub has no memory of this
     /// kind.
-    fn seeker(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
+    fn request(&self, role: Role, kind: MemoryKind) -> Result<LeaseRequest> {
         self.check_fork()?;
         kind.check()?;
         let pool = self.state.lock_either().pool_of(kind);
@@ -354,7 +354,7 @@ impl Hub {
             }
             Err(Refusal::NotNow) => {
                 // While this counts, the hub copies the top chunk.
-                state.pools[seeker.pool as usize].demand += 1;
+                state.pools[request.pool as usize].demand += 1;
                 None
             }
             Err(refusal) => {
@@ -369,7 +369,7 @@ impl Hub {
             None => {
                 let leased = self.lease(&request, 0, timeout_ns);
                 let mut state = self.state.lock();
-                state.pools[seeker.pool as usize].demand -= 1;
+                state.pools[request.pool as usize].demand -= 1;
                 // The copy may be one that can be reclaimed now.
                 state.wake_mask |= ROOM;
                 let _ = self.leave(state);

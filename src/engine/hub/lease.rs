@@ -104,14 +104,14 @@ impl State {
             return Err(Refusal::Starved { pool: request.pool, missing: 1 });
         }
         let redundant =
-            |state: &Self| state.redundant(request.pool, u64::MAX, request.synced).is_some();
+            |state: &Self| state.redundant(request.pool, u64::MAX, request.settled).is_some();
         if !self.has_room() || (pool.free == NONE && !redundant(self)) {
             return Err(Refusal::NotNow);
         }
-        if request.synced
+        if request.settled
             && self.marked
             && self.pools[request.pool as usize].free != NONE
-            && !self.find_synced(request.pool)
+            && !self.find_settled(request.pool)
             && !redundant(self)
         {
             return Err(Refusal::NotNow);
@@ -202,7 +202,7 @@ impl State {
     /// The chunk has no replica in the request's pool.
     #[cold]
     fn not_copied(&self, request: &LeaseRequest) -> Refusal {
-        if self.serves(request) && self.is_stuck(request) {
+        if self.serves(request) && self.stands_still(request) {
             return Refusal::Stuck { pool: request.pool };
         }
         self.not_here(request)
@@ -222,8 +222,11 @@ impl State {
         let mut comes = !self.closed || self.reserved > 0;
         // A broadcast consumer itself holds every chunk that it has not had and that is not
         // available. A chunk of competing consumers may be given back by another one.
-        let mut place =
-            if seeker.role == Role::Consume && seeker.unit == COMPETING { self.head } else { NONE };
+        let mut place = if request.role == Role::Consume && request.unit == COMPETING {
+            self.head
+        } else {
+            NONE
+        };
         while !comes && place != NONE {
             let chunk = &self.chunks[place as usize];
             comes = chunk.passed & request.unit == 0 && chunk.holder != request.link;
@@ -247,14 +250,14 @@ impl State {
         }
         self.leases += 1;
         let number = self.free_number();
-        let record = &mut self.lease_records[number as usize];
-        record.synced = request.synced;
-        record.role = Some(request.role);
-        record.autocommit = request.autocommit;
-        record.envelope = envelope;
-        (record.chunk, record.order, record.since) = (chunk, order, self.changes);
-        record.unit = request.unit;
-        record.link = request.link;
+        let terms = &mut self.terms[number as usize];
+        terms.settled = request.settled;
+        terms.role = Some(request.role);
+        terms.autocommit = request.autocommit;
+        terms.envelope = envelope;
+        (terms.chunk, terms.order, terms.since) = (chunk, order, self.changes);
+        terms.unit = request.unit;
+        terms.link = request.link;
         number
     }
 
@@ -278,13 +281,13 @@ impl State {
     }
 
     #[inline(always)]
-    fn take_room(&mut self, seeker: &LeaseRequest) -> u32 {
-        let pool = seeker.pool;
+    fn take_room(&mut self, request: &LeaseRequest) -> u32 {
+        let pool = request.pool;
         // What `look` has found is the first free envelope, or a replica that can be reclaimed.
         if self.pools[pool as usize].free == NONE
-            || (request.synced && self.marked && !self.is_front_synced(pool))
+            || (request.settled && self.marked && !self.is_front_settled(pool))
         {
-            self.reclaim(pool, u64::MAX, request.synced);
+            self.reclaim(pool, u64::MAX, request.settled);
         }
         let number = self
             .take_free(pool, Stage::Producing)

@@ -37,7 +37,7 @@ pub struct LinkParams {
 /// A producer, consumer, peeking or modifying link.
 pub struct Link {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) seeker: LeaseRequest,
+    pub(crate) request: LeaseRequest,
     /// Owner word of its leases: see `hub::lockfree::mode`.
     owner: u64,
     event: OnceCell<Arc<EventFd>>,
@@ -84,11 +84,11 @@ impl Link {
         let number = (0..state.links.len()).find(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
         let request =
-            LeaseRequest { role, pool, unit, link: number as u32, autocommit, synced: false };
+            LeaseRequest { role, pool, unit, link: number as u32, autocommit, settled: false };
         let handle = Box::into_raw(Box::new(Link {
             hub: hub.clone(),
-            seeker,
-            owner: owner(&seeker),
+            request,
+            owner: owner(&request),
             event: OnceCell::new(),
         }));
         let mut watch = Watch::default();
@@ -148,7 +148,7 @@ impl Link {
     /// Leases at once an envelope that no stream is still using.
     pub(crate) fn lease_settled(&self) -> Result<Option<*const Lease>> {
         self.check()?;
-        self.hub.lease(&LeaseRequest { synced: true, ..self.request }, 0, 0)
+        self.hub.lease(&LeaseRequest { settled: true, ..self.request }, 0, 0)
     }
 
     /// The link's kind of memory. An error if UCX does not support it.
@@ -268,7 +268,7 @@ impl Hub {
         side: usize,
         timeout_ns: u64,
     ) -> Result<Option<*const Lease>> {
-        if let Ok(answer) = self.lease_fast(owner(seeker), timeout_ns) {
+        if let Ok(answer) = self.lease_fast(owner(request), timeout_ns) {
             return Ok(answer);
         }
         if timeout_ns == 0 || !deferred::in_callback() {
@@ -333,9 +333,9 @@ impl Hub {
         request: &LeaseRequest,
     ) -> std::result::Result<*const Lease, Refusal> {
         if request.link != NONE {
-            state.note_attempt(request.link);
+            state.tried(request.link);
         }
-        let found = state.look(request).inspect_err(|refusal| state.clear_failure(*refusal))?;
+        let found = state.look(request).inspect_err(|refusal| state.forgive(*refusal))?;
         let number = state.take(request, found);
         Ok(self.hand_out(state, number))
     }
@@ -370,8 +370,8 @@ impl Hub {
 
 impl State {
     /// The link's handle; `None` for a call on the hub itself.
-    pub(crate) fn handle_of(&self, seeker: &LeaseRequest) -> Option<usize> {
-        self.links.get(seeker.link as usize).map(|link| link.handle)
+    pub(crate) fn handle_of(&self, request: &LeaseRequest) -> Option<usize> {
+        self.links.get(request.link as usize).map(|link| link.handle)
     }
 }
 

@@ -49,7 +49,7 @@ impl Never {
             named(role, handle, kind)
         };
         let (status, text) = match self {
-            Starvation::Clash { one, other } => {
+            Never::Clash { one, other } => {
                 let why = match links[other].request.role {
                     Role::Modify => "a chunk is modified on one device at a time",
                     _ => "nobody peeks at what is being modified there",
@@ -257,9 +257,9 @@ impl State {
     /// - There are no leases and no copies in progress.
     /// - Nobody can consume the top chunk where it is, not with another dataflow strategy either.
     #[cold]
-    pub(crate) fn is_stuck(&self, request: &LeaseRequest) -> bool {
+    pub(crate) fn stands_still(&self, request: &LeaseRequest) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
-        if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || request.synced {
+        if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || request.settled {
             return false;
         }
         let top = &self.chunks[self.head as usize];

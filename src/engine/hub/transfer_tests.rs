@@ -28,7 +28,7 @@ fn hub(retain: Retain, pools: &[(MemoryKind, usize)]) -> State {
 }
 
 fn request(role: Role, pool: u32) -> LeaseRequest {
-    LeaseRequest { role, pool, unit: COMPETING, link: NONE, autocommit: false, synced: false }
+    LeaseRequest { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
 }
 
 /// Creates a link; returns its request.
@@ -217,7 +217,7 @@ fn a_younger_chunk_may_go_first_and_then_nothing_stands_still() {
     state.end(second, End::Commit(0));
     state.end(first, End::Abort);
     // Its change leaves it only on the host, and other chunks take all free envelopes elsewhere.
-    let changed = lease(&mut state, &seeker(Role::Modify, 0)).unwrap();
+    let changed = lease(&mut state, &request(Role::Modify, 0)).unwrap();
     state.end(changed, End::Commit(8));
     produce(&mut state, 1, 3);
     produce(&mut state, 1, 4);

@@ -145,8 +145,8 @@ impl State {
 }
 
 /// The value of `owner` for leases of this request; 0 if it needs the tables.
-pub(crate) fn owner(seeker: &LeaseRequest) -> u64 {
-    if seeker.settled {
+pub(crate) fn owner(request: &LeaseRequest) -> u64 {
+    if request.settled {
         return 0;
     }
     word(request.role, request.link, request.autocommit)
@@ -198,7 +198,7 @@ impl Hub {
         state: &mut State,
         request: &LeaseRequest,
     ) -> Option<Result<*const Lease, Refusal>> {
-        let owner = owner(seeker);
+        let owner = owner(request);
         if owner == 0 {
             state.enter_tables();
         }

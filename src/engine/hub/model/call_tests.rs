@@ -178,7 +178,7 @@ impl World {
         let group =
             // SAFETY: just created. The bit of a broadcast consumer does not matter, except that
             // chunks have to forget a reused one.
-            if broadcast { unsafe { &*handle }.seeker.unit.trailing_zeros() } else { COMPETE };
+            if broadcast { unsafe { &*handle }.request.unit.trailing_zeros() } else { COMPETE };
         if broadcast {
             self.model.queue.iter_mut().for_each(|chunk| chunk.had &= !(1 << group));
         }

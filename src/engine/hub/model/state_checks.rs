@@ -8,8 +8,8 @@ use crate::engine::hub::state::{COMPETING, NONE};
 
 impl World {
     /// The chunk that the request should get, if it is available.
-    pub(super) fn expected(&self, seeker: &LeaseRequest) -> Option<u64> {
-        match seeker.role {
+    pub(super) fn expected(&self, request: &LeaseRequest) -> Option<u64> {
+        match request.role {
             Role::Produce => None,
             Role::Peek | Role::Modify => self.queue.first().map(|chunk| chunk.order),
             Role::Consume => {

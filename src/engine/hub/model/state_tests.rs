@@ -28,7 +28,7 @@ pub(super) struct Model {
 /// Expected state of a lease.
 pub(super) struct Held {
     number: u32,
-    pub(super) seeker: LeaseRequest,
+    pub(super) request: LeaseRequest,
     /// `None` for a production.
     pub(super) order: Option<u64>,
     /// Contents of its memory.
@@ -184,7 +184,7 @@ impl World {
             Err(_) => Err(Status::STARVED),
         };
         // A call on the hub may request a copy, which the hub then makes.
-        let may_come = seeker.link == NONE && due.is_ok() && found == Err(Refusal::NotNow);
+        let may_come = request.link == NONE && due.is_ok() && found == Err(Refusal::NotNow);
         assert!(answer == due || may_come, "{due:?} was due");
         match found {
             Err(refusal) => {
@@ -195,7 +195,7 @@ impl World {
             }
             Ok(found) => {
                 let number = self.state.take(&request, found);
-                let envelope = self.state.lease_records[number as usize].envelope;
+                let envelope = self.state.terms[number as usize].envelope;
                 let place = word_at(&self.state, envelope);
                 if request.role == Role::Produce {
                     self.next_word += 1;
@@ -276,7 +276,7 @@ impl World {
             rules::Link { alive: link.alive, ask, autocommit: false, in_flow: link.in_flow }
         };
         let held = |held: &Held| {
-            let data = there(state.lease_records[held.number as usize].envelope);
+            let data = there(state.terms[held.number as usize].envelope);
             let (handle, ask, chunk) = (1 + held.number as usize, ask(&held.request), held.order);
             rules::Held {
                 handle,
@@ -383,17 +383,17 @@ impl World {
         let end =
             [End::Commit(length), End::Commit(length), End::Abort, End::Undo][self.random.below(4)];
         // Undo is only for leases that nobody has used.
-        let end = if end == End::Undo && (held.seeker.role == Role::Modify || held.hidden) {
+        let end = if end == End::Undo && (held.request.role == Role::Modify || held.hidden) {
             End::Abort
         } else {
             end
         };
         let commits = matches!(end, End::Commit(_));
-        self.trace.push(format!("end {:?} of {:?}: {end:?}", held.seeker.role, held.order));
+        self.trace.push(format!("end {:?} of {:?}: {end:?}", held.request.role, held.order));
         let terms = self.state.terms[held.number as usize];
         // SAFETY: leased to us until it ends.
         let there = unsafe { *word_at(&self.state, terms.envelope) };
-        if held.seeker.role == Role::Peek || held.seeker.role == Role::Consume {
+        if held.request.role == Role::Peek || held.request.role == Role::Consume {
             assert_eq!(there, held.word, "it changed under a reader");
         }
         let only = held.order.is_some() && {
@@ -401,8 +401,8 @@ impl World {
                 .held
                 .iter()
                 .any(|other| other.order == held.order && other.request.role == Role::Modify);
-            let there = self.state.is_there(record.chunk, record.order);
-            there && !others && self.state.chunks[record.chunk as usize].replicas.count_ones() == 1
+            let there = self.state.is_there(terms.chunk, terms.order);
+            there && !others && self.state.chunks[terms.chunk as usize].replicas.count_ones() == 1
         };
         let order = self.state.next_order;
         let length_there = self.state.envelopes[record.envelope as usize].length;

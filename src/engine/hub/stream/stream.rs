@@ -114,7 +114,7 @@ impl Work {
 pub(crate) struct HubStream {
     pub(crate) hub: Arc<Hub>,
     pub(crate) request: LeaseRequest,
-    pub(crate) endpoint: Arc<SharedEndpoint>,
+    pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) id: u64,
     /// The link's envelopes are on a device.
     device: bool,
@@ -168,7 +168,7 @@ impl Link {
         endpoint.check_open()?;
         let stream = Arc::new(HubStream {
             hub: self.hub.clone(),
-            request: LeaseRequest { synced: true, ..self.request },
+            request: LeaseRequest { settled: true, ..self.request },
             endpoint: endpoint.clone(),
             id,
             device: memory_type::is_device(kind.memory_type),
@@ -207,7 +207,7 @@ impl Link {
             return Err(crate::engine::hub::link::closed());
         }
         state.join(self.request.link, stream.clone());
-        match stream.is_receiver() {
+        match stream.takes() {
             true => state.sources += 1,
             false => state.drains += 1,
         }
@@ -228,7 +228,7 @@ impl Link {
 impl HubStream {
     /// Does this end receive chunks?
     pub(crate) fn takes(&self) -> bool {
-        self.seeker.role == Role::Produce
+        self.request.role == Role::Produce
     }
 
     #[cfg(test)]
@@ -476,7 +476,7 @@ impl HubStream {
     /// Leases through the link.
     pub(crate) fn lease(&self, credit: bool) -> std::result::Result<*const Lease, Refusal> {
         let mut state = self.hub.state.lock();
-        if !state.is_joined_by(self.seeker.link, self) {
+        if !state.is_joined_by(self.request.link, self) {
             // The link was destroyed a moment ago, and its record may be reused: the stream will
             // run again.
             return Err(Refusal::NotNow);
@@ -542,7 +542,7 @@ impl HubStream {
     fn part_from_hub(&self, all: Option<bool>) {
         let mut state = self.hub.state.lock();
         let stream = state.part(self.request.link, self);
-        if self.is_receiver() {
+        if self.takes() {
             state.sources -= 1;
             if let (Some(all), true) = (all, stream.is_some()) {
                 state.links[self.request.link as usize].watch.cut = !all;
