@@ -455,8 +455,8 @@ impl State {
 
     /// Records a lease's mark: as `written` if the lease wrote, otherwise as `used`. Returns the
     /// envelope that is kept until then.
-    fn mark(&mut self, terms: &LeaseRecord, end: End, mark: &Arc<Mark>) -> u32 {
-        let envelope = &mut self.envelopes[terms.envelope as usize];
+    fn mark(&mut self, record: &LeaseRecord, end: End, mark: &Arc<Mark>) -> u32 {
+        let envelope = &mut self.envelopes[record.envelope as usize];
         let fence = &mut envelope.block.fence;
         let writes = match record.role {
             Some(Role::Produce) => matches!(end, End::Commit(_)),
@@ -570,8 +570,8 @@ impl Hub {
         let mark = Mark::new(recorded.map_err(|fault| fault.into_error("stream"))?);
         let mut state = self.state.lock();
         let end = check(&state)?;
-        let terms = state.terms[number as usize];
-        let kept = state.mark(&terms, end, &mark);
+        let record = state.lease_records[number as usize];
+        let kept = state.mark(&record, end, &mark);
         pump.shared.give(Job::Mark(mark, kept));
         // Before the lease ends: that may call the user, who may end another lease with a stream.
         drop(one_by_one);

@@ -250,14 +250,14 @@ impl State {
         }
         self.leases += 1;
         let number = self.free_number();
-        let terms = &mut self.terms[number as usize];
-        terms.settled = request.settled;
-        terms.role = Some(request.role);
-        terms.autocommit = request.autocommit;
-        terms.envelope = envelope;
-        (terms.chunk, terms.order, terms.since) = (chunk, order, self.changes);
-        terms.unit = request.unit;
-        terms.link = request.link;
+        let record = &mut self.lease_records[number as usize];
+        record.settled = request.settled;
+        record.role = Some(request.role);
+        record.autocommit = request.autocommit;
+        record.envelope = envelope;
+        (record.chunk, record.order, record.since) = (chunk, order, self.changes);
+        record.unit = request.unit;
+        record.link = request.link;
         number
     }
 
@@ -345,9 +345,9 @@ impl State {
             Some(Role::Consume) if record.unit != COMPETING => {
                 return Err((Status::INVALID_PARAM, "a broadcast consumer only reads"));
             }
-            Some(Role::Consume) if self.is_there(terms.chunk, terms.order) => {
-                let chunk = &self.chunks[terms.chunk as usize];
-                let others_come = self.consumers() & !(chunk.passed | terms.unit) != 0;
+            Some(Role::Consume) if self.is_there(record.chunk, record.order) => {
+                let chunk = &self.chunks[record.chunk as usize];
+                let others_come = self.consumers() & !(chunk.passed | record.unit) != 0;
                 // After an earlier swap the envelope contains nothing that others may read.
                 let is_replica = envelope.stage == Stage::Ready;
                 if others_come && is_replica && chunk.replicas.count_ones() == 1 {
@@ -379,9 +379,9 @@ impl State {
     /// A swap has changed the memory of this lease. If it is a consumer's, nobody else may read the
     /// replica while the consumer holds the chunk.
     pub(crate) fn hide(&mut self, number: u32) {
-        let terms = self.terms[number as usize];
-        let length = &mut self.envelopes[terms.envelope as usize].length;
-        if terms.role != Some(Role::Produce) && *length == UNSET {
+        let record = self.lease_records[number as usize];
+        let length = &mut self.envelopes[record.envelope as usize].length;
+        if record.role != Some(Role::Produce) && *length == UNSET {
             // It came from a producer without a length, and is a chunk's now.
             *length = self.size;
         }

@@ -36,9 +36,9 @@ impl State {
             {
                 // The link knows its own change, but not those that others made meanwhile.
                 let changed = u64::from(role == Role::Modify && end != End::Abort);
-                self.note_declined(
+                self.given_back(
                     record.link,
-                    Snapshot { order: record.order, changes: record.since + changed },
+                    Sight { order: record.order, changes: record.since + changed },
                 );
             }
             self.links[record.link as usize].leases -= 1;
@@ -55,12 +55,12 @@ impl State {
         self.envelopes[record.envelope as usize].leases = 0;
         match end {
             End::Commit(length) => {
-                self.append(terms.envelope, length);
+                self.append(record.envelope, length);
                 // There may be more room, as it was reserved for a full envelope.
                 self.wake_mask |= DATA | if self.max_bytes != u64::MAX { ROOM } else { 0 };
             }
             _ => {
-                self.trash(terms.envelope);
+                self.trash(record.envelope);
                 // It may be the last production that readers waited for.
                 self.wake_mask |= ROOM | if self.closed { DATA } else { 0 };
             }
@@ -84,7 +84,7 @@ impl State {
                 _ => {}
             }
         }
-        self.let_go(terms.envelope);
+        self.let_go(record.envelope);
         self.wake_mask |= DATA | ROOM;
     }
 
@@ -97,13 +97,13 @@ impl State {
         let mut was_hidden = false;
         // Only the competing consumer can have swapped it away. Broadcast consumers may have been
         // destroyed meanwhile, and their leases continue.
-        if terms.unit == COMPETING {
+        if record.unit == COMPETING {
             was_hidden = std::mem::replace(&mut chunk.hidden, false);
             chunk.holder = NONE;
         }
         let order = chunk.order;
         if matches!(end, End::Commit(_)) {
-            chunk.passed |= terms.unit;
+            chunk.passed |= record.unit;
             // Its contents were swapped away, so consumers that were created since have nothing to
             // read.
             if was_hidden || self.is_done(place) {

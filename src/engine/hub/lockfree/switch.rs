@@ -22,7 +22,7 @@ impl State {
         // First, every envelope counts as leased.
         (self.pools[0].free, self.pools[0].free_count) = (NONE, 0);
         self.envelopes.iter_mut().for_each(|envelope| envelope.stage = Stage::Producing);
-        self.terms = vec![LeaseRecord::NONE; self.envelopes.len()];
+        self.lease_records = vec![LeaseRecord::NONE; self.envelopes.len()];
         // By an error of the caller an envelope may be there twice; the first occurrence counts.
         for number in free.into_iter().map(number_of) {
             if self.envelopes[number as usize].stage == Stage::Producing {
@@ -78,7 +78,7 @@ impl State {
             let place = self.free_chunk;
             self.append_chunk(number);
             if owner == 0 {
-                self.free_terms_of(number);
+                self.release_record(number);
                 continue;
             }
             // Held by the consumer, so nobody else may have it, and no cursor may point to it.

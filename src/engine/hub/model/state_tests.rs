@@ -195,7 +195,7 @@ impl World {
             }
             Ok(found) => {
                 let number = self.state.take(&request, found);
-                let envelope = self.state.terms[number as usize].envelope;
+                let envelope = self.state.lease_records[number as usize].envelope;
                 let place = word_at(&self.state, envelope);
                 if request.role == Role::Produce {
                     self.next_word += 1;
@@ -276,7 +276,7 @@ impl World {
             rules::Link { alive: link.alive, ask, autocommit: false, in_flow: link.in_flow }
         };
         let held = |held: &Held| {
-            let data = there(state.terms[held.number as usize].envelope);
+            let data = there(state.lease_records[held.number as usize].envelope);
             let (handle, ask, chunk) = (1 + held.number as usize, ask(&held.request), held.order);
             rules::Held {
                 handle,
@@ -390,9 +390,9 @@ impl World {
         };
         let commits = matches!(end, End::Commit(_));
         self.trace.push(format!("end {:?} of {:?}: {end:?}", held.request.role, held.order));
-        let terms = self.state.terms[held.number as usize];
+        let record = self.state.lease_records[held.number as usize];
         // SAFETY: leased to us until it ends.
-        let there = unsafe { *word_at(&self.state, terms.envelope) };
+        let there = unsafe { *word_at(&self.state, record.envelope) };
         if held.request.role == Role::Peek || held.request.role == Role::Consume {
             assert_eq!(there, held.word, "it changed under a reader");
         }
@@ -401,8 +401,8 @@ impl World {
                 .held
                 .iter()
                 .any(|other| other.order == held.order && other.request.role == Role::Modify);
-            let there = self.state.is_there(terms.chunk, terms.order);
-            there && !others && self.state.chunks[terms.chunk as usize].replicas.count_ones() == 1
+            let there = self.state.is_there(record.chunk, record.order);
+            there && !others && self.state.chunks[record.chunk as usize].replicas.count_ones() == 1
         };
         let order = self.state.next_order;
         let length_there = self.state.envelopes[record.envelope as usize].length;
