@@ -486,7 +486,7 @@ impl State {
         chunk: u32,
         envelope: u32,
     ) -> std::result::Result<(), Refusal> {
-        let waits = !request.settled && self.pools[request.pool as usize].kind.memory_type == CUDA;
+        let waits = !request.synced && self.pools[request.pool as usize].kind.memory_type == CUDA;
         match &self.envelopes[envelope as usize].block.fence.written {
             Some(mark) if !waits && mark.is_pending() => Err(Refusal::NotNow),
             Some(mark) if !waits && mark.has_failed() => Err(Refusal::Failed { pool: NONE, chunk }),

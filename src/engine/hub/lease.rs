@@ -23,7 +23,7 @@ pub(crate) struct LeaseRequest {
     pub(crate) link: u32,
     pub(crate) autocommit: bool,
     /// It cannot wait for streams: the envelope must not have work pending.
-    pub(crate) settled: bool,
+    pub(crate) synced: bool,
 }
 
 /// Record of a lease, until it ends.
@@ -41,7 +41,7 @@ pub(crate) struct LeaseRecord {
     pub(crate) unit: u64,
     pub(crate) link: u32,
     /// As in the request.
-    pub(crate) settled: bool,
+    pub(crate) synced: bool,
     /// The next free record.
     pub(super) next: u32,
 }
@@ -104,14 +104,14 @@ impl State {
             return Err(Refusal::Starved { pool: request.pool, missing: 1 });
         }
         let redundant =
-            |state: &Self| state.redundant(request.pool, u64::MAX, request.settled).is_some();
+            |state: &Self| state.redundant(request.pool, u64::MAX, request.synced).is_some();
         if !self.has_room() || (pool.free == NONE && !redundant(self)) {
             return Err(Refusal::NotNow);
         }
-        if request.settled
+        if request.synced
             && self.marked
             && self.pools[request.pool as usize].free != NONE
-            && !self.find_settled(request.pool)
+            && !self.find_synced(request.pool)
             && !redundant(self)
         {
             return Err(Refusal::NotNow);
@@ -251,7 +251,7 @@ impl State {
         self.leases += 1;
         let number = self.free_number();
         let record = &mut self.lease_records[number as usize];
-        record.settled = request.settled;
+        record.synced = request.synced;
         record.role = Some(request.role);
         record.autocommit = request.autocommit;
         record.envelope = envelope;
@@ -285,9 +285,9 @@ impl State {
         let pool = request.pool;
         // What `look` has found is the first free envelope, or a replica that can be reclaimed.
         if self.pools[pool as usize].free == NONE
-            || (request.settled && self.marked && !self.is_front_settled(pool))
+            || (request.synced && self.marked && !self.is_front_synced(pool))
         {
-            self.reclaim(pool, u64::MAX, request.settled);
+            self.reclaim(pool, u64::MAX, request.synced);
         }
         let number = self
             .take_free(pool, Stage::Producing)

@@ -84,7 +84,7 @@ impl Link {
         let number = (0..state.links.len()).find(unused).unwrap_or(state.links.len());
         let autocommit = params.autocommit && role != Role::Peek;
         let request =
-            LeaseRequest { role, pool, unit, link: number as u32, autocommit, settled: false };
+            LeaseRequest { role, pool, unit, link: number as u32, autocommit, synced: false };
         let handle = Box::into_raw(Box::new(Link {
             hub: hub.clone(),
             request,
@@ -146,9 +146,9 @@ impl Link {
     }
 
     /// Leases at once an envelope that no stream is still using.
-    pub(crate) fn lease_settled(&self) -> Result<Option<*const Lease>> {
+    pub(crate) fn lease_synced(&self) -> Result<Option<*const Lease>> {
         self.check()?;
-        self.hub.lease(&LeaseRequest { settled: true, ..self.request }, 0, 0)
+        self.hub.lease(&LeaseRequest { synced: true, ..self.request }, 0, 0)
     }
 
     /// The link's kind of memory. An error if UCX does not support it.

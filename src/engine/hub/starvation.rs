@@ -259,7 +259,7 @@ impl State {
     #[cold]
     pub(crate) fn stands_still(&self, request: &LeaseRequest) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
-        if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || request.settled {
+        if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || request.synced {
             return false;
         }
         let top = &self.chunks[self.head as usize];

@@ -126,7 +126,7 @@ impl Link {
 
     fn lease_for_message(&self) -> Result<&Lease> {
         self.check_network()?;
-        let Some(lease) = self.lease_settled()? else {
+        let Some(lease) = self.lease_synced()? else {
             let text = match self.request.role {
                 Role::Consume => "link: there is no chunk to send at the moment",
                 _ => "link: there is no empty envelope at the moment, or the hub's queue is full",

@@ -240,8 +240,8 @@ impl State {
 
     /// A replica in this pool that can be reclaimed. Its chunk has other replicas, and either
     /// nobody is going to read it there, or its chunk is younger than `order`, for which the
-    /// envelope is needed. `settled`: only one that no stream is still using.
-    pub(crate) fn redundant(&self, pool: u32, order: u64, settled: bool) -> Option<u32> {
+    /// envelope is needed. `synced`: only one that no stream is still using.
+    pub(crate) fn redundant(&self, pool: u32, order: u64, synced: bool) -> Option<u32> {
         if self.retain == Retain::Always || self.pools.len() < 2 {
             return None;
         }
@@ -265,8 +265,8 @@ impl State {
     }
 
     /// Reclaims such a replica. False if there is none.
-    pub(crate) fn reclaim(&mut self, pool: u32, order: u64, settled: bool) -> bool {
-        let Some(number) = self.redundant(pool, order, settled) else { return false };
+    pub(crate) fn reclaim(&mut self, pool: u32, order: u64, synced: bool) -> bool {
+        let Some(number) = self.redundant(pool, order, synced) else { return false };
         self.detach(number);
         true
     }

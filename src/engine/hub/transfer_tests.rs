@@ -28,7 +28,7 @@ fn hub(retain: Retain, pools: &[(MemoryKind, usize)]) -> State {
 }
 
 fn request(role: Role, pool: u32) -> LeaseRequest {
-    LeaseRequest { role, pool, unit: COMPETING, link: NONE, autocommit: false, settled: false }
+    LeaseRequest { role, pool, unit: COMPETING, link: NONE, autocommit: false, synced: false }
 }
 
 /// Creates a link; returns its request.

@@ -146,7 +146,7 @@ impl State {
 
 /// The value of `owner` for leases of this request; 0 if it needs the tables.
 pub(crate) fn owner(request: &LeaseRequest) -> u64 {
-    if request.settled {
+    if request.synced {
         return 0;
     }
     word(request.role, request.link, request.autocommit)

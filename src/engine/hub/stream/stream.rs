@@ -168,7 +168,7 @@ impl Link {
         endpoint.check_open()?;
         let stream = Arc::new(HubStream {
             hub: self.hub.clone(),
-            request: LeaseRequest { settled: true, ..self.request },
+            request: LeaseRequest { synced: true, ..self.request },
             endpoint: endpoint.clone(),
             id,
             device: memory_type::is_device(kind.memory_type),
