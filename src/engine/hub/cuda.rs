@@ -237,7 +237,7 @@ impl Drop for GpuThread {
 }
 
 /// A stream for the copies in one direction.
-struct Lane {
+struct CopyStream {
     from: MemoryKind,
     to: MemoryKind,
     stream: Stream,
