@@ -5,7 +5,7 @@
 use crate::bounded_model;
 use crate::engine::base::spin_lock::{SpinLock, SpinLockGuard};
 use crate::engine::hub::lockfree::queue_pair::QueuePair;
-use crate::engine::hub::waiters::{Waiters, DATA, ROOM};
+use crate::engine::hub::waiters::{Sides, DATA, ROOM};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -24,7 +24,7 @@ struct Tables {
 struct Hub {
     items: usize,
     queues: QueuePair<u32>,
-    waiters: Waiters,
+    sides: Sides,
     tables: SpinLock<Tables>,
 }
 
@@ -40,7 +40,7 @@ impl Hub {
             queues: QueuePair::new(
                 (0..items).map(|at| std::ptr::without_provenance_mut(8 * (at + 1))),
             ),
-            waiters: Waiters::new(),
+            sides: Sides::new(),
             tables: SpinLock::new(Tables::default()),
         })
     }

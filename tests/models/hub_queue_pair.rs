@@ -1,5 +1,5 @@
-//! A hub in lock-free mode: threads take and return items while another one closes the lane and
-//! counts what is there.
+//! A hub in lock-free mode: threads take and return items while another one closes the queues
+//! and counts what is there.
 
 use crate::bounded_model;
 use crate::engine::hub::lockfree::queue_pair::QueuePair;
@@ -42,8 +42,8 @@ impl World {
             Item { contents: UnsafeCell::new(0), written, holder }
         };
         let items: Vec<_> = (0..count).map(item).collect();
-        let lane = Lane::new(items.iter().map(|item| std::ptr::from_ref(item).cast_mut()));
-        let world = World { lane, items };
+        let queues = QueuePair::new(items.iter().map(|item| std::ptr::from_ref(item).cast_mut()));
+        let world = World { queues, items };
         // The maximum of chunks was reached before, so counting them needs no lock.
         for _ in 0..count {
             let item = world.queues.take_free(|_, _| {}).unwrap();
@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// One thread produces and one consumes, with one attempt or as many as needed, while the lane is
+/// One thread produces and one consumes, with one attempt or as many as needed, while the queues is
 /// closed.
 fn while_it_is_closed(quick: bool) {
     bounded_model(2, move || {
@@ -136,7 +136,7 @@ fn it_is_idle_when_all_are_free() {
         let other = world.clone();
         let works = thread::spawn(move || {
             // One of two envelopes is always taken, or a chunk exists.
-            let held = other.lane.take_free(|_, _| {}).unwrap();
+            let held = other.queues.take_free(|_, _| {}).unwrap();
             other.consume(false);
             assert!(other.queues.push_ready(held));
         });

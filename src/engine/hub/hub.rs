@@ -102,7 +102,7 @@ pub struct Hub {
     pub(crate) generation: Generation,
     pub(crate) size: u64,
     /// The queues that `state` owns, or null: see `hub::lockfree::mode`.
-    pub(crate) lane: AtomicPtr<Lane<Lease>>,
+    pub(crate) queues: AtomicPtr<QueuePair<Lease>>,
     pub(crate) context: Arc<Context>,
     pub(crate) worker: Option<Arc<SharedWorker>>,
     pub(crate) me: Weak<Hub>,

@@ -6,7 +6,7 @@ use crate::engine::base::status::Error;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::LeaseRecord;
-use crate::engine::hub::lockfree::mode::Mode;
+use crate::engine::hub::lockfree::mode::Form;
 use crate::engine::hub::lockfree::queue_pair::QueuePair;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::records::{Chunk, Envelope, HubStats, Link, Pool, Retain, Stage};
@@ -91,10 +91,10 @@ pub(crate) struct State {
     /// The last error of a caller's stream.
     pub(crate) stream_fault: Option<Error>,
     pub(crate) stats: HubStats,
-    /// Where the hub's content is: here, or in `lane`.
+    /// Where the hub's content is: here, or in `queues`.
     pub(crate) form: Form,
     /// The queues that the hub runs on, or ran on; threads may still read them.
-    pub(crate) lane: Option<Arc<Lane<Lease>>>,
+    pub(crate) queues: Option<Arc<QueuePair<Lease>>>,
     /// Chunks that were given back in lock-free mode: their positions and envelopes.
     pub(crate) returned: VecDeque<(u64, u32)>,
 }
@@ -161,7 +161,7 @@ impl State {
             marked: false,
             stream_fault: None,
             stats: HubStats::default(),
-            mode: Mode::Undecided,
+            form: Form::Undecided,
             queues: None,
             returned: VecDeque::new(),
         }

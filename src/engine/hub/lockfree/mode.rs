@@ -97,8 +97,8 @@ impl State {
     }
 
     /// The queues, in lock-free mode.
-    pub(crate) fn lane(&self) -> Option<&Lane<Lease>> {
-        self.lane.as_deref().filter(|_| self.form == Form::Queues)
+    pub(crate) fn queues(&self) -> Option<&QueuePair<Lease>> {
+        self.queues.as_deref().filter(|_| self.form == Form::Queues)
     }
 
     /// Does the hub have one kind of host memory, and no limit that could be reached? Everything
@@ -163,9 +163,9 @@ pub(super) fn word(role: Role, link: u32, autocommit: bool) -> u64 {
 
 impl Hub {
     #[inline(always)]
-    fn lane(&self) -> Option<&Lane<Lease>> {
+    fn queues(&self) -> Option<&QueuePair<Lease>> {
         // SAFETY: null, or the queues that the tables keep as long as the hub lives.
-        unsafe { self.lane.load(Ordering::Acquire).as_ref() }
+        unsafe { self.queues.load(Ordering::Acquire).as_ref() }
     }
 
     /// Chooses the mode, at the first lease.
@@ -186,7 +186,7 @@ impl Hub {
         let handle = |number| std::ptr::from_ref(Hub::handle(state, number)).cast_mut();
         let queues = Arc::new(QueuePair::new((0..count as u32).rev().map(handle)));
         self.queues.store(Arc::as_ptr(&queues).cast_mut(), Ordering::Release);
-        (state.mode, state.queues) = (Mode::Queues, Some(queues));
+        (state.form, state.queues) = (Form::Queues, Some(queues));
     }
 
     /// Takes an envelope from the queues, under the lock. `None` if the hub uses its tables, or
@@ -210,7 +210,7 @@ impl Hub {
                 return Some(Ok(lease));
             }
         }
-        match take::<false>(state.lane()?, owner) {
+        match take::<false>(state.queues()?, owner) {
             Ok(lease) => Some(Ok(lease)),
             Err(_) => Some(Err(Refusal::NotNow)),
         }
@@ -236,14 +236,14 @@ impl Hub {
         lease: &Lease,
         (length, aborts): (Option<u64>, bool),
     ) -> Option<SpinLockGuard<'a, State>> {
-        let (Some(lane), Form::Queues) = (self.lane(), state.form) else { return Some(state) };
+        let (Some(queues), Form::Queues) = (self.queues(), state.form) else { return Some(state) };
         let owner = lease.owner.load(Ordering::Relaxed);
         let aborts = aborts || (length.is_none() && owner & COMMITS == 0);
         let side = usize::from(aborts == (owner & PRODUCES != 0));
-        lane.unmark(side);
+        queues.unmark(side);
         let done = match owner & (PRODUCES | CONSUMES) {
-            PRODUCES if aborts => hand_on(lease, owner, |item| lane.push_unused(item)),
-            PRODUCES => self.hand_on_chunk(lease, owner, length, |item| lane.push_most(item)),
+            PRODUCES if aborts => hand_on(lease, owner, |item| queues.push_unused(item)),
+            PRODUCES => self.hand_on_chunk(lease, owner, length, |item| queues.push_most(item)),
             CONSUMES if aborts => hand_on(lease, owner, |_| {
                 let place = (lease.taken.load(Ordering::Relaxed), lease.number());
                 let after = state.returned.partition_point(|other| *other < place);
@@ -251,7 +251,7 @@ impl Hub {
                 queues.mark_taking(true);
                 true
             }),
-            CONSUMES => hand_on(lease, owner, |item| lane.push_free(item)),
+            CONSUMES => hand_on(lease, owner, |item| queues.push_free(item)),
             _ => false,
         };
         if !done {
@@ -266,11 +266,11 @@ impl Hub {
     /// Leases without the lock, at the first look. `None` says nothing: call `lease_fast`.
     #[inline(always)]
     pub(crate) fn try_lease_fast(&self, owner: u64, timeout_ns: u64) -> Option<*const Lease> {
-        let lane = self.lane()?;
+        let queues = self.queues()?;
         if timeout_ns != 0 && deferred::in_callback() {
             return None;
         }
-        take::<true>(lane, owner).ok()
+        take::<true>(queues, owner).ok()
     }
 
     /// Leases without the lock, with a short wait. Err: try under the lock. Ok(None): none is
@@ -284,7 +284,7 @@ impl Hub {
         if timeout_ns != 0 && deferred::in_callback() {
             return Err(());
         }
-        match take::<false>(lane, owner) {
+        match take::<false>(queues, owner) {
             Ok(lease) => return Ok(Some(lease)),
             Err(Missing::Closed) => return Err(()),
             Err(Missing::Empty) if timeout_ns == 0 => return Ok(None),
@@ -295,15 +295,15 @@ impl Hub {
             return Err(());
         }
         let side = usize::from(owner & PRODUCES != 0);
-        self.sides.look_for(side, is_long(timeout_ns), &|| lane.has_some(side) != Ok(false));
-        take::<false>(lane, owner).map(Some).map_err(|_| ())
+        self.sides.look_for(side, is_long(timeout_ns), &|| queues.has_some(side) != Ok(false));
+        take::<false>(queues, owner).map(Some).map_err(|_| ())
     }
 
     /// Ends a lease without the lock, by a commit of `length` bytes or a release. `QUICK` looks
     /// once only. Returns false if nothing was done: it needs the lock, or `QUICK` failed.
     #[inline(always)]
     pub(crate) fn end_fast<const QUICK: bool>(&self, lease: &Lease, length: Option<u64>) -> bool {
-        let Some(lane) = self.lane() else { return false };
+        let Some(queues) = self.queues() else { return false };
         let owner = lease.owner.load(Ordering::Relaxed);
         if length.is_none() && owner & COMMITS == 0 {
             return false;
@@ -401,17 +401,17 @@ fn take_over(lease: *mut Lease, owner: u64, order: u64) {
 
 /// Pops an item. `QUICK` looks once only, and its failure says nothing.
 #[inline(always)]
-fn take<const QUICK: bool>(lane: &Lane<Lease>, owner: u64) -> Result<*const Lease, Missing> {
+fn take<const QUICK: bool>(queues: &QueuePair<Lease>, owner: u64) -> Result<*const Lease, Missing> {
     if owner & PRODUCES != 0 {
         let mark = |lease, _| begin(lease, owner);
-        let lease = if QUICK { lane.try_take_free(mark)? } else { lane.take_free(mark)? };
+        let lease = if QUICK { queues.try_take_free(mark)? } else { queues.take_free(mark)? };
         // SAFETY: a handle of the hub; handles live as long as the hub.
         unsafe { &*lease }.clear_metadata();
         return Ok(lease);
     }
     if owner & CONSUMES != 0 {
         let mark = |lease, order| take_over(lease, owner, order);
-        return Ok(if QUICK { lane.try_take_ready(mark)? } else { lane.take_ready(mark)? });
+        return Ok(if QUICK { queues.try_take_ready(mark)? } else { queues.take_ready(mark)? });
     }
     Err(Missing::Closed)
 }

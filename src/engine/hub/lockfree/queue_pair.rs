@@ -280,7 +280,7 @@ impl<T> Ring<T> {
     }
 }
 
-impl<T> Lane<T> {
+impl<T> QueuePair<T> {
     /// All items are free; the first one is taken first.
     pub(crate) fn new(items: impl Iterator<Item = *mut T>) -> Self {
         let items: Vec<_> = items.collect();

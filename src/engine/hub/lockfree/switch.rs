@@ -16,9 +16,9 @@ impl State {
     #[inline(never)]
     pub(crate) fn enter_tables(&mut self) {
         let before = std::mem::replace(&mut self.form, Form::Tables);
-        let Some(lane) = self.lane.clone().filter(|_| before == Form::Queues) else { return };
-        let [ready, free] = lane.close();
-        let traffic = lane.traffic();
+        let Some(queues) = self.queues.clone().filter(|_| before == Form::Queues) else { return };
+        let [ready, free] = queues.close();
+        let traffic = queues.traffic();
         // First, every envelope counts as leased.
         (self.pools[0].free, self.pools[0].free_count) = (NONE, 0);
         self.envelopes.iter_mut().for_each(|envelope| envelope.stage = Stage::Producing);
