@@ -68,10 +68,10 @@ impl Hub {
             if changed.is_none() {
                 state.asleep |= 1 << side;
             }
-            let seen = self.sides.see(side);
-            let wake_mask = self.sides.move_on(changed.unwrap_or(0), &mut state.asleep);
+            let seen = self.waiters.see(side);
+            let wake_mask = self.waiters.move_on(changed.unwrap_or(0), &mut state.asleep);
             drop(state);
-            self.sides.wake(wake_mask);
+            self.waiters.wake(wake_mask);
             if changed.is_some() {
                 return;
             }

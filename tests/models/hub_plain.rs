@@ -5,7 +5,7 @@
 use crate::bounded_model;
 use crate::engine::base::spin_lock::{SpinLock, SpinLockGuard};
 use crate::engine::hub::lockfree::queue_pair::QueuePair;
-use crate::engine::hub::waiters::{Sides, DATA, ROOM};
+use crate::engine::hub::waiters::{Waiters, DATA, ROOM};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -24,7 +24,7 @@ struct Tables {
 struct Hub {
     items: usize,
     queues: QueuePair<u32>,
-    sides: Sides,
+    waiters: Waiters,
     tables: SpinLock<Tables>,
 }
 
@@ -40,7 +40,7 @@ impl Hub {
             queues: QueuePair::new(
                 (0..items).map(|at| std::ptr::without_provenance_mut(8 * (at + 1))),
             ),
-            sides: Sides::new(),
+            waiters: Waiters::new(),
             tables: SpinLock::new(Tables::default()),
         })
     }
@@ -58,9 +58,9 @@ impl Hub {
 
     /// As `Hub::unlock`.
     fn unlock(&self, mut tables: SpinLockGuard<'_, Tables>, changed: u8) {
-        let wake_mask = self.sides.move_on(changed, &mut tables.asleep);
+        let wake_mask = self.waiters.move_on(changed, &mut tables.asleep);
         drop(tables);
-        self.sides.wake(wake_mask);
+        self.waiters.wake(wake_mask);
     }
 
     fn take_plainly(&self, side: usize) -> Option<*mut u32> {

@@ -124,7 +124,7 @@ impl Hub {
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
         let wake_mask = std::mem::take(&mut state.wake_mask);
-        let sleepers = self.sides.move_on(wake_mask, &mut state.asleep);
+        let sleepers = self.waiters.move_on(wake_mask, &mut state.asleep);
         let distant = wake_mask != 0 && state.distant > 0;
         drop(state);
         if sleepers != 0 {
@@ -291,7 +291,7 @@ impl Hub {
                 let _ = self.leave(state);
                 return found;
             }
-            let seen = self.sides.see(side);
+            let seen = self.waiters.see(side);
             // Checked under the lock: a progress thread that ends later changes the word.
             let worker = driven();
             match worker {

@@ -22,7 +22,7 @@ const SIDES: usize = 2;
 const LONGEST_PAUSE: u32 = 31;
 
 /// See the head of this file.
-pub(crate) struct Sides {
+pub(crate) struct Waiters {
     words: [Word; SIDES],
     /// A thread of the side polls. Other threads sleep at once: more pollers would take cores from
     /// working threads.

@@ -295,7 +295,7 @@ impl Hub {
             return Err(());
         }
         let side = usize::from(owner & PRODUCES != 0);
-        self.sides.look_for(side, is_long(timeout_ns), &|| queues.has_some(side) != Ok(false));
+        self.waiters.look_for(side, is_long(timeout_ns), &|| queues.has_some(side) != Ok(false));
         take::<false>(queues, owner).map(Some).map_err(|_| ())
     }
 
