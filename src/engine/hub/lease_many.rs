@@ -73,17 +73,17 @@ impl<'a> Hubs<'a> {
     }
 
     fn unlock(&self, guards: Guards<'a>) {
-        let mut needs_wake = [false; MOST_LINKS];
-        for ((guard, hub), needs_wake) in
-            guards.into_iter().flatten().zip(self.iter()).zip(&mut needs_wake)
+        let mut external_waiters = [false; MOST_LINKS];
+        for ((guard, hub), external_waiters) in
+            guards.into_iter().flatten().zip(self.iter()).zip(&mut external_waiters)
         {
-            *needs_wake = hub.unlock_one(guard);
+            *external_waiters = hub.unlock_one(guard);
         }
         self.iter()
-            .zip(needs_wake)
-            .filter(|(_, needs_wake)| *needs_wake)
+            .zip(external_waiters)
+            .filter(|(_, external_waiters)| *external_waiters)
             .for_each(|(hub, _)| wake_external(hub.worker.as_deref()));
-        self.iter().for_each(Hub::perform_pending);
+        self.iter().for_each(Hub::go_on);
     }
 
     /// Tries whenever one of the hubs has changed. Meanwhile it progresses the hubs' workers whose

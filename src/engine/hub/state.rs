@@ -81,7 +81,7 @@ pub(crate) struct State {
     /// Waiters on which threads sleep or have slept: see `hub::waiters`.
     pub(crate) asleep: u8,
     /// Threads that also wait for other hubs, or progress the worker while they wait.
-    pub(crate) distant: u32,
+    pub(crate) external_waiters: u32,
     /// Callers' handles of leases, by number, in blocks that do not move.
     pub(crate) handles: Vec<Box<[Lease]>>,
     /// Keeps the hub alive until its last lease has ended.

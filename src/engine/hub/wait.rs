@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Threads that wait for several hubs at once.
-pub(crate) static DISTANT: EventCount = EventCount::new();
+pub(crate) static EXTERNAL_WAITERS: EventCount = EventCount::new();
 
 lasting! {
     /// Callbacks that run on this thread: hub and link.
@@ -75,7 +75,7 @@ impl State {
 /// Wakes threads that wait for several hubs, and those that progress the worker while they wait.
 #[cold]
 #[inline(never)]
-pub(crate) fn wake_external(worker: Option<&SharedWorker>) {
+pub(crate) fn wake_external(worker: Option<&Worker>) {
     EXTERNAL_WAITERS.notify();
     if let Some(worker) = worker {
         worker.disturb();
@@ -119,18 +119,18 @@ impl Hub {
     }
 
     /// Releases the lock of one of several hubs. When all are released, the caller calls `go_on`
-    /// for each, and before that `wake_distant` if this returns true.
+    /// for each, and before that `wake_external` if this returns true.
     #[inline(always)]
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
         let wake_mask = std::mem::take(&mut state.wake_mask);
         let sleepers = self.waiters.move_on(wake_mask, &mut state.asleep);
-        let distant = wake_mask != 0 && state.distant > 0;
+        let external_waiters = wake_mask != 0 && state.external_waiters > 0;
         drop(state);
         if sleepers != 0 {
             self.waiters.wake(sleepers);
         }
-        needs_wake
+        external_waiters
     }
 
     /// The worker, if this thread has to progress it while it waits.
