@@ -73,15 +73,15 @@ impl<'a> Hubs<'a> {
     }
 
     fn unlock(&self, guards: Guards<'a>) {
-        let mut external_waiters = [false; MOST_LINKS];
-        for ((guard, hub), external_waiters) in
-            guards.into_iter().flatten().zip(self.iter()).zip(&mut external_waiters)
+        let mut needs_wake = [false; MOST_LINKS];
+        for ((guard, hub), needs_wake) in
+            guards.into_iter().flatten().zip(self.iter()).zip(&mut needs_wake)
         {
-            *external_waiters = hub.unlock_one(guard);
+            *needs_wake = hub.unlock_one(guard);
         }
         self.iter()
-            .zip(external_waiters)
-            .filter(|(_, external_waiters)| *external_waiters)
+            .zip(needs_wake)
+            .filter(|(_, needs_wake)| *needs_wake)
             .for_each(|(hub, _)| wake_external(hub.worker.as_deref()));
         self.iter().for_each(Hub::go_on);
     }

@@ -76,9 +76,9 @@ pub(crate) struct State {
     pub(crate) changes: u64,
     /// The link that is checked first for a callback.
     pub(crate) turn: u32,
-    /// Waiters to wake when the lock is released.
+    /// Sides to wake when the lock is released.
     pub(crate) wake_mask: u8,
-    /// Waiters on which threads sleep or have slept: see `hub::waiters`.
+    /// Sides on which threads sleep or have slept: see `hub::waiters`.
     pub(crate) asleep: u8,
     /// Threads that also wait for other hubs, or progress the worker while they wait.
     pub(crate) external_waiters: u32,

@@ -125,12 +125,12 @@ impl Hub {
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
         let wake_mask = std::mem::take(&mut state.wake_mask);
         let sleepers = self.waiters.move_on(wake_mask, &mut state.asleep);
-        let external_waiters = wake_mask != 0 && state.external_waiters > 0;
+        let needs_wake = wake_mask != 0 && state.external_waiters > 0;
         drop(state);
         if sleepers != 0 {
             self.waiters.wake(sleepers);
         }
-        external_waiters
+        needs_wake
     }
 
     /// The worker, if this thread has to progress it while it waits.
