@@ -301,7 +301,7 @@ impl Hub {
         });
         let still = (0..state.links.len()).find(|number| {
             let link = &state.links[*number];
-            link.alive && served(*number) && state.stands_still(&link.request(*number as u32))
+            link.alive && served(*number) && state.is_stuck(&link.request(*number as u32))
         });
         let lost = state.flow && !state.links.iter().any(|link| link.alive && link.in_flow);
         let Some(number) = hungry.or(still) else {

@@ -202,7 +202,7 @@ impl State {
     /// The chunk has no replica in the request's pool.
     #[cold]
     fn not_copied(&self, request: &LeaseRequest) -> Refusal {
-        if self.serves(request) && self.stands_still(request) {
+        if self.serves(request) && self.is_stuck(request) {
             return Refusal::Stuck { pool: request.pool };
         }
         self.not_here(request)

@@ -181,7 +181,7 @@ enum Refused {
     /// The request of one link.
     Link(usize, Refusal),
     /// The whole call: it can never be served.
-    Call(Never),
+    Call(Starvation),
 }
 
 fn try_all(
@@ -245,8 +245,9 @@ fn try_all(
     if let Err(Refused::Link(_, Refusal::NotNow | Refusal::Starved { .. })) = answer {
         // Each link may be served later, but perhaps never all at once. Also, if one can never be
         // served, report how much all of them lack.
-        let whole = hubs.iter().find_map(|hub| never(hubs.state(&mut guards, hub)?, hub, links));
-        answer = whole.map_or(answer, |never| Err(Refused::Call(never)));
+        let whole =
+            hubs.iter().find_map(|hub| find_starvation(hubs.state(&mut guards, hub)?, hub, links));
+        answer = whole.map_or(answer, |starvation| Err(Refused::Call(starvation)));
     }
     hubs.unlock(guards);
     answer

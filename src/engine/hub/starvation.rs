@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Why a call for several links can never be served. Links are given by their place in the call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Never {
+pub(crate) enum Starvation {
     /// Both want the top chunk, and exclude each other there.
     Clash { one: usize, other: usize },
     /// One modifies the chunk that the other one consumes.
@@ -31,7 +31,7 @@ pub(crate) enum Never {
     Bytes { link: usize, held: u64, needed: u64, limit: u64 },
 }
 
-impl Never {
+impl Starvation {
     /// The error for the caller: which links, and what to do.
     #[cold]
     pub(crate) fn error(self, links: &[&Link]) -> Error {
@@ -49,7 +49,7 @@ impl Never {
             named(role, handle, kind)
         };
         let (status, text) = match self {
-            Never::Clash { one, other } => {
+            Starvation::Clash { one, other } => {
                 let why = match links[other].request.role {
                     Role::Modify => "a chunk is modified on one device at a time",
                     _ => "nobody peeks at what is being modified there",
@@ -141,7 +141,7 @@ impl Call<'_> {
     }
 
     /// Two links that want the same chunk and exclude each other.
-    fn clash(&self) -> Option<Never> {
+    fn clash(&self) -> Option<Starvation> {
         let (one, modifier) = self.of(Role::Modify).next()?;
         let elsewhere = self.of(Role::Modify).find(|(_, other)| other.pool != modifier.pool);
         let beside = || self.of(Role::Peek).find(|(_, other)| other.pool == modifier.pool);
@@ -257,7 +257,7 @@ impl State {
     /// - There are no leases and no copies in progress.
     /// - Nobody can consume the top chunk where it is, not with another dataflow strategy either.
     #[cold]
-    pub(crate) fn stands_still(&self, request: &LeaseRequest) -> bool {
+    pub(crate) fn is_stuck(&self, request: &LeaseRequest) -> bool {
         let nobody_at_work = self.leases == 0 && self.copies == 0;
         if self.pools.len() < 2 || self.head == NONE || !nobody_at_work || request.synced {
             return false;

@@ -225,7 +225,7 @@ impl Model {
     }
 
     /// Does it wait in vain for the oldest chunk, because younger ones have all envelopes?
-    pub(crate) fn stands_still(&self, ask: &Ask) -> bool {
+    pub(crate) fn is_stuck(&self, ask: &Ask) -> bool {
         let Some(top) = self.queue.first().filter(|_| {
             self.held.is_empty() && self.copying.is_empty() && ask.role != Role::Produce
         }) else {

@@ -55,7 +55,7 @@ impl Model {
     }
 
     /// The status if these can never be served at once, and whether the hub has to report it.
-    fn never(&self, asks: &[Ask]) -> Option<(Status, bool)> {
+    fn find_starvation(&self, asks: &[Ask]) -> Option<(Status, bool)> {
         let of = |role: Role| asks.iter().filter(move |ask| ask.role == role);
         let modifies = of(Role::Modify).next();
         if let Some(one) = modifies {
