@@ -36,9 +36,9 @@ impl State {
             {
                 // The link knows its own change, but not those that others made meanwhile.
                 let changed = u64::from(role == Role::Modify && end != End::Abort);
-                self.given_back(
+                self.note_declined(
                     record.link,
-                    Sight { order: record.order, changes: record.since + changed },
+                    Snapshot { order: record.order, changes: record.since + changed },
                 );
             }
             self.links[record.link as usize].leases -= 1;

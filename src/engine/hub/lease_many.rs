@@ -215,7 +215,7 @@ fn try_all(
             Err(refusal) => {
                 // Only for this link: the others were only looked at, and marking them would make
                 // their callbacks run again and again.
-                state.tried(link.request.link);
+                state.note_attempt(link.request.link);
                 state.forgive(refusal);
                 answer = Err(Refused::Link(index, refusal));
                 if refusal != Refusal::NotNow {
@@ -227,7 +227,7 @@ fn try_all(
     if answer.is_ok() {
         for (index, link) in links.iter().enumerate() {
             let Some(state) = hubs.state(&mut guards, &link.hub) else { continue };
-            state.tried(link.request.link);
+            state.note_attempt(link.request.link);
             if state.closed {
                 state.hold(numbers[index], link.request.link);
             }

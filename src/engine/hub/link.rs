@@ -333,7 +333,7 @@ impl Hub {
         request: &LeaseRequest,
     ) -> std::result::Result<*const Lease, Refusal> {
         if request.link != NONE {
-            state.tried(request.link);
+            state.note_attempt(request.link);
         }
         let found = state.look(request).inspect_err(|refusal| state.forgive(*refusal))?;
         let number = state.take(request, found);

@@ -42,10 +42,10 @@ unsafe impl Send for Callback {}
 pub(crate) struct Watch {
     pub(crate) callback: Option<Callback>,
     /// Status of the last call, while it is still current.
-    told: Option<Status>,
+    last_status: Option<Status>,
     /// The chunk that the link has given back, until it tries again: it need not be notified about
     /// it.
-    gave_back: Option<Sight>,
+    declined: Option<Snapshot>,
     /// Calls in progress.
     pub(crate) calling: u32,
     armed: bool,
