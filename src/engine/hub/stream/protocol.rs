@@ -19,8 +19,8 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
         ..Receiver::NOBODY
     }],
     turn: Turn::Last,
-    pass: Worker::tend_hub_streams,
-    // After the last stream has ended, `stirred` may stay set, which nobody clears.
+    pass: Worker::run_hub_streams,
+    // After the last stream has ended, `scheduled` may stay set, which nobody clears.
     is_due: |worker| worker.attention.get() & PROTOCOL.bit() != 0 && worker.hub_streams().is_due(),
     thread_changed: Worker::wake_hub_waiters,
     at_endpoint: |endpoint, what| {

@@ -30,7 +30,7 @@ const MOST_UNMET: usize = 256;
 #[derive(Default)]
 pub(crate) struct HubStreams {
     /// A stream has to run.
-    stirred: AtomicBool,
+    scheduled: AtomicBool,
     table: Mutex<Table>,
     /// Hubs that use this worker.
     hubs: Mutex<Vec<Weak<Hub>>>,
@@ -68,8 +68,8 @@ impl HubStreams {
     }
 
     /// Requests a pass.
-    pub(crate) fn stir(&self, worker: &Worker) {
-        self.stirred.store(true, Ordering::SeqCst);
+    pub(crate) fn schedule(&self, worker: &Worker) {
+        self.scheduled.store(true, Ordering::SeqCst);
         worker.wake_hint.give(worker);
     }
 
@@ -164,8 +164,8 @@ impl Worker {
 }
 
     /// Runs the marked streams, after UCP's part of a pass.
-    pub(crate) fn tend_hub_streams(&self) -> u32 {
-        if !self.hub_streams().stirred.swap(false, Ordering::SeqCst) {
+    pub(crate) fn run_hub_streams(&self) -> u32 {
+        if !self.hub_streams().scheduled.swap(false, Ordering::SeqCst) {
             return 0;
         }
         let round = self.hub_streams().begin_round();
@@ -198,7 +198,7 @@ impl Worker {
         drop(unmet);
         self.outside(|| {
             for stream in streams {
-                stream.endpoint_ended();
+                stream.lose();
                 stream.run_turn();
             }
         });

@@ -135,7 +135,7 @@ pub(crate) struct HubStream {
 
 // SAFETY: `work` and the cells of places belong to the one thread that runs the stream.
 unsafe impl Send for HubStream {}
-// SAFETY: `take_turn` lets one thread at a time run the stream; the rest is atomic or locked.
+// SAFETY: `run_turn` lets one thread at a time run the stream; the rest is atomic or locked.
 unsafe impl Sync for HubStream {}
 
 impl Link {
@@ -241,9 +241,9 @@ impl HubStream {
     }
 
     /// Marks the stream to run. Any thread.
-    pub(crate) fn stir(&self) {
+    pub(crate) fn schedule(&self) {
         self.marked.store(true, Ordering::SeqCst);
-        self.endpoint.worker().hub_streams().schedule(self.endpoint.worker());
+        self.endpoint.worker.hub_streams().schedule(&self.endpoint.worker);
     }
 
     pub(crate) fn is_marked(&self) -> bool {
@@ -268,7 +268,7 @@ impl HubStream {
     }
 
     /// Runs the stream. If another thread is running it, that thread will run it again.
-    pub(crate) fn take_turn(&self) {
+    pub(crate) fn run_turn(&self) {
         if !self.marked.swap(false, Ordering::SeqCst)
             || self.turns.fetch_add(1, Ordering::AcqRel) != 0
         {
