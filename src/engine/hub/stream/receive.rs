@@ -57,8 +57,8 @@ impl HubStream {
     /// update waits for the next received chunk as long as the sender has plenty of credit, and at
     /// least twice as many chunks are in flight as are unacknowledged. Then the sender always has
     /// something in flight that triggers the update.
-    fn tell(&self, work: &mut Work) {
-        if work.told == (work.first, work.granted) {
+    fn send_credit(&self, work: &mut Work) {
+        if work.reported == (work.first, work.granted) {
             return;
         }
         let (reported_first, reported_granted) = work.reported;
@@ -108,7 +108,11 @@ impl HubStream {
     }
 
     /// Handles a message of the sending end.
-    pub(crate) fn hear_sender(&self, work: &mut Work, mail: &Mail) -> Result<(), &'static str> {
+    pub(crate) fn on_sender_message(
+        &self,
+        work: &mut Work,
+        mail: &Mail,
+    ) -> Result<(), &'static str> {
         let header = &mail.header;
         match header.tells {
             Tells::Chunk => self.on_chunk(work, mail),

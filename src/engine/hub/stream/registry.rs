@@ -198,7 +198,7 @@ impl Worker {
         drop(unmet);
         self.outside(|| {
             for stream in streams {
-                stream.lose();
+                stream.endpoint_ended();
                 stream.run_turn();
             }
         });
@@ -259,7 +259,7 @@ impl SharedWorker {
                     );
                 }
                 // If this fails, the endpoint is about to end, and all its streams with it.
-                let _ = endpoint.say_for_hub(&header.turned_away());
+                let _ = endpoint.send_hub_header(&header.turned_away());
                 Ok(())
             }
             // Messages for ends that no longer exist are ignored.

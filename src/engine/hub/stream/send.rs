@@ -123,7 +123,7 @@ impl HubStream {
     }
 
     /// Handles a message of the receiving end.
-    pub(crate) fn hear_receiver(
+    pub(crate) fn on_receiver_message(
         &self,
         work: &mut Work,
         header: &StreamHeader,

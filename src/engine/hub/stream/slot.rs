@@ -126,7 +126,7 @@ impl HubStream {
 
 impl Endpoint {
     /// Sends a message without a chunk.
-    pub(crate) fn say_for_hub(&self, header: &StreamHeader) -> Result<Submitted> {
+    pub(crate) fn send_hub_header(&self, header: &StreamHeader) -> Result<Submitted> {
         // SAFETY: there is no data.
         unsafe { self.send_hub_message(&header.encode(), &[], &OpParams::DEFAULT) }
     }
@@ -137,7 +137,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The data stays readable until the operation has completed.
-    pub(crate) unsafe fn send_for_hub(
+    pub(crate) unsafe fn send_hub_message(
         &self,
         header: &[u8],
         data: &[Part],

@@ -83,17 +83,17 @@ pub(crate) struct Work {
     /// An end whose Open arrived during `Clearing`.
     next_peer: Option<Peer>,
     /// Open has been sent.
-    said: bool,
+    sent_open: bool,
     /// The oldest chunk that has a place.
     pub(crate) first: u64,
     /// The next chunk to send or to receive.
     pub(crate) next: u64,
     /// Number of chunks that the receiver has had envelopes for.
     pub(crate) granted: u64,
-    /// Sender: chunks that the receiver has acknowledged. `told`: what the receiver has last
+    /// Sender: chunks that the receiver has acknowledged. `reported`: what the receiver has last
     /// reported, chunks committed and envelopes granted.
     pub(crate) taken: u64,
-    pub(crate) told: (u64, u64),
+    pub(crate) reported: (u64, u64),
     /// Number of chunks in all, and whether the sender's whole hub has ended.
     pub(crate) end: Option<(u64, bool)>,
     /// A chunk is ready, but there is no credit.
@@ -257,7 +257,7 @@ impl HubStream {
     }
 
     /// The endpoint has ended. The caller has to run the stream.
-    pub(crate) fn lose(&self) {
+    pub(crate) fn endpoint_ended(&self) {
         self.lost.store(true, Ordering::Release);
         self.marked.store(true, Ordering::SeqCst);
     }
@@ -321,7 +321,7 @@ impl HubStream {
         if !current || !(header.to == 0 || self.is_numbered(header.to)) {
             return Ok(());
         }
-        if self.is_receiver() {
+        if self.takes() {
             self.on_sender_message(work, mail)
         } else {
             self.on_receiver_message(work, header)
@@ -422,14 +422,14 @@ impl HubStream {
     }
 
     /// Sends a message without a chunk.
-    pub(crate) fn say(&self, work: &mut Work, header: StreamHeader) {
-        if let Err(error) = self.endpoint.say_for_hub(&header) {
-            self.cannot(work, &error);
+    pub(crate) fn send_header(&self, work: &mut Work, header: StreamHeader) {
+        if let Err(error) = self.endpoint.send_hub_header(&header) {
+            self.endpoint_failed(work, &error);
         }
     }
 
     /// The endpoint accepts nothing: it is about to end.
-    pub(crate) fn cannot(&self, work: &mut Work, error: &Error) {
+    pub(crate) fn endpoint_failed(&self, work: &mut Work, error: &Error) {
         log::write(log::INFO, c"hub", &format!("stream {}: {}", self.id, error.status()));
         self.lost(work);
     }
@@ -497,7 +497,7 @@ impl HubStream {
             if place.lease.get().is_null() {
                 continue;
             }
-            if self.is_receiver() && chunk >= work.next {
+            if self.takes() && chunk >= work.next {
                 self.return_lent();
             } else if place.outcome().is_none() {
                 left = true;
@@ -521,7 +521,7 @@ impl HubStream {
     }
 
     /// A lease for a coming chunk is given back, or its chunk has arrived.
-    pub(crate) fn unlend(&self) {
+    pub(crate) fn return_lent(&self) {
         self.hub.state.lock().lent -= 1;
     }
 

@@ -142,7 +142,7 @@ impl Pair {
             [Part { data: data.as_ptr().cast_mut().cast(), length: data.len(), memory_type: HOST }];
         let parts: &[Part] = if data.is_empty() { &[] } else { &part };
         // SAFETY: so short that it is copied during the call.
-        unsafe { self.to_worker.send_for_hub(header, parts, &OpParams::DEFAULT) }.unwrap();
+        unsafe { self.to_worker.send_hub_message(header, parts, &OpParams::DEFAULT) }.unwrap();
     }
 
     pub(super) fn pass(&self) {
