@@ -50,7 +50,7 @@ struct Unmet {
     endpoint: Arc<SharedEndpoint>,
     id: u64,
     /// It receives chunks.
-    takes: bool,
+    is_receiver: bool,
     peer: Peer,
 }
 

@@ -207,7 +207,7 @@ impl Link {
             return Err(crate::engine::hub::link::closed());
         }
         state.join(self.request.link, stream.clone());
-        match stream.takes() {
+        match stream.is_receiver() {
             true => state.sources += 1,
             false => state.drains += 1,
         }
@@ -227,7 +227,7 @@ impl Link {
 
 impl HubStream {
     /// Does this end receive chunks?
-    pub(crate) fn takes(&self) -> bool {
+    pub(crate) fn is_receiver(&self) -> bool {
         self.request.role == Role::Produce
     }
 
@@ -321,7 +321,7 @@ impl HubStream {
         if !current || !(header.to == 0 || self.is_numbered(header.to)) {
             return Ok(());
         }
-        if self.takes() {
+        if self.is_receiver() {
             self.on_sender_message(work, mail)
         } else {
             self.on_receiver_message(work, header)
@@ -341,7 +341,7 @@ impl HubStream {
             return Ok(());
         }
         if header.count != self.id || header.mark == self.is_receiver() {
-            return Err("a message for another stream");
+            return Err("an end of another stream");
         }
         let peer = Peer::of(header);
         match work.stage {
@@ -497,7 +497,7 @@ impl HubStream {
             if place.lease.get().is_null() {
                 continue;
             }
-            if self.takes() && chunk >= work.next {
+            if self.is_receiver() && chunk >= work.next {
                 self.return_lent();
             } else if place.outcome().is_none() {
                 left = true;
@@ -542,7 +542,7 @@ impl HubStream {
     fn part_from_hub(&self, all: Option<bool>) {
         let mut state = self.hub.state.lock();
         let stream = state.part(self.request.link, self);
-        if self.takes() {
+        if self.is_receiver() {
             state.sources -= 1;
             if let (Some(all), true) = (all, stream.is_some()) {
                 state.links[self.request.link as usize].watch.cut = !all;
