@@ -152,7 +152,7 @@ impl Shared {
 }
 
 /// The thread of a hub with CUDA memory.
-pub(crate) struct Pump {
+pub(crate) struct GpuThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     context: Arc<Context>,
@@ -531,7 +531,7 @@ impl State {
 
 impl Hub {
     /// Starts the thread with the first CUDA memory.
-    pub(crate) fn start_pump(&self, kind: MemoryKind) -> Result<()> {
+    pub(crate) fn start_gpu_thread(&self, kind: MemoryKind) -> Result<()> {
         if kind.needs_cuda() {
             self.gpu_thread.get_or_try_init(|| GpuThread::start(&self.context, self.me.clone()))?;
         }
@@ -572,7 +572,7 @@ impl Hub {
         let end = check(&state)?;
         let record = state.lease_records[number as usize];
         let kept = state.mark(&record, end, &mark);
-        pump.shared.give(Job::Mark(mark, kept));
+        gpu_thread.shared.give(Job::Mark(mark, kept));
         // Before the lease ends: that may call the user, who may end another lease with a stream.
         drop(one_by_one);
         // The thread may handle the mark, and drop its reference to the hub, before this thread has

@@ -50,7 +50,7 @@ use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
-use crate::engine::core::worker::worker::SharedWorker;
+use crate::engine::core::worker::worker::Worker;
 use crate::engine::hub::cuda::GpuThread;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
@@ -107,7 +107,7 @@ pub struct Hub {
     pub(crate) worker: Option<Arc<SharedWorker>>,
     pub(crate) me: Weak<Hub>,
     /// Started with the first CUDA memory.
-    pub(crate) pump: OnceCell<Pump>,
+    pub(crate) gpu_thread: OnceCell<GpuThread>,
     _apart: CacheLine,
     pub(crate) waiters: Waiters,
     pub(crate) state: Tables,
@@ -208,7 +208,7 @@ impl Hub {
             )));
         }
         kind.check_buffer(data)?;
-        self.start_pump(kind)?;
+        self.start_gpu_thread(kind)?;
         // The last check: a refused buffer is not deallocated.
         self.check_room(kind, 1)?;
         self.add(kind, vec![Block::wrap(data, deallocate, arg)])
@@ -441,8 +441,8 @@ impl Hub {
         }
         // Handles work that streams have finished by now, so that it does not keep the hub. Then
         // the hub ends here, and not on its own thread, perhaps during process exit.
-        if let Some(pump) = self.pump.get() {
-            pump.settle();
+        if let Some(gpu_thread) = self.gpu_thread.get() {
+            gpu_thread.settle();
         }
         let mut state = self.state.lock();
         (state.closed, state.destroyed) = (true, true);
