@@ -147,7 +147,8 @@ impl HubStream {
         }
         let place = self.place(work.next);
         // SAFETY: a lease of this stream, which lasts until `place` ends it.
-        let view = unsafe { &*place.lease.get() }.view().map_err(|_| "there is no hub any more")?;
+        let view =
+            unsafe { &*place.lease.get() }.view().map_err(|_| "the hub has been destroyed")?;
         let metadata = message
             .header()
             .get(StreamHeader::LENGTH..)

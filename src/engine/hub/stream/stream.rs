@@ -341,7 +341,7 @@ impl HubStream {
             return Ok(());
         }
         if header.count != self.id || header.mark == self.is_receiver() {
-            return Err("an end of another stream");
+            return Err("a message for another stream");
         }
         let peer = Peer::of(header);
         match work.stage {

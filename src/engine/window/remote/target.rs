@@ -316,7 +316,7 @@ impl Service {
     pub(crate) fn answer_has_gone(&self, to: u32, sent: Result<Submitted>) {
         if sent.is_err_and(|error| !is_of_peer(error.status())) {
             // The origin would wait without end.
-            dispatch::complain("a window's answer that cannot be sent: the connection is given up");
+            dispatch::complain("a window's answer could not be sent: the connection is closed");
             self.cut(to);
         }
     }
