@@ -84,7 +84,7 @@ impl State {
                 _ => {}
             }
         }
-        self.let_go(record.envelope);
+        self.free_if_unused(record.envelope);
         self.wake_mask |= DATA | ROOM;
     }
 
