@@ -83,7 +83,7 @@ impl<'a> Hubs<'a> {
             .zip(needs_wake)
             .filter(|(_, needs_wake)| *needs_wake)
             .for_each(|(hub, _)| wake_external(hub.worker.as_deref()));
-        self.iter().for_each(Hub::go_on);
+        self.iter().for_each(Hub::perform_pending);
     }
 
     /// Tries whenever one of the hubs has changed. Meanwhile it progresses the hubs' workers whose
@@ -216,7 +216,7 @@ fn try_all(
                 // Only for this link: the others were only looked at, and marking them would make
                 // their callbacks run again and again.
                 state.note_attempt(link.request.link);
-                state.forgive(refusal);
+                state.clear_failure(refusal);
                 answer = Err(Refused::Link(index, refusal));
                 if refusal != Refusal::NotNow {
                     break;

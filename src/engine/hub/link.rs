@@ -335,7 +335,7 @@ impl Hub {
         if request.link != NONE {
             state.note_attempt(request.link);
         }
-        let found = state.look(request).inspect_err(|refusal| state.forgive(*refusal))?;
+        let found = state.look(request).inspect_err(|refusal| state.clear_failure(*refusal))?;
         let number = state.take(request, found);
         Ok(self.hand_out(state, number))
     }

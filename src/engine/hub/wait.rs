@@ -118,8 +118,8 @@ impl Hub {
         }
     }
 
-    /// Releases the lock of one of several hubs. When all are released, the caller calls `go_on`
-    /// for each, and before that `wake_external` if this returns true.
+    /// Releases the lock of one of several hubs. When all are released, the caller calls
+    /// `perform_pending` for each, and before that `wake_external` if this returns true.
     #[inline(always)]
     #[must_use]
     pub(crate) fn unlock_one(&self, mut state: SpinLockGuard<'_, State>) -> bool {
@@ -139,7 +139,7 @@ impl Hub {
     }
 
     /// The worker has no progress thread any more: waiting threads have to look for work again.
-    pub(crate) fn change_over(&self) {
+    pub(crate) fn wake_all_waiters(&self) {
         let mut state = self.state.lock_either();
         state.wake_mask |= DATA | ROOM;
         self.unlock(state);
@@ -151,7 +151,7 @@ impl Hub {
     }
 
     /// Performs actions until there are none.
-    fn carry_on(&self, mut effect: Effect, mut calls: Calls, retired: &mut Retired) {
+    fn perform_effects(&self, mut effect: Effect, mut calls: Calls, retired: &mut Retired) {
         loop {
             let mut state = match effect {
                 Effect::Nothing => return,

@@ -132,7 +132,7 @@ impl Worker {
     }
 
     /// The progress thread has ended: threads that wait for a hub have to progress from now on.
-    pub(crate) fn change_over_hubs(&self) {
+    pub(crate) fn wake_hub_waiters(&self) {
         let hubs: Vec<_> =
             self.hub_streams().hubs.lock().iter().filter_map(Weak::upgrade).collect();
         hubs.iter().for_each(|hub| hub.wake_all_waiters());
