@@ -6,7 +6,7 @@ use crate::engine::base::status::Error;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lease::LeaseRecord;
-use crate::engine::hub::lockfree::mode::Form;
+use crate::engine::hub::lockfree::mode::Mode;
 use crate::engine::hub::lockfree::queue_pair::QueuePair;
 use crate::engine::hub::memory::{Block, MemoryKind};
 use crate::engine::hub::records::{Chunk, Envelope, HubStats, Link, Pool, Retain, Stage};
@@ -92,7 +92,7 @@ pub(crate) struct State {
     pub(crate) stream_fault: Option<Error>,
     pub(crate) stats: HubStats,
     /// Where the hub's content is: here, or in `queues`.
-    pub(crate) form: Form,
+    pub(crate) mode: Mode,
     /// The queues that the hub runs on, or ran on; threads may still read them.
     pub(crate) queues: Option<Arc<QueuePair<Lease>>>,
     /// Chunks that were given back in lock-free mode: their positions and envelopes.
@@ -161,7 +161,7 @@ impl State {
             marked: false,
             stream_fault: None,
             stats: HubStats::default(),
-            form: Form::Undecided,
+            mode: Mode::Undecided,
             queues: None,
             returned: VecDeque::new(),
         }

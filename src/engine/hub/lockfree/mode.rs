@@ -5,7 +5,7 @@
 //! would be two, and the tables cost as much again.
 //!
 //! **Mode.** The first lease chooses it, by the envelopes, limits and links that exist then
-//! (`Form`). A hub in lock-free mode goes over to its tables, for good, when a call needs something
+//! (`Mode`). A hub in lock-free mode goes over to its tables, for good, when a call needs something
 //! that only they can do:
 //!
 //! - a link with a callback, or a broadcast consumer
@@ -60,7 +60,7 @@ pub(crate) struct Tables(SpinLock<State>);
 
 /// Where a hub keeps its chunks and leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
+pub(crate) enum Mode {
     /// No lease so far.
     Undecided,
     Queues,
@@ -98,7 +98,7 @@ impl State {
 
     /// The queues, in lock-free mode.
     pub(crate) fn queues(&self) -> Option<&QueuePair<Lease>> {
-        self.queues.as_deref().filter(|_| self.form == Form::Queues)
+        self.queues.as_deref().filter(|_| self.mode == Mode::Queues)
     }
 
     /// Does the hub have one kind of host memory, and no limit that could be reached? Everything
@@ -186,7 +186,7 @@ impl Hub {
         let handle = |number| std::ptr::from_ref(Hub::handle(state, number)).cast_mut();
         let queues = Arc::new(QueuePair::new((0..count as u32).rev().map(handle)));
         self.queues.store(Arc::as_ptr(&queues).cast_mut(), Ordering::Release);
-        (state.form, state.queues) = (Form::Queues, Some(queues));
+        (state.mode, state.queues) = (Mode::Queues, Some(queues));
     }
 
     /// Takes an envelope from the queues, under the lock. `None` if the hub uses its tables, or
@@ -236,7 +236,7 @@ impl Hub {
         lease: &Lease,
         (length, aborts): (Option<u64>, bool),
     ) -> Option<SpinLockGuard<'a, State>> {
-        let (Some(queues), Form::Queues) = (self.queues(), state.form) else { return Some(state) };
+        let (Some(queues), Mode::Queues) = (self.queues(), state.mode) else { return Some(state) };
         let owner = lease.owner.load(Ordering::Relaxed);
         let aborts = aborts || (length.is_none() && owner & COMMITS == 0);
         let side = usize::from(aborts == (owner & PRODUCES != 0));

@@ -15,8 +15,8 @@ impl State {
     #[cold]
     #[inline(never)]
     pub(crate) fn enter_tables(&mut self) {
-        let before = std::mem::replace(&mut self.form, Form::Tables);
-        let Some(queues) = self.queues.clone().filter(|_| before == Form::Queues) else { return };
+        let before = std::mem::replace(&mut self.mode, Mode::Tables);
+        let Some(queues) = self.queues.clone().filter(|_| before == Mode::Queues) else { return };
         let [ready, free] = queues.close();
         let traffic = queues.traffic();
         // First, every envelope counts as leased.
