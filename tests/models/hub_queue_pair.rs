@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Checks that each item is in one of the queues or with its reported owner, and that nothing
-    /// moves while the lane is closed.
+    /// moves while the queues are closed.
     fn look(&self) -> usize {
         let [ready, free] = self.queues.close();
         let mut held = 0;
