@@ -447,8 +447,8 @@ impl State {
         if let Some(queues) = self.queues() {
             return queues.is_idle(self.envelopes.len() as u64).then_some(());
         }
-        let told = !self.closed || self.destroyed || self.drains == 0;
-        (self.queued == 0 && self.reserved == self.lent && told).then_some(())
+        let no_end_pending = !self.closed || self.destroyed || self.drains == 0;
+        (self.queued == 0 && self.reserved == self.lent && no_end_pending).then_some(())
     }
 
     /// The counters that users see.

@@ -30,7 +30,7 @@ pub(crate) struct Message {
     length: Option<u64>,
     info: RecvInfo,
     /// The caller's variable for the result.
-    told: *mut RecvInfo,
+    recv_info: *mut RecvInfo,
 }
 
 impl Message {
@@ -40,7 +40,7 @@ impl Message {
         notified: false,
         length: None,
         info: RecvInfo { length: 0, sender_tag: 0, reserved: [0; 2] },
-        told: null_mut(),
+        recv_info: null_mut(),
     };
 }
 
@@ -154,7 +154,7 @@ unsafe fn hand_over(
         arg: params.callback_arg,
         notified,
         length,
-        told: params.recv_info,
+        recv_info: params.recv_info,
         ..Message::NONE
     };
     let place = lease.message.get();
@@ -194,12 +194,12 @@ unsafe fn finish(lease: &Lease, status: Status) -> Result<Retired> {
     // SAFETY: only the operation uses the lease, by this function's contract.
     let message = unsafe { lease.message.get().read() };
     let has_come = matches!(status, Status::OK | Status::MESSAGE_TRUNCATED);
-    if let (true, Some(told)) =
+    if let (true, Some(recv_info)) =
         // SAFETY: null, or the caller's variable, which is valid until the operation is complete
         // for the caller; it is not yet.
-        (has_come && message.length.is_none(), unsafe { message.told.as_mut() })
+        (has_come && message.length.is_none(), unsafe { message.recv_info.as_mut() })
     {
-        *told = message.info;
+        *recv_info = message.info;
     }
     if status != Status::OK {
         return lease.abort(null_mut());
