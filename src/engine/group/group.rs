@@ -199,7 +199,7 @@ impl Group {
 
     /// The endpoint from the user's worker to this member's, made on first use. It belongs to the
     /// group.
-    pub fn endpoint(&self, rank: u32) -> Result<Arc<Endpoint>> {
+    pub fn endpoint(&self, rank: u32) -> Result<Arc<SharedEndpoint>> {
         let (job_rank, _) = self.member(rank)?;
         self.service.endpoint(job_rank)
     }

@@ -93,7 +93,7 @@ impl Held {
     }
 
     /// The connection that it arrived on.
-    pub(crate) fn link(&self) -> Option<&Endpoint> {
+    pub(crate) fn link(&self) -> Option<&SharedEndpoint> {
         // SAFETY: null, or a reference that the message holds, and we own the message.
         unsafe { self.message().reply().as_ref() }
     }
@@ -133,8 +133,8 @@ pub struct Extension {
 /// See the head of this file.
 pub(crate) struct Service {
     /// The worker for operations that the user posts.
-    pub(crate) user: Arc<Worker>,
-    pub(crate) worker: Arc<Worker>,
+    pub(crate) user: Arc<SharedWorker>,
+    pub(crate) worker: Arc<SharedWorker>,
     members: OnceLock<Box<[Member]>>,
     pub(crate) watches: OnceLock<Box<[Watch]>>,
     /// Job rank of this process.
@@ -146,7 +146,7 @@ pub(crate) struct Service {
     /// Incremented when a message has arrived or a member has ended.
     news: AtomicU64,
     /// Endpoints on the user's worker, by job rank.
-    pub(super) endpoints: Mutex<Vec<Option<Arc<Endpoint>>>>,
+    pub(super) endpoints: Mutex<Vec<Option<Arc<SharedEndpoint>>>>,
     extension: &'static Extension,
     pub(crate) state_of_extension: Box<dyn Any + Send + Sync>,
 }
@@ -158,7 +158,7 @@ unsafe impl Sync for Service {}
 
 impl Service {
     /// Refuses a worker whose context lacks features that a service needs.
-    pub(crate) fn check(user: &Worker) -> Result<()> {
+    pub(crate) fn check(user: &SharedWorker) -> Result<()> {
         for wanted in [feature::AM, feature::WAKEUP] {
             user.need(wanted)?;
         }
@@ -265,7 +265,7 @@ impl Service {
         let (user, params) = (&self.user, EndpointParams::quiet(true));
         // Inside the gate, so only one is made: a second one might take over the connection of the
         // first, and could not be closed without it.
-        user.on_owner(|_inside| {
+        user.on_owner(|inside| {
             if let Some(endpoint) = kept() {
                 return Ok(endpoint);
             }
@@ -547,7 +547,7 @@ fn check_sender(
     held: &Held,
 ) -> std::result::Result<(), &'static str> {
     let member = members.get(from as usize).ok_or("a group's message from no member")?;
-    let sender = held.link().and_then(Endpoint::origin);
+    let sender = held.link().and_then(SharedEndpoint::origin);
     if sender.is_none() || sender != member.service.origin().as_ref() {
         return Err("a group's message from another member than it names");
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Connection to a member.
 #[derive(Default)]
 pub(crate) struct Link {
-    pub(crate) endpoint: Option<Arc<Endpoint>>,
+    pub(crate) endpoint: Option<Arc<SharedEndpoint>>,
     /// When and why it was found to have ended.
     pub(crate) gone: Option<(u64, Status)>,
     /// The member has confirmed all messages sent to it.
@@ -30,7 +30,7 @@ pub(crate) struct Watch {
 impl Service {
     /// The connection to this member, made on first use. If none can be made, the member counts as
     /// gone.
-    pub(crate) fn link(&self, rank: u32) -> Result<Arc<Endpoint>> {
+    pub(crate) fn link(&self, rank: u32) -> Result<Arc<SharedEndpoint>> {
         let kept = || self.state.lock().links[rank as usize].endpoint.clone();
         if let Some(endpoint) = kept() {
             return Ok(endpoint);
@@ -44,7 +44,7 @@ impl Service {
             on_close_arg: watch.cast_mut().cast(),
             ..EndpointParams::quiet(true)
         };
-        let made = self.worker.on_owner(|_inside| {
+        let made = self.worker.on_owner(|inside| {
             // Checked inside the gate, so only one is made; as in `Service::endpoint`.
             if let Some(endpoint) = kept() {
                 return Ok(endpoint);
@@ -136,7 +136,7 @@ pub(crate) fn is_of_peer(status: Status) -> bool {
     peers.contains(&status) || status.or_peer_failed() == Status::PEER_FAILED
 }
 
-unsafe extern "C" fn on_close(arg: *mut c_void, _endpoint: *mut Endpoint, status: i32) {
+unsafe extern "C" fn on_close(arg: *mut c_void, _endpoint: *mut SharedEndpoint, status: i32) {
     // SAFETY: an element of `service.watches`, and the service outlives its endpoints.
     let watch = unsafe { &*arg.cast::<Watch>() };
     // SAFETY: the service that `meet` stored in the watch; its drop ends all callbacks first.

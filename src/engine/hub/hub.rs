@@ -50,7 +50,7 @@ use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::hub::cuda::GpuThread;
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::lease::{LeaseRequest, Refusal};
@@ -92,7 +92,7 @@ pub struct HubParams {
     /// Transfers at a time in one direction; 0 for the default.
     pub transfers_in_flight: u32,
     /// For transfers over the network.
-    pub worker: Option<Arc<Worker>>,
+    pub worker: Option<Arc<SharedWorker>>,
 }
 
 /// A queue of chunks, and the envelopes that they lie in.

@@ -114,7 +114,7 @@ impl Link {
         unsafe { hand_over(lease, Some(view.length), params, submit) }
     }
 
-    fn worker(&self, role: Role, does: &str) -> Result<&Arc<Worker>> {
+    fn worker(&self, role: Role, does: &str) -> Result<&Arc<SharedWorker>> {
         if self.request.role != role {
             return Err(Error::invalid(format!("link: is not one that {does}")));
         }

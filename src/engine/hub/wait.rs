@@ -75,7 +75,7 @@ impl State {
 /// Wakes threads that wait for several hubs, and those that progress the worker while they wait.
 #[cold]
 #[inline(never)]
-pub(crate) fn wake_external(worker: Option<&Worker>) {
+pub(crate) fn wake_external(worker: Option<&SharedWorker>) {
     EXTERNAL_WAITERS.notify();
     if let Some(worker) = worker {
         worker.disturb();
@@ -134,7 +134,7 @@ impl Hub {
     }
 
     /// The worker, if this thread has to progress it while it waits.
-    pub(crate) fn driven(&self) -> Option<&Worker> {
+    pub(crate) fn driven(&self) -> Option<&SharedWorker> {
         self.worker.as_deref().filter(|worker| worker.is_to_be_driven())
     }
 

@@ -33,9 +33,9 @@ const LEAVING_NS: u64 = 1_000_000_000;
 pub(crate) struct WindowEnds {
     ended: Mutex<Vec<(Ticket, Status)>>,
     any: AtomicBool,
-    pending: RefCell<Vec<Pending>>,
+    pending: Gated<RefCell<Vec<Pending>>>,
     /// Reused buffer for the next pass.
-    spare: RefCell<Vec<(Ticket, Status)>>,
+    spare: Gated<RefCell<Vec<(Ticket, Status)>>>,
 }
 
 struct Pending {
@@ -47,7 +47,7 @@ struct Pending {
 
 impl WindowEnds {
     /// Reports a completed request. Any thread.
-    pub(crate) fn push(&self, user: &Worker, ticket: Ticket, status: Status) {
+    pub(crate) fn push(&self, user: &SharedWorker, ticket: Ticket, status: Status) {
         let mut ended = self.ended.lock();
         ended.push((ticket, status));
         // Under the lock, as it is also reset under the lock.

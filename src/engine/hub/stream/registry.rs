@@ -68,9 +68,9 @@ impl HubStreams {
     }
 
     /// Requests a pass.
-    pub(crate) fn schedule(&self, worker: &Worker) {
+    pub(crate) fn schedule(&self, worker: &SharedWorker) {
         self.scheduled.store(true, Ordering::SeqCst);
-        worker.wake_hint.give(worker);
+        worker.wake_hint().give(worker);
     }
 
     /// Takes the matching end that a peer has opened.
@@ -118,12 +118,12 @@ impl HubStreams {
 }
 
 /// Do both endpoints lead to the same worker?
-fn is_same_peer(one: &Endpoint, other: &Endpoint) -> bool {
-    let known = |endpoint: &Endpoint| endpoint.origin().map(|origin| origin.identity);
+fn is_same_peer(one: &SharedEndpoint, other: &SharedEndpoint) -> bool {
+    let known = |endpoint: &SharedEndpoint| endpoint.origin().map(|origin| origin.identity);
     std::ptr::eq(one, other) || known(one).is_some_and(|identity| known(other) == Some(identity))
 }
 
-impl Worker {
+impl SharedWorker {
     /// Registers a new hub.
     pub(crate) fn add_hub(&self, hub: &Arc<Hub>) {
         let mut hubs = self.hub_streams().hubs.lock();
@@ -163,6 +163,7 @@ impl Worker {
     }
 }
 
+impl Worker {
     /// Runs the marked streams, after UCP's part of a pass.
     pub(crate) fn run_hub_streams(&self) -> u32 {
         if !self.hub_streams().scheduled.swap(false, Ordering::SeqCst) {
@@ -181,7 +182,7 @@ impl Worker {
     }
 
     /// Ends the streams of endpoints that have ended.
-    pub(crate) fn end_hub_streams(&self, ended: impl Fn(*const Endpoint) -> bool) {
+    pub(crate) fn end_hub_streams(&self, ended: impl Fn(*const SharedEndpoint) -> bool) {
         let (streams, unmet) = {
             let mut table = self.hub_streams().table.lock();
             if table.streams.is_empty() && table.unmet.is_empty() {
@@ -205,7 +206,7 @@ impl Worker {
     }
 
     /// Receives a message of a stream. Inside the gate.
-    pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<Endpoint>) {
+    pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<SharedEndpoint>) {
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
         let mail = Mail::new(Message::of(slot));
@@ -253,7 +254,7 @@ impl SharedWorker {
             (Tells::Open, 0) => table.keep_unmet(endpoint, &header),
             (Tells::Open, _) => {
                 drop(table);
-                if endpoint.window.queued_ops.get() >= MOST_WAITING {
+                if endpoint.queued_now() >= MOST_WAITING {
                     return Err(
                         "it opens streams that do not exist here, and does not read the answers",
                     );

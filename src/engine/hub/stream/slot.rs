@@ -124,7 +124,7 @@ impl HubStream {
     }
 }
 
-impl Endpoint {
+impl SharedEndpoint {
     /// Sends a message without a chunk.
     pub(crate) fn send_hub_header(&self, header: &StreamHeader) -> Result<Submitted> {
         // SAFETY: there is no data.

@@ -114,7 +114,7 @@ impl Work {
 pub(crate) struct HubStream {
     pub(crate) hub: Arc<Hub>,
     pub(crate) request: LeaseRequest,
-    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) endpoint: Arc<SharedEndpoint>,
     pub(crate) id: u64,
     /// The link's envelopes are on a device.
     device: bool,
@@ -140,7 +140,7 @@ unsafe impl Sync for HubStream {}
 
 impl Link {
     /// Connects the link with a link of the other direction at the endpoint's peer.
-    pub fn connect(&self, endpoint: &Arc<Endpoint>, id: u64, window: u32) -> Result<()> {
+    pub fn connect(&self, endpoint: &Arc<SharedEndpoint>, id: u64, window: u32) -> Result<()> {
         self.hub.check_fork()?;
         if !matches!(self.request.role, Role::Consume | Role::Produce) {
             return Err(Error::invalid(
@@ -243,7 +243,7 @@ impl HubStream {
     /// Marks the stream to run. Any thread.
     pub(crate) fn schedule(&self) {
         self.marked.store(true, Ordering::SeqCst);
-        self.endpoint.worker.hub_streams().schedule(&self.endpoint.worker);
+        self.endpoint.worker().hub_streams().schedule(self.endpoint.worker());
     }
 
     pub(crate) fn is_marked(&self) -> bool {
