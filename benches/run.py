@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True  # do not write into the source tree
 from suite import Unavailable  # noqa: E402
 from suite.build import Programs, fetch_python_ucxx, fetch_ucxx  # noqa: E402
 from suite.count import measure_count, profile  # noqa: E402
+from suite.many import ROWS as MANY_ROWS  # noqa: E402
 from suite.measure import Runner, measure_row  # noqa: E402
 from suite.report import count_row, environment_facts, table, timed_rows  # noqa: E402
 from suite.rows import ROWS as OTHER_ROWS  # noqa: E402
@@ -31,7 +32,7 @@ from suite.sizes import ROWS as SIZE_ROWS  # noqa: E402
 from suite.windows import ROWS as WINDOW_ROWS  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWS = [*OTHER_ROWS, *SIZE_ROWS, *WINDOW_ROWS]
+ROWS = [*OTHER_ROWS, *SIZE_ROWS, *MANY_ROWS, *WINDOW_ROWS]
 
 
 def arguments():
