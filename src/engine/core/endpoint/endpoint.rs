@@ -112,6 +112,8 @@ pub struct Endpoint {
     /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
     pub(crate) connect_deadline: Cell<u64>,
     pub(crate) life: Life,
+    /// In `Worker::changing`.
+    pub(crate) listed: Cell<bool>,
     /// Written by every thread that hands a send over.
     pub(crate) reserved: Reserved,
 }
@@ -397,6 +399,7 @@ impl Endpoint {
             on_close: Cell::new(params.told_of_end()),
             connect_deadline: Cell::new(0),
             life: Life::default(),
+            listed: Cell::new(false),
             operations_sent: Counter::default(),
             one_sided: Cell::new(0),
             has_read: Cell::new(false),
@@ -482,8 +485,10 @@ impl Endpoint {
     /// The other half of `register`, when nothing in flight names the endpoint any more.
     pub(crate) fn unregister(&self) {
         // A flush of the worker may still tell what no flush of the endpoint has told.
-        if self.worker.unreported.get().is_none() {
-            self.worker.unreported.set(self.unreported.take());
+        if let Some(unreported) = self.take_unreported(|_| true) {
+            if self.worker.unreported.get().is_none() {
+                self.worker.unreported.set(Some(unreported));
+            }
         }
         self.worker.drop_permit_of(self);
         self.unwatch_process();
@@ -537,6 +542,8 @@ impl Endpoint {
     pub(crate) fn note_unreported(&self, sequence: u64, status: Status) {
         if self.unreported.get().is_none() {
             self.unreported.set(Some((sequence, status)));
+            let count = &self.worker.unreported_on;
+            count.set(count.get() + 1);
         }
     }
 }

@@ -148,10 +148,7 @@ impl Endpoint {
     /// Has the next passes look at this endpoint until it is closed.
     pub(crate) fn watch(&self) {
         let Some(endpoint) = self.registered() else { return };
-        let mut changing = self.worker.changing.borrow_mut();
-        if !changing.iter().any(|known| known.is(&endpoint)) {
-            changing.push(endpoint);
-        }
+        self.worker.look_later(endpoint);
         self.worker.attend(attention::CHANGING);
     }
 }

@@ -19,7 +19,6 @@ use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::sys;
-use std::cell::Cell;
 
 impl SharedEndpoint {
     /// Flushes this endpoint.
@@ -69,6 +68,15 @@ impl Endpoint {
             && self.flushed_at.get() == self.operations_sent()
             && self.unreported.get().is_none()
             && !self.holds_flushes()
+    }
+
+    /// The error that nobody was told of, if its position is one of those. It is told once.
+    pub(crate) fn take_unreported(&self, of: impl Fn(u64) -> bool) -> Option<(u64, Status)> {
+        let told = self.unreported.get().filter(|(sequence, _)| of(*sequence))?;
+        self.unreported.set(None);
+        let count = &self.worker.unreported_on;
+        count.set(count.get() - 1);
+        Some(told)
     }
 
     /// UCP's half of this flush. How many there are that end later.
@@ -169,7 +177,7 @@ impl Worker {
     }
 
     fn flush_waits(&self, endpoint: Option<&Endpoint>, flush: &Slot, for_how_many: u32) {
-        flush.remaining.set(for_how_many);
+        self.wait_for(flush, for_how_many);
         self.flush_list(endpoint, |list| list.push(flush));
         self.flushes_active.set(self.flushes_active.get() + 1);
         self.complete_flushes();
@@ -189,11 +197,13 @@ impl Worker {
     /// By UCP's flush of a worker: it needs no peer that makes progress where UCX has nothing left
     /// to send.
     fn flush_all(&self, flush: &Slot) -> u32 {
-        let queue = |endpoint: &&Inward<SharedEndpoint>| endpoint.window.is_queueing();
-        let endpoints = self.endpoints.borrow();
-        let queued: u32 =
-            endpoints.iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();
-        drop(endpoints);
+        let mut queued = 0;
+        if self.queueing.get() > 0 {
+            let queue = |endpoint: &&Inward<SharedEndpoint>| endpoint.window.is_queueing();
+            let endpoints = self.endpoints.borrow();
+            queued =
+                endpoints.iter().flatten().filter(queue).map(|known| known.begin_half(flush)).sum();
+        }
         match self.flush_in_ucp(Part::Flush(flush.ticket())) {
             Ok(_) => return queued + 1,
             Err(status) if status.is_error() => {
@@ -248,7 +258,7 @@ impl Worker {
             Some(endpoint) => endpoint.begin_half(slot),
             None => self.flush_each(slot),
         };
-        slot.remaining.set(halves);
+        self.wait_for(slot, halves);
         self.complete_flushes();
     }
 
@@ -268,8 +278,16 @@ impl Worker {
             let endpoint = unsafe { slot.endpoint.get().as_ref() };
             slot.note_reason(self.status_from_ucx(status, endpoint));
         }
-        slot.remaining.set(slot.remaining.get() - 1);
+        self.wait_for(slot, slot.remaining.get() - 1);
         self.complete_flushes();
+    }
+
+    /// What a flush waits for from now on.
+    fn wait_for(&self, flush: &Slot, how_many: u32) {
+        flush.remaining.set(how_many);
+        if how_many == 0 {
+            self.flushed.borrow_mut().push_back(flush.ticket());
+        }
     }
 
     /// A send with this position has ended: the flushes after it wait for one less.
@@ -279,7 +297,7 @@ impl Worker {
                 // SAFETY: a flush is in the list exactly as long as it is in flight.
                 let flush = unsafe { &**flush };
                 if flush.sequence.get() > sequence {
-                    flush.remaining.set(flush.remaining.get() - 1);
+                    self.wait_for(flush, flush.remaining.get() - 1);
                 }
             }
         };
@@ -292,7 +310,9 @@ impl Worker {
 
     /// Completes the flushes that wait for nothing any more.
     fn complete_flushes(&self) {
-        while let Some(slot) = self.next_complete_flush() {
+        loop {
+            let Some(next) = self.flushed.borrow_mut().pop_front() else { break };
+            let Some(slot) = next.current() else { continue };
             if matches!(slot.part.get(), Part::SendsFirst) {
                 slot.part.set(Part::Nothing);
                 // For the half that is still to come.
@@ -307,23 +327,6 @@ impl Worker {
         }
     }
 
-    fn next_complete_flush(&self) -> Option<&Slot> {
-        let complete_one = |list: &mut Vec<*const Slot>| {
-            // SAFETY: as in flushes_move_on.
-            list.iter().find(|slot| unsafe { &***slot }.remaining.get() == 0).copied()
-        };
-        let found = self.flush_list(None, complete_one).or_else(|| {
-            let endpoints = self.endpoints.borrow();
-            let found = endpoints
-                .iter()
-                .flatten()
-                .find_map(|endpoint| self.flush_list(Some(endpoint), complete_one));
-            found
-        })?;
-        // SAFETY: as above.
-        Some(unsafe { &*found })
-    }
-
     /// Takes a flush off the list of those under way.
     pub(crate) fn forget_flush(&self, slot: &Slot) {
         // SAFETY: the worker keeps the endpoint alive while something in flight names it.
@@ -335,31 +338,30 @@ impl Worker {
     fn has_unreported(&self, endpoint: Option<&Endpoint>) -> bool {
         match endpoint {
             Some(endpoint) => endpoint.unreported.get().is_some(),
-            None => {
-                let endpoints = self.endpoints.borrow();
-                self.unreported.get().is_some()
-                    || endpoints.iter().flatten().any(|known| known.unreported.get().is_some())
-            }
+            None => self.unreported.get().is_some() || self.unreported_on.get() > 0,
         }
     }
 
     /// The first error before this flush that nobody was told of. It is told once.
     fn take_unreported(&self, flush: &Slot) -> Option<Status> {
-        let take = |cell: &Cell<Option<(u64, Status)>>| {
-            let told = cell.get().filter(|(sequence, _)| *sequence < flush.sequence.get())?;
-            cell.set(None);
-            Some(told)
-        };
-        // SAFETY: as above.
+        let before = |sequence: u64| sequence < flush.sequence.get();
+        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
         if let Some(endpoint) = unsafe { flush.endpoint.get().as_ref() } {
-            return take(&endpoint.unreported).map(|(_, status)| status);
+            return endpoint.take_unreported(before).map(|(_, status)| status);
+        }
+        let gone = self.unreported.get().filter(|(sequence, _)| before(*sequence));
+        if gone.is_some() {
+            self.unreported.set(None);
+        }
+        if self.unreported_on.get() == 0 {
+            return gone.map(|(_, status)| status);
         }
         let endpoints = self.endpoints.borrow();
         let told = endpoints
             .iter()
             .flatten()
-            .filter_map(|endpoint| take(&endpoint.unreported))
-            .chain(take(&self.unreported));
+            .filter_map(|endpoint| endpoint.take_unreported(before))
+            .chain(gone);
         told.min_by_key(|(sequence, _)| *sequence).map(|(_, status)| status)
     }
 }

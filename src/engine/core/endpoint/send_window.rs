@@ -114,6 +114,8 @@ pub(crate) struct SendWindow {
     /// Active messages for which the peer has given no credit yet, and the flushes behind them:
     /// what needs none does not wait for them.
     uncredited: Lane,
+    /// Counted in `Worker::queueing`.
+    counted: Cell<bool>,
     /// In `Worker::windows`.
     listed: Cell<bool>,
 }
@@ -128,6 +130,7 @@ impl SendWindow {
             queued_bytes: Counter::default(),
             waiting: Lane::new(),
             uncredited: Lane::new(),
+            counted: Cell::new(false),
             listed: Cell::new(false),
         }
     }
@@ -300,10 +303,12 @@ impl Endpoint {
         slot.add_mark(mark::WAITING);
         self.worker.start(slot, Some(self), params, out);
         if !slot.kind.get().needs_credit() {
-            return self.window.waiting.push(Waiting::Send(slot.ticket()));
+            self.window.waiting.push(Waiting::Send(slot.ticket()));
+            return self.count_queue();
         }
         self.window.uncredited.push(Waiting::Send(slot.ticket()));
         self.credit_messages();
+        self.count_queue();
         if !self.window.waiting.is_empty() {
             // What comes next would overtake those that have just got the credit that they waited
             // for.
@@ -394,6 +399,18 @@ impl Endpoint {
             &self.window.uncredited
         };
         lane.push(Waiting::Flush(flush.ticket()));
+        self.count_queue();
+    }
+
+    /// Something was put into the queue, or taken out.
+    fn count_queue(&self) {
+        let queues = self.window.is_queueing();
+        let count = &self.worker.queueing;
+        match (self.window.counted.replace(queues), queues) {
+            (false, true) => count.set(count.get() + 1),
+            (true, false) => count.set(count.get() - 1),
+            _ => {}
+        }
     }
 
     /// UCP's half of a flush that waited.
@@ -433,6 +450,7 @@ impl Endpoint {
                 Waiting::Flush(ticket) => self.flush_part(ticket),
             }
         }
+        self.count_queue();
         if !self.window.is_queueing() {
             self.flush_before_close();
         }
@@ -470,6 +488,7 @@ impl Endpoint {
                 }
             }
         }
+        self.count_queue();
     }
 }
 

@@ -14,6 +14,9 @@ use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::{attention, Worker};
 
+/// How many endpoints a pass looks at, so that it stays short while thousands open or close.
+const MOST_LOOKS: usize = 64;
+
 impl Endpoint {
     /// One look at an endpoint that is changing. True while it has to be looked at again.
     pub(crate) fn advance(&self, now: u64) -> bool {
@@ -193,31 +196,33 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// Looks at the endpoints that are being opened or closed. How many of them got further.
+    /// Looks at the endpoints that are being opened or closed, at most at `MOST_LOOKS` in a pass,
+    /// in turn. How many of them got further.
     pub(crate) fn advance_changing(&self, now: u64) -> u32 {
         let mut changed = 0;
         let lingering = self.advance_listeners(now);
-        let list = self.changing.take();
-        let kept: Vec<_> = list
-            .into_iter()
-            .filter(|endpoint| {
-                let before = endpoint.phase();
-                let keep = endpoint.advance(now);
-                changed += u32::from(!keep || endpoint.phase() != before);
-                keep
-            })
-            .collect();
-        let mut changing = self.changing.borrow_mut();
-        // What `advance` itself put on the list.
-        for endpoint in kept {
-            if !changing.iter().any(|known| known.is(&endpoint)) {
-                changing.push(endpoint);
+        let looks = self.changing.borrow().len().min(MOST_LOOKS);
+        for _ in 0..looks {
+            let Some(endpoint) = self.changing.borrow_mut().pop_front() else { break };
+            endpoint.listed.set(false);
+            let before = endpoint.phase();
+            let keep = endpoint.advance(now);
+            changed += u32::from(!keep || endpoint.phase() != before);
+            if keep {
+                self.look_later(endpoint);
             }
         }
-        if changing.is_empty() && !lingering {
+        if self.changing.borrow().is_empty() && !lingering {
             self.attention.set(self.attention.get() & !attention::CHANGING);
         }
         changed
+    }
+
+    /// Puts an endpoint at the end of those that passes look at, once.
+    pub(crate) fn look_later(&self, endpoint: Inward<SharedEndpoint>) {
+        if !endpoint.listed.replace(true) {
+            self.changing.borrow_mut().push_back(endpoint);
+        }
     }
 
     /// Would a pass get an endpoint further that is being opened or closed?

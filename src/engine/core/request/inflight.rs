@@ -12,10 +12,6 @@ use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use crate::sys;
 use std::any::Any;
 
-/// Cancelled timeouts leave entries behind in the heap; beyond this many it is swept before it
-/// grows further.
-const SWEEP_TIMERS: usize = 1024;
-
 impl Worker {
     /// A slot to begin an operation with.
     #[inline(always)]
@@ -192,11 +188,7 @@ impl Worker {
     #[cold]
     fn start_timer(&self, slot: &Slot, params: &OpParams) {
         let Some(deadline) = deadline_of(params) else { return };
-        let mut timers = self.timers.borrow_mut();
-        if timers.len() >= SWEEP_TIMERS && timers.len().is_power_of_two() {
-            timers.retain(|ticket| ticket.current().is_some());
-        }
-        timers.add(deadline, slot.ticket());
+        self.timers.borrow_mut().add(deadline, slot.ticket());
         self.attend(attention::TIMERS);
     }
 

@@ -5,15 +5,31 @@ use crate::engine::core::request::request::Ticket;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Look for entries that are out of date at this length, and whenever there are twice as many as
+/// the last look left.
+const SWEEP: usize = 1024;
+
 /// The deadlines that are running, earliest first. A request that ends before its deadline stays in
-/// until then: its ticket is out of date by that time, and is passed over.
-#[derive(Default)]
+/// until then, or until a sweep: its ticket is out of date by that time, and is passed over. A
+/// sweep costs as much as the entries that were added since the last one, so adding one costs the
+/// same on average however many there are.
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(u64, Ticket)>>,
+    sweep_at: usize,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Timers { heap: BinaryHeap::new(), sweep_at: SWEEP }
+    }
 }
 
 impl Timers {
     pub(crate) fn add(&mut self, deadline: u64, ticket: Ticket) {
+        if self.heap.len() >= self.sweep_at {
+            self.heap.retain(|Reverse((_, ticket))| ticket.current().is_some());
+            self.sweep_at = SWEEP.max(2 * self.heap.len());
+        }
         self.heap.push(Reverse((deadline, ticket)));
     }
 
@@ -28,12 +44,7 @@ impl Timers {
         self.heap.pop().map(|Reverse((_, ticket))| ticket)
     }
 
-    /// Drops what `keep` no longer wants; called when stale entries could have piled up.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Ticket) -> bool) {
-        self.heap.retain(|Reverse((_, ticket))| keep(ticket));
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.heap.len()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
     }
 }

@@ -57,11 +57,6 @@ impl<T> Inward<T> {
         Arc::into_raw(self.0)
     }
 
-    /// Are they the same?
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
     /// As `into_outward`.
     #[inline(always)]
     pub(crate) fn outward(&self) -> &Arc<T> {

@@ -16,6 +16,9 @@ use crate::sys;
 /// often enough for those, too seldom to cost.
 const PASSES_PER_LOOK: u64 = 128;
 
+/// Deadlines that a pass takes care of: more at once would make it long.
+const MOST_EXPIRED: u32 = 256;
+
 /// While messages come in without it UCP has its turn in each of so many passes.
 const PASSES_PER_TURN: u64 = 4;
 
@@ -138,14 +141,14 @@ impl Worker {
 
     fn expire_timers(&self, now: u64) -> u32 {
         let mut expired = 0;
-        loop {
+        for _ in 0..MOST_EXPIRED {
             let Some(ticket) = self.timers.borrow_mut().pop_expired(now) else { break };
             if let Some(slot) = ticket.current() {
                 self.cancel_slot(slot, Status::TIMED_OUT);
                 expired += 1;
             }
         }
-        if self.timers.borrow().len() == 0 {
+        if self.timers.borrow().is_empty() {
             self.attention.set(self.attention.get() & !attention::TIMERS);
         }
         expired

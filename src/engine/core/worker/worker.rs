@@ -21,7 +21,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{self, OpParams};
 use crate::engine::core::request::operations::Operations;
 use crate::engine::core::request::pending_callbacks::Due;
-use crate::engine::core::request::request::Slot;
+use crate::engine::core::request::request::{Slot, Ticket};
 use crate::engine::core::request::request_param::Templates;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::request::slot_list::SlotList;
@@ -142,6 +142,12 @@ pub struct Worker {
     /// First error that nobody was told of, of the endpoints that are gone: its position, and the
     /// status.
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
+    /// How many endpoints have such an error.
+    pub(crate) unreported_on: Cell<u32>,
+    /// How many endpoints have sends or flushes that wait in their queues.
+    pub(crate) queueing: Cell<u32>,
+    /// Flushes that wait for nothing any more, to be completed.
+    pub(crate) flushed: RefCell<VecDeque<Ticket>>,
     pub(crate) events: RefCell<VecDeque<Event>>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) endpoints: RefCell<Vec<Option<Inward<SharedEndpoint>>>>,
@@ -150,8 +156,8 @@ pub struct Worker {
     pub(crate) graves: RefCell<Vec<Inward<SharedEndpoint>>>,
     /// The one that a peer has named last; null if that has gone.
     pub(crate) named: Cell<*const Endpoint>,
-    /// Endpoints that are being opened or closed, looked at in each pass.
-    pub(crate) changing: RefCell<Vec<Inward<SharedEndpoint>>>,
+    /// Endpoints that are being opened or closed, each once: passes look at them in turn.
+    pub(crate) changing: RefCell<VecDeque<Inward<SharedEndpoint>>>,
     /// UCP found something to do in the pass after which they are looked at.
     pub(crate) ucp_was_busy: Cell<bool>,
     /// Endpoints whose send windows have changed, each once.
