@@ -209,6 +209,40 @@ pub unsafe extern "C" fn ucxx_am_send(
                 }
             }
         }
+        send_long(endpoint, id, header, header_length, buffer, length, params, request)
+    }
+}
+
+/// Of more than fits into one piece with its header.
+///
+/// # Safety
+/// As for `ucxx_am_send`.
+#[allow(clippy::too_many_arguments)]
+#[inline(never)]
+unsafe extern "C" fn send_long(
+    endpoint: *mut ucxx_endpoint_t,
+    id: u16,
+    header: *const c_void,
+    header_length: usize,
+    buffer: *const c_void,
+    length: usize,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        if let (Some(plain), Some(to)) =
+            (plain(params, length | header_length), endpoint.cast::<SharedEndpoint>().as_ref())
+        {
+            let readable = (header_length == 0 || !header.is_null()) && !buffer.is_null();
+            if readable {
+                if let Some(fast) = to.fast_for_long_message(header_length, length) {
+                    let (header, data) = ((header, header_length), (buffer, length));
+                    let out = Out::new(request.cast());
+                    return plainly(fast.am_send_long(to, id, header, data, plain, out));
+                }
+            }
+        }
         send(endpoint, id, header, header_length, buffer, length, params, request)
     }
 }

@@ -25,6 +25,51 @@ fn put(writer: &Writer, number: u64) -> Put {
     unsafe { writer.put(message.as_ptr().cast(), LEAST) }
 }
 
+/// One of two places.
+fn put_long(writer: &Writer, number: u64) -> Put {
+    let message = [number; 2 * WORDS];
+    let [first, rest] = [&message[..WORDS], &message[WORDS..]].map(|half| half.as_ptr().cast());
+    // SAFETY: as long as they are.
+    unsafe { writer.put_long(first, rest, 8 * WORDS) }
+}
+
+fn take_long(reader: &Reader) -> Option<u64> {
+    let (mut words, mut rest) = ([0; WORDS], [0_u64; WORDS + 1]);
+    let length = reader.take(&mut words)?.expect("a message's length");
+    assert_eq!(length, 16 * WORDS);
+    // SAFETY: room for it.
+    unsafe { reader.take_rest(length, rest.as_mut_ptr().cast()) };
+    let same = words.iter().chain(&rest[..WORDS]).all(|word| *word == words[0]);
+    assert!(same, "a message that was not complete");
+    Some(words[0])
+}
+
+#[test]
+fn long_messages_are_complete_when_they_come_and_take_no_place_that_is_in_use() {
+    bounded_model(3, || {
+        let (writer, reader) = sides();
+        reader.0.wake_up();
+        let sender = thread::spawn(move || {
+            let writer = writer;
+            (1..=3).take_while(|number| put_long(&writer.0, *number) != Put::Refused).count()
+        });
+        let mut came = 0;
+        for _ in 0..2 {
+            if let Some(number) = take_long(&reader.0) {
+                came += 1;
+                assert_eq!(number, came);
+            }
+        }
+        let put_in = sender.join().unwrap() as u64;
+        assert!(put_in >= 2);
+        while let Some(number) = take_long(&reader.0) {
+            came += 1;
+            assert_eq!(number, came);
+        }
+        assert_eq!(came, put_in);
+    });
+}
+
 fn take(reader: &Reader) -> Option<u64> {
     let mut words = [0; WORDS];
     let length = reader.take(&mut words)?.expect("a message's length");

@@ -253,10 +253,14 @@ pub(crate) unsafe extern "C" fn on_message(
     length: usize,
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
+    if header_length != 0 {
+        // SAFETY: as for this function.
+        return unsafe { on_message_beside(arg, header, header_length, data, length, param) };
+    }
     // SAFETY: UCP passes a valid one, and data that is valid for the length of the handler.
     let first = unsafe {
         let waits = (*param).recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-        if header_length == 0 && length != 0 && !waits {
+        if length != 0 && !waits {
             data.cast::<u8>().read()
         } else {
             0
@@ -322,6 +326,33 @@ on_short!(
     |worker: &Worker, short| worker.names_another(short) && worker.receive_question_fast(short),
     on_message_slow
 );
+
+/// A message with its header beside the data. Nothing in what it does itself can panic.
+///
+/// # Safety
+/// As of `on_message`.
+#[inline(never)]
+unsafe extern "C" fn on_message_beside(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const sys::ucp_am_recv_param_t,
+) -> sys::ucs_status_t {
+    // SAFETY: as in `on_message_slow`.
+    unsafe {
+        let worker = &*arg.cast::<Worker>();
+        let arrived = Arrived::new(data, length, &*param);
+        if !arrived.waits {
+            let message = bytes(header, header_length);
+            if let Some(answer) = worker.receive_beside_fast(message, &arrived) {
+                return answer;
+            }
+        }
+        on_message_slow(arg, header, header_length, data, length, param)
+    }
+}
 
 /// Any message of the library's.
 ///

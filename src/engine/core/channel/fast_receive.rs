@@ -6,14 +6,15 @@
 //! end. It writes into the slot that it will take while it still looks at the message: a free
 //! slot's memory is of no interest.
 
-use crate::engine::core::channel::message::{Form, Sort};
-use crate::engine::core::channel::receive::behind_data;
+use crate::engine::core::channel::message::{Form, Inbound, Sort};
+use crate::engine::core::channel::receive::{behind_data, Arrived};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::wire::compact_header::Short;
+use crate::engine::wire::compact_header::{self, Short, MARK_OF_MESSAGE};
 use crate::engine::wire::credit;
-use crate::engine::wire::header::{flag, Question};
+use crate::engine::wire::header::{self, flag, Header, Question, HEADER};
+use crate::sys;
 
 impl Worker {
     /// As `receive_arrived`, of a message in its short form that comes as nearly all do: on a
@@ -94,7 +95,41 @@ impl Worker {
         true
     }
 
-    /// Whoever waits for what has just come.
+    /// As `receive_arrived`, of a message with its header beside the data, which UCP has here. None:
+    /// nothing has happened, go the long way.
+    #[inline(always)]
+    pub(crate) fn receive_beside_fast(
+        &self,
+        message: &[u8],
+        arrived: &Arrived,
+    ) -> Option<sys::ucs_status_t> {
+        let header = Header::decode(message).ok()?;
+        let endpoint = self.named_last(header.connection)?;
+        let charge = u16::try_from(header.sender).ok()?;
+        let simple = header.kind == header::Kind::Message
+            && endpoint.takes_messages()
+            && endpoint.order.is_due(header.sequence)
+            && (credit::charge(arrived.length)..=credit::UNITS).contains(&charge);
+        if !simple || !endpoint.credits.receive_fast(charge) {
+            return None;
+        }
+        endpoint.heard();
+        let (slot, keeps) = self.keep_arrived(&header, &message[HEADER..], arrived);
+        slot.number.set(0);
+        // SAFETY: a slot that was taken a moment ago: nobody else looks at it yet.
+        let inbound = unsafe { &mut *slot.inbound.as_ptr() };
+        inbound.connection = header.connection;
+        inbound.charge = charge;
+        inbound.sort = if header.flags & flag::HUB == 0 { Sort::Message } else { Sort::Hub };
+        self.enqueue_due(endpoint, slot);
+        let told = endpoint.credits.note_acked(header.taken);
+        if told && endpoint.awaits_credit() || self.armed.get() {
+            self.tell_of(endpoint);
+        }
+        Some(keeps)
+    }
+
+    /// Wakes a thread that waits for what has arrived.
     #[cold]
     #[inline(never)]
     fn tell_of(&self, endpoint: &Endpoint) {
@@ -106,5 +141,62 @@ impl Worker {
     pub(crate) fn names_another(&self, short: Short<'_>) -> bool {
         let number = short.connection();
         self.named_last(number).is_none() && self.find_endpoint(number).is_some()
+    }
+}
+
+impl Endpoint {
+    /// The same of a long message in its short form, from the peer's fast box: `first` is the
+    /// beginning of it, and `rest` writes what follows. False: nothing has happened.
+    pub(crate) fn receive_long_fast(
+        &self,
+        first: &[u8],
+        length: usize,
+        rest: &impl Fn(*mut u8),
+    ) -> bool {
+        let worker = &self.worker;
+        let header_length = usize::from(first[1]);
+        let Some(short) = Short::of(first).filter(|_| first[0] == MARK_OF_MESSAGE) else {
+            return false;
+        };
+        let Some((user_header, begun)) = short.parts() else { return false };
+        let data_length = length - compact_header::MESSAGE - header_length;
+        let charge = credit::charge(data_length);
+        let simple = short.flags() & !flag::USER == 0
+            && self.takes_messages()
+            && self.order.is_next(short.sequence());
+        if !simple || !self.credits.receive_fast(charge) {
+            return false;
+        }
+        self.heard();
+        let slot = worker.take_message_slot();
+        let behind = behind_data(data_length);
+        let room = slot.room(behind + header_length);
+        // SAFETY: room for both.
+        let header = unsafe {
+            copy_inline(begun.as_ptr(), room, begun.len());
+            rest(room.add(begun.len()));
+            copy_inline(user_header.as_ptr(), room.add(behind), header_length);
+            room.add(behind).cast_const()
+        };
+        slot.length.set(data_length as u64);
+        slot.number.set(0);
+        slot.inbound.set(Inbound {
+            form: Form::Copied,
+            id: short.id(),
+            flags: short.flags(),
+            user_header: header_length as u16,
+            header,
+            data: room.cast(),
+            connection: short.connection(),
+            charge,
+            sort: if short.flags() & flag::HUB == 0 { Sort::Message } else { Sort::Hub },
+            ..Inbound::NOTHING
+        });
+        worker.enqueue_due(self, slot);
+        let told = self.credits.note_acked_word(short.consumed_word());
+        if told && self.awaits_credit() || worker.armed.get() {
+            worker.tell_of(self);
+        }
+        true
     }
 }

@@ -251,7 +251,7 @@ impl Worker {
 
     /// Nothing is drained for it, which may give something back to UCX: we are in UCX's handler.
     #[inline(always)]
-    fn take_message_slot(&self) -> &Slot {
+    pub(crate) fn take_message_slot(&self) -> &Slot {
         let slot = loop {
             match self.slab.pop() {
                 Some(slot) => break slot,

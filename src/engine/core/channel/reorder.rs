@@ -33,6 +33,12 @@ impl Order {
         sequence == self.expected.get() as u16 && !self.has_gap()
     }
 
+    /// The same of a whole place.
+    #[inline(always)]
+    pub(crate) fn is_due(&self, sequence: u32) -> bool {
+        sequence == self.expected.get() && !self.has_gap()
+    }
+
     /// The place nearest to the next one that has these lower bits.
     pub(crate) fn nearest(&self, sequence: u16) -> u32 {
         let expected = self.expected.get();

@@ -1,6 +1,7 @@
 //! The sending side of the channel: a message with its header, and where its data lies, on its way
 //! to UCP or into shared memory.
 
+use crate::engine::core::channel::shm_ring::MOST;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inline_buffer::{
     copy_inline, copy_short, put_header, put_pair, INLINE,
@@ -66,6 +67,13 @@ impl Outgoing {
     ) -> Self {
         let (flags, charge) = (told(params.memory_type), credit::LEAST);
         Outgoing { kind, id, user_header: user_header as u16, flags, charge, ..Self::NOTHING }
+    }
+
+    /// Of a longer one.
+    #[inline(always)]
+    pub(crate) fn plain(id: u16, user_header: usize, length: usize, params: &OpParams) -> Self {
+        let (flags, charge) = (told(params.memory_type), credit::charge(length));
+        Outgoing { id, user_header: user_header as u16, flags, charge, ..Self::NOTHING }
     }
 
     /// Of a message that has its whole header, of so many bytes, in its slot.
@@ -303,6 +311,64 @@ impl Endpoint {
             } else {
                 self.sent_message(posted, credit::LEAST);
             }
+        }
+        posted
+    }
+
+    /// Sends a message with one buffer of data that is too long for `send_short`, to a peer that has
+    /// told its number for the connection: into shared memory if it may go there, else by UCP, which
+    /// takes the data beside the header. `index` is that of the memory type among
+    /// `Templates`.
+    ///
+    /// # Safety
+    /// An open endpoint inside its worker's gate; the user's header is readable, and fits into
+    /// INLINE behind the library's; the data is readable until the operation has completed.
+    #[inline(always)]
+    pub(crate) unsafe fn send_beside(
+        &self,
+        slot: &Slot,
+        outgoing: &Outgoing,
+        (user_header, header_length): (*const c_void, usize),
+        data: (*const c_void, usize),
+        index: usize,
+    ) -> sys::ucs_status_ptr_t {
+        let header = self.header_of::<true>(outgoing, self.peering.fast_number.get());
+        let room = slot.room(INLINE);
+        if self.has_clear_fast_box(compact_header::MESSAGE + header_length + data.1) {
+            let front = compact_header::MESSAGE + header_length;
+            let begun = MOST - front;
+            // SAFETY: room for as much, which is nobody's but ours; with the header there are more
+            // than MOST bytes of them, and the caller's are readable.
+            let put = unsafe {
+                put_pair(room, compact_header::message(&header));
+                copy_inline(user_header.cast(), room.add(compact_header::MESSAGE), header_length);
+                copy_inline(data.0.cast(), room.add(front), begun);
+                self.put_long_into_fast_box(room, data.0.cast::<u8>().add(begun), data.1 - begun)
+            };
+            if put {
+                self.credits.spend(outgoing.charge);
+                self.message_left();
+                return std::ptr::null_mut();
+            }
+        }
+        self.passes_fast_box();
+        // SAFETY: room for both, which is nobody's but ours; the worker keeps the slot, and the
+        // caller the data.
+        let posted = unsafe {
+            put_header(room, header.words());
+            copy_inline(user_header.cast(), room.add(HEADER), header_length);
+            let all = (room.cast_const().cast(), HEADER + header_length);
+            let param = self.worker.templates.send(slot, index);
+            send_by_ucp(self.ucp.get(), AM_ID, all, data, param)
+        };
+        self.credits.spend(outgoing.charge);
+        if posted.is_null() {
+            self.message_left();
+        } else {
+            // SAFETY: nobody else has the slot yet. A peer without a handler may refuse the
+            // message: then its id is told.
+            unsafe { (*slot.queued.as_ptr()).outgoing = *outgoing };
+            self.sent_message(posted, outgoing.charge);
         }
         posted
     }

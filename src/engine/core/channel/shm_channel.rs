@@ -18,7 +18,9 @@
 use crate::engine::base::log;
 use crate::engine::base::membarrier::{everywhere, take_part};
 use crate::engine::core::channel::dispatch::on_message;
-use crate::engine::core::channel::shm_ring::{Lines, Put, Reader, Writer, MOST, PLACES, WORDS};
+use crate::engine::core::channel::shm_ring::{
+    Lines, Put, Reader, Writer, LONGEST, MOST, PLACES, WORDS,
+};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::deferred::Event;
@@ -183,6 +185,35 @@ impl Endpoint {
                 true
             }
         }
+    }
+
+    /// The same of an ordered piece of more than `MOST` bytes, of which so many lie at `first` and
+    /// `length` others at `rest`.
+    ///
+    /// # Safety
+    /// As for `put_into_fast_box`.
+    pub(crate) unsafe fn put_long_into_fast_box(
+        &self,
+        first: *const u8,
+        rest: *const u8,
+        length: usize,
+    ) -> bool {
+        // SAFETY: as in `put_into_fast_box`.
+        let Some(outbound) = (unsafe { self.fast_box.open.get().as_ref() }) else { return false };
+        // SAFETY: as for this function.
+        let put = unsafe { outbound.writer.put_long(first, rest, length) };
+        if put == Put::DoneAndAsleep {
+            self.wake_reader();
+        }
+        put != Put::Refused
+    }
+
+    /// A piece of so many bytes that has the next place may go through the box.
+    #[inline(always)]
+    pub(crate) fn has_clear_fast_box(&self, length: usize) -> bool {
+        !self.fast_box.open.get().is_null()
+            && length <= LONGEST
+            && (self.fast_box.is_clear.get() || self.has_become_clear())
     }
 
     #[cold]
@@ -369,7 +400,11 @@ impl Endpoint {
         while came < AT_ONCE {
             match reader.take(&mut words) {
                 Some(Ok(length)) if compact_header::names(&words) == self.peering.number.get() => {
-                    self.piece_came(&words, length)
+                    if length <= MOST {
+                        self.piece_came(words.as_ptr().cast(), length);
+                    } else {
+                        self.long_piece_came(reader, &words, length);
+                    }
                 }
                 None => break,
                 _ => {
@@ -388,10 +423,24 @@ impl Endpoint {
         came
     }
 
+    /// One whose rest is still in the box.
+    fn long_piece_came(&self, reader: &Reader, words: &[u64; WORDS], length: usize) {
+        let first = words.map(u64::to_ne_bytes);
+        let first = first.as_flattened();
+        // SAFETY: room for all of it, as is asked there.
+        let rest = |to: *mut u8| unsafe { reader.take_rest(length, to) };
+        if !self.receive_long_fast(first, length, &rest) {
+            let mut piece = vec![0_u64; length.div_ceil(8)];
+            piece[..WORDS].copy_from_slice(words);
+            rest(piece[WORDS..].as_mut_ptr().cast());
+            self.piece_came(piece.as_ptr().cast(), length);
+        }
+    }
+
     #[inline(always)]
-    fn piece_came(&self, words: &[u64; WORDS], length: usize) {
-        let (worker, piece) =
-            (std::ptr::from_ref::<Worker>(&self.worker), words.as_ptr().cast_mut());
+    fn piece_came(&self, piece: *const u8, length: usize) {
+        let worker = std::ptr::from_ref::<Worker>(&self.worker);
+        let piece = piece.cast_mut();
         let param = sys::ucp_am_recv_param_t { recv_attr: 0, reply_ep: std::ptr::null_mut() };
         // SAFETY: as UCX calls it: the worker, inside its gate, and a message that is valid during
         // the call.

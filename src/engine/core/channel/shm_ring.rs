@@ -7,6 +7,10 @@
 //! it has taken. A box that is full, or whose reader sleeps, takes nothing: then the message goes
 //! another way, and nobody waits for anything here.
 //!
+//! A longer message takes several places in a row. The reader looks at the mark of the first alone;
+//! the others get marks that none looks for, so that none is ever mistaken for a message. Numbers
+//! count places.
+//!
 //! **Sleep.** Who is about to sleep says so, has the kernel make a barrier for everybody (see
 //! `base::membarrier`), and looks into its boxes for the last time. A writer looks whether the
 //! reader sleeps after it has put its mark down: so either the reader sees the message, or the
@@ -19,18 +23,29 @@
 
 use crate::engine::base::membarrier::store_then_load;
 use crate::engine::base::sync::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+use crate::engine::core::request::inline_buffer::copy_inline;
 use std::cell::Cell;
 
-/// Words of a message at most.
+/// Words of a place.
 pub(crate) const WORDS: usize = 15;
-/// Bytes of the shortest and of the longest one.
+/// Bytes of the shortest message, and of the longest one that takes one place.
 pub(crate) const LEAST: usize = 16;
 pub(crate) const MOST: usize = WORDS * 8;
-/// As many messages as a connection has credit for, so that one that needs credit finds room, where
-/// answers have not taken that. The model checker has few.
-pub(crate) const PLACES: u32 = if cfg!(loom) { 2 } else { 256 };
+/// Bytes of the longest message: beyond that UCX is faster. The model checker has short ones, and
+/// few places.
+pub(crate) const LONGEST: usize = if cfg!(loom) { 2 * MOST } else { (1 << 10) + MOST };
+/// More than as many messages as a connection has credit for, so that one that needs credit finds
+/// room, where longer ones and answers have not taken that.
+pub(crate) const PLACES: u32 = if cfg!(loom) { 4 } else { 1024 };
 /// The reader tells what it has taken each time it has taken so many.
-const TOLD_EACH: u32 = if cfg!(loom) { 2 } else { PLACES / 4 };
+const TOLD_EACH: u32 = if cfg!(loom) { 2 } else { 64 };
+const _: () = assert!(places(LONGEST) + TOLD_EACH <= PLACES);
+
+/// How many places a message takes.
+const fn places(length: usize) -> u32 {
+    length.div_ceil(MOST) as u32
+}
 
 /// A number that has two cache lines to itself, as processors fetch them in pairs.
 #[derive(Default)]
@@ -40,9 +55,73 @@ struct Alone(AtomicU32);
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Place {
-    /// The message's number, from 1 on, in the upper half, and its bytes.
+    /// The number of the message's first place, from 1 on, in the upper half, and its bytes.
     mark: AtomicU64,
     words: [AtomicU64; WORDS],
+}
+
+impl Place {
+    /// # Safety
+    /// So many bytes are there to be read, at most `MOST`.
+    #[inline(always)]
+    unsafe fn fill(&self, from: *const u8, length: usize) {
+        // SAFETY: as for this function.
+        let word = |at: usize| unsafe { from.add(at).cast::<u64>().read_unaligned() };
+        let whole = length / 8;
+        for (index, to) in self.words[..whole].iter().enumerate() {
+            to.store(word(8 * index), Ordering::Relaxed);
+        }
+        let rest = length % 8;
+        if rest == 0 {
+            return;
+        }
+        let last = if whole > 0 {
+            // The last word of the message, less what is in the one before.
+            word(length - 8) >> (64 - 8 * rest)
+        } else {
+            let mut bytes = [0; 8];
+            // SAFETY: as for this function.
+            unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), rest) };
+            u64::from_ne_bytes(bytes)
+        };
+        self.words[whole].store(last, Ordering::Relaxed);
+    }
+}
+
+/// Of a long message: in pieces as wide as the processor has them, where the order of the words
+/// counts for nothing, and the copy alone is looked at. The model checker knows only words.
+impl Place {
+    /// # Safety
+    /// As for `fill`.
+    #[inline(always)]
+    unsafe fn copy_in(&self, from: *const u8, length: usize) {
+        // SAFETY: as for this function; the place is the writer's until its mark says so.
+        #[cfg(not(loom))]
+        unsafe {
+            copy_inline(from, self.words.as_ptr().cast_mut().cast(), length);
+        }
+        #[cfg(loom)]
+        // SAFETY: as for this function.
+        unsafe {
+            self.fill(from, length);
+        }
+    }
+
+    /// # Safety
+    /// There is room for so many bytes, at most `MOST`.
+    #[inline(always)]
+    unsafe fn copy_out(&self, to: *mut u8, length: usize) {
+        // SAFETY: as for this function.
+        #[cfg(not(loom))]
+        unsafe {
+            copy_inline(self.words.as_ptr().cast(), to, length);
+        }
+        #[cfg(loom)]
+        for (at, word) in self.words[..length / 8].iter().enumerate() {
+            // SAFETY: as for this function; the model's messages are whole words.
+            unsafe { to.cast::<u64>().add(at).write_unaligned(word.load(Ordering::Relaxed)) };
+        }
+    }
 }
 
 /// What both sides have mapped. All zero at first.
@@ -50,7 +129,7 @@ struct Place {
 pub(crate) struct Lines {
     /// Of the reader: nothing is to be put here.
     asleep: Alone,
-    /// Of the reader: messages taken.
+    /// Of the reader: places taken.
     taken: Alone,
     places: [Place; PLACES as usize],
 }
@@ -78,7 +157,7 @@ pub(crate) enum Put {
 /// The side that puts messages in. Belongs to one thread at a time.
 pub(crate) struct Writer {
     lines: *const Lines,
-    /// Messages put in.
+    /// Places filled.
     put: Cell<u32>,
     /// The box is full when there are so many.
     full_at: Cell<u32>,
@@ -99,7 +178,12 @@ impl Writer {
 
     #[inline(always)]
     fn next(&self) -> &Place {
-        &self.lines().places[(self.put.get() % PLACES) as usize]
+        self.at(self.put.get())
+    }
+
+    #[inline(always)]
+    fn at(&self, number: u32) -> &Place {
+        &self.lines().places[(number % PLACES) as usize]
     }
 
     /// Puts a message in, of `LEAST` bytes to `MOST`.
@@ -111,38 +195,63 @@ impl Writer {
         debug_assert!((LEAST..=MOST).contains(&length));
         let (lines, put) = (self.lines(), self.put.get());
         if lines.asleep.0.load(Ordering::Relaxed) != 0
-            || (put == self.full_at.get() && !self.has_room())
+            || (put == self.full_at.get() && !self.has_room(1))
         {
             return Put::Refused;
         }
-        let place = self.next();
         // SAFETY: as for this function.
-        let word = |at: usize| unsafe { from.add(at).cast::<u64>().read_unaligned() };
-        let whole = length / 8;
-        for (index, to) in place.words[..whole].iter().enumerate() {
-            to.store(word(8 * index), Ordering::Relaxed);
+        unsafe { self.next().fill(from, length) };
+        self.put.set(put.wrapping_add(1));
+        self.mark(put, length)
+    }
+
+    /// Puts a message in that takes several places: `MOST` bytes of it lie at `first`, the others
+    /// at `rest`.
+    ///
+    /// # Safety
+    /// So many bytes are there to be read.
+    pub(crate) unsafe fn put_long(&self, first: *const u8, rest: *const u8, length: usize) -> Put {
+        let (put, count) = (self.put.get(), 1 + places(length));
+        debug_assert!(MOST + length <= LONGEST);
+        if self.lines().asleep.0.load(Ordering::Relaxed) != 0
+            || (self.full_at.get().wrapping_sub(put) < count && !self.has_room(count))
+        {
+            return Put::Refused;
         }
-        let rest = length % 8;
-        if rest > 0 {
-            // The last word of the message, less what is in the one before.
-            place.words[whole].store(word(length - 8) >> (64 - 8 * rest), Ordering::Relaxed);
+        // SAFETY: as for this function.
+        unsafe { self.next().copy_in(first, MOST) };
+        let mut from = 0;
+        for number in (1..count).map(|at| put.wrapping_add(at)) {
+            let (place, part) = (self.at(number), (length - from).min(MOST));
+            // The number before the one that a message would have that begins here.
+            place.mark.store(u64::from(number) << 32, Ordering::Relaxed);
+            // SAFETY: as for this function.
+            unsafe { place.copy_in(rest.add(from), part) };
+            from += part;
         }
-        let put = put.wrapping_add(1);
-        self.put.set(put);
-        let store = || place.mark.store(u64::from(put) << 32 | length as u64, Ordering::Release);
+        self.put.set(put.wrapping_add(count));
+        self.mark(put, MOST + length)
+    }
+
+    /// What begins at this place is complete.
+    #[inline(always)]
+    fn mark(&self, first: u32, length: usize) -> Put {
+        let (lines, mark) = (self.lines(), &self.at(first).mark);
+        let number = u64::from(first.wrapping_add(1));
+        let store = || mark.store(number << 32 | length as u64, Ordering::Release);
         if store_then_load(store, || lines.asleep.0.load(Ordering::Relaxed)) != 0 {
             return Put::DoneAndAsleep;
         }
         Put::Done
     }
 
-    /// It was full when this was last asked.
+    /// There were fewer places than so many when this was last asked.
     #[cold]
-    fn has_room(&self) -> bool {
+    fn has_room(&self, count: u32) -> bool {
         // What another process says: a lie harms what it is to read, and nothing else.
         let full_at = self.lines().taken.0.load(Ordering::Acquire).wrapping_add(PLACES);
         self.full_at.set(full_at);
-        full_at != self.put.get()
+        full_at.wrapping_sub(self.put.get()) >= count
     }
 
     /// A message is likely to be put in soon: the line that it goes into is fetched meanwhile,
@@ -173,7 +282,7 @@ pub(crate) struct Nonsense;
 /// The side that takes them out. Belongs to one thread at a time.
 pub(crate) struct Reader {
     lines: *const Lines,
-    /// Messages taken out.
+    /// Places emptied.
     taken: Cell<u32>,
 }
 
@@ -208,22 +317,47 @@ impl Reader {
         self.next().is_some()
     }
 
-    /// Takes the next message out, if there is one: its bytes, from `LEAST` to `MOST`.
+    /// Takes the next message out, if there is one: its bytes, from `LEAST` to `LONGEST`. Of one
+    /// with more than `MOST` these are its first, and `take_rest` is to follow.
     #[inline(always)]
     pub(crate) fn take(&self, into: &mut [u64; WORDS]) -> Option<Result<usize, Nonsense>> {
         let (place, length) = self.next()?;
-        if !(LEAST..=MOST).contains(&length) {
+        if !(LEAST..=LONGEST).contains(&length) {
             return Some(Err(Nonsense));
         }
-        for (to, from) in into.iter_mut().zip(&place.words[..length.div_ceil(8)]) {
+        for (to, from) in into.iter_mut().zip(&place.words[..length.min(MOST).div_ceil(8)]) {
             *to = from.load(Ordering::Relaxed);
         }
-        let taken = self.taken.get().wrapping_add(1);
-        self.taken.set(taken);
-        if taken % TOLD_EACH == 0 {
-            self.lines().taken.0.store(taken, Ordering::Release);
+        if length <= MOST {
+            self.took(1);
         }
         Some(Ok(length))
+    }
+
+    /// What `take` has left of a message of that length.
+    ///
+    /// # Safety
+    /// There is room for it.
+    pub(crate) unsafe fn take_rest(&self, length: usize, to: *mut u8) {
+        let (count, length) = (places(length), length - MOST);
+        for place in 1..count {
+            let at = (place - 1) as usize * MOST;
+            let from =
+                &self.lines().places[(self.taken.get().wrapping_add(place) % PLACES) as usize];
+            // SAFETY: as for this function.
+            unsafe { from.copy_out(to.add(at), (length - at).min(MOST)) };
+        }
+        self.took(count);
+    }
+
+    #[inline(always)]
+    fn took(&self, count: u32) {
+        let before = self.taken.get();
+        let taken = before.wrapping_add(count);
+        self.taken.set(taken);
+        if taken / TOLD_EACH != before / TOLD_EACH {
+            self.lines().taken.0.store(taken, Ordering::Release);
+        }
     }
 
     /// Nothing is to be put in from now on. False if that was so before; else it counts from the
@@ -243,172 +377,5 @@ impl Reader {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::engine::base::seed::Random;
-
-    struct Ends {
-        lines: Box<Lines>,
-        writer: Writer,
-        reader: Reader,
-    }
-
-    fn ends() -> Ends {
-        let lines = Box::<Lines>::default();
-        // SAFETY: they go before the lines, and are the only ones.
-        let (writer, reader) =
-            unsafe { (Writer::new(&raw const *lines), Reader::new(&raw const *lines)) };
-        Ends { lines, writer, reader }
-    }
-
-    fn put(writer: &Writer, message: &[u8]) -> Put {
-        // SAFETY: as long as it is.
-        unsafe { writer.put(message.as_ptr(), message.len()) }
-    }
-
-    fn message(number: u32, length: usize) -> Vec<u8> {
-        (0..length).map(|at| (number as usize * 31 + at) as u8).collect()
-    }
-
-    fn take(reader: &Reader) -> Option<Result<Vec<u8>, Nonsense>> {
-        let mut words = [0; WORDS];
-        let taken = reader.take(&mut words)?;
-        Some(
-            taken.map(|length| {
-                words.iter().flat_map(|word| word.to_ne_bytes()).take(length).collect()
-            }),
-        )
-    }
-
-    #[test]
-    fn what_goes_in_comes_out_at_every_length() {
-        let Ends { writer, reader, lines: _lines } = ends();
-        reader.wake_up();
-        for round in 0..10 {
-            for length in LEAST..=MOST {
-                let sent = message(round * 1000 + length as u32, length);
-                assert_eq!(put(&writer, &sent), Put::Done);
-                assert!(reader.has_message());
-                assert_eq!(take(&reader), Some(Ok(sent)));
-                assert_eq!(take(&reader), None);
-            }
-        }
-    }
-
-    #[test]
-    fn a_full_box_refuses_and_goes_on_when_it_was_told() {
-        let Ends { writer, reader, lines: _lines } = ends();
-        reader.wake_up();
-        let mut number = 0;
-        for _ in 0..3 {
-            (0..PLACES)
-                .for_each(|at| assert_eq!(put(&writer, &message(number + at, 24)), Put::Done));
-            assert_eq!(put(&writer, &message(7, 24)), Put::Refused);
-            for at in 0..PLACES {
-                assert_eq!(take(&reader), Some(Ok(message(number + at, 24))));
-            }
-            assert_eq!(take(&reader), None);
-            number += PLACES;
-            // What has not been told yet.
-            let untold = number % TOLD_EACH;
-            (untold..PLACES)
-                .for_each(|_| assert_eq!(put(&writer, &message(number, 16)), Put::Done));
-            while take(&reader).is_some() {
-                number += 1;
-            }
-            while number % TOLD_EACH != 0 {
-                assert_eq!(put(&writer, &message(number, 16)), Put::Done);
-                assert!(take(&reader).is_some());
-                number += 1;
-            }
-        }
-    }
-
-    #[test]
-    fn one_that_sleeps_gets_nothing() {
-        let Ends { writer, reader, lines: _lines } = ends();
-        assert_eq!(put(&writer, &message(1, 16)), Put::Refused, "as it is at first");
-        assert!(!reader.fall_asleep(), "it was asleep");
-        reader.wake_up();
-        assert_eq!(put(&writer, &message(1, 16)), Put::Done);
-        assert!(reader.fall_asleep() && reader.has_message());
-        assert_eq!(put(&writer, &message(2, 16)), Put::Refused);
-        assert_eq!(take(&reader), Some(Ok(message(1, 16))));
-        assert!(!reader.has_message());
-    }
-
-    #[test]
-    fn numbers_wrap_around() {
-        let Ends { writer, reader, lines } = ends();
-        reader.wake_up();
-        let start = 0u32.wrapping_sub(PLACES);
-        writer.put.set(start);
-        writer.full_at.set(start);
-        reader.taken.set(start);
-        lines.taken.0.store(start, Ordering::Relaxed);
-        for number in 0..3 * PLACES {
-            assert_eq!(put(&writer, &message(number, 40)), Put::Done);
-            assert_eq!(take(&reader), Some(Ok(message(number, 40))));
-        }
-    }
-
-    #[test]
-    fn what_a_liar_writes_is_nonsense_or_a_message_of_its_own() {
-        let random = &mut Random::announced();
-        let Ends { writer: _, reader, lines } = ends();
-        for _ in 0..100_000 {
-            let expected = reader.taken.get().wrapping_add(1);
-            let number = [expected, expected, random.next() as u32][random.below(3)];
-            let length =
-                [random.below(MOST + 9) as u64, random.next() & 0xffff_ffff][random.below(2)];
-            let place = &lines.places[(reader.taken.get() % PLACES) as usize];
-            place.mark.store(u64::from(number) << 32 | length, Ordering::Relaxed);
-            let taken = take(&reader);
-            let sane = (LEAST as u64..=MOST as u64).contains(&length);
-            match (number == expected, sane) {
-                (false, _) => assert_eq!(taken, None),
-                (true, false) => assert_eq!(taken, Some(Err(Nonsense))),
-                (true, true) => assert_eq!(taken.unwrap().unwrap().len(), length as usize),
-            }
-        }
-        // And of what the reader has taken.
-        let Ends { writer, reader, lines } = ends();
-        reader.wake_up();
-        for _ in 0..10_000 {
-            lines.taken.0.store(random.next() as u32, Ordering::Relaxed);
-            put(&writer, &message(1, 16 + random.below(100)));
-        }
-    }
-
-    #[test]
-    fn two_threads_lose_nothing_and_keep_the_order() {
-        struct Shared<T>(T);
-        // SAFETY: each side is used by one thread.
-        unsafe impl<T> Send for Shared<T> {}
-        const MESSAGES: u32 = 200_000;
-        let Ends { writer, reader, lines } = ends();
-        reader.wake_up();
-        let writer = Shared(writer);
-        let sender = std::thread::spawn(move || {
-            let writer = writer;
-            for number in 0..MESSAGES {
-                while put(&writer.0, &message(number, LEAST + number as usize % (MOST - LEAST)))
-                    != Put::Done
-                {
-                    std::thread::yield_now();
-                }
-            }
-        });
-        for number in 0..MESSAGES {
-            let taken = loop {
-                match take(&reader) {
-                    Some(taken) => break taken.unwrap(),
-                    None => std::thread::yield_now(),
-                }
-            };
-            assert_eq!(taken, message(number, LEAST + number as usize % (MOST - LEAST)));
-        }
-        sender.join().unwrap();
-        drop(lines);
-    }
-}
+#[path = "shm_ring_tests.rs"]
+mod tests;

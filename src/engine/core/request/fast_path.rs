@@ -78,7 +78,16 @@ impl SharedEndpoint {
     /// credit; None to go the long way.
     #[inline(always)]
     pub(crate) fn fast_for_piece(&self, length: usize) -> Option<FastPath<'_>> {
-        if !self.is_open() || length > INLINE - HEADER {
+        if length > INLINE - HEADER {
+            return None;
+        }
+        self.fast_for_peer()
+    }
+
+    /// The same of any length.
+    #[inline(always)]
+    pub(crate) fn fast_for_peer(&self) -> Option<FastPath<'_>> {
+        if !self.is_open() {
             return None;
         }
         let worker = self.worker().enter_fast()?;

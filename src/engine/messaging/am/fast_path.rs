@@ -1,14 +1,15 @@
-//! Short active messages the quick way: see `core::request::fast_path`.
+//! Plain active messages the quick way: see `core::request::fast_path`.
 
 use crate::engine::base::status::Result;
-use crate::engine::core::channel::send::Outgoing;
+use crate::engine::core::channel::send::{Outgoing, LONGEST_UNASKED};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::inline_buffer::INLINE;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
 use crate::engine::wire::credit;
-use crate::engine::wire::header::Kind as Of;
+use crate::engine::wire::header::{Kind as Of, HEADER};
 use std::ffi::c_void;
 
 impl SharedEndpoint {
@@ -20,6 +21,20 @@ impl SharedEndpoint {
             return None;
         }
         self.fast_for_piece(length)
+    }
+
+    /// For plain active messages that are longer, whose data goes out beside the header.
+    #[inline(always)]
+    pub fn fast_for_long_message(&self, header: usize, length: usize) -> Option<FastPath<'_>> {
+        let charge = credit::charge(length);
+        let fits = header <= (INLINE - HEADER).min(self.worker().longest_am_header())
+            && (1..=LONGEST_UNASKED).contains(&length);
+        if !fits || self.is_short_of_credit(charge) {
+            return None;
+        }
+        let fast = self.fast_for_peer()?;
+        // SAFETY: inside its worker.
+        unsafe { self.inside() }.credits.suffice(charge).then_some(fast)
     }
 }
 
@@ -45,6 +60,30 @@ impl FastPath<'_> {
             // SAFETY: an open endpoint, its worker entered; as `fast_for_message` has seen, it is
             // short enough; the caller's header and data are readable.
             unsafe { to.send_short(slot, &outgoing, None, header, data) }
+        })
+    }
+
+    /// The same of a longer one.
+    ///
+    /// # Safety
+    /// As for `am_send`, from `fast_for_long_message`.
+    #[inline(always)]
+    pub unsafe fn am_send_long(
+        self,
+        to: &SharedEndpoint,
+        id: u16,
+        header: (*const c_void, usize),
+        data: (*const c_void, usize),
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        // SAFETY: as for this function: its worker is entered.
+        let to = unsafe { to.inside() };
+        self.send(Kind::AmSend, (data.1 as u64, 0), to, params, out, |_, slot| {
+            let outgoing = Outgoing::plain(id, header.1, data.1, params);
+            // SAFETY: an open endpoint, its worker entered; `fast_for_long_message` has seen that
+            // the header fits; the caller's header and data are readable.
+            unsafe { to.send_beside(slot, &outgoing, header, data, params.plain_index()) }
         })
     }
 }
