@@ -16,7 +16,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Lets the other threads run, however often it polls.
 #[derive(Default)]
-pub(crate) struct SpinWait;
+pub(crate) struct SpinWait {}
 
 impl SpinWait {
     pub(crate) fn wait(&self) {

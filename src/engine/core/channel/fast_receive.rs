@@ -95,8 +95,8 @@ impl Worker {
         true
     }
 
-    /// As `receive_arrived`, of a message with its header beside the data, which UCP has here. None:
-    /// nothing has happened, go the long way.
+    /// As `receive_arrived`, for a message with its header beside the data, which UCP has here.
+    /// None: nothing has happened, go the long way.
     #[inline(always)]
     pub(crate) fn receive_beside_fast(
         &self,

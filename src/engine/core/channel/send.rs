@@ -315,9 +315,9 @@ impl Endpoint {
         posted
     }
 
-    /// Sends a message with one buffer of data that is too long for `send_short`, to a peer that has
-    /// told its number for the connection: into shared memory if it may go there, else by UCP, which
-    /// takes the data beside the header. `index` is that of the memory type among
+    /// Sends a message with one buffer of data that is too long for `send_short`, to a peer that
+    /// has told its number for the connection. It goes into shared memory if it may go there, else
+    /// to UCP with the data beside the header. `index` is that of the memory type among
     /// `Templates`.
     ///
     /// # Safety

@@ -37,7 +37,7 @@ pub(crate) const MOST: usize = WORDS * 8;
 pub(crate) const LONGEST: usize = if cfg!(loom) { 2 * MOST } else { (1 << 10) + MOST };
 /// More than as many messages as a connection has credit for, so that one that needs credit finds
 /// room, where longer ones and answers have not taken that.
-pub(crate) const PLACES: u32 = if cfg!(loom) { 4 } else { 1024 };
+pub(crate) const PLACES: u32 = if cfg!(loom) { 4 } else { 512 };
 /// The reader tells what it has taken each time it has taken so many.
 const TOLD_EACH: u32 = if cfg!(loom) { 2 } else { 64 };
 const _: () = assert!(places(LONGEST) + TOLD_EACH <= PLACES);

@@ -91,7 +91,7 @@ impl SharedWorker {
         });
         inside.settle();
         // Others may have connected meanwhile.
-        let may_end = may_break_off && inside.finish_connections();
+        let may_end = may_break_off && inside.finish_connections() && !inside.is_closing_in_ucp();
         // What has come meanwhile.
         inside.take_back_messages();
         inside.all_endpoints().iter().for_each(|endpoint| endpoint.shut_fast_box());
@@ -154,6 +154,16 @@ impl Worker {
             owes |= !slot.has_mark(mark::WAITING) && (kind.is_send() || kind.is_recv());
         });
         owes
+    }
+
+    /// Has UCP closes under way? Without error handling nothing forces them, and a UCX that checks
+    /// itself asserts when its worker is destroyed meanwhile (`ucp_ep_local_disconnect_progress`).
+    fn is_closing_in_ucp(&self) -> bool {
+        let mut closing = false;
+        self.for_each_live(|slot| {
+            closing |= slot.kind.get() == Kind::Internal && matches!(slot.part.get(), Part::Close);
+        });
+        closing
     }
 
     /// As they are now: what is done with one may change the list.

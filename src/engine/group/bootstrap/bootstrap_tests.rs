@@ -515,7 +515,11 @@ fn launchers_start_a_group() {
             .args(options)
             .args(["-n", "3"])
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "engine::bootstrap_tests::under_a_launcher", "--nocapture"])
+            .args([
+                "--exact",
+                "engine::group::bootstrap::bootstrap_tests::under_a_launcher",
+                "--nocapture",
+            ])
             .env(UNDER, kind)
             .env("MASTER_ADDR", "127.0.0.1")
             .env("MASTER_PORT", later(number).port().to_string())
