@@ -17,9 +17,9 @@
 //! writer sees that it has to wake it. It costs the writer one load of a line that hardly ever
 //! changes.
 //!
-//! What stands in a box was written by another process, which may change it at any time: each word
-//! is read once, and believed no more than what comes over a network. Of the other side's numbers
-//! none is used to find a place in memory.
+//! What stands in a box was written by another process, which may change it at any time: it is
+//! copied, and the copy alone is looked at, and believed no more than what comes over a network. Of
+//! the other side's numbers none is used to find a place in memory.
 
 use crate::engine::base::membarrier::store_then_load;
 use crate::engine::base::sync::{AtomicU32, AtomicU64, Ordering};
