@@ -16,7 +16,7 @@ use crate::engine::os::socket_address;
 use crate::sys;
 use socket2::SockAddr;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering};
@@ -55,7 +55,7 @@ const CALLBACK_PATIENCE_NS: u64 = u64::MAX;
 
 /// UCX calls back through a listener that has gone when a client had connected by then, and its
 /// request was still under way: nobody is let in any more, and the library's goes on for so long,
-/// and refuses what comes from those who are in.
+/// and refuses what comes from those who are in. Where nobody is in, it goes at the next look.
 const LINGER_NS: u64 = 100_000_000;
 
 /// Who has asked for nothing by then is cut off, and UCX looked at again after so long: until
@@ -235,8 +235,13 @@ impl Listener {
         if self.has_ended() {
             return;
         }
-        self.lingers_until.set(clock::deadline_after(LINGER_NS));
+        let idle = self.unanswered.borrow().is_empty() && self.refused.borrow().is_empty();
         self.bar();
+        // Where nobody is in, and nobody can come in, one more look is all it takes.
+        let is_alone = idle && self.barred.get() && self.has_nobody(worker);
+        self.quiet_looks.set(u32::from(is_alone));
+        let linger = if is_alone { LOOK_NS } else { LINGER_NS };
+        self.lingers_until.set(clock::deadline_after(linger));
         for request in self.unanswered.take() {
             let _ = request.claim(answer::TOO_LATE);
             request.reject_in_ucp();
@@ -255,10 +260,21 @@ impl Listener {
         self.barred.set(self.sockets.get().is_some_and(Sockets::bar));
     }
 
+    /// Peers that have asked for a connection, and got an answer.
+    fn answered_peers(&self, worker: &Worker) -> HashSet<SocketAddr> {
+        self.refused.borrow().iter().copied().chain(worker.accepted_peers()).collect()
+    }
+
     /// Cuts off who has connected and asked for nothing. What there was.
     fn cut_silent(&self, worker: &Worker) -> Unaccepted {
-        let asked = self.refused.borrow().iter().copied().chain(worker.accepted_peers()).collect();
+        let asked = self.answered_peers(worker);
         self.sockets.get().map_or(Unaccepted::Nothing, |sockets| sockets.cut(&asked))
+    }
+
+    /// No client has connected that has not been answered.
+    fn has_nobody(&self, worker: &Worker) -> bool {
+        let asked = self.answered_peers(worker);
+        self.sockets.get().is_some_and(|sockets| sockets.has_nobody(&asked))
     }
 
     /// It has been over for a while, and nobody is left who may still ask. Inside the gate.

@@ -70,6 +70,18 @@ impl Sockets {
     /// Ends the connections that have come since from somebody else than those, and tells what
     /// there was: UCX lets go of them in its own time.
     pub(crate) fn cut(&self, asked: &HashSet<SocketAddr>) -> Unaccepted {
+        self.look(asked, |connection| {
+            // Fails where it is over.
+            let _ = connection.shutdown(Shutdown::Both);
+        })
+    }
+
+    /// There is no such connection, and none that waits to be accepted.
+    pub(crate) fn has_nobody(&self, asked: &HashSet<SocketAddr>) -> bool {
+        self.look(asked, |_| {}) == Unaccepted::Nothing
+    }
+
+    fn look(&self, asked: &HashSet<SocketAddr>, meet: impl Fn(&TcpStream)) -> Unaccepted {
         let mut left = Unaccepted::Nothing;
         for (inode, socket) in at(self.address) {
             if Some(inode) == self.listening {
@@ -85,9 +97,8 @@ impl Sockets {
             if self.older.contains(&inode) || asked.contains(&peer) {
                 continue;
             }
-            // Fails where it is over.
-            let _ = connection.shutdown(Shutdown::Both);
-            // After that: what comes now is dropped.
+            meet(&connection);
+            // After a cut: what comes now is dropped.
             left = left.max(if has_unread(&connection) {
                 Unaccepted::Unread
             } else {
