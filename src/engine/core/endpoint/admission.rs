@@ -1,18 +1,25 @@
-//! Admission of sends that go through the progress thread: at submission each reserves its place in
-//! the send window, or in the queue, and its credit.
+//! Admission of sends that other threads hand to the progress thread.
 //!
-//! The submission ring counts as much as what has been taken over. Each endpoint counts what a next
-//! send finds before it in two halves (see `base::split_counter`): the submitting thread adds to
-//! `Reserved`, the owner of the worker to `Released`. A reservation is given back when the ring
-//! refuses the send. When the send is taken over, its permit is in the worker's `OpenPermit`: what
-//! begins then uses it up, and the rest is given back.
+//! At submission each such send reserves its place in the send window or in the send queue, and its
+//! credit. So a send that was accepted is never refused later.
 //!
-//! The limits hold for what threads submit, together with all that is under way already. Sends
-//! inside the gate (by callbacks of the progress thread, or of active messages that get their
-//! credit) are first come, first served. Such a send may take a place that another thread has
-//! reserved a moment ago; that one waits then. The same holds among threads: a send with a place in
-//! the queue, taken over before one that has reserved the window, takes the window's place. Its
-//! place in the queue goes to a third send before the other one comes to want it.
+//! # Counters
+//!
+//! The limits cover the submission ring as well as the sends that the worker has already taken
+//! over. Each endpoint counts the sends that are ahead of the next one in two halves (see
+//! `base::split_counter`): submitting threads add to `Reserved`, and the worker's thread adds to
+//! `Released`. If the ring refuses the send, the reservation is given back. When the worker takes
+//! the send over, its permit becomes the worker's `OpenPermit`: operations that start then use it
+//! up, and the rest is given back.
+//!
+//! # Order
+//!
+//! The limits hold for what threads submit, together with everything that is already in flight.
+//! Sends from the worker's own thread (from callbacks of the progress thread, or of active messages
+//! that receive credit) are first come, first served. Such a send may take a place that another
+//! thread has just reserved; that thread's send then waits. The same happens between threads: a
+//! send with a place in the queue may be taken over before a send that reserved the window, and
+//! takes its place in the window. A third send may then take its place in the queue.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::split_counter::{look_again, Added, Removed, SplitCounter};
@@ -26,13 +33,13 @@ use crate::engine::wire::credit;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
-/// Of `Reserved::wanted`: nobody was refused.
+/// Value of `Reserved::wanted` while no send was refused.
 const NOTHING_WANTED: u16 = u16::MAX;
 
-/// Written before any other thread can know the endpoint.
+/// Written before any other thread can reach the endpoint, and only read afterwards.
 pub(crate) struct Settled<T>(Cell<T>);
 
-// SAFETY: see the type.
+// SAFETY: written only before other threads can reach the value, so they only read it.
 unsafe impl<T: Send + Sync> Sync for Settled<T> {}
 
 impl<T: Copy> Settled<T> {
@@ -42,29 +49,30 @@ impl<T: Copy> Settled<T> {
     }
 
     /// # Safety
-    /// No other thread knows the endpoint.
+    /// No other thread can reach the endpoint yet.
     pub(crate) unsafe fn set(&self, value: T) {
         self.0.set(value);
     }
 }
 
-/// What threads outside the gate have reserved of an endpoint: each submitting thread adds, without
-/// a lock. The other half is in `Released` and `Credits`, which the owner of the gate writes.
+/// What threads outside the gate have reserved. Each submitting thread adds, without a lock. The
+/// other half is in `Released` and `Credits`, which the worker's thread writes.
 #[repr(C)]
 pub(crate) struct Reserved {
     _start: CacheLine,
-    /// Here, as who submits needs nothing else of the endpoint that is written all the time.
+    /// In the same cache lines, because a submitting thread needs nothing else of the endpoint that
+    /// is written often.
     pub(crate) limits: Settled<WindowLimits>,
     ops: Added,
     bytes: Added,
     queued_ops: Added,
     queued_bytes: Added,
     credit: Added,
-    /// The least that an active message costs that was refused for want of credit, until there is
-    /// some. Any thread writes it.
+    /// The smallest cost of an active message that was refused for lack of credit, until there is
+    /// credit again. Any thread writes it.
     wanted: AtomicU16,
-    /// The progress thread has been asked to look again whether there is room, and has not yet. Set
-    /// by any thread, taken back by that one.
+    /// The progress thread was asked to check for room and has not done it yet. Any thread sets it;
+    /// the progress thread clears it.
     looking: AtomicBool,
     _end: CacheLine,
 }
@@ -86,14 +94,13 @@ impl Reserved {
     }
 }
 
-/// The half that is written inside the gate.
+/// The half that the worker's thread writes.
 #[derive(Default)]
 pub(crate) struct Released {
-    /// Sends that a next one finds before it: in UCP, waiting for that, or in the ring; and bytes
-    /// in them.
+    /// Sends ahead of the next one (in UCP, waiting for UCP, or in the ring), and their bytes.
     ops: Removed,
     bytes: Removed,
-    /// Those that wait, for whatever, or are going to.
+    /// Sends that wait, for any reason, or are going to wait.
     queued_ops: Removed,
     queued_bytes: Removed,
 }
@@ -105,7 +112,7 @@ pub(crate) struct Need {
     /// Credit; 0 for none.
     pub(crate) charge: u16,
     bytes: u64,
-    /// However full the queue is.
+    /// Accepted even if the queue is full.
     pub(crate) unbounded: bool,
 }
 
@@ -120,7 +127,7 @@ impl Need {
         self.bytes
     }
 
-    /// So many messages with so many bytes.
+    /// `ops` messages with `length` bytes in all.
     pub(crate) fn of_many(ops: usize, length: usize) -> Self {
         Need { ops: u32::try_from(ops).unwrap_or(u32::MAX), ..Need::of(length) }
     }
@@ -130,18 +137,18 @@ impl Need {
         Need { charge, ..Need::of(length) }
     }
 
-    /// The queue does not bound answers.
+    /// Replies are not limited by the queue.
     pub(crate) fn of_answer(length: usize) -> Self {
         Need { unbounded: true, ..Need::of(length) }
     }
 }
 
-/// What stands in the ring with a send.
+/// The reservation that is in the ring with a send.
 #[derive(Clone, Copy)]
 pub(crate) struct SendPermit {
     ops: u32,
     charge: u16,
-    /// It has a place in the queue, too.
+    /// It includes a place in the queue.
     waits: bool,
     bytes: u64,
 }
@@ -161,7 +168,7 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// For the entry in the ring, which nothing can refuse any more.
+    /// For the entry in the ring, which cannot be refused any more.
     #[inline]
     pub(crate) fn keep(self) -> SendPermit {
         let permit = self.permit;
@@ -187,7 +194,7 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Any thread.
+/// For any thread.
 impl SharedEndpoint {
     fn ops(&self) -> SplitCounter<'_> {
         SplitCounter { added: &self.reserved().ops, gone: &self.released().ops }
@@ -209,8 +216,8 @@ impl SharedEndpoint {
         SplitCounter { added: &self.reserved().credit, gone: self.credit_gone() }
     }
 
-    /// Promises a send that is about to be put into the ring its place, or refuses it: when it
-    /// would have to wait and may not, or there is no room in the queue.
+    /// Reserves a place for a send that is about to enter the ring. Refuses it if it would have to
+    /// wait but must not, or if the queue has no room.
     pub(crate) fn reserve(&self, params: &OpParams, need: Need) -> Result<Reservation<'_>> {
         let Need { ops, charge, bytes, unbounded } = need;
         let waits = !self.add_to_window(need);
@@ -230,7 +237,8 @@ impl SharedEndpoint {
         Ok(Reservation { endpoint: self, permit: SendPermit { ops, charge, waits, bytes } })
     }
 
-    /// A place for a send that goes straight to UCP when it is taken over, if there is one.
+    /// Reserves a place for a send that goes straight to UCP when it is taken over, if there is
+    /// one.
     #[inline]
     fn add_to_window(&self, need: Need) -> bool {
         if !self.is_open() && !self.has_status(Self::SILENT) {
@@ -239,12 +247,13 @@ impl SharedEndpoint {
         let limits = self.reserved().limits.get();
         let ops_fit = |before: u64| before < limits.ops.into();
         let bytes_fit = |before: u64| before < limits.bytes;
-        // Others may wait for theirs that have been taken over already: looked at after what was
-        // given back when they were.
+        // Sends that were already taken over may wait for credit. This is read after the credit
+        // that was given back when they were taken over.
         let credit_fits = |before: u64| {
             credits::fits(before, need.charge) && !self.is_short_of_credit(need.charge)
         };
-        // So that what is refused is hardly ever seen by others to stand here for a moment.
+        // Checked first, so that other threads rarely see a reservation that is refused a moment
+        // later.
         let (ops, bytes) = (self.ops().look(), self.bytes().look());
         let credit = if need.charge == 0 { 0 } else { self.credit().look() };
         if !self.bytes().fits(bytes, bytes_fit)
@@ -271,8 +280,8 @@ impl SharedEndpoint {
         true
     }
 
-    /// A place for one that will wait. `most`: so many may stand there, if that is more than the
-    /// queue is for.
+    /// Reserves a place for a send that will wait. `most`: this many may wait, if that is more than
+    /// the limit of the queue.
     fn add_to_queue(&self, need: Need, most: u64) -> bool {
         let limits = self.reserved().limits.get();
         let owed = self.queued_ops().get() < most;
@@ -290,8 +299,8 @@ impl SharedEndpoint {
             self.room_was_given_back();
             return false;
         }
-        // It stands before what comes next all the same, and so does what it will cost: nothing is
-        // to have that credit before it.
+        // It is ahead of later sends all the same, and so is its cost: no later send may take that
+        // credit first.
         self.ops().add(need.ops.into());
         self.bytes().add(need.bytes);
         if need.charge != 0 {
@@ -309,29 +318,30 @@ impl SharedEndpoint {
         self.no_room(false, credit)
     }
 
-    /// Something stood for a moment before others that has not come. Who waits for room may have
-    /// been passed over for that.
+    /// A reservation was counted for a moment and then withdrawn. A thread that waits for room may
+    /// have been passed over because of it.
     #[cold]
     fn room_was_given_back(&self) {
         look_again();
-        // Once is enough for all that is given back before it does: who finds the submission queue
-        // full may try on and on.
+        // One job covers everything that is given back before it runs: a thread that finds the
+        // submission queue full may retry many times.
         if !self.writable().is_armed() || self.reserved().looking.swap(true, Ordering::AcqRel) {
             return;
         }
         let endpoint = EndpointPointer(self);
-        // One that is at its end tells them of that.
+        // If this fails the worker is shutting down, which notifies the waiting threads.
         let _ = self.worker().post(move |_inside| {
             let endpoint = endpoint;
-            // SAFETY: the end of an endpoint comes after what was handed over before it.
+            // SAFETY: jobs run inside the gate, and before the endpoint ends: see
+            // `EndpointPointer`.
             let endpoint = unsafe { (*endpoint.0).inside() };
-            // It sees what those have given back that have found it set.
+            // AcqRel: sees what was given back by threads that found the flag set.
             endpoint.reserved.looking.swap(false, Ordering::AcqRel);
             endpoint.tend_later();
         });
     }
 
-    /// There is a place for one more send in the window, and credit for what was refused last.
+    /// The window has a place for one more send, and there is credit for the one refused last.
     pub(crate) fn has_place(&self) -> bool {
         let limits = self.reserved().limits.get();
         if self.ops().get() >= limits.ops.into() || self.bytes().get() >= limits.bytes {
@@ -341,7 +351,7 @@ impl SharedEndpoint {
         let charge = if wanted == NOTHING_WANTED { credit::LEAST } else { wanted };
         let fits = credits::fits(self.credit().get(), charge);
         if fits && wanted != NOTHING_WANTED {
-            // Unless somebody has just been refused for less.
+            // Unless another thread was just refused for less.
             let _ = self.reserved().wanted.compare_exchange(
                 wanted,
                 NOTHING_WANTED,
@@ -352,13 +362,13 @@ impl SharedEndpoint {
         fits
     }
 
-    /// Sends that wait, or are going to, and bytes in them.
+    /// Sends that wait or are going to wait, and their bytes.
     pub(crate) fn waiting(&self) -> (u64, u64) {
         (self.queued_ops().get(), self.queued_bytes().get())
     }
 }
 
-/// What the send that is being taken over from the ring has reserved, and has not used yet.
+/// What the send that is being taken over from the ring has reserved and not used yet.
 pub(crate) struct OpenPermit {
     /// Null while there is none.
     endpoint: Cell<*const Endpoint>,
@@ -387,7 +397,7 @@ impl OpenPermit {
     }
 }
 
-/// Uses up so much of it; what is missing.
+/// Uses up as much of it as there is. Returns what is missing.
 fn use_up(there: &Cell<u64>, wanted: u64) -> u64 {
     let used = wanted.min(there.get());
     there.set(there.get() - used);
@@ -401,7 +411,7 @@ fn use_one(there: &Cell<u32>) -> u64 {
 }
 
 impl Endpoint {
-    /// A send of so many bytes stands before the next one from now on.
+    /// A send with `bytes` bytes is ahead of later ones from now on.
     #[inline]
     pub(crate) fn stands(&self, bytes: u64) {
         let (released, open_permit) = (&self.released, &self.worker.open_permit);
@@ -414,14 +424,14 @@ impl Endpoint {
         released.bytes.subtract(bytes);
     }
 
-    /// And not any more.
+    /// The opposite of `stands`.
     #[inline]
     pub(crate) fn stood(&self, bytes: u64) {
         self.released.ops.add(1);
         self.released.bytes.add(bytes);
     }
 
-    /// It waits from now on.
+    /// The send waits from now on.
     pub(crate) fn stands_in_queue(&self, bytes: u64) {
         let (released, open_permit) = (&self.released, &self.worker.open_permit);
         let (ops, bytes) = if open_permit.is_for(self) {
@@ -438,7 +448,7 @@ impl Endpoint {
         self.released.queued_bytes.add(bytes);
     }
 
-    /// Takes credit, which a send from the ring has reserved.
+    /// Takes credit, first from what the send in the ring has reserved.
     pub(crate) fn spend(&self, charge: u16) {
         let open_permit = &self.worker.open_permit;
         if open_permit.is_for(self) && open_permit.charge.get() == charge {
@@ -451,8 +461,8 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// Takes what an entry of the ring has reserved into `open_permit`, until `end_permit`. False:
-    /// that was nothing.
+    /// Moves what an entry of the ring has reserved into `open_permit`, until `end_permit`. Returns
+    /// false if it reserved nothing.
     #[inline]
     pub(crate) fn begin_permit(&self, endpoint: *const Endpoint, permit: SendPermit) -> bool {
         if permit.is_nothing() {
@@ -476,13 +486,14 @@ impl Worker {
     #[inline]
     pub(crate) fn end_permit(&self) {
         let endpoint = self.open_permit.endpoint.replace(std::ptr::null());
-        // SAFETY: it was alive when this began (see `Queued`), and who ends it takes it out.
+        // SAFETY: it was alive when the permit was opened (see `Queued`), and an endpoint that ends
+        // removes itself with `drop_permit_of`.
         if let Some(endpoint) = unsafe { endpoint.as_ref() } {
             endpoint.give_back_rest(&self.open_permit);
         }
     }
 
-    /// The endpoint is at its end.
+    /// The endpoint ends.
     pub(crate) fn drop_permit_of(&self, endpoint: &Endpoint) {
         if self.open_permit.is_for(endpoint) {
             self.open_permit.endpoint.set(std::ptr::null());
@@ -491,8 +502,7 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// What the send has not used, as it has gone already, or waits for its credit, or has not come
-    /// to anything.
+    /// Gives back what the send has not used: it was sent already, waits for its credit, or failed.
     #[inline]
     fn give_back_rest(&self, open_permit: &OpenPermit) {
         let released = &self.released;

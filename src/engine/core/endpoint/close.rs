@@ -1,9 +1,9 @@
-//! Closing an endpoint: flush, then by force; bounded in time.
+//! Closing an endpoint: a flush, then a forced close in UCP. Each step has a time limit.
 //!
-//! UCP's own flush-and-close has been seen to leak memory and mappings for each connection, a flush
-//! followed by a forced close has not, and error handling is what makes force possible: endpoints
-//! without it are left to UCP's flush-and-close, and where that does not end in time they stay with
-//! UCP until the worker goes.
+//! UCP's own flush-and-close was seen to leak memory and mappings for each connection; a flush
+//! followed by a forced close does not. A forced close needs error handling. Endpoints without it
+//! use UCP's flush-and-close; if that does not complete in time, they stay in UCP until the worker
+//! ends.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Result, Status};
@@ -22,27 +22,28 @@ use crate::sys;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// A close that gets no further for this long, with transfers under way, goes on by force.
+/// A close that makes no progress for this long, with transfers in flight, continues by force.
 pub(crate) const PATIENCE_NS: u64 = 3_000_000_000;
-/// The same with none under way: over TCP UCP's flush asks the peer, which may not be progressing.
+/// The same without transfers: over TCP, UCP's flush asks the peer, which may not be making
+/// progress.
 pub(crate) const FLUSH_PATIENCE_NS: u64 = 1_000_000_000;
-/// After force, UCP hands its requests back within a few passes, but for what stands in the full
-/// queue of a peer that does not look at it: that is ended without UCP.
+/// After a forced close UCP returns its requests within a few passes, except those in the full
+/// queue of a peer that does not poll. These are completed without UCP.
 pub(crate) const ENDING_NS: u64 = 900_000_000;
 
-/// The same where the peer's process has ended. UCX has been seen to keep what waits for room in
-/// the queue of a dead process, which will never have any.
+/// The same if the peer's process has ended. UCX was seen to keep requests that wait for room in a
+/// dead process's queue, where there never will be any.
 pub(crate) const DEAD_NS: u64 = 500_000_000;
-/// And so much longer UCX may go on reading the memory of a peer that lives into receives: it does
-/// so by itself, a piece in each pass, whatever has become of the endpoint.
+/// UCX may read the memory of a live peer into receives for this much longer: it copies a piece in
+/// each pass, even after the endpoint was closed.
 pub(crate) const READING_NS: u64 = 3_000_000_000;
 
-/// The caller has told how long a close may take: its request is cancelled then.
+/// The caller has set a time limit for the close: its request is cancelled at that time.
 pub(crate) const NO_DEADLINE: u64 = u64::MAX;
 
 impl SharedEndpoint {
-    /// Closes it: refuses what comes after, lets finish (or, with `force`, cuts short) what came
-    /// before.
+    /// Closes the endpoint: refuses later operations, and completes earlier ones (with `force`:
+    /// cuts them short).
     pub fn close(&self, force: bool, params: &OpParams, out: Out) -> Result<Submitted> {
         params.check(&self.worker().context, "close", 0)?;
         request_wait::submit(params, out, |params, out| self.close_now(force, params, out))
@@ -61,7 +62,8 @@ impl SharedEndpoint {
             out,
             move |inside, slot| {
                 let endpoint = endpoint;
-                // SAFETY: the end of an endpoint comes after what was handed over before it.
+                // SAFETY: jobs run inside the gate, and before the endpoint ends: see
+                // `EndpointPointer`.
                 let endpoint = unsafe { (*endpoint.0).inside() };
                 if endpoint.is_close_asked() {
                     return inside.never_started(slot, Some(endpoint), Status::CLOSED);
@@ -70,8 +72,8 @@ impl SharedEndpoint {
             },
         )?;
         if let Some(submitted) = later {
-            // What comes after is refused; what came before goes by the phase. Outside the gate:
-            // the life goes on inside.
+            // Later operations are refused at once; earlier ones are handled by the phase. This
+            // thread is outside the gate, so the job changes the life.
             self.set_status(Status::CLOSED);
             return Ok(submitted);
         }
@@ -88,16 +90,17 @@ impl SharedEndpoint {
 
 impl Endpoint {
     pub(crate) fn close_inside(&self, slot: &Slot, force: bool, timeout_ns: u64) {
-        // Where its peer is gone, what is left of it goes by itself.
+        // If the peer has failed, the rest ends by itself.
         self.on(LifeEvent::Refuses(Status::CLOSED));
         let params = &OpParams { timeout_ns, ..OpParams::default() };
-        // Started before UCP is asked: the close must not end before there is a request to end.
+        // Started before UCP is called: the close must not end before there is a request to
+        // complete.
         self.worker.start(slot, Some(self), params, Out::NOWHERE);
         self.life.request.set(CloseRequest::InFlight(slot));
         if self.phase() == Phase::Open {
             self.begin_close(force);
             if params.timeout_ns != 0 && !force {
-                // The caller's patience counts, not ours.
+                // The caller's time limit applies instead of `PATIENCE_NS`.
                 self.on(LifeEvent::MovesOn(NO_DEADLINE, self.transfers()));
             }
         } else if self.phase() >= Phase::Closed {
@@ -117,7 +120,7 @@ impl Endpoint {
         if self.is_untouched() {
             // There is nothing to flush.
         } else if self.holds_flushes() {
-            // What waits is let out first.
+            // Queued sends go out first.
             if self.sends.get() > 0 || !self.is_connecting() {
                 self.on(LifeEvent::FlushQueues);
             }
@@ -131,7 +134,7 @@ impl Endpoint {
         self.watch();
     }
 
-    /// The caller has closed it: a second time is an error.
+    /// The caller has closed it. A second close is an error.
     pub(crate) fn is_close_asked(&self) -> bool {
         !matches!(self.life.request.get(), CloseRequest::NotAsked)
     }
@@ -149,14 +152,14 @@ impl Endpoint {
         self.note_answer(ended == Some(Status::OK));
     }
 
-    /// It was being closed while something waited in its queue, and has let that out.
+    /// Starts the flush of a close that waited for the queue, once the queue is empty.
     pub(crate) fn flush_before_close(&self) {
         if self.life().flushing().is_some_and(|now| now.flush == Flush::Queued) {
             self.start_flush_before_close();
         }
     }
 
-    /// No more patience, but for the wire-up.
+    /// Closes by force, except during wire-up.
     pub(crate) fn force_when_safe(&self) {
         self.on(LifeEvent::Forces);
         self.cut_queue();
@@ -170,7 +173,7 @@ impl Endpoint {
         self.hurry(FLUSH_PATIENCE_NS);
     }
 
-    /// Not longer than so long from now on.
+    /// Limits the remaining time to `patience_ns` from now.
     pub(crate) fn hurry(&self, patience_ns: u64) {
         self.on(LifeEvent::Hurries(clock::deadline_after(patience_ns)));
     }
@@ -180,10 +183,10 @@ impl Endpoint {
         (self.life().connected || flushed) && self.ucp_flushes.get() == 0
     }
 
-    /// The request of a close was cancelled, or its time has run out: no more patience. False where
-    /// all was done, and the close is none the worse for it.
+    /// The close request was cancelled, or its time has run out: closes by force. Returns false if
+    /// everything was done, so that the close still succeeds.
     pub(crate) fn hurry_close(&self, reason: Status) -> bool {
-        // Who sleeps until the old deadline is to look again.
+        // A thread that sleeps until the old deadline must check again.
         self.watch();
         if self.has_only_courtesy_left() {
             return false;
@@ -191,8 +194,8 @@ impl Endpoint {
         self.on(LifeEvent::IsCut(reason));
         if self.phase() == Phase::Flushing {
             if self.transfers() == 0 {
-                // Nothing of it is being read: it was the caller's time alone that an answer was
-                // waited for.
+                // Nothing is being read from this side: only the caller's time was spent on waiting
+                // for an answer.
                 self.on(LifeEvent::HurriesBye(0));
             }
             self.force_when_safe();
@@ -200,8 +203,8 @@ impl Endpoint {
         true
     }
 
-    /// Tells UCP to let go, whatever is in flight: requests come back with an error in the passes
-    /// that follow.
+    /// Closes in UCP by force, whatever is in flight. Requests complete with an error in the next
+    /// passes.
     pub(crate) fn end_by_force(&self) {
         self.tell_protocols(OfEndpoint::BreaksOff);
         let gone = self.life().peer == Peer::Gone;
@@ -232,13 +235,13 @@ impl Endpoint {
         self.watch();
     }
 
-    /// What this receive has got may be anything.
+    /// The contents of this receive's buffer are undefined.
     pub(crate) fn has_torn(&self, slot: &Slot) -> bool {
-        // A stream's have been copied out of UCP's own buffers.
+        // Stream data was copied from UCP's own buffers.
         self.life().left().torn && slot.kind.get().is_recv() && slot.kind.get() != Kind::StreamRecv
     }
 
-    /// Has UCP let go of an attempt to connect: another one may follow.
+    /// Releases a failed attempt to connect in UCP, so that another one can follow.
     pub(crate) fn abandon_in_ucp(&self) {
         self.release_in_ucp(
             Part::Nothing,
@@ -253,7 +256,7 @@ impl Endpoint {
         }
     }
 
-    /// UCP's close, once. Its status if it ended inside the call.
+    /// UCP's close, once. Returns its status if it completed inside the call.
     pub(crate) fn release_in_ucp(&self, part: Part, flags: u32) -> Option<Status> {
         self.tell_protocols(OfEndpoint::LetsGo);
         if self.ucp.get().is_null() || self.leave_untouched() {
@@ -267,13 +270,14 @@ impl Endpoint {
             if flags != 0 {
                 param.flags(flags);
             }
-            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; as in
-            // start_flush.
+            // SAFETY: a live endpoint inside its worker's gate, not used afterwards; `start_part`
+            // keeps the slot until UCP calls back.
             unsafe { sys::ucp_ep_close_nbx(ucp, param.as_ptr()) }
         })
     }
 
-    /// UCP's flush, as a part of something. Its status if it ended inside the call.
+    /// UCP's flush, as a part of another operation. Returns its status if it completed inside the
+    /// call.
     pub(crate) fn start_flush(&self, part: Part) -> Option<Status> {
         let ucp = self.ucp.get();
         // SAFETY: a live endpoint inside its worker's gate; `start_part` keeps the slot until UCP
@@ -283,7 +287,7 @@ impl Endpoint {
         })
     }
 
-    /// Gives UCP a part of opening or closing. Its status if it ended inside the call.
+    /// Gives UCP a part of opening or closing. Returns its status if it completed inside the call.
     pub(crate) fn start_part(
         &self,
         part: Part,
@@ -292,15 +296,15 @@ impl Endpoint {
         self.worker.start_part(Some(self), part, call)
     }
 
-    /// A flush that ends well has been answered.
+    /// A flush that succeeds shows that the peer has answered.
     pub(crate) fn note_answer(&self, answered: bool) {
-        // Each flush tells it: the first time counts.
+        // Every flush reports it; only the first one counts.
         if answered && !self.life().connected {
             self.on(LifeEvent::UcpAnswers);
         }
     }
 
-    /// UCP has ended its part.
+    /// UCP has completed a part.
     pub(crate) fn part_ended(&self, part: Part, status: Status) {
         self.note_answer(
             status == Status::OK && matches!(part, Part::FlushBeforeClose | Part::Answer),
@@ -314,13 +318,13 @@ impl Endpoint {
                 self.on(LifeEvent::UcpClosed);
                 self.worker.resting.begin();
             }
-            // UCP's connection stands; whether the peer is one of ours may not be known yet.
+            // UCP is connected; whether the peer is a worker of this library may not be known yet.
             Part::Hello(attempt) if self.is_connecting() && status == Status::OK => {
                 self.on(LifeEvent::IsReached(clock::now_ns()));
                 self.answered(attempt);
             }
             Part::Answer if status == Status::OK => self.answered(0),
-            // With error handling UCP reports to the endpoint, and better.
+            // With error handling UCP reports the failure to the endpoint, with a better reason.
             Part::Hello(attempt) if self.is_connecting() && !self.peer_failure => {
                 self.unanswered(attempt, status)
             }
@@ -331,9 +335,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends the receives that were to end with this endpoint: of its stream, but for those that
-    /// have been filled, and of tagged messages that have not begun to come. What is left after
-    /// that is being received.
+    /// Ends the receives that depend on this endpoint: those of its stream that are not filled, and
+    /// tagged receives that have not matched. The rest is being received.
     pub(crate) fn cancel_watchers(&self, reason: Status) {
         self.tell_protocols(OfEndpoint::EndsReceives(reason));
         if self.watchers.get() == 0 {
@@ -350,9 +353,8 @@ impl Endpoint {
         self.gone(Status::PEER_FAILED, "its process has ended");
     }
 
-    /// Ends for the caller what UCP has not given back of it: sends that stand in the full queue of
-    /// a peer that does not look at it, a receive that has matched a message of which the rest will
-    /// never come.
+    /// Completes for the caller what UCP has not returned: sends in the full queue of a peer that
+    /// does not poll, and receives that matched a message whose rest will never arrive.
     pub(crate) fn abandon_requests(&self) {
         let left = |slot: &Slot| {
             let kind = slot.kind.get();
@@ -365,8 +367,8 @@ impl Endpoint {
         self.worker.for_each_picked(left, |slot| match slot.kind.get() {
             Kind::EndpointFlush => self.worker.cancel_slot(slot, status),
             Kind::TagRecvPart => {
-                // One that was posted after the others were cancelled has not matched, and is ours
-                // to take back.
+                // This one was posted after the others were cancelled. It has not matched, so it
+                // can be cancelled.
                 let part = slot.ticket();
                 self.worker.cancel_slot(slot, status);
                 if let Some(slot) = part.current() {
@@ -377,22 +379,22 @@ impl Endpoint {
         });
     }
 
-    /// The caller's close request has completed, by whatever way.
+    /// The caller's close request has completed.
     pub(crate) fn forget_request(&self, slot: &Slot) {
-        // A second close, which was refused, has a request of its own.
+        // A second close, which was refused, has its own request.
         if matches!(self.life.request.get(), CloseRequest::InFlight(own) if std::ptr::eq(own, slot))
         {
             self.life.request.set(CloseRequest::Completed);
         }
     }
 
-    /// Completes the caller's close request, if there is one in flight.
+    /// Completes the caller's close request, if one is in flight.
     pub(crate) fn complete_request(&self, outcome: Status) {
         if let CloseRequest::InFlight(slot) = self.life.request.get() {
             self.life.request.set(CloseRequest::Completed);
             // SAFETY: the slot is in flight until it is completed here.
             let slot = unsafe { &*slot };
-            // A peer that was lost, or never found, is no failure of closing.
+            // A close does not fail because the peer was lost or never found.
             let gone = matches!(
                 outcome,
                 Status::PEER_FAILED
@@ -408,9 +410,9 @@ impl Endpoint {
 }
 
 impl SharedEndpoint {
-    /// Destroys a handle of the caller's. With the last one the endpoint is closed if it is open,
-    /// and its end waited for, and its callbacks. From a callback it does not wait, and the end
-    /// comes after the pass.
+    /// Destroys one of the caller's handles. With the last one, closes the endpoint if it is open,
+    /// and waits for its end and its callbacks. From a callback it does not wait: the endpoint then
+    /// ends after the pass.
     pub fn destroy(self: Arc<Self>) {
         if !self.release()
             || self.worker().generation.is_past()
@@ -436,8 +438,8 @@ impl SharedEndpoint {
             self.phase() == Phase::Reported && self.callbacks_running().load(Ordering::Acquire) == 0
         };
         let mut before = None;
-        // Ends by itself: what gets no further is cut short, and what has been cut short ends.
-        // Callbacks take as long as they take.
+        // This ends: a step that makes no progress is forced, and a forced step completes. Only
+        // callbacks take as long as they take.
         while self
             .worker()
             .drive(&ended, clock::deadline_after(2 * PATIENCE_NS))

@@ -1,8 +1,11 @@
-//! Connecting by host and port, and the answering side of it.
+//! Connecting by host and port, and accepting such a connection.
 //!
-//! A host may stand for several addresses: they are tried one after the other, each with a UCP
-//! endpoint of its own, until one has answered. What is submitted meanwhile waits in the endpoint's
-//! send queue, and goes out on the one that did.
+//! A host may have several addresses. They are tried one after the other, each with its own UCP
+//! endpoint, until one has answered. Operations that are submitted meanwhile wait in the endpoint's
+//! send queue, and go out over the connection that succeeded.
+//!
+//! `SharedEndpoint::connect` runs on the caller's thread. All other steps run on the worker's
+//! thread, and those that UCP reports run after its pass.
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
@@ -22,18 +25,18 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-/// The part of an endpoint that was made by host and port.
+/// The state of an endpoint that was made by host and port.
 pub(crate) struct Connection {
     /// Addresses that were not tried yet.
     candidates: Gated<RefCell<VecDeque<SocketAddr>>>,
     source: Option<SocketAddr>,
-    /// Of all attempts together; `u64::MAX` for none.
+    /// For all attempts together; `u64::MAX` for none.
     deadline: u64,
-    /// Tells the events of this attempt from those of the ones before it.
+    /// Distinguishes events of the current attempt from those of earlier ones.
     attempt: Gated<Cell<u32>>,
-    /// The one that is tried.
+    /// The address that is being tried.
     peer: Mutex<Option<SocketAddr>>,
-    /// Both ends, once connected.
+    /// Local and remote address, once connected.
     ends: OnceLock<(SocketAddr, SocketAddr)>,
 }
 
@@ -54,12 +57,12 @@ impl Connection {
         self.peer.lock().map_or_else(|| "a UCX worker".to_owned(), |peer| peer.to_string())
     }
 
-    /// Both ends have one address: they can only be on one host.
+    /// Both ends have the same address, so they are on the same host.
     pub(crate) fn same_host(&self) -> bool {
         self.ends.get().is_some_and(|(local, remote)| local.ip() == remote.ip())
     }
 
-    /// When this attempt has to give way to the next, so that each address gets its share of the
+    /// When this attempt must give way to the next, so that each address gets its share of the
     /// time.
     fn attempt_deadline(&self, inside: &Worker) -> u64 {
         if self.deadline == u64::MAX {
@@ -71,7 +74,7 @@ impl Connection {
     }
 }
 
-/// What an attempt that led to nothing is called.
+/// The status of a failed attempt.
 fn failure(ucx: Status) -> Status {
     match ucx {
         Status::REJECTED
@@ -83,8 +86,8 @@ fn failure(ucx: Status) -> Status {
     }
 }
 
-/// The addresses of a host that this context can use. Refuses those of other interfaces where it
-/// keeps to this one.
+/// The addresses of a host that this context can use. If the context is limited to one interface,
+/// refuses addresses of others.
 pub(crate) fn usable(
     worker: &SharedWorker,
     mut addresses: Vec<SocketAddr>,
@@ -120,7 +123,7 @@ fn check_network(worker: &SharedWorker, addresses: &[SocketAddr], argument: &str
 }
 
 impl SharedEndpoint {
-    /// Connects to a listener. Resolving a name may block; the connection is made in the
+    /// Connects to a listener. Resolving a name may block. The connection is made in the
     /// background, and operations may be submitted at once.
     pub fn connect(
         worker: &Arc<SharedWorker>,
@@ -154,8 +157,8 @@ impl SharedEndpoint {
                 Some(Connection::new(candidates, params)),
             );
             endpoint.on(LifeEvent::Connects);
-            // Unlike one made by address, it can be closed by force in the midst of its wire-up,
-            // and has to be: UCX 1.13 asserts when its worker ends first.
+            // Unlike an endpoint made by address, this one can be closed by force during wire-up,
+            // and must be: UCX 1.13 asserts if its worker ends first.
             endpoint.on(LifeEvent::UcpAnswers);
             endpoint.register();
             endpoint
@@ -167,12 +170,12 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// The endpoint to whoever asked for a connection.
+    /// Creates the endpoint to a client that asked for a connection.
     ///
-    /// What is sent on it waits until the peer has said Hello: with UCX 1.13 nothing gets through
-    /// to a peer that is reached by shared memory before something has come from there, and a
-    /// rendezvous that is begun meanwhile ends the process (`packed_rkey_size`, in
-    /// `ucp_wireup_replay_pending_requests`). Neither was seen with 1.21 and 1.22.
+    /// Sends wait until the peer's Hello has arrived. With UCX 1.13 nothing reaches a peer over
+    /// shared memory before something has arrived from it, and a rendezvous that starts in the
+    /// meantime ends the process (`packed_rkey_size`, in `ucp_wireup_replay_pending_requests`).
+    /// Neither was seen with 1.21 and 1.22.
     pub(crate) fn accept(
         worker: &Worker,
         request: &ConnRequest,
@@ -199,7 +202,8 @@ impl Endpoint {
             endpoint.on(LifeEvent::Greets);
             endpoint.await_answer_if_asked(params);
         } else {
-            // It has asked: more is not to be had of a foreign peer.
+            // It has asked for the connection: a foreign peer sends nothing more that would show
+            // it.
             worker.push_event(Event::Opened(endpoint.clone()));
         }
         Ok(endpoint)
@@ -215,7 +219,7 @@ impl Endpoint {
         self.life().hold != Hold::Free
     }
 
-    /// The peer has said Hello. After UCP's pass.
+    /// The peer's Hello has arrived. After UCP's pass.
     pub(crate) fn note_met(&self) {
         let held = self.life().hold == Hold::Unheard;
         self.on(LifeEvent::Meets);
@@ -224,21 +228,21 @@ impl Endpoint {
         }
     }
 
-    /// What has waited for the peer goes out.
+    /// Sends what has waited for the peer.
     fn let_out(&self) {
         self.drain_queue();
-        // Somebody may wait for this without having sent anything.
+        // A thread may wait for this without having sent anything.
         self.tend_later();
     }
 
-    /// The present attempt; 0 where there is only one.
+    /// The current attempt; 0 where there is only one.
     pub(crate) fn attempt(&self) -> u32 {
         self.connection().map_or(0, |connection| connection.attempt.get(&self.worker).get())
     }
 }
 
 impl SharedEndpoint {
-    /// Both ends, as text: "ip:port"; empty if it was not made by host and port, or is not
+    /// Both ends as text, "ip:port". Empty if the endpoint was not made by host and port, or is not
     /// connected yet.
     pub fn ends(&self) -> (String, String) {
         let ends = self.connection().and_then(|connection| connection.ends.get());
@@ -249,12 +253,12 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// Tries addresses until UCP takes one; the last error if there is none left.
+    /// Tries addresses until UCP accepts one. Returns the last error if there is none left.
     ///
-    /// That it is connected is learnt from a Hello that has left, not from a flush: UCX 1.22
-    /// crashes where a flush meets a connection that fails (`ucp_ep_flush_progress`). Nor is it
-    /// left to the side that listens, which is told who asks: with UCX 1.13 over shared memory
-    /// nothing gets through from there before something has come from here.
+    /// The engine learns of the connection from a Hello that was sent, not from a flush: UCX 1.22
+    /// crashes if a flush meets a connection that fails (`ucp_ep_flush_progress`). The listening
+    /// side, which knows the client's address, cannot start either: with UCX 1.13 over shared
+    /// memory nothing arrives from it before something was sent from here.
     fn next_attempt(&self) -> Result<()> {
         let Some(connection) = self.connection() else { return Ok(()) };
         let mut last = Error::new(Status::UNREACHABLE, "host: no address is left to try");
@@ -295,14 +299,14 @@ impl Endpoint {
         Ok(())
     }
 
-    /// An attempt has ended without an answer. After UCP's pass.
+    /// An attempt has failed without an answer. After UCP's pass.
     pub(crate) fn attempt_failed(&self, attempt: u32, ucx: Status) {
         if !self.is_connecting() || self.attempt() != attempt || self.phase() > Phase::Flushing {
             return;
         }
         let status = match failure(ucx) {
-            // Of what the other side has answered, where something else listens: no argument was
-            // wrong.
+            // The status comes from the other side, where a different program listens: no argument
+            // was wrong.
             Status::INVALID_PARAM => Status::UNREACHABLE,
             status => status,
         };
@@ -315,7 +319,7 @@ impl Endpoint {
         }
     }
 
-    /// The peer has answered. After UCP's pass, as messages that are sent within it lose their
+    /// The peer has answered. After UCP's pass, because messages sent during the pass lose their
     /// order.
     pub(crate) fn connected(&self, attempt: u32) {
         let Some(connection) = self.connection() else { return };
@@ -333,7 +337,7 @@ impl Endpoint {
     }
 
     fn learn_ends(&self) {
-        // SAFETY: all-zero is valid: the mask says which fields count.
+        // SAFETY: all-zero is valid: the mask tells UCP which fields are set.
         let mut attr: sys::ucp_ep_attr_t = unsafe { std::mem::zeroed() };
         attr.field_mask = u64::from(
             sys::UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | sys::UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR,
@@ -369,7 +373,7 @@ impl ConnRequest {
 }
 
 impl Worker {
-    /// Those whose connections were accepted, as far as they are open.
+    /// The peers whose connections were accepted and are still open.
     pub(crate) fn accepted_peers(&self) -> Vec<SocketAddr> {
         let endpoints = self.endpoints.borrow();
         endpoints

@@ -1,11 +1,12 @@
-//! How far a sender of active messages may be ahead of its receiver: credits.
+//! Credits: how far a sender of active messages may be ahead of its receiver.
 //!
-//! Each message costs its receiver a place and some memory until its handler's message is
-//! destroyed. A sender keeps within what both sides know each connection to have, `MESSAGES` and
-//! `UNITS`; the receiver tells from time to time how much it has taken in since the beginning, in
-//! the headers of its own messages and in Grants. Both numbers wrap around, and what is told late
-//! does no harm. A receiver whose peer does not keep to that gives the connection up. Grants cost
-//! nothing.
+//! Each message occupies a place and some memory at the receiver until the handler's message is
+//! destroyed. Both sides know the limits of a connection, `MESSAGES` and `UNITS`, and the sender
+//! stays within them. From time to time the receiver reports how much it has consumed since the
+//! start, in the headers of its own messages and in Grants. Grants need no credit.
+//!
+//! Both numbers wrap around, and a late report does no harm. If a peer exceeds its credit, the
+//! receiver closes the connection.
 
 use crate::engine::base::split_counter::Removed;
 use crate::engine::wire::credit::{ADVERTISE_AFTER, LEAST, MESSAGES, UNITS};
@@ -13,16 +14,16 @@ use crate::engine::wire::header::Amount;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Messages and units in one number that can be added to others: the messages from this bit on.
+/// Messages and units in one number that can be added: messages start at this bit.
 const MESSAGES_AT: u32 = 40;
 
-/// One message that costs so much.
+/// The cost of one message.
 #[inline(always)]
 pub(crate) const fn cost(charge: u16) -> u64 {
     1 << MESSAGES_AT | charge as u64
 }
 
-/// Is there enough for this message when so much is out?
+/// Is there enough credit for this message if `out` is in use?
 #[inline(always)]
 pub(crate) fn fits(out: u64, charge: u16) -> bool {
     out >> MESSAGES_AT < u64::from(MESSAGES)
@@ -33,32 +34,32 @@ fn sum(amount: Amount) -> u64 {
     u64::from(amount.messages) << MESSAGES_AT | u64::from(amount.units)
 }
 
-/// Of one endpoint.
+/// The credits of one endpoint.
 #[derive(Default)]
 pub(crate) struct Credits {
-    /// What was sent is an account (see `base::split_counter`): this is what is got back less what
-    /// was spent, but for what other threads have reserved.
+    /// Credit in use is a split counter (see `base::split_counter`). This half is the credit
+    /// returned minus the credit spent, without what other threads have reserved.
     pub(crate) gone: Removed,
-    /// What they have reserved that has been spent, or was given back.
+    /// Of what other threads have reserved: spent or given back.
     reserved: Cell<u64>,
-    /// Got back, as the peer has told.
+    /// Returned, by the peer's reports.
     acked: Total,
-    /// What came in.
+    /// Received.
     received: Total,
-    /// Of that, what is gone again.
+    /// Received and consumed.
     consumed: Total,
-    /// The latest that the peer was told.
+    /// The last value reported to the peer.
     advertised: Total,
-    /// The place in the order of the next message that goes out.
+    /// The sequence number of the next message.
     pub(crate) sequence: Cell<u32>,
-    /// What the cheapest message costs that would have to wait: `LEAST` where all would, 0 where
-    /// none was refused. Read by any thread.
+    /// The cost of the cheapest message that would have to wait: `LEAST` if all would, 0 if none
+    /// was refused. Read by any thread.
     short: AtomicU16,
 }
 
-/// An amount in one word, written and read as a whole: what is written in two halves and read as
-/// one a moment later, as it is where a handler lets go of its message and answers, has to wait for
-/// both to arrive in the cache.
+/// An amount in one word, always written and read whole. If it was written in two halves and read
+/// as one word a moment later (a handler destroys its message and replies), the read would stall
+/// until both stores have reached the cache.
 #[derive(Default)]
 struct Total(Cell<u32>);
 
@@ -75,20 +76,20 @@ impl Total {
 }
 
 impl Total {
-    /// With one more message, that costs so much.
+    /// The total plus one message of this cost.
     #[inline(always)]
     fn with(&self, charge: u16) -> Total {
         let sum = self.0.get().wrapping_add(1 | u32::from(charge) << 16);
-        // What has been carried over from the messages to the units goes back.
+        // Undoes a carry from the messages into the units.
         Total(Cell::new(if sum as u16 == 0 { sum.wrapping_sub(1 << 16) } else { sum }))
     }
 
-    /// It is ahead of the other one by less than `1 << messages` messages and no more than `1 <<
-    /// units` units, as nearly always: one look at both. False where that is not certain.
+    /// True if it is ahead of `other` by less than `1 << messages` messages and at most `1 <<
+    /// units` units, which is almost always so, in one comparison. False if that is not certain.
     #[inline(always)]
     fn is_near(&self, other: &Total, messages: u32, units: u32) -> bool {
         let too_far = u32::from(u16::MAX << messages) | u32::from(u16::MAX << units) << 16;
-        // What the messages may have borrowed from the units makes these one less.
+        // If the subtraction of messages borrows from the units, they are one less.
         self.0.get().wrapping_sub(other.0.get()) & too_far == 0
     }
 }
@@ -102,13 +103,13 @@ fn minus(amount: Amount, less: Amount) -> Amount {
 }
 
 impl Credits {
-    /// What has been spent and not got back.
+    /// Spent and not returned.
     #[inline(always)]
     fn out(&self) -> u64 {
         self.gone.left_of(self.reserved.get())
     }
 
-    /// Is there enough for this message, whatever other threads have reserved?
+    /// Is there enough credit for this message, ignoring what other threads have reserved?
     #[inline(always)]
     pub(crate) fn suffice(&self, charge: u16) -> bool {
         fits(self.out(), charge)
@@ -120,13 +121,13 @@ impl Credits {
         self.note_spent();
     }
 
-    /// The same of what another thread has reserved.
+    /// Spends credit that another thread has reserved.
     pub(crate) fn spend_reserved(&self, charge: u16) {
         self.reserved.set(self.reserved.get().wrapping_add(cost(charge)));
         self.note_spent();
     }
 
-    /// It has reserved that, and has not used it.
+    /// Gives back credit that was reserved and not used.
     pub(crate) fn drop_reserved(&self, charge: u16) {
         self.reserved.set(self.reserved.get().wrapping_add(cost(charge)));
         self.gone.add(cost(charge));
@@ -135,7 +136,7 @@ impl Credits {
     #[inline(always)]
     fn note_spent(&self) {
         let out = self.out();
-        // As nearly always, at one look at each half.
+        // The usual case, with one comparison for each half.
         let plenty =
             const { UNITS > 1 << 13 && MESSAGES_AT > 13 && MESSAGES_AT < 45 && MESSAGES == 1 << 8 }
                 && out >> (MESSAGES_AT + 8) == 0
@@ -145,19 +146,19 @@ impl Credits {
         }
     }
 
-    /// Somebody waits for credit, or would have to.
+    /// A message waits for credit, or would have to.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short_for(u16::MAX)
     }
 
-    /// The same of a message that costs so much.
+    /// The same for a message of this cost.
     #[inline(always)]
     pub(crate) fn is_short_for(&self, charge: u16) -> bool {
         let short = self.short.load(Ordering::Relaxed);
         short != 0 && short <= charge
     }
 
-    /// A message that costs so much has been refused.
+    /// A message of this cost was refused.
     #[cold]
     pub(crate) fn refused(&self, charge: u16) {
         if !self.is_short_for(charge) {
@@ -165,7 +166,7 @@ impl Credits {
         }
     }
 
-    /// Credit has come, or what waited for it has gone on; whether something still waits.
+    /// Credit has arrived, or a waiting message was sent. `waits`: another one still waits.
     pub(crate) fn look_again(&self, waits: bool) {
         let refused = self.short.load(Ordering::Relaxed);
         let short = if waits || !self.suffice(LEAST) {
@@ -178,23 +179,23 @@ impl Credits {
         self.short.store(short, Ordering::Relaxed);
     }
 
-    /// It was not sent after all.
+    /// The message was not sent after all.
     pub(crate) fn unspend(&self, charge: u16) {
         self.gone.add(cost(charge));
     }
 
-    /// What the peer has told last.
+    /// The last report from the peer.
     pub(crate) fn acked_by_peer(&self) -> Amount {
         self.acked.get()
     }
 
-    /// The peer has told what it has taken in. True if that is news.
+    /// The peer reports what it has consumed. True if that is new.
     #[inline(always)]
     pub(crate) fn note_acked(&self, taken: Amount) -> bool {
         self.note_acked_word(taken.word())
     }
 
-    /// The same of its word.
+    /// The same, for the packed word.
     #[inline(always)]
     pub(crate) fn note_acked_word(&self, taken: u32) -> bool {
         if taken == self.acked.0.get() {
@@ -203,7 +204,7 @@ impl Credits {
         let taken = Amount::of_word(taken);
         let (out, news) = (self.out(), minus(taken, self.acked.get()));
         let (messages, units) = (out >> MESSAGES_AT, out & ((1 << MESSAGES_AT) - 1));
-        // What is out of date looks like far more than is out.
+        // An outdated report looks like far more than is in use.
         let new = u64::from(news.messages) <= messages && u64::from(news.units) <= units;
         if new {
             self.acked.set(taken);
@@ -212,7 +213,7 @@ impl Credits {
         new
     }
 
-    /// A message has come in. False if the peer had not the credit for it.
+    /// A message has arrived. False if the peer did not have the credit for it.
     #[inline(always)]
     pub(crate) fn receive(&self, charge: u16) -> bool {
         let received = self.received.with(charge);
@@ -221,7 +222,8 @@ impl Credits {
         unreceived.messages <= MESSAGES && unreceived.units <= UNITS
     }
 
-    /// The same at one look. False: nothing has happened, and it may well have had it.
+    /// The same with one comparison. On false nothing has changed, and the peer may well have had
+    /// the credit.
     #[inline(always)]
     pub(crate) fn receive_fast(&self, charge: u16) -> bool {
         const { assert!(1 << 8 <= MESSAGES && 1 << 13 <= UNITS) };
@@ -233,14 +235,14 @@ impl Credits {
         within
     }
 
-    /// A message is gone. True if it is time to tell the peer.
+    /// A message was consumed. True if it is time to report to the peer.
     #[inline(always)]
     pub(crate) fn give_back(&self, charge: u16) -> bool {
         self.consumed.set(self.consumed.with(charge).get());
         self.has_news()
     }
 
-    /// So much is gone again that the peer is to be told, whether it needs to know or not.
+    /// Enough was consumed that the peer must be informed, whether it waits or not.
     #[inline(always)]
     pub(crate) fn has_news(&self) -> bool {
         const { assert!(1 << 6 <= MESSAGES / ADVERTISE_AFTER) };
@@ -252,10 +254,10 @@ impl Credits {
         }
     }
 
-    /// The peer may be waiting for what it does not know to be gone: by what it was told, its next
-    /// message may cost more than it has. So it could stop with fewer messages kept here than it
-    /// may send. To be asked when nothing more is to be handed out: else each message would be told
-    /// of.
+    /// The peer may be out of credit without knowing what was consumed: by the last report, its
+    /// next message may cost more than it has. So it could stop although fewer messages are held
+    /// here than it may send. Call this only when no more messages are about to be delivered:
+    /// otherwise each message would cause a report.
     #[inline(always)]
     pub(crate) fn may_starve(&self) -> bool {
         const { assert!(1 << 8 <= MESSAGES && 1 << 11 <= UNITS / ADVERTISE_AFTER) };
@@ -266,13 +268,13 @@ impl Credits {
         }
     }
 
-    /// What has been taken in, for a peer that may not get to see it.
+    /// What was consumed, for a peer that may not receive the report.
     #[inline(always)]
     pub(crate) fn consumed(&self) -> Amount {
         self.consumed.get()
     }
 
-    /// What the peer is about to be told.
+    /// What the next report contains. Marks it as reported.
     #[inline(always)]
     pub(crate) fn advertise(&self) -> Amount {
         self.advertised.set(self.consumed.get());
@@ -379,7 +381,7 @@ mod tests {
     fn a_receiver_that_keeps_less_than_all_does_not_stop_its_sender() {
         for (cost, may_keep) in [(1, MESSAGES), (1025, 8), (charge(1 << 30), 1)] {
             let (sender, receiver) = (Credits::default(), Credits::default());
-            // Each round a message comes in, and at most one goes.
+            // In each round one message arrives, and at most one is consumed.
             let mut kept = 0;
             for _ in 0..1000 {
                 assert!(

@@ -1,4 +1,16 @@
-//! Endpoints: a connection from a worker to one peer, made from the peer's address.
+//! Endpoints: a connection from a worker to one peer.
+//!
+//! # Who may touch what
+//!
+//! - `SharedEndpoint`: any thread holds it, in an `Arc`. It gives access to `AnyThread`, to the
+//!   counters that submitting threads use, and to the ways into the gate.
+//! - `Endpoint`: the view of the thread that is inside the worker's gate. It stays on that thread.
+//!
+//! # Life
+//!
+//! `Endpoint::build` makes it, and `register` puts it into the worker's list, so that UCP's
+//! callbacks and requests in flight find it. `unregister` takes it out when nothing in flight
+//! refers to it. The caller's handles are counted: the endpoint ends with the last one.
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
@@ -35,26 +47,24 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What any thread may touch of an endpoint; hardly ever written.
+/// What any thread may access; rarely written.
 #[repr(C)]
 pub struct AnyThread {
-    /// OK while it takes operations, else what those get.
+    /// OK while the endpoint takes operations; otherwise the status that they get.
     pub(crate) status: AtomicI32,
     pub(crate) phase: SharedPhase,
     pub(crate) peer_failure: bool,
-    /// On this worker itself.
+    /// The peer is this worker itself.
     pub(crate) to_self: bool,
-    /// Who the peer is, once that is known.
+    /// The identity of the peer, once it is known.
     origin: OnceLock<Origin>,
 }
 
-/// A connection to one peer, as the one sees it who is inside its worker's gate.
-///
-/// A reference is the proof of that: see `SharedEndpoint`. It stays on its thread.
+/// A connection to one peer, for the thread inside the gate. See the head of this file.
 #[repr(C)]
 pub struct Endpoint {
     pub(crate) worker: Inward<SharedWorker>,
-    /// Null once UCP has let go of it.
+    /// Null after UCP has released it.
     pub(crate) ucp: Cell<sys::ucp_ep_h>,
     any: AnyThread,
     pub(crate) peering: Peering,
@@ -62,70 +72,70 @@ pub struct Endpoint {
     pub(crate) credits: Credits,
     pub(crate) order: Order,
     pub(crate) fast_box: FastBox,
-    /// What each protocol keeps of it.
+    /// The state that each protocol keeps for the endpoint.
     pub(crate) states: States,
-    /// The peer's process is watched for its end.
+    /// The end of the peer's process is watched for.
     pub(super) watched: Cell<bool>,
-    /// Where it was made by host and port.
+    /// Set if the endpoint was made by host and port.
     connection: Option<Box<Connection>>,
-    /// What UCP's end reports to. Goes with that from one endpoint to another.
+    /// Where UCP's end reports failures. Moves with that end from one endpoint to another.
     pub(crate) reports: RefCell<Rc<Reports>>,
     key: Cell<usize>,
-    /// The caller's handles: it ends with the last of them.
+    /// The caller's handles. The endpoint ends with the last one.
     handles: AtomicU32,
 
-    // Written by whoever is inside the gate.
+    // Written by the thread inside the gate.
     _owned: CacheLine,
-    /// Read by those who hand sends over, so together with what is written as often.
+    /// Read by threads that submit sends, so it shares a cache line with fields that are written as
+    /// often.
     pub(crate) released: Released,
     pub(crate) operations_sent: Counter,
     pub(crate) bytes_sent: Counter,
-    /// What `operations_sent` was when a flush found everything done; `u64::MAX` before there was
+    /// Value of `operations_sent` when a flush found everything done; `u64::MAX` before the first
     /// one.
     pub(crate) flushed_at: Cell<u64>,
     /// Puts and gets among the sends.
     pub(crate) one_sided: Cell<u32>,
-    /// A get or an atomic operation was submitted, which is not among what was sent.
+    /// A get or an atomic operation was submitted. These are not counted as sent.
     pub(crate) has_read: Cell<bool>,
-    /// Sends in flight, those that wait included.
+    /// Sends in flight, including those that wait.
     pub(crate) sends: Cell<u32>,
     pub(crate) window: SendWindow,
     pub(crate) writable: Writable,
     pub(crate) due: Due,
     /// Receives that end with this endpoint.
     pub(crate) watchers: Cell<u32>,
-    /// Flushes, closes and UCP's parts of them.
+    /// Flushes, closes, and UCP's parts of them.
     pub(crate) controls: Cell<u32>,
-    /// Of these, messages of the library's own that nothing waits for: there is a bound for them.
+    /// Of these, the library's own messages that nothing waits for. Their number is bounded.
     pub(crate) sayings: Cell<u32>,
-    /// And flushes of UCP's: UCX 1.21 and 1.22 crash when the endpoint is closed by force meanwhile
-    /// (`ucp_ep_flush_progress`).
+    /// Of these, UCP's flushes: UCX 1.21 and 1.22 crash if the endpoint is closed by force during
+    /// one (`ucp_ep_flush_progress`).
     pub(crate) ucp_flushes: Cell<u32>,
-    /// Flushes under way.
+    /// Flushes in flight.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
-    /// First error of an operation that kept neither request nor callback: its position, and the
-    /// status.
+    /// First error of an operation without request and callback: its position and status.
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
 
     pub(crate) on_open: Cell<Option<(Callback, *mut c_void)>>,
     pub(crate) on_close: Cell<Option<OnClose>>,
-    /// Give up on the peer's first answer at this moment; 0 for never, or when it has come.
+    /// When to give up waiting for the peer's first answer; 0 for never, or after it has arrived.
     pub(crate) connect_deadline: Cell<u64>,
     pub(crate) life: Life,
-    /// In `Worker::changing`.
+    /// The endpoint is in `Worker::changing`.
     pub(crate) listed: Cell<bool>,
-    /// Written by every thread that hands a send over.
+    /// Written by every thread that submits a send.
     pub(crate) reserved: Reserved,
 }
 
-/// A connection to one peer, as everybody has it: what any thread may touch, and the way in.
+/// A connection to one peer, as any thread holds it. See the head of this file.
 #[repr(transparent)]
 pub struct SharedEndpoint(Endpoint);
 
-// SAFETY: of its fields the methods here show those that are any thread's, which is checked below.
-// The others belong to whoever is inside the worker's gate.
+// SAFETY: its methods give other threads only the fields that any thread may use, which are checked
+// below. All other fields are reached through `Endpoint`, inside the gate.
 unsafe impl Send for SharedEndpoint {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for SharedEndpoint {}
 
 const _: () = {
@@ -143,7 +153,7 @@ const _: () = {
     )>();
 };
 
-// SAFETY: `Endpoint` is neither: `core::worker::inward` checks it.
+// SAFETY: `Endpoint` is neither `Send` nor `Sync`: `core::worker::inward` checks it.
 unsafe impl Guarded for SharedEndpoint {
     type Inside = Endpoint;
     #[inline(always)]
@@ -164,12 +174,13 @@ impl Deref for Endpoint {
     type Target = SharedEndpoint;
     #[inline(always)]
     fn deref(&self) -> &SharedEndpoint {
-        // SAFETY: `SharedEndpoint` is transparent, and shows less.
+        // SAFETY: `SharedEndpoint` is a transparent wrapper of `Endpoint`, and gives access to
+        // less.
         unsafe { &*std::ptr::from_ref(self).cast() }
     }
 }
 
-/// Is inside the gate of the endpoint's worker; leaves it when dropped.
+/// An endpoint and the entered gate of its worker; leaves the gate when dropped.
 pub(crate) struct InsideEndpoint<'a> {
     _inside: Inside<'a>,
     endpoint: &'a Endpoint,
@@ -183,13 +194,13 @@ impl Deref for InsideEndpoint<'_> {
     }
 }
 
-/// The ways in.
+/// The ways into the gate.
 impl SharedEndpoint {
-    /// What the one sees who is inside.
+    /// The view of the thread inside the gate.
     ///
     /// # Safety
-    /// The calling thread is inside the gate of the endpoint's worker, and uses it no longer than
-    /// that.
+    /// The calling thread is inside the gate of the endpoint's worker, and stays there while it
+    /// uses the reference.
     #[inline(always)]
     pub(crate) unsafe fn inside(&self) -> &Endpoint {
         &self.0
@@ -201,7 +212,7 @@ impl SharedEndpoint {
         Ok(InsideEndpoint { _inside: self.worker().enter()?, endpoint: &self.0 })
     }
 
-    /// For the one who is inside the worker already.
+    /// For a thread that is already inside the worker's gate.
     pub(crate) fn of<'a>(&'a self, worker: &'a Worker) -> &'a Endpoint {
         assert!(std::ptr::eq(Arc::as_ptr(self.worker()), &raw const **worker));
         &self.0
@@ -212,7 +223,7 @@ impl SharedEndpoint {
         self.worker().on_owner(|inside| ask(self.of(inside)))
     }
 
-    /// Where it was made by host and port.
+    /// Set if the endpoint was made by host and port.
     pub(crate) fn connection(&self) -> Option<&Connection> {
         self.0.connection.as_deref()
     }
@@ -231,7 +242,7 @@ impl SharedEndpoint {
         &self.0.released
     }
 
-    /// Callbacks of its life that are running.
+    /// Number of running callbacks of its life (`on_open`, `on_close`).
     pub(crate) fn callbacks_running(&self) -> &AtomicU32 {
         &self.0.life.running
     }
@@ -240,7 +251,7 @@ impl SharedEndpoint {
         &self.0.writable
     }
 
-    /// Of the credit.
+    /// The worker's half of the credit counter.
     #[inline(always)]
     pub(crate) fn credit_gone(&self) -> &Removed {
         &self.0.credits.gone
@@ -257,17 +268,16 @@ impl SharedEndpoint {
         self.0.window.queued_ops.get()
     }
 
-    /// Another reference to it.
     pub(crate) fn shared(&self) -> Arc<SharedEndpoint> {
-        // SAFETY: endpoints are made in `build` only, inside an `Arc`, and somebody holds it who
-        // has called us.
+        // SAFETY: endpoints are made only in `build`, inside an `Arc`, and the caller holds a
+        // reference.
         unsafe {
             Arc::increment_strong_count(self);
             Arc::from_raw(self)
         }
     }
 
-    /// What the peer has refused, if it has: it speaks another version.
+    /// Why the peer refused the connection, if it did: it uses another protocol version.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.0.peering.refusal()
     }
@@ -279,15 +289,15 @@ impl SharedEndpoint {
     }
 }
 
-/// For jobs: handed over by a caller who keeps the endpoint until it has asked for its end, which
-/// comes after the job.
+/// For jobs. The caller holds the endpoint until it has requested its end, and the worker handles
+/// that request after the job. So the pointer is valid while the job runs.
 #[derive(Clone, Copy)]
 pub(crate) struct EndpointPointer(pub(crate) *const SharedEndpoint);
-// SAFETY: a pointer to what any thread may hold.
+// SAFETY: a pointer to a `SharedEndpoint`, which any thread may hold.
 unsafe impl Send for EndpointPointer {}
 
 impl SharedEndpoint {
-    /// Connects to the worker that the address names. The connection is made in the background;
+    /// Connects to the worker with this address. The connection is made in the background, and
     /// operations may be submitted at once.
     pub fn new(
         worker: &Arc<SharedWorker>,
@@ -302,7 +312,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// The same inside the gate.
+    /// As `SharedEndpoint::new`.
     pub(crate) fn new_inside(
         worker: &Worker,
         address: &Address,
@@ -318,8 +328,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The same. `back`: the place of the end that it is to have, as a peer has said Hello there;
-    /// none for the user's own.
+    /// Makes an endpoint for `address`. `back`: the place that its UCP end must have, because a
+    /// peer's Hello arrived for that place; none for the user's own endpoints.
     pub(crate) fn create_for(
         worker: &Worker,
         address: &Address,
@@ -352,7 +362,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// An endpoint that UCP knows nothing of yet.
+    /// Makes an endpoint without a UCP end.
     pub(crate) fn build(
         worker: &Worker,
         params: &EndpointParams,
@@ -362,14 +372,14 @@ impl Endpoint {
     ) -> Inward<SharedEndpoint> {
         let endpoint = Arc::new(SharedEndpoint(Endpoint {
             _owned: CacheLine,
-            // SAFETY: in an endpoint.
+            // SAFETY: stored in an endpoint, whose fields are reached only inside the gate.
             worker: unsafe { Inward::new(worker.shared()) },
             ucp: Cell::new(std::ptr::null_mut()),
             any: AnyThread {
                 status: AtomicI32::new(Status::OK.0),
                 phase: SharedPhase::default(),
-                // UCP has no failure detection within one worker, and would leave shared memory for
-                // TCP to get it.
+                // UCP has no failure detection within one worker, and would use TCP instead of
+                // shared memory to provide it.
                 peer_failure: params.peer_failure && !to_self,
                 to_self,
                 origin: origin.map_or_else(OnceLock::new, OnceLock::from),
@@ -408,27 +418,27 @@ impl Endpoint {
             reserved: Reserved::new(params.window),
             released: Released::default(),
         }));
-        // SAFETY: for the one who is inside.
+        // SAFETY: the caller has a `Worker`, so this thread is inside the gate.
         let endpoint = unsafe { Inward::new(endpoint) };
         endpoint.watch_for_silence(params.liveness_ns);
         endpoint
     }
 
-    /// Makes UCP's endpoint; else its status, and what it logged.
+    /// Makes UCP's endpoint. On failure, the error has UCX's status and log text.
     pub(crate) fn create_in_ucp(
         &self,
         params: &sys::ucp_ep_params_t,
     ) -> std::result::Result<(), (Status, Vec<(i32, String)>)> {
         let mut ucp = std::ptr::null_mut();
         let (status, logged) = crate::engine::base::log::capture(|| {
-            // SAFETY: a live worker inside its gate; addresses were checked or vouched for, and are
-            // read during the call; the callback's argument outlives UCP's endpoint, as the worker
-            // keeps it registered until then.
+            // SAFETY: a live worker inside its gate. Addresses were checked or come from a trusted
+            // source, and are read during the call. The callback's argument outlives UCP's
+            // endpoint, because the worker keeps it registered until then.
             unsafe { sys::ucp_ep_create(self.worker.ucp(), params, &mut ucp) }
         });
         crate::engine::base::log::hand_on(&logged);
         if status != sys::UCS_OK {
-            // A peer that is gone looks different on each transport.
+            // A missing peer looks different on each transport.
             let status = match Status(status.into()) {
                 Status::SHMEM_SEGMENT | Status::NO_DEVICE | Status::IO_ERROR => Status::UNREACHABLE,
                 other => other,
@@ -436,7 +446,7 @@ impl Endpoint {
             return Err((status, logged));
         }
         self.ucp.set(ucp);
-        // Receives may have been posted while another attempt to connect was under way.
+        // Receives may have been posted during an earlier attempt to connect.
         self.tell_protocols(OfEndpoint::Made);
         Ok(())
     }
@@ -451,7 +461,7 @@ impl Endpoint {
     }
 
     pub(crate) fn ucp_params(&self) -> sys::ucp_ep_params_t {
-        // SAFETY: all-zero is valid: the mask says which fields count.
+        // SAFETY: all-zero is valid: the mask tells UCP which fields are set.
         let mut params: sys::ucp_ep_params_t = unsafe { std::mem::zeroed() };
         params.field_mask = u64::from(sys::UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE);
         if self.peer_failure {
@@ -465,7 +475,8 @@ impl Endpoint {
         params
     }
 
-    /// The worker keeps its endpoints, so that UCP's callbacks and requests in flight find them.
+    /// Adds the endpoint to the worker's list, so that UCP's callbacks and requests in flight find
+    /// it.
     pub(crate) fn register(&self) {
         let mut endpoints = self.worker.endpoints.borrow_mut();
         let key = endpoints.iter().position(Option::is_none).unwrap_or(endpoints.len());
@@ -482,9 +493,9 @@ impl Endpoint {
         }
     }
 
-    /// The other half of `register`, when nothing in flight names the endpoint any more.
+    /// The opposite of `register`, when nothing in flight refers to the endpoint any more.
     pub(crate) fn unregister(&self) {
-        // A flush of the worker may still tell what no flush of the endpoint has told.
+        // A flush of the worker may still report what no flush of the endpoint has reported.
         if let Some(unreported) = self.take_unreported(|_| true) {
             if self.worker.unreported.get().is_none() {
                 self.worker.unreported.set(Some(unreported));
@@ -495,7 +506,7 @@ impl Endpoint {
         self.shut_fast_box();
         self.drop_early();
         self.tell_protocols(OfEndpoint::Forgotten);
-        // Once only: the place may be another's by the second time.
+        // Only once: the place may belong to another endpoint later.
         let key = self.key.replace(usize::MAX);
         self.worker.named.set(std::ptr::null());
         let entry = self.worker.endpoints.borrow_mut().get_mut(key).and_then(Option::take);
@@ -503,30 +514,29 @@ impl Endpoint {
             self.worker.stats.endpoints.subtract(1);
         }
         if self.worker.thread.is_running() {
-            // As of a handle that is destroyed.
+            // Dropped after the pass, as a destroyed handle is.
             self.worker.graves.borrow_mut().extend(entry);
         }
     }
 
-    /// Where it stands in the worker's list.
+    /// Its index in the worker's list.
     pub(crate) fn place(&self) -> usize {
         self.key.get()
     }
 
-    /// Finds the reference that the worker keeps.
+    /// The reference that the worker keeps.
     pub(crate) fn registered(&self) -> Option<Inward<SharedEndpoint>> {
         self.worker.endpoints.borrow().get(self.key.get()).cloned().flatten()
     }
 
-    /// Another reference to it.
     pub(crate) fn inward(&self) -> Inward<SharedEndpoint> {
-        // SAFETY: the caller is inside.
+        // SAFETY: the caller has an `Endpoint`, so this thread is inside the gate.
         unsafe { Inward::new(self.shared()) }
     }
 }
 
 impl SharedEndpoint {
-    /// Another handle for the caller, to be destroyed as well. Any thread.
+    /// Another handle for the caller, which it must destroy as well. Any thread.
     pub fn retain(self: Arc<Self>) -> Arc<Self> {
         self.0.handles.fetch_add(1, Ordering::Relaxed);
         self
@@ -555,7 +565,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// Who the peer is, where it was only known where it is.
+    /// Sets the identity of a peer of which only the host and port were known.
     pub(crate) fn learn_origin(&self, origin: Origin) {
         if self.origin.set(origin).is_ok() && self.watch_process().is_err() {
             self.process_ended(clock::now_ns());

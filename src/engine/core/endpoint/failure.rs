@@ -1,5 +1,8 @@
-//! How an endpoint fails: what UCX, the watch on processes, a silence or a deadline report, and
-//! what that leads to.
+//! How an endpoint fails: what UCX, the process watch, the silence watch or a deadline reports, and
+//! what follows from it.
+//!
+//! UCP's error callback runs inside `ucp_worker_progress` and only records the event. The worker
+//! handles it after the pass.
 
 use crate::engine::base::log;
 use crate::engine::base::status::Status;
@@ -14,8 +17,8 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Whom UCP's end of a connection reports its failure to. Nobody while no endpoint has it: see
-/// `core::endpoint::parked_endpoints`.
+/// The endpoint to which UCP's end of a connection reports its failure. None while no endpoint owns
+/// that end: see `core::endpoint::parked_endpoints`.
 #[derive(Default)]
 pub(crate) struct Reports {
     endpoint: Cell<Option<NonNull<Endpoint>>>,
@@ -31,25 +34,24 @@ impl Reports {
         self.endpoint.set(None);
     }
 
-    /// While it was nobody's.
+    /// It failed while no endpoint owned it.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.get()
     }
 }
 
-/// Runs inside `ucp_worker_progress`: only notes what happened. What follows waits for the end of
-/// the pass.
+/// Runs inside `ucp_worker_progress`: only records the event, which is handled after the pass.
 pub(crate) unsafe extern "C" fn on_ucp_error(
     arg: *mut c_void,
     _ucp: sys::ucp_ep_h,
     status: sys::ucs_status_t,
 ) {
     let _ = std::panic::catch_unwind(|| {
-        // SAFETY: kept by whoever has UCP's end, until UCP has let go of that, after which this
-        // cannot run.
+        // SAFETY: the owner of UCP's end keeps it until UCP has released that end, after which this
+        // callback cannot run.
         let reports = unsafe { &*arg.cast::<Reports>() };
         let Some(endpoint) = reports.endpoint.get() else { return reports.failed.set(true) };
-        // SAFETY: it stays registered while it has UCP's end.
+        // SAFETY: the endpoint stays registered while it owns UCP's end.
         let endpoint = unsafe { endpoint.as_ref() };
         if endpoint.is_connecting() {
             return endpoint.unanswered(endpoint.attempt(), Status(status.into()));
@@ -59,7 +61,7 @@ pub(crate) unsafe extern "C" fn on_ucp_error(
 }
 
 impl Endpoint {
-    /// What UCP is to hand to `on_ucp_error`.
+    /// The argument that UCP passes to `on_ucp_error`.
     pub(crate) fn reports_pointer(&self) -> *mut c_void {
         let reports = self.reports.borrow();
         reports.to(self);
@@ -75,16 +77,16 @@ impl Endpoint {
         self.gone(status, &ucx.to_string());
     }
 
-    /// What it means that UCX has lost the peer. One whose process lives has closed its end: UCX
-    /// has told it to, and Bye has not come through in time. What UCX calls it depends on the
-    /// transport and on the moment. Found out once, as it takes a look at the process.
+    /// The status for a peer that UCX has lost. If the peer's process is alive, it has closed its
+    /// end: UCX was told to close, and the Bye did not arrive in time. UCX's own status depends on
+    /// the transport and the moment. Determined once, because it looks at the process.
     pub(crate) fn loss(&self) -> Status {
         match self.life().peer {
             Peer::Present | Peer::Silent => {}
             Peer::Lost(status) | Peer::GivenUp(status) => return status,
             Peer::Gone => return Status::PEER_FAILED,
         }
-        // Watched or not: one that was made a moment ago may not be yet.
+        // Whether watched or not: an endpoint that was just made may not be watched yet.
         let process = self.origin().map(|origin| &origin.identity);
         let lives = process.is_some_and(|process| {
             process.shares_host_with(&self.worker.identity) && process_identity::goes_on(process)
@@ -94,7 +96,7 @@ impl Endpoint {
         status
     }
 
-    /// The peer is gone. What that leads to waits for the end of the pass.
+    /// The peer has failed. What follows waits for the end of the pass.
     pub(crate) fn gone(&self, status: Status, how: &str) {
         let Some(endpoint) = self.registered() else { return };
         if self.has_taken_leave() {
@@ -102,13 +104,13 @@ impl Endpoint {
         }
         log::write(log::INFO, c"endpoint", &format!("lost {}: {how}", self.peer_text()));
         self.empty_fast_box();
-        // Visible at once: requests that come back in this same pass are to say what happened.
+        // Visible at once: requests that complete in this same pass report the reason.
         self.on(LifeEvent::Fails(status));
         self.worker.push_event(Event::Failed(endpoint, status));
     }
 
-    /// The peer failed, or a deadline demands the end: no new operations, and UCP is told to let
-    /// go.
+    /// The peer failed, or a deadline has passed: refuses new operations, and closes in UCP by
+    /// force.
     pub(crate) fn fail(&self, status: Status) {
         if self.phase() >= Phase::Ending {
             return;
@@ -126,26 +128,26 @@ impl Endpoint {
         self.connect_deadline.set(0);
         if status == Status::TIMED_OUT {
             if self.phase() == Phase::Open && self.is_amid_wire_up() {
-                // Force comes as soon as that is safe.
+                // The forced close follows as soon as it is safe.
                 self.cancel_watchers(status);
                 self.end_queue(self.life().cut_short());
                 self.begin_close(true);
                 return self.on(LifeEvent::Refuses(status));
             }
-            // Whether it hears or not: it may only have been stopped.
+            // Sent whether the peer receives it or not: its process may only be stopped.
             self.has_parted(0);
         }
         self.end_by_force();
         self.watch();
     }
 
-    /// UCX would not take a close by force well at the moment, and will soon.
+    /// A forced close is not safe in UCX at the moment, and will be soon.
     fn is_amid_wire_up(&self) -> bool {
         let settled = self.life().connected && self.ucp_flushes.get() == 0;
         !settled && !self.is_connecting()
     }
 
-    /// Has the next passes look at this endpoint until it is closed.
+    /// The next passes check this endpoint until it is closed.
     pub(crate) fn watch(&self) {
         let Some(endpoint) = self.registered() else { return };
         self.worker.look_later(endpoint);

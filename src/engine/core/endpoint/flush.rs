@@ -1,11 +1,13 @@
-//! Flush: an operation that completes after everything submitted before it.
+//! Flush: an operation that completes after everything that was submitted before it.
 //!
-//! UCP's own flush does not wait for a rendezvous send that nobody has received yet, and when such
-//! a send has ended UCX may still have its last bytes. So a flush here waits for two things, one
-//! after the other: the sends that were in flight when it was submitted, with their callbacks, and
-//! UCP's flush. The second one begins after a pass (see `Event::SendsEnded`), as UCP may not be
-//! asked for it from inside its own callbacks. A flush also reports the first error of a send that
-//! kept neither request nor callback.
+//! UCP's own flush does not wait for a rendezvous send that the peer has not received yet, and when
+//! such a send completes UCX may still hold its last bytes. So a flush has two halves, one after
+//! the other:
+//! 1. It waits for the sends that were in flight when it was submitted, and for their callbacks.
+//! 2. It runs UCP's flush. This starts after a pass (see `Event::SendsEnded`), because UCP does not
+//!    allow it from its own callbacks.
+//!
+//! A flush also reports the first error of a send that had neither request nor callback.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase, SharedEndpoint};
@@ -36,7 +38,8 @@ impl SharedEndpoint {
                 out,
                 move |inside, slot| {
                     let endpoint = endpoint;
-                    // SAFETY: the end of an endpoint comes after what was handed over before it.
+                    // SAFETY: jobs run inside the gate, and before the endpoint ends: see
+                    // `EndpointPointer`.
                     let endpoint = unsafe { (*endpoint.0).inside() };
                     if endpoint.phase() != Phase::Open {
                         return inside.never_started(slot, Some(endpoint), endpoint.status());
@@ -61,8 +64,8 @@ impl Endpoint {
         self.sends.get() + self.due.sends.get()
     }
 
-    /// Nothing was sent since a flush that found everything done: what was put in the call asks for
-    /// no more.
+    /// Nothing was sent since a flush that found everything done. Sends that completed inside their
+    /// call need no flush.
     fn has_nothing_to_flush(&self) -> bool {
         self.unflushed() == 0
             && self.flushed_at.get() == self.operations_sent()
@@ -70,7 +73,7 @@ impl Endpoint {
             && !self.holds_flushes()
     }
 
-    /// The error that nobody was told of, if its position is one of those. It is told once.
+    /// The unreported error, if `of` accepts its position. It is reported once.
     pub(crate) fn take_unreported(&self, of: impl Fn(u64) -> bool) -> Option<(u64, Status)> {
         let told = self.unreported.get().filter(|(sequence, _)| of(*sequence))?;
         self.unreported.set(None);
@@ -79,15 +82,15 @@ impl Endpoint {
         Some(told)
     }
 
-    /// UCP's half of this flush. How many there are that end later.
+    /// Starts UCP's half of this flush. Returns how many parts complete later.
     fn begin_half(&self, flush: &Slot) -> u32 {
         if self.holds_flushes() {
-            // It comes when there is a connection to flush, and it has what was sent before.
+            // It starts once there is a connection to flush and UCP has the earlier sends.
             self.queue_flush(flush);
             return 1;
         }
         if self.is_untouched() {
-            // Nothing has been given to UCP, which would connect for it.
+            // UCP has been given nothing, and would connect only for the flush.
             return 0;
         }
         match self.start_flush(Part::Flush(flush.ticket())) {
@@ -122,7 +125,7 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// Starts a flush. `begun` is the request where the caller has got one already.
+    /// Starts a flush. `begun`: the request, if the caller already has one.
     fn begin_flush(
         &self,
         endpoint: Option<&Endpoint>,
@@ -160,8 +163,8 @@ impl Worker {
         Ok(Submitted::Pending)
     }
 
-    /// A flush of what UCP has by now, whatever becomes of the sends that are under way: a
-    /// rendezvous send that nobody receives would hold it up. The caller lets it go.
+    /// A flush of what UCP has now. It does not wait for sends in flight, because a rendezvous send
+    /// that the peer never receives would delay it. The caller releases the slot.
     pub(crate) fn begin_brief_flush(&self) -> &Slot {
         let slot = self.take_flush(Kind::WorkerFlush, &OpParams::default(), true);
         let halves = self.begin_halves(None, slot);
@@ -183,18 +186,18 @@ impl Worker {
         self.complete_flushes();
     }
 
-    /// UCP's half of a flush that waits for no sends. How many there are that end later.
+    /// Starts UCP's half of a flush that waits for no sends. Returns how many parts complete later.
     fn begin_halves(&self, endpoint: Option<&Endpoint>, flush: &Slot) -> u32 {
         match endpoint {
             Some(endpoint) => endpoint.begin_half(flush),
-            // UCP's own of a worker would wait for ends that nobody has, of peers that may not
-            // look.
+            // UCP's flush of the worker would wait for parked ends, whose peers may not make
+            // progress.
             None if self.parked.are_some() => self.flush_each(flush),
             None => self.flush_all(flush),
         }
     }
 
-    /// By UCP's flush of a worker: it needs no peer that makes progress where UCX has nothing left
+    /// With UCP's flush of the worker: it needs no progress of peers to which UCX has nothing left
     /// to send.
     fn flush_all(&self, flush: &Slot) -> u32 {
         let mut queued = 0;
@@ -214,8 +217,8 @@ impl Worker {
         queued
     }
 
-    /// UCP's flush of the worker, as a part of something: what names it until it ends, or its
-    /// status if it ended inside the call.
+    /// UCP's flush of the worker, as a part. Returns its ticket, or its status if it completed
+    /// inside the call.
     pub(crate) fn flush_in_ucp(&self, part: Part) -> std::result::Result<Ticket, Status> {
         let (ucp, mut flush) = (self.ucp(), None);
         let ended = self.start_part(None, part, |slot| {
@@ -227,7 +230,7 @@ impl Worker {
         ended.map_or(flush.ok_or(Status::OK), Err)
     }
 
-    /// Of those endpoints that have something to flush.
+    /// With one flush for each endpoint that has something to flush.
     fn flush_each(&self, flush: &Slot) -> u32 {
         let stands =
             |endpoint: &Endpoint| endpoint.phase() <= Phase::Flushing && !endpoint.is_connecting();
@@ -245,10 +248,10 @@ impl Worker {
         }
     }
 
-    /// The sends that this flush waited for have ended.
+    /// The sends that this flush waited for have completed.
     pub(crate) fn flush_after_sends(&self, flush: Ticket) {
         let Some(slot) = flush.current() else { return };
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let halves = match endpoint {
             Some(endpoint) if endpoint.phase() > Phase::Flushing => {
@@ -270,11 +273,11 @@ impl Worker {
         change(&mut endpoint.map_or(&self.flushes, |endpoint| &endpoint.flushes).borrow_mut())
     }
 
-    /// UCP's half of a flush has ended.
+    /// A part of UCP's half of a flush has completed.
     pub(crate) fn flush_part_ended(&self, flush: Ticket, status: Status) {
         let Some(slot) = flush.current() else { return };
         if status.is_error() {
-            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
             let endpoint = unsafe { slot.endpoint.get().as_ref() };
             slot.note_reason(self.status_from_ucx(status, endpoint));
         }
@@ -282,7 +285,7 @@ impl Worker {
         self.complete_flushes();
     }
 
-    /// What a flush waits for from now on.
+    /// Sets how many completions the flush waits for.
     fn wait_for(&self, flush: &Slot, how_many: u32) {
         flush.remaining.set(how_many);
         if how_many == 0 {
@@ -290,7 +293,7 @@ impl Worker {
         }
     }
 
-    /// A send with this position has ended: the flushes after it wait for one less.
+    /// The send with this position has completed: flushes after it wait for one less.
     pub(crate) fn flushes_move_on(&self, endpoint: Option<&Endpoint>, sequence: u64) {
         let move_on = |list: &mut Vec<*const Slot>| {
             for flush in list {
@@ -315,7 +318,7 @@ impl Worker {
             let Some(slot) = next.current() else { continue };
             if matches!(slot.part.get(), Part::SendsFirst) {
                 slot.part.set(Part::Nothing);
-                // For the half that is still to come.
+                // For UCP's half, which is still to come.
                 slot.remaining.set(1);
                 self.push_event(Event::SendsEnded(slot.ticket()));
                 continue;
@@ -327,9 +330,9 @@ impl Worker {
         }
     }
 
-    /// Takes a flush off the list of those under way.
+    /// Removes a flush from the list of those in flight.
     pub(crate) fn forget_flush(&self, slot: &Slot) {
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         self.flush_list(endpoint, |list| list.retain(|known| !std::ptr::eq(*known, slot)));
         self.flushes_active.set(self.flushes_active.get() - 1);
@@ -342,10 +345,10 @@ impl Worker {
         }
     }
 
-    /// The first error before this flush that nobody was told of. It is told once.
+    /// The first unreported error before this flush. It is reported once.
     fn take_unreported(&self, flush: &Slot) -> Option<Status> {
         let before = |sequence: u64| sequence < flush.sequence.get();
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         if let Some(endpoint) = unsafe { flush.endpoint.get().as_ref() } {
             return endpoint.take_unreported(before).map(|(_, status)| status);
         }
@@ -367,8 +370,8 @@ impl Worker {
 }
 
 impl Worker {
-    /// Gives UCP an operation that nobody but the engine sees, with a slot for it. Its status if it
-    /// ended inside the call.
+    /// Gives UCP an internal operation, with its own slot. Returns its status if it completed
+    /// inside the call.
     pub(crate) fn start_part(
         &self,
         endpoint: Option<&Endpoint>,
@@ -384,8 +387,8 @@ impl Worker {
         ended
     }
 
-    /// How a part of an operation that nobody sees, which `prepare` readied, left its call: what it
-    /// ended with, its slot free again. None while it is under way: see `start_as_part`.
+    /// After the UCP call for an internal operation that `prepare` set up: returns the status it
+    /// completed with, and frees the slot. None while it is in flight: see `start_as_part`.
     pub(crate) fn part_posted(
         &self,
         slot: &Slot,
@@ -397,7 +400,7 @@ impl Worker {
         Some(status)
     }
 
-    /// Such a part is in flight from now on.
+    /// The internal operation is in flight from now on.
     pub(crate) fn start_as_part(
         &self,
         slot: &Slot,

@@ -1,14 +1,15 @@
-//! How an endpoint tells its peer that it closes, as UCX does not: Bye.
+//! Bye: how an endpoint notifies its peer that it closes, which UCX does not do.
 //!
-//! It goes out behind everything else that was sent. A side that closes by force with sends under
-//! way asks for an answer, as the peer may be reading their memory: it gets one when the peer has
-//! read its last byte, and waits for it for a bounded time.
+//! - Bye is sent after everything else. A side that closes by force with sends in flight asks for
+//!   an answer, because the peer may still be reading their memory. The peer answers when it has
+//!   read the last byte; the wait for it is bounded.
+//! - A side that closes by flush, has sent only its Hello and has received nothing, waits as well.
+//!   If the peer's user closes its own unused end before the Hello arrives, that end is kept for
+//!   the next connection (see `core::endpoint::parked_endpoints`), and the Bye would be taken for
+//!   the end of that one. This wait is a courtesy: nothing on this side depends on it, so it does
+//!   not count as a timeout.
 //!
-//! A side that closes by flush, has said Hello and no more, and has heard nothing, waits as well:
-//! where the peer's user closes its own end, unused, before the Hello has come, that end is kept
-//! for the next connection (see `core::endpoint::parked_endpoints`), which the Bye would be taken
-//! for the end of. That is a courtesy: nothing of this side's hangs on it, so it does not count as
-//! running out of time.
+//! All of this runs on the worker's thread. What UCP's callbacks record is handled after its pass.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Status;
@@ -25,20 +26,20 @@ use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::header::{flag, Header, Kind};
 use std::sync::atomic::Ordering;
 
-/// So long a peer has to say that it touches nothing any more.
+/// How long a peer may take to answer that it no longer reads this side's memory.
 pub(crate) const ANSWER_NS: u64 = 1_000_000_000;
 
-/// A Bye lets receives of frames that have come before it go first, not more often than this.
+/// A Bye is queued behind receives of earlier frames at most this many times.
 const MOST_POSTPONED: u8 = 64;
 
 impl Endpoint {
-    /// Nothing is being pulled from the peer, or was waited for long enough. UCX 1.13 to 1.22
-    /// assert at the end of the worker (`ucs_arbiter_group_is_empty`) when an endpoint was closed
-    /// by force in the midst of a read by CMA.
+    /// Nothing is being pulled from the peer's memory, or the wait has timed out. UCX 1.13 to 1.22
+    /// assert at the end of the worker (`ucs_arbiter_group_is_empty`) if an endpoint was closed by
+    /// force during a read by CMA.
     pub(crate) fn has_let_go(&self, now: u64) -> bool {
         let nothing_comes = match self.life().peer {
             Peer::Present => false,
-            // Over a socket the data comes by itself, as long as that and the peer are there.
+            // Over a socket the data arrives by itself, as long as the socket and the peer exist.
             Peer::Silent | Peer::Lost(_) | Peer::GivenUp(_) => self.is_remote(),
             Peer::Gone => true,
         };
@@ -51,7 +52,8 @@ impl Endpoint {
         });
         let receives = pulls || self.life().has_only_matched();
         if receives && self.life.pulls_deadline.get() == 0 {
-            // A peer that has closed is to be heard of soon, whatever it leaves half received.
+            // A peer that has closed must be reported soon, even if it leaves something half
+            // received.
             let short = !pulls && self.phase() == Phase::Open;
             let patience = if short { ANSWER_NS / 2 } else { ANSWER_NS };
             self.life.pulls_deadline.set(clock::deadline_after(patience));
@@ -60,7 +62,7 @@ impl Endpoint {
         !receives || now >= self.life.pulls_deadline.get()
     }
 
-    /// It fails as soon as pulls from a peer that lives are over: true if there are any.
+    /// Delays the failure until nothing is being pulled from a live peer. True if something is.
     pub(crate) fn fails_later(&self, status: Status) -> bool {
         if self.phase() != Phase::Open {
             return false;
@@ -72,12 +74,12 @@ impl Endpoint {
         !self.may_go(clock::now_ns())
     }
 
-    /// Neither this side nor the socket has anything left of it.
+    /// Neither this side nor the socket holds anything of it.
     pub(crate) fn may_go(&self, now: u64) -> bool {
         self.has_let_go(now) && self.has_emptied_socket(now)
     }
 
-    /// True while that is waited for. In each pass.
+    /// True while the endpoint waits for that. In each pass.
     pub(crate) fn is_draining(&self, now: u64) -> bool {
         let Stage::Draining { status, .. } = self.life().stage else { return false };
         let over = self.may_go(now);
@@ -88,7 +90,7 @@ impl Endpoint {
         !over
     }
 
-    /// When a peer that has left is not waited for any more; 0 for one that is not.
+    /// When to stop waiting for a peer that has left; 0 if there is none.
     pub(crate) fn draining_deadline(&self) -> u64 {
         match self.life().stage {
             Stage::Draining { .. } => {
@@ -98,8 +100,8 @@ impl Endpoint {
         }
     }
 
-    /// Says Bye once, where there is somebody to hear it. False while that keeps the endpoint from
-    /// going.
+    /// Sends Bye once, if the peer can receive it. False while the endpoint must wait for that
+    /// before it ends.
     pub(crate) fn has_parted(&self, now: u64) -> bool {
         if self.life().bye == Bye::Unsaid {
             let Some(deadline) = self.can_part() else {
@@ -118,25 +120,25 @@ impl Endpoint {
         self.is_parting().is_none_or(|deadline| now >= deadline)
     }
 
-    /// The peer may be reading the memory of sends; or the connection was made by host and port,
-    /// where UCX's own end of one overtakes what was sent by shared memory.
+    /// The peer may be reading the memory of sends. Or the connection was made by host and port,
+    /// where UCX's own close overtakes messages sent through shared memory.
     fn may_cut_short(&self) -> bool {
         self.sends.get() > 0 || self.connection().is_some()
     }
 
-    /// Bye has not left, or not been answered where it has to be.
+    /// Bye was not sent yet, or a required answer is missing.
     fn awaits_peer(&self, bye: Said) -> bool {
         bye.sent == Sent::UnderWay || (bye.unanswered && self.may_cut_short())
     }
 
-    /// The peer has to answer our goodbye, and has not.
+    /// The peer must answer the Bye and has not.
     pub(crate) fn is_deaf(&self) -> bool {
         matches!(self.life().bye, Bye::Said(bye) if self.awaits_peer(bye))
             && !self.life().has_heard_bye()
     }
 
-    /// Up to when the peer has to hear of a Hello that may not have come yet; 0 where more than
-    /// that was said, or it has answered. No longer than a close takes.
+    /// Until when to wait for the peer to receive a Hello that may not have arrived yet. 0 if more
+    /// than that was sent, or if the peer has answered. Not longer than a close may take.
     fn courtesy(&self) -> u64 {
         if self.peering.theirs.get() != 0 || self.operations_sent() > 0 || self.has_read.get() {
             return 0;
@@ -145,16 +147,16 @@ impl Endpoint {
         clock::deadline_after(ANSWER_NS).min(deadline)
     }
 
-    /// It closes by flush, and the peer may not have heard of it at all.
+    /// It closes by flush, and the peer may not know of it at all.
     fn is_courteous(&self, unheard_until: u64) -> bool {
-        // A worker that ends waits for nobody's sake.
+        // A worker that is shutting down does not wait as a courtesy.
         let flushes = self.life().flushing().is_some_and(|now| !now.forced)
             && !self.worker.closed.load(Ordering::Relaxed);
         flushes && unheard_until != 0 && self.peering.theirs.get() == 0
     }
 
-    /// Its time has run out, or its close was cancelled, when nothing was left but a courtesy: then
-    /// that ends, and it is closed as if the peer had heard.
+    /// Its time has run out, or its close was cancelled, while only the courtesy was left: the
+    /// courtesy then ends, and the close completes as if the peer had answered.
     pub(crate) fn has_only_courtesy_left(&self) -> bool {
         let done = self.life().flushing().is_some_and(|now| now.has_flushed());
         let only = done
@@ -170,9 +172,9 @@ impl Endpoint {
         only
     }
 
-    /// Somebody is there, and has been spoken to before: when to give up on an answer.
+    /// The peer exists and was sent something before: when to stop waiting for an answer.
     fn can_part(&self) -> Option<u64> {
-        // A close that the caller has given a time, and that is still within it, waits for as long.
+        // A close with a time limit from the caller, which has not passed yet, waits that long.
         let is_patient = |now: Flushing| now.deadline == NO_DEADLINE && !now.forced;
         let patient = self.life().flushing().is_some_and(is_patient);
         let patience = if patient { NO_DEADLINE } else { clock::deadline_after(ANSWER_NS) };
@@ -188,8 +190,8 @@ impl Endpoint {
         can.then_some(deadline)
     }
 
-    /// What was sent over a connection made by host and port may be overtaken by its end: the peer
-    /// has not said that it has got so far.
+    /// What was sent over a connection made by host and port may be lost, because UCX's close may
+    /// overtake it: the peer has not confirmed that it received everything.
     pub(crate) fn may_have_lost(&self) -> bool {
         matches!(self.life().bye, Bye::Said(bye) if bye.unanswered)
             && !self.life().has_heard_bye()
@@ -197,12 +199,12 @@ impl Endpoint {
             && self.operations_sent() > 0
     }
 
-    /// Its Bye has left.
+    /// Its Bye was sent.
     pub(crate) fn has_told_end(&self) -> bool {
         matches!(self.life().bye, Bye::Said(bye) if bye.sent == Sent::Left)
     }
 
-    /// It waits for a Bye to leave, or to be answered, and when to give that up.
+    /// It waits for a Bye to be sent or answered. Returns when to give up.
     pub(crate) fn is_parting(&self) -> Option<u64> {
         let Bye::Said(bye) = self.life().bye else { return None };
         if self.life().has_heard_bye() {
@@ -215,8 +217,8 @@ impl Endpoint {
         }
     }
 
-    /// UCP has lost the connection: where Bye has been said, that is the answer. False where it has
-    /// not.
+    /// UCP has lost the connection. If Bye was sent, that counts as the answer; otherwise returns
+    /// false.
     pub(crate) fn has_taken_leave(&self) -> bool {
         let said = self.life().bye != Bye::Unsaid;
         if said {
@@ -226,14 +228,14 @@ impl Endpoint {
         said || self.life().has_heard_bye()
     }
 
-    /// It has left, or never will.
+    /// Bye was sent, or never will be.
     pub(crate) fn bye_sent(&self, status: Status) {
         self.on(if status == Status::OK { LifeEvent::ByeLeaves } else { LifeEvent::ByeFails });
         self.watch();
     }
 
-    /// The peer has closed its end: what UCX reports of this connection from here on is no failure.
-    /// Inside UCP's progress; what follows waits for the end of the pass.
+    /// The peer has closed its end: later errors of UCX on this connection are no failure. Inside
+    /// UCP's progress; the rest is handled after the pass.
     pub(crate) fn note_bye(&self, header: &Header) {
         if self.peering.theirs.get() == 0 {
             self.learn_number(header.sender);
@@ -243,8 +245,8 @@ impl Endpoint {
         self.tell_protocols(OfEndpoint::PeerCloses);
     }
 
-    /// Tells a peer that waits for it that nothing of its memory is read any more: right before UCP
-    /// is told to close, so that this is so.
+    /// Answers a Bye that asks for it: this side no longer reads the peer's memory. Called right
+    /// before the close in UCP, so that it is true.
     pub(crate) fn answer_bye(&self) {
         if self.life().heard == Heard::ByeToAnswer {
             self.on(LifeEvent::AnswersBye);
@@ -252,7 +254,7 @@ impl Endpoint {
         }
     }
 
-    /// It may stand back behind other events, for a while.
+    /// True if the Bye may be queued behind other events once more.
     pub(crate) fn may_postpone_bye(&self) -> bool {
         let postponed = &self.life.postponed;
         postponed.set(postponed.get().saturating_add(1));
@@ -289,7 +291,7 @@ impl Worker {
         reply: Reply,
     ) {
         let endpoint = endpoint.or_else(|| {
-            // Right behind its Hello.
+            // Right after its Hello.
             let endpoint = self.endpoint_by_ucp(reply.0)?;
             endpoint.note_bye(header);
             Some(endpoint)

@@ -1,12 +1,18 @@
-//! How two endpoints get to know each other: Hello, Welcome, or a refusal.
+//! How two endpoints find each other: Hello, Welcome, or a refusal.
 //!
-//! A Hello is the first message on each endpoint to a worker of this library. It tells the place of
-//! the sender's end among those that it has made for the receiver, whose end with the same place
-//! belongs to it: UCP joins its ends by that, too. Where the receiver has not made as many it makes
-//! one to own, for the next `ucxx_endpoint_create` to that worker to find. Where it has, and that
-//! one is gone, the Hello has come too late, as the other side will hear. A connection by host and
-//! port has two ends from the beginning: the receiver's is the one that UCP names as the sender's.
-//! So each end learns of the end of the other.
+//! A Hello is the first message on each endpoint to a worker of this library. It contains the place
+//! of the sender's end: its index among the ends that the sender has made to this receiver. UCP
+//! joins the two ends with the same place. The receiver handles a Hello in one of three ways:
+//! - It has an end with that place: the two endpoints belong together.
+//! - It has made fewer ends: it makes one, which the next `ucxx_endpoint_create` to that worker
+//!   claims.
+//! - It had an end with that place, which has ended: the Hello is too late, and the sender is
+//!   notified.
+//!
+//! A connection by host and port has two ends from the start. The receiver's end is the one that
+//! UCP names as the message's reply endpoint.
+//!
+//! Welcome tells the sender the number by which the receiver knows the connection.
 
 use crate::engine::base::clock;
 use crate::engine::base::log;
@@ -24,37 +30,37 @@ use crate::engine::wire::header::{flag, Hello, Kind};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How many endpoints a worker can number: the rest of a number tells the uses of one place apart.
+/// Most endpoints that a worker can number. The rest of a number distinguishes the uses of one
+/// place.
 const PLACES: u32 = 1 << 20;
 
 /// What the two ends of a connection know of each other.
 #[derive(Default)]
 pub(crate) struct Peering {
-    /// What the peer calls the connection by when it speaks to us; 0 while it has none.
+    /// The number that the peer puts into messages to this end; 0 while there is none.
     pub(crate) number: Cell<u32>,
-    /// What we call it by when we speak to the peer; 0 until the peer has told.
+    /// The number that this end puts into messages to the peer; 0 until the peer has sent it.
     pub(crate) theirs: Cell<u32>,
-    /// The same where the quick way of messages and fetches may be open: see
-    /// `Endpoint::learn_number`.
+    /// The same number if messages and fetches may use the fast path; see `Endpoint::learn_number`.
     pub(crate) fast_number: Cell<u32>,
     /// The peer is this worker itself.
     pub(crate) own: Cell<bool>,
-    /// In the order of making.
+    /// Counts endpoints in the order in which they were made.
     made: Cell<u64>,
-    /// Of UCP's end among those that were made here for the peer, from 1 on; 0 for a connection by
+    /// The place of UCP's end among those made here for the peer, from 1; 0 for a connection by
     /// host and port.
     pub(crate) place: Cell<u32>,
-    /// UCP's end on which the peer has said Hello, where UCP has given out another one for this
-    /// endpoint; else null.
+    /// The UCP end on which the peer's Hello arrived, if it is not the one that UCP gave this
+    /// endpoint; otherwise null.
     pub(crate) heard_on: Cell<Reply>,
-    /// Made for a peer that said Hello; the user knows nothing of it.
+    /// Made for a peer that sent a Hello; not known to the user yet.
     pub(crate) unclaimed: Cell<bool>,
-    /// The version that the peer speaks, where that is not ours; else 0. Read by any thread.
+    /// The peer's protocol version if it differs from ours; otherwise 0. Read by any thread.
     other_version: AtomicU8,
 }
 
 impl Peering {
-    /// Why the peer could not be spoken to, if that is so.
+    /// Why the peer cannot be used, if so.
     pub(crate) fn refusal(&self) -> Option<String> {
         match self.other_version.load(Ordering::Relaxed) {
             0 => None,
@@ -62,7 +68,7 @@ impl Peering {
         }
     }
 
-    /// Numbers an endpoint that stands at this place of the worker's list.
+    /// Gives the endpoint at this place of the worker's list its number.
     pub(crate) fn number(&self, place: usize, made: u64) {
         self.made.set(made);
         if let Some(place) = u32::try_from(place + 1).ok().filter(|place| *place < PLACES) {
@@ -72,7 +78,7 @@ impl Peering {
 }
 
 impl Worker {
-    /// The endpoint that a peer means, to be looked at: not for longer than none can have ended.
+    /// The endpoint with this number. The reference is valid as long as no endpoint can end.
     #[inline(always)]
     pub(crate) fn last_endpoint(&self, number: u32) -> Option<&Endpoint> {
         match self.named_last(number) {
@@ -81,23 +87,24 @@ impl Worker {
         }
     }
 
-    /// The same if it was also the last one that was meant.
+    /// The same, if it was also the one found last time.
     #[inline(always)]
     pub(crate) fn named_last(&self, number: u32) -> Option<&Endpoint> {
-        // SAFETY: one that the worker keeps, which `unregister` takes back before it is let go of.
+        // SAFETY: the worker keeps this endpoint; `unregister` clears the pointer before the
+        // endpoint is dropped.
         match unsafe { self.named.get().as_ref() } {
             Some(endpoint) if endpoint.peering.number.get() == number => Some(endpoint),
             _ => None,
         }
     }
 
-    /// The same where it is another one than the last time.
+    /// The same, if it is not the one found last time.
     #[inline(never)]
     pub(crate) fn find_endpoint(&self, number: u32) -> Option<&Endpoint> {
         let place = (number % PLACES).checked_sub(1)? as usize;
         let endpoints = self.endpoints.borrow();
         let endpoint: *const Endpoint = &raw const **endpoints.get(place)?.as_ref()?;
-        // SAFETY: the worker keeps it for as long as `last_endpoint` says.
+        // SAFETY: the worker keeps it as long as `last_endpoint` says.
         let endpoint = unsafe { &*endpoint };
         if endpoint.peering.number.get() != number {
             return None;
@@ -106,12 +113,12 @@ impl Worker {
         Some(endpoint)
     }
 
-    /// The same to keep.
+    /// The same, as a reference to keep.
     pub(crate) fn endpoint_by_id(&self, number: u32) -> Option<Inward<SharedEndpoint>> {
         self.last_endpoint(number).map(Endpoint::inward)
     }
 
-    /// A peer has made an endpoint to us. After UCP's pass.
+    /// A peer has made an endpoint to this worker. After UCP's pass.
     pub(crate) fn hello_came(
         &self,
         named: Option<Inward<SharedEndpoint>>,
@@ -130,7 +137,7 @@ impl Worker {
             (None, Some(peer)) if hello.place != 0 => {
                 match Endpoint::create_back(self, &peer, hello) {
                     Ok(Some(end)) => end,
-                    // It was here, and is gone.
+                    // The endpoint existed and has ended.
                     Ok(None) => return,
                     Err(error) => {
                         let text = format!("a peer cannot be answered: {}", error.message());
@@ -146,7 +153,7 @@ impl Worker {
         end.welcome(hello);
     }
 
-    /// This side's end with that place among those for the peer, while it is an endpoint.
+    /// This side's end with that place for the peer, if it is an endpoint.
     fn end_at(&self, peer: &Origin, place: u32) -> Option<Inward<SharedEndpoint>> {
         let is_there = |end: &&Inward<SharedEndpoint>| {
             end.peering.place.get() == place && end.origin() == Some(peer)
@@ -154,8 +161,8 @@ impl Worker {
         self.endpoints.borrow().iter().flatten().find(is_there).cloned()
     }
 
-    /// What comes on this end of UCP's is from that endpoint's peer, and nobody else's any more:
-    /// UCP may have given its place in memory to another end.
+    /// Messages on this UCP end come from that endpoint's peer from now on: UCP may have reused the
+    /// memory of an earlier end.
     fn hear_on(&self, endpoint: &Inward<SharedEndpoint>, reply: Reply) {
         for other in self
             .endpoints
@@ -173,13 +180,13 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// UCP may have given the place of its end in memory to another peer's since.
+    /// UCP may have reused the memory of its end for another peer.
     fn is_end_for(&self, hello: &Hello, reply: Reply) -> bool {
         let of_peer = self
             .origin()
             .is_none_or(|known| hello.address.origin().is_some_and(|origin| *known == origin));
         let theirs = self.peering.theirs.get();
-        // One that was found by its place is to be unmet.
+        // An end found by its place must not have met a peer yet.
         let fits = if hello.place == 0 { self.ucp.get() == reply.0 } else { theirs == 0 };
         of_peer && (fits || theirs == hello.sender)
     }
@@ -191,7 +198,7 @@ impl Endpoint {
                 self.say(Kind::Welcome, 0, Part::Nothing);
             }
             Phase::Flushing if self.life().hold == Hold::Unheard => self.note_met(),
-            // Nothing was to be flushed, and UCP is connecting now.
+            // Nothing was to be flushed before, and UCP connects now.
             Phase::Flushing if self.life().is_unspoken() => {
                 self.note_met();
                 self.start_flush_before_close();
@@ -200,7 +207,7 @@ impl Endpoint {
         }
     }
 
-    /// A Hello has come. In UCP's handler: what follows waits for the end of the pass.
+    /// A Hello has arrived. Inside UCP's handler: the rest is handled after the pass.
     pub(crate) fn note_hello(&self) {
         self.on(LifeEvent::HearsHello);
         if self.phase() == Phase::Flushing && self.life().is_unspoken() {
@@ -208,8 +215,8 @@ impl Endpoint {
         }
     }
 
-    /// Has `on_open` called when the peer has answered: a worker of this library does so itself, of
-    /// a foreign one UCP's flush of a fresh endpoint tells.
+    /// Arranges the call of `on_open` for when the peer has answered. A worker of this library
+    /// sends an answer; for a foreign one, UCP's flush of a new endpoint completes.
     pub(crate) fn await_answer(&self) {
         if self.life().speaks() {
             return self.watch();
@@ -232,18 +239,18 @@ impl Endpoint {
         self.worker.push_event(Event::Opened(endpoint));
     }
 
-    /// An attempt to connect came to nothing.
+    /// An attempt to connect has failed.
     pub(crate) fn unanswered(&self, attempt: u32, status: Status) {
         if let (true, Some(endpoint)) = (self.is_connecting(), self.registered()) {
             self.worker.push_event(Event::Unanswered(endpoint, attempt, status));
         }
     }
 
-    /// Says Hello in the next pass, or, where nobody has asked to be told anything, before the
-    /// first operation: it makes UCX connect, which is when an end is dangerous. UCX 1.13 has been
-    /// seen to abort when a worker ends while TCP connects to it; 1.21 and 1.22 crash when a
-    /// process has ended before its connection by shared memory is looked at
-    /// (`ucp_ep_set_lanes_failed`, of an endpoint that was not configured).
+    /// Sends Hello in the next pass if the user wants to be notified; otherwise before the first
+    /// operation. A Hello makes UCX connect, and an end during that is dangerous. UCX 1.13 was seen
+    /// to abort if a worker ends while TCP connects to it. 1.21 and 1.22 crash if a process has
+    /// ended before its connection by shared memory is processed (`ucp_ep_set_lanes_failed`, for an
+    /// endpoint that was not configured).
     pub(crate) fn say_hello_in_time(&self, params: &EndpointParams) {
         let asked =
             params.on_open.is_some() || params.on_close.is_some() || !params.notifier.is_null();
@@ -253,8 +260,8 @@ impl Endpoint {
         }
     }
 
-    /// A send is about to go out: has to wait in the queue, or goes to UCP after the Hello that has
-    /// to come first.
+    /// Called before a send: it must wait in the queue, or it goes to UCP after the Hello, which
+    /// this sends if needed.
     #[inline]
     pub(crate) fn must_wait(&self) -> bool {
         if self.is_open() {
@@ -264,7 +271,7 @@ impl Endpoint {
         self.is_held()
     }
 
-    /// The first operation is about to go out.
+    /// The first operation is about to be sent.
     #[cold]
     pub(crate) fn break_silence(&self) {
         if self.life().is_unspoken() && self.phase() == Phase::Open {
@@ -272,7 +279,7 @@ impl Endpoint {
         }
     }
 
-    /// Says Hello: before anything else goes out.
+    /// Sends Hello, before anything else.
     pub(crate) fn say_hello(&self) {
         self.on(match self.connection() {
             None => LifeEvent::Greets,
@@ -285,15 +292,15 @@ impl Endpoint {
         }
     }
 
-    /// As far as is known, the peer is not of this library.
+    /// As far as is known, the peer is not a worker of this library.
     pub(crate) fn is_plain_ucx_peer(&self) -> bool {
         self.peering.theirs.get() == 0
             && !self.to_self
             && matches!(self.life().greeting, Greeting::Unknown | Greeting::Refused)
     }
 
-    /// Up to when this peer may take in what is said to it, where it has not answered a Hello yet:
-    /// a foreign one never does. None for one that does not, as far as is known.
+    /// Until when this peer may accept messages although it has not answered a Hello; a foreign one
+    /// never answers. None for a peer that does not accept them, as far as is known.
     pub(crate) fn listens_until(&self, patience: u64) -> Option<u64> {
         match self.life().greeting {
             Greeting::Unspoken | Greeting::Known => Some(u64::MAX),
@@ -302,18 +309,18 @@ impl Endpoint {
         }
     }
 
-    /// Its peer is the worker itself, also by way of a listener of its own. What is sent to it may
-    /// come in before UCP's call has returned.
+    /// The peer is this worker itself, possibly through its own listener. A message to it may
+    /// arrive before UCP's call has returned.
     fn is_own(&self) -> bool {
         let own = &self.worker.identity;
         let is_own = |origin: &Origin| origin.identity.same_worker(own);
         self.to_self || self.origin().is_some_and(is_own)
     }
 
-    /// The peer has told by which number it knows the connection.
+    /// The peer has sent the number by which it knows the connection.
     pub(crate) fn learn_number(&self, theirs: u32) {
         self.peering.theirs.set(theirs);
-        // What never changes of what the quick way asks for.
+        // The conditions of the fast path that never change.
         let worker = &self.worker;
         self.peering.own.set(self.is_own());
         let quick = worker.features & feature::AM != 0
@@ -322,7 +329,7 @@ impl Endpoint {
         self.peering.fast_number.set(if quick { theirs } else { 0 });
     }
 
-    /// The peer has said who it is. After UCP's pass.
+    /// The peer has sent its identity. After UCP's pass.
     pub(crate) fn met(&self, hello: &Hello) {
         if self.phase() >= Phase::Ending {
             return;
@@ -336,7 +343,7 @@ impl Endpoint {
         self.answered(self.attempt());
     }
 
-    /// The peer speaks another version: nothing can be had of it. After UCP's pass.
+    /// The peer uses another protocol version, so it cannot be used. After UCP's pass.
     pub(crate) fn refused(&self, theirs: u8) {
         self.peering.other_version.store(theirs, Ordering::Relaxed);
         self.on(LifeEvent::IsRefused);
@@ -348,8 +355,8 @@ impl Endpoint {
         self.fail(Status::UNSUPPORTED);
     }
 
-    /// The oldest end of a connection that this peer has made and nobody has claimed, for the
-    /// user's endpoint to it.
+    /// Finds the oldest unclaimed end of a connection from this peer, for the user's endpoint to
+    /// it.
     pub(crate) fn claim(
         worker: &Worker,
         origin: &Origin,

@@ -1,12 +1,13 @@
-//! The life of an endpoint: the states that it goes through, and the events that move it on.
+//! The life of an endpoint: its states, and the events that change them.
 //!
-//! `Endpoint::on` is the only place that changes a state, and with it what other threads read: the
-//! phase and the public status. A life is made of small machines that do not depend on each other.
-//! Each has a table, and a test holds the code to it. A cell names the next state; `=` changes
-//! nothing, `!` cannot happen. An event that has no row changes nothing.
+//! Only `Endpoint::on` changes a state, on the worker's thread. It also publishes what other
+//! threads read: the phase and the status (see `core::endpoint::status`).
 //!
-//! The way to the peer's answer: how far the two sides know each other, and why operations wait
-//! for the peer, if they do.
+//! A life consists of small independent state machines. Each has a table below, and a test compares
+//! it with the code. A cell names the next state; `=` means no change, and `!` cannot happen. An
+//! event without a row changes nothing.
+//!
+//! How far the two sides know each other, and why operations wait for the peer:
 //!
 //! | Greeting | Unknown | Unspoken | Asked | Known | Refused |
 //! |---|---|---|---|---|---|
@@ -26,7 +27,7 @@
 //! | BreaksOff | = | Free | Free |
 //! | LetsGo | = | Free | Free |
 //!
-//! The way to the end. A peer that has closed, or was lost, may have sent messages that are still
+//! The way to the end. A peer that has closed or was lost may have sent messages that are still
 //! read from its memory: the endpoint drains them before it fails.
 //!
 //! | Stage | Open | Draining | Flushing | Ending | Closed | Reported |
@@ -50,7 +51,7 @@
 //! | WorkerEnds | Closed | Closed | Closed | Closed | ! | ! |
 //! | Reports | ! | ! | ! | ! | Reported | ! |
 //!
-//! UCP's flush before the close, of an endpoint that is flushing.
+//! UCP's flush before the close, while the endpoint is flushing:
 //!
 //! | Flush | Done | Queued | Awaited | UnderWay | Again |
 //! |---|---|---|---|---|---|
@@ -59,7 +60,7 @@
 //! | FlushEnds | ! | ! | ! | Done | ! |
 //! | FlushAwaits | Awaited | = | = | = | Awaited |
 //!
-//! What the close and `on_close` report: the first failure counts.
+//! What the close and `on_close` report; the first failure counts:
 //!
 //! | Outcome | Good | Overdue | Failed |
 //! |---|---|---|---|
@@ -67,7 +68,7 @@
 //! | RunsOut | Overdue | Overdue | Overdue |
 //! | IsCut | Failed | Failed | Failed |
 //!
-//! Whether the peer is there.
+//! Whether the peer is there:
 //!
 //! | Peer | Present | Silent | Lost | GivenUp | Gone |
 //! |---|---|---|---|---|---|
@@ -76,7 +77,7 @@
 //! | GivesUp | ! | ! | GivenUp | = | = |
 //! | ProcessEnds | Gone | Gone | Gone | Gone | = |
 //!
-//! The Bye of this side, and what the peer has said.
+//! The Bye of this side, and what the peer has sent:
 //!
 //! | Bye | Unsaid | Omitted | Said |
 //! |---|---|---|---|
@@ -107,13 +108,13 @@ use LifeEvent::*;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LifeEvent {
     GreetsLater,
-    /// A peer of this library.
+    /// The peer is a worker of this library.
     Greets,
-    /// A hello was sent at this time to an unknown process behind a host and port.
+    /// A Hello was sent at this time to an unknown process behind a host and port.
     Asks(u64),
-    /// UCX's connection stands. What was asked could not be heard yet: its time begins now.
+    /// UCX is connected. The Hello could not be received before: its time limit starts now.
     IsReached(u64),
-    /// The peer has said who it is.
+    /// The peer has sent its identity.
     Meets,
     IsRefused,
     Connects,
@@ -122,48 +123,48 @@ pub(crate) enum LifeEvent {
     /// The peer has answered UCP.
     UcpAnswers,
 
-    /// The peer has left: nothing new, and a failure with this status when nothing is read from its
-    /// memory any more.
+    /// The peer has left: refuses new operations, and fails with this status when nothing is read
+    /// from the peer's memory any more.
     Drains(Status),
     Closes,
-    /// Transfers have completed, of which so many are left, or a time was set: force at this
-    /// moment.
+    /// Transfers have completed or a time limit was set. Force at this moment; this many transfers
+    /// are left.
     MovesOn(u64, u32),
     FlushQueues,
     FlushAwaits,
-    /// Whether sends are under way.
+    /// Whether sends are in flight.
     FlushBegins(bool),
     FlushEnds,
-    /// Not longer than up to this moment.
+    /// At the latest at this moment.
     Hurries(u64),
-    /// The same, of the Bye alone.
+    /// The same for the Bye alone.
     HurriesBye(u64),
     Forces,
-    /// The end by force.
+    /// Ends by force.
     BreaksOff(Ending),
-    /// The end without force.
+    /// Ends without force.
     LetsGo(Ending),
     UcpCloses,
     UcpClosed,
     Abandons,
     Ends,
-    /// UCP's worker is gone.
+    /// UCP's worker was destroyed.
     WorkerEnds,
     /// `on_close` has returned.
     Reports,
 
     Fails(Status),
-    /// A time that nobody has asked for.
+    /// A time limit passed that no caller has set.
     RunsOut,
-    /// By the caller, or by a time that it has asked for.
+    /// By the caller, or by a time limit that it set.
     IsCut(Status),
-    /// Takes no more operations, which get this.
+    /// Takes no more operations; they get this status.
     Refuses(Status),
 
     FallsSilent,
     LosesPeer(Status),
     GivesUp,
-    /// Whatever is still under way has to end by this moment.
+    /// Everything in flight must complete by this moment.
     ProcessEnds(u64),
 
     OmitsBye,
@@ -180,7 +181,7 @@ pub(crate) enum LifeEvent {
     AnswersBye,
 }
 
-/// One table: the state after an event; None where that cannot happen.
+/// One table: the state after an event, or None if the event cannot happen.
 trait Machine: Copy + std::fmt::Debug {
     fn after(self, event: LifeEvent) -> Option<Self>;
 }
@@ -321,18 +322,18 @@ impl Machine for Heard {
     }
 }
 
-/// Where an endpoint stands, and what goes with that.
+/// The state of an endpoint's life, and what belongs to it.
 #[derive(Default)]
 pub(crate) struct Life {
     state: Cell<State>,
     pub(crate) request: Cell<CloseRequest>,
-    /// A Bye has been put so often behind what came before it.
+    /// How often a Bye was queued behind earlier messages.
     pub(crate) postponed: Cell<u8>,
-    /// Pulls from the peer are waited for up to this moment; 0 before that has begun.
+    /// When to stop waiting for pulls from the peer; 0 before the wait has started.
     pub(crate) pulls_deadline: Cell<u64>,
-    /// How far its socket is empty: see `core::endpoint::socket_empty`.
+    /// See `core::endpoint::socket_empty`.
     pub(crate) emptying: Cell<Emptying>,
-    /// Callbacks of the endpoint that are running. Read by threads that wait in destroy.
+    /// Running callbacks of the endpoint. Read by threads that wait in destroy.
     pub(crate) running: AtomicU32,
 }
 
@@ -348,7 +349,7 @@ impl Endpoint {
         self.life.state.get()
     }
 
-    /// Something has happened.
+    /// Applies an event, and publishes the new phase and status.
     pub(crate) fn on(&self, event: LifeEvent) {
         let now = self.life();
         let next = State {

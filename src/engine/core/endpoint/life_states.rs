@@ -1,11 +1,11 @@
-//! The states of an endpoint's life; `core::endpoint::life` has the steps from one to another.
+//! The states of an endpoint's life. `core::endpoint::life` has the events that change them.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::Phase;
 use crate::engine::core::request::request::Slot;
 
-/// Where an endpoint stands.
+/// The state of an endpoint: one state of each machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
     pub(crate) greeting: Greeting,
@@ -15,7 +15,7 @@ pub(crate) struct State {
     pub(crate) peer: Peer,
     pub(crate) bye: Bye,
     pub(crate) heard: Heard,
-    /// The peer has answered UCP once: from then on force is safe. UCX 1.13 asserts when it meets
+    /// The peer has answered UCP once, so force is safe. UCX 1.13 asserts if a forced close meets
     /// its own wire-up.
     pub(crate) connected: bool,
 }
@@ -23,38 +23,38 @@ pub(crate) struct State {
 /// How far the two sides know each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Greeting {
-    /// Nothing was said, and the peer is not of this library, as far as is known.
+    /// Nothing was sent, and the peer is not a worker of this library, as far as is known.
     #[default]
     Unknown,
-    /// The peer is of this library. Hello is said before the first operation.
+    /// The peer is a worker of this library. Hello is sent before the first operation.
     Unspoken,
-    /// Hello was said, at this moment, to whoever is behind a host and port.
+    /// Hello was sent at this moment to an unknown process behind a host and port.
     Asked(u64),
-    /// The peer is of this library, and can be spoken to.
+    /// The peer is a worker of this library and takes messages.
     Known,
-    /// The peer speaks another version.
+    /// The peer uses another protocol version.
     Refused,
 }
 
 /// Why operations wait for the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Hold {
-    /// They do not.
+    /// They do not wait.
     #[default]
     Free,
     /// No peer has answered yet.
     Connecting,
-    /// It was accepted, and nothing has come from the peer: see `Endpoint::accept`.
+    /// The connection was accepted, and nothing has arrived from the peer: see `Endpoint::accept`.
     Unheard,
 }
 
-/// How far an endpoint has come on the way to its end.
+/// How far an endpoint is on the way to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Stage {
     #[default]
     Open,
     /// Fails with this status as soon as nothing is read from the peer's memory any more.
-    /// `only_matched`: its receives were cancelled, and those that are left have matched.
+    /// `only_matched`: its receives were cancelled, so those that are left have matched.
     Draining {
         status: Status,
         only_matched: bool,
@@ -68,60 +68,60 @@ pub(crate) enum Stage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Flushing {
     pub(crate) flush: Flush,
-    /// Force, as soon as that is safe.
+    /// Force as soon as it is safe.
     pub(crate) forced: bool,
-    /// Force at this moment. Moved on while transfers complete.
+    /// Force at this moment. Moved later while transfers complete.
     pub(crate) deadline: u64,
-    /// So many were under way when it was moved on.
+    /// Transfers in flight when the deadline was last moved.
     pub(crate) transfers: u32,
 }
 
 /// UCP's flush before the close.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Flush {
-    /// It has ended, or there is none.
+    /// It has completed, or there is none.
     #[default]
     Done,
-    /// It begins when what waits in the queue has gone out.
+    /// It starts when the queue is empty.
     Queued,
-    /// The peer's first Hello has come on an endpoint without traffic: the flush begins when that
-    /// is handled, after the pass.
+    /// The peer's first Hello has arrived on an endpoint without traffic: the flush starts when the
+    /// Hello is handled, after the pass.
     Awaited,
     UnderWay {
         again: bool,
     },
-    /// It has ended, but sends were under way when it began, of which UCX may still have the last
-    /// bytes when they end: there is another one then.
+    /// It has completed, but sends were in flight when it started. When they complete UCX may still
+    /// hold their last bytes, so another flush follows.
     Again,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ending {
-    /// UCP's own close is under way.
+    /// UCP's own close is in flight.
     pub(crate) in_ucp: bool,
-    /// Requests that UCP does not give back by this moment are ended without it.
+    /// Requests that UCP does not return by this moment are completed without it.
     pub(crate) deadline: u64,
-    /// The same of receives.
+    /// The same for receives.
     pub(crate) receives_deadline: u64,
     pub(crate) left: Remains,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Remains {
-    /// Messages were still on their way into their buffers when it ended: the peer may have got the
-    /// memory back that they come from.
+    /// Messages were still arriving in their buffers when the endpoint ended. The peer may have
+    /// reused the memory that they were read from.
     pub(crate) torn: bool,
-    /// Something was ended that UCP has not given back.
+    /// A request was completed that UCP has not returned.
     pub(crate) abandoned: bool,
 }
 
-/// What the close, and `on_close`, will report.
+/// What the close and `on_close` report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Outcome {
     #[default]
     Good,
-    /// Its last handle was destroyed, and it took too long: nobody has asked for a time, so what is
-    /// cut short did not run out of one.
+    /// Its last handle was destroyed, and the close took too long. No caller has set a time limit,
+    /// so operations that were cut short did not time out.
     Overdue,
     Failed(Status),
 }
@@ -130,14 +130,14 @@ pub(crate) enum Outcome {
 pub(crate) enum Peer {
     #[default]
     Present,
-    /// It has not given a sign of life in time.
+    /// No sign of life in time.
     Silent,
-    /// UCX has lost it, which means this.
+    /// UCX has lost it; the status says what that means.
     Lost(Status),
-    /// UCX has reported that, which is handled when the pass ends. It would keep what it still
-    /// gets, for an endpoint that is freed by then.
+    /// UCX has reported that it lost the peer, which is handled when the pass ends. Nothing more is
+    /// given to UCX: it would keep it for an endpoint that is freed by then.
     GivenUp(Status),
-    /// Its process has ended: nobody reads what is still on its way there.
+    /// Its process has ended: what is in flight to it will not be read.
     Gone,
 }
 
@@ -146,7 +146,7 @@ pub(crate) enum Peer {
 pub(crate) enum Bye {
     #[default]
     Unsaid,
-    /// There was nobody to hear it.
+    /// No peer could receive it.
     Omitted,
     Said(Said),
 }
@@ -154,12 +154,12 @@ pub(crate) enum Bye {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Said {
     pub(crate) sent: Sent,
-    /// The peer is to answer, and has not.
+    /// The peer must answer, and has not.
     pub(crate) unanswered: bool,
-    /// It is not waited for longer than up to this moment.
+    /// When to stop waiting for it.
     pub(crate) deadline: u64,
-    /// It was said right behind a Hello that the peer had not answered, and waits up to this moment
-    /// for that; else 0.
+    /// The Bye was sent right after a Hello that the peer had not answered. It waits for the answer
+    /// until this moment; otherwise 0.
     pub(crate) unheard_until: u64,
 }
 
@@ -170,7 +170,7 @@ pub(crate) enum Sent {
     Lost,
 }
 
-/// What the peer has said.
+/// What the peer has sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Heard {
     #[default]
@@ -192,12 +192,12 @@ pub(crate) enum CloseRequest {
 }
 
 impl State {
-    /// The peer is a worker of this library: it can be spoken to.
+    /// The peer is a worker of this library.
     pub(crate) fn speaks(&self) -> bool {
         matches!(self.greeting, Greeting::Unspoken | Greeting::Known)
     }
 
-    /// Hello has not been said yet, and will be.
+    /// Hello was not sent yet, and will be.
     pub(crate) fn is_unspoken(&self) -> bool {
         self.greeting == Greeting::Unspoken
     }
@@ -214,7 +214,7 @@ impl State {
         }
     }
 
-    /// What the end has left behind; nothing before it.
+    /// What the end has left behind; nothing before the end.
     pub(crate) fn left(&self) -> Remains {
         match self.stage {
             Stage::Ending(Ending { left, .. }) | Stage::Closed(left) | Stage::Reported(left) => {
@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    /// Its receives have been cancelled: those that are still under way have matched.
+    /// Its receives were cancelled: those still in flight have matched.
     pub(crate) fn has_only_matched(&self) -> bool {
         match self.stage {
             Stage::Open => false,
@@ -233,7 +233,7 @@ impl State {
         }
     }
 
-    /// What becomes of what UCP has not been given.
+    /// The status of operations that UCP was never given.
     pub(crate) fn cut_short(&self) -> Status {
         match self.outcome {
             Outcome::Good | Outcome::Overdue => Status::CANCELED,
@@ -253,7 +253,7 @@ impl Outcome {
 }
 
 impl Flushing {
-    /// The flush of the close has ended, or there is none.
+    /// The flush of the close has completed, or there is none.
     pub(crate) fn has_flushed(&self) -> bool {
         matches!(self.flush, Flush::Done | Flush::Again)
     }

@@ -1,4 +1,4 @@
-//! The tables at the top of `life.rs`, held against what the code does.
+//! Compares the tables in the head of `life.rs` with the code.
 
 use super::*;
 use std::fmt::Debug;
@@ -58,7 +58,7 @@ fn events() -> Vec<LifeEvent> {
     ]
 }
 
-/// Its name, without what it carries.
+/// The name of a state or event, without its contents.
 fn name(value: impl Debug) -> String {
     name_in(&format!("{value:?}"))
 }
@@ -75,8 +75,8 @@ fn rows() -> Vec<Vec<&'static str>> {
         .collect()
 }
 
-/// Walks each state with each event, and compares with the table that has this title. `samples`: of
-/// each state at least one, in the order of the columns.
+/// Applies each event to each state, and compares the result with the table of this title.
+/// `samples`: at least one value of each state, in the order of the columns.
 fn check<M: Machine + PartialEq>(title: &str, samples: &[M]) {
     let all = rows();
     let start = all.iter().position(|row| row[0] == title).expect("a table with this title");
@@ -166,19 +166,19 @@ fn what_a_step_keeps_of_a_state() {
         events.iter().fold(from, |stage, event| stage.after(*event).unwrap())
     };
     let reset = LifeEvent::Drains(Status::CONNECTION_RESET);
-    // The first status, and receives that were cancelled once.
+    // The first status is kept, and so is that receives were cancelled.
     let draining = walk(Stage::Open, &[LifeEvent::Drains(Status::IO_ERROR), reset]);
     assert_eq!(draining, Stage::Draining { status: Status::IO_ERROR, only_matched: true });
-    // A flush that began with sends under way is followed by another one.
+    // A flush that started with sends in flight is followed by another one.
     let begun = [LifeEvent::Closes, LifeEvent::FlushBegins(true), LifeEvent::FlushEnds];
     let Stage::Flushing(again) = walk(Stage::Open, &begun) else { panic!("flushing") };
     assert!(again.flush == Flush::Again && again.has_flushed() && !again.forced);
-    // What was torn, or not given back, is so to the end.
+    // What was torn or not returned stays so.
     let torn = Ending { left: Remains { torn: true, abandoned: false }, ..Ending::default() };
     let ends = [LifeEvent::BreaksOff(torn), LifeEvent::Abandons, LifeEvent::Ends];
     let end = walk(Stage::Open, &[&ends[..], &[LifeEvent::Reports]].concat());
     assert_eq!(end, Stage::Reported(Remains { torn: true, abandoned: true }));
-    // Of two deadlines the earlier one counts.
+    // The earlier of two deadlines counts.
     let hurried = [LifeEvent::Closes, LifeEvent::MovesOn(9, 2), LifeEvent::Hurries(AT)];
     let Stage::Flushing(hurried) = walk(Stage::Open, &hurried) else { panic!("flushing") };
     assert_eq!((hurried.deadline, hurried.transfers), (AT, 2));

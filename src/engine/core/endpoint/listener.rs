@@ -1,7 +1,21 @@
-//! Listeners, and what comes in on them: requests for a connection, each answered once, at any time
-//! and from any thread.
+//! Listeners, and the requests for a connection that arrive on them. Each request is answered once,
+//! at any time and from any thread.
 //!
-//! UCP wants every request answered before its listener goes: what is unanswered then is rejected.
+//! UCP requires that every request is answered before its listener is destroyed, so the remaining
+//! ones are rejected then.
+//!
+//! # Destruction
+//!
+//! UCX calls back through a destroyed listener if a client was connected and its request was still
+//! in flight. So a listener that the user has destroyed lives on for a while: it accepts no more
+//! connections (`bar`), rejects requests that still arrive, cuts off clients that have sent nothing
+//! (`cut_silent`), and only then destroys UCP's listener. If no client is connected, one more check
+//! after `LOOK_NS` is enough.
+//!
+//! # Threads
+//!
+//! `on_conn_request` runs inside UCP's progress; the user's callback runs after the pass. Cells are
+//! used inside the gate. `gone` and `running` are atomics for threads that wait in `destroy`.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
@@ -26,7 +40,7 @@ use std::sync::{Arc, OnceLock};
 /// takes over.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *const ConnRequest);
 
-/// Who gets the requests.
+/// Where requests are delivered.
 #[derive(Clone)]
 pub enum OnConnect {
     /// A callback, with its argument.
@@ -36,7 +50,7 @@ pub enum OnConnect {
 }
 
 impl OnConnect {
-    /// Requests are to be handed out by a notifier, with this to tell them apart.
+    /// Delivers requests through a notifier, with `arg` to identify them.
     pub fn notifier(
         notifier: &Notifier,
         worker: &SharedWorker,
@@ -47,90 +61,90 @@ impl OnConnect {
     }
 }
 
-/// So many requests may wait for an answer where a notifier hands them out: nobody may be polling.
+/// Most requests that may wait for an answer if a notifier delivers them: there may be no thread
+/// that polls.
 const BACKLOG: usize = 512;
 
-/// A callback of another thread's that destroy waits for takes as long as its user lets it.
+/// A running callback takes as long as the user lets it, so `destroy` waits without a limit.
 const CALLBACK_PATIENCE_NS: u64 = u64::MAX;
 
-/// UCX calls back through a listener that has gone when a client had connected by then, and its
-/// request was still under way: nobody is let in any more, and the library's goes on for so long,
-/// and refuses what comes from those who are in. Where nobody is in, it goes at the next look.
+/// How long a listener lives on after its user has destroyed it, and rejects requests of clients
+/// that were already connected. See *Destruction* in the head of this file.
 const LINGER_NS: u64 = 100_000_000;
 
-/// Who has asked for nothing by then is cut off, and UCX looked at again after so long: until
-/// nobody was left at two looks, as a connection that UCX is just accepting is to be seen nowhere
-/// for a moment.
+/// After that, clients that have sent nothing are cut off, and the sockets are checked at this
+/// interval. UCP's listener is destroyed after this many checks in a row without a client: a
+/// connection that UCX is just accepting may be invisible for a moment.
 const LOOK_NS: u64 = 10_000_000;
 const QUIET_LOOKS: u32 = 2;
-/// What UCX never lets go of is not waited for any longer than that, where all that came on it has
-/// been read; and where it has not.
+/// Most checks, if UCX never releases a connection: where everything that arrived was read, and
+/// where it was not.
 const LOOKS: u32 = 50;
 const LOOKS_AT_UNREAD: u32 = 500;
 
-/// So many of those that were refused last are known: the answer may still be on its way to them.
+/// Number of recently rejected clients that are remembered: the answer may still be in flight.
 const REFUSED: usize = 1024;
 
-/// An address and port on which a worker takes connections.
+/// An address and port on which a worker accepts connections.
 ///
-/// Cells belong to whoever is inside the worker's gate.
+/// Its cells are used only inside the worker's gate.
 pub struct Listener {
     worker: Arc<SharedWorker>,
     /// Null once it has ended.
     ucp: Cell<sys::ucp_listener_h>,
-    /// Where it listens, once it does.
+    /// The bound address, set when it listens.
     address: OnceLock<SocketAddr>,
     on_connect: OnConnect,
     unanswered: RefCell<Vec<Arc<ConnRequest>>>,
     refused: RefCell<VecDeque<SocketAddr>>,
     /// Set with `address`.
     sockets: OnceLock<Sockets>,
-    /// Nobody is let in any more.
+    /// No more connections are accepted.
     barred: Cell<bool>,
-    /// How often who is left has been looked at, and how often of late there was nobody.
+    /// Number of checks for remaining clients, and how many of the latest found none.
     looks: Cell<u32>,
     quiet_looks: Cell<u32>,
-    /// It has ended for its user, and UCP's goes at this moment; 0 before.
+    /// The user has destroyed it; UCP's listener is destroyed after this moment. 0 before.
     lingers_until: Cell<u64>,
-    /// UCP's has gone. Read by threads that wait in destroy.
+    /// UCP's listener was destroyed. Read by threads that wait in destroy.
     gone: AtomicBool,
-    /// Calls of `on_connect` under way. Read by threads that wait in destroy.
+    /// Running calls of `on_connect`. Read by threads that wait in destroy.
     running: AtomicU32,
 }
 
-// SAFETY: see the type; the caller hands callback and argument over for use on the thread that
-// progresses.
+// SAFETY: cells are used only inside the gate; the user hands over callback and argument for use on
+// the thread that makes progress.
 unsafe impl Send for Listener {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for Listener {}
 
-/// Somebody who wants a connection.
+/// A client's request for a connection.
 pub struct ConnRequest {
     listener: Arc<Listener>,
-    /// Null once UCP has the answer. Belongs to whoever is inside the worker's gate.
+    /// Null once UCP has the answer. Used only inside the worker's gate.
     ucp: Cell<sys::ucp_conn_request_h>,
-    /// Values of `answer`.
+    /// One of the values in `answer`.
     answer: AtomicU8,
     peer: Option<SocketAddr>,
     /// From a worker of this library.
     ours: bool,
 }
 
-// SAFETY: see its fields.
+// SAFETY: `ucp` is used only inside the gate; the other fields are atomic or never change.
 unsafe impl Send for ConnRequest {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for ConnRequest {}
 
 mod answer {
     pub(crate) const NONE: u8 = 0;
-    /// By the one who set this.
+    /// By the thread that set this value.
     pub(crate) const GIVEN: u8 = 1;
-    /// Rejected, as its listener went.
+    /// Rejected because its listener ended.
     pub(crate) const TOO_LATE: u8 = 2;
 }
 
 impl Listener {
-    /// Listens on the first address of the host that can be had. Resolving a name may block.
+    /// Listens on the first usable address of the host. Resolving a name may block.
     pub fn new(
         worker: &Arc<SharedWorker>,
         host: &str,
@@ -173,7 +187,7 @@ impl Listener {
             running: AtomicU32::new(0),
         });
         let raw = SockAddr::from(*address);
-        // SAFETY: all-zero is valid: the mask says which fields count.
+        // SAFETY: all-zero is valid: the mask tells UCP which fields are set.
         let mut params: sys::ucp_listener_params_t = unsafe { std::mem::zeroed() };
         params.field_mask = u64::from(
             sys::UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | sys::UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
@@ -184,8 +198,8 @@ impl Listener {
         let mut ucp = std::ptr::null_mut();
         let older = listener_sockets::all();
         let (status, logged) = crate::engine::base::log::capture(|| {
-            // SAFETY: a live worker inside its gate; the address is read during the call; the
-            // handler's argument is kept by the worker until UCP's listener has gone.
+            // SAFETY: a live worker inside its gate. The address is read during the call. The
+            // worker keeps the handler's argument until UCP's listener is destroyed.
             unsafe { sys::ucp_listener_create(inside.ucp(), &params, &mut ucp) }
         });
         crate::engine::base::log::hand_on(&logged);
@@ -205,7 +219,7 @@ impl Listener {
         }
         listener.ucp.set(ucp);
         inside.listeners.borrow_mut().push(listener.clone());
-        // SAFETY: as above.
+        // SAFETY: all-zero is valid: the mask tells UCP which fields are set.
         let mut attr: sys::ucp_listener_attr_t = unsafe { std::mem::zeroed() };
         attr.field_mask = u64::from(sys::UCP_LISTENER_ATTR_FIELD_SOCKADDR);
         // SAFETY: a live listener, and a struct with its mask set.
@@ -225,19 +239,20 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The port it listens on. Any thread.
+    /// The port that it listens on. Any thread.
     pub fn port(&self) -> u16 {
         self.address.get().map_or(0, SocketAddr::port)
     }
 
-    /// Rejects what is unanswered, and what still comes. Inside the gate.
+    /// Rejects unanswered requests, and those that still arrive.
     fn end(&self, worker: &Worker) {
         if self.has_ended() {
             return;
         }
         let idle = self.unanswered.borrow().is_empty() && self.refused.borrow().is_empty();
         self.bar();
-        // Where nobody is in, and nobody can come in, one more look is all it takes.
+        // No client is connected and none can connect: this is the first quiet check, and one more
+        // is enough.
         let is_alone = idle && self.barred.get() && self.has_nobody(worker);
         self.quiet_looks.set(u32::from(is_alone));
         let linger = if is_alone { LOOK_NS } else { LINGER_NS };
@@ -253,31 +268,31 @@ impl Listener {
         self.lingers_until.get() != 0
     }
 
-    /// From now on nobody is let in. Before anybody is refused: UCX mixes up who was refused with
-    /// who is let in right after that, on the same descriptor, and calls through what is not there
-    /// yet.
+    /// Accepts no connections from now on. This comes before any rejection: UCX confuses a rejected
+    /// client with one that is accepted right after it on the same descriptor, and calls through an
+    /// object that does not exist yet.
     fn bar(&self) {
         self.barred.set(self.sockets.get().is_some_and(Sockets::bar));
     }
 
-    /// Peers that have asked for a connection, and got an answer.
+    /// Peers that have asked for a connection and got an answer.
     fn answered_peers(&self, worker: &Worker) -> HashSet<SocketAddr> {
         self.refused.borrow().iter().copied().chain(worker.accepted_peers()).collect()
     }
 
-    /// Cuts off who has connected and asked for nothing. What there was.
+    /// Cuts off clients that have connected and not asked for anything. Returns what there was.
     fn cut_silent(&self, worker: &Worker) -> Unaccepted {
         let asked = self.answered_peers(worker);
         self.sockets.get().map_or(Unaccepted::Nothing, |sockets| sockets.cut(&asked))
     }
 
-    /// No client has connected that has not been answered.
+    /// Every client that has connected was answered.
     fn has_nobody(&self, worker: &Worker) -> bool {
         let asked = self.answered_peers(worker);
         self.sockets.get().is_some_and(|sockets| sockets.has_nobody(&asked))
     }
 
-    /// It has been over for a while, and nobody is left who may still ask. Inside the gate.
+    /// The grace period has passed, and no client is left that may still send a request.
     fn may_go(&self, worker: &Worker, now: u64) -> bool {
         if !self.has_ended() || now < self.lingers_until.get() {
             return false;
@@ -289,7 +304,7 @@ impl Listener {
             0
         });
         self.looks.set(self.looks.get() + 1);
-        // Who can still come in may come for ever.
+        // If connections are still accepted, new ones may arrive without end.
         let at_most =
             if left == Unaccepted::Unread && self.barred.get() { LOOKS_AT_UNREAD } else { LOOKS };
         if self.quiet_looks.get() == QUIET_LOOKS || self.looks.get() > at_most {
@@ -299,7 +314,7 @@ impl Listener {
         false
     }
 
-    /// Stops listening. Inside the gate.
+    /// Destroys UCP's listener.
     fn end_in_ucp(&self) {
         let ucp = self.ucp.replace(std::ptr::null_mut());
         if ucp.is_null() {
@@ -310,19 +325,19 @@ impl Listener {
         unsafe { sys::ucp_listener_destroy(ucp) };
     }
 
-    /// The same; where others could come in to the last, with whoever came in the moment before.
-    /// Inside the gate.
+    /// The same. If connections were accepted until the end, also cuts off clients that arrived
+    /// just before.
     fn finish(&self, worker: &Worker) {
         self.end_in_ucp();
         if !self.barred.get() {
             self.cut_silent(worker);
         }
-        // Last: from now on the address may be another listener's.
+        // Last: from now on another listener may use the address.
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Ends it for the caller, and waits until its callback has returned; from a callback it does
-    /// not wait.
+    /// Ends it for the user, and waits until its callback has returned. From a callback it does not
+    /// wait.
     pub fn destroy(self: Arc<Self>) {
         let worker = self.worker.clone();
         if worker.generation.is_past() {
@@ -344,17 +359,17 @@ impl Listener {
     }
 }
 
-/// Runs inside `ucp_worker_progress`: the user's callback waits for the end of the pass.
+/// Runs inside `ucp_worker_progress`: the user's callback runs after the pass.
 unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_void) {
     let _ = std::panic::catch_unwind(|| {
         let listener = arg.cast::<Listener>().cast_const();
-        // SAFETY: `arg` is the listener, which the worker keeps until UCP's has gone, after which
-        // this cannot run.
+        // SAFETY: `arg` is the listener. The worker keeps it until UCP's listener is destroyed,
+        // after which this callback cannot run.
         let listener = unsafe {
             Arc::increment_strong_count(listener);
             Arc::from_raw(listener)
         };
-        // SAFETY: all-zero is valid: the mask says which fields count.
+        // SAFETY: all-zero is valid: the mask tells UCP which fields are set.
         let mut attr: sys::ucp_conn_request_attr_t = unsafe { std::mem::zeroed() };
         attr.field_mask = u64::from(
             sys::UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
@@ -364,7 +379,7 @@ unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_v
         let status = unsafe { sys::ucp_conn_request_query(ucp, &mut attr) };
         let peer =
             socket_address::from_storage(&attr.client_address).filter(|_| status == sys::UCS_OK);
-        // SAFETY: in UCP's progress.
+        // SAFETY: UCP's progress runs inside the gate.
         let worker = unsafe { listener.worker.inside() };
         let request = Arc::new(ConnRequest {
             listener: listener.clone(),
@@ -382,7 +397,7 @@ unsafe extern "C" fn on_conn_request(ucp: sys::ucp_conn_request_h, arg: *mut c_v
 }
 
 impl ConnRequest {
-    /// Who asks, where UCX can tell.
+    /// The client's address, if UCX knows it.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
@@ -391,7 +406,7 @@ impl ConnRequest {
         &self.listener.worker
     }
 
-    /// From a worker of this library, which will say Hello.
+    /// From a worker of this library, which will send Hello.
     pub(crate) fn is_ours(&self) -> bool {
         self.ours
     }
@@ -409,7 +424,7 @@ impl ConnRequest {
         }
     }
 
-    /// Answers it, where UCP may be called; `with` uses it up, whatever comes of that.
+    /// Answers the request on a thread that may call UCP. `with` uses it up, even if it fails.
     pub(crate) fn answer<R>(
         &self,
         with: impl FnOnce(&Worker, sys::ucp_conn_request_h) -> Result<R>,
@@ -422,31 +437,31 @@ impl ConnRequest {
             with(inside, ucp)
         });
         if !asked {
-            // Nothing has happened, as from a callback that may not wait: it can be answered
+            // Nothing has happened, because a callback may not wait: the request can be answered
             // elsewhere.
             self.answer.store(answer::NONE, Ordering::Release);
         }
         result
     }
 
-    /// Refuses the connection; once. Any thread.
+    /// Rejects the connection; once. Any thread.
     pub fn reject(self: &Arc<Self>) -> Result<()> {
         self.claim_for_caller()?;
         let request = self.clone();
         let posted = self.listener.worker.post(move |_inside| request.reject_in_ucp());
         if posted.is_err() {
-            // Nothing has happened: it can be answered elsewhere.
+            // Nothing has happened: the request can be answered elsewhere.
             self.answer.store(answer::NONE, Ordering::Release);
         }
         posted
     }
 
-    /// The caller has no use for it any more.
+    /// The caller releases the request.
     pub fn destroy(self: Arc<Self>) {
         if !self.listener.worker.generation.is_past()
             && self.answer.load(Ordering::Acquire) == answer::NONE
         {
-            // Fails where it has been answered meanwhile, or its worker has ended.
+            // Fails if it was answered in the meantime, or its worker has ended.
             let _ = self.reject();
         }
     }
@@ -465,7 +480,6 @@ impl ConnRequest {
         (!ucp.is_null()).then_some(ucp)
     }
 
-    /// Inside the gate.
     fn reject_in_ucp(&self) {
         let listener = self.listener.ucp.get();
         if let Some(ucp) = self.take_ucp().filter(|_| !listener.is_null()) {
@@ -474,8 +488,8 @@ impl ConnRequest {
             if refused.len() > REFUSED {
                 refused.pop_front();
             }
-            // SAFETY: a live listener inside its worker's gate, and a request of its that was not
-            // answered.
+            // SAFETY: a live listener inside its worker's gate, and one of its requests, which was
+            // not answered.
             let status = Status(unsafe { sys::ucp_listener_reject(listener, ucp) }.into());
             if status != Status::OK {
                 crate::engine::base::log::write(
@@ -494,8 +508,7 @@ fn too_late() -> Error {
 }
 
 impl Worker {
-    /// Somebody asks for a connection: `on_connect` is due, or the notifier's report. Inside the
-    /// gate.
+    /// Delivers a request: calls `on_connect`, or reports it to the notifier.
     pub(crate) fn hand_out(&self, request: Arc<ConnRequest>) {
         let listener = request.listener.clone();
         if listener.has_ended() {
@@ -504,8 +517,8 @@ impl Worker {
         match &listener.on_connect {
             OnConnect::Callback(callback, arg) => {
                 listener.running.fetch_add(1, Ordering::AcqRel);
-                // SAFETY: a callback and its argument as the user registered them; the reference is
-                // the callback's.
+                // SAFETY: a callback and its argument as the user registered them; the callback
+                // takes over the reference.
                 self.outside(|| unsafe { callback.call_out((*arg, Arc::into_raw(request))) });
                 listener.running.fetch_sub(1, Ordering::AcqRel);
                 self.tell_destroyers();
@@ -521,8 +534,7 @@ impl Worker {
         }
     }
 
-    /// Has UCP let go of listeners that have ended a while ago. True while there are others of the
-    /// kind.
+    /// Destroys UCP's listeners whose grace period has passed. True while there are others.
     pub(crate) fn advance_listeners(&self, now: u64) -> bool {
         let (gone, kept): (Vec<_>, Vec<_>) =
             self.listeners.take().into_iter().partition(|listener| listener.may_go(self, now));
@@ -538,7 +550,7 @@ impl Worker {
         waits
     }
 
-    /// Threads that wait in `destroy` look again.
+    /// Wakes threads that wait in `destroy`.
     fn tell_destroyers(&self) {
         if self.thread.is_used() {
             self.thread.room.notify();
@@ -546,7 +558,7 @@ impl Worker {
         self.tell_others();
     }
 
-    /// When that has to be done next.
+    /// When that must be done next.
     pub(crate) fn next_listener(&self) -> Option<u64> {
         let listeners = self.listeners.borrow();
         listeners
@@ -556,7 +568,7 @@ impl Worker {
             .min()
     }
 
-    /// Has UCP let go of all of them, which its worker does not outlive.
+    /// Destroys all of UCP's listeners, because UCP's worker is about to be destroyed.
     pub(crate) fn finish_listeners(&self) {
         for listener in self.listeners.take() {
             listener.finish(self);
@@ -564,7 +576,7 @@ impl Worker {
         self.tell_destroyers();
     }
 
-    /// The worker ends.
+    /// The worker is shutting down.
     pub(crate) fn end_listeners(&self) {
         for listener in self.listeners.borrow().iter() {
             listener.end(self);

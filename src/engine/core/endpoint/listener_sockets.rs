@@ -1,9 +1,10 @@
-//! Connections of a listener's that have not asked for anything yet.
+//! Connections to a listener on which no request has arrived yet.
 //!
-//! UCX takes in whoever connects to the port, and hears what he wants when it comes. Who says
-//! nothing keeps his connection when the listener goes, and UCX calls back through the one that has
-//! gone once he speaks: up to UCX 1.22 anybody who reaches the port can end the process by that.
-//! UCX has no list of them; the process's descriptors have.
+//! UCX accepts every client that connects to the port, and reads its request when that arrives. A
+//! client that sends nothing stays connected after the listener is destroyed, and if it sends
+//! something later, UCX calls back through the destroyed listener. Up to UCX 1.22, anyone who
+//! reaches the port can crash the process this way. UCX has no list of these connections, so this
+//! file finds them among the process's descriptors.
 
 use crate::engine::os::readable::is_readable;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -12,35 +13,35 @@ use std::collections::HashSet;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// See the module.
+/// The sockets of one listener. See the head of this file.
 pub(crate) struct Sockets {
-    /// Other addresses of the machine may have listeners of others with the same port.
+    /// Other addresses of the machine may have other listeners with the same port.
     address: SocketAddr,
-    /// Sockets with that address at this end that there were before the listener, by inode: none of
-    /// them is the listener's.
+    /// Inodes of sockets with this local address that existed before the listener: none of them
+    /// belongs to it.
     older: HashSet<u64>,
-    /// The one that listens, by inode. UCX may listen by other means alone.
+    /// Inode of the listening socket. None if UCX listens only by other means.
     listening: Option<u64>,
 }
 
-/// What is left of connections that nobody has asked on.
+/// What is left of connections without a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Unaccepted {
     Nothing,
-    /// All that came has been read.
+    /// Everything that arrived was read.
     Silent,
-    /// One that UCX has to accept yet, or on which something has come that UCX has not read: that
-    /// may be a request.
+    /// UCX has not accepted one yet, or has not read something that arrived: it may be a request.
     Unread,
 }
 
-/// The process's sockets, by inode, which each keeps for its life.
+/// Inodes of the process's sockets. A socket keeps its inode for its life.
 pub(crate) fn all() -> HashSet<u64> {
     numbers().filter_map(inode).collect()
 }
 
 impl Sockets {
-    /// Of a listener at this address; `before` are all that there were when it was made.
+    /// The sockets of a listener at this address. `before`: all sockets that existed before it was
+    /// made.
     pub(crate) fn new(address: SocketAddr, before: HashSet<u64>) -> Self {
         let (mut older, mut listening) = (HashSet::new(), None);
         for (inode, socket) in at(address) {
@@ -53,10 +54,10 @@ impl Sockets {
         Sockets { address, older, listening }
     }
 
-    /// Lets nobody in any more: the system drops what comes for the listening socket. It goes on
-    /// listening, so that its port stays its own and UCX finds nothing to be done there; who
-    /// connects hears nothing, and his system tries again after a second. False where that cannot
-    /// be had.
+    /// Accepts no more connections: the kernel drops what arrives for the listening socket. The
+    /// socket keeps listening, so that its port stays reserved and UCX finds nothing to do there. A
+    /// client that connects gets no answer, and its kernel retries after a second. Returns false if
+    /// this is not possible.
     pub(crate) fn bar(&self) -> bool {
         let Some(listening) = self.listening else { return false };
         let Some((_, socket)) = at(self.address).find(|(inode, _)| *inode == listening) else {
@@ -67,38 +68,39 @@ impl Sockets {
         SockRef::from(&socket).attach_filter(&[keep_nothing]).is_ok()
     }
 
-    /// Ends the connections that have come since from somebody else than those, and tells what
-    /// there was: UCX lets go of them in its own time.
+    /// Shuts down the connections that arrived since, except those of the clients in `asked`, and
+    /// returns what there was. UCX releases them later.
     pub(crate) fn cut(&self, asked: &HashSet<SocketAddr>) -> Unaccepted {
         self.look(asked, |connection| {
-            // Fails where it is over.
+            // Fails if the connection has ended.
             let _ = connection.shutdown(Shutdown::Both);
         })
     }
 
-    /// There is no such connection, and none that waits to be accepted.
+    /// There is no such connection, and none waits to be accepted.
     pub(crate) fn has_nobody(&self, asked: &HashSet<SocketAddr>) -> bool {
         self.look(asked, |_| {}) == Unaccepted::Nothing
     }
 
+    /// Calls `meet` for each such connection, and returns what there was.
     fn look(&self, asked: &HashSet<SocketAddr>, meet: impl Fn(&TcpStream)) -> Unaccepted {
         let mut left = Unaccepted::Nothing;
         for (inode, socket) in at(self.address) {
             if Some(inode) == self.listening {
-                // Who waits to be accepted has no descriptor yet.
+                // A client that waits to be accepted has no descriptor yet.
                 if is_readable(&socket) {
                     left = Unaccepted::Unread;
                 }
                 continue;
             }
             let connection = TcpStream::from(socket);
-            // None where it is over.
+            // No peer if the connection has ended.
             let Ok(peer) = connection.peer_addr() else { continue };
             if self.older.contains(&inode) || asked.contains(&peer) {
                 continue;
             }
             meet(&connection);
-            // After a cut: what comes now is dropped.
+            // Checked after a shutdown: what arrives from now on is dropped.
             left = left.max(if has_unread(&connection) {
                 Unaccepted::Unread
             } else {
@@ -115,19 +117,19 @@ fn numbers() -> impl Iterator<Item = RawFd> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// If it is a socket. What the link says is the kernel's own: no file system is asked, which might
-/// not answer.
+/// The inode, if it is a socket. The kernel provides the link's text; no file system is asked,
+/// which might not answer.
 fn inode(number: RawFd) -> Option<u64> {
     let link = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Those that have this address here, with their inodes. Descriptors of its own: other threads may
-/// close theirs at any moment, and have another file under the same number.
+/// Sockets with this local address, with their inodes. The descriptors are duplicates: other
+/// threads may close theirs at any moment and reuse the number.
 fn at(address: SocketAddr) -> impl Iterator<Item = (u64, OwnedFd)> {
     numbers().filter_map(move |number| {
         let known = inode(number)?;
-        // SAFETY: it is copied at once, and a number of no descriptor is refused.
+        // SAFETY: it is duplicated at once, and the call refuses a number that is not open.
         let copy = fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(number) }, 0).ok()?;
         let here = tcp_address(&copy)?;
         let is_there = here.port() == address.port()
@@ -140,14 +142,14 @@ fn has_unread(connection: &TcpStream) -> bool {
     rustix::io::ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Of this address itself: where ours listens at every one of a family, somebody else's may at one
-/// of the other family.
+/// Listens at this address itself: if ours listens at all addresses of one family, another listener
+/// may use the other family.
 fn listens_at(socket: &OwnedFd, address: SocketAddr) -> bool {
     SockRef::from(socket).is_listener().unwrap_or(false)
         && tcp_address(socket).is_some_and(|here| here.ip() == address.ip())
 }
 
-/// The address here of a TCP socket.
+/// The local address of a TCP socket.
 fn tcp_address(socket: &OwnedFd) -> Option<SocketAddr> {
     let socket = SockRef::from(socket);
     let protocol = socket.protocol().ok()?;
@@ -190,7 +192,7 @@ mod tests {
             "who came while it was made"
         );
         assert_eq!(Sockets::new(elsewhere, all()).older.len(), 0, "of another address");
-        // The listening one is among them.
+        // The listening socket is among them.
         assert_eq!(
             Sockets::new(SocketAddr::from(([0; 4], address.port())), all()).older.len(),
             3,

@@ -1,15 +1,15 @@
-//! Peers that go silent: a stopped process, a cut link. Asked for with `liveness_ns`.
+//! Detects silent peers: a stopped process, or a broken link. Enabled by `liveness_ns`.
 //!
-//! While something of an endpoint's is under way, its peer is asked for a sign of life four times
-//! in that time, and given up when none has come: any message of the library's counts. The peer
-//! answers when it makes progress; one that computes without making any is silent, too. Only
-//! workers of this library can be asked.
+//! While an endpoint has something in flight, the worker asks its peer for a sign of life four
+//! times within that time, and fails the endpoint if none has arrived. Any message of the library
+//! counts. The peer answers when it makes progress, so one that computes without progress counts as
+//! silent. Only workers of this library can be asked.
 //!
-//! Time in which this side did not look itself, as it was stopped or made no progress, is not taken
-//! for the peer's silence: what has come meanwhile was not read.
+//! Time during which this side did not check itself (it was stopped, or made no progress) is not
+//! counted: what arrived in the meantime was not read.
 //!
-//! A group's members are asked all the time: what one waits for of another, a lock or an answer, is
-//! nothing that is under way at the endpoint.
+//! Members of a group are asked all the time: waiting for a lock or an answer from another member
+//! is not in flight at the endpoint.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
@@ -18,32 +18,33 @@ use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::header::Kind;
 use std::cell::Cell;
 
-/// TCP sends the first packet of a connection again after one second, and after three.
+/// TCP retransmits the first packet of a connection after one second, and after three.
 const MEETING_NS: u64 = 3_500_000_000;
 
-/// Of one endpoint.
+/// The state of one endpoint.
 #[derive(Default)]
 pub(crate) struct Liveness {
     /// 0 for off.
     pub(crate) patience_ns: Cell<u64>,
-    /// Nothing has been heard since; 0 while nothing is awaited.
+    /// The peer has been silent since this moment; 0 while nothing is awaited.
     silent_since: Cell<u64>,
     asked_at: Cell<u64>,
-    /// A question is still on its way out.
+    /// A question was not sent completely yet.
     asking: Cell<bool>,
-    /// Something is always awaited.
+    /// The peer is watched even if nothing is in flight.
     always: Cell<bool>,
-    /// Something has been heard.
+    /// Something has arrived from the peer.
     is_met: Cell<bool>,
 }
 
-/// Of a worker, whose gate guards it.
+/// The state of a worker.
 pub(crate) struct LivenessClock {
-    /// When to look at the endpoints again; never while none has asked for it.
+    /// When to check the endpoints next; `u64::MAX` if no endpoint is watched.
     due: Cell<u64>,
-    /// The same for a sleeper: never while nothing is awaited, as what is begun wakes it.
+    /// The same for a sleeping thread; `u64::MAX` while nothing is awaited, because a new operation
+    /// wakes it.
     awaited: Cell<u64>,
-    /// The last look, and how long it was to be until the next.
+    /// The last check, and the interval planned after it.
     looked_at: Cell<u64>,
     pace: Cell<u64>,
 }
@@ -65,21 +66,21 @@ impl LivenessClock {
         self.due.get() != u64::MAX
     }
 
-    /// A look is taken; how much longer ago the last one was than is usual, where one look left out
-    /// is.
+    /// Records a check. Returns by how much the last one is longer ago than usual, allowing for one
+    /// missed check.
     fn absence(&self, now: u64) -> u64 {
         let since = now.saturating_sub(self.looked_at.replace(now));
         since.saturating_sub(self.pace.get().saturating_mul(2))
     }
 
-    /// For a sleeper that has just had a look taken.
+    /// For a thread that is about to sleep and has just checked.
     pub(crate) fn awaited(&self) -> Option<u64> {
         Some(self.awaited.get()).filter(|next| *next != u64::MAX)
     }
 }
 
 impl Liveness {
-    /// As long as a peer has not been heard at all TCP may be making the connection.
+    /// TCP may still be connecting until something has arrived from the peer.
     fn patience(&self) -> u64 {
         let asked = self.patience_ns.get();
         if self.always.get() && !self.is_met.get() {
@@ -94,15 +95,14 @@ impl Endpoint {
     /// Watches for silence from now on.
     pub(crate) fn watch_for_silence(&self, patience_ns: u64) {
         self.liveness.patience_ns.set(patience_ns);
-        // Time that counted for another patience, of which nobody was asked as often, does not for
-        // this one.
+        // Time that counted for another limit, with fewer questions, does not count for this one.
         self.liveness.silent_since.set(0);
         if patience_ns != 0 {
             self.worker.liveness.due.set(0);
         }
     }
 
-    /// The same, whether something is under way or not; the end is that of a peer that has died.
+    /// The same, whether something is in flight or not. The endpoint fails as if the peer had died.
     pub(crate) fn watch_for_silence_always(&self, patience_ns: u64) {
         self.liveness.always.set(patience_ns != 0);
         self.watch_for_silence(patience_ns);
@@ -114,7 +114,7 @@ impl Endpoint {
         self.liveness.is_met.set(true);
     }
 
-    /// A question has left.
+    /// A question was sent.
     pub(crate) fn asked(&self) {
         self.liveness.asking.set(false);
     }
@@ -125,7 +125,7 @@ impl Endpoint {
             || !self.flushes.borrow().is_empty()
     }
 
-    /// One look. When to look again; none while nothing is awaited.
+    /// One check. Returns when to check again; None while nothing is awaited.
     fn listen(&self, now: u64, absence: u64) -> Option<u64> {
         let (liveness, patience) = (&self.liveness, self.liveness.patience());
         if !self.life().speaks() || self.waits_for_peer() || !self.awaits_something() {
@@ -136,14 +136,14 @@ impl Endpoint {
             liveness.silent_since.set(now.max(1));
             liveness.asked_at.set(now);
         } else {
-            // To now at most, as nothing has been heard since then.
+            // Not later than now: nothing has arrived since then.
             liveness.silent_since.set(liveness.silent_since.get().saturating_add(absence).min(now));
         }
         let since = liveness.silent_since.get();
         if now.saturating_sub(since) >= patience {
             if liveness.always.get() {
-                // Taken for a death. It may only have been stopped, and is told before that is
-                // noted: nobody is who has died.
+                // Treated as dead. The peer may only have been stopped, so it is sent a Bye first:
+                // none is sent to a peer that is marked as dead.
                 self.has_parted(0);
                 self.fail(Status::PEER_FAILED);
             } else {
@@ -162,7 +162,7 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// Looks whether peers have gone silent. True if one was given up.
+    /// Checks for silent peers. True if one was given up.
     pub(crate) fn look_for_silence(&self, now: u64) -> bool {
         let endpoints = self.endpoints.borrow();
         let absence = self.liveness.absence(now);

@@ -1,9 +1,11 @@
-//! An endpoint: connecting, what is under way on it, closing, and the death of its peer.
+//! Endpoints: connecting, operations in flight, closing, and the failure of the peer.
 //!
-//! `life` has the states that one goes through. `connect` and `listener` make one, `handshake`
-//! tells both sides who they are, `flush` and `close` end what is under way, `failure` and
-//! `process_watch` notice a peer that has died, `send_window` and `credits` hold a fast sender
-//! back.
+//! - `endpoint`: the two views of an endpoint. `life` and `life_states`: its state machines.
+//! - `connect`, `listener`: by host and port. `handshake`: the first messages between two
+//!   endpoints.
+//! - `send_window`, `credits`, `admission`: limit how much a sender may have in flight.
+//! - `flush`, `close`, `goodbye`, `transitions`: the way to the end.
+//! - `failure`, `process_watch`, `liveness`: detect a peer that has failed.
 
 pub(crate) mod admission;
 pub(crate) mod close;

@@ -1,4 +1,4 @@
-//! What an endpoint is made with.
+//! The parameters of an endpoint.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
@@ -14,39 +14,40 @@ use std::net::SocketAddr;
 /// `ucxx_endpoint_callback_t`: argument, endpoint, status.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *mut SharedEndpoint, i32);
 
-/// What an endpoint is made with, checked.
+/// The parameters of an endpoint, checked.
 #[derive(Clone, Copy)]
 pub struct EndpointParams {
-    /// Notice that the peer has died.
+    /// Detect the failure of the peer.
     pub peer_failure: bool,
     /// 0 for none.
     pub connect_timeout_ns: u64,
-    /// To connect from; its port may be 0.
+    /// The local address to connect from; its port may be 0.
     pub local_address: Option<SocketAddr>,
-    /// Give the peer up that stays silent so long while something is under way; 0 for never.
+    /// Fail the peer if it is silent this long while something is in flight; 0 for never.
     pub liveness_ns: u64,
-    /// How much may be under way.
+    /// Limits on sends in flight.
     pub window: WindowLimits,
-    /// Runs once, when the peer has answered.
+    /// Called once, when the peer has answered.
     pub on_open: Option<Callback>,
-    /// For it.
+    /// Argument of `on_open`.
     pub on_open_arg: *mut c_void,
-    /// Runs once, when the endpoint has ended, however it did.
+    /// Called once, when the endpoint has ended for any reason.
     pub on_close: Option<Callback>,
-    /// For it, or for the notifier.
+    /// Argument of `on_close`, or of the notifier's report.
     pub on_close_arg: *mut c_void,
-    /// Null, or reports the end instead; valid during the call that makes the endpoint.
+    /// If not null, this notifier reports the end instead. Valid during the call that makes the
+    /// endpoint.
     pub notifier: *const Notifier,
 }
 
-/// Who is told of the end.
+/// How the end is reported.
 pub(crate) enum OnClose {
     Callback(Callback, *mut c_void),
     Notifier(Target),
 }
 
 impl EndpointParams {
-    /// Of an endpoint that nobody has asked for.
+    /// For an endpoint that no user has asked for.
     pub(crate) fn quiet(peer_failure: bool) -> Self {
         EndpointParams {
             peer_failure,
@@ -63,16 +64,16 @@ impl EndpointParams {
     }
 
     fn notifier(&self) -> Option<&Notifier> {
-        // SAFETY: see the field.
+        // SAFETY: null, or valid during the call: see the field.
         unsafe { self.notifier.as_ref() }
     }
 
-    /// May its notifier report for this worker?
+    /// Checks that its notifier may report for this worker.
     pub(crate) fn check_notifier(&self, worker: &SharedWorker) -> Result<()> {
         self.notifier().map_or(Ok(()), |notifier| notifier.check(&worker.context))
     }
 
-    /// Who is to be told of the end.
+    /// How the end is to be reported.
     pub(crate) fn told_of_end(&self) -> Option<OnClose> {
         if let Some(notifier) = self.notifier() {
             return Some(OnClose::Notifier(Target::new(notifier, self.on_close_arg)));
@@ -81,8 +82,8 @@ impl EndpointParams {
     }
 }
 
-/// Pairs of releases that do not understand each other over TCP, and can take the process down in
-/// the attempt.
+/// Refuses pairs of UCX releases that are incompatible over TCP, and may crash the process when
+/// they connect.
 pub(super) fn check_releases(worker: &Worker, origin: &Origin, peer_failure: bool) -> Result<()> {
     let (mine, theirs) = (runtime::ucx_release(), origin.release);
     let (older, newer) = if mine <= theirs { (mine, theirs) } else { (theirs, mine) };

@@ -1,22 +1,23 @@
-//! UCP's ends of connections on which nothing has been said, and that no endpoint has.
+//! Parked endpoints: UCP endpoints ("ends") without traffic that belong to no `Endpoint`.
 //!
-//! UCP counts the ends that two workers make for each other, and joins the n-th of one side to the
-//! n-th of the other. This library keeps the same count (`Worker::places`, `Peering::place`), and a
-//! Hello tells the place of its end. So:
-//! - An endpoint that is closed before anything was said on it has its place in the count, of which
-//!   the peer does not know. It is not closed in UCP, but kept for the next one to the same peer,
-//!   or for the Hello that comes for its place.
-//! - An endpoint that is closed before its peer has said anything, and without its Bye having left,
-//!   has a place of which the peer may never hear, and which that takes for free: the Hello that
-//!   comes for it gets the next end here, and is known by the one that UCP has joined it to as well
-//!   (`Peering::heard_on`), as messages before the first answer have no other sender. Only streams
-//!   are lost on it.
-//! - A peer that has given up before it was heard of has left a place in the count here. When the
-//!   next one's Hello comes, the ends for the places before are made and put aside: one of them may
-//!   still be asked for, as endpoints need not say Hello in the order in which they were made.
+//! UCP counts the ends that two workers make to each other, and joins the n-th end of one side to
+//! the n-th end of the other. Closing an unused end would shift all later pairs. This library keeps
+//! the same count (`Worker::places`, `Peering::place`), and a Hello contains the place of its end.
 //!
-//! Neither kind is closed before its worker: UCX 1.13 asserts at the end of the worker for ends
-//! without error handling that are being closed. So both are bounded.
+//! 1. An endpoint that is closed before any traffic has a place that the peer does not know of. Its
+//!    end stays open in UCP, parked for the next endpoint to the same peer, or for the Hello that
+//!    arrives for its place.
+//! 2. An endpoint that is closed before its peer has sent anything, and before its Bye was sent,
+//!    may have a place of which the peer never learns and which it considers free. The Hello that
+//!    arrives for that place gets the next end here. It is also known by the end that UCP has
+//!    joined it to (`Peering::heard_on`), because messages before the first answer have no other
+//!    sender. Only streams are lost on it.
+//! 3. A peer that gave up an end before this side knew of it has left a gap in the count here. When
+//!    its next Hello arrives, the ends for the earlier places are made and parked. One of them may
+//!    still be claimed, because endpoints need not send Hello in the order in which they were made.
+//!
+//! Parked ends are not closed before their worker: UCX 1.13 asserts at the end of the worker if an
+//! end without error handling is being closed. So the number of each kind is bounded.
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
@@ -34,18 +35,18 @@ use crate::sys;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Of each kind, for each worker.
+/// Limit for each kind, for each worker.
 const MOST: usize = 64;
-/// So many may be put aside for one Hello.
+/// Most ends that are parked for one Hello.
 const TRIES: u32 = 16;
 
-/// UCP's ends for one peer.
+/// The count of UCP's ends to one peer.
 #[derive(Default)]
 pub(crate) struct Places {
-    /// So many were made.
+    /// Ends made so far.
     made: u32,
-    /// Places of ends that are over, or serve for another place, of which the peer may not have
-    /// heard. The last ones.
+    /// The latest places whose ends have ended, or serve another place, without the peer
+    /// necessarily knowing.
     untold: Vec<u32>,
 }
 
@@ -63,7 +64,7 @@ impl Places {
     }
 }
 
-/// UCP's end of a connection, and who is told when it fails.
+/// UCP's end of a connection, and where it reports its failure.
 pub(crate) struct End {
     ucp: sys::ucp_ep_h,
     place: u32,
@@ -73,12 +74,12 @@ pub(crate) struct End {
 struct Untouched {
     peer: Origin,
     peer_failure: bool,
-    /// For the Hello that comes on it, and for nobody else.
+    /// Reserved for the Hello that arrives on it.
     aside: bool,
     end: End,
 }
 
-/// Those of a worker.
+/// The parked ends of a worker.
 #[derive(Default)]
 pub(crate) struct ParkedEndpoints(RefCell<Vec<Untouched>>);
 
@@ -89,7 +90,7 @@ impl ParkedEndpoints {
         Some(ends.remove(place).end)
     }
 
-    /// The oldest to this peer that was made here.
+    /// The oldest one to this peer that was made here.
     pub(crate) fn take(&self, peer: &Origin, peer_failure: bool) -> Option<End> {
         self.take_first(|one| !one.aside && one.peer == *peer && one.peer_failure == peer_failure)
     }
@@ -99,7 +100,7 @@ impl ParkedEndpoints {
         self.take_first(|one| one.end.place == place && one.peer == *peer)
     }
 
-    /// Whether it reports failures, if it is here.
+    /// Whether it reports failures, if it is parked here.
     fn peer_failure_of(&self, peer: &Origin, place: u32) -> Option<bool> {
         let ends = self.0.borrow();
         ends.iter()
@@ -111,14 +112,15 @@ impl ParkedEndpoints {
         !self.0.borrow().is_empty()
     }
 
-    /// UCP's worker has gone, and they with it.
+    /// UCP's worker was destroyed, and the ends with it.
     pub(crate) fn clear(&self) {
         self.0.take();
     }
 }
 
 impl Worker {
-    /// Those that have failed are closed first. It comes back where there are too many.
+    /// Parks an end. Closes parked ends that have failed first. Returns `kept` if there are too
+    /// many.
     fn keep_untouched(&self, kept: Untouched) -> std::result::Result<(), Untouched> {
         let failed: Vec<_> = {
             let mut ends = self.parked.0.borrow_mut();
@@ -140,16 +142,16 @@ impl Worker {
         self.start_part(None, Part::Nothing, |slot| {
             let mut param = Param::new(slot);
             param.flags(sys::UCP_EP_CLOSE_FLAG_FORCE);
-            // SAFETY: an end that nobody has any more, inside its worker's gate; `start_part` keeps
-            // the slot until UCP calls back.
+            // SAFETY: an end that nothing uses any more, inside its worker's gate; `start_part`
+            // keeps the slot until UCP calls back.
             unsafe { sys::ucp_ep_close_nbx(one.end.ucp, param.as_ptr()) }
         });
     }
 }
 
 impl Endpoint {
-    /// To a peer that has said Hello on its end of a connection, of which this side has made none.
-    /// None where it has, which is over by now.
+    /// Makes an endpoint to a peer whose Hello arrived on an end that this side has not made. None
+    /// if this side had made it and it has ended.
     pub(crate) fn create_back(
         worker: &Worker,
         peer: &Origin,
@@ -157,7 +159,7 @@ impl Endpoint {
     ) -> Result<Option<Inward<SharedEndpoint>>> {
         let kept = worker.parked.peer_failure_of(peer, hello.place);
         let (made, untold) = {
-            // Not one more for each name that somebody thinks of.
+            // Bounded: a sender of made-up identities must not fill this table.
             let mut places = worker.places.borrow_mut();
             places
                 .get_mut(peer)
@@ -179,7 +181,7 @@ impl Endpoint {
         Ok(Some(end))
     }
 
-    /// It is over in UCP.
+    /// The end has ended in UCP.
     pub(crate) fn leave_place(&self) {
         let (place, Some(peer)) = (self.peering.place.get(), self.origin()) else { return };
         let heard = self.peering.theirs.get() != 0 || self.life().heard != Heard::Nothing;
@@ -188,7 +190,7 @@ impl Endpoint {
         }
     }
 
-    /// Has UCP make an end to the peer: the next one, or as many as there are up to this place.
+    /// Makes UCP's end to the peer: the next one, or as many as are needed to reach `place`.
     pub(crate) fn create_from_address(&self, address: &Address, place: Option<u32>) -> Result<()> {
         let text = || format!("address: no endpoint to {}: is it still running?", self.peer_text());
         loop {
@@ -196,7 +198,7 @@ impl Endpoint {
             params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_REMOTE_ADDRESS);
             params.address = address.bytes().as_ptr().cast();
             if let Some(peer) = self.origin() {
-                // Whatever comes of it: UCP has counted it before it can fail.
+                // Counted even on failure: UCP counts an end before it can fail.
                 let mut places = self.worker.places.borrow_mut();
                 let Places { made, .. } = places.entry(*peer).or_default();
                 *made = made.saturating_add(1);
@@ -217,7 +219,7 @@ impl Endpoint {
         }
     }
 
-    /// Neither side has said anything on it, and no flush of UCP's is under way.
+    /// Neither side has sent anything on it, and no flush of UCP is in flight.
     pub(crate) fn is_untouched(&self) -> bool {
         self.life().is_unspoken()
             && self.life().heard == Heard::Nothing
@@ -226,7 +228,7 @@ impl Endpoint {
             && self.flushes.borrow().is_empty()
     }
 
-    /// UCP's end comes from an endpoint that has not used it.
+    /// Takes over UCP's end from an endpoint that has not used it.
     pub(crate) fn take_over(&self, end: End) {
         self.ucp.set(end.ucp);
         self.peering.place.set(end.place);
@@ -234,13 +236,13 @@ impl Endpoint {
         self.reports.replace(end.reports);
     }
 
-    /// Gives UCP's end up, if nothing has gone through it. False: it is to be closed.
+    /// Parks UCP's end if nothing was sent through it. Returns false if it must be closed.
     pub(crate) fn leave_untouched(&self) -> bool {
         self.is_untouched() && self.give_up_end(false)
     }
 
-    /// Keeps UCP's end for others; `aside`: it is not the one that was wanted. False where nobody
-    /// could ask for it.
+    /// Parks UCP's end. `aside`: it is not the one that was wanted. Returns false if it could never
+    /// be claimed.
     fn give_up_end(&self, aside: bool) -> bool {
         let Some(peer) = self.origin() else { return false };
         let reports = self.reports.take();

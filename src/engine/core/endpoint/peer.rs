@@ -1,10 +1,10 @@
-//! Where the peer of an endpoint is, and what messages call it.
+//! Where the peer of an endpoint is, and how error messages name it.
 
 use crate::engine::core::endpoint::connect::Connection;
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 
 impl SharedEndpoint {
-    /// Who is at the other end, for messages.
+    /// Describes the peer for error messages.
     pub(crate) fn peer_text(&self) -> String {
         if let Some(connection) = self.connection() {
             return connection.peer_text();
@@ -22,18 +22,18 @@ impl SharedEndpoint {
         }
     }
 
-    /// On this host, as far as can be told.
+    /// The peer is on this host, as far as is known.
     pub fn same_host(&self) -> bool {
         self.origin().is_some_and(|origin| origin.identity.same_host(&self.worker().identity))
             || self.connection().is_some_and(Connection::same_host)
     }
 
-    /// What it sends does not go through shared memory.
+    /// Messages from the peer do not go through shared memory.
     pub(crate) fn is_remote(&self) -> bool {
         !(self.to_self || self.same_host() && self.worker().context.shares_memory)
     }
 
-    /// A number for the peer's worker, the same wherever it is asked; 0 for a foreign one.
+    /// An identifier of the peer's worker, the same on every worker; 0 for a foreign one.
     pub fn peer_id(&self) -> u64 {
         self.origin().map_or(0, |origin| origin.identity.peer_id())
     }

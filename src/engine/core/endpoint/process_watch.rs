@@ -1,13 +1,11 @@
-//! Notices that a process on this host has ended, whichever transport leads to it and whatever
-//! state UCX is in.
+//! Detects that a process on this host has ended, for any transport and any state of UCX.
 //!
-//! UCX finds a dead shared-memory peer by its keepalive, which has been seen to miss a peer that
-//! was killed with a large send under way, and one that nobody has reaped. Here each process that
-//! endpoints of a worker lead to is watched by one descriptor (pidfd), which the kernel makes
-//! readable when the process has ended. They stand behind the worker's own descriptor, so that a
-//! sleeper wakes at once; a worker that is busy looks ten times a second, by the clock that it
-//! reads anyway. Where the kernel, the namespaces or a limit do not allow it, UCX's keepalive
-//! remains.
+//! UCX finds a dead shared-memory peer by its keepalive. It was seen to miss a peer that was killed
+//! during a large send, and one that was not reaped. Here each process that a worker's endpoints
+//! lead to is watched through one pidfd, which the kernel makes readable when the process has
+//! ended. The pidfds are in an epoll set behind the worker's own descriptor, so a sleeping thread
+//! wakes at once. A busy worker checks ten times a second, by the clock that it reads anyway. If
+//! the kernel, the namespaces or a limit do not allow pidfds, UCX's keepalive remains.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -25,19 +23,19 @@ use std::cell::{Cell, Ref, RefCell};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Between two looks while the worker is busy.
+/// Interval between two checks while the worker is busy.
 const INTERVAL_NS: u64 = 100_000_000;
-/// How long what an ended process has sent is read: others may go on sending.
+/// How long to read what an ended process has sent: other processes may keep sending.
 const READING_NS: u64 = 20_000_000;
-/// Descriptors taken in by one look; the others are found by the next.
+/// Descriptors handled by one check; the next one finds the others.
 const MOST_AT_ONCE: usize = 32;
 
-/// A process, and what watches it.
+/// A watched process, with its descriptor.
 struct Watched {
     pid: u32,
     start_time: u64,
     descriptor: OwnedFd,
-    /// Endpoints that lead there.
+    /// Number of endpoints that lead to it.
     endpoints: u32,
 }
 
@@ -45,7 +43,7 @@ struct Watched {
 pub(crate) struct PeerWatch {
     epoll: RefCell<Option<OwnedFd>>,
     processes: RefCell<Vec<Watched>>,
-    /// When to look again; never, while nothing is watched.
+    /// When to check next; `u64::MAX` while nothing is watched.
     next_look: Cell<u64>,
 }
 
@@ -63,7 +61,7 @@ impl Default for PeerWatch {
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     Alive,
-    /// It has ended, or a later process has got its number.
+    /// It has ended, or a later process has its number.
     Gone,
     /// It cannot be watched.
     Unknown,
@@ -118,8 +116,8 @@ impl PeerWatch {
         let Some(index) = processes.iter().position(known) else { return };
         processes[index].endpoints -= 1;
         if processes[index].endpoints == 0 {
-            // Closing it takes it out of the set: nobody else has a copy, but for a forked child,
-            // which must not matter.
+            // Closing it removes it from the set: no other process has a copy except a forked
+            // child, which does not matter.
             let gone = processes.swap_remove(index);
             self.forget(&gone.descriptor);
         }
@@ -128,7 +126,7 @@ impl PeerWatch {
         }
     }
 
-    /// Gives back what it holds.
+    /// Releases all descriptors.
     pub(crate) fn clear(&self) {
         self.next_look.set(u64::MAX);
         self.processes.borrow_mut().clear();
@@ -153,8 +151,8 @@ impl PeerWatch {
         let mut ended = Vec::new();
         for event in events {
             let pid = event.data.u64() as u32;
-            // Of several with one number at most one is alive: the descriptors of the others are
-            // readable as well.
+            // At most one of several with the same number is alive: the descriptors of the others
+            // are readable as well.
             for watched in processes
                 .iter()
                 .filter(|watched| watched.pid == pid && is_readable(&watched.descriptor))
@@ -167,7 +165,7 @@ impl PeerWatch {
     }
 }
 
-/// A descriptor that becomes readable when the process has ended.
+/// Opens a descriptor that becomes readable when the process has ended.
 pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
     let Some(pid) = Pid::from_raw(process.pid as i32) else { return (Found::Unknown, None) };
     let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -175,7 +173,7 @@ pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
         Err(Errno::SRCH) => return (Found::Gone, None),
         Err(_) => return (Found::Unknown, None),
     };
-    // Opened first, then compared: from here on the number stays with this process.
+    // Opened first, then compared: from here on the number belongs to this process.
     match process_identity::start_time_of(process.pid) {
         Some(start_time) if start_time == process.start_time => (Found::Alive, Some(descriptor)),
         Some(_) => (Found::Gone, None),
@@ -185,8 +183,8 @@ pub(crate) fn open(process: &Identity) -> (Found, Option<OwnedFd>) {
 }
 
 impl Endpoint {
-    /// Has the end of the peer's process noticed, where it is one of this host and not this one.
-    /// Without error handling only for ends that nobody here knows of, and so nobody can destroy.
+    /// Watches the peer's process if it is another process of this host. Without error handling,
+    /// this is done only for ends that the user does not know of and so cannot destroy.
     pub(super) fn watch_process(&self) -> Result<()> {
         let here = &self.worker.identity;
         let wanted = self.peer_failure || self.peering.unclaimed.get();
@@ -214,14 +212,14 @@ impl Endpoint {
         }
     }
 
-    /// The peer's process, if its end is watched for.
+    /// The peer's process, if it is watched.
     pub(crate) fn watched_process(&self) -> Option<&Identity> {
         self.origin().filter(|_| self.watched.get()).map(|origin| &origin.identity)
     }
 }
 
 impl Worker {
-    /// Begins to watch the process, one more endpoint leading there.
+    /// Watches the process for one more endpoint.
     pub(crate) fn watch_process(&self, process: &Identity) -> Found {
         let had_none = self.peers.descriptor().is_none();
         let found = self.peers.add(process);
@@ -233,20 +231,20 @@ impl Worker {
         found
     }
 
-    /// An endpoint that led there has gone.
+    /// An endpoint that led there has ended.
     pub(crate) fn unwatch_process(&self, process: &Identity) {
         self.peers.remove(process);
     }
 
-    /// What a process has sent before it ended was sent: it is here, perhaps behind what others
-    /// send.
+    /// Reads what a process sent before it ended: it has arrived, possibly behind messages of
+    /// others.
     fn read_what_is_left(&self) {
         let deadline = clock::deadline_after(READING_NS);
-        // SAFETY: a live worker, and we are inside its gate.
+        // SAFETY: a live worker, inside its gate.
         while unsafe { sys::ucp_worker_progress(self.ucp()) } != 0 && clock::now_ns() < deadline {}
     }
 
-    /// Has the endpoints fail whose processes have ended. True if there were any.
+    /// Fails the endpoints whose processes have ended. True if there were any.
     pub(crate) fn look_at_peers(&self, now: u64) -> bool {
         self.attention.set(self.attention.get() & !attention::PEERS);
         let ended = self.peers.ended(now);
@@ -288,7 +286,7 @@ mod tests {
         let another = Identity { start_time: process.start_time + 1, ..process };
         assert_eq!(watch.add(&another), Found::Gone);
         child.kill().unwrap();
-        // Not reaped yet: what counts is that it has ended.
+        // Not reaped yet: it counts as ended.
         let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
         let set = watch.descriptor().unwrap();
         assert_eq!(poll(&mut [PollFd::new(&*set, PollFlags::IN)], Some(&limit)), Ok(1));

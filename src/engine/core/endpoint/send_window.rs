@@ -1,13 +1,14 @@
 //! The send window of an endpoint, and the queue behind it.
 //!
-//! UCP takes any number of sends, and keeps in memory what its transport has no room for. So it is
-//! given only so many at a time; what comes on top waits here, in its order, and so does everything
-//! as long as no peer has answered. What waits is in flight for everyone else: counted, with its
-//! timer, to be cancelled at once. It goes out after a pass, never from inside UCP's progress,
+//! UCP accepts any number of sends, and buffers what its transport has no room for. So UCP gets
+//! only a limited number at a time. Further sends wait here, in order; while no peer has answered,
+//! all of them do. A waiting send is in flight for everything else: it is counted, its timer runs,
+//! and it can be cancelled at once. The queue is drained after a pass, never inside UCP's progress,
 //! where messages lose their order.
 //!
-//! A send that UCP completes inside its call takes no place, and nobody looks at the window for it:
-//! the status word, which every send looks at, says when the next one has to come here.
+//! A send that UCP completes inside its call takes no place and does not check the window. The
+//! status word, which every send reads, tells when the next one must use the slow path (see
+//! `core::endpoint::status`).
 
 use crate::engine::base::counters::Counter;
 use crate::engine::base::status::{Error, Result, Status};
@@ -21,13 +22,13 @@ use crate::engine::core::worker::worker::{attention, Worker};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// How much an endpoint may have under way.
+/// How much an endpoint may have in flight.
 #[derive(Clone, Copy)]
 pub struct WindowLimits {
     /// Sends that UCP has and has not completed.
     pub ops: u32,
-    /// Bytes in them. The send that reaches it goes out, too: so one always does that finds nothing
-    /// under way.
+    /// Bytes in them. The send that reaches this limit is sent as well, so a send always proceeds
+    /// if nothing is in flight.
     pub bytes: u64,
     /// Sends that wait behind those.
     pub queue_ops: u32,
@@ -36,16 +37,16 @@ pub struct WindowLimits {
 }
 
 impl WindowLimits {
-    /// Where nothing else was asked for.
+    /// The limits if the user sets none.
     pub const DEFAULT: WindowLimits =
         WindowLimits { ops: 256, bytes: 256 << 20, queue_ops: 16384, queue_bytes: u64::MAX };
 }
 
-/// Sends that wait where those that are owed are refused as well: nobody who keeps to what members
-/// of groups may ask each other gets there.
+/// Queue length at which even replies and other owed sends are refused. Members of groups that
+/// respect their own limits never reach it.
 pub(crate) const MOST_OWED: u64 = 1 << 18;
 
-/// Entries of the queue beyond which those are looked for that have ended where they stood.
+/// Queue length from which completed entries are looked for and removed.
 const SWEEP: usize = 64;
 
 enum Waiting {
@@ -64,7 +65,7 @@ impl Waiting {
 /// What waits, oldest first.
 struct Lane {
     entries: RefCell<VecDeque<Waiting>>,
-    /// Look for entries that have ended at this length.
+    /// Look for completed entries at this length.
     sweep_at: Cell<usize>,
 }
 
@@ -86,8 +87,8 @@ impl Lane {
         entries.push_back(entry);
     }
 
-    /// Takes the oldest entry out, if it may go: a flush always may, as what was before it has
-    /// gone.
+    /// Takes out the oldest entry if `may` allows it. A flush is always allowed, because everything
+    /// before it was sent.
     fn next(&self, may: impl Fn(&Slot) -> bool) -> Option<Waiting> {
         let mut entries = self.entries.borrow_mut();
         loop {
@@ -101,18 +102,18 @@ impl Lane {
     }
 }
 
-/// See the top of this file.
+/// See the head of this file.
 pub(crate) struct SendWindow {
     limits: Cell<WindowLimits>,
-    /// What UCP has.
+    /// Sends that UCP has.
     ops: Cell<u32>,
     bytes: Cell<u64>,
-    /// What waits; read by any thread.
+    /// Sends that wait; read by any thread.
     pub(crate) queued_ops: Counter,
     pub(crate) queued_bytes: Counter,
     waiting: Lane,
-    /// Active messages for which the peer has given no credit yet, and the flushes behind them:
-    /// what needs none does not wait for them.
+    /// Active messages that wait for credit, and the flushes behind them. Sends without credit do
+    /// not wait for them.
     uncredited: Lane,
     /// Counted in `Worker::queueing`.
     counted: Cell<bool>,
@@ -135,7 +136,7 @@ impl SendWindow {
         }
     }
 
-    /// Sends that UCP has, and bytes in them.
+    /// Sends that UCP has, and their bytes.
     pub(crate) fn in_ucp(&self) -> (u64, u64) {
         (self.ops.get().into(), self.bytes.get())
     }
@@ -151,21 +152,21 @@ impl SendWindow {
         !self.waiting.is_empty() || !self.uncredited.is_empty()
     }
 
-    /// There is a place for one more send, and nothing that would have to go before it.
+    /// There is a place for one more send, and nothing that must be sent before it.
     pub(crate) fn is_free(&self) -> bool {
         self.has_room() && self.waiting.is_empty()
     }
 }
 
 impl Endpoint {
-    /// Before any other thread can know the endpoint.
+    /// Call this before any other thread can reach the endpoint.
     pub(crate) fn set_limits(&self, limits: WindowLimits) {
         self.window.limits.set(limits);
-        // SAFETY: as this says.
+        // SAFETY: no other thread can reach the endpoint yet, as this function requires.
         unsafe { self.reserved.limits.set(limits) };
     }
 
-    /// A send is in flight from now on: UCP has it, or the queue.
+    /// A send is in flight from now on, in UCP or in the queue.
     #[inline]
     pub(crate) fn send_begun(&self, slot: &Slot) {
         if !stands_before_others(slot) {
@@ -195,7 +196,7 @@ impl Endpoint {
         }
     }
 
-    /// A send has ended. Inside UCP's progress perhaps: what has room now goes out after the pass.
+    /// A send has completed, possibly inside UCP's progress: the queue is drained after the pass.
     #[inline]
     pub(crate) fn send_ended(&self, slot: &Slot) {
         let window = &self.window;
@@ -236,16 +237,15 @@ impl Endpoint {
         self.waits_for_peer() || !self.window.is_free()
     }
 
-    /// Sends may go straight to UCP again, if there is no reason left why not.
+    /// Lets sends go straight to UCP again, if nothing prevents it.
     fn reopen(&self) {
         if self.has_status(SharedEndpoint::HELD) && !self.is_held() {
             self.open_status(SharedEndpoint::HELD);
         }
     }
 
-    /// Refuses a send that would have to wait and may not, or for which the queue has no room.
-    /// Inside the gate; what goes through the ring has reserved its place (see
-    /// `core::endpoint::admission`).
+    /// Refuses a send that would have to wait but must not, or for which the queue has no room.
+    /// Sends from the ring have reserved their place instead (see `core::endpoint::admission`).
     pub(crate) fn check_queue(&self, params: &OpParams, length: usize) -> Result<()> {
         let limits = self.window.limits.get();
         let (ops, bytes) = self.waiting();
@@ -260,7 +260,8 @@ impl Endpoint {
 }
 
 impl SharedEndpoint {
-    /// `full`: of the queue. `credit`: there was none, whatever is known inside the gate.
+    /// `full`: the queue is full. `credit`: there was no credit, even if the worker has some by
+    /// now.
     #[cold]
     pub(crate) fn no_room(&self, full: bool, credit: bool) -> Error {
         const WINDOW: &str =
@@ -281,7 +282,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// A send that cannot go to UCP yet, and for which there is a place.
+    /// Queues a send that cannot go to UCP yet, and for which there is a place.
     pub(crate) fn queue_described(
         &self,
         kind: Kind,
@@ -298,7 +299,7 @@ impl Endpoint {
         Submitted::Pending
     }
 
-    /// The same for one that is described in its slot, and has reserved its place.
+    /// The same for a send that is described in its slot and has reserved its place.
     pub(crate) fn enqueue(&self, slot: &Slot, params: &OpParams, out: Out) {
         slot.add_mark(mark::WAITING);
         self.worker.start(slot, Some(self), params, out);
@@ -310,23 +311,23 @@ impl Endpoint {
         self.credit_messages();
         self.count_queue();
         if !self.window.waiting.is_empty() {
-            // What comes next would overtake those that have just got the credit that they waited
+            // A later send would overtake those that have just received the credit that they waited
             // for.
             self.hold();
             self.tend_later();
         }
     }
 
-    /// As `must_wait`, for a send from the ring that is described in its slot; of a message the
-    /// credit is taken.
+    /// As `must_wait`, for a send from the ring that is described in its slot. For a message, also
+    /// takes the credit.
     pub(crate) fn must_queue(&self, slot: &Slot) -> bool {
         self.must_wait()
             || (slot.kind.get().needs_credit()
                 && !self.pay_from_ring(slot.queued.get().outgoing.charge))
     }
 
-    /// Takes the credit for a message that is about to go out. False if there is none, or others
-    /// wait for theirs.
+    /// Takes the credit for a message that is about to be sent. False if there is none, or if other
+    /// messages wait for theirs.
     #[inline]
     pub(crate) fn pay(&self, charge: u16) -> bool {
         let pays = self.may_pay(charge);
@@ -336,7 +337,7 @@ impl Endpoint {
         pays
     }
 
-    /// The same for one that has perhaps reserved it.
+    /// The same for a message that may have reserved it.
     pub(crate) fn pay_from_ring(&self, charge: u16) -> bool {
         let pays = self.may_pay(charge);
         if pays {
@@ -354,7 +355,7 @@ impl Endpoint {
         may
     }
 
-    /// Lets the messages on for which there is credit now.
+    /// Moves messages on for which there is credit now.
     fn credit_messages(&self) {
         let may = |slot: &Slot| {
             let charge = slot.queued.get().outgoing.charge;
@@ -372,26 +373,26 @@ impl Endpoint {
         self.credits.look_again(!self.window.uncredited.is_empty());
     }
 
-    /// The peer has given credit. Inside UCP's progress perhaps.
+    /// The peer has returned credit, possibly inside UCP's progress.
     pub(crate) fn credits_came(&self) {
         if self.awaits_credit() {
             self.tend_later();
         }
     }
 
-    /// Somebody waits for credit, or may.
+    /// A send waits for credit, or may.
     #[inline(always)]
     pub(crate) fn awaits_credit(&self) -> bool {
-        // One that another thread was refused is not among those that are short inside.
+        // A send that was refused to another thread is not counted in `credits`.
         self.credits.is_short() || self.writable.is_armed()
     }
 
-    /// Flushes have to wait as well.
+    /// Flushes must wait as well.
     pub(crate) fn holds_flushes(&self) -> bool {
         self.is_connecting() || self.window.is_queueing()
     }
 
-    /// A flush that has been started, without UCP's half.
+    /// Queues a flush that was started without UCP's half.
     pub(crate) fn queue_flush(&self, flush: &Slot) {
         let lane = if self.window.uncredited.is_empty() {
             &self.window.waiting
@@ -402,7 +403,7 @@ impl Endpoint {
         self.count_queue();
     }
 
-    /// Something was put into the queue, or taken out.
+    /// The queue has changed.
     fn count_queue(&self) {
         let queues = self.window.is_queueing();
         let count = &self.worker.queueing;
@@ -413,14 +414,14 @@ impl Endpoint {
         }
     }
 
-    /// UCP's half of a flush that waited.
+    /// Starts UCP's half of a flush that waited.
     fn flush_part(&self, flush: Ticket) {
         if let Some(ended) = self.start_flush(Part::Flush(flush)) {
             self.worker.flush_part_ended(flush, ended);
         }
     }
 
-    /// Has a pass look at the queue, and at who waits for room.
+    /// Makes a pass check the queue, and notify threads that wait for room.
     pub(crate) fn tend_later(&self) {
         if self.window.listed.get() {
             return;
@@ -431,7 +432,7 @@ impl Endpoint {
         self.worker.attend(attention::WINDOWS);
     }
 
-    /// Gives UCP what there is room for. Not inside its progress. How much that was.
+    /// Gives UCP what there is room for, and returns how much that was. Not inside UCP's progress.
     pub(crate) fn drain_queue(&self) -> u32 {
         let lost = matches!(self.life().peer, Peer::GivenUp(_) | Peer::Gone);
         if self.waits_for_peer() || self.phase() > Phase::Flushing || lost {
@@ -458,7 +459,7 @@ impl Endpoint {
         count
     }
 
-    /// Nobody is to get what waits in the queue.
+    /// Cuts the queue short, because the peer will not receive it.
     pub(crate) fn cut_queue(&self) {
         if !self.is_connecting() {
             self.end_queue(self.life().cut_short());
@@ -466,7 +467,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends what waits.
+    /// Completes what waits with `status`.
     pub(crate) fn end_queue(&self, status: Status) {
         let window = &self.window;
         while let Some(next) =
@@ -478,7 +479,7 @@ impl Endpoint {
                     slot.reason.set(status.0);
                     self.worker.complete(slot, status);
                 }
-                // The sends before it tell a worker's flush what became of them.
+                // The sends before it report their status to a worker's flush.
                 Waiting::Flush(ticket) if slot.kind.get() == Kind::WorkerFlush => {
                     self.worker.flush_part_ended(ticket, Status::OK);
                 }
@@ -492,7 +493,7 @@ impl Endpoint {
     }
 }
 
-/// Does a next send that needs no credit find it before it? One that waits for its own credit is
+/// The send is ahead of a next one that needs no credit. A send that waits for its own credit is
 /// overtaken.
 #[inline(always)]
 fn stands_before_others(slot: &Slot) -> bool {
@@ -502,8 +503,8 @@ fn stands_before_others(slot: &Slot) -> bool {
 }
 
 impl Worker {
-    /// Looks after the endpoints whose windows have changed: each once. After UCP's pass. How much
-    /// there was to do.
+    /// Handles each endpoint whose window has changed, once. After UCP's pass. Returns how much was
+    /// done.
     pub(crate) fn tend_windows(&self) -> u32 {
         let mut handled = 0;
         let mut left = self.windows.borrow().len();

@@ -1,11 +1,13 @@
-//! Before UCX lets go by force of a connection over a socket: what it has of it is out.
+//! Empties the socket of a connection before UCX closes it by force.
 //!
-//! UCX (1.13 to 1.22) keeps an end that was closed by force while its socket was full: it waits
-//! there for room, and for the end of the peer's. Where both come in one event, the second one
-//! frees the end, and the first one is handled with what was freed (`uct_tcp_iface_handle_events`).
-//! So a last message is said until one leaves inside its call, as none does behind another one that
-//! waits; a peer that has closed goes on reading as long as its worker makes progress. It says what
-//! is true by then, that nothing of the peer's memory is read any more.
+//! UCX (1.13 to 1.22) keeps an end that was closed by force while its socket was full: it waits for
+//! room, and for the peer to close. If both arrive in one event, the second frees the end, and the
+//! first is handled with freed memory (`uct_tcp_iface_handle_events`).
+//!
+//! So a last message is sent repeatedly until one is sent inside its call, which happens only if no
+//! other message waits before it. A peer that has closed keeps reading as long as its worker makes
+//! progress. The message is a `ByeAck`, which is true at that point: nothing of the peer's memory
+//! is read any more.
 
 use crate::engine::base::clock;
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -14,21 +16,21 @@ use crate::engine::core::endpoint::life::{Heard, LifeEvent, Peer};
 use crate::engine::core::request::request::Part;
 use crate::engine::wire::header::Kind;
 
-/// How far it has come.
+/// How far this is.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Emptying {
     #[default]
     Unasked,
-    /// A message waits for room, not longer than up to this moment.
+    /// A message waits for room, at most until this moment.
     Waits(u64),
-    /// It has left: another one is to show that nothing is behind it.
+    /// It was sent: another one must show that nothing is behind it.
     Left(u64),
     Over,
 }
 
 impl Endpoint {
-    /// UCX holds nothing of this connection, or was waited for long enough. Right before it is told
-    /// to let go, and after everything else that is said.
+    /// UCX holds nothing of this connection, or the wait has timed out. Called right before the
+    /// close in UCP, after everything else was sent.
     pub(crate) fn has_emptied_socket(&self, now: u64) -> bool {
         let emptying = &self.life.emptying;
         let deadline = match emptying.get() {
@@ -51,7 +53,7 @@ impl Endpoint {
         true
     }
 
-    /// There is a socket, and a peer of this library's that has shown that it reads from it.
+    /// There is a socket, and a peer of this library that has shown that it reads from it.
     fn can_empty_socket(&self) -> bool {
         let life = self.life();
         self.is_remote()
@@ -64,7 +66,7 @@ impl Endpoint {
             && !self.ucp.get().is_null()
     }
 
-    /// The message has left.
+    /// The message was sent.
     pub(crate) fn last_word_left(&self) {
         if let Emptying::Waits(deadline) = self.life.emptying.get() {
             self.life.emptying.set(Emptying::Left(deadline));
@@ -72,7 +74,7 @@ impl Endpoint {
         self.watch();
     }
 
-    /// Up to when a message is waited for that has not left.
+    /// When to stop waiting for a message that was not sent.
     pub(crate) fn emptying_deadline(&self) -> Option<u64> {
         match self.life.emptying.get() {
             Emptying::Waits(deadline) => Some(deadline),
@@ -80,7 +82,7 @@ impl Endpoint {
         }
     }
 
-    /// Nothing holds it: not this side, not its peer, not the socket.
+    /// Neither this side, nor its peer, nor the socket holds it any more.
     pub(crate) fn may_end(&self, now: u64) -> bool {
         self.has_let_go(now) && self.has_parted(now) && self.has_emptied_socket(now)
     }

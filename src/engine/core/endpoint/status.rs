@@ -1,25 +1,25 @@
-//! What any thread reads of an endpoint's life: the phase, and whether it takes operations, or why
-//! not, which is one word that every operation looks at.
+//! What any thread may read of an endpoint's life: its phase, and its status word, which every
+//! operation checks: OK, or why the endpoint takes no operations.
 //!
-//! Both are written inside the worker's gate, by `core::endpoint::life`, but for a close that
-//! another thread hands over, which writes CLOSED at once. So what is no end is only ever written
-//! in exchange for what it follows.
+//! `core::endpoint::life` writes both, on the worker's thread. One exception: a close that another
+//! thread submits writes CLOSED at once. So every status that is not final is written by
+//! compare-exchange with the status that it follows, and never overwrites CLOSED.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What other threads see of the stage; only ever moves down this list.
+/// The public part of the stage. It only moves down this list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum Phase {
     /// Takes operations.
     Open,
-    /// Being closed: what was submitted before is let finish.
+    /// Being closed: earlier operations may complete.
     Flushing,
-    /// UCP has been told to close, or gave up by itself: requests come back.
+    /// UCP was told to close, or has failed by itself: requests complete.
     Ending,
-    /// UCP knows nothing of it any more; `on_close` is due.
+    /// Released by UCP; `on_close` is due.
     Closed,
     /// `on_close` has returned.
     Reported,
@@ -51,7 +51,7 @@ impl SharedEndpoint {
         }
     }
 
-    /// OK while operations are taken, else why not. Any thread.
+    /// OK while operations are taken, otherwise why not. Any thread.
     pub fn status(&self) -> Status {
         if self.worker().closed.load(Ordering::Acquire) {
             return Status::CLOSED;
@@ -62,18 +62,18 @@ impl SharedEndpoint {
         }
     }
 
-    /// The status, inside, while operations are taken but none goes straight to UCP: see `is_held`.
+    /// Internal status: operations are taken, but none goes straight to UCP; see `is_held`.
     pub(crate) const HELD: Status = Status::INPROGRESS;
-    /// The same before the first operation, which makes the endpoint say Hello, and goes straight
-    /// to UCP then.
+    /// The same before the first operation, which sends Hello and then goes straight to UCP.
     pub(crate) const SILENT: Status = Status(2);
 
-    /// From one of the above; a close from outside the gate may have come first.
+    /// Replaces one of the two statuses above by OK. A close from another thread may have come
+    /// first.
     pub(crate) fn open_status(&self, from: Status) {
         self.change_status(from, Status::OK);
     }
 
-    /// What comes next has to wait.
+    /// The next operation must wait.
     pub(crate) fn hold(&self) {
         self.change_status(Status::OK, Self::HELD);
     }
@@ -91,7 +91,7 @@ impl SharedEndpoint {
         self.status.store(status.0, Ordering::Release);
     }
 
-    /// Takes operations, and hands them to UCP at once.
+    /// Takes operations, and gives them to UCP at once.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.has_status(Status::OK)
@@ -102,24 +102,24 @@ impl SharedEndpoint {
         !Status(self.status.load(Ordering::Relaxed)).is_error()
     }
 
-    /// Refuses an operation on an endpoint that takes none.
+    /// Refuses an operation if the endpoint takes none.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         let status = Status(self.status.load(Ordering::Relaxed));
         if !status.is_error() {
             return Ok(());
         }
-        // Once it is one it stays one.
+        // An error status never changes back.
         Err(self.not_open(status))
     }
 
-    /// The same for a thread that is not inside the gate.
+    /// The same for a thread that is outside the gate.
     pub(crate) fn check_open_outside(&self) -> Result<()> {
         self.worker().check_usable()?;
         self.check_open()
     }
 
-    /// Why it takes nothing, as an error.
+    /// The error for an operation on an endpoint with this status.
     #[cold]
     pub fn not_open(&self, status: Status) -> Error {
         let why = match status {
@@ -146,16 +146,16 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// What an error of UCX's means on this endpoint.
+    /// Translates an error of UCX on this endpoint.
     pub(crate) fn status_for(&self, ucx: Status) -> Status {
         match Status(self.status.load(Ordering::Relaxed)) {
-            // Nobody here has cancelled it: that would be its reason. Nor has the peer said Bye:
-            // UCX has found it gone, and will say so.
+            // No cancel from here, which would be the reason, and no Bye from the peer: UCX has
+            // lost the peer, and will report it.
             status if !status.is_error() => match ucx.or_peer_failed() {
                 Status::PEER_FAILED | Status::CANCELED => self.loss(),
                 other => other,
             },
-            // Closed here: the operation did not fail, it was cut short.
+            // Closed on this side: the operation did not fail, it was cut short.
             Status::CLOSED => self.life().cut_short(),
             failed => failed,
         }

@@ -1,5 +1,4 @@
-//! What is under way on an endpoint, and what has been sent there: counters that belong to whoever
-//! is inside the worker's gate.
+//! Counters of an endpoint: what is in flight, and what was sent. The worker's thread writes them.
 #![deny(unsafe_code)]
 
 use crate::engine::base::status::Result;
@@ -36,7 +35,7 @@ impl Endpoint {
         }
     }
 
-    /// `kind` is the slot's.
+    /// `kind`: the slot's kind.
     #[inline(always)]
     pub(crate) fn in_flight_remove(&self, slot: &Slot, kind: Kind) {
         let counter = self.counter(kind);
@@ -61,7 +60,7 @@ impl Endpoint {
         }
     }
 
-    /// Where some of the controls are counted once more.
+    /// The second counter for some of the controls.
     #[inline(always)]
     fn counter_of_part(&self, slot: &Slot, kind: Kind) -> Option<&Cell<u32>> {
         if kind != Kind::Internal {
@@ -74,7 +73,7 @@ impl Endpoint {
         }
     }
 
-    /// How far it has got with sending: the position after which nothing was sent.
+    /// The number of sends so far: the position of the next one.
     pub(crate) fn operations_sent(&self) -> u64 {
         self.operations_sent.get()
     }
@@ -87,7 +86,7 @@ impl Endpoint {
 }
 
 impl SharedEndpoint {
-    /// What has been sent, and where what is in flight stands.
+    /// What was sent, and what is in flight.
     pub fn traffic(&self) -> Result<Traffic> {
         let inside = self.enter()?;
         let (window_operations, window_bytes) = inside.window.in_ucp();

@@ -1,5 +1,5 @@
-//! Endpoints that are being opened or closed: looked at in each pass until they have got where they
-//! go.
+//! Endpoints that are being opened or closed. They are in `Worker::changing`, and each pass checks
+//! them until they have reached their state.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Status;
@@ -14,11 +14,11 @@ use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::{attention, Worker};
 
-/// How many endpoints a pass looks at, so that it stays short while thousands open or close.
+/// Most endpoints that a pass checks, so that it stays short while thousands open or close.
 const MOST_LOOKS: usize = 64;
 
 impl Endpoint {
-    /// One look at an endpoint that is changing. True while it has to be looked at again.
+    /// One check of an endpoint that is changing. True if it must be checked again.
     pub(crate) fn advance(&self, now: u64) -> bool {
         if self.connect_deadline.get() != 0 && now >= self.connect_deadline.get() {
             self.connect_deadline.set(0);
@@ -27,7 +27,7 @@ impl Endpoint {
             } else {
                 self.fail(Status::TIMED_OUT);
             }
-            // It has put itself on the list, for the next pass.
+            // It has added itself to the list, for the next pass.
             return true;
         }
         match self.life().stage {
@@ -46,11 +46,11 @@ impl Endpoint {
             self.unregister();
             return false;
         }
-        // What UCP keeps may come back as late as the end of the worker: `part_ended` looks again.
+        // UCP may return what it keeps as late as the end of the worker: `part_ended` checks again.
         !self.life().left().abandoned && self.life().peer != Peer::Gone
     }
 
-    /// Sends, and, once it is being closed, messages that are on their way into their buffers.
+    /// Sends, and, once it is being closed, receives that have matched.
     pub(crate) fn transfers(&self) -> u32 {
         self.sends.get() + self.watchers.get()
     }
@@ -63,7 +63,7 @@ impl Endpoint {
         }
     }
 
-    /// The next look would get it further.
+    /// The next check would make progress.
     pub(crate) fn can_advance(&self) -> bool {
         match self.life().stage {
             Stage::Open | Stage::Draining { .. } => false,
@@ -88,21 +88,21 @@ impl Endpoint {
         all.into_iter().filter(|at| *at != 0).min().unwrap_or(0)
     }
 
-    /// Nothing in flight names it, and no callback.
+    /// Nothing in flight and no callback refers to it.
     pub(crate) fn is_unused(&self) -> bool {
         self.transfers() + self.controls.get() + self.due.callbacks.get() == 0
     }
 
-    /// The peer has gone: there is nothing to wait for but UCP's flush, as UCX 1.21 has been seen
-    /// to go on with one on an endpoint that was closed by force meanwhile.
+    /// The peer has failed: only UCP's flush is waited for, because UCX 1.21 was seen to continue
+    /// one on an endpoint that was closed by force in the meantime.
     pub(crate) fn hurry_alone(&self) {
         self.cut_queue();
         self.hurry(FLUSH_PATIENCE_NS);
         self.watch();
     }
 
-    /// The flush of its close has ended, and those that the caller asked for, of which the second
-    /// half may be still to begin.
+    /// The flush of its close has completed, and so have the caller's flushes, whose second half
+    /// may not have started.
     fn has_flushed(&self, now: Flushing) -> bool {
         now.has_flushed() && self.flushes.borrow().is_empty()
     }
@@ -147,13 +147,13 @@ impl Endpoint {
             if !self.has_let_go(now) {
                 return;
             }
-            // A peer that has taken nothing for so long is not waited for once more.
+            // A peer that has accepted nothing for so long is not waited for again.
             self.has_parted(now);
             self.end_by_force();
         }
     }
 
-    /// No caller is told that it ran out of a time which none has asked for.
+    /// Does not report a timeout if no caller has set a time limit.
     fn run_out(&self) {
         let asked = self.is_close_asked();
         self.on(if asked { LifeEvent::IsCut(Status::TIMED_OUT) } else { LifeEvent::RunsOut });
@@ -167,14 +167,14 @@ impl Endpoint {
             return;
         }
         let back = sends_back && self.watchers.get() == 0;
-        // Without error handling there is no force: what UCP still has stays with it until the
-        // worker goes.
+        // Without error handling there is no forced close: what UCP still has stays with it until
+        // the worker ends.
         let left_to_ucp = !self.peer_failure && self.life().outcome != Outcome::Good;
         if sends_back || left_to_ucp || (now >= ending.deadline && !receives_wait) {
             if !back && self.peer_failure {
                 self.abandon_requests();
             }
-            // What comes with its end may let go of what its requests' callbacks use.
+            // Later callbacks may free what the callbacks of its requests use.
             if self.due.callbacks.get() > 0 {
                 return;
             }
@@ -187,8 +187,8 @@ impl Endpoint {
         }
     }
 
-    /// Receives may still be written to: UCP's last pass found something to do, or it is too early
-    /// to tell.
+    /// UCX may still be writing into receives: its last pass did something, or it is too early to
+    /// tell.
     fn may_be_reading(&self, now: u64, deadline: u64) -> bool {
         let reads = self.worker.ucp_was_busy.get() && self.life().peer != Peer::Gone;
         now < deadline || (reads && now < deadline + READING_NS)
@@ -196,8 +196,8 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// Looks at the endpoints that are being opened or closed, at most at `MOST_LOOKS` in a pass,
-    /// in turn. How many of them got further.
+    /// Checks the endpoints that are being opened or closed, in turn, at most `MOST_LOOKS` in a
+    /// pass. Returns how many made progress.
     pub(crate) fn advance_changing(&self, now: u64) -> u32 {
         let mut changed = 0;
         let lingering = self.advance_listeners(now);
@@ -218,19 +218,19 @@ impl Worker {
         changed
     }
 
-    /// Puts an endpoint at the end of those that passes look at, once.
+    /// Adds an endpoint to the end of the list, once.
     pub(crate) fn look_later(&self, endpoint: Inward<SharedEndpoint>) {
         if !endpoint.listed.replace(true) {
             self.changing.borrow_mut().push_back(endpoint);
         }
     }
 
-    /// Would a pass get an endpoint further that is being opened or closed?
+    /// A pass would make progress on an endpoint that is being opened or closed.
     pub(crate) fn can_advance(&self) -> bool {
         self.changing.borrow().iter().any(|endpoint| endpoint.can_advance())
     }
 
-    /// The earliest moment at which an endpoint that is changing has to be looked at.
+    /// The earliest moment at which an endpoint that is changing must be checked.
     pub(crate) fn next_change(&self) -> Option<u64> {
         let deadline = |endpoint: &Inward<SharedEndpoint>| match endpoint.life().stage {
             Stage::Open | Stage::Draining { .. } => endpoint.next_look_while_open(),

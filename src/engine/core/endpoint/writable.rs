@@ -1,4 +1,7 @@
-//! Telling who was refused a send when there is room again: `on_writable`.
+//! `on_writable`: notifies a caller whose send was refused when there is room again.
+//!
+//! Any thread arms and disarms the callback, under its lock. `armed` is a hint for threads that
+//! only look. The worker's thread takes the callback out in a pass and calls it once.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::split_counter::look_again;
@@ -12,20 +15,20 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What to call, once.
+/// The callback to call, once.
 struct Waits(Callback, *mut c_void);
 
 // SAFETY: the user hands function and argument over to the thread that makes a pass.
 unsafe impl Send for Waits {}
 
-/// Who waits for room on an endpoint.
+/// The callback that waits for room on an endpoint.
 #[derive(Default)]
 pub(crate) struct Writable {
     /// Any thread arms and disarms; a pass takes it out.
     callback: Mutex<Option<Waits>>,
-    /// There is one, for those who only look.
+    /// There is a callback, for threads that only look.
     armed: AtomicBool,
-    /// It is running.
+    /// The callback is running.
     running: Gated<Cell<bool>>,
 }
 
@@ -35,7 +38,7 @@ impl Writable {
         self.armed.load(Ordering::Relaxed)
     }
 
-    /// Takes the callback out: it is called once.
+    /// Takes the callback out, so that it is called once.
     pub(crate) fn disarm(&self) -> Option<(Callback, *mut c_void)> {
         let mut callback = self.callback.lock();
         self.armed.store(false, Ordering::Relaxed);
@@ -44,8 +47,8 @@ impl Writable {
 }
 
 impl SharedEndpoint {
-    /// A send would go straight to UCP now, or, from a thread that has to leave that to the
-    /// progress thread, as soon as it is taken over there. Any thread.
+    /// A send would go straight to UCP now, or, from a thread that uses the submission ring, as
+    /// soon as it is taken over. Any thread.
     pub fn is_writable(&self) -> bool {
         let worker = self.worker();
         if worker.check_usable().is_err() || !self.goes_straight() {
@@ -61,8 +64,8 @@ impl SharedEndpoint {
             && self.has_place()
     }
 
-    /// Has `callback` called once when there is room for a send, or, with the endpoint's error,
-    /// when it ends first. None: not any more. Any thread.
+    /// Calls `callback` once when there is room for a send, or with the endpoint's error if it ends
+    /// first. None removes it. Any thread.
     pub fn on_writable(&self, callback: Option<Callback>, arg: *mut c_void) -> Result<()> {
         self.worker().check_usable()?;
         let Some(callback) = callback else {
@@ -71,8 +74,8 @@ impl SharedEndpoint {
         };
         {
             let mut armed = self.writable().callback.lock();
-            // Under the lock: the end of the endpoint, which comes after its status, takes out
-            // whatever is here.
+            // Under the lock: the end of the endpoint, which follows its status, takes out any
+            // callback that is here.
             self.check_open_outside()?;
             if armed.is_some() {
                 let text = "endpoint: a callback waits for it to become writable already";
@@ -84,11 +87,13 @@ impl SharedEndpoint {
         let endpoint = EndpointPointer(self);
         let posted = self.worker().post(move |_inside| {
             let endpoint = endpoint;
-            // SAFETY: the end of an endpoint comes after what was handed over before it.
+            // SAFETY: jobs run inside the gate, and before the endpoint ends: see
+            // `EndpointPointer`.
             unsafe { (*endpoint.0).inside() }.tend_later();
         });
         match posted {
-            // Nobody will call it, unless somebody has.
+            // The job was refused, so the callback will not be called, unless it was called
+            // already.
             Err(error) if self.writable().disarm().is_some() => Err(error),
             _ => Ok(()),
         }
@@ -96,7 +101,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// What to call the callback with, if it is due.
+    /// The status for the callback, if it is due.
     fn writable_status(&self) -> Option<Status> {
         if self.phase() == Phase::Open {
             return self.goes_straight().then_some(Status::OK);
@@ -104,7 +109,7 @@ impl Endpoint {
         Some(self.ended_status())
     }
 
-    /// Why it takes nothing more.
+    /// Why the endpoint takes no more operations.
     fn ended_status(&self) -> Status {
         match self.status() {
             error if error.is_error() => error,
@@ -114,16 +119,17 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// Calls the callback that waits for room, if there is one and it is due. After UCP's pass. How
-    /// many calls that were.
+    /// Calls the callback that waits for room, if it is due. After UCP's pass. Returns the number
+    /// of calls.
     pub(crate) fn tell_if_writable(&self, endpoint: &Inward<SharedEndpoint>) -> u32 {
         let writable = &endpoint.writable;
-        // While it runs, on another thread, it comes to nobody else.
+        // While it runs, on another thread, no other one is called.
         if !writable.is_armed() || writable.running.get(self).get() {
             return 0;
         }
-        // Who gives room back from outside looks whether somebody waits for it: after that, as this
-        // is before looking for room.
+        // A thread outside the gate that gives room back then checks whether a callback waits; this
+        // thread checks the callback first and then the room. The fence makes one of them see the
+        // other.
         look_again();
         let Some(status) = endpoint.writable_status() else { return 0 };
         let Some(callback) = writable.disarm() else { return 0 };
@@ -136,7 +142,7 @@ impl Worker {
         1
     }
 
-    /// The endpoint has ended: the last occasion.
+    /// The endpoint has ended: calls the callback for the last time.
     pub(crate) fn tell_never_writable(&self, endpoint: &Inward<SharedEndpoint>) {
         let callback = endpoint.writable.disarm();
         self.call_endpoint(endpoint, callback, endpoint.ended_status());
