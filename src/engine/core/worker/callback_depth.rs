@@ -1,30 +1,31 @@
-//! Callbacks of SINGLE workers that are on the stack of the thread that made the workers.
+//! Counts the running callbacks of SINGLE workers on the thread that made the workers.
 //!
-//! A worker counts them through a pointer of its own: to find the thread's storage takes longer
-//! than what else is done about a message. Neither owns the count, as the thread may end before its
-//! workers, or they before it, on another thread. So counts are never freed; one whose workers have
-//! all ended goes to the next thread that needs one.
+//! A worker reaches the count through its own pointer, because finding thread-local storage takes
+//! longer than the rest of the work for a message. Neither the thread nor the worker owns the
+//! count: the thread may end before its workers, and a worker may end first, on another thread. So
+//! counts are never freed. A count whose workers have all ended is reused for the next thread that
+//! needs one.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::core::worker::gate::this_thread;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// A cache line of its own, as its thread writes it for each message.
+/// In its own cache line, because its thread writes it for each message.
 #[repr(align(64))]
 #[derive(Default)]
 pub(crate) struct OwnCallbacks {
     /// `this_thread()` of the thread that made the workers.
     thread: AtomicUsize,
-    /// How many workers it has. Changes under the lock of `ALL`.
+    /// Number of its workers. Changes under the lock of `ALL`.
     workers: AtomicUsize,
-    /// Written by the thread alone.
+    /// Written only by that thread.
     running: AtomicU32,
 }
 
 static ALL: Mutex<Vec<&'static OwnCallbacks>> = Mutex::new(Vec::new());
 
 impl OwnCallbacks {
-    /// For one more worker of the calling thread.
+    /// Returns the count for one more worker of the calling thread.
     pub(crate) fn take() -> &'static Self {
         let mut all = ALL.lock();
         let here = this_thread();
@@ -44,7 +45,7 @@ impl OwnCallbacks {
         own
     }
 
-    /// A worker has ended, on whatever thread.
+    /// A worker has ended, on any thread.
     pub(crate) fn give_back(&self) {
         let _all = ALL.lock();
         self.workers.fetch_sub(1, Ordering::Relaxed);
@@ -64,7 +65,8 @@ impl OwnCallbacks {
         self.running.store(self.running.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
-    /// Is the calling thread in one of its callbacks? Not if it has become another thread's.
+    /// The calling thread is in one of its callbacks. False if the count now belongs to another
+    /// thread.
     pub(crate) fn are_running(&self) -> bool {
         self.thread.load(Ordering::Relaxed) == this_thread()
             && self.running.load(Ordering::Relaxed) > 0
@@ -89,7 +91,7 @@ mod tests {
             others.begin();
             others
         });
-        // Its thread has ended in a callback.
+        // Its thread has ended inside a callback.
         let others = others.join().unwrap();
         assert!(!others.are_running());
         first.end();

@@ -1,10 +1,10 @@
-//! The list on which other threads hand the progress thread what has no place in the ring.
+//! The list on which other threads put work for the progress thread that has no place in the ring.
 #![deny(unsafe_code)]
 
 use crate::engine::base::sync::{lock, AtomicBool, Mutex, Ordering};
 
-/// What other threads have handed over, of type `T`, which is empty by default. `pending` is set
-/// under the lock, so that a look at it costs the owner no lock.
+/// Work of type `T` from other threads; empty by default. `pending` is set under the lock, so the
+/// owner checks it without the lock.
 #[derive(Default)]
 pub(crate) struct Control<T> {
     lists: Mutex<Lists<T>>,
@@ -13,7 +13,7 @@ pub(crate) struct Control<T> {
 
 #[derive(Default)]
 struct Lists<T> {
-    /// A progress thread will work off what is put here.
+    /// A progress thread will handle what is put here.
     open: bool,
     handed_over: T,
 }
@@ -27,7 +27,7 @@ impl<T> Control<T> {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Moves what is there into `lists`, which are empty, and whose memory is used again.
+    /// Moves the contents into `lists`, which must be empty, and whose memory is reused.
     pub(crate) fn take(&self, lists: &mut T, close: bool) {
         let mut mine = lock(&self.lists);
         std::mem::swap(&mut mine.handed_over, lists);
@@ -35,7 +35,7 @@ impl<T> Control<T> {
         self.pending.store(false, Ordering::Relaxed);
     }
 
-    /// False when there is no thread to do it; then nothing has happened.
+    /// False if there is no progress thread; then nothing has happened.
     pub(crate) fn put(&self, put: impl FnOnce(&mut T)) -> bool {
         let mut lists = lock(&self.lists);
         if lists.open {

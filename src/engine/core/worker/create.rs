@@ -1,4 +1,4 @@
-//! Making a worker.
+//! Creating a worker.
 
 use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
@@ -38,25 +38,25 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// How long a call that waits polls before it sleeps, when the worker's parameters do not say.
+/// How long a waiting call polls before it sleeps, unless the worker's parameters say otherwise.
 const DEFAULT_SPIN_NS: u64 = 50_000;
 
-/// What a worker is made from, checked.
+/// The parameters of a worker, checked.
 pub struct WorkerParams {
-    /// Who may call.
+    /// Which threads may call.
     pub thread_mode: ThreadMode,
     /// How long waiting calls poll before they sleep; 0 for the default.
     pub spin_ns: u64,
-    /// Shown in dumps; the progress thread's.
+    /// Shown in dumps, and the name of the progress thread.
     pub name: Option<CString>,
-    /// What drives it from the beginning.
+    /// The progress mode from the start.
     pub progress_mode: ProgressMode,
     /// For progress threads, now or later.
     pub thread: ThreadParams,
 }
 
 impl SharedWorker {
-    /// Creates the UCP worker.
+    /// Creates the worker and its UCP worker.
     pub fn new(
         context: &Arc<Context>,
         params: WorkerParams,
@@ -64,7 +64,7 @@ impl SharedWorker {
     ) -> Result<Arc<Self>> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         context.check_fork()?;
-        // SAFETY: all-zero is valid: the mask says which fields count.
+        // SAFETY: all-zero is valid: the mask tells UCP which fields are set.
         let mut ucp_params: sys::ucp_worker_params_t = unsafe { std::mem::zeroed() };
         ucp_params.field_mask = u64::from(
             sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE | sys::UCP_WORKER_PARAM_FIELD_CLIENT_ID,
@@ -201,12 +201,12 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// Asks UCX for it, when the worker is made.
+    /// Asks UCX for the limit when the worker is created.
     pub(crate) fn learn_max_am_header(&self) -> Result<()> {
         if !self.context.has(feature::AM) {
             return Ok(());
         }
-        // SAFETY: all-zero is valid: the mask says which fields count.
+        // SAFETY: all-zero is valid: the mask tells UCP which fields are set.
         let mut attr: sys::ucp_worker_attr_t = unsafe { std::mem::zeroed() };
         attr.field_mask = u64::from(sys::UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER);
         // SAFETY: a live worker, and a struct with its mask set.

@@ -1,4 +1,8 @@
-//! What a progress pass still has to do after UCP's own progress has returned.
+//! Work that a progress pass does after UCP's own progress has returned, and the record of user
+//! callbacks on each thread.
+//!
+//! UCP's callbacks queue an `Event`, because UCP may not be called from them, and because user code
+//! must run outside the gate. `handle_events` runs the events in the same pass, on the same thread.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::lasting::lasting;
@@ -25,50 +29,49 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 pub(crate) enum Event {
-    /// UCP reported that the peer is gone.
+    /// UCP has lost the peer.
     Failed(Inward<SharedEndpoint>, Status),
-    /// An attempt to connect, by its number, has ended in vain: the next address is tried.
+    /// An attempt to connect, by its number, has failed: the next address is tried.
     Unanswered(Inward<SharedEndpoint>, u32, Status),
-    /// An attempt to connect has been answered: what waited for it goes out.
+    /// An attempt to connect, by its number, was answered: queued sends go out.
     Connected(Inward<SharedEndpoint>, u32),
     /// The peer has answered: `on_open` is due.
     Opened(Inward<SharedEndpoint>),
-    /// UCP has let go of it: `on_close` is due, with this status.
+    /// Released by UCP: `on_close` is due, with this status.
     Closed(Inward<SharedEndpoint>, Status),
     /// `ucxx_endpoint_destroy` was called from a callback.
     DestroyEndpoint(Inward<SharedEndpoint>),
-    /// Somebody asks for a connection: `on_connect` is due.
+    /// A client asks for a connection: `on_connect` is due.
     ConnectionRequest(Arc<ConnRequest>),
-    /// A peer has made an endpoint to this worker; with this side's end of it, if there is one, or
-    /// what UCP has in its place.
+    /// A peer has made an endpoint to this worker. With this side's endpoint, if there is one, and
+    /// UCP's reply endpoint.
     Hello(Option<Inward<SharedEndpoint>>, Box<Hello>, Reply),
     /// The peer has answered our Hello.
     Welcome(Inward<SharedEndpoint>, Box<Hello>),
-    /// The peer speaks this version, and not ours.
+    /// The peer refused us: it uses this protocol version.
     Refused(Inward<SharedEndpoint>, u8),
-    /// Its peer is to learn of it.
+    /// A Hello must be sent to the peer.
     SendHello(Inward<SharedEndpoint>),
-    /// A peer has closed its end of a connection, of which this side's end may not have been made
-    /// yet.
+    /// A peer has closed its end of a connection. This side's end may not exist yet.
     Bye(Option<Inward<SharedEndpoint>>, Header, Reply),
     /// The peer asks for a sign of life.
     Ping(Inward<SharedEndpoint>),
-    /// The sends that this flush waits for have ended: UCP's half of it begins.
+    /// The sends that this flush waits for have completed: UCP's half of it starts.
     SendsEnded(Ticket),
-    /// What a protocol has left to the end of the pass.
+    /// Work that a protocol has deferred to the end of the pass.
     Work(&'static Work, Payload),
-    /// Buffers that nobody has taken.
+    /// Receive buffers that were not taken.
     DropBuffers(Box<Making>),
-    /// The peer does not keep to the rules.
+    /// The peer has violated the protocol.
     ProtocolError(Inward<SharedEndpoint>, &'static str),
-    /// The peer has offered a fast box; or is to be offered one.
+    /// The peer has offered a fast box, or one must be offered to it (None).
     FastBox(Inward<SharedEndpoint>, Option<SegmentName>),
-    /// The peer is to be told what has been taken in, which could not be told before.
+    /// A report of consumed credit must be sent, which was not possible before.
     SendCredit(Inward<SharedEndpoint>),
 }
 
 impl Event {
-    /// What a peer has said, and what UCP is needed for.
+    /// A message from a peer, or work that needs UCP.
     fn is_of_peer(&self) -> bool {
         use Event::{Bye, FastBox, Hello, Ping, ProtocolError, Refused, SendHello, Welcome};
         matches!(
@@ -85,33 +88,33 @@ impl Event {
     }
 }
 
-/// What a protocol does after UCP's pass.
+/// Deferred work of a protocol.
 pub(crate) struct Work {
     pub(crate) run: fn(&Worker, Payload),
-    /// The same once UCP's worker is gone.
+    /// Runs instead of `run` after UCP's worker was destroyed.
     pub(crate) too_late: fn(&Worker, Payload),
-    /// What a receive is still to post may have come before the peer's Bye, which waits.
+    /// It may post a receive for a message that arrived before the peer's Bye, so the Bye waits.
     pub(crate) comes_before_bye: bool,
 }
 
-/// What it is done with.
+/// The argument of the work.
 pub(crate) enum Payload {
     Nothing,
     Request(Ticket),
     Endpoint(Inward<SharedEndpoint>),
-    /// A message that has come in, which is nobody's but the work's, and who waits for it.
+    /// A received message that belongs to this work, and the operation that waits for it.
     Message(Ticket, SlotPointer),
-    /// The same, from this end, and who is to get it.
+    /// The same, with the receiver's state and UCP's reply endpoint.
     MessageFor(SlotPointer, Option<Rc<dyn Any>>, Reply),
 }
 
-/// What a thread is in the midst of.
+/// What a thread is doing at the moment.
 struct Here {
-    /// User callbacks on its stack, but for those that are counted by `own`.
+    /// User callbacks on its stack, except those that `own` counts.
     callbacks: Cell<u32>,
-    /// Of the SINGLE workers that it has made.
+    /// The count of the SINGLE workers that it has made.
     own: Cell<Option<&'static OwnCallbacks>>,
-    /// What it is to stop being before it enters another one; or null.
+    /// The takeover that this thread must leave before it enters a user callback; or null.
     assistant: Cell<*const ProgressTakeover<'static>>,
 }
 
@@ -125,21 +128,21 @@ lasting! {
     };
 }
 
-/// Is this thread inside a user callback?
+/// This thread is inside a user callback.
 pub(crate) fn in_callback() -> bool {
     HERE.with(|here| {
         here.callbacks.get() > 0 || here.own.get().is_some_and(OwnCallbacks::are_running)
     })
 }
 
-/// This thread makes a SINGLE worker, which counts its callbacks there.
+/// The count for a SINGLE worker that this thread makes.
 pub(crate) fn own_callbacks() -> &'static OwnCallbacks {
     let own = OwnCallbacks::take();
     HERE.with(|here| here.own.set(Some(own)));
     own
 }
 
-/// Marks this thread as inside a user callback for as long as it lives. Stays on its thread.
+/// While this exists, its thread is inside a user callback. Stays on its thread.
 pub(crate) struct CallbackScope(*const Here);
 
 impl CallbackScope {
@@ -158,8 +161,8 @@ impl CallbackScope {
 impl Drop for CallbackScope {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: this thread's own, which lasts as long as the thread; a raw pointer keeps the
-        // scope on it.
+        // SAFETY: this thread's own, which exists as long as the thread; the raw pointer keeps the
+        // scope on this thread.
         let here = unsafe { &*self.0 };
         here.callbacks.set(here.callbacks.get() - 1);
     }
@@ -168,15 +171,15 @@ impl Drop for CallbackScope {
 #[cold]
 fn leave_to_its_thread(here: &Here) {
     let assistant = here.assistant.replace(std::ptr::null());
-    // SAFETY: of a call of `until_callback` on this thread's stack, or null.
+    // SAFETY: null, or it points into a call of `until_callback` on this thread's stack.
     if let Some(assistant) = unsafe { assistant.as_ref() } {
         assistant.leave();
     }
 }
 
-/// Does something in which the assistant leaves before the first user callback, if there is one.
+/// Runs `work`. The assistant leaves before the first user callback in it, if there is one.
 pub(crate) fn until_callback(assistant: &ProgressTakeover, work: &dyn Fn()) {
-    /// What was there before is there again.
+    /// Restores the previous value on return.
     struct Again(*const ProgressTakeover<'static>);
     impl Drop for Again {
         fn drop(&mut self) {
@@ -189,8 +192,7 @@ pub(crate) fn until_callback(assistant: &ProgressTakeover, work: &dyn Fn()) {
 }
 
 impl Worker {
-    /// Handles what has been queued up to now. Inside the gate, which is left around each user
-    /// callback.
+    /// Handles the events that are queued now. Leaves the gate around each user callback.
     pub(crate) fn handle_events(&self) -> u32 {
         let mut handled = 0;
         let mut left = self.events.borrow().len();
@@ -215,7 +217,7 @@ impl Worker {
                 Event::Bye(Some(endpoint), header, reply)
                     if endpoint.may_postpone_bye() && self.has_work_before_bye() =>
                 {
-                    // What a receive of frames is still to post may have come before it.
+                    // A receive of frames that is still to be posted may have arrived before it.
                     self.events.borrow_mut().push_back(Event::Bye(Some(endpoint), header, reply));
                 }
                 bye @ Event::Bye(..) if self.inbox.is_behind() => self.inbox.keep_bye(bye),
@@ -256,7 +258,7 @@ impl Worker {
                 Event::DestroyEndpoint(endpoint) => {
                     endpoint.begin_destroy();
                     if self.thread.is_running() {
-                        // Other threads may have put into the ring what names it.
+                        // The ring may still hold entries of other threads that refer to it.
                         self.graves.borrow_mut().push(endpoint);
                     }
                 }
@@ -272,7 +274,7 @@ impl Worker {
             .any(|event| matches!(event, Event::Work(work, _) if work.comes_before_bye))
     }
 
-    /// Handles what peers have said, and leaves the rest.
+    /// Handles messages from peers, and leaves the other events queued.
     pub(crate) fn listen_to_peers(&self) {
         let count = self.events.borrow().len();
         for _ in 0..count {
@@ -306,8 +308,8 @@ impl Worker {
         self.outside_as::<false>(user_code);
     }
 
-    /// The same; `ALONE` on the thread of a SINGLE worker, in a pass of its caller's, in which that
-    /// assists nobody.
+    /// The same. `ALONE`: on the thread of a SINGLE worker, in a pass that the caller has made,
+    /// where this thread assists no other worker.
     #[inline(always)]
     pub(crate) fn outside_as<const ALONE: bool>(&self, user_code: impl FnOnce()) {
         self.delivering.set(self.delivering.get() + 1);

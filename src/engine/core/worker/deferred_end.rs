@@ -1,11 +1,12 @@
-//! Workers that end later, or elsewhere: those that a callback has destroyed, and those that nobody
-//! waits for.
+//! Workers that end later, or on another thread: those destroyed from a callback, and those whose
+//! end no thread waits for.
 //!
-//! A worker that a callback has destroyed ends when the callback, and the pass that made it, have
-//! returned. A thread that may wait ends its own when its call into the library returns. What a
-//! progress thread runs into is ended by a thread that is made for it, as the end of a worker may
-//! wait for that very progress thread; so is what nobody waits for. Where no thread can be made the
-//! next call ends it that can, on any thread.
+//! - A worker destroyed from a callback ends when the callback, and the pass that made it, have
+//!   returned.
+//! - A thread that may wait ends its workers when its call into the library returns.
+//! - A progress thread never ends a worker, because the end may wait for that progress thread. A
+//!   new thread does it. It also ends workers whose end no thread waits for.
+//! - If no thread can be created, the next call that can end the worker does so, on any thread.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::lockdep::Mutex;
@@ -18,23 +19,23 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// The thread that may end a worker.
+/// Which thread may end a worker.
 #[derive(PartialEq, Eq)]
 enum By {
-    /// The one on whose stack frames of the worker's may be left.
+    /// The thread whose stack may still have frames of the worker.
     Thread(usize),
-    /// One that is made for it, once that one's stack is free of them.
+    /// A new thread, after that thread's stack has no such frames any more.
     After(usize),
     Anyone,
 }
 
-/// What a user has called when the worker has ended: function and argument.
+/// The user's function, with its argument, that is called when the worker has ended.
 pub struct Then(pub unsafe extern "C" fn(*mut c_void), pub *mut c_void);
 
 // SAFETY: the user hands function and argument over to the thread that ends the worker.
 unsafe impl Send for Then {}
 
-/// A worker that is to end.
+/// A worker that will be ended.
 struct Doomed {
     worker: Arc<SharedWorker>,
     then: Option<Then>,
@@ -43,17 +44,17 @@ struct Doomed {
 impl Doomed {
     fn end(self) {
         self.worker.shut_down();
-        // The user may take what the worker has kept as its end.
+        // The user may take the release of what the worker holds as its end.
         drop(self.worker);
         if let Some(Then(function, arg)) = self.then {
-            // SAFETY: as the user gave it; once.
+            // SAFETY: the user's function and argument, called once.
             unsafe { function.call_out((arg,)) };
         }
     }
 }
 
 static DOOMED: Mutex<Vec<(By, Doomed)>> = Mutex::new(Vec::new());
-/// How many there are: to see that there are none costs a load.
+/// Number of entries: checking for none costs one load.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn leave_to(by: By, one: Doomed) {
@@ -80,14 +81,14 @@ pub(crate) fn doom(worker: Arc<SharedWorker>) {
     leave_to(By::Thread(this_thread()), doomed);
 }
 
-/// Ends the worker on a thread of the library's, which calls `then` afterwards. NO_RESOURCE, with
-/// nothing done, where the system gives no thread.
+/// Ends the worker on a thread of the library, which calls `then` afterwards. Returns
+/// `NO_RESOURCE`, with nothing done, if the system cannot create a thread.
 pub fn end_elsewhere(worker: Arc<SharedWorker>, then: Option<Then>) -> Result<()> {
     worker.check_fork()?;
     let waits = deferred::in_callback() && !worker.has_progress_thread();
     let doomed = Doomed { worker, then };
     if waits {
-        // The callback may be one of the worker's own.
+        // The callback may belong to this worker.
         leave_to(By::After(this_thread()), doomed);
         return Ok(());
     }
@@ -96,14 +97,15 @@ pub fn end_elsewhere(worker: Arc<SharedWorker>, then: Option<Then>) -> Result<()
     })
 }
 
-/// Could there be something for `end_doomed` to do?
+/// There may be workers for `end_doomed` to end.
 #[inline]
 pub fn may_have_doomed() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// Ends what this thread may end. No call on a worker is under way on it, unless it is one that
-/// waits, outside of every gate, for what keeps the worker's memory.
+/// Ends the workers that this thread may end. Call this only while this thread has no other call on
+/// a worker in progress. One exception: a call that waits, outside every gate, and keeps the
+/// worker's memory alive.
 #[inline]
 pub fn end_doomed() {
     if may_have_doomed() {
@@ -128,7 +130,7 @@ fn end_those_of_this_thread() {
     }
 }
 
-/// The same for a progress thread, which ends none itself.
+/// The same for a progress thread, which does not end workers itself.
 #[inline]
 pub(crate) fn hand_over_doomed() {
     if may_have_doomed() {
@@ -144,24 +146,24 @@ fn hand_over_those_of_this_thread() {
     }
 }
 
-/// Ends a worker on a thread that is made for it.
+/// Ends a worker on a new thread.
 fn reap(doomed: Doomed) {
     if let Err(doomed) = spawn(doomed) {
         leave_to(By::Anyone, doomed);
     }
 }
 
-/// The same; gives it back where no thread can be made.
+/// The same. Returns the worker if no thread can be created.
 fn spawn(doomed: Doomed) -> std::result::Result<(), Doomed> {
     let name = std::thread::Builder::new().name("ucxx_reaper".to_owned());
-    // Here if there is no thread, else taken by that.
+    // Stays here if there is no thread; otherwise the thread takes it.
     let place = Arc::new(Mutex::new(Some(doomed)));
     let its = place.clone();
     let ending = move || {
         crate::engine::core::worker::progress_thread::guarded(|| {
             let doomed = its.lock().take();
             doomed.into_iter().for_each(Doomed::end);
-            // Its last callbacks may have destroyed others.
+            // Its last callbacks may have destroyed other workers.
             end_doomed();
         });
     };

@@ -1,4 +1,4 @@
-//! The account of a worker that seems to hang.
+//! Describes a worker that seems to hang: its endpoints, and its operations in flight.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Result;
@@ -9,8 +9,8 @@ use crate::engine::ucx::printed::printed;
 use crate::engine::ucx::runtime::ucx_release;
 use crate::sys;
 
-/// The transports in UCP's description of an endpoint, each once, in the order of its lanes. The
-/// lines look alike in every release: `lane[0]:  3:posix/memory.0 md[2] -> ...`.
+/// The transports in UCP's description of an endpoint, each once, in the order of UCX's lanes. The
+/// lines have the same form in every release: `lane[0]:  3:posix/memory.0 md[2] -> ...`.
 fn transports_in(description: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in description.lines() {
@@ -28,8 +28,8 @@ fn transports_in(description: &str) -> Vec<String> {
 }
 
 impl SharedEndpoint {
-    /// The transports in use, such as "posix/memory,cma/memory"; empty before the endpoint is
-    /// connected or after its end.
+    /// The transports in use, such as "posix/memory,cma/memory". Empty before the endpoint is
+    /// connected and after its end.
     pub fn transports(&self) -> Result<String> {
         self.on_owner(|inside| Ok(inside.transports_inside()))
     }
@@ -38,8 +38,8 @@ impl SharedEndpoint {
 impl Endpoint {
     fn transports_inside(&self) -> String {
         let ucp = self.ucp.get();
-        // UCX 1.22 crashes on one that was made by host and port and has not got through to its
-        // peer: its lanes lead nowhere yet.
+        // UCX 1.22 crashes on an endpoint that was made by host and port and is not connected yet:
+        // its lanes lead nowhere.
         if ucp.is_null() || self.is_connecting() {
             return String::new();
         }
@@ -62,8 +62,8 @@ impl SharedWorker {
         )
     }
 
-    /// A readable account of what is going on: the worker, its endpoints, and what is in flight,
-    /// oldest first.
+    /// A readable description: the worker, its endpoints, and the operations in flight, oldest
+    /// first.
     pub fn dump(&self) -> Result<Vec<String>> {
         self.on_owner(|inside| Ok(inside.dump_inside()))
     }
@@ -123,7 +123,7 @@ impl Worker {
             if slot.kind.get() == Kind::Internal {
                 return;
             }
-            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
             let peer = unsafe { slot.endpoint.get().as_ref() }
                 .map(|endpoint| format!(", {}", endpoint.peer_text()));
             // A receive learns both of these from its message.

@@ -1,11 +1,11 @@
-//! The caller's event loop on a worker: one thread, which arms the descriptor and sleeps on it, and
-//! has to be woken by whatever another thread does in its place.
+//! The caller's event loop on a worker: one thread that arms the descriptor and sleeps on it. It
+//! must be woken for what other threads complete.
 //!
-//! What completes in a pass of that thread's own it sees by itself. What completes elsewhere, by a
-//! pass of another thread's or inside a call like a cancel, leaves no event of UCX's behind. So the
-//! worker notes it here, and writes to the descriptor if the loop may be asleep: once the gate is
-//! free, as the loop comes in at once. A loop that is awake may have looked at its request a moment
-//! too early: its next `arm` is refused, once, and it looks again.
+//! The loop sees what its own passes complete. If another thread's pass, or a call such as cancel,
+//! completes something, UCX leaves no event. So the worker records it here. If the loop may be
+//! asleep, it also writes to the descriptor, after it has left the gate, because the loop then
+//! enters at once. A loop that is awake may have checked its request a moment too early: its next
+//! `arm` is refused once, and it checks again.
 #![deny(unsafe_code)]
 
 use crate::engine::core::worker::gate::{this_thread, Gate};
@@ -15,27 +15,27 @@ use std::cell::Cell;
 #[derive(Default)]
 pub(crate) struct EventLoop {
     state: Cell<State>,
-    /// The thread that has armed last.
+    /// The thread that armed last.
     thread: Cell<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum State {
-    /// Nobody has ever armed the descriptor.
+    /// No thread has ever armed the descriptor.
     #[default]
     Absent,
     Awake,
-    /// It sleeps, or is about to.
+    /// The loop sleeps, or is about to.
     Armed,
-    /// Something has completed elsewhere, and the descriptor is still to be written to.
+    /// Something was completed by another thread, and the descriptor must still be written to.
     Owed,
-    /// Something has completed elsewhere since it has armed last.
+    /// Something was completed by another thread since the loop last armed.
     Behind,
 }
 
 impl EventLoop {
-    /// The calling thread is about to arm: true if something has completed elsewhere, for which it
-    /// has to look first.
+    /// The calling thread is about to arm. True if another thread has completed something, so that
+    /// the loop must check first.
     pub(crate) fn is_behind(&self) -> bool {
         self.thread.set(this_thread());
         matches!(self.state.replace(State::Awake), State::Owed | State::Behind)
@@ -45,7 +45,7 @@ impl EventLoop {
         self.state.set(State::Armed);
     }
 
-    /// The calling thread begins a pass.
+    /// The calling thread starts a pass.
     pub(crate) fn pass_begins(&self) {
         if self.state.get() == State::Armed && self.thread.get() == this_thread() {
             self.state.set(State::Awake);
@@ -65,7 +65,7 @@ impl EventLoop {
         });
     }
 
-    /// The loop has to be woken, which the caller does.
+    /// The loop must be woken, and the caller will do it.
     #[inline(always)]
     pub(crate) fn is_owed(&self) -> bool {
         let owed = self.state.get() == State::Owed;
@@ -77,7 +77,7 @@ impl EventLoop {
 }
 
 impl Worker {
-    /// Something has completed, or UCX's events have been taken.
+    /// Something was completed, or UCX's events were consumed.
     #[inline(always)]
     pub(crate) fn tell_event_loop(&self) {
         if !self.event_loop.is_absent() {
@@ -88,8 +88,8 @@ impl Worker {
     #[inline(never)]
     fn note_for_event_loop(&self) {
         self.event_loop.note_completion();
-        // The one thread of a worker does not stand in its own way, nor does it always leave by
-        // `leave`.
+        // The only thread of a SINGLE worker cannot block on its own gate, and does not always
+        // leave through `leave`.
         if !self.gate.is_shared() && self.event_loop.is_owed() {
             self.wake_event_loop();
         }
@@ -101,7 +101,7 @@ impl Worker {
         self.leave_by(Gate::leave);
     }
 
-    /// The same, by one of the gate's ways.
+    /// The same, with one of the gate's ways to leave.
     #[inline(always)]
     pub(super) fn leave_by(&self, leave: impl FnOnce(&Gate)) {
         let owed = self.event_loop.is_owed();
@@ -113,7 +113,7 @@ impl Worker {
 }
 
 impl SharedWorker {
-    /// For whoever has found that it is owed. Not inside the gate.
+    /// Writes to the descriptor, outside the gate. For a caller that found `is_owed`.
     #[cold]
     fn wake_event_loop(&self) {
         if let Some(wakeup) = self.wakeup.get() {

@@ -1,8 +1,16 @@
-//! Who may be inside a worker: one thread at a time, by whatever rule the worker was created with.
+//! The gate of a worker: one thread at a time is inside, by the rule that the worker was created
+//! with.
 //!
-//! The cells of a worker belong to the thread that is inside: `core::worker::worker` has the types
-//! that see to it. User code never runs inside: callbacks are made after leaving, and the gate is
-//! entered again afterwards.
+//! The thread inside uses the worker's cells: the types in `core::worker::worker` enforce it. User
+//! code never runs inside: the thread leaves the gate, runs the callback, and enters again.
+//!
+//! # Publication
+//!
+//! - MULTI: the lock's acquire and release publish the cells.
+//! - SERIALIZED: the caller's own synchronisation publishes them.
+//! - SINGLE: there is one thread only.
+//!
+//! `inside` publishes nothing: it detects misuse.
 
 #[cfg(debug_assertions)]
 use crate::engine::base::lockdep;
@@ -12,26 +20,26 @@ use parking_lot::lock_api::RawMutexFair as _;
 use parking_lot::RawMutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-/// Who may call while progress is manual. Numbers as in the C header.
+/// Which threads may call while progress is manual. Numbers as in the C header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThreadMode {
-    /// Any thread at any time; a lock of the worker's own.
+    /// Any thread at any time; the worker has its own lock.
     Multi = 0,
-    /// Any thread, one at a time: the caller sees to that, and an overlap that is noticed is
+    /// Any thread, one at a time. The caller must serialise calls; an overlap that is noticed is
     /// refused.
     Serialized = 1,
-    /// The creating thread alone.
+    /// Only the thread that created the worker.
     Single = 2,
 }
 
-/// A number for the calling thread, never 0. May be used again after a thread has ended.
+/// A number for the calling thread, never 0. May be reused after a thread has ended.
 #[inline(always)]
 pub(crate) fn this_thread() -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         let number;
-        // SAFETY: reads a word that the ABI keeps at the beginning of each thread's storage: its
-        // address, which is what pthread_self() returns, at the cost of a call.
+        // SAFETY: reads a word that the ABI keeps at the start of each thread's storage: its
+        // address. pthread_self() returns the same value, at the cost of a call.
         unsafe {
             std::arch::asm!(
                 "mov {}, fs:0",
@@ -48,27 +56,28 @@ pub(crate) fn this_thread() -> usize {
     }
 }
 
-/// See the top of this file.
+/// See the head of this file.
 ///
-/// **Order.** Who is inside the gate of a user's worker may enter that of a group's own one; who is
-/// inside that one enters no user's. Nobody is inside two of a kind at once. Builds with debug
-/// assertions watch that (`base::lockdep`).
+/// **Order.** A thread inside the gate of a user's worker may enter the gate of a group's own
+/// worker, and not the other way round. No thread is inside two gates of one kind at once. Builds
+/// with debug assertions check this (`base::lockdep`).
 pub(crate) struct Gate {
-    /// What the worker was made with.
+    /// The rule that the worker was created with.
     declared: ThreadMode,
     /// The rule in force: the declared one, or MULTI from the first progress thread on. Changed
-    /// once, by a call that is serialised with all others as SERIALIZED asks.
+    /// once, by a call that is serialised with all others as SERIALIZED requires.
     rule: AtomicU8,
-    /// SINGLE: the one thread. Never changes.
+    /// SINGLE: the only thread. Never changes.
     owner: usize,
-    /// SINGLE and SERIALIZED: somebody is inside. Plain loads and stores: it detects misuse, it is
-    /// not a lock; the caller's own serialisation publishes what the last thread inside wrote.
+    /// SINGLE and SERIALIZED: a thread is inside. Plain loads and stores: this detects misuse and
+    /// is not a lock. The caller's own serialisation publishes what the last thread inside wrote.
     inside: AtomicBool,
     /// MULTI: the lock, whose acquire and release publish the worker's cells.
     lock: RawMutex,
-    /// MULTI: who holds the lock, read only to tell re-entry (from a log callback) from contention.
+    /// MULTI: the thread that holds the lock. Read only to tell re-entry (from a log callback) from
+    /// contention.
     holder: AtomicUsize,
-    /// It is that of a group's own worker.
+    /// The worker is a group's own worker.
     #[cfg(debug_assertions)]
     of_service: AtomicBool,
 }
@@ -87,7 +96,7 @@ impl Gate {
         }
     }
 
-    /// The worker is a group's own.
+    /// Marks the worker as a group's own.
     pub(crate) fn serve(&self) {
         #[cfg(debug_assertions)]
         self.of_service.store(true, Ordering::Relaxed);
@@ -102,14 +111,14 @@ impl Gate {
         (class, std::ptr::from_ref(self).addr())
     }
 
-    /// The lock is about to be waited for, or could have been.
+    /// Called before the lock is taken, or waited for.
     #[inline(always)]
     fn before(&self) {
         #[cfg(debug_assertions)]
         lockdep::before(self.watched().0, self.watched().1);
     }
 
-    /// It has been taken.
+    /// Called after the lock was taken.
     #[inline(always)]
     fn taken(&self) {
         self.holder.store(this_thread(), Ordering::Relaxed);
@@ -117,7 +126,7 @@ impl Gate {
         lockdep::taken(self.watched().0, self.watched().1);
     }
 
-    /// It is about to be given back.
+    /// Called before the lock is released.
     #[inline(always)]
     fn given_back(&self) {
         self.holder.store(0, Ordering::Relaxed);
@@ -125,7 +134,7 @@ impl Gate {
         lockdep::given_back(self.watched().1);
     }
 
-    /// What the worker was made with.
+    /// The rule that the worker was created with.
     pub(crate) fn declared(&self) -> ThreadMode {
         self.declared
     }
@@ -139,20 +148,20 @@ impl Gate {
         }
     }
 
-    /// Threads that come at the same time wait for each other.
+    /// Threads that enter at the same time wait for each other.
     #[inline]
     pub(crate) fn is_lock(&self) -> bool {
         self.rule() == ThreadMode::Multi
     }
 
-    /// Another thread than the caller's may be inside at times.
+    /// A thread other than the caller's may be inside at times.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.rule() != ThreadMode::Single
     }
 
-    /// A progress thread is about to share the worker with its callers. It stays a lock: taking it
-    /// back would need to know that nobody holds it.
+    /// A progress thread is about to share the worker with its callers. The gate stays a lock:
+    /// changing back would need to know that no thread holds it.
     pub(super) fn become_lock(&self) {
         self.rule.store(ThreadMode::Multi as u8, Ordering::Release);
     }
@@ -203,7 +212,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Comes back from user code, which the worker's one thread has run.
+    /// Enters again after user code. For SINGLE, the same thread has run that code.
     #[inline]
     pub(super) fn enter_again(&self) {
         match self.rule() {
@@ -212,7 +221,7 @@ impl Gate {
         }
     }
 
-    /// Enters a MULTI worker, unless somebody is inside.
+    /// Enters a MULTI worker if no thread is inside.
     pub(super) fn try_enter(&self) -> bool {
         debug_assert!(self.is_lock());
         let entered = self.lock.try_lock();
@@ -222,7 +231,7 @@ impl Gate {
         entered
     }
 
-    /// Enters for shutting down, where the thread does not matter and waiting is right.
+    /// Enters for shutting down, from any thread, and waits if necessary.
     pub(super) fn enter_any(&self) {
         match self.rule() {
             ThreadMode::Multi => {
@@ -246,7 +255,7 @@ impl Gate {
         self.unlock();
     }
 
-    /// For the one thread of a SINGLE worker: false if it is inside.
+    /// Enters on the only thread of a SINGLE worker. False if it is inside.
     #[inline(always)]
     pub(super) fn enter_fast(&self) -> bool {
         let enters = self.is_free();
@@ -256,13 +265,13 @@ impl Gate {
         enters
     }
 
-    /// The other half of `enter_fast`, which was true.
+    /// Leaves after `enter_fast` returned true.
     #[inline(always)]
     pub(super) fn leave_fast(&self) {
         self.inside.store(false, Ordering::Release);
     }
 
-    /// `enter_again` of one who has left so.
+    /// `enter_again` after `leave_fast`.
     #[inline(always)]
     pub(super) fn come_back_fast(&self) {
         self.inside.store(true, Ordering::Relaxed);
@@ -271,27 +280,27 @@ impl Gate {
     #[inline(never)]
     fn unlock(&self) {
         self.given_back();
-        // SAFETY: whoever leaves has entered.
+        // SAFETY: the thread that leaves has entered.
         unsafe { self.lock.unlock() };
     }
 
-    /// Leaves, and lets in whoever waits before the caller can come back: a thread that enters
-    /// again and again would keep the others out.
+    /// Leaves, and lets a waiting thread in before the caller can enter again: otherwise a thread
+    /// that enters repeatedly would keep others out.
     pub(super) fn leave_fairly(&self) {
         debug_assert!(self.is_lock());
         self.given_back();
-        // SAFETY: whoever leaves has entered.
+        // SAFETY: the thread that leaves has entered.
         unsafe { self.lock.unlock_fair() };
     }
 
-    /// True when the caller is the one thread of a SINGLE worker and not inside: then it may act on
-    /// its cells at once.
+    /// True if the caller is the only thread of a SINGLE worker and not inside: it may then use the
+    /// worker's cells at once.
     #[inline]
     pub(crate) fn is_free_owner(&self) -> bool {
         self.rule() == ThreadMode::Single && this_thread() == self.owner && self.is_free()
     }
 
-    /// Nobody is inside; for SINGLE and SERIALIZED.
+    /// No thread is inside; for SINGLE and SERIALIZED.
     #[inline(always)]
     pub(crate) fn is_free(&self) -> bool {
         !self.inside.load(Ordering::Relaxed)

@@ -1,5 +1,8 @@
-//! References to a worker, or to what belongs to one, that lie where only those come who are inside
-//! its gate: in its own cells, and in those of its endpoints.
+//! References that only the thread inside the gate can reach: to a worker, or to objects that
+//! belong to one. They are stored in the cells of the worker and its endpoints.
+//!
+//! `Inward<T>` is an `Arc` that gives access to the inside view. `Gated<T>` is a value in a shared
+//! object that only the thread inside may use.
 
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::worker::worker::Worker;
@@ -7,23 +10,24 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// What any thread may hold, and of which those see more who are inside.
+/// An object that any thread may hold, and that gives more access to the thread inside the gate.
 ///
 /// # Safety
 /// `Inside` is neither `Send` nor `Sync`.
 pub(crate) unsafe trait Guarded {
-    /// What these see.
+    /// The view of the thread inside.
     type Inside;
 
-    /// Shows it.
+    /// Returns the inside view.
     ///
     /// # Safety
-    /// The calling thread is inside the gate, and uses it no longer than that. UCP's callbacks are,
-    /// as UCP is called from inside alone.
+    /// The calling thread is inside the gate, and stays there while it uses the reference. UCP's
+    /// callbacks are inside, because UCP is only called from inside.
     unsafe fn inside(&self) -> &Self::Inside;
 }
 
-/// Neither `Send` nor `Sync`: a second implementation would leave it open which one is meant.
+/// Fails to compile if the type is `Send` or `Sync`: a second implementation would then make the
+/// call ambiguous.
 const _: () = {
     trait StaysOnItsThread<Which> {
         fn check() {}
@@ -36,23 +40,23 @@ const _: () = {
     let _ = <Inward<Worker> as StaysOnItsThread<_>>::check;
 };
 
-/// Such a reference. It stays on its thread.
+/// A reference from inside the gate. It stays on its thread.
 pub(crate) struct Inward<T>(Arc<T>, PhantomData<*const T>);
 
 impl<T> Inward<T> {
     /// # Safety
-    /// It is kept where only those reach it who are inside the gate, or used no longer than the
-    /// calling thread is.
+    /// Only the thread inside the gate can reach it where it is stored, or it is used only while
+    /// the calling thread is inside.
     pub(crate) unsafe fn new(object: Arc<T>) -> Self {
         Inward(object, PhantomData)
     }
 
-    /// As any thread may hold it.
+    /// Converts it into a reference that any thread may hold.
     pub(crate) fn into_outward(self) -> Arc<T> {
         self.0
     }
 
-    /// A reference that is given back by `Arc::from_raw`.
+    /// Converts it into a pointer, which `Arc::from_raw` takes back.
     pub(crate) fn into_raw(self) -> *const T {
         Arc::into_raw(self.0)
     }
@@ -70,13 +74,13 @@ impl<T> Clone for Inward<T> {
     }
 }
 
-/// What belongs to the one who is inside, among what any thread may touch.
+/// A value that only the thread inside the gate may use, in an object that any thread may hold.
 #[derive(Default)]
 pub(crate) struct Gated<T>(T);
 
-// SAFETY: `get` shows it to the one who is inside the gate, which admits one thread at a time.
+// SAFETY: `get` gives access only to the thread inside the gate, which admits one thread at a time.
 unsafe impl<T> Send for Gated<T> {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl<T> Sync for Gated<T> {}
 
 impl<T> Gated<T> {
@@ -84,7 +88,7 @@ impl<T> Gated<T> {
         Gated(object)
     }
 
-    /// For the one who is inside the gate of the worker to which it belongs.
+    /// For the thread inside the gate of the worker that the value belongs to.
     pub(crate) fn get(&self, _inside: &Worker) -> &T {
         &self.0
     }
@@ -94,7 +98,7 @@ impl<T: Guarded> Deref for Inward<T> {
     type Target = T::Inside;
     #[inline(always)]
     fn deref(&self) -> &T::Inside {
-        // SAFETY: as `new` was promised.
+        // SAFETY: the caller of `new` guaranteed it.
         unsafe { self.0.inside() }
     }
 }

@@ -1,8 +1,14 @@
-//! A worker: its gate, its passes, its progress thread, and how others wait for it or wake it.
+//! A worker: its gate, its passes, its progress thread, and how other threads wait for it or wake
+//! it.
 //!
-//! `gate` says who is inside; `progress` is a pass; `submission_ring` and `remote_call` hand work
-//! to the thread that may enter UCP; `wait`, `wakeup` and `event_loop` are the three ways to sleep;
-//! `shutdown` is the end.
+//! - `worker`: the two views of a worker. `gate`: which thread is inside.
+//! - `progress`, `deferred`: a pass, and what it does after UCP's progress.
+//! - `progress_thread`, `thread_state`, `takeover`: the progress thread, and threads that act for
+//!   it.
+//! - `submission_ring`, `remote_call`, `control_list`: hand work to the thread that may call UCP.
+//! - `wait`, `wakeup`, `event_loop`: the three ways to sleep.
+//! - `protocol`: the tables of the protocols above the core.
+//! - `shutdown`, `deferred_end`: the end.
 
 pub(crate) mod callback_depth;
 pub(crate) mod control_list;

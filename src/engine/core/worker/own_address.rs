@@ -32,13 +32,13 @@ impl Worker {
                 "UCX would not give the worker's address",
             ));
         }
-        // SAFETY: UCX's buffer of that length, live until released below.
+        // SAFETY: UCX's buffer of that length, live until it is released below.
         let bytes = unsafe { std::slice::from_raw_parts(ucp.cast::<u8>(), length) };
         let address = Address::with_trailer(
             bytes,
             Origin { identity: self.identity, release: runtime::ucx_release() },
         );
-        // SAFETY: the buffer from above, released once.
+        // SAFETY: the buffer that UCX returned, released once.
         unsafe { sys::ucp_worker_release_address(self.ucp(), ucp) };
         Ok(address)
     }

@@ -1,7 +1,8 @@
-//! A progress pass: UCP's progress, then callbacks, deadlines, and what else has been queued.
+//! A progress pass: UCP's progress, then callbacks, deadlines, and other queued work.
 //!
-//! User callbacks run after `ucp_worker_progress` has returned, as UCP reorders messages that are
-//! sent from inside its own callbacks, and outside the gate, so that they may call anything.
+//! User callbacks run after `ucp_worker_progress` has returned, because UCP reorders messages that
+//! are sent from inside its own callbacks. They run outside the gate, so that they may call any
+//! function.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
@@ -12,18 +13,18 @@ use crate::engine::core::worker::protocol::Turn;
 use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use crate::sys;
 
-/// Passes between two looks at the clock, for the ages in a dump and for peers that may have ended:
-/// often enough for those, too seldom to cost.
+/// Passes between two reads of the clock, for ages in a dump and for checks of peers: often enough
+/// for those, and too rare to cost anything.
 const PASSES_PER_LOOK: u64 = 128;
 
-/// Deadlines that a pass takes care of: more at once would make it long.
+/// Most deadlines that one pass handles, so that it stays short.
 const MOST_EXPIRED: u32 = 256;
 
-/// While messages come in without it UCP has its turn in each of so many passes.
+/// While fast boxes deliver messages, UCP's progress runs in one of this many passes.
 const PASSES_PER_TURN: u64 = 4;
 
 impl SharedWorker {
-    /// One pass. Returns how many events it handled; 0 when there was nothing to do.
+    /// One pass. Returns how many events it handled; 0 if there was nothing to do.
     #[inline(always)]
     pub fn progress(&self) -> Result<u32> {
         let inside = self.enter_for(true)?;
@@ -65,13 +66,13 @@ impl Worker {
         if self.armed.get() {
             self.event_loop.pass_begins();
             if alone {
-                // Elsewhere it may be another thread that has armed, and sleeps.
+                // If the worker is shared, another thread may have armed and be asleep.
                 self.armed.set(false);
             }
         }
         let mut handled = self.look_into_fast_boxes();
         if handled == 0 || self.stats.progress_calls.get() % PASSES_PER_TURN == 0 {
-            // SAFETY: a live worker, and we are inside its gate.
+            // SAFETY: a live worker, inside its gate.
             handled += unsafe { sys::ucp_worker_progress(self.ucp()) };
         }
         if self.stats.progress_calls.count() % PASSES_PER_LOOK == 0 {
@@ -154,7 +155,8 @@ impl Worker {
         expired
     }
 
-    /// Makes the callbacks that were due when it began; what they cause comes in the next pass.
+    /// Runs the callbacks that are due now. Callbacks that become due meanwhile run in the next
+    /// pass.
     fn deliver(&self) -> u32 {
         let delivered = self.ready.drain_present(|slot| self.call_back(slot));
         if !self.ready.is_empty() {
@@ -171,10 +173,11 @@ impl Worker {
             (slot.endpoint.get(), slot.kind.get(), slot.sequence.get());
         let given = slot.has_mark(mark::GIVEN);
         let release_slot = given && slot.hold.get() & USER == 0;
-        // One that a notifier is to report as well is held for that: its callback is the library's.
+        // A request that a notifier reports as well is kept for that: its callback belongs to the
+        // library.
         let reported = !slot.notifier.get().is_null();
         if !given && !reported {
-            // Lent for the length of the call, so that destroying it there does no harm.
+            // Held during the call, so that the callback may destroy it.
             slot.hold.set(slot.hold.get() | USER);
         }
         slot.publish_status();

@@ -1,8 +1,9 @@
-//! The progress thread: its loop, how it sleeps, how it is started and stopped.
+//! The progress thread: its loop, how it sleeps, and how it is started and stopped.
 //!
-//! While it runs it is the one that progresses. With delayed submission it is also the only one
-//! that calls UCP: others put transfers into the ring and everything else onto the control list.
-//! Without, they enter the gate, which is a lock then.
+//! While it runs, only this thread makes passes, except for assistants (see `takeover`). With
+//! delayed submission it is also the only thread that calls UCP: other threads put transfers into
+//! the ring and everything else onto the control list. Without delayed submission, other threads
+//! enter the gate, which is then a lock.
 
 use crate::engine::base::backoff::Pause;
 use crate::engine::base::cache_line::CacheLine;
@@ -35,15 +36,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Rounds without work after which other threads are let run: a peer may need this very core to
-/// give us work.
+/// Rounds without work after which the thread yields: a peer may need this core to send something.
 pub(crate) const ROUNDS_PER_YIELD: u32 = 8;
-/// Rounds without work between two looks at the clock.
+/// Rounds without work between two reads of the clock.
 pub(crate) const ROUNDS_PER_LOOK: u32 = 16;
-/// While an endpoint is being opened or closed a sleep is this short: what UCP does then need not
-/// raise an event.
+/// Longest sleep while an endpoint is being opened or closed: what UCP does then may not raise an
+/// event.
 const NAP: Duration = Duration::from_millis(5);
-/// While another thread works in its place it looks after its own part this often.
+/// How often it runs its own work while another thread makes passes instead of it.
 const ASSISTED_NAP: Duration = Duration::from_micros(200);
 /// The kernel keeps 15 bytes of a thread's name.
 const DEFAULT_NAME: &CStr = c"ucxx_progress";
@@ -53,7 +53,7 @@ const DEFAULT_NAME: &CStr = c"ucxx_progress";
 pub enum ProgressMode {
     /// Its callers.
     Manual = 0,
-    /// A thread that polls for a while, and then sleeps until there is an event.
+    /// A thread that polls for a while and then sleeps until there is an event.
     Adaptive = 1,
     /// A thread that never sleeps.
     Polling = 2,
@@ -64,44 +64,44 @@ pub enum ProgressMode {
 /// A user's function with its argument.
 pub type Start = (unsafe extern "C" fn(*mut c_void), *mut c_void);
 
-/// What a progress thread is made with, checked.
+/// The parameters of a progress thread, checked.
 #[derive(Clone, Copy)]
 pub struct ThreadParams {
-    /// Do other threads submit through the ring? None: as the environment says, or yes.
+    /// Other threads submit through the ring. None: as the environment says, otherwise yes.
     pub delayed: Option<bool>,
     /// Places in the ring; 0 for the default.
     pub depth: u32,
-    /// Where it may run; none for anywhere.
+    /// The CPU to run on; None for any.
     pub cpu: Option<usize>,
-    /// Runs first on it.
+    /// Runs first on the thread.
     pub start: Option<Start>,
 }
 
 // SAFETY: the user hands the function and its argument over to the thread.
 unsafe impl Send for ThreadParams {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for ThreadParams {}
 
-/// The progress thread of a worker, or the place for one.
+/// The state of a worker's progress thread, whether it exists or not.
 #[repr(C)]
 pub(crate) struct ProgressThread {
     params: ThreadParams,
     state: ThreadState,
     mode: AtomicU8,
-    /// `this_thread()` on it; 0 while there is none.
+    /// `this_thread()` of the progress thread; 0 while there is none.
     owner: AtomicUsize,
     kernel_id: AtomicU64,
     stop: AtomicBool,
     sleep: SleepFlag,
     pub(crate) control: Control<Lists>,
     pub(crate) queue: OnceLock<Queue>,
-    /// Threads that make passes in its place.
+    /// Threads that make passes instead of it.
     pub(crate) assistants: Assistants,
-    /// Held by whoever starts or stops it.
+    /// Held while it is started or stopped.
     handle: Mutex<Option<JoinHandle<()>>>,
 
     _written: CacheLine,
-    /// Where threads wait for jobs, and for endpoints to end.
+    /// Where threads wait for jobs, and for the end of endpoints.
     pub(crate) room: EventCount,
 }
 
@@ -130,17 +130,17 @@ impl ProgressThread {
         self.state.is_used()
     }
 
-    /// There is one, and it progresses.
+    /// There is one, and it makes progress.
     pub(crate) fn is_running(&self) -> bool {
         self.state.is_running()
     }
 
-    /// Do other threads leave UCP to it?
+    /// Other threads leave UCP to it.
     pub(crate) fn delays(&self) -> bool {
         self.state.delays()
     }
 
-    /// How many there have been.
+    /// Number of progress threads so far.
     pub(crate) fn count(&self) -> u32 {
         self.state.count()
     }
@@ -149,7 +149,7 @@ impl ProgressThread {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Has the calling thread to leave UCP to the progress thread?
+    /// The calling thread must leave UCP to the progress thread.
     #[inline(always)]
     pub(crate) fn is_remote(&self) -> bool {
         self.delays() && !self.is_current()
@@ -205,7 +205,7 @@ impl SharedWorker {
         {
             let inside = self.enter()?;
             inside.wakeup()?;
-            // Asked for once, so that nobody has to wait for the thread to learn it.
+            // Read now, so that no thread must wait for the progress thread to get it.
             inside.address_inside()?;
             thread.state.announce();
             self.special.store(true, Ordering::SeqCst);
@@ -220,7 +220,7 @@ impl SharedWorker {
         thread.mode.store(mode as u8, Ordering::Relaxed);
         thread.control.open();
         thread.state.come(thread.wanted_delay());
-        // Whoever sleeps on the descriptor is to wait for the thread from now on.
+        // Threads that sleep on the descriptor must wait for the progress thread from now on.
         while self.waiting().anyone_asleep() {
             self.kick();
             std::thread::yield_now();
@@ -228,7 +228,7 @@ impl SharedWorker {
         match self.spawn(mode) {
             Ok(spawned) => *handle = Some(spawned),
             Err(error) => {
-                // What others have left to it meanwhile.
+                // Work that other threads have left to it in the meantime.
                 self.last_round(&mut Lists::default());
                 drop(handle);
                 self.tell_thread_changed();
@@ -267,7 +267,7 @@ impl SharedWorker {
         }
     }
 
-    /// Stops the progress thread, after a last round. Afterwards progress is manual.
+    /// Stops the progress thread after a last round. Afterwards progress is manual.
     pub fn stop_progress_thread(&self) -> Result<()> {
         self.check_usable()?;
         if deferred::in_callback() {
@@ -280,7 +280,7 @@ impl SharedWorker {
         }
     }
 
-    /// Ends the thread if there is one. Not on it, nor inside the gate.
+    /// Stops the thread if there is one. Not called on it, nor inside the gate.
     pub(crate) fn join_thread(&self) -> bool {
         let mut handle = self.thread.handle.lock();
         let Some(running) = handle.take() else { return false };
@@ -293,7 +293,7 @@ impl SharedWorker {
         true
     }
 
-    /// Makes the thread look around if it sleeps.
+    /// Wakes the thread if it sleeps.
     #[inline]
     pub(crate) fn wake_thread(&self) {
         if self.thread.sleep.must_wake() {
@@ -301,17 +301,17 @@ impl SharedWorker {
         }
     }
 
-    /// What drives it now.
+    /// What drives the worker now.
     pub fn progress_mode(&self) -> ProgressMode {
         self.thread.mode()
     }
 
-    /// Is there a progress thread?
+    /// There is a progress thread.
     pub fn has_progress_thread(&self) -> bool {
         self.thread.is_running()
     }
 
-    /// Do other threads submit through the ring?
+    /// Other threads submit through the ring.
     pub fn delays_submission(&self) -> bool {
         self.thread.delays()
     }
@@ -321,7 +321,7 @@ impl SharedWorker {
         self.thread.kernel_id()
     }
 
-    /// The ring: greatest length seen, times that it was full, present length.
+    /// The ring: greatest length so far, number of times that it was full, current length.
     pub fn queue_stats(&self) -> (u64, u64, u64) {
         self.thread.queue.get().map_or((0, 0, 0), |queue| {
             (queue.high_water.get(), queue.times_full.load(Ordering::Relaxed), queue.len() as u64)
@@ -331,7 +331,7 @@ impl SharedWorker {
     fn thread_main(self: Arc<Self>, mode: ProgressMode, report: SyncSender<Result<()>>) {
         let thread = &self.thread;
         let name = self.name.as_deref().unwrap_or(DEFAULT_NAME);
-        // The kernel takes its first 15 bytes.
+        // The kernel takes the first 15 bytes.
         let _ = set_name(name);
         let pinned = thread.params.cpu.map_or(Ok(()), pin);
         if mode != ProgressMode::Polling {
@@ -340,8 +340,8 @@ impl SharedWorker {
         let failed = pinned.is_err();
         if !failed {
             thread.owner.store(this_thread(), Ordering::Relaxed);
-            // Not by rustix, which looks the function up: that takes the loader's lock, which
-            // somebody may hold who waits for this thread in a constructor.
+            // Not through rustix, which looks the function up: that takes the loader's lock, which
+            // a thread may hold while it waits for this thread in a constructor.
             // SAFETY: no precondition.
             thread.kernel_id.store(unsafe { libc::gettid() } as u64, Ordering::Relaxed);
         }
@@ -351,15 +351,15 @@ impl SharedWorker {
         }
         if let Some((function, arg)) = thread.params.start {
             let _scope = CallbackScope::new();
-            // SAFETY: a function and its argument as the user gave them.
+            // SAFETY: the user's function and argument.
             unsafe { function.call_out((arg,)) };
         }
         let mut lists = Lists::default();
         let mut idle = Idle { mode, spin_ns: self.spin_ns, rounds: 0, since: 0 };
         while !thread.stop.load(Ordering::Acquire) {
             if thread.assistants.are_there() {
-                // Two would be in each other's way. Not armed meanwhile, so that no peer takes the
-                // trouble to wake it.
+                // Passes on both threads would be in each other's way. The descriptor is not armed
+                // meanwhile, so peers need not wake this thread.
                 std::thread::sleep(ASSISTED_NAP);
                 continue;
             }
@@ -379,7 +379,7 @@ impl SharedWorker {
         deferred_end::hand_over_doomed();
     }
 
-    /// Everything there is to do, once. Returns how much there was.
+    /// Does all available work once. Returns how much there was.
     fn round(&self, lists: &mut Lists) -> u32 {
         let inside = ManuallyLeft(std::mem::ManuallyDrop::new(self.enter_any()));
         let inside = &*inside.0;
@@ -395,7 +395,7 @@ impl SharedWorker {
         inside.drain_foreign();
         worked += inside.pass();
         worked += inside.run_errands(&mut lists.after);
-        // Whatever named them has been submitted above.
+        // Ring entries that refer to them were submitted by the code above.
         drop(graves);
         worked
     }
@@ -418,7 +418,8 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// Has those who waited for the thread look around: they progress from now on.
+    /// Makes threads that waited for the progress thread check again: they make progress themselves
+    /// from now on.
     fn disturb_waiters(&self) {
         self.for_each_slot(|slot| slot.done.disturb());
         self.thread.room.notify();
@@ -427,7 +428,7 @@ impl Worker {
 }
 
 impl SharedWorker {
-    /// Sleeps until there is something to do. False if it may not.
+    /// Sleeps until there is something to do. False if it may not sleep.
     fn doze(&self) -> bool {
         let thread = &self.thread;
         thread.sleep.announce();
@@ -455,7 +456,7 @@ impl SharedWorker {
     }
 }
 
-/// Leaves the gate for those who wait at it.
+/// Leaves the gate fairly, for threads that wait at it.
 struct ManuallyLeft<'a>(std::mem::ManuallyDrop<Inside<'a>>);
 
 impl Drop for ManuallyLeft<'_> {
@@ -464,7 +465,7 @@ impl Drop for ManuallyLeft<'_> {
     }
 }
 
-/// A panic is a bug, and must not take the thread away from those who rely on it.
+/// A panic is a bug, but it must not end the thread that others depend on.
 pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
     if result.is_err() {
@@ -481,7 +482,7 @@ pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
 struct Idle {
     mode: ProgressMode,
     spin_ns: u64,
-    /// Rounds without work, up to now.
+    /// Rounds without work so far.
     rounds: u32,
     since: u64,
 }

@@ -1,9 +1,9 @@
-//! What the core asks of the protocols above it, which it does not know by name: one table of
-//! functions each.
+//! The interface between the core and the protocols above it: one table of functions for each
+//! protocol. The core does not know them by name.
 //!
-//! A worker is made with a list of them (`engine::assembly` has it). For each it keeps what the
-//! protocol keeps of a worker, and each endpoint what that keeps of an endpoint: `state` finds it,
-//! by the protocol's place in the list.
+//! A worker is created with a list of protocols (`engine::assembly` has it). For each protocol, the
+//! worker and each endpoint hold one state object of the protocol's own type. `state` finds it by
+//! the protocol's place in the list.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Handler;
@@ -13,13 +13,13 @@ use crate::engine::core::request::operations::{Operation, Operations};
 use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use std::any::Any;
 
-/// Protocols that a list may have.
+/// Most protocols in a list.
 const MOST: usize = 7;
 
-/// When in a pass a protocol has its turn.
+/// When in a pass the protocol's `pass` runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Before timeouts: what has come in time is none.
+    /// Before timeouts: an operation that completed in time has not timed out.
     First,
     /// After timeouts, before callbacks.
     Middle,
@@ -27,37 +27,37 @@ pub(crate) enum Turn {
     Last,
 }
 
-/// What happens to an endpoint.
+/// Events of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfEndpoint {
     /// UCP has made its end.
     Made,
     /// The peer has closed. Inside UCP's progress.
     PeerCloses,
-    /// Receives that were to end with it end now, with this status.
+    /// Receives that depend on it end now, with this status.
     EndsReceives(Status),
-    /// It is about to end by force.
+    /// It is about to be closed by force.
     BreaksOff,
-    /// UCP is about to be told to let go.
+    /// UCP is about to be told to close.
     LetsGo,
-    /// UCP has let go, and `on_close` comes next.
+    /// Released by UCP; `on_close` follows.
     Closed,
-    /// The worker is about to forget it.
+    /// The worker is about to drop it.
     Forgotten,
-    /// The worker has ended, and with it all that UCP had.
+    /// The worker has ended, and with it everything in UCP.
     WorkerEnded,
 }
 
-/// Steps of a worker's end, in their order.
+/// Steps of a worker's end, in this order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfWorker {
-    /// What waits is cancelled.
+    /// Waiting operations are cancelled.
     Cancels,
-    /// UCP's worker is about to go: nothing of its may be held.
+    /// UCP's worker is about to be destroyed: release everything that belongs to it.
     BeforeUcpEnds,
     /// Every callback has run.
     Delivered,
-    /// Handlers go.
+    /// Handlers are dropped.
     DropsHandlers,
 }
 
@@ -65,28 +65,27 @@ pub(crate) enum OfWorker {
 pub(crate) struct Protocol {
     /// Its place in the list.
     pub(crate) place: usize,
-    /// What it keeps of each worker.
+    /// Makes its state for a worker.
     pub(crate) of_worker: fn() -> Box<dyn Any>,
-    /// What it keeps of each endpoint.
+    /// Makes its state for an endpoint.
     pub(crate) of_endpoint: fn() -> Box<dyn Any>,
     /// Its operations.
     pub(crate) operations: &'static [Operation],
-    /// Sorts of messages that it takes, and who takes answers.
+    /// The sorts of messages that it receives, and its receiver of replies.
     pub(crate) receives: &'static [Receiver],
     pub(crate) answers: Option<Answers>,
-    /// A handler of UCP's for messages in another format, and its id, which is below the library's
-    /// own.
+    /// A UCP handler for messages in another format, with its id, which is below the library's own.
     pub(crate) foreign: Option<(u32, Handler)>,
-    /// When `pass` comes.
+    /// When `pass` runs.
     pub(crate) turn: Turn,
-    /// Does what there is to do, where its bit of `Worker::attention` asks for that; the number of
-    /// events.
+    /// Does the available work. Called if its bit of `Worker::attention` is set. Returns the number
+    /// of events.
     pub(crate) pass: fn(&Worker) -> u32,
-    /// Is there something to do before the worker may sleep?
+    /// There is work to do before the worker may sleep.
     pub(crate) is_due: fn(&Worker) -> bool,
-    /// When it wants to look around, though nothing comes.
+    /// When it must run again even if nothing arrives.
     pub(crate) next_look: fn(&Worker) -> Option<u64>,
-    /// A progress thread has begun, or has ended.
+    /// A progress thread has started or ended.
     pub(crate) thread_changed: fn(&SharedWorker),
     pub(crate) at_endpoint: fn(&Endpoint, OfEndpoint),
     pub(crate) at_end: fn(&Worker, OfWorker),
@@ -98,7 +97,7 @@ impl Protocol {
         attention::FIRST_OF_PROTOCOLS << self.place
     }
 
-    /// One that does nothing.
+    /// A protocol that does nothing.
     pub(crate) const NOTHING: Protocol = Protocol {
         place: 0,
         of_worker: || Box::new(()),
@@ -122,7 +121,7 @@ impl Protocol {
 pub struct Protocols(&'static [&'static Protocol]);
 
 impl Protocols {
-    /// Each at its place.
+    /// Each protocol must be at its own place.
     pub(crate) const fn new(list: &'static [&'static Protocol]) -> Self {
         assert!(list.len() <= MOST);
         let mut place = 0;
@@ -140,12 +139,12 @@ impl Protocols {
         }))
     }
 
-    /// What the core does not know of operations.
+    /// The operations of all protocols.
     pub(crate) fn operations(self) -> Operations {
         Operations::new(self.0.iter().flat_map(|protocol| protocol.operations).copied())
     }
 
-    /// Who takes what the channel brings.
+    /// The receivers for messages of the channel.
     pub(crate) fn receivers(self) -> Receivers {
         let receives = self.0.iter().flat_map(|protocol| protocol.receives).copied();
         Receivers::new(receives, self.0.iter().find_map(|protocol| protocol.answers))
@@ -156,49 +155,50 @@ impl Protocols {
         self.0.iter().filter_map(|protocol| protocol.foreign)
     }
 
-    /// Whose turn is when.
+    /// Which protocols run when.
     pub(crate) fn turns(self) -> Turns {
         let mut turns = [0; 3];
         self.0.iter().for_each(|protocol| turns[protocol.turn as usize] |= protocol.bit());
         Turns(turns)
     }
 
-    /// What they keep of a worker.
+    /// Makes their states for a worker.
     pub(crate) fn of_worker(self) -> States {
         self.states(|protocol| (protocol.of_worker)())
     }
 
-    /// What they keep of an endpoint.
+    /// Makes their states for an endpoint.
     pub(crate) fn of_endpoint(self) -> States {
         self.states(|protocol| (protocol.of_endpoint)())
     }
 }
 
-/// By `Turn`: bits of the attention.
+/// For each `Turn`, the bits of its protocols.
 pub(crate) struct Turns([u32; 3]);
 
-/// What each protocol keeps of a worker or an endpoint.
+/// The state of each protocol for a worker or an endpoint.
 pub(crate) struct States([Box<dyn Any>; MOST]);
 
-// SAFETY: it shows itself to those who are inside the gate, and to others where it is `Sync`.
+// SAFETY: a state is accessible to the thread inside the gate, and to other threads only if it is
+// `Sync`.
 unsafe impl Send for States {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for States {}
 
 impl States {
-    /// `T` is what `of_worker`, or `of_endpoint`, of the protocol at this place makes.
+    /// `T` is the type that `of_worker` or `of_endpoint` of the protocol at this place makes.
     #[inline(always)]
     fn get<T: Any>(&self, protocol: &Protocol) -> &T {
         let state = &self.0[protocol.place];
         debug_assert!(state.is::<T>());
-        // SAFETY: see above: each protocol has one function that asks, with the type that its own
-        // table makes; in debug builds, which run every test, the type is looked at.
+        // SAFETY: each protocol has one function that asks, with the type that its own table makes.
+        // Debug builds, which run every test, check the type.
         unsafe { &*std::ptr::from_ref::<dyn Any>(&**state).cast::<T>() }
     }
 }
 
 impl SharedWorker {
-    /// What the protocol keeps of the worker, where that is any thread's.
+    /// The protocol's state for the worker, if any thread may use it.
     #[inline(always)]
     pub(crate) fn state_for_all<T: Any + Sync>(&self, protocol: &Protocol) -> &T {
         self.states.get(protocol)
@@ -206,13 +206,13 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// What the protocol keeps of the worker.
+    /// The protocol's state for the worker.
     #[inline(always)]
     pub(crate) fn state<T: Any>(&self, protocol: &Protocol) -> &T {
         self.states.get(protocol)
     }
 
-    /// The turn of those that have something to do.
+    /// Runs `pass` of those protocols that have something to do.
     #[inline(always)]
     pub(crate) fn take_turn(&self, turn: Turn) -> u32 {
         let due = self.attention.get() & self.turns.0[turn as usize];
@@ -255,7 +255,7 @@ impl Worker {
 }
 
 impl SharedEndpoint {
-    /// What the protocol keeps of the endpoint, where that is any thread's.
+    /// The protocol's state for the endpoint, if any thread may use it.
     #[inline(always)]
     pub(crate) fn state_for_all<T: Any + Sync>(&self, protocol: &Protocol) -> &T {
         self.states().get(protocol)
@@ -263,7 +263,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// What the protocol keeps of the endpoint.
+    /// The protocol's state for the endpoint.
     #[inline(always)]
     pub(crate) fn state<T: Any>(&self, protocol: &Protocol) -> &T {
         self.states.get(protocol)

@@ -1,10 +1,10 @@
-//! Having the progress thread do what is not a plain operation: creating endpoints, flushing,
-//! closing, cancelling, asking UCP.
+//! Lets the progress thread run what is not a plain transfer: creating endpoints, flushing,
+//! closing, cancelling, and queries to UCP.
 //!
-//! With a progress thread and delayed submission no other thread enters UCP. What has no place in
-//! the ring goes onto an unbounded list, so that it never fails for want of room. The list is taken
-//! before the ring is drained and worked off after that: whatever a thread had put into the ring
-//! before it handed over a job is submitted before the job runs.
+//! With a progress thread and delayed submission no other thread calls UCP. Work that has no place
+//! in the ring goes onto an unbounded list, so it is never refused for lack of room. The progress
+//! thread takes the list, drains the ring, and then runs the list. So everything that a thread put
+//! into the ring before a job is submitted before that job runs.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
@@ -25,21 +25,21 @@ use std::sync::Arc;
 /// Something to do inside the gate.
 pub(crate) enum Job {
     Owned(Box<dyn FnOnce(&Inside<'_>) + Send>),
-    /// Lies on the stack of a thread that waits for it.
+    /// On the stack of a thread that waits for it.
     Lent {
         run: unsafe fn(*mut c_void, &Inside<'_>),
         job: *mut c_void,
     },
 }
 
-// SAFETY: a lent job belongs to whoever runs it, until it says that it is done.
+// SAFETY: a lent job belongs to the thread that runs it, until it is marked as done.
 unsafe impl Send for Job {}
 
 impl Job {
     fn run(self, inside: &Inside<'_>) {
         match self {
             Job::Owned(job) => job(inside),
-            // SAFETY: the two belong together, and the lender waits until the job is done.
+            // SAFETY: `run` was made for this `job`, and the lender waits until the job is done.
             Job::Lent { run, job } => unsafe { run(job, inside) },
         }
     }
@@ -48,15 +48,15 @@ impl Job {
 /// Values of `Errand::state`.
 mod state {
     pub(crate) const PENDING: u32 = 0;
-    /// It will run to its end, whatever time that takes.
+    /// It runs to its end, however long that takes.
     pub(crate) const RUNNING: u32 = 1;
     pub(crate) const DONE: u32 = 2;
-    /// Its caller's time ran out: it will not run.
+    /// The caller's time ran out: it will not run.
     pub(crate) const ABANDONED: u32 = 3;
 }
 
-/// A user's function that the progress thread is to run. `state` decides between running it and
-/// abandoning it.
+/// A user's function for the progress thread to run. `state` decides between running and abandoning
+/// it.
 pub(crate) struct Errand {
     state: AtomicU32,
     function: unsafe extern "C" fn(*mut c_void),
@@ -65,7 +65,7 @@ pub(crate) struct Errand {
 
 // SAFETY: the user hands function and argument over to the other thread.
 unsafe impl Send for Errand {}
-// SAFETY: as above; what changes is atomic.
+// SAFETY: the user hands both over; only `state` changes, which is atomic.
 unsafe impl Sync for Errand {}
 
 impl Errand {
@@ -78,10 +78,10 @@ impl Errand {
     }
 }
 
-/// When a function is to run.
+/// When a function runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// Before the next progress pass, after what had been submitted.
+    /// Before the next progress pass, after what was submitted earlier.
     BeforePass,
     /// After it.
     AfterPass,
@@ -95,8 +95,8 @@ pub(crate) struct Lists {
     pub(crate) after: VecDeque<Arc<Errand>>,
 }
 
-/// A lent job: what to call, and where its result goes. Belongs to the owner until `done`, then to
-/// the lender again.
+/// A lent job: what to call, and where its result goes. It belongs to the owner until `done` is
+/// set, then to the lender again.
 struct Question<F, R> {
     ask: UnsafeCell<Option<F>>,
     answer: UnsafeCell<Option<Result<R>>>,
@@ -105,11 +105,11 @@ struct Question<F, R> {
 
 impl<F: FnOnce(&Inside<'_>) -> Result<R>, R> Question<F, R> {
     /// # Safety
-    /// `job` is such a question, lent until it is done.
+    /// `job` is a `Question` of this type, lent until it is done.
     unsafe fn run(job: *mut c_void, inside: &Inside<'_>) {
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that `job` is such a question.
         let question = unsafe { &*job.cast::<Self>() };
-        // SAFETY: ours until `done` is set.
+        // SAFETY: this thread owns it until `done` is set.
         let ask = unsafe { (*question.ask.get()).take() };
         let answer = match ask {
             Some(_) if inside.closed.load(Ordering::Relaxed) => Some(Err(inside.closed_error())),
@@ -118,7 +118,7 @@ impl<F: FnOnce(&Inside<'_>) -> Result<R>, R> Question<F, R> {
             }
             None => None,
         };
-        // SAFETY: as above.
+        // SAFETY: this thread owns it until `done` is set, which the next line does.
         unsafe { *question.answer.get() = answer };
         question.done.store(true, Ordering::Release);
     }
@@ -150,7 +150,7 @@ impl SharedWorker {
         let run: unsafe fn(*mut c_void, &Inside<'_>) = Question::<F, R>::run;
         let job = std::ptr::from_ref(&question).cast_mut().cast();
         if !self.thread.control.put(|lists| lists.jobs.push_back(Job::Lent { run, job })) {
-            // The thread has just been stopped.
+            // The thread was just stopped.
             let ask = question.ask.into_inner();
             return ask.map_or_else(|| Err(panicked()), |ask| ask(&self.enter()?));
         }
@@ -159,7 +159,7 @@ impl SharedWorker {
         question.answer.into_inner().unwrap_or_else(|| Err(panicked()))
     }
 
-    /// Has `job` done where UCP may be called, at once or soon; waits for nothing.
+    /// Runs `job` where UCP may be called, now or soon. Does not wait.
     pub(crate) fn post(&self, job: impl FnOnce(&Inside<'_>) + Send + 'static) -> Result<()> {
         if !self.thread.is_remote() {
             job(&self.enter()?);
@@ -176,7 +176,7 @@ impl SharedWorker {
         Ok(())
     }
 
-    /// Hands over an operation other than a transfer. None where the caller may, or has to, do it
+    /// Hands over an operation other than a transfer. None if the caller may, or must, do it
     /// directly.
     pub(crate) fn post_operation(
         &self,
@@ -192,8 +192,8 @@ impl SharedWorker {
         self.check_usable()?;
         let Some(queue) = self.thread.queue.get() else { return Ok(None) };
         let posted = self.thread.control.put(|lists| {
-            // Under the lock: the end of the worker, which counts who holds a request, comes after
-            // the list is closed.
+            // Under the lock: the end of the worker, which counts the requests that callers hold,
+            // first closes the list.
             let slot = queue.take_slot(self);
             slot.stage.enqueue();
             slot.begin_in_full(kind, params, 0, out);
@@ -202,7 +202,7 @@ impl SharedWorker {
                 let slot = slot;
                 // SAFETY: taken above, and in use until the operation has completed.
                 let slot = unsafe { &*slot.0 };
-                // By a callback, which comes before this.
+                // By a callback that ran before this.
                 let canceled = !slot.stage.dequeue();
                 if inside.closed.load(Ordering::Relaxed) {
                     return inside.never_started(slot, None, Status::CANCELED);
@@ -222,8 +222,8 @@ impl SharedWorker {
     }
 
     /// Runs `function` where progress happens: on the progress thread, for which this waits, or at
-    /// once if there is none. It counts as a callback. TIMED_OUT means that it has not run and will
-    /// not.
+    /// once if there is none. It counts as a callback. `TIMED_OUT` means that it has not run and
+    /// will not run.
     ///
     /// # Safety
     /// `function` may be called with `arg`.
@@ -251,7 +251,7 @@ impl SharedWorker {
             }
         }
         let inside = self.enter()?;
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that `function` may be called with `arg`.
         inside.outside(|| unsafe { function.call_out((arg,)) });
         drop(inside);
         Ok(())
@@ -277,7 +277,7 @@ fn panicked() -> Error {
 }
 
 impl Inside<'_> {
-    /// Runs the jobs, in their order.
+    /// Runs the jobs in order.
     pub(crate) fn run_jobs(&self, jobs: &mut VecDeque<Job>) -> u32 {
         let mut count = 0;
         for job in jobs.drain(..) {
@@ -295,7 +295,7 @@ impl Inside<'_> {
         let mut count = 0;
         for errand in errands.drain(..) {
             if errand.moved(state::RUNNING) {
-                // SAFETY: a function and its argument as the user gave them.
+                // SAFETY: the user's function and argument.
                 self.outside(|| unsafe { errand.function.call_out((errand.arg,)) });
                 errand.state.store(state::DONE, Ordering::Release);
                 self.thread.room.notify();

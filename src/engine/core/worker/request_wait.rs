@@ -1,5 +1,5 @@
-//! Waiting for requests: for one, for all, for any of several, and for an operation that is
-//! submitted just now. How a worker is driven meanwhile is in `wait`.
+//! Waiting for requests: for one, for all, for any of several, and for an operation that is just
+//! being submitted. How the worker is driven meanwhile is in `wait`.
 
 use crate::engine::base::clock;
 use crate::engine::base::event_count::EventCount;
@@ -12,11 +12,11 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::wait::{may_wait, until};
 
-/// Threads that wait for one of several requests, of whichever workers.
+/// Threads that wait for one of several requests, of any workers.
 pub(crate) static ANY_REQUEST: EventCount = EventCount::new();
 
 impl Slot {
-    /// Waits for the operation. INPROGRESS when the time ran out first, else its status.
+    /// Waits for the operation. Returns its status, or `INPROGRESS` if the time ran out first.
     pub fn wait(&self, timeout_ns: u64) -> Result<Status> {
         if self.is_done() {
             self.check_fork()?;
@@ -30,7 +30,7 @@ impl Slot {
         }
     }
 
-    /// False when `deadline` came first.
+    /// False if `deadline` passed first.
     fn wait_until(&self, deadline: u64) -> Result<bool> {
         let _whole = Uncancelled::new();
         let worker = self.worker();
@@ -47,7 +47,7 @@ impl Slot {
         }
     }
 
-    /// Sleeps while the progress thread works. None when that has gone.
+    /// Sleeps while the progress thread works. None if that thread has ended.
     fn sleep_until(&self, deadline: u64) -> Option<bool> {
         if deadline == 0 || futex::look_shortly(&|| self.is_done()) {
             return Some(self.is_done());
@@ -55,14 +55,14 @@ impl Slot {
         let finished =
             self.done.wait(|| self.worker().others_progress(), || clock::remaining(deadline));
         if finished.is_none() {
-            // A mark was taken back that they may have relied on.
+            // This thread removed a mark that other threads may have relied on.
             ANY_REQUEST.notify();
         }
         finished
     }
 
-    /// Will its completion, or the going of the thread that completes it, wake those who wait for
-    /// any?
+    /// Its completion, or the end of the thread that completes it, will wake threads that wait for
+    /// any request.
     fn will_notify(&self) -> bool {
         let marked = self.done.mark(|| self.worker().others_progress());
         if marked == Marked::Alone {
@@ -77,8 +77,8 @@ impl Slot {
     }
 }
 
-/// Waits for every request; the first error, in the order of the list, after all have completed.
-/// INPROGRESS when the time ran out first.
+/// Waits for every request. Returns the first error, in the order of the list, after all have
+/// completed; `INPROGRESS` if the time ran out first.
 pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
     if requests.iter().flatten().next().is_none() {
         return Err(none_left());
@@ -104,7 +104,7 @@ fn none_left() -> Error {
     Error::new(Status::NO_ELEM, "requests: none is left to wait for")
 }
 
-/// Waits for one of the requests: its index and status, or none when the time ran out first.
+/// Waits for one of the requests. Returns its index and status, or None if the time ran out first.
 pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(usize, Status)>> {
     let mut present = requests.iter().flatten();
     let Some(first) = present.next() else {
@@ -123,8 +123,8 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
     let all_running = || requests.iter().flatten().all(|slot| slot.worker().others_progress());
     loop {
         if all_running() {
-            // Marked anew at each look: a thread that goes takes the marks back, and another one
-            // may come before we look.
+            // Marked again at each check: a progress thread that ends removes the marks, and
+            // another one may start before this check.
             let over = || !requests.iter().flatten().all(|slot| slot.will_notify());
             let complete_soon = deadline == 0 || futex::look_shortly(&|| complete().is_some());
             let in_time = complete_soon || ANY_REQUEST.sleep_until(&over, deadline);
@@ -160,7 +160,7 @@ pub(crate) fn submit(
     }
     // SAFETY: `place` outlives the call.
     let own = unsafe { Out::new(&raw mut place) };
-    // Called in one place only, so that the whole of an operation becomes one function.
+    // Called in one place only, so that the whole operation becomes one function.
     let submitted = operation(params, if blocking { own } else { out })?;
     if blocking {
         // SAFETY: stored by the operation, or null.
@@ -172,11 +172,11 @@ pub(crate) fn submit(
 }
 
 /// # Safety
-/// Null, or a request that the caller holds; it is gone afterwards.
+/// `place` is null, or a request that the caller holds, which this destroys.
 #[cold]
 #[inline(never)]
 unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees that `place` is null or a live request.
     let Some(slot) = (unsafe { place.as_ref() }) else { return Ok(()) };
     let mut waited = Ok(true);
     while !slot.is_done() {
@@ -185,8 +185,8 @@ unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
             break;
         }
         if waited.is_err() {
-            // Another call was inside: the buffer is in use until the operation has ended, whatever
-            // comes between.
+            // Another call was inside. The buffer is in use until the operation has completed, so
+            // this keeps waiting.
             std::thread::yield_now();
         }
     }
@@ -197,7 +197,7 @@ unsafe fn wait_and_destroy(place: *mut Slot) -> Result<()> {
         Status::OK => Ok(()),
         _ => waited.map(drop),
     };
-    // SAFETY: as for this function.
+    // SAFETY: the caller holds the request, and does not use it afterwards.
     unsafe { crate::engine::core::request::request::destroy(place) };
     result
 }

@@ -1,5 +1,9 @@
-//! The end of a worker: everything in flight is completed, UCP goes, and what callers still hold
-//! keeps only memory.
+//! The end of a worker. Everything in flight is completed, UCP's worker is destroyed, and requests
+//! that callers still hold keep only memory.
+//!
+//! `shut_down` runs once, on the thread that destroys the worker, or on the threads in
+//! `deferred_end`. It first sets `closed`, so that other threads submit nothing more, then stops
+//! the progress thread, and then enters the gate.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::Status;
@@ -17,23 +21,23 @@ use crate::sys;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Messages whose sends have completed may still be on their way out: this long they are given.
+/// How long to wait for messages whose sends have completed but may still be in flight.
 const FLUSH_NS: u64 = 200_000_000;
-/// UCP hands requests of closed endpoints back within a few passes; this is for the day when it
-/// does not.
+/// UCP returns requests of closed endpoints within a few passes; this limit applies if it does not.
 const PURGE_NS: u64 = 1_000_000_000;
 /// See `finish_connections`.
 const BREAKS_OFF_SAFELY: Release = Release::new(1, 14);
-/// A connection that is being made takes a few passes of both sides.
+/// A connection in progress takes a few passes of both sides.
 const CONNECTING_NS: u64 = 200_000_000;
 /// UCX's reads of a peer's memory that a forced close has left behind take a few passes.
 const SETTLING_NS: u64 = 200_000_000;
-/// The end of a forced close is done in a pass of its own, which UCP does not count as something
-/// found.
+/// Passes without work before UCX counts as quiet: a forced close completes in a pass of its own,
+/// which UCP does not count as work.
 const QUIET: u32 = 3;
 
 impl SharedWorker {
-    /// Destroys the worker for the caller. From a callback it takes effect at the end of the pass.
+    /// Destroys the worker for the caller. From a callback this takes effect at the end of the
+    /// pass.
     pub fn destroy(self: Arc<Self>) {
         if self.generation.is_past() || self.closed.load(Ordering::Acquire) {
             return;
@@ -44,19 +48,19 @@ impl SharedWorker {
         self.shut_down();
     }
 
-    /// Ends it now. Bounded: at most about a second of waiting for UCP.
+    /// Ends it now. Waits for UCP for about a second at most.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         self.fast_thread.set(0);
         self.special.store(true, Ordering::SeqCst);
-        // Threads that wait see that it is closed.
+        // Waiting threads see that it is closed.
         self.tell_others();
         self.join_thread();
         let mut inside = self.enter_any();
         while inside.delivering.get() > 0 {
-            // Another thread is in a callback of this worker: it has to come back first.
+            // Another thread is in a callback of this worker: it must return first.
             drop(inside);
             std::thread::yield_now();
             inside = self.enter_any();
@@ -78,7 +82,8 @@ impl SharedWorker {
         inside.progress_while(PURGE_NS, |worker| {
             let mut left = false;
             worker.for_each_live(|slot| {
-                // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+                // SAFETY: the worker keeps the endpoint alive while something in flight refers to
+                // it.
                 let endpoint = unsafe { slot.endpoint.get().as_ref() };
                 // A flush waits for connections that are left as they are.
                 let ends = may_break_off || slot.kind.get() != Kind::Internal;
@@ -90,13 +95,13 @@ impl SharedWorker {
             left
         });
         inside.settle();
-        // Others may have connected meanwhile.
+        // Other peers may have connected in the meantime.
         let may_end = may_break_off && inside.finish_connections() && !inside.is_closing_in_ucp();
-        // What has come meanwhile.
+        // Messages that arrived in the meantime.
         inside.take_back_messages();
         inside.all_endpoints().iter().for_each(|endpoint| endpoint.shut_fast_box());
         inside.tell_end(OfWorker::BeforeUcpEnds);
-        // What is completed below is not to signal a worker of UCP's that is gone.
+        // Completions below must not signal UCP's worker, which is destroyed by then.
         inside.armed.set(false);
         inside.wake_hint.end();
         if !may_end {
@@ -107,7 +112,7 @@ impl SharedWorker {
         let late = self.context.late_workers.end();
         late.iter()
             .filter_map(|worker| worker.downcast_ref::<SharedWorker>())
-            // SAFETY: closed, and the last of its context.
+            // SAFETY: closed, and the last worker of its context.
             .for_each(|worker| unsafe { worker.inside() }.end_in_ucp());
         inside.is_over.set(true);
         inside.complete_the_rest();
@@ -138,15 +143,14 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// The end of UCP's half. Nothing of UCP's is used afterwards.
+    /// Destroys UCP's worker. Nothing of UCP is used afterwards.
     fn end_in_ucp(&self) {
-        // SAFETY: closed to everyone, and called once: by the one that closes it, or for one that
-        // was kept by the last of its context.
+        // SAFETY: closed to all threads, and called once: by the thread that closes it, or for a
+        // worker that was kept until the last one of its context.
         unsafe { sys::ucp_worker_destroy(self.ucp()) };
     }
 
-    /// Has UCP transfers that it has not given back? Receives that nothing has come for have been
-    /// cancelled.
+    /// UCP has transfers that it has not returned. Receives without a message were cancelled.
     fn ucp_owes_something(&self) -> bool {
         let mut owes = self.abandoned.get() > 0;
         self.for_each_live(|slot| {
@@ -156,8 +160,8 @@ impl Worker {
         owes
     }
 
-    /// Has UCP closes under way? Without error handling nothing forces them, and a UCX that checks
-    /// itself asserts when its worker is destroyed meanwhile (`ucp_ep_local_disconnect_progress`).
+    /// UCP has closes in flight. Without error handling nothing forces them, and a UCX with
+    /// assertions fails if its worker is destroyed meanwhile (`ucp_ep_local_disconnect_progress`).
     fn is_closing_in_ucp(&self) -> bool {
         let mut closing = false;
         self.for_each_live(|slot| {
@@ -166,12 +170,12 @@ impl Worker {
         closing
     }
 
-    /// As they are now: what is done with one may change the list.
+    /// A copy of the list, because work on an endpoint may change the list.
     pub(crate) fn all_endpoints(&self) -> Vec<Inward<SharedEndpoint>> {
         self.endpoints.borrow().iter().flatten().cloned().collect()
     }
 
-    /// What is in the ring ends here, and so does what other threads were about to put there.
+    /// Completes what is in the ring, and what other threads were about to put there.
     fn cancel_ring(&self) {
         let Some(queue) = self.thread.queue.get() else { return };
         loop {
@@ -191,7 +195,7 @@ impl Worker {
         self.for_each_picked(answered, |slot| self.cancel_slot(slot, Status::CANCELED));
     }
 
-    /// What UCP has not been given ends here.
+    /// Completes what UCP was never given.
     fn cancel_queues(&self) {
         self.all_endpoints().iter().for_each(|endpoint| endpoint.end_queue(Status::CANCELED));
     }
@@ -199,7 +203,7 @@ impl Worker {
     fn progress_while(&self, at_most_ns: u64, wanted: impl Fn(&Worker) -> bool) {
         let deadline = clock::deadline_after(at_most_ns);
         while wanted(self) {
-            // SAFETY: a live worker, and we are inside its gate.
+            // SAFETY: a live worker, inside its gate.
             let handled = unsafe { sys::ucp_worker_progress(self.ucp()) };
             let now = clock::now_ns();
             self.ucp_was_busy.set(handled > 0);
@@ -213,11 +217,11 @@ impl Worker {
         }
     }
 
-    /// Until passes of UCP's find nothing to do: every UCX asserts when its worker ends
-    /// (`ucs_arbiter_group_cleanup`) while a closed endpoint's reads of a peer's memory, of which
-    /// we know nothing, wait for their turn. Over a network nobody reads, and the fewer passes the
-    /// better: where a peer's socket closes while data for it is left over, UCX 1.13 goes on to
-    /// write it through an endpoint that it has freed in the same event.
+    /// Makes passes until UCP finds nothing to do. Every UCX asserts (`ucs_arbiter_group_cleanup`)
+    /// if its worker ends while reads of a peer's memory by a closed endpoint, of which we know
+    /// nothing, wait for their turn. Over a network there are no such reads, and fewer passes are
+    /// better: if a peer's socket closes while data for it is left, UCX 1.13 writes the data
+    /// through an endpoint that it has freed in the same event.
     fn settle(&self) {
         if !self.context.shares_memory {
             return;
@@ -225,7 +229,7 @@ impl Worker {
         let deadline = clock::deadline_after(SETTLING_NS);
         let mut quiet = 0;
         while quiet < QUIET && clock::now_ns() < deadline {
-            // SAFETY: a live worker, and we are inside its gate.
+            // SAFETY: a live worker, inside its gate.
             let found = unsafe { sys::ucp_worker_progress(self.ucp()) };
             quiet = if found == 0 { quiet + 1 } else { 0 };
         }
@@ -247,16 +251,16 @@ impl Worker {
         self.release_slot(slot);
     }
 
-    /// Waits, for a while, until no connection is half made. May those that still are break off?
-    /// Whichever side does that over TCP, UCX 1.13 asserts where the answer to a peer that has just
-    /// connected waits to be sent (`ucp_request_send_state_ff`).
+    /// Waits, for a limited time, until no connection is half made. Returns whether those that
+    /// still are may be broken off. UCX 1.13 over TCP asserts on either side if the answer to a
+    /// peer that has just connected waits to be sent (`ucp_request_send_state_ff`).
     fn finish_connections(&self) -> bool {
         if ucx_release() >= BREAKS_OFF_SAFELY {
             return true;
         }
         let deadline = clock::deadline_after(CONNECTING_NS);
         loop {
-            // UCP has such ends for itself, too, and only its flush tells of them: it is done at
+            // UCP also has such ends of its own, and only its flush reports them. It completes at
             // once if there are none.
             let Ok(flush) = self.flush_in_ucp(Part::Nothing) else { return true };
             let left = deadline.saturating_sub(clock::now_ns());
@@ -267,15 +271,15 @@ impl Worker {
         }
     }
 
-    /// Tells the peers, and waits until those have answered that may be reading the memory of
-    /// unfinished sends; bounded.
+    /// Sends Bye to the peers, and waits until those that may be reading the memory of unfinished
+    /// sends have answered. The time is limited.
     fn part_from_peers(&self) {
         for endpoint in self.endpoints.borrow().iter().flatten() {
             if endpoint.phase() <= Phase::Flushing {
-                // A peer that hears of it lets go, and UCX gives back what is under way to there:
-                // this side has cut that short.
+                // A peer that receives it releases the connection, and UCX returns what is in
+                // flight to that peer: this side has cut it short.
                 endpoint.on(LifeEvent::Refuses(Status::CLOSED));
-                // The time that a caller has given a close ends with the worker.
+                // A caller's time limit for a close ends with the worker.
                 endpoint.hurry(FLUSH_PATIENCE_NS);
             }
         }
@@ -285,7 +289,7 @@ impl Worker {
                 endpoint.phase() <= Phase::Flushing
                     && !(endpoint.has_let_go(now) && endpoint.has_parted(now))
             };
-            // Each is asked: that is what has it say Bye.
+            // Each endpoint is checked, because the check sends its Bye.
             endpoints.iter().flatten().filter(parting).count()
         };
         self.progress_while(u64::MAX, |worker| parting(worker) > 0);
@@ -294,8 +298,8 @@ impl Worker {
     fn end_endpoints(&self, may_break_off: bool) {
         for endpoint in self.all_endpoints() {
             endpoint.tell_protocols(OfEndpoint::LetsGo);
-            // One that has no answer yet, and nothing to give back, is left to the end of UCP's
-            // worker: UCX 1.13 asserts when it is closed by force in the midst of its wire-up.
+            // An endpoint without an answer, and with nothing to return, is left to the end of
+            // UCP's worker: UCX 1.13 asserts if it is closed by force during its wire-up.
             let must_end = endpoint.life().connected || (endpoint.sends.get() > 0 && may_break_off);
             if endpoint.phase() <= Phase::Flushing && must_end {
                 endpoint.end_by_force();
@@ -303,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// UCP is gone, and touches no buffer any more: what it did not hand back ends here.
+    /// UCP's worker is destroyed and uses no buffer any more: completes what it did not return.
     fn complete_the_rest(&self) {
         let complete = |slot: &Slot| {
             if matches!(slot.kind.get(), Kind::EndpointFlush | Kind::WorkerFlush) {
@@ -330,7 +334,7 @@ impl Worker {
             while !self.events.borrow().is_empty() {
                 self.handle_events();
             }
-            // Letting go of a request may leave buffers to be freed.
+            // Dropping a request may leave buffers to be freed.
             self.drain_foreign();
             if self.ready.is_empty() && self.events.borrow().is_empty() {
                 return;

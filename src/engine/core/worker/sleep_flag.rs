@@ -1,15 +1,14 @@
-//! How a progress thread goes to sleep without missing what others hand to it.
+//! How a progress thread goes to sleep without missing work from other threads.
 //!
-//! The thread says that it is about to sleep, then looks once more at everything that others may
-//! have put there, and only then sleeps on a descriptor. Others put something there, and then ask
-//! whether the thread sleeps: the one that finds it so, and takes the word back, wakes it by the
-//! descriptor. Between the two halves on either side stands a full fence, so at least one of the
-//! two sees the other.
+//! The thread announces that it is about to sleep, checks everything once more, and then sleeps on
+//! a descriptor. Another thread first queues its work, and then checks the flag: the one that takes
+//! the flag back wakes the thread through the descriptor. Both sides have a full fence between
+//! their two steps, so at least one of them sees the other.
 #![deny(unsafe_code)]
 
 use crate::engine::base::sync::{fence, AtomicU32, Ordering};
 
-/// 1 while the thread sleeps or is about to, and nobody has woken it.
+/// 1 while the thread sleeps or is about to, and was not woken.
 pub(crate) struct SleepFlag(AtomicU32);
 
 impl SleepFlag {
@@ -17,18 +16,18 @@ impl SleepFlag {
         SleepFlag(AtomicU32::new(0))
     }
 
-    /// The thread: before its last look at what others may have put there.
+    /// The sleeping thread: before its last check for work.
     pub(crate) fn announce(&self) {
         self.0.store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// The thread: it does not sleep, or no longer.
+    /// The sleeping thread: it does not sleep, or no longer.
     pub(crate) fn awake(&self) {
         self.0.store(0, Ordering::SeqCst);
     }
 
-    /// Anyone else, after putting something there: true for the one that has to wake the thread.
+    /// Other threads, after queueing work: true for the one that must wake the thread.
     #[inline]
     pub(crate) fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -44,7 +43,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    /// A channel of tokens stands for the descriptor, a list behind a lock for the queue.
+    /// A channel of tokens replaces the descriptor, and a list behind a lock the queue.
     #[test]
     fn whatever_is_put_there_is_found() {
         const EACH: u64 = 200_000;
@@ -62,7 +61,7 @@ mod tests {
                             kick.send(()).unwrap();
                         }
                         // Irregular pauses, so that all interleavings of submitting and falling
-                        // asleep come up.
+                        // asleep occur.
                         let pause =
                             (number ^ (producer << 7)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
                         (0..pause).for_each(|_| std::hint::spin_loop());

@@ -1,11 +1,11 @@
-//! A descriptor of UCX's that stays readable though there is nothing to do.
+//! Handles a descriptor of UCX that stays readable although there is nothing to do.
 //!
-//! Over TCP a socket whose connection is not yet answered can be written to, for which UCX waits,
-//! and has nothing to write. Whoever sleeps on UCX's descriptor would be woken at once, again and
-//! again. So now and then arming looks at it. While it is found readable then, threads are woken by
-//! what becomes ready anew (the edges) alone. That an edge is missed is not expected, but UCX does
-//! not promise it: a timer has them look again, each time twice as far from when that began, and at
-//! least ten times a second.
+//! Over TCP, a socket whose connection was not answered yet is writable. UCX polls for that,
+//! although it has nothing to write, so a thread that sleeps on UCX's descriptor would wake at
+//! once, again and again. So arming checks the descriptor from time to time. While it is stuck,
+//! only new readiness (edges) wakes threads. A missed edge is not expected, but UCX promises
+//! nothing, so a timer makes threads check: after twice the time since it began, and at least ten
+//! times a second.
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
@@ -14,12 +14,12 @@ use std::cell::Cell;
 #[derive(Default)]
 pub(crate) struct Stuck {
     arms: Cell<u32>,
-    /// When it was first found so; 0 while it is not.
+    /// When it was first found stuck; 0 while it is not.
     since: Cell<u64>,
 }
 
 impl Stuck {
-    /// Arms between two looks.
+    /// Calls of arm between two checks.
     const ARMS_PER_LOOK: u32 = 16;
     const FIRST_LOOK_NS: u64 = 1_000_000;
     const LONGEST_NS: u64 = 100_000_000;
@@ -28,7 +28,8 @@ impl Stuck {
         self.since.get() != 0
     }
 
-    /// After arming; `readable` looks at the descriptor. When a sleeper has to look again.
+    /// Called after arming. `readable` checks the descriptor. Returns when a sleeping thread must
+    /// check again.
     pub(crate) fn next_look(&self, readable: impl FnOnce() -> bool) -> Option<u64> {
         self.arms.set(self.arms.get().wrapping_add(1));
         if !self.is_it() && self.arms.get() % Self::ARMS_PER_LOOK != 0 {

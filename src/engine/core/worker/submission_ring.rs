@@ -1,10 +1,10 @@
-//! The ring: transfers that other threads hand to the progress thread, without a lock and without
-//! an allocation.
+//! The submission ring: transfers that other threads hand to the progress thread, without a lock
+//! and without an allocation.
 //!
-//! A thread takes a place, then a slot of the pool, which is its own until it has pushed it into
-//! the ring; from then on the slot belongs to whoever is inside the gate, which drains the ring
-//! before each pass. Slots come back to the pool when their use ends. Pushing and popping publish a
-//! slot's cells, in either direction.
+//! A thread takes a place in the ring, then a slot from the pool. It owns the slot until it has
+//! pushed it into the ring. From then on the slot belongs to the thread inside the gate, which
+//! drains the ring before each pass. A slot returns to the pool when its use ends. Push and pop
+//! publish the slot's cells in both directions.
 
 use crate::engine::base::clock;
 use crate::engine::base::counters::Counter;
@@ -26,9 +26,9 @@ use crossbeam_queue::ArrayQueue;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// PermitQueue in the ring unless the worker's parameters say otherwise.
+/// Places in the ring unless the worker's parameters say otherwise.
 pub(crate) const DEFAULT_DEPTH: u32 = 4096;
-/// More than this is not a number of operations.
+/// The largest depth that is accepted.
 pub const LARGEST_DEPTH: u32 = 1 << 20;
 
 /// A transfer as its caller described it.
@@ -38,25 +38,25 @@ pub(crate) struct Queued {
     /// Bytes, or parts in the slot's own list.
     pub(crate) count: usize,
     pub(crate) scattered: bool,
-    /// A stream receive that takes what there is.
+    /// A stream receive that completes with the data that is there.
     pub(crate) partial: bool,
     pub(crate) tag: u64,
     pub(crate) tag_mask: u64,
     pub(crate) memory_type: Option<sys::ucs_memory_type_t>,
     /// `u64::MAX` for none.
     pub(crate) deadline: u64,
-    /// Where it goes, or what it ends with. Alive: the end of an endpoint comes after what was
-    /// submitted before it.
+    /// The endpoint that it is sent to, or that it ends with. It is alive, because an endpoint ends
+    /// after what was submitted before its close.
     pub(crate) endpoint: *const SharedEndpoint,
     /// For the receive of a probed message.
     pub(crate) message: sys::ucp_tag_message_h,
     /// For an active message.
     pub(crate) outgoing: Outgoing,
-    /// For the pull of one.
+    /// For the pull of an active message.
     pub(crate) pulled: Pulled,
-    /// By which a put or a get goes: a reference of its own, or null.
+    /// The remote key of a put or a get: an own reference, or null.
     pub(crate) rkey: *const c_void,
-    /// Of a send in the ring.
+    /// For a send in the ring.
     pub(crate) permit: SendPermit,
 }
 
@@ -79,11 +79,12 @@ impl Queued {
     };
 }
 
-/// The ring of a worker, and the slots for what goes through it.
+/// The ring of a worker, and the slots for its entries.
 #[repr(C)]
 pub(crate) struct Queue {
     ring: PermitQueue<SlotPointer>,
-    /// Free slots. What does not fit, and what was made but not needed yet, stands in `rest`.
+    /// Free slots. Those that do not fit, and those that were made but not needed yet, are in
+    /// `rest`.
     pool: ArrayQueue<SlotPointer>,
     rest: Mutex<Slab>,
     pub(crate) times_full: AtomicU64,
@@ -114,7 +115,7 @@ impl Queue {
         self.ring.has_room()
     }
 
-    /// Nobody is on the way into the ring, and nothing is in it.
+    /// No thread is about to push, and the ring is empty.
     pub(crate) fn is_settled(&self) -> bool {
         self.ring.is_settled()
     }
@@ -123,7 +124,7 @@ impl Queue {
     #[inline]
     pub(crate) fn take_slot(&self, worker: &SharedWorker) -> &Slot {
         match self.pool.pop() {
-            // SAFETY: slots of ours, which live as long as we do.
+            // SAFETY: a slot of this queue, which lives as long as the queue.
             Some(SlotPointer(slot)) => unsafe { &*slot },
             None => self.take_slot_slow(worker),
         }
@@ -144,7 +145,7 @@ impl Queue {
                 break;
             }
         }
-        // SAFETY: as above.
+        // SAFETY: a slot of this queue, which lives as long as the queue.
         unsafe { &*slot }
     }
 
@@ -154,7 +155,7 @@ impl Queue {
         }
     }
 
-    /// Takes a place in the ring. It is given back when its entry has been taken out.
+    /// Takes a place in the ring. It is given back when its entry was taken out.
     #[inline]
     fn take_place(&self) -> Result<()> {
         if self.ring.take() {
@@ -176,7 +177,7 @@ impl Queue {
 }
 
 impl SharedWorker {
-    /// Has the operation to go through the ring?
+    /// The operation must go through the ring.
     #[inline(always)]
     pub(crate) fn must_submit_remotely(&self, params: &OpParams) -> bool {
         (self.special.load(Ordering::Relaxed) | (params.flags & flag::DELAYED != 0))
@@ -199,8 +200,8 @@ impl SharedWorker {
         Ok(())
     }
 
-    /// Hands a transfer, whose arguments are checked, to the progress thread. `prepare` may fill
-    /// the slot further.
+    /// Hands a transfer with checked arguments to the progress thread. `prepare` may fill more of
+    /// the slot.
     pub(crate) fn delay(
         &self,
         kind: Kind,
@@ -216,7 +217,8 @@ impl SharedWorker {
             return Err(Error::new(Status::UNSUPPORTED, "worker: has no progress thread"));
         };
         queue.take_place()?;
-        // After taking the place: the end of the worker waits for us, or we see it.
+        // After the place was taken: either the end of the worker waits for this thread, or this
+        // thread sees that the worker is closed.
         if self.closed.load(Ordering::SeqCst) {
             queue.ring.give_back(1);
             return Err(self.closed_error());
@@ -234,7 +236,8 @@ impl SharedWorker {
         queue.ring.push(SlotPointer(slot));
         self.wake_thread();
         if !thread.is_running() {
-            // It was stopped meanwhile. Whoever enters from now on drains the ring first.
+            // The progress thread was stopped in the meantime. A thread that enters from now on
+            // drains the ring first.
             drop(self.enter());
         }
         Ok(Submitted::Pending)
@@ -242,7 +245,7 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// Submits what is in the ring. Returns how many entries there were.
+    /// Submits what is in the ring. Returns the number of entries.
     pub(crate) fn drain_ring(&self) -> u32 {
         let Some(queue) = self.thread.queue.get() else { return 0 };
         if queue.is_empty() {
@@ -252,15 +255,15 @@ impl Worker {
         if waiting > queue.high_water.get() {
             queue.high_water.add(waiting - queue.high_water.get());
         }
-        // Bounded, so that what keeps coming does not keep UCP from progressing.
-        // SAFETY: a slot that was handed to us with its entry.
+        // Bounded, so that a steady supply does not keep UCP from making progress.
+        // SAFETY: the entry handed the slot over to this thread.
         queue.ring.drain(|SlotPointer(slot)| self.dispatch(unsafe { &*slot })) as u32
     }
 
     fn dispatch(&self, slot: &Slot) {
         let queued = slot.queued.get();
         self.stats.delayed.add(1);
-        // The endpoint may be gone once the worker has been closed.
+        // After the worker was closed the endpoint may not exist any more.
         let permit =
             if self.closed.load(Ordering::Relaxed) { SendPermit::NOTHING } else { queued.permit };
         let reservation = self.begin_permit(queued.endpoint.cast(), permit);
@@ -272,7 +275,7 @@ impl Worker {
 
     #[inline(always)]
     fn take_over(&self, slot: &Slot, queued: &Queued) {
-        // SAFETY: see `Queued`; not looked at once the worker has been closed.
+        // SAFETY: see `Queued`; not used after the worker was closed.
         let endpoint = || unsafe { queued.endpoint.cast::<Endpoint>().as_ref() };
         if !slot.stage.dequeue() {
             return self.drop_queued(slot, queued, Status::CANCELED);
@@ -297,7 +300,8 @@ impl Worker {
         } else {
             endpoint()
         };
-        // The phase, not the status: a close that was submitted after this has set that already.
+        // The phase, not the status: a close that was submitted after this entry has already set
+        // the status.
         let over = |endpoint: &&Endpoint| {
             endpoint.phase() != Phase::Open && !(operation.outlasts)(endpoint)
         };
@@ -333,7 +337,7 @@ impl Worker {
         }
     }
 
-    /// Gives UCP what was queued, by its kind's table.
+    /// Gives UCP a queued transfer, through the table of its kind.
     #[inline(always)]
     fn post_queued(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> Returned {
         slot.add_mark(mark::SUBMITTING);
@@ -342,7 +346,7 @@ impl Worker {
         Returned::of(slot, pointer)
     }
 
-    /// Gives UCP a send that has waited in its endpoint's queue.
+    /// Gives UCP a send that waited in its endpoint's queue.
     pub(crate) fn send_after_waiting(&self, slot: &Slot, endpoint: &Endpoint) {
         endpoint.send_goes_out(slot);
         let posted = self.post_queued(slot, &slot.queued.get(), Some(endpoint));
@@ -351,7 +355,7 @@ impl Worker {
         }
     }
 
-    /// A send that ended inside UCP's call: what `start` and `complete` would come to.
+    /// A send that completed inside UCP's call: does what `start` and `complete` together would do.
     fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
         self.stats.submitted.add(1);
         if slot.kind.get().takes_bytes() {
@@ -363,19 +367,19 @@ impl Worker {
         (self.operation(slot).ended)(self, slot);
         slot.outcome.set(Status::OK);
         if let (Some(endpoint), true) = (endpoint, slot.callback.get().is_some()) {
-            // Flushes that come after it wait for its callback.
+            // Flushes after it wait for its callback.
             slot.sequence.set(self.next_sequence());
             slot.endpoint.set(endpoint);
         }
         self.ended(slot, Status::OK);
     }
 
-    /// A transfer ends in the ring.
+    /// Completes a transfer that is still in the ring.
     fn drop_queued(&self, slot: &Slot, queued: &Queued, status: Status) {
         let closed = self.closed.load(Ordering::Relaxed);
         self.release_data(queued.pulled.data);
         let endpoint = if closed { std::ptr::null() } else { queued.endpoint.cast::<Endpoint>() };
-        // SAFETY: see `Queued`.
+        // SAFETY: see `Queued`; not used after the worker was closed.
         let endpoint = unsafe { endpoint.as_ref() };
         if !closed {
             (self.operation(slot).dropped)(self, slot, queued, endpoint);
@@ -387,7 +391,7 @@ impl Worker {
     pub(crate) fn never_started(&self, slot: &Slot, endpoint: Option<&Endpoint>, status: Status) {
         self.start(slot, endpoint, &OpParams::default(), Out::NOWHERE);
         if slot.kind.get().is_question() {
-            // The room for an answer, until there is one.
+            // It held the room for a reply, until there is one.
             slot.length.set(0);
         }
         slot.reason.set(status.0);
@@ -405,7 +409,7 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// Every slot there is, free ones included.
+    /// All slots, including free ones.
     pub(crate) fn for_each_slot(&self, mut visit: impl FnMut(&Slot)) {
         self.slab.for_each(&mut visit);
         if let Some(queue) = self.thread.queue.get() {

@@ -1,26 +1,32 @@
-//! Passes in the place of a worker's progress thread, by a thread that waits for what they bring,
-//! which so has it without two switches of threads: an assistant.
+//! A thread that waits for a completion makes passes itself instead of waking the progress thread,
+//! which saves two context switches. Such a thread is an assistant.
 //!
-//! While there is an assistant the progress thread naps: both would be in each other's way. So as
-//! long as one is counted it has to make passes, or else nobody serves the worker: peers wait, take
-//! this process for dead where they look for signs of life, and an assistant that waits for the
-//! worker itself waits for ever.
+//! # Counting
 //!
-//! It is counted while it runs the library's own code: passes of this worker, whose callbacks are
-//! all the library's, the question whether it is done, and in between passes of another worker.
-//! None of that waits for anybody, but for gates and locks that are held for moments. User code
-//! does as it likes, takes its time, waits for another thread, or calls what waits for this worker.
-//! The passes of the other worker may come upon a callback of the user's; all of these are entered
-//! through `CallbackScope`. There the assistant leaves, once, before the first one begins, and it
-//! is counted again when the passes in between are over. In the callback it is a thread like any
-//! other, which may be an assistant anew for what it waits for there.
+//! While an assistant is counted, the progress thread naps, because passes on both threads would be
+//! in each other's way. So a counted assistant must make passes: otherwise no thread serves the
+//! worker, peers that check for signs of life take this process for dead, and an assistant that
+//! waits for this worker never returns.
 //!
-//! Whether an assistant is counted is known to its own thread alone, which takes back what it has
-//! added and nothing else, so that the sum is right in whatever order threads come and go. Nobody
-//! has to wake the progress thread when the last one leaves. Either it naps, and looks again after
-//! `ASSISTED_NAP`; or it sleeps on the descriptor, armed since before the assistant came, and is
-//! woken by what comes, and by whoever leaves it something to do, assistants too
-//! (`Worker::wake_sleeper`).
+//! An assistant is counted while it runs the library's own code: passes of this worker, whose
+//! callbacks all belong to the library, the check whether it is done, and, in between, passes of
+//! another worker. None of this waits for another thread, except at gates and locks that are held
+//! briefly.
+//!
+//! # User code
+//!
+//! The passes of the other worker may run user callbacks, which may block for any time. They are
+//! all entered through `CallbackScope`. The assistant leaves once, before the first callback
+//! starts, and is counted again after those passes. Inside the callback the thread is like any
+//! other, and may become an assistant again.
+//!
+//! # Leaving
+//!
+//! Only the thread itself knows whether it is counted, and it removes only what it has added. So
+//! the sum is right in any order. The last assistant does not wake the progress thread: that thread
+//! either naps and checks again after `ASSISTED_NAP`, or sleeps on the descriptor that it armed
+//! before the assistant arrived. In the second case events wake it, and so do threads that leave
+//! work for it, assistants included (`Worker::wake_sleeper`).
 
 use crate::engine::base::clock;
 use crate::engine::core::worker::deferred;
@@ -29,18 +35,18 @@ use crate::engine::core::worker::worker::SharedWorker;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many threads make passes in the place of a progress thread.
+/// Number of threads that make passes instead of a progress thread.
 #[derive(Default)]
 pub(crate) struct Assistants(AtomicU32);
 
 impl Assistants {
-    /// Is there somebody who makes passes? Nothing else is read because of the answer.
+    /// A thread makes passes. The answer publishes no other data.
     pub(crate) fn are_there(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
-/// A thread that makes passes, for as long as this lives, but in user code.
+/// While this exists, its thread makes passes, except in user code.
 pub(crate) struct ProgressTakeover<'a> {
     all: &'a Assistants,
     is_counted: Cell<bool>,
@@ -59,14 +65,14 @@ impl<'a> ProgressTakeover<'a> {
         }
     }
 
-    /// Leaves the worker to its thread.
+    /// Leaves the worker to its progress thread.
     pub(crate) fn leave(&self) {
         if self.is_counted.replace(false) {
             self.all.0.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Does something in which there may be callbacks of the user's.
+    /// Runs `work`, which may include user callbacks.
     fn between(&self, work: &dyn Fn()) {
         deferred::until_callback(self, work);
         self.come();
@@ -80,9 +86,9 @@ impl Drop for ProgressTakeover<'_> {
 }
 
 impl SharedWorker {
-    /// Makes passes in the place of the progress thread until `done`, or for so long, with
-    /// `between` from time to time, which may be passes of another worker. For a worker whose
-    /// callbacks are all the library's, and whose thread delays nothing.
+    /// Makes passes instead of the progress thread until `done`, or until the time is over. Calls
+    /// `between` from time to time, which may make passes of another worker. For a worker whose
+    /// callbacks all belong to the library, and whose thread does not delay submission.
     pub(crate) fn assist(
         &self,
         done: &dyn Fn() -> bool,
@@ -135,7 +141,7 @@ mod tests {
             for _ in 0..2 {
                 let _scope = CallbackScope::new();
                 assert!(!all.are_there());
-                // What it waits for in there.
+                // What it waits for inside the callback.
                 let nested = ProgressTakeover::new(&all);
                 nested.between(&|| {
                     assert_eq!(count(&all), 1);

@@ -1,4 +1,4 @@
-//! Workers of tests that look inside, and endpoints between them.
+//! Workers for tests of the inside, and endpoints between them.
 
 use crate::engine::assembly::PROTOCOLS;
 use crate::engine::core::endpoint::endpoint::{EndpointParams, SharedEndpoint};
@@ -9,7 +9,7 @@ use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::ucx::context::Context;
 use std::sync::Arc;
 
-/// Of this thread, which progresses it.
+/// A worker of this thread, which makes progress on it.
 pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<SharedWorker> {
     let thread = ThreadParams { delayed: None, depth: 0, cpu: None, start: None };
     let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
@@ -21,7 +21,7 @@ pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<SharedWorker> {
     .unwrap()
 }
 
-/// Without failure detection.
+/// An endpoint without failure detection.
 pub(crate) fn connect(from: &Arc<SharedWorker>, to: &SharedWorker) -> Arc<SharedEndpoint> {
     SharedEndpoint::new(from, &to.address().unwrap(), &EndpointParams::quiet(false)).unwrap()
 }

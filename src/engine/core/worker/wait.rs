@@ -1,13 +1,13 @@
-//! Waiting. Where progress is manual, whoever waits also progresses; with a progress thread it
-//! sleeps until that has completed what it waits for.
+//! Waiting. With manual progress the waiting thread makes progress itself; with a progress thread
+//! it sleeps until that thread has completed what it waits for.
 //!
-//! Under SINGLE and SERIALIZED the thread that waits is alone. Under MULTI one of the waiting
-//! threads drives: it progresses and sleeps on the descriptor; the others sleep on a condition
-//! variable until something has completed or the driver's place is free. A thread that progresses
-//! by itself wakes them when it has completed anything.
+//! With SINGLE and SERIALIZED the waiting thread is alone. With MULTI one of the waiting threads
+//! drives: it makes progress and sleeps on the descriptor. The others sleep on a condition variable
+//! until something has completed or the driver has left. A thread that makes progress outside of a
+//! wait wakes them when it has completed something.
 //!
-//! A progress thread may start and stop while others wait: then they change over from the one to
-//! the other.
+//! A progress thread may start and stop while threads wait: they then change from one way to the
+//! other.
 
 use crate::engine::base::clock;
 use crate::engine::base::condition::Condition;
@@ -24,19 +24,19 @@ use crate::engine::ucx::context::feature;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Between two looks at what another thread's end of a worker completes.
+/// Interval of checks while another thread that ends the worker completes requests.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Polls between two looks at the clock.
+/// Polls between two reads of the clock.
 const POLLS_PER_LOOK: u32 = 32;
 
 /// Where the threads of a MULTI worker meet.
 #[derive(Default)]
 pub(crate) struct WaitRoom {
-    /// Somebody drives.
+    /// A thread drives.
     driven: Mutex<bool>,
     changed: Condition,
-    /// Threads on the condition variable. Raised before they look at their request for the last
+    /// Threads on the condition variable. Incremented before they check their request for the last
     /// time.
     waiting: AtomicU32,
     /// Threads that sleep on the descriptor, or are about to.
@@ -57,21 +57,22 @@ enum Idle {
 }
 
 impl SharedWorker {
-    /// Is there somebody who progresses or, at its end, completes everything?
+    /// Another thread makes progress or, at the worker's end, completes everything.
     pub(super) fn others_progress(&self) -> bool {
         self.thread.is_running() || (self.thread.is_used() && self.closed.load(Ordering::SeqCst))
     }
 
-    /// Is the calling thread, which is in no callback, to progress while it waits for what a pass
-    /// may bring? Not where it cannot know that it may: the one thread of a SINGLE worker is known,
-    /// and under SERIALIZED another one may be inside.
+    /// The calling thread, which is in no callback, must make progress while it waits for what a
+    /// pass may bring. False if it cannot know that it may: only the thread of a SINGLE worker is
+    /// known, and with SERIALIZED another thread may be inside.
     pub(crate) fn is_to_be_driven(&self) -> bool {
         let may = self.gate().is_lock() || self.gate().is_free_owner();
         may && !self.closed.load(Ordering::Acquire) && !self.others_progress()
     }
 
-    /// Waits until `done`, at most until `deadline`: progresses, or lets the progress thread do so,
-    /// which then has to notify its room when it makes `done` true. False when the time ran out.
+    /// Waits until `done`, at most until `deadline`. Makes progress itself, or leaves it to the
+    /// progress thread, which must then notify its room when it makes `done` true. False if the
+    /// time ran out.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<bool> {
         let _whole = Uncancelled::new();
         loop {
@@ -88,7 +89,7 @@ impl SharedWorker {
         }
     }
 
-    /// Progresses until `done`. None when a progress thread has taken that over.
+    /// Makes progress until `done`. None if a progress thread has taken over.
     fn drive_manually(&self, done: &dyn Fn() -> bool, deadline: u64) -> Result<Option<bool>> {
         let threads = self.thread.count();
         let result = if self.gate().is_lock() {
@@ -96,7 +97,7 @@ impl SharedWorker {
         } else {
             self.drive_by_itself(done, deadline).map(Some)
         };
-        // The calls that progress refuse to when there is a thread, which may have gone again.
+        // Progress calls are refused while there is a progress thread, which may have ended again.
         let refused = self.others_progress() || self.thread.count() != threads;
         if refused && !matches!(result, Ok(Some(true))) {
             return Ok(None);
@@ -104,8 +105,8 @@ impl SharedWorker {
         result
     }
 
-    /// The same for requests, which another thread's end of the worker completes: soon, and without
-    /// anybody's help.
+    /// The same for requests. If another thread ends the worker, that thread completes them soon,
+    /// without help.
     pub(super) fn drive_requests(
         &self,
         done: &dyn Fn() -> bool,
@@ -150,8 +151,8 @@ impl SharedWorker {
             let mut driven = room.driven.lock();
             if *driven {
                 room.waiting.fetch_add(1, Ordering::SeqCst);
-                // Pairs with the fence in `tell_waiters`: either we see the completion here, or it
-                // sees us waiting.
+                // Pairs with the fence in `tell_waiters`: either this thread sees the completion
+                // here, or the other thread sees it waiting.
                 fence(Ordering::SeqCst);
                 let mut timed_out = false;
                 while *driven && !done() && !timed_out {
@@ -177,7 +178,7 @@ impl SharedWorker {
         }
     }
 
-    /// The driver's turn, which ends with every sleep. None: it goes on.
+    /// The driver's turn, which ends with every sleep. None: it continues.
     fn drive_alone(
         &self,
         done: &dyn Fn() -> bool,
@@ -199,7 +200,7 @@ impl SharedWorker {
         Ok(Some(true))
     }
 
-    /// A pass, after which threads that wait for what it completed are woken.
+    /// A pass. Wakes threads that wait for what it completed.
     #[inline(always)]
     pub fn progress_and_tell(&self) -> Result<u32> {
         let handled = self.progress()?;
@@ -222,14 +223,14 @@ impl SharedWorker {
         }
     }
 
-    /// Tells the threads that wait on a MULTI worker that something has happened.
+    /// Wakes the threads that wait on a MULTI worker.
     pub(crate) fn tell_others(&self) {
         if self.gate().is_lock() {
             self.tell_waiters();
         }
     }
 
-    /// Has whoever drives this worker until something becomes true look again. Any thread.
+    /// Makes a thread that drives this worker until a condition holds check again. Any thread.
     pub(crate) fn disturb(&self) {
         self.thread.room.notify();
         self.tell_waiters();
@@ -241,12 +242,12 @@ impl SharedWorker {
             return Ok(Idle::Nothing);
         }
         if self.wakeup.get().is_none() {
-            // Before anybody may want to wake us by it.
+            // Created before another thread may use it to wake this one.
             self.enter()?.wakeup()?;
         }
         self.waiting().asleep.fetch_add(1, Ordering::SeqCst);
-        // Pairs with the fence in `tell_waiters`: either we see the completion, or it sees us
-        // asleep and signals.
+        // Pairs with the fence in `tell_waiters`: either this thread sees the completion, or the
+        // other thread sees it asleep and signals.
         fence(Ordering::SeqCst);
         let result = if done() || self.others_progress() {
             Ok(Idle::Woken)
@@ -274,8 +275,8 @@ impl SharedWorker {
         Ok(if woken { Idle::Woken } else { Idle::Nothing })
     }
 
-    /// Polls for a while and sleeps then, until there is an event, and handles it, or a signal
-    /// handler has run on this thread. False when the time ran out first.
+    /// Polls for a while, then sleeps until there is an event, and handles it, or until a signal
+    /// handler has run on this thread. False if the time ran out first.
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
         may_wait()?;
         self.check_usable()?;
@@ -298,8 +299,8 @@ impl SharedWorker {
         self.wait_alone(deadline)
     }
 
-    /// Another thread drives: whatever it handles, or its leaving, is the event that is waited for,
-    /// or a signal handler's run.
+    /// Another thread drives. Waits until it handles something or leaves, or until a signal handler
+    /// has run.
     fn wait_for_driver<'a>(&'a self, driven: MutexGuard<'a, bool>, deadline: u64) -> bool {
         let room = self.waiting();
         room.waiting.fetch_add(1, Ordering::SeqCst);
@@ -320,7 +321,7 @@ impl SharedWorker {
                 Next::Yield => std::thread::yield_now(),
                 Next::GiveUp => return Ok(false),
                 Next::Sleep => {
-                    // A signal is among what refuses a sleep.
+                    // A signal is one of the reasons to refuse a sleep.
                     if let Idle::Woken | Idle::Refused =
                         self.sleep_until_event(&|| false, deadline)?
                     {
@@ -333,15 +334,15 @@ impl SharedWorker {
     }
 }
 
-/// How long a thread polls before it sleeps, and how long it waits at all.
+/// How long a thread polls before it sleeps, and how long it waits in all.
 struct Patience {
     spin_ns: u64,
     deadline: u64,
     polls: u32,
     /// When the worker was first found idle; 0 while it is not.
     idle_since: u64,
-    /// What it does between two looks at the clock that find it idle: it lets others run once it
-    /// has been refused a sleep, as then a peer may need this very core to give it work.
+    /// What it does between two reads of the clock that find it idle. After a refused sleep it
+    /// yields, because a peer may need this core to send something.
     while_idle: Next,
 }
 
@@ -358,8 +359,8 @@ impl Patience {
         Patience { spin_ns, deadline, polls: 0, idle_since: 0, while_idle: Next::Poll }
     }
 
-    /// What to do after a pass that handled so many events. Looks at the clock now and then only,
-    /// but also while events keep coming: a busy worker must not hide the deadline.
+    /// What to do after a pass that handled `handled` events. Reads the clock only from time to
+    /// time, but also while events keep arriving, so that a busy worker does not miss the deadline.
     fn after_pass(&mut self, handled: u32) -> Next {
         if self.deadline == 0 {
             return Next::GiveUp;
@@ -388,7 +389,7 @@ impl Patience {
         }
     }
 
-    /// How a sleep ended.
+    /// Records how a sleep ended.
     fn note(&mut self, idle: Idle) {
         if let Idle::Refused = idle {
             // One pass, and then it tries again.

@@ -1,6 +1,8 @@
-//! Sleeping until a worker has something to do: an epoll descriptor over UCP's event descriptor, a
-//! timer, and one by which others wake a thread that sleeps inside the library. A second one like
-//! it is handed out to callers.
+//! Sleeping until a worker has something to do.
+//!
+//! Threads inside the library sleep on an epoll descriptor over UCP's event descriptor and a timer,
+//! and on an eventfd by which other threads wake them. Callers get a second epoll descriptor of the
+//! same kind.
 
 use crate::engine::base::backoff::Pause;
 use crate::engine::base::clock;
@@ -28,25 +30,25 @@ use std::time::Duration;
 pub(crate) struct Wakeup {
     /// Over `ucp` and `timer`: for threads inside the library.
     epoll: OwnedFd,
-    /// UCP's, which closes it with its worker. That ends later than this.
+    /// UCP's own. UCP closes it with its worker, which ends later than this.
     ucp: BorrowedFd<'static>,
-    /// For deadlines: UCP knows nothing of them.
+    /// For deadlines, which UCP does not know.
     timer: OwnedFd,
-    /// For a thread that sleeps inside the library, a progress thread among them. Not behind
-    /// `epoll`, whose events an `arm` on another thread takes in; only the sleeper, of which there
-    /// is one, reads it.
+    /// Wakes a thread that sleeps inside the library, such as a progress thread. Not part of
+    /// `epoll`, whose events an `arm` on another thread consumes. Only the sleeping thread, of
+    /// which there is one, reads it.
     kick: EventFd,
-    /// UCP's descriptor is stuck: only what becomes ready anew counts. Changed inside the gate.
+    /// UCP's descriptor is stuck: only new readiness counts. Changed inside the gate.
     edges: AtomicBool,
     handed_out: OnceCell<HandedOut>,
 }
 
-/// What is handed out to the caller's event loop. It is not woken by kicks, and threads inside the
-/// library are not woken by what it is told: only the one that sleeps knows when to take that back.
+/// The descriptor for the caller's event loop. Kicks do not wake the loop, and `news` does not wake
+/// threads inside the library: only the thread that sleeps knows when to reset it.
 struct HandedOut {
     /// Over `ucp`, `timer` and `news`.
     epoll: OwnedFd,
-    /// Something has completed that the event loop would not notice by itself.
+    /// Something was completed that the event loop would not notice by itself.
     news: EventFd,
 }
 
@@ -76,8 +78,7 @@ impl Wakeup {
         EventFlags::IN | if is_edge { EventFlags::ET } else { EventFlags::empty() }
     }
 
-    /// Whether only what becomes ready anew is to wake from now on. What is ready when that changes
-    /// wakes once more.
+    /// Whether only new readiness wakes from now on. What is ready at the change wakes once more.
     fn set_edges(&self, edges: bool) {
         if self.edges.swap(edges, Ordering::Relaxed) != edges {
             let handed_out = self.handed_out.get().map(|handed_out| &handed_out.epoll);
@@ -87,8 +88,7 @@ impl Wakeup {
         }
     }
 
-    /// Takes in what has become ready anew, after which a pass has to look at it. False if there is
-    /// nothing.
+    /// Consumes new readiness, which a pass must then handle. False if there is none.
     fn take_edges(&self, set: &OwnedFd) -> bool {
         if !self.edges.load(Ordering::Relaxed) {
             return false;
@@ -99,12 +99,12 @@ impl Wakeup {
         ready.is_ok_and(|(ready, _)| ready.iter().any(is_ucp))
     }
 
-    /// The same of what the event loop sleeps on.
+    /// The same for the event loop's descriptor.
     fn take_edges_of_loop(&self) -> bool {
         self.handed_out.get().is_some_and(|handed_out| self.take_edges(&handed_out.epoll))
     }
 
-    /// The descriptor for the caller, made on first use.
+    /// The descriptor for the caller, created on first use.
     fn hand_out(&self, peers: Option<BorrowedFd<'_>>) -> io::Result<RawFd> {
         let made = self.handed_out.get_or_try_init(|| {
             let made =
@@ -116,7 +116,7 @@ impl Wakeup {
         Ok(made.epoll.as_raw_fd())
     }
 
-    /// A descriptor that has come to be watched.
+    /// Adds a descriptor to be watched.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) {
         let handed_out = self.handed_out.get().map(|handed_out| &handed_out.epoll);
         for set in [Some(&self.epoll), handed_out].into_iter().flatten() {
@@ -124,33 +124,33 @@ impl Wakeup {
         }
     }
 
-    /// Makes the descriptor that was handed out readable, until the event loop arms it again.
+    /// Makes the caller's descriptor readable, until the event loop arms it again.
     pub(crate) fn tell(&self) {
         if let Some(handed_out) = self.handed_out.get() {
             handed_out.news.ring();
         }
     }
 
-    /// And takes that back.
+    /// The opposite of `tell`.
     fn take_back(&self) {
         if let Some(handed_out) = self.handed_out.get() {
             handed_out.news.silence();
         }
     }
 
-    /// Makes the descriptor readable at `deadline`, and not before; none: not by the timer at all.
+    /// Makes the descriptor readable at `deadline`, and not before. None: the timer is off.
     fn set_timer(&self, deadline: Option<u64>) {
         let deadline = deadline.filter(|deadline| *deadline != u64::MAX);
         let left = deadline.and_then(clock::remaining).unwrap_or_default();
-        // Zero would disarm it; a deadline that has just passed is to ring at once.
+        // Zero would disarm it; a deadline that has just passed must fire at once.
         let left = if deadline.is_some() { left.max(Duration::from_nanos(1)) } else { left };
         let setting = Itimerspec { it_interval: NO_TIME, it_value: clock::timespec(left) };
-        // Setting it also clears an expiry that nobody has read.
+        // Setting it also clears an expiry that was not read.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting);
     }
 
-    /// Sleeps until the descriptor is readable, somebody kicks, or a signal handler has run on this
-    /// thread; false when the time ran out first.
+    /// Sleeps until the descriptor is readable, a thread kicks, or a signal handler has run on this
+    /// thread. False if the time ran out first.
     pub(crate) fn sleep(&self, longest: Option<Duration>) -> bool {
         let longest = longest.map(clock::timespec);
         let mut fds = [&self.epoll as &dyn AsFd, &self.kick]
@@ -190,23 +190,23 @@ fn no_descriptor(cause: io::Error) -> Error {
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// By which a set tells of a descriptor.
+/// The number that identifies a descriptor in an epoll set.
 fn data(fd: BorrowedFd<'_>) -> EventData {
     EventData::new_u64(fd.as_raw_fd() as u64)
 }
 
-/// Has the one become readable with the other.
+/// Makes `set` readable when `fd` is.
 fn add(set: &OwnedFd, fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
     epoll::add(set, fd, data(fd), EventFlags::IN)
 }
 
-/// UCX polls only interfaces that have endpoints. When the last one goes, the kernel is to tell of
-/// what comes there: UCX asks for that in a later pass, again in the next one where it cannot be
-/// had yet, and no call tells whether it has been. So a sleeper looks again for a while, each time
-/// twice as far from that moment as before.
+/// UCX polls only interfaces that have endpoints. When the last endpoint is released, the kernel
+/// must report what arrives there. UCX requests that in a later pass, retries in the next one if it
+/// fails, and no call tells whether it has succeeded. So a sleeping thread checks for a while, each
+/// time after twice the time since the release.
 #[derive(Default)]
 pub(crate) struct Resting {
-    /// UCX has let go of an endpoint then; 0 for long ago.
+    /// When UCX released an endpoint; 0 for long ago.
     since: Cell<u64>,
 }
 
@@ -219,7 +219,7 @@ impl Resting {
         self.since.set(clock::now_ns());
     }
 
-    /// When a sleeper is to look.
+    /// When a sleeping thread must check.
     fn next_look(&self) -> Option<u64> {
         let since = self.since.get();
         if since == 0 {
@@ -235,7 +235,7 @@ impl Resting {
     }
 }
 
-/// What `arm` found.
+/// The result of `arm`.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum Armed {
     /// The descriptor will become readable with the next event.
@@ -245,7 +245,7 @@ pub enum Armed {
 }
 
 impl Worker {
-    /// The descriptor, made on first use.
+    /// The descriptors, created on first use.
     pub(crate) fn wakeup(&self) -> Result<&Wakeup> {
         self.need(feature::WAKEUP)?;
         self.wakeup.get_or_try_init(|| self.make_wakeup())
@@ -261,7 +261,7 @@ impl Worker {
                 "worker: UCX has no event descriptor for it",
             ));
         }
-        // SAFETY: UCP's own, as long as its worker is there, and nobody uses this after that.
+        // SAFETY: UCP's own, valid as long as its worker, and not used after that.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let peers = self.peers.descriptor();
         Wakeup::new(fd, peers.as_deref().map(AsFd::as_fd)).map_err(no_descriptor)
@@ -276,7 +276,7 @@ impl SharedWorker {
         inside.wakeup()?.hand_out(peers.as_deref().map(AsFd::as_fd)).map_err(no_descriptor)
     }
 
-    /// Asks that the descriptor become readable with the next event.
+    /// Makes the descriptor readable at the next event.
     pub fn arm(&self) -> Result<Armed> {
         if self.thread.is_running() {
             return Err(has_thread());
@@ -297,7 +297,7 @@ impl SharedWorker {
         }
         let pause = inside.back_off.pause();
         drop(inside);
-        // What the loop does in between is its own affair: it does not sleep here.
+        // The event loop decides what it does in between: this call does not sleep.
         if pause != Pause::Nothing {
             std::thread::yield_now();
         }
@@ -345,7 +345,7 @@ impl Worker {
                 Ok(Armed::Ready)
             }
             sys::UCS_ERR_BUSY => {
-                // Which it has taken in, and there may be another thread that sleeps for them.
+                // UCP has consumed events, and another thread may sleep for them.
                 self.tell_event_loop();
                 Ok(Armed::Busy)
             }
@@ -357,7 +357,7 @@ impl Worker {
 }
 
 impl SharedWorker {
-    /// Makes the descriptor readable and wakes whoever sleeps on this worker. Any thread.
+    /// Makes the descriptor readable and wakes a thread that sleeps on this worker. Any thread.
     pub fn signal(&self) -> Result<()> {
         self.check_usable()?;
         self.need(feature::WAKEUP)?;
@@ -373,7 +373,7 @@ impl SharedWorker {
     }
 
     pub(crate) fn signal_ucp(&self) -> Result<()> {
-        // SAFETY: a write to an eventfd, allowed from any thread in any thread mode.
+        // SAFETY: a write to an eventfd, which UCP allows from any thread in any thread mode.
         match unsafe { sys::ucp_worker_signal(self.ucp_to_signal()) } {
             sys::UCS_OK => Ok(()),
             status => Err(Error::new(Status(status.into()), "worker: UCX could not signal it")),

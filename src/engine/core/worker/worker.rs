@@ -1,4 +1,18 @@
-//! The worker: one UCP worker, the requests that run on it, and the endpoints that belong to it.
+//! The worker: one UCP worker, the requests that run on it, and its endpoints.
+//!
+//! # Who may touch what
+//!
+//! - `SharedWorker`: any thread holds it, in an `Arc`. It gives access to `AnyThread`, and to the
+//!   ways into the gate.
+//! - `Worker`: the view of the thread that is inside the gate (`core::worker::gate`). Its cells are
+//!   not `Sync`, so it stays on that thread. The gate publishes the cells to the next thread.
+//! - `foreign` and `waiting` are at the end, in their own cache lines, because other threads write
+//!   them.
+//!
+//! # Life
+//!
+//! `closed` is set once, before UCP's worker is destroyed; every operation checks it. `special`
+//! combines it with "has had a progress thread", so that the usual call needs one check only.
 
 use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
@@ -55,13 +69,13 @@ use std::sync::{Arc, OnceLock};
 /// UCP's worker.
 pub(super) struct UcpWorker(pub(super) sys::ucp_worker_h);
 
-// SAFETY: a pointer. `Worker::ucp` gives it to the one who is inside, `SharedWorker::ucp_to_signal`
-// to anyone for what UCP allows on any thread.
+// SAFETY: a pointer. `Worker::ucp` gives it to the thread inside the gate;
+// `SharedWorker::ucp_to_signal` gives it to any thread, for what UCP allows on any thread.
 unsafe impl Send for UcpWorker {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for UcpWorker {}
 
-/// What any thread may touch of a worker; read by all, and hardly ever written.
+/// What any thread may access; read by all threads, and rarely written.
 #[repr(C)]
 pub struct AnyThread {
     pub(crate) context: Arc<Context>,
@@ -69,26 +83,26 @@ pub struct AnyThread {
     pub(crate) protocols: Protocols,
     pub(crate) operations: Operations,
     pub(crate) turns: Turns,
-    /// Who takes what the channel brings.
+    /// The receivers for messages of the channel.
     pub(crate) receivers: Receivers,
-    /// What each protocol keeps.
+    /// The state of each protocol.
     pub(crate) states: States,
     pub(super) ucp: UcpWorker,
-    /// No new operation is taken. Set before UCP goes away.
+    /// New operations are refused. Set before UCP's worker is destroyed.
     pub(crate) closed: AtomicBool,
-    /// Who may go the quick way: the one thread of a SINGLE worker until that is closed, and nobody
-    /// in a forked child.
+    /// The thread that may use the fast path: the only thread of a SINGLE worker until it is
+    /// closed, and none in a forked child.
     pub(crate) fast_thread: Token,
     /// Features of the context.
     pub(crate) features: u64,
-    /// The worker has been closed, or has had a progress thread: the one look that every call
-    /// takes. Never cleared.
+    /// The worker was closed, or has had a progress thread: the one check of every call. Never
+    /// cleared.
     pub(crate) special: AtomicBool,
     pub(crate) spin_ns: u64,
     pub(crate) name: Option<CString>,
     pub(crate) identity: Identity,
     pub(crate) wakeup: OnceCell<Wakeup>,
-    /// What UCP tells of the worker never changes: once asked for, it is here for every thread.
+    /// What UCP reports of the worker never changes: it is cached here for every thread.
     pub(crate) address: OnceCell<Address>,
     pub(crate) max_am_header: OnceLock<usize>,
 
@@ -96,10 +110,7 @@ pub struct AnyThread {
     pub(crate) thread: ProgressThread,
 }
 
-/// A UCP worker and all that happens on it, as the one sees it who is inside its gate.
-///
-/// A reference is the proof of that: see `SharedWorker`. It stays on its thread, as the cells are
-/// not `Sync`.
+/// A UCP worker and everything on it, for the thread inside the gate. See the head of this file.
 #[repr(C)]
 pub struct Worker {
     pub(super) any: AnyThread,
@@ -110,55 +121,54 @@ pub struct Worker {
     pub(crate) slab: Slab,
     pub(crate) templates: Templates,
     pub(crate) sequence: Cell<u64>,
-    /// Work that a progress pass has beyond UCP's: bits of `attention`.
+    /// Work of a progress pass in addition to UCP's: bits of `attention`.
     pub(crate) attention: Cell<u32>,
-    /// A pass is handing out callbacks (several threads at once in MULTI).
+    /// Passes that are running callbacks (several threads at once in MULTI).
     pub(crate) delivering: Cell<u32>,
-    /// SINGLE: where it counts them for its thread.
+    /// SINGLE: counts the callbacks of its thread.
     pub(crate) own_callbacks: Option<&'static OwnCallbacks>,
-    /// Armed, and not progressed since: somebody sleeps, or is about to.
+    /// Armed, and no pass since: a thread sleeps, or is about to.
     pub(crate) armed: Cell<bool>,
     pub(crate) event_loop: EventLoop,
     pub(crate) back_off: BackOff,
     pub(crate) stuck: Stuck,
     pub(crate) resting: Resting,
     pub(crate) coarse_now: Cell<u64>,
-    /// Memory that UCP may go on writing to until its worker is gone.
+    /// Memory that UCP may write to until its worker is destroyed.
     pub(crate) left_to_ucp: RefCell<Vec<Box<dyn Any>>>,
     /// Requests whose callback is due, oldest first.
     pub(crate) ready: SlotList,
-    /// What is in flight of the slots that went through the ring, newest first.
+    /// Slots from the ring that are in flight, newest first.
     pub(crate) live: Cell<*const Slot>,
-    /// Sends in flight, on all endpoints: a flush of the worker waits for them.
+    /// Sends in flight on all endpoints: a flush of the worker waits for them.
     pub(crate) sends_in_flight: Cell<u32>,
     pub(crate) due: Due,
-    /// Operations that have ended for their callers, and that UCP has not given back.
+    /// Operations that were completed for their callers and that UCP has not returned.
     pub(crate) abandoned: Cell<usize>,
-    /// Flushes under way, of the worker and of all endpoints.
+    /// Flushes in flight, of the worker and of all endpoints.
     pub(crate) flushes_active: Cell<u32>,
     pub(crate) stats: Stats,
-    /// Flushes of the whole worker that are under way.
+    /// Flushes of the whole worker in flight.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
-    /// First error that nobody was told of, of the endpoints that are gone: its position, and the
-    /// status.
+    /// First unreported error of endpoints that have ended: its position and status.
     pub(crate) unreported: Cell<Option<(u64, Status)>>,
-    /// How many endpoints have such an error.
+    /// Number of endpoints with such an error.
     pub(crate) unreported_on: Cell<u32>,
-    /// How many endpoints have sends or flushes that wait in their queues.
+    /// Number of endpoints with sends or flushes in their queues.
     pub(crate) queueing: Cell<u32>,
-    /// Flushes that wait for nothing any more, to be completed.
+    /// Flushes that wait for nothing any more and must be completed.
     pub(crate) flushed: RefCell<VecDeque<Ticket>>,
     pub(crate) events: RefCell<VecDeque<Event>>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) endpoints: RefCell<Vec<Option<Inward<SharedEndpoint>>>>,
-    /// References that were given back while the ring could still name them: of handles, by a
-    /// callback, and the worker's own to what has ended.
+    /// References that were released while the ring could still refer to them: handles destroyed by
+    /// a callback, and the worker's own to endpoints that have ended.
     pub(crate) graves: RefCell<Vec<Inward<SharedEndpoint>>>,
-    /// The one that a peer has named last; null if that has gone.
+    /// The endpoint that a peer named last; null if it has ended.
     pub(crate) named: Cell<*const Endpoint>,
-    /// Endpoints that are being opened or closed, each once: passes look at them in turn.
+    /// Endpoints that are being opened or closed, each once. Passes check them in turn.
     pub(crate) changing: RefCell<VecDeque<Inward<SharedEndpoint>>>,
-    /// UCP found something to do in the pass after which they are looked at.
+    /// UCP did something in the pass after which they are checked.
     pub(crate) ucp_was_busy: Cell<bool>,
     /// Endpoints whose send windows have changed, each once.
     pub(crate) windows: RefCell<VecDeque<Inward<SharedEndpoint>>>,
@@ -166,37 +176,38 @@ pub struct Worker {
     pub(crate) peers: PeerWatch,
     pub(crate) listeners: RefCell<Vec<Arc<Listener>>>,
     pub(crate) liveness: LivenessClock,
-    /// Of UCP's ends for each peer: it counts them so, too, and forgets none.
+    /// The count of UCP's ends to each peer. UCP counts them in the same way, and never forgets
+    /// one.
     pub(crate) places: RefCell<HashMap<Origin, Places>>,
     pub(crate) parked: ParkedEndpoints,
-    /// Refusals for peers of other versions that UCP has.
+    /// Refusals to peers of other versions that UCP is sending.
     pub(crate) refusals: Cell<u32>,
     /// Active messages whose handlers are due.
     pub(crate) inbox: Inbox,
     pub(crate) fast_boxes: FastBoxes,
     pub(crate) am_handlers: Handlers<MessageHandler>,
-    /// For buffers of what is received. These keep it, too.
+    /// Buffers for received messages. The buffers keep it alive as well.
     pub(crate) frames: Arc<FrameStore>,
     pub(crate) wake_hint: WakeHint,
-    /// Operations that may overtake each other, counted when they have been submitted, and how many
-    /// of them a fence has waited for. Any thread.
+    /// Operations that may overtake each other, counted at submission, and how many of them a fence
+    /// has waited for. Any thread.
     pub(crate) unordered: AtomicU64,
     pub(crate) fenced: AtomicU64,
     /// Endpoints made so far.
     pub(crate) endpoints_made: Cell<u64>,
-    /// UCP's worker is gone.
+    /// UCP's worker was destroyed.
     pub(crate) is_over: Cell<bool>,
     pub(crate) keep: Cell<Option<Arc<SharedWorker>>>,
 
     // Written by any thread.
     pub(super) _foreign: CacheLine,
-    /// Requests that callers let go of from outside the gate. After the end the last one to go
-    /// drops `keep`.
+    /// Requests that callers released from outside the gate. After the end, the release of the last
+    /// one drops `keep`.
     pub(crate) foreign: RemoteFreeList<Slot>,
     pub(crate) waiting: WaitRoom,
 }
 
-/// Tells a listener that a worker of this library asks for the connection.
+/// Tells a listener that the client is a worker of this library.
 pub(crate) const CLIENT_ID: u64 = u64::from_le_bytes(*b"ucxx_rs1");
 
 /// Bits of `Worker::attention`.
@@ -205,27 +216,27 @@ pub(crate) mod attention {
     pub(crate) const EVENTS: u32 = 2;
     pub(crate) const TIMERS: u32 = 4;
     pub(crate) const CHANGING: u32 = 8;
-    /// It is time to look whether a peer's process has ended.
+    /// It is time to check whether a peer's process has ended.
     pub(crate) const PEERS: u32 = 16;
-    /// It is time to look whether a peer has gone silent.
+    /// It is time to check for silent peers.
     pub(crate) const SILENCE: u32 = 32;
     /// Send windows have changed.
     pub(crate) const WINDOWS: u32 = 64;
-    /// Active messages have come in.
+    /// Active messages have arrived.
     pub(crate) const INBOX: u32 = 128;
-    /// A protocol has something to do: its bit, from this one on, at its place.
+    /// A protocol has something to do: the first of these bits, which are in the order of the list.
     pub(crate) const FIRST_OF_PROTOCOLS: u32 = 1 << 16;
 }
 
-/// A UCP worker, as everybody has it: what any thread may touch, and the way in.
+/// A UCP worker, as any thread holds it. See the head of this file.
 #[repr(transparent)]
 pub struct SharedWorker(Worker);
 
-// SAFETY: of its fields the methods here show those that are any thread's, which is checked below.
-// The others belong to whoever is inside the gate, which admits one thread at a time and publishes
-// to the next one what the last one has written.
+// SAFETY: its methods give other threads only the fields that any thread may use, which are checked
+// below. All others are reached through `Worker`, inside the gate, which admits one thread at a
+// time and publishes to the next one what the last one has written.
 unsafe impl Send for SharedWorker {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for SharedWorker {}
 
 const _: () = {
@@ -241,7 +252,7 @@ impl Deref for SharedWorker {
     }
 }
 
-// SAFETY: `Worker` is neither: `core::worker::inward` checks it.
+// SAFETY: `Worker` is neither `Send` nor `Sync`: `core::worker::inward` checks it.
 unsafe impl Guarded for SharedWorker {
     type Inside = Worker;
     #[inline(always)]
@@ -254,12 +265,12 @@ impl Deref for Worker {
     type Target = SharedWorker;
     #[inline(always)]
     fn deref(&self) -> &SharedWorker {
-        // SAFETY: `SharedWorker` is transparent, and shows less.
+        // SAFETY: `SharedWorker` is a transparent wrapper of `Worker`, and gives access to less.
         unsafe { &*std::ptr::from_ref(self).cast() }
     }
 }
 
-/// Is inside the worker's gate; leaves it when dropped.
+/// The entered gate; leaves it when dropped.
 pub(crate) struct Inside<'a>(&'a Worker);
 
 impl Drop for Inside<'_> {
@@ -277,7 +288,7 @@ impl Deref for Inside<'_> {
     }
 }
 
-/// The same on the one thread of a SINGLE worker, in a short call.
+/// The same on the only thread of a SINGLE worker, for a short call.
 pub struct InsideFast<'a>(&'a Worker);
 
 impl Drop for InsideFast<'_> {
@@ -296,20 +307,20 @@ impl Deref for InsideFast<'_> {
 }
 
 impl<'a> InsideFast<'a> {
-    /// A free slot, left where it is.
+    /// A free slot, which stays in the free list.
     #[inline(always)]
     pub(crate) fn first_slot(&self) -> Option<&'a Slot> {
         self.0.slab.first()
     }
 }
 
-/// The ways in.
+/// The ways into the gate.
 impl SharedWorker {
-    /// What the one sees who is inside.
+    /// The view of the thread inside the gate.
     ///
     /// # Safety
-    /// The calling thread is inside the gate, and uses it no longer than that. UCP's callbacks are,
-    /// as UCP is called from inside alone.
+    /// The calling thread is inside the gate, and stays there while it uses the reference. UCP's
+    /// callbacks are inside, because UCP is only called from inside.
     #[inline(always)]
     pub(crate) unsafe fn inside(&self) -> &Worker {
         &self.0
@@ -319,25 +330,25 @@ impl SharedWorker {
         Arc::new(SharedWorker(worker))
     }
 
-    /// Enters, if the caller is the one thread of a SINGLE worker that is open, and not inside; and
-    /// if this is not a forked child.
+    /// Enters if the caller is the only thread of an open SINGLE worker and not inside, and if this
+    /// is not a forked child.
     #[inline(always)]
     pub(crate) fn enter_fast(&self) -> Option<InsideFast<'_>> {
         let enters = self.fast_thread.get() == this_thread() && self.0.gate.enter_fast();
         enters.then(|| InsideFast(&self.0))
     }
 
-    /// The same conditions, for what is done without entering.
+    /// The same conditions, for an action without entering.
     ///
     /// # Safety
-    /// It is used for a moment, in which nothing is called that may enter.
+    /// The reference is used only for a moment, during which nothing is called that may enter.
     #[inline(always)]
     pub(crate) unsafe fn act_fast(&self) -> Option<&Worker> {
         let may = self.fast_thread.get() == this_thread() && self.0.gate.is_free();
         may.then_some(&self.0)
     }
 
-    /// The same for anyone, on whatever worker, until that is closed.
+    /// The same for any caller, on any worker that is not closed.
     ///
     /// # Safety
     /// As for `act_fast`.
@@ -346,32 +357,32 @@ impl SharedWorker {
         may.then_some(&self.0)
     }
 
-    /// Enters a MULTI worker, unless somebody is inside.
+    /// Enters a MULTI worker if no thread is inside.
     pub(crate) fn try_enter(&self) -> Option<Inside<'_>> {
         self.0.gate.try_enter().then(|| Inside(&self.0))
     }
 
-    /// Enters for shutting down, or on the progress thread: nothing is asked.
+    /// Enters for shutting down, or on the progress thread, without any check.
     pub(crate) fn enter_any(&self) -> Inside<'_> {
         self.0.gate.enter_any();
         Inside(&self.0)
     }
 
-    /// Enters the gate for an operation: refuses after a fork, after the end, and on the wrong
+    /// Enters the gate for an operation. Refuses after a fork, after the end, and on the wrong
     /// thread.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         self.enter_for(false)
     }
 
-    /// The same, or for a progress pass of the caller's, which a progress thread excludes.
+    /// The same, or for a progress pass of the caller, which a progress thread excludes.
     #[inline(always)]
     pub(crate) fn enter_for(&self, progressing: bool) -> Result<Inside<'_>> {
         if self.generation.is_past() {
             return Err(context::forked("worker"));
         }
         self.0.gate.enter()?;
-        // From here on leaving is seen to.
+        // From here on the drop leaves the gate.
         let inside = Inside(&self.0);
         if self.special.load(Ordering::Relaxed) {
             inside.entered_slow(progressing)?;
@@ -390,7 +401,7 @@ impl Worker {
             return Err(has_thread());
         }
         if !self.thread.is_remote() {
-            // What this thread has put there comes before what it does now.
+            // What this thread has put into the ring comes before what it does now.
             self.drain_ring();
         }
         Ok(())
@@ -420,10 +431,9 @@ impl SharedWorker {
         Ok(())
     }
 
-    /// Another reference to it.
     pub(crate) fn shared(&self) -> Arc<SharedWorker> {
-        // SAFETY: workers are made in `new` only, inside an `Arc`, and somebody holds it who has
-        // called us.
+        // SAFETY: workers are made only in `new`, inside an `Arc`, and the caller holds a
+        // reference.
         unsafe {
             Arc::increment_strong_count(std::ptr::from_ref(self));
             Arc::from_raw(self)
@@ -443,8 +453,8 @@ impl Worker {
         self.wake_sleeper();
     }
 
-    /// What was submitted after arming may need a pass, or another deadline: nobody may sleep on
-    /// it.
+    /// What was submitted after arming may need a pass, or an earlier deadline, so a sleeping
+    /// thread must wake.
     #[inline]
     pub(crate) fn wake_sleeper(&self) {
         if self.armed.get() {
@@ -466,7 +476,7 @@ impl Worker {
 }
 
 impl SharedWorker {
-    /// Refuses an operation that the context was not made for.
+    /// Refuses an operation that the context was not created for.
     #[inline]
     pub(crate) fn need(&self, wanted: u64) -> Result<()> {
         if self.context.has(wanted) {
@@ -476,14 +486,14 @@ impl SharedWorker {
         }
     }
 
-    /// Orders what comes after behind what came before, on every endpoint.
+    /// Orders later operations behind earlier ones, on every endpoint.
     ///
-    /// Messages of one endpoint are in order as they are, so there is nothing to do for them. Put,
-    /// get and atomic operations can overtake each other: those that went out since the last fence
-    /// are waited for. UCX's own fence does the same from 1.16 on, and orders nothing across its
-    /// lanes before.
+    /// Messages of one endpoint are always in order, so nothing is done for them. Put, get and
+    /// atomic operations can overtake each other: the fence waits for those that were submitted
+    /// since the last fence. UCX's own fence does the same from 1.16 on; before, it orders nothing
+    /// across UCX's lanes.
     pub fn fence(&self) -> Result<()> {
-        // What was done in the call is loads and stores.
+        // Operations that completed inside their call were loads and stores.
         fence(Ordering::SeqCst);
         let submitted = self.0.unordered.load(Ordering::Acquire);
         if self.0.fenced.load(Ordering::Acquire) < submitted {
@@ -512,7 +522,7 @@ impl SharedWorker {
 }
 
 impl SharedWorker {
-    /// Who may call while progress is manual.
+    /// Which threads may call while progress is manual.
     pub fn thread_mode(&self) -> ThreadMode {
         self.0.gate.declared()
     }
@@ -528,12 +538,12 @@ impl SharedWorker {
         &self.0.gate
     }
 
-    /// By a pointer, as it may take the worker with it.
+    /// By pointer, because using it may free the worker.
     ///
     /// # Safety
-    /// The worker's memory is there.
+    /// The worker's memory is still valid.
     pub(crate) unsafe fn foreign(this: *const Self) -> *const RemoteFreeList<Slot> {
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that the worker's memory is valid.
         unsafe { &raw const (*this).0.foreign }
     }
 
@@ -558,8 +568,8 @@ impl SharedWorker {
 impl Drop for SharedWorker {
     fn drop(&mut self) {
         // A worker that was never shut down: its handle leaked into an exiting program, or it was
-        // made before a fork. UCP is left as it is: shutting it down runs callbacks, and there is
-        // nobody left to expect them.
+        // made before a fork. UCP is left as it is: shutting it down would run callbacks that no
+        // code expects any more.
         if !self.closed.load(Ordering::Relaxed) && !self.generation.is_past() {
             crate::engine::base::log::write(
                 crate::engine::base::log::WARN,
