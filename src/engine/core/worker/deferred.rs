@@ -104,7 +104,7 @@ pub(crate) enum Payload {
     Endpoint(Inward<SharedEndpoint>),
     /// A received message that belongs to this work, and the operation that waits for it.
     Message(Ticket, SlotPointer),
-    /// The same, with the receiver's state and UCP's reply endpoint.
+    /// The same, with the handler that receives it and UCP's reply endpoint.
     MessageFor(SlotPointer, Option<Rc<dyn Any>>, Reply),
 }
 
