@@ -1,50 +1,52 @@
-//! Memory of received buffers, kept when these are destroyed, for the next ones.
+//! A cache of memory for received buffers.
 //!
-//! The C library gives its pages back to the system whenever enough of them are free at once, as
-//! after each message of many frames, and the next message pays for having them made anew: several
-//! times what moving its data takes (docs/performance.md has the figures). What is kept here is
-//! malloc's all the same, so that a caller can free what it has taken.
+//! The C library returns pages to the system whenever enough of them are free at once, which
+//! happens after each message of many frames. The next message must then fault them in again, which
+//! takes several times as long as moving its data (docs/performance.md has figures). The cached
+//! memory comes from malloc, so that a caller can free a buffer that it has taken.
 //!
-//! Lengths are rounded up to one of eight steps between powers of two, and there is a list for
-//! each. What nobody has needed for `REVIEW` messages goes back to the C library, so that a burst
-//! does not stay.
+//! Lengths are rounded up to one of eight steps between powers of two, and each step has its own
+//! list. Memory that was not needed for `REVIEW` messages is returned to the C library, so that a
+//! burst does not stay.
+//!
+//! The cache has a lock: one thread asks for buffers while others destroy theirs.
 
 use crate::engine::base::lockdep::{Mutex, MutexGuard};
 use crate::engine::core::channel::receive_buffers::Frame;
 use std::ffi::c_void;
 
-/// Bytes that are kept for a worker; longer buffers never are.
+/// Most bytes kept for a worker; longer buffers are never kept.
 pub(crate) const MOST: usize = 64 << 20;
-/// After so many messages what was too much for all of them goes.
+/// Number of messages after which memory that none of them needed is freed.
 const REVIEW: u32 = 64;
 /// Shorter ones take little more.
 const SHORTEST: usize = 64;
 const STEPS: usize = 8;
 const CLASSES: usize = STEPS * (MOST.ilog2() - SHORTEST.ilog2()) as usize;
-/// Lists of frames that are kept, and the longest of them.
+/// Most lists of frames that are kept, and the longest one.
 const LISTS: usize = 8;
 const LONGEST_LIST: usize = 4096;
 
-/// See the module. Any thread: one asks for buffers while others destroy theirs.
+/// See the head of this file. Any thread.
 #[derive(Default)]
 pub(crate) struct FrameStore(Mutex<Kept>);
 
-/// What is there.
+/// The cached memory.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// By class. Empty until something is given back.
     blocks: Vec<Vec<Block>>,
     lists: Vec<Vec<Frame>>,
     bytes: usize,
-    /// The fewest bytes there were since the last review.
+    /// The fewest bytes since the last review.
     least: usize,
     messages: u32,
 }
 
-/// Memory of malloc's that nobody uses.
+/// Unused memory from malloc.
 struct Block(*mut c_void);
 
-// SAFETY: it is nobody's but the store's.
+// SAFETY: only the store has this pointer.
 unsafe impl Send for Block {}
 
 // SAFETY: the lists of frames are empty.
@@ -56,8 +58,8 @@ impl FrameStore {
         self.0.lock()
     }
 
-    /// The same for what a message has left, unless another thread is there: of a forked child,
-    /// perhaps one that the child does not have.
+    /// The same for the rest of a message. None if another thread holds the lock: in a forked child
+    /// that thread may not exist.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Kept>> {
         self.0.try_lock()
     }
@@ -69,7 +71,7 @@ impl Kept {
         self.lists.pop().unwrap_or_default()
     }
 
-    /// Memory for so many bytes, more than none; null where there is none.
+    /// Memory for `length` bytes, at least one; null if there is none.
     pub(crate) fn take(&mut self, length: usize) -> *mut c_void {
         let Some((class, size)) = class_of(length) else {
             // SAFETY: no precondition.
@@ -86,10 +88,10 @@ impl Kept {
         }
     }
 
-    /// Takes it back.
+    /// Takes a buffer back.
     ///
     /// # Safety
-    /// From `take`, with this length, and not used any more.
+    /// It comes from `take` with this length, and is not used any more.
     pub(crate) unsafe fn give(&mut self, data: *mut c_void, length: usize) {
         match class_of(length) {
             Some((class, size)) if self.bytes + size <= MOST => {
@@ -99,12 +101,12 @@ impl Kept {
                 self.blocks[class].push(Block(data));
                 self.bytes += size;
             }
-            // SAFETY: malloc's, as for this function.
+            // SAFETY: from malloc, as the caller guarantees.
             _ => unsafe { libc::free(data) },
         }
     }
 
-    /// The buffers of a message have been given back, and this was the list of them.
+    /// The buffers of a message were given back; `list` was the list of them.
     pub(crate) fn end_message(&mut self, mut list: Vec<Frame>) {
         if self.lists.len() < LISTS && list.capacity() <= LONGEST_LIST {
             list.clear();
@@ -118,14 +120,14 @@ impl Kept {
         }
     }
 
-    /// Lets go of this much at most, the longest first.
+    /// Frees at most this much, the longest buffers first.
     fn release(&mut self, most: usize) {
         let mut left = most;
         for (class, blocks) in self.blocks.iter_mut().enumerate().rev() {
             let size = size_of_class(class);
             while left >= size {
                 let Some(Block(data)) = blocks.pop() else { break };
-                // SAFETY: malloc's, and nobody's.
+                // SAFETY: from malloc, and not used any more.
                 unsafe { libc::free(data) };
                 left -= size;
                 self.bytes -= size;
@@ -140,8 +142,8 @@ impl Drop for Kept {
     }
 }
 
-/// The class of buffers of this length, and how long they are made; None for those that are not
-/// kept.
+/// The class of buffers of this length, and the size that they are allocated with. None if they are
+/// not kept.
 fn class_of(length: usize) -> Option<(usize, usize)> {
     if length > MOST {
         return None;
@@ -153,7 +155,7 @@ fn class_of(length: usize) -> Option<(usize, usize)> {
     Some((class, size_of_class(class)))
 }
 
-/// The longest length in a class.
+/// The largest size in a class.
 fn size_of_class(class: usize) -> usize {
     let power = SHORTEST.ilog2() as usize + class / STEPS;
     (STEPS + class % STEPS + 1) << (power - STEPS.ilog2() as usize)
@@ -188,7 +190,7 @@ mod tests {
         let first: Vec<_> = (0..100).map(|_| kept.take(4096)).collect();
         assert!(first.iter().all(|data| !data.is_null()));
         for data in &first {
-            // SAFETY: taken above.
+            // SAFETY: taken above, with this length.
             unsafe { kept.give(*data, 4096) };
         }
         let mut again: Vec<_> = (0..100).map(|_| kept.take(4001)).collect();
@@ -198,7 +200,7 @@ mod tests {
         again.sort_unstable();
         assert_eq!(first, again);
         for data in again {
-            // SAFETY: as above.
+            // SAFETY: taken above, with this length.
             unsafe { kept.give(data, 4001) };
         }
     }
@@ -208,14 +210,14 @@ mod tests {
         let mut kept = Kept::default();
         let burst: Vec<_> = (0..5).map(|_| kept.take(MOST / 4)).collect();
         for data in burst {
-            // SAFETY: taken above.
+            // SAFETY: taken above, with this length.
             unsafe { kept.give(data, MOST / 4) };
         }
         assert_eq!(kept.bytes, MOST);
         kept.end_message(Vec::new());
         for _ in 0..2 * REVIEW {
             let data = kept.take(100);
-            // SAFETY: as above.
+            // SAFETY: taken above, with this length.
             unsafe { kept.give(data, 100) };
             kept.end_message(Vec::new());
         }

@@ -1,9 +1,10 @@
-//! The library's own messages to its peers: sent on an endpoint, taken in by UCP's active-message
-//! handlers.
+//! The library's own messages between endpoints: how they are sent, and how UCP's active-message
+//! handlers receive them.
 //!
-//! A handler runs inside `ucp_worker_progress`: it reads, and leaves what follows to the end of the
-//! pass, as messages that are sent from there lose their order. Ids are registered ascending from 0
-//! before the worker's address is known to anybody: UCX up to 1.16 leaves gaps uninitialised.
+//! A handler runs inside `ucp_worker_progress`, inside the gate. It only records what must follow,
+//! and the pass does it afterwards, because messages that are sent from a handler lose their order.
+//! Ids are registered in ascending order from 0, before the worker's address is known to any peer:
+//! UCX up to 1.16 leaves gaps uninitialised.
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
@@ -22,16 +23,16 @@ use crate::engine::wire::header::{Amount, Header, Hello, Kind, Unreadable, AM_ID
 use crate::sys;
 use std::ffi::c_void;
 
-/// Refusals that UCP may have beyond the send window: whoever waits for one may have to come before
-/// there is room in that. And other messages of the library's own that a peer can have made without
-/// end.
+/// Most refusals that UCP may have in addition to the send window: a thread that waits for one may
+/// be needed before the window has room. The same limit holds for other internal messages that a
+/// peer could cause without end.
 pub(crate) const AT_ONCE: u32 = 64;
 
 impl Worker {
-    /// Takes messages in from now on. Before anybody knows the worker.
+    /// Starts receiving messages. Called before any peer knows the worker.
     pub(crate) fn register_handlers(&self) -> Result<()> {
         for (id, handler) in self.protocols.foreign().chain([(AM_ID, on_message as Handler)]) {
-            // SAFETY: all-zero is valid: the mask says which fields count.
+            // SAFETY: all-zero is valid: the mask tells UCP which fields are set.
             let mut param: sys::ucp_am_handler_param_t = unsafe { std::mem::zeroed() };
             param.field_mask = u64::from(
                 sys::UCP_AM_HANDLER_PARAM_FIELD_ID
@@ -41,7 +42,7 @@ impl Worker {
             param.id = id;
             param.cb = Some(handler);
             param.arg = std::ptr::from_ref(self).cast_mut().cast();
-            // SAFETY: a live worker that nobody else knows yet; it outlives UCP's, which is what
+            // SAFETY: a live worker that no other thread knows yet. It outlives UCP's worker, which
             // calls the handler.
             let status = unsafe { sys::ucp_worker_set_am_recv_handler(self.ucp(), &param) };
             if status != sys::UCS_OK {
@@ -54,7 +55,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The endpoint that UCP knows as this.
+    /// The endpoint of this UCP endpoint.
     pub(crate) fn endpoint_by_ucp(&self, ucp: sys::ucp_ep_h) -> Option<Inward<SharedEndpoint>> {
         if ucp.is_null() {
             return None;
@@ -71,8 +72,8 @@ impl Worker {
             .cloned()
     }
 
-    /// Inside UCP's progress. `reply` is compared, and answered on here: it is not kept, as it may
-    /// be gone later.
+    /// Inside UCP's progress. `reply` is compared, and used for an answer here; it is not kept,
+    /// because UCP may free it later.
     fn message_came(
         &self,
         header: std::result::Result<Header, Unreadable>,
@@ -133,12 +134,12 @@ impl Worker {
                 }
                 Err(_) => complain("an offer with a name of another length"),
             },
-            // `heard` was all; and what is for an endpoint that has gone is out of date.
+            // `heard` was all that was needed. A message for an endpoint that has ended is dropped.
             _ => {}
         }
     }
 
-    /// As `message_came`, of one whose header is the beginning of its data.
+    /// As `message_came`, for a message whose header is at the start of its data.
     fn packed_came(&self, message: &[u8], from: sys::ucp_ep_h) -> sys::ucs_status_t {
         match Piece::decode(message) {
             Ok(mut piece) => {
@@ -160,14 +161,14 @@ impl Worker {
         }
     }
 
-    /// Tells the sender of a message in another version which one is spoken here. In a handler:
-    /// there is no endpoint of ours.
+    /// Tells the sender of a message in another protocol version which version is used here. Inside
+    /// a handler; there is no endpoint for it.
     fn refuse(&self, reply: sys::ucp_ep_h, connection: u32) {
         if self.refusals.get() >= AT_ONCE {
             return;
         }
         let header = Header { connection, ..Header::of(Kind::Refusal) };
-        // SAFETY: the endpoint lives for the length of the handler.
+        // SAFETY: the endpoint is valid during the handler.
         let ended =
             self.start_part(None, Part::Refusal, |slot| unsafe { send(slot, reply, &header, &[]) });
         self.refusals.set(self.refusals.get() + u32::from(ended.is_none()));
@@ -175,8 +176,8 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// Sends a message of the library's own, `part` of something. Its status if it has left. Inside
-    /// the gate, and not in a handler.
+    /// Sends an internal message as `part`. Returns its status if it was sent inside the call. Not
+    /// inside a handler.
     pub(crate) fn say(&self, kind: Kind, flags: u16, part: Part) -> Option<Status> {
         let ucp = self.ucp.get();
         if ucp.is_null() {
@@ -184,8 +185,8 @@ impl Endpoint {
         }
         if matches!(kind, Kind::Welcome | Kind::Pong | Kind::Grant) && self.sayings.get() >= AT_ONCE
         {
-            // A peer that does not take them in. What a Grant tells is told when one of them has
-            // left: see `part_left`.
+            // The peer does not receive them. What a Grant reports is sent later, when one of the
+            // queued messages was sent: see `part_left`.
             return Some(Status::NO_RESOURCE);
         }
         let payload: &[u8] = match kind {
@@ -205,14 +206,14 @@ impl Endpoint {
             ..Header::of(kind)
         };
         // SAFETY: a live endpoint inside its worker's gate; the worker's address lives as long as
-        // the worker, an offer as long as the endpoint.
+        // the worker, and an offer as long as the endpoint.
         self.start_part(part, |slot| unsafe { send(slot, ucp, &header, payload) })
     }
 }
 
 /// # Safety
-/// A live endpoint of the slot's worker, whose gate the caller is in; the payload lives until the
-/// slot completes.
+/// A live endpoint of the slot's worker, inside whose gate the caller is. The payload is valid
+/// until the slot completes.
 unsafe fn send(
     slot: &Slot,
     ucp: sys::ucp_ep_h,
@@ -220,14 +221,14 @@ unsafe fn send(
     payload: &[u8],
 ) -> sys::ucs_status_ptr_t {
     let room = slot.room(HEADER);
-    // SAFETY: room for as much.
+    // SAFETY: `room` has space for the header.
     unsafe { room.cast::<[u8; HEADER]>().write(header.encode()) };
     let mut param = Param::new(slot);
     param.flags(sys::UCP_AM_SEND_FLAG_REPLY | sys::UCP_AM_SEND_FLAG_EAGER);
     param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
     let data = (payload.as_ptr().cast(), payload.len());
-    // SAFETY: as for this function; UCX may read the header until the slot completes, where it lies
-    // until then.
+    // SAFETY: the caller guarantees the endpoint and the payload. The header is in the slot, so UCX
+    // may read it until the slot completes.
     unsafe { send_by_ucp(ucp, AM_ID, (room.cast_const().cast(), HEADER), data, param.as_ptr()) }
 }
 
@@ -240,10 +241,11 @@ pub(crate) type Handler = unsafe extern "C" fn(
     *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t;
 
-/// Short forms go their own ways, which end here in jumps.
+/// The entry for all messages. Short forms have their own functions, which this ends in with a
+/// jump.
 ///
 /// # Safety
-/// As of a handler of UCP's: the worker, whose gate we are in, and a message that is valid during
+/// As for a handler of UCP: `arg` is the worker, inside its gate, and the message is valid during
 /// the call.
 pub(crate) unsafe extern "C" fn on_message(
     arg: *mut c_void,
@@ -254,10 +256,10 @@ pub(crate) unsafe extern "C" fn on_message(
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
     if header_length != 0 {
-        // SAFETY: as for this function.
+        // SAFETY: the arguments of this handler, passed on.
         return unsafe { on_message_beside(arg, header, header_length, data, length, param) };
     }
-    // SAFETY: UCP passes a valid one, and data that is valid for the length of the handler.
+    // SAFETY: UCP passes a valid `param`, and data that is valid during the handler.
     let first = unsafe {
         let waits = (*param).recv_attr & u64::from(sys::UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
         if length != 0 && !waits {
@@ -266,7 +268,7 @@ pub(crate) unsafe extern "C" fn on_message(
             0
         }
     };
-    // SAFETY: as for this function.
+    // SAFETY: the arguments of this handler, passed on.
     unsafe {
         match first {
             compact_header::MARK_OF_MESSAGE => {
@@ -284,9 +286,9 @@ pub(crate) unsafe extern "C" fn on_message(
     }
 }
 
-/// A handler of UCP's for what begins with the mark of a short form, in `on_message`: it takes what
-/// comes as nearly all does. `$take` says false where nothing has happened: then it is for
-/// `$otherwise`. Nothing in it can panic.
+/// Defines a UCP handler for messages that begin with the mark of a short form, for `on_message`.
+/// `$take` handles the usual case. If it returns false nothing has happened, and `$otherwise`
+/// handles the message. Nothing here can panic.
 macro_rules! on_short {
     ($name:ident, $take:expr, $otherwise:ident) => {
         #[inline(never)]
@@ -298,16 +300,17 @@ macro_rules! on_short {
             length: usize,
             param: *const $crate::sys::ucp_am_recv_param_t,
         ) -> $crate::sys::ucs_status_t {
-            // SAFETY: the worker, which outlives UCP's, whose gate we are in.
+            // SAFETY: `arg` is the worker, which outlives UCP's worker, and this is inside its
+            // gate.
             let worker = unsafe { &*arg.cast::<$crate::engine::core::worker::worker::Worker>() };
-            // SAFETY: data that is valid for the length of the handler.
+            // SAFETY: data that is valid during the handler.
             let message = unsafe { std::slice::from_raw_parts(data.cast(), length) };
             if $crate::engine::wire::compact_header::Short::of(message)
                 .is_some_and(|short| $take(worker, short))
             {
                 return $crate::sys::UCS_OK;
             }
-            // SAFETY: as for this function; there is no header.
+            // SAFETY: the arguments of this handler, passed on; there is no header.
             unsafe { $otherwise(arg, std::ptr::null(), 0, data, length, param) }
         }
     };
@@ -327,10 +330,10 @@ on_short!(
     on_message_slow
 );
 
-/// A message with its header beside the data. Nothing in what it does itself can panic.
+/// A message with its header beside the data. Its own code cannot panic.
 ///
 /// # Safety
-/// As of `on_message`.
+/// As for `on_message`.
 #[inline(never)]
 unsafe extern "C" fn on_message_beside(
     arg: *mut c_void,
@@ -340,7 +343,8 @@ unsafe extern "C" fn on_message_beside(
     length: usize,
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
-    // SAFETY: as in `on_message_slow`.
+    // SAFETY: `arg` is the worker, inside its gate; `param` and the data are valid during the
+    // handler.
     unsafe {
         let worker = &*arg.cast::<Worker>();
         let arrived = Arrived::new(data, length, &*param);
@@ -354,10 +358,10 @@ unsafe extern "C" fn on_message_beside(
     }
 }
 
-/// Any message of the library's.
+/// Any message of the library.
 ///
 /// # Safety
-/// As of `on_message`.
+/// As for `on_message`.
 #[inline(never)]
 pub(crate) unsafe extern "C" fn on_message_slow(
     arg: *mut c_void,
@@ -368,13 +372,13 @@ pub(crate) unsafe extern "C" fn on_message_slow(
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
     let answer = std::panic::catch_unwind(|| {
-        // SAFETY: as in `on_message`.
+        // SAFETY: `arg` is the worker, inside its gate; UCP passes a valid `param`.
         let (worker, param) = unsafe { (&*arg.cast::<Worker>(), &*param) };
         let arrived = Arrived::new(data, length, param);
-        // SAFETY: valid for the length of the handler.
+        // SAFETY: valid during the handler.
         let header = unsafe { bytes(header, header_length) };
         if header_length == 0 && !arrived.waits {
-            // SAFETY: valid for the length of the handler.
+            // SAFETY: valid during the handler.
             return worker.packed_came(unsafe { bytes(data, length) }, arrived.from);
         }
         let decoded = Header::decode(header);
@@ -398,7 +402,7 @@ pub(crate) unsafe extern "C" fn on_message_slow(
             complain("a rendezvous");
             return sys::UCS_ERR_UNSUPPORTED;
         }
-        // SAFETY: valid for the length of the handler.
+        // SAFETY: valid during the handler.
         worker.message_came(decoded, unsafe { bytes(data, length) }, arrived.from);
         sys::UCS_OK
     });
@@ -406,16 +410,16 @@ pub(crate) unsafe extern "C" fn on_message_slow(
 }
 
 /// # Safety
-/// Valid for reading so many bytes while the result is in use, or of length 0.
+/// `length` bytes are readable while the result is in use, or `length` is 0.
 pub(crate) unsafe fn bytes<'a>(pointer: *const c_void, length: usize) -> &'a [u8] {
     if pointer.is_null() || length == 0 {
         return &[];
     }
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees that the bytes are readable.
     unsafe { std::slice::from_raw_parts(pointer.cast(), length) }
 }
 
-/// UCP's endpoint to the sender of a message, only ever compared with others.
+/// UCP's endpoint to the sender of a message. It is only compared with others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reply(pub(crate) sys::ucp_ep_h);
 

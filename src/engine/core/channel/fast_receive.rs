@@ -1,10 +1,10 @@
-//! The quick way of messages and questions that come in: see `core::request::fast_path`. In UCP's
-//! handler, and taken over from there.
+//! The fast path of received messages and fetch requests: see `core::request::fast_path`. It runs
+//! inside UCP's handler.
 //!
-//! It calls nothing on its way, so nothing has to be kept across a call, which would take as long
-//! as much of what is done: what needs a call comes before, in a second attempt, or at the very
-//! end. It writes into the slot that it will take while it still looks at the message: a free
-//! slot's memory is of no interest.
+//! It makes no call on its way, so that no register must be saved across one, which would take
+//! about as long as the rest. Work that needs a call is done before, in a second attempt, or at the
+//! very end. It writes into the slot that it is about to take while it still checks the message:
+//! the contents of a free slot do not matter.
 
 use crate::engine::core::channel::message::{Form, Inbound, Sort};
 use crate::engine::core::channel::receive::{behind_data, Arrived};
@@ -17,15 +17,14 @@ use crate::engine::wire::header::{self, flag, Header, Question, HEADER};
 use crate::sys;
 
 impl Worker {
-    /// As `receive_arrived`, of a message in its short form that comes as nearly all do: on a
-    /// connection that is known, in its order, and within its credit. False: nothing has happened,
-    /// go the next longer way.
+    /// As `receive_arrived`, for a short message in the usual case: known connection, in order, and
+    /// within its credit. Returns false if nothing has happened: use the next slower path.
     #[inline(always)]
     pub(crate) fn receive_message_fast(&self, short: Short<'_>) -> bool {
         short.flags() & !flag::USER == 0 && self.receive_short_fast(short, None)
     }
 
-    /// The same of a question.
+    /// The same for a fetch request.
     #[inline(always)]
     pub(crate) fn receive_question_fast(&self, short: Short<'_>) -> bool {
         short
@@ -42,7 +41,7 @@ impl Worker {
         let Some(slot) = self.slab.first() else { return false };
         let Some((user_header, data)) = short.parts() else { return false };
         slot.length.set(data.len() as u64);
-        // SAFETY: a slot that nobody has.
+        // SAFETY: a free slot, which nothing else uses.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
         inbound.connection = number;
         inbound.user_header = header_length as u16;
@@ -96,7 +95,7 @@ impl Worker {
     }
 
     /// As `receive_arrived`, for a message with its header beside the data, which UCP has here.
-    /// None: nothing has happened, go the long way.
+    /// Returns None if nothing has happened: use the slow path.
     #[inline(always)]
     pub(crate) fn receive_beside_fast(
         &self,
@@ -116,7 +115,7 @@ impl Worker {
         endpoint.heard();
         let (slot, keeps) = self.keep_arrived(&header, &message[HEADER..], arrived);
         slot.number.set(0);
-        // SAFETY: a slot that was taken a moment ago: nobody else looks at it yet.
+        // SAFETY: the slot was just taken: nothing else uses it yet.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
         inbound.connection = header.connection;
         inbound.charge = charge;
@@ -129,7 +128,7 @@ impl Worker {
         Some(keeps)
     }
 
-    /// Wakes a thread that waits for what has arrived.
+    /// Wakes a thread that waits for the message.
     #[cold]
     #[inline(never)]
     fn tell_of(&self, endpoint: &Endpoint) {
@@ -137,7 +136,8 @@ impl Worker {
         self.wake_sleeper();
     }
 
-    /// Has a short message's connection be the one named last; false where it was, or is not known.
+    /// Looks up a short message's connection, and remembers it as the last one. False if it was the
+    /// last one already, or is unknown.
     pub(crate) fn names_another(&self, short: Short<'_>) -> bool {
         let number = short.connection();
         self.named_last(number).is_none() && self.find_endpoint(number).is_some()
@@ -145,8 +145,8 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// The same of a long message in its short form, from the peer's fast box: `first` is the
-    /// beginning of it, and `rest` writes what follows. False: nothing has happened.
+    /// The same for a long message in its short form, from the peer's fast box. `first` is its
+    /// start, and `rest` writes what follows. Returns false if nothing has happened.
     pub(crate) fn receive_long_fast(
         &self,
         first: &[u8],

@@ -1,8 +1,8 @@
-//! What the user has registered for the ids of messages: one table for each kind of handler, read
-//! for every message.
+//! The user's handlers by message id: one table for each kind of handler, read for every message.
+//! Used inside the gate.
 //!
-//! A handler that runs while it is replaced or removed stays until it has returned; its argument is
-//! destroyed after that, outside the gate, as that is the user's code.
+//! A handler that is running while it is replaced or removed is kept until it has returned. Its
+//! argument is destroyed after that, outside the gate, because that runs user code.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::Result;
@@ -13,7 +13,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::rc::Rc;
 
-/// Frees what a handler was registered with.
+/// Frees the argument that a handler was registered with.
 pub type DestroyArg = unsafe extern "C" fn(*mut c_void);
 
 /// A handler and its argument.
@@ -32,7 +32,7 @@ impl<F> Handler<F> {
 impl<F> Drop for Handler<F> {
     fn drop(&mut self) {
         if let Some(destroy) = self.destroy {
-            // SAFETY: as the user registered it; once.
+            // SAFETY: the user's function for its own argument, called once.
             unsafe { destroy.call_out((self.arg,)) };
         }
     }
@@ -41,8 +41,8 @@ impl<F> Drop for Handler<F> {
 const PAGE: usize = 256;
 type Page<F> = [Option<Rc<Handler<F>>>; PAGE];
 
-/// The handlers of 65,536 ids. No user code runs while a reference to what is in it lives: each of
-/// its functions ends before, with what was replaced still there.
+/// The handlers of 65,536 ids. No user code runs while a reference into the table exists: each
+/// method returns first, and what was replaced is still alive then.
 pub(crate) struct Handlers<F> {
     pages: UnsafeCell<[Option<Box<Page<F>>>; PAGE]>,
 }
@@ -54,11 +54,11 @@ impl<F> Default for Handlers<F> {
 }
 
 impl<F> Handlers<F> {
-    /// To be looked at, and not kept.
+    /// For a look-up; the reference must not be kept.
     #[inline(always)]
     fn pages(&self) -> &[Option<Box<Page<F>>>; PAGE] {
-        // SAFETY: see the type: who is inside the gate is the only one to look, and changes nothing
-        // meanwhile.
+        // SAFETY: see the type: only the thread inside the gate reads the table, and it changes
+        // nothing meanwhile.
         unsafe { &*self.pages.get() }
     }
 
@@ -76,10 +76,10 @@ impl<F> Handlers<F> {
             .is_some_and(|page| page[usize::from(entry)].is_some())
     }
 
-    /// The handler of the id from now on; with the one that it replaces.
+    /// Sets the handler of an id. Returns the one that it replaces.
     pub(crate) fn set(&self, id: u16, handler: Option<Handler<F>>) -> Option<Rc<Handler<F>>> {
         let [page, entry] = id.to_be_bytes();
-        // SAFETY: see the type.
+        // SAFETY: see the type: no reference into the table exists.
         let pages = unsafe { &mut *self.pages.get() };
         let place = &mut pages[usize::from(page)];
         if place.is_none() && handler.is_none() {
@@ -91,7 +91,7 @@ impl<F> Handlers<F> {
 
     /// Removes all.
     pub(crate) fn clear(&self) -> Vec<Rc<Handler<F>>> {
-        // SAFETY: see the type.
+        // SAFETY: see the type: no reference into the table exists.
         let pages: Vec<_> =
             unsafe { &mut *self.pages.get() }.iter_mut().filter_map(Option::take).collect();
         pages.into_iter().flat_map(|page| page.into_iter().flatten()).collect()
@@ -99,8 +99,8 @@ impl<F> Handlers<F> {
 }
 
 impl SharedWorker {
-    /// Has `function` called for active messages with this id from now on, or nobody. What was
-    /// registered before is destroyed when it is not running any more.
+    /// Calls `function` for active messages with this id from now on; None drops them. The previous
+    /// registration is destroyed when it is not running any more.
     pub fn set_am_handler(
         &self,
         id: u16,
@@ -135,12 +135,12 @@ impl Worker {
         self.drop_all(self.am_handlers.clear());
     }
 
-    /// Lets go of these.
+    /// Drops these handlers.
     pub(crate) fn drop_all<F>(&self, handlers: Vec<Rc<Handler<F>>>) {
         handlers.into_iter().for_each(|handler| self.drop_handler(handler));
     }
 
-    /// Lets go of a handler that has returned, or was replaced.
+    /// Drops a handler that has returned or was replaced.
     #[inline(always)]
     pub(crate) fn drop_handler<F>(&self, handler: Rc<Handler<F>>) {
         if Rc::strong_count(&handler) == 1 {
@@ -148,8 +148,8 @@ impl Worker {
         }
     }
 
-    /// Out of line, with the look-up of the thread's storage that it takes: else that is done for
-    /// each message.
+    /// Out of line, with the look-up of thread-local storage that it needs: otherwise each message
+    /// would pay for that.
     #[cold]
     #[inline(never)]
     fn end_handler<F>(&self, handler: Rc<Handler<F>>) {

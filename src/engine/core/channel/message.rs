@@ -1,9 +1,9 @@
-//! An active message as its handler gets it: read where it lies, kept, pulled into the user's
+//! An active message as its handler receives it: read in place, kept, pulled into the user's
 //! memory, destroyed.
 //!
-//! A message is a slot, as an operation is: the user lets go of it from any thread in the same way.
-//! From the handler's call until it is destroyed it belongs to the user, but for `data`, which the
-//! end of the worker takes away.
+//! A message is a slot, as an operation is, so the user releases it in the same way, from any
+//! thread. From the call of the handler until it is destroyed it belongs to the user. One
+//! exception: the end of the worker takes `data` away.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
@@ -27,34 +27,34 @@ use std::sync::Arc;
 /// `ucxx_am_handler_t`: argument, message.
 pub type MessageHandler = unsafe extern "C" fn(*mut c_void, *mut Message);
 
-/// What a message's data is.
+/// Where a message's data is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// In the slot's own memory, or nothing.
+    /// In the slot's own memory, or there is none.
     Copied,
-    /// UCX's, to be given back.
+    /// In UCX's memory, which must be given back.
     Held,
-    /// At its sender; what we have is UCX's handle on it.
+    /// At its sender; `data` is UCX's handle on it.
     Waiting,
     /// Received, or refused.
     Gone,
 }
 
-/// Whom a message is for.
+/// Which receiver a message is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Sort {
     /// A handler of messages.
     Message,
-    /// A handler of questions.
+    /// A handler of fetch requests.
     Question,
-    /// The library, for an atomic operation that a peer asks for.
+    /// The library, for an atomic operation of a peer.
     Atomic,
     /// A handler of messages with frames.
     Multi,
     /// The library, for its streams of chunks between hubs.
     Hub,
-    /// A handler that it names by owner and number.
+    /// A handler that the message names by owner and number.
     Named,
 }
 
@@ -62,7 +62,7 @@ impl Sort {
     pub(crate) const COUNT: usize = Sort::Named as usize + 1;
 }
 
-/// What a slot knows of a message that came in.
+/// What a slot contains of a received message.
 #[derive(Clone, Copy)]
 pub(crate) struct Inbound {
     pub(crate) form: Form,
@@ -72,17 +72,17 @@ pub(crate) struct Inbound {
     pub(crate) user_header: u16,
     pub(crate) header: *const u8,
     pub(crate) data: *mut c_void,
-    /// This side's number of the connection; 0 while that is not known.
+    /// This side's number of the connection; 0 while it is not known.
     pub(crate) connection: u32,
     pub(crate) sequence: u32,
     /// UCP's end of it, until the connection is known.
     pub(crate) from: sys::ucp_ep_h,
     pub(crate) sort: Sort,
-    /// Of a question: what it has room for.
+    /// For a fetch request: how many bytes of reply it has room for.
     pub(crate) capacity: u64,
     /// Its user has received it.
     pub(crate) received: bool,
-    /// A reference, where the sender wanted one to be there; else null.
+    /// A reference, if the sender asked for a reply endpoint; otherwise null.
     pub(crate) reply: *const SharedEndpoint,
 }
 
@@ -106,7 +106,7 @@ impl Inbound {
 }
 
 impl Inbound {
-    /// `UCXX_MEMORY_*`: where the sender's buffer is, as far as it has said so.
+    /// `UCXX_MEMORY_*`: where the sender's buffer is, if the sender has told.
     pub(crate) fn memory_type(&self) -> i32 {
         let told = i32::from(self.flags >> header::flag::MEMORY & 0x7f);
         if told != memory_type::AUTO && memory_type::check(told).is_ok() {
@@ -117,7 +117,7 @@ impl Inbound {
     }
 }
 
-/// A message in its user's hands. Handed to C as `ucxx_am_message_t`.
+/// A message that belongs to its user. Handed to C as `ucxx_am_message_t`.
 #[repr(transparent)]
 pub struct Message(Slot);
 
@@ -136,8 +136,8 @@ impl Message {
         self.0.length.get()
     }
 
-    /// The data, where it is here; null if it waits at its sender, has been received, or went with
-    /// its worker.
+    /// The data if it is here. Null if it waits at its sender, was received, or its worker has
+    /// ended.
     pub fn data(&self) -> *const c_void {
         let inbound = self.0.inbound.get();
         let here = matches!(inbound.form, Form::Copied | Form::Held) && self.length() > 0;
@@ -148,12 +148,12 @@ impl Message {
         }
     }
 
-    /// `UCXX_MEMORY_*`: where the sender's buffer is, as it said.
+    /// `UCXX_MEMORY_*`: where the sender's buffer is, as the sender has told.
     pub fn memory_type(&self) -> i32 {
         self.0.inbound().memory_type()
     }
 
-    /// To answer on, if the sender asked for that.
+    /// The endpoint to reply on, if the sender asked for one.
     pub fn reply(&self) -> *const SharedEndpoint {
         self.0.inbound.get().reply
     }
@@ -170,7 +170,7 @@ impl Message {
         Ok(())
     }
 
-    /// Puts the data into the parts, one after the other; once.
+    /// Receives the data into the parts, one after the other; once.
     ///
     /// # Safety
     /// The parts are writable until the operation has completed, and `out` is valid.
@@ -197,7 +197,7 @@ impl Message {
         })
     }
 
-    /// Eager data is copied by whoever asks.
+    /// Eager data is copied by the calling thread.
     fn copy(&self, parts: &[Part], params: &OpParams, out: Out) -> Result<Submitted> {
         let worker = self.worker();
         for part in parts {
@@ -213,8 +213,8 @@ impl Message {
         for part in parts {
             let length = part.length.min(left);
             if length > 0 {
-                // SAFETY: the message's data, of which so much is left, and the caller's buffer,
-                // which is writable.
+                // SAFETY: the message's data, of which at least this much is left, and the caller's
+                // buffer, which is writable.
                 unsafe {
                     if memory_type::is_device_at(&worker.context, part.memory_type, part.data) {
                         cuda_driver::put(part.data, from.cast(), length)?;
@@ -258,7 +258,7 @@ impl Message {
         self.0.inbound.set(Inbound { form, ..self.0.inbound.get() });
     }
 
-    /// Data that waits at its sender comes straight into the parts.
+    /// Data that waits at its sender is pulled directly into the parts.
     fn pull(&self, parts: &[Part], params: &OpParams, out: Out) -> Result<Submitted> {
         let worker = self.worker();
         let inbound = self.0.inbound.get();
@@ -270,7 +270,7 @@ impl Message {
             Queued { buffer, count, scattered, memory_type, pulled, ..Queued::NOTHING }
         };
         if worker.must_submit_remotely(params) {
-            // Whoever has the descriptor sees to its end.
+            // From here on UCX's handle belongs to the pull, which uses it up.
             self.set_form(Form::Gone);
             let submitted = worker.delay(Kind::AmRecv, length, params, out, describe);
             if submitted.is_err() && !worker.closed.load(Ordering::Acquire) {
@@ -302,16 +302,16 @@ impl Message {
         Ok(submitted)
     }
 
-    /// Its sender may send another one in its place, while it is still kept here. For messages of
-    /// the library's whose number has another bound; nothing happens where the data waits at its
-    /// sender.
+    /// Returns the credit while the message is still kept here, so that the sender may send another
+    /// one. For internal messages whose number has another limit. Does nothing if the data waits at
+    /// its sender.
     pub(crate) fn give_credit_back(&self) {
         let inbound = self.0.inbound.get();
         if inbound.form == Form::Waiting {
             return;
         }
         let Ok(inside) = self.worker().enter() else { return };
-        // Its end finds no connection to give it back to.
+        // When it is destroyed, it finds no connection to return the credit to.
         self.0.inbound.set(Inbound { connection: 0, ..inbound });
         let Some(endpoint) = inside.last_endpoint(inbound.connection) else { return };
         inside.give_back_credit(endpoint, inbound.charge);
@@ -323,23 +323,23 @@ impl Message {
 }
 
 impl Slot {
-    /// Of a message that came in, what its sender has put before the data.
+    /// The part of a received message that its sender put before the data.
     pub(crate) fn front(&self) -> &[u8] {
         let inbound = self.inbound.get();
         if inbound.user_header == 0 {
             return &[];
         }
-        // SAFETY: in the slot's own memory, which is the message's until it is destroyed.
+        // SAFETY: in the slot's own memory, which belongs to the message until it is destroyed.
         unsafe { std::slice::from_raw_parts(inbound.header, inbound.user_header.into()) }
     }
 }
 
 impl Slot {
-    /// Of a receive from a queue, which has no other use for the slot's own memory: its message's
-    /// header.
+    /// For a receive from a queue, which does not use the slot's own memory otherwise: keeps its
+    /// message's header there.
     pub(crate) fn keep_header(&self, header: &[u8]) {
         let room = self.room(header.len());
-        // SAFETY: room for as much, which is nobody's but ours.
+        // SAFETY: room for the header, in a slot that only this operation uses.
         unsafe { header.as_ptr().copy_to_nonoverlapping(room, header.len()) };
         self.inbound.set(Inbound {
             header: room,
@@ -362,7 +362,7 @@ impl Pulled {
 }
 
 impl Worker {
-    /// UCP has the descriptor from here on, also if it fails.
+    /// UCP owns the handle from here on, even if it fails.
     pub(crate) fn post_pull(
         &self,
         slot: &Slot,
@@ -372,23 +372,23 @@ impl Worker {
     ) -> sys::ucs_status_ptr_t {
         let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
         param.pull(Some(done));
-        // SAFETY: a live worker inside its gate, a descriptor of its own that is used once; the
-        // caller keeps the buffers.
+        // SAFETY: a live worker inside its gate, and a handle of that worker, used once; the caller
+        // keeps the buffers.
         unsafe {
             sys::ucp_am_recv_data_nbx(self.ucp(), data, queued.buffer, queued.count, param.as_ptr())
         }
     }
 
-    /// UCX's part of a message that nobody receives.
+    /// Gives UCX's memory or handle of a message back that is not received.
     pub(crate) fn release_data(&self, data: *mut c_void) {
         if !self.is_over.get() && !data.is_null() {
-            // SAFETY: a live worker inside its gate, and data of its own, given back once.
+            // SAFETY: a live worker inside its gate, and data of that worker, given back once.
             unsafe { sys::ucp_am_data_release(self.ucp(), data) };
             self.wake_sleeper();
         }
     }
 
-    /// A message's user has let go of it, or it has none: its slot is free.
+    /// The user has released a message, or it has no receiver: frees its slot.
     pub(crate) fn message_gone(&self, slot: &Slot) {
         let &Inbound { form, data, connection, charge, .. } = slot.inbound();
         if slot.outside.load(Ordering::Relaxed) == LEFT {
@@ -403,7 +403,7 @@ impl Worker {
         }
     }
 
-    /// A message of its peer's is gone. Nothing is done with it afterwards: this may end in a call.
+    /// A message of the peer was consumed. Comes last in its callers, so that it can end in a jump.
     #[inline(always)]
     pub(crate) fn give_back_credit(&self, endpoint: &Endpoint, charge: u16) {
         if endpoint.credits.give_back(charge) || endpoint.credits.may_starve() {
@@ -420,24 +420,24 @@ impl Worker {
         }
     }
 
-    /// The same of one that has given back its credit.
+    /// The same for one whose credit was returned already.
     #[inline(always)]
     pub(crate) fn question_gone(&self, slot: &Slot) {
-        // SAFETY: the slot is ours again.
+        // SAFETY: the slot belongs to the engine again.
         unsafe { &mut *slot.store.get() }.shrink();
         self.slot_of_message_gone(slot);
     }
 
     #[inline(always)]
     fn slot_of_message_gone(&self, slot: &Slot) {
-        // Nothing else of it was used, and no ticket names it.
+        // Nothing else in it was used, and no ticket refers to it.
         slot.hold.set(0);
         slot.outside.store(0, Ordering::Relaxed);
         slot.kind.set(Kind::Free);
         self.slab.push(slot);
     }
 
-    /// UCP's part of the messages that users still have, before UCP goes.
+    /// Gives back UCX's part of messages that users still hold, before UCP's worker is destroyed.
     pub(crate) fn take_back_messages(&self) {
         self.drop_inbox();
         self.for_each_slot(|slot| {
@@ -453,21 +453,21 @@ impl Worker {
 }
 
 impl Message {
-    /// Lets go of a message that came along with its data, on the thread of a SINGLE worker, from
-    /// the peer that was named last. False: nothing has happened, go the long way.
+    /// Releases a message that arrived with its data, on the thread of a SINGLE worker, from the
+    /// peer that was named last. Returns false if nothing has happened: use the slow path.
     ///
     /// # Safety
-    /// The caller has the message, and does not use it again when this is true.
+    /// The caller owns the message, and does not use it again if this is true.
     #[inline(always)]
     pub unsafe fn destroy_fast(&self) -> bool {
         let (slot, inbound) = (&self.0, self.0.inbound());
-        // SAFETY: for the steps below.
+        // SAFETY: used only in the steps below, which enter no gate.
         let Some(worker) = (unsafe { self.worker().act_fast() }) else { return false };
         let simple = inbound.form == Form::Copied
             && inbound.reply.is_null()
             && slot.outside.load(Ordering::Relaxed) == 0;
         let endpoint = if simple { worker.named_last(inbound.connection) } else { None };
-        // SAFETY: the cell belongs to the message's owner, who is here.
+        // SAFETY: the cell belongs to the message's owner, which is the caller.
         let Some(endpoint) = endpoint.filter(|_| !unsafe { &*slot.store.get() }.is_large()) else {
             return false;
         };
@@ -478,71 +478,72 @@ impl Message {
     }
 }
 
-/// Lets go of a message. What was not received is dropped.
+/// Releases a message. Data that was not received is dropped.
 ///
 /// # Safety
-/// The caller has the message and does not use it again; its memory may be gone afterwards.
+/// The caller owns the message and does not use it again; its memory may be freed by this.
 pub unsafe fn destroy(message: *const Message) {
     let slot: *const Slot = message.cast();
-    // SAFETY: the caller has it, and a slot that is held keeps its worker's memory.
+    // SAFETY: the caller owns it, and a slot that is held keeps its worker's memory.
     let (worker, inbound) = unsafe { ((*slot).worker, &(*slot).inbound) };
-    // SAFETY: as above.
+    // SAFETY: the held slot keeps its worker's memory.
     if unsafe { (&*worker).generation.is_past() } {
         return;
     }
     // Only read: the end of the worker, on another thread, may be taking the data away.
     let reply = inbound.get().reply;
-    // SAFETY: as above.
+    // SAFETY: the caller still owns the slot.
     let left = unsafe { (*slot).outside.load(Ordering::Acquire) } == LEFT;
     if !reply.is_null() && !left {
         // SAFETY: the reference that was made for this message.
         let endpoint = unsafe { Arc::from_raw(reply) };
-        // SAFETY: as above.
+        // SAFETY: the held slot keeps its worker's memory.
         if endpoint.status().is_error() && unsafe { (&*worker).thread.is_remote() } {
-            // It has ended, and the worker may have let go of it: it goes after what this thread
-            // has put into the ring for it. Fails once nobody looks into that.
+            // It has ended, and the worker may have dropped it. It is dropped after what this
+            // thread has put into the ring for it. Fails if no thread handles jobs any more.
             let worker = endpoint.worker().clone();
             let _ = worker.post(move |_inside| drop(endpoint));
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the held slot keeps its worker's memory.
     let alive = unsafe { &*worker };
-    // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
+    // SAFETY: used for this call only. The worker has not ended, so the release cannot free its
+    // memory.
     if let Some(worker) = unsafe { alive.act_at_once() } {
-        // SAFETY: as above.
+        // SAFETY: the caller gives the slot up here, and does not use it again.
         return worker.release_slot(unsafe { &*slot });
     }
-    // Its sender waits for it, so it does not wait for some later pass.
+    // Its sender waits for the credit, so this does not wait for a later pass.
     if !alive.thread.is_remote() {
         if let Ok(inside) = alive.enter() {
-            // SAFETY: as above.
+            // SAFETY: the caller gives the slot up here, and does not use it again.
             return inside.release_slot(unsafe { &*slot });
         }
     }
     let shared = alive.check_usable().is_ok().then(|| alive.shared());
-    // SAFETY: as for this function.
+    // SAFETY: the caller owns the message and does not use it again; no reference to it is left.
     unsafe { inflight::push_foreign(slot) };
     if let Some(worker) = shared {
         worker.wake_thread();
-        // The one thread of a SINGLE worker may sleep. Without WAKEUP it cannot.
+        // The thread of a SINGLE worker may be asleep. Without WAKEUP it cannot be.
         let _ = worker.signal();
     }
 }
 
-/// In `Slot::outside`: a question that is to be answered with CANCELED by whoever takes its slot
-/// back, and that still has its endpoint.
+/// In `Slot::outside`: a fetch request that still has its endpoint. The thread that takes its slot
+/// back must reply with CANCELED.
 pub(crate) const LEFT: u8 = 2;
 
 /// `ucp_am_recv_data_nbx_callback_t`.
 pub(crate) type OnPulled = unsafe extern "C" fn(*mut c_void, sys::ucs_status_t, usize, *mut c_void);
 
-/// UCP is done with a pull; perhaps before the call that began it has returned.
+/// UCP has completed a pull, possibly before the call that started it has returned.
 pub(crate) unsafe extern "C" fn on_pulled(
     request: *mut c_void,
     status: sys::ucs_status_t,
     _length: usize,
     user_data: *mut c_void,
 ) {
-    // SAFETY: the request is a slot of ours that UCP was given.
+    // SAFETY: the request is a slot that UCP was given.
     unsafe { crate::engine::core::request::completion::on_sent(request, status, user_data) };
 }

@@ -1,8 +1,12 @@
 //! The library's own ordered messages between two endpoints, over UCP's active messages or shared
 //! memory.
 //!
-//! `dispatch` gives each message to what its kind asks for, `receive` takes users' messages in,
-//! `reorder` restores their order, `shm_channel` is the short way between processes of one host.
+//! - `send`: writes the header, and gives a message to shared memory or UCP.
+//! - `dispatch`, `receivers`: UCP's handlers, and which protocol gets which message.
+//! - `receive`, `fast_receive`, `reorder`, `handler_table`: users' messages, in order, to their
+//!   handlers.
+//! - `message`, `receive_buffers`, `buffer_cache`: a received message, and memory for its data.
+//! - `shm_channel`, `shm_ring`: the fast path between processes of one host.
 
 pub(crate) mod buffer_cache;
 pub(crate) mod dispatch;

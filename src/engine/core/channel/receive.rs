@@ -1,8 +1,8 @@
-//! Active messages as they come in: taken over from UCX, put in their order, and handed to their
+//! Receiving active messages: takes them over from UCX, puts them in order, and calls their
 //! handlers after the pass.
 //!
-//! What a message says of itself is hostile until it was checked here: its connection, its place in
-//! the order, and what it costs.
+//! Everything that a message contains is untrusted until it is checked here: its connection, its
+//! sequence number, and its cost.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::log;
@@ -25,20 +25,20 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 
-/// What UCP hands over.
+/// A message as UCP delivers it.
 pub(crate) struct Arrived {
     pub(crate) data: *mut c_void,
     pub(crate) length: usize,
-    /// The data is at its sender, and this UCP's handle on it.
+    /// The data is at its sender, and `data` is UCP's handle on it.
     pub(crate) waits: bool,
-    /// It can be kept beyond UCP's handler.
+    /// The data can be kept after UCP's handler has returned.
     pub(crate) holdable: bool,
-    /// UCP's end of the connection; null if it was not named.
+    /// UCP's end of the connection; null if UCP did not name it.
     pub(crate) from: sys::ucp_ep_h,
 }
 
 impl Arrived {
-    /// As UCP's handler is told of it.
+    /// From the arguments of UCP's handler.
     pub(crate) fn new(data: *mut c_void, length: usize, param: &sys::ucp_am_recv_param_t) -> Self {
         let has = |attribute: sys::ucp_am_recv_attr_t| param.recv_attr & u64::from(attribute) != 0;
         let named = has(sys::UCP_AM_RECV_ATTR_FIELD_REPLY_EP);
@@ -58,16 +58,16 @@ pub(crate) struct Inbox {
     due: SlotList,
     /// Bits of `state`.
     state: Cell<u8>,
-    /// Messages on connections whose other end has not been met yet, oldest first.
+    /// Messages on connections whose other end is not known yet, oldest first.
     unaddressed: RefCell<Vec<*const Slot>>,
-    /// Peers that have closed behind messages that are still to be handed out, by a thread that
-    /// another one has come upon in the midst of it.
+    /// Peers that have closed, whose earlier messages are still to be delivered by a thread that is
+    /// in the middle of doing so.
     byes: RefCell<Vec<Event>>,
 }
 
-/// Bits of `Inbox::state`: whether there is anything but messages that are due is one look.
+/// Bits of `Inbox::state`, so that one comparison tells whether there is only due messages.
 mod state {
-    /// A thread is handing messages out: another would have them overtake each other.
+    /// A thread is delivering messages: a second one would change their order.
     pub(crate) const BUSY: u8 = 1;
     /// There are unaddressed messages.
     pub(crate) const UNADDRESSED: u8 = 2;
@@ -88,13 +88,13 @@ impl Inbox {
         self.state.set(self.state.get() & !bit);
     }
 
-    /// What was sent before a close is not to be lost by it: is it for `deliver_messages` to go on
-    /// with?
+    /// A close must not overtake messages that were sent before it: `deliver_messages` must handle
+    /// them first.
     pub(crate) fn is_behind(&self) -> bool {
         self.has(state::BUSY) || !self.due.is_empty()
     }
 
-    /// For when all has been handed out.
+    /// Keeps a Bye until all messages were delivered.
     pub(crate) fn keep_bye(&self, bye: Event) {
         self.byes.borrow_mut().push(bye);
         self.add(state::BYES);
@@ -116,7 +116,7 @@ impl Inbox {
     }
 }
 
-/// Messages for handlers by id.
+/// The receiver of messages for handlers by id.
 pub(crate) const MESSAGES: Receiver = Receiver {
     sort: Sort::Message,
     wants: |worker, id| worker.am_handlers.has(id),
@@ -125,7 +125,8 @@ pub(crate) const MESSAGES: Receiver = Receiver {
 };
 
 impl Worker {
-    /// In UCP's handler, which it answers: takes a message or a question over, or drops it.
+    /// Inside UCP's handler: takes a message or a fetch request over, or drops it. Returns the
+    /// handler's result.
     pub(crate) fn receive_arrived(
         &self,
         header: &Header,
@@ -133,8 +134,8 @@ impl Worker {
         user_header: &[u8],
         arrived: &Arrived,
     ) -> sys::ucs_status_t {
-        // UCX answers the sender of data that waits; the others know nothing of what becomes of
-        // theirs.
+        // UCX answers the sender of data that waits. Other senders do not learn what happens to
+        // their data.
         let dropped = |status| if arrived.waits { status } else { sys::UCS_OK };
         let refused = |why| {
             complain(why);
@@ -164,7 +165,7 @@ impl Worker {
         }
         let known = header.connection != 0;
         if known && !self.last_endpoint(header.connection).is_some_and(Endpoint::takes_messages) {
-            // For an endpoint that has gone: out of date.
+            // For an endpoint that has ended: out of date.
             return dropped(sys::UCS_ERR_CANCELED);
         }
         if !known && arrived.from.is_null() {
@@ -181,7 +182,7 @@ impl Worker {
         let unwanted = arrived.waits && !(self.receivers.of(sort).wants)(self, header.id);
         let (slot, keeps) = self.keep_arrived(header, user_header, arrived);
         slot.number.set(question.map_or(0, |question| question.number));
-        // SAFETY: a slot that was taken a moment ago: nobody else looks at it yet.
+        // SAFETY: the slot was just taken: nothing else uses it yet.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
         if unwanted {
             inbound.form = Form::Gone;
@@ -205,7 +206,7 @@ impl Worker {
         }
     }
 
-    /// What the short form leaves out, for the long way.
+    /// Completes a short header for the slow path.
     pub(crate) fn complete_header(&self, piece: &mut Piece<'_>) {
         let (header, missing) = (&mut piece.header, !piece.sequence);
         if missing == 0 || header.kind == header::Kind::Answer {
@@ -218,7 +219,7 @@ impl Worker {
         }
     }
 
-    /// In UCP's handler: takes over what has arrived; with what UCP is to be answered.
+    /// Inside UCP's handler: takes over the data that has arrived. Returns the handler's result.
     pub(crate) fn keep_arrived(
         &self,
         header: &Header,
@@ -233,8 +234,8 @@ impl Worker {
         let slot = self.take_message_slot();
         let copied = if form == Form::Copied { arrived.length } else { 0 };
         let room = slot.room(behind_data(copied) + user_header.len());
-        // SAFETY: room for both, which is nobody's but ours; UCX's data is valid during its
-        // handler.
+        // SAFETY: room for both, in a slot that only this message uses; UCX's data is valid during
+        // its handler.
         let behind = unsafe { copy_with_header(room, arrived.data.cast(), copied, user_header) };
         slot.length.set(arrived.length as u64);
         slot.inbound.set(Inbound {
@@ -249,7 +250,7 @@ impl Worker {
         (slot, keeps)
     }
 
-    /// Nothing is drained for it, which may give something back to UCX: we are in UCX's handler.
+    /// Does not drain released slots, because that may call UCX, and this is inside UCX's handler.
     #[inline(always)]
     pub(crate) fn take_message_slot(&self) -> &Slot {
         let slot = loop {
@@ -262,8 +263,8 @@ impl Worker {
         slot
     }
 
-    /// A message of this endpoint has the next place, and is handed over after the pass. Who may
-    /// sleep meanwhile is still to be woken.
+    /// The endpoint's next message in order: it is delivered after the pass. A thread that is about
+    /// to sleep must be woken.
     #[inline(always)]
     pub(crate) fn enqueue_due(&self, endpoint: &Endpoint, slot: &Slot) {
         endpoint.order.advance();
@@ -271,13 +272,13 @@ impl Worker {
         self.attention.set(self.attention.get() | attention::INBOX);
     }
 
-    /// Hands out what had come in when it began. After UCP's pass.
+    /// Delivers the messages that are due now. After UCP's pass.
     pub(crate) fn deliver_messages(&self) -> u32 {
         self.deliver_due::<false>()
     }
 
-    /// The same on the thread of a SINGLE worker, in a pass of its caller's. Not in line there:
-    /// passes without messages would pay for the registers.
+    /// The same on the thread of a SINGLE worker, in a pass that the caller has made. Not inlined:
+    /// passes without messages would pay for the saved registers.
     #[inline(never)]
     pub(crate) fn deliver_messages_alone(&self) -> u32 {
         self.deliver_due::<true>()
@@ -297,7 +298,7 @@ impl Worker {
         delivered
     }
 
-    /// There is more than messages that are due. False: another thread is at it.
+    /// There is more than due messages. False if another thread is delivering.
     #[cold]
     fn may_hand_out(&self) -> bool {
         if self.inbox.has(state::BUSY) {
@@ -310,7 +311,7 @@ impl Worker {
         true
     }
 
-    /// There is more than what was due.
+    /// There is more than the messages that were due.
     #[cold]
     fn deliver_later(&self) {
         if !self.inbox.due.is_empty() || self.inbox.has(state::UNADDRESSED) {
@@ -321,12 +322,12 @@ impl Worker {
         }
     }
 
-    /// Finds the connections of messages that came right behind their Hello.
+    /// Finds the connections of messages that arrived right after their Hello.
     #[cold]
     fn address_messages(&self) {
         self.listen_to_peers();
         for slot in self.inbox.take_unaddressed() {
-            // SAFETY: a slot of ours, which is nobody's until it has been handed over.
+            // SAFETY: a slot of this worker, which no other owner has until it is delivered.
             let slot = unsafe { &*slot };
             let inbound = slot.inbound.get();
             match self.endpoint_by_ucp(inbound.from).filter(|endpoint| endpoint.takes_messages()) {
@@ -350,7 +351,7 @@ impl Worker {
             Some(endpoint) if inbound.form != Form::Gone => self.feed(endpoint),
             _ => return self.message_gone(slot),
         }
-        // Not by a table of jumps.
+        // Not with a jump table.
         if inbound.sort == Sort::Message {
             self.dispatch_message::<ALONE>(slot);
         } else {
@@ -358,8 +359,8 @@ impl Worker {
         }
     }
 
-    /// Tells a peer that may be waiting for it what is gone, where the next message to be handed
-    /// out is not its own, which feeds it again.
+    /// Reports consumed credit to a peer that may wait for it, unless the next message to be
+    /// delivered is its own, which reports again.
     #[inline(always)]
     pub(crate) fn feed(&self, endpoint: &Endpoint) {
         let next = self.inbox.due.first();
@@ -380,8 +381,8 @@ impl Worker {
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
         let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
-        // SAFETY: a handler and its argument as they were registered; the message is the handler's
-        // from here on.
+        // SAFETY: a handler and its argument as they were registered; the message belongs to the
+        // handler from here on.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, message)) });
         self.drain_foreign();
         self.drop_handler(handler);
@@ -402,13 +403,13 @@ impl Worker {
         }
     }
 
-    /// Drops what was not handed over yet.
+    /// Drops messages that were not delivered yet.
     pub(crate) fn drop_inbox(&self) {
         while let Some(slot) = self.inbox.due.pop() {
             self.message_gone(slot);
         }
         for slot in self.inbox.take_unaddressed() {
-            // SAFETY: as in `address_messages`.
+            // SAFETY: a slot of this worker, which no other owner has until it is delivered.
             self.message_gone(unsafe { &*slot });
         }
         self.inbox.take_byes();
@@ -417,13 +418,13 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// Messages that come in are of use.
+    /// Messages that arrive are still delivered.
     #[inline]
     pub(crate) fn takes_messages(&self) -> bool {
         self.phase() < Phase::Ending
     }
 
-    /// The peer has told what it has taken in. In UCP's handler.
+    /// The peer has reported consumed credit. Inside UCP's handler.
     #[inline(always)]
     pub(crate) fn note_credit(&self, taken: Amount) {
         if self.credits.note_acked(taken) {
@@ -431,7 +432,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells the peer what has been taken in.
+    /// Reports consumed credit to the peer.
     #[cold]
     pub(crate) fn grant(&self) {
         if self.takes_messages() && !self.ucp.get().is_null() && !self.worker.is_over.get() {
@@ -439,8 +440,8 @@ impl Endpoint {
         }
     }
 
-    /// A message of the library's own has left. What could not be told behind it is told after
-    /// UCP's pass.
+    /// An internal message was sent. What could not be reported while it was queued is reported
+    /// after UCP's pass.
     pub(crate) fn part_left(&self) {
         if self.credits.has_news() || self.credits.may_starve() {
             if let Some(endpoint) = self.registered() {
@@ -449,7 +450,7 @@ impl Endpoint {
         }
     }
 
-    /// The peer does not keep to the rules. After UCP's pass.
+    /// The peer has violated the protocol. After UCP's pass.
     pub(crate) fn broken(&self, why: &str) {
         if !self.takes_operations() {
             return;
@@ -459,13 +460,13 @@ impl Endpoint {
     }
 }
 
-/// Where the user's header lies: behind the data, aligned as that is.
+/// Offset of the user's header: after the data, with the same alignment.
 #[inline(always)]
 pub(crate) fn behind_data(length: usize) -> usize {
     length.next_multiple_of(16)
 }
 
-/// Puts data and the user's header into a slot's memory. Where the header lies.
+/// Copies data and the user's header into a slot's memory. Returns where the header is.
 ///
 /// # Safety
 /// Both are readable, and there is room for them.
@@ -475,7 +476,7 @@ unsafe fn copy_with_header(
     length: usize,
     user_header: &[u8],
 ) -> *const u8 {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees both.
     unsafe {
         let behind = room.add(behind_data(length));
         copy_short(data, room, length);
@@ -485,7 +486,7 @@ unsafe fn copy_with_header(
 }
 
 impl Slot {
-    /// Begins a use for a message that has come in: what only operations have is not looked at.
+    /// Starts a slot's use for a received message, without what only operations need.
     #[inline(always)]
     pub(crate) fn begin_message(&self) {
         self.kind.set(Kind::AmMessage);

@@ -1,5 +1,5 @@
-//! Buffers that are made when it is known what comes: by the caller's allocator or the library's
-//! own, within the caller's limits.
+//! Buffers that are allocated when the size of the incoming data is known: by the caller's
+//! allocator or the library's own, within the caller's limits.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
@@ -10,20 +10,19 @@ use crate::engine::ucx::memory_type;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// `ucxx_allocator_t`'s functions.
+/// `ucxx_allocator_t`'s function to allocate.
 pub type Allocate = unsafe extern "C" fn(*mut c_void, usize, i32, i32, *mut *mut c_void) -> i32;
-/// The other one.
+/// `ucxx_allocator_t`'s function to free.
 pub type Deallocate = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, i32, i32);
 
-/// Who makes buffers, and how many and how large. The library's own memory where there are no
-/// functions.
+/// How buffers are allocated, how many and how large. Without functions the library allocates them.
 #[derive(Clone, Copy)]
 pub struct Allocator {
-    /// Makes one.
+    /// Allocates one.
     pub allocate: Option<Allocate>,
     /// Frees it.
     pub deallocate: Option<Deallocate>,
-    /// For both.
+    /// For both functions.
     pub arg: *mut c_void,
     /// A peer that announces more is refused.
     pub max_frames: usize,
@@ -31,35 +30,36 @@ pub struct Allocator {
     pub max_total_bytes: usize,
 }
 
-/// One of them.
+/// One buffer.
 #[derive(Clone, Copy)]
 pub struct Frame {
-    /// Null when `length` is 0, and when it has been taken.
+    /// Null if `length` is 0, or if it was taken.
     pub data: *mut c_void,
     /// Bytes.
     pub length: usize,
     /// `UCXX_MEMORY_*`.
     pub memory_type: i32,
-    /// For memory types that have several.
+    /// For memory types with several devices.
     pub device_id: i32,
 }
 
-/// What was received. Frees what was not taken when it goes: the caller's code, outside the gate.
+/// Received buffers. Dropping it frees those that were not taken; that may run the caller's code,
+/// so it happens outside the gate.
 pub struct Buffers {
     allocator: Allocator,
     frames: Vec<Frame>,
-    /// Where the library has made those of CUDA memory.
+    /// Set if the library has allocated CUDA buffers.
     gpu: Option<Arc<Gpu>>,
-    /// Where the library's own come from, and go to.
+    /// The cache for the library's own buffers.
     store: Arc<FrameStore>,
 }
 
-// SAFETY: memory of the caller's, which is told that its functions may be called on any thread.
+// SAFETY: the caller's memory; the caller knows that its functions may be called on any thread.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Makes buffers for frames of these lengths. Outside the gate. `reaches_cuda`: UCX can receive
-    /// into CUDA memory.
+    /// Allocates buffers for frames of these lengths. Outside the gate. `reaches_cuda`: UCX can
+    /// receive into CUDA memory.
     pub(crate) fn allocate(
         allocator: Allocator,
         wanted: impl ExactSizeIterator<Item = (usize, i32)>,
@@ -80,7 +80,7 @@ impl Buffers {
                 None => buffers.fill(&mut frame),
             };
             if let Err(error) = filled {
-                // Buffers that go take the lock.
+                // Dropping buffers takes the lock.
                 drop(kept);
                 return Err(error);
             }
@@ -108,8 +108,8 @@ impl Buffers {
         check_made(frame)
     }
 
-    /// The library's own memory is the C library's and the CUDA driver's, so that a caller can free
-    /// what it takes.
+    /// The library's own memory comes from malloc and the CUDA driver, so that a caller can free a
+    /// buffer that it takes.
     fn fill_own(&mut self, frame: &mut Frame, reaches_cuda: bool, kept: &mut Kept) -> Result<()> {
         if memory_type::is_cuda(frame.memory_type) && reaches_cuda {
             let gpu = match &self.gpu {
@@ -136,22 +136,22 @@ impl Buffers {
         check_made(frame)
     }
 
-    /// How many.
+    /// Number of buffers.
     pub fn count(&self) -> usize {
         self.frames.len()
     }
 
-    /// All of them.
+    /// All buffers.
     pub(crate) fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// One of them.
+    /// One buffer.
     pub fn get(&self, index: usize) -> Result<Frame> {
         self.frames.get(index).copied().ok_or_else(|| self.no_such(index))
     }
 
-    /// The same, and the caller frees it.
+    /// Takes one buffer out; the caller frees it.
     pub fn take(&mut self, index: usize) -> Result<Frame> {
         let frame = self.get(index)?;
         self.frames[index].data = std::ptr::null_mut();
@@ -165,7 +165,7 @@ impl Buffers {
 }
 
 impl Worker {
-    /// As `Buffers::allocate`, which is the user's code. Inside the gate, which is left meanwhile.
+    /// As `Buffers::allocate`, which runs user code: leaves the gate meanwhile.
     pub(crate) fn make_buffers(
         &self,
         allocator: Allocator,
@@ -207,7 +207,7 @@ impl Drop for Buffers {
         let is_the_gpus =
             |frame: &&Frame| self.gpu.is_some() && memory_type::is_cuda(frame.memory_type);
         if let (Some(_), Some(free)) = (allocate, deallocate) {
-            // SAFETY: the caller's function, and what its other one made.
+            // SAFETY: the caller's function to free, and what its other function allocated.
             made().for_each(|frame| unsafe {
                 free.call_out((arg, frame.data, frame.length, frame.memory_type, frame.device_id))
             });
@@ -218,23 +218,23 @@ impl Drop for Buffers {
         }
         if let Some(gpu) = &self.gpu {
             // Before the lock: the driver may wait for the device.
-            // SAFETY: from `fill_own`, which makes CUDA memory on this GPU alone.
+            // SAFETY: from `fill_own`, which allocates CUDA memory only on this GPU.
             made().filter(is_the_gpus).for_each(|frame| unsafe { gpu.free(frame.data.cast()) });
         }
         let rest = made().filter(|frame| !is_the_gpus(frame));
         match self.store.try_lock() {
             Some(mut kept) => {
-                // SAFETY: from `fill_own`, which takes all else from the store.
+                // SAFETY: from `fill_own`, which takes everything else from the store.
                 rest.for_each(|frame| unsafe { kept.give(frame.data, frame.length) });
                 kept.end_message(frames);
             }
-            // SAFETY: as above, whose memory is malloc's.
+            // SAFETY: from the store, whose memory comes from malloc.
             None => rest.for_each(|frame| unsafe { libc::free(frame.data) }),
         }
     }
 }
 
-/// What is made for an answer, and who makes it.
+/// The buffers for a reply, and their allocator.
 pub(crate) struct Making {
     pub(crate) allocator: Allocator,
     pub(crate) buffers: Option<Buffers>,

@@ -1,4 +1,5 @@
-//! Who takes what the channel brings: one entry a kind, from the protocols' tables.
+//! Which protocol receives which messages of the channel: one entry for each kind, from the
+//! protocols' tables.
 
 use crate::engine::core::channel::dispatch::{on_message_slow, Handler};
 use crate::engine::core::channel::message::Sort;
@@ -8,21 +9,22 @@ use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::header::Header;
 use crate::sys;
 
-/// Takes messages of one sort.
+/// Receives messages of one sort.
 #[derive(Clone, Copy)]
 pub(crate) struct Receiver {
     pub(crate) sort: Sort,
-    /// Is there somebody for this id? Asked of data that waits at its sender. In UCP's handler.
+    /// There is a receiver for this id. Asked for data that waits at its sender, inside UCP's
+    /// handler.
     pub(crate) wants: fn(&Worker, u16) -> bool,
-    /// It is due, and its sender's connection is open. `alone`: as for `outside_as`. After UCP's
-    /// pass.
+    /// Delivers a message that is due and whose sender's connection is open. `alone`: as for
+    /// `outside_as`. After UCP's pass.
     pub(crate) dispatch: fn(&Worker, &Slot, bool),
-    /// Its user has left it without saying what it wants: see `message::LEFT`.
+    /// Its user has released it without a reply: see `message::LEFT`.
     pub(crate) left: fn(&Worker, &Slot),
 }
 
 impl Receiver {
-    /// Of a sort that nobody takes.
+    /// For a sort without a receiver.
     pub(crate) const NOBODY: Receiver = Receiver {
         sort: Sort::Message,
         wants: |_, _| false,
@@ -31,15 +33,15 @@ impl Receiver {
     };
 }
 
-/// Takes answers, which have no place in the order. In UCP's handler.
+/// Receives replies, which have no sequence number. Inside UCP's handler.
 #[derive(Clone, Copy)]
 pub(crate) struct Answers {
-    /// UCP's handler of short ones, as nearly all come: see `on_short`.
+    /// UCP's handler for short replies, the usual case: see `on_short`.
     pub(crate) short: Handler,
     pub(crate) otherwise: fn(&Worker, &Header, &[u8], &Arrived) -> sys::ucs_status_t,
 }
 
-/// Who takes what, on a worker.
+/// The receivers of a worker.
 #[derive(Clone, Copy)]
 pub(crate) struct Receivers {
     by_sort: [Receiver; Sort::COUNT],

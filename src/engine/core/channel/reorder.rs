@@ -1,5 +1,5 @@
-//! The order of the messages of one connection: each comes with its place, and what has overtaken
-//! others waits for them.
+//! The order of messages on one connection. Each has a sequence number; a message that has
+//! overtaken others waits for them.
 
 use crate::engine::base::clock;
 use crate::engine::core::channel::message::Inbound;
@@ -11,46 +11,46 @@ use crate::engine::wire::credit;
 use crate::engine::wire::header::Amount;
 use std::cell::{Cell, RefCell};
 
-/// A message that is missing in the order so long will not come: its sender has failed to send it.
-/// One that stands still in the midst of a long message takes longer than any network.
+/// A message that is missing for this long will not arrive: its sender has failed to send it. Only
+/// a sender that stops in the middle of a long message takes longer than any network.
 const GAP_NS: u64 = 10_000_000_000;
 
-/// Messages of one connection as they come in.
+/// The order of messages received on one connection.
 #[derive(Default)]
 pub(crate) struct Order {
-    /// The next place.
+    /// The next sequence number.
     expected: Cell<u32>,
     /// Messages that have overtaken others.
     early: RefCell<Vec<*const Slot>>,
-    /// Since when there have been such; 0 while there are none.
+    /// Since when there are such messages; 0 while there are none.
     gap_since: Cell<u64>,
 }
 
 impl Order {
-    /// Is this, of the lower bits of a place, the next one, with none missing before?
+    /// The lower bits of a sequence number are those of the next one, and none is missing.
     #[inline(always)]
     pub(crate) fn is_next(&self, sequence: u16) -> bool {
         sequence == self.expected.get() as u16 && !self.has_gap()
     }
 
-    /// The same of a whole place.
+    /// The same for a whole sequence number.
     #[inline(always)]
     pub(crate) fn is_due(&self, sequence: u32) -> bool {
         sequence == self.expected.get() && !self.has_gap()
     }
 
-    /// The place nearest to the next one that has these lower bits.
+    /// The sequence number with these lower bits that is nearest to the next one.
     pub(crate) fn nearest(&self, sequence: u16) -> u32 {
         let expected = self.expected.get();
         expected.wrapping_add_signed(i32::from(sequence.wrapping_sub(expected as u16) as i16))
     }
 
-    /// Messages that have come in, since the beginning.
+    /// Messages received since the start.
     pub(crate) fn passed(&self) -> u32 {
         self.expected.get()
     }
 
-    /// The message that had the next place has come.
+    /// The next message in order has arrived.
     #[inline(always)]
     pub(crate) fn advance(&self) {
         self.expected.set(self.expected.get().wrapping_add(1));
@@ -61,7 +61,7 @@ impl Order {
         self.gap_since.get() != 0
     }
 
-    /// There are early ones, the latest since now; or none.
+    /// Records whether there are early messages; the time starts now.
     fn note_gap(&self) {
         let since = if self.early.borrow().is_empty() { 0 } else { clock::now_ns().max(1) };
         self.gap_since.set(since);
@@ -79,7 +79,7 @@ impl Endpoint {
             if let Some(endpoint) = self.registered() {
                 self.worker.push_event(Event::ProtocolError(endpoint, "sends more than it may"));
             }
-            // It is not put back here, in UCX's handler, but with the others.
+            // It is not dropped here, inside UCX's handler, but later with the others.
             slot.inbound.set(Inbound { connection: 0, from: std::ptr::null_mut(), ..*inbound });
             self.worker.inbox.add_unaddressed(slot);
             return self.worker.attend(attention::INBOX);
@@ -94,7 +94,7 @@ impl Endpoint {
         }
         self.admit(slot);
         while let Some(next) = self.order.next_early() {
-            // SAFETY: a slot of this worker's that nobody else has.
+            // SAFETY: a slot of this worker that nothing else uses.
             self.admit(unsafe { &*next });
         }
         if self.order.has_gap() {
@@ -107,8 +107,8 @@ impl Endpoint {
         self.worker.wake_sleeper();
     }
 
-    /// A message is missing in the order, which is given up if that lasts too long. While it does
-    /// this is asked in each pass.
+    /// A message is missing. Fails the endpoint if that lasts too long. Checked in each pass until
+    /// then.
     pub(crate) fn waits_for_message(&self, now: u64) -> bool {
         if !self.order.has_gap() {
             return false;
@@ -119,7 +119,7 @@ impl Endpoint {
         true
     }
 
-    /// When a message that is missing is given up; 0 while none is.
+    /// When the endpoint fails because of a missing message; 0 while none is missing.
     pub(crate) fn gap_deadline(&self) -> u64 {
         if !self.order.has_gap() {
             return 0;
@@ -129,7 +129,7 @@ impl Endpoint {
 
     pub(crate) fn drop_early(&self) {
         for slot in self.order.early.take() {
-            // SAFETY: as in `sort_in`.
+            // SAFETY: a slot of this worker that nothing else uses.
             self.worker.message_gone(unsafe { &*slot });
         }
         self.order.note_gap();
@@ -140,7 +140,7 @@ impl Order {
     fn next_early(&self) -> Option<*const Slot> {
         let mut early = self.early.borrow_mut();
         let expected = self.expected.get();
-        // SAFETY: slots of this worker's that nobody else has.
+        // SAFETY: slots of this worker that nothing else uses.
         let next =
             early.iter().position(|slot| unsafe { &**slot }.inbound.get().sequence == expected)?;
         Some(early.swap_remove(next))

@@ -1,5 +1,5 @@
-//! The sending side of the channel: a message with its header, and where its data lies, on its way
-//! to UCP or into shared memory.
+//! The sending side of the channel: builds a message's header, and gives header and data to UCP or
+//! shared memory. Runs inside the gate.
 
 use crate::engine::core::channel::shm_ring::MOST;
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -18,29 +18,29 @@ use crate::engine::wire::header::{self, Header, Question, AM_ID, HEADER};
 use crate::sys;
 use std::ffi::c_void;
 
-/// Longer than this the data waits at the sender until the receiver pulls it, whatever UCX would
-/// choose: so that what may come in unasked has a bound, and long messages cost one credit.
+/// Longer data waits at the sender until the receiver pulls it, whatever UCX would choose. So
+/// unexpected data is bounded, and long messages cost one credit.
 pub(crate) const LONGEST_UNASKED: usize = 1 << 20;
 
-/// Up to here an answer that goes over a network comes along with its message, whatever UCX would
-/// choose: its buffer waits, and a round trip costs more than a copy. Measured over TCP, see
+/// Up to this length a reply over a network is sent together with its message, whatever UCX would
+/// choose: its buffer is ready, and a round trip costs more than a copy. Measured over TCP, see
 /// docs/performance.md.
 const LONGEST_AT_ONCE: usize = 1 << 17;
 
-/// A message on its way out, beside its data and its header, which lies in the slot.
+/// A message to send, without its data and its header, which is in the slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing {
     pub(crate) kind: header::Kind,
     pub(crate) id: u16,
     pub(crate) user_header: u16,
-    /// Of the library's header.
+    /// For the library's header.
     pub(crate) flags: u16,
     /// Credits.
     pub(crate) charge: u16,
-    /// For UCP.
+    /// UCP's flags.
     pub(crate) protocol: u32,
-    /// Of an answer: whose, but for what stands in `id`, and what it says. Of a multi-buffer
-    /// message: bytes of a table behind the header.
+    /// For a reply: the number of its fetch, except the part in `id`, and its status. For a
+    /// multi-buffer message: bytes of the table after the header.
     pub(crate) number: u32,
     pub(crate) status: i32,
 }
@@ -57,7 +57,7 @@ impl Outgoing {
         status: 0,
     };
 
-    /// Of a short one with plain parameters.
+    /// For a short message with plain parameters.
     #[inline(always)]
     pub(crate) fn short(
         kind: header::Kind,
@@ -69,19 +69,19 @@ impl Outgoing {
         Outgoing { kind, id, user_header: user_header as u16, flags, charge, ..Self::NOTHING }
     }
 
-    /// Of a longer one.
+    /// For a longer message.
     #[inline(always)]
     pub(crate) fn plain(id: u16, user_header: usize, length: usize, params: &OpParams) -> Self {
         let (flags, charge) = (told(params.memory_type), credit::charge(length));
         Outgoing { id, user_header: user_header as u16, flags, charge, ..Self::NOTHING }
     }
 
-    /// Of a message that has its whole header, of so many bytes, in its slot.
+    /// For a message whose whole header, with this length, is in its slot.
     pub(crate) fn with_header(length: u16) -> Self {
         Outgoing { user_header: length, ..Self::NOTHING }
     }
 
-    /// Of a question that has gone out already: what is left to tell of it.
+    /// For a fetch request that was sent already: what error messages need.
     #[inline(always)]
     pub(crate) fn with_id(id: u16) -> Self {
         Outgoing { id, ..Self::NOTHING }
@@ -112,8 +112,7 @@ impl Outgoing {
         }
     }
 
-    /// `waits`: the data is to be pulled. `remote`: it costs two more journeys over a network to do
-    /// so.
+    /// `waits`: the data must be pulled. `remote`: pulling takes two more trips over a network.
     pub(crate) fn answer(
         number: u64,
         status: i32,
@@ -142,18 +141,18 @@ impl Outgoing {
         }
     }
 
-    /// The data is to wait at its sender.
+    /// Makes the data wait at its sender.
     pub(crate) fn wait_for_receiver(&mut self) {
         self.protocol = sys::UCP_AM_SEND_FLAG_RNDV;
         self.charge = credit::charge(0);
     }
 
-    /// The data of the answer to this question is to wait at its sender.
+    /// The data of the reply to this fetch request must wait at its sender.
     pub(crate) fn wants_pull(&self) -> bool {
         self.flags & header::flag::WAITING != 0
     }
 
-    /// The number of the question that it answers.
+    /// The number of the fetch that it replies to.
     pub(crate) fn answers(&self) -> u64 {
         header::join_number(self.id, self.number)
     }
@@ -164,14 +163,14 @@ fn told(memory_type: i32) -> u16 {
     (memory_type as u16) << header::flag::MEMORY
 }
 
-/// What UCP is told of a message of so many bytes.
+/// UCP's flags for a message of `length` bytes.
 #[inline(always)]
 fn protocol(length: usize, flags: u64) -> u32 {
     if flags & flag::RNDV != 0 || (length > LONGEST_UNASKED && flags & flag::EAGER == 0) {
         sys::UCP_AM_SEND_FLAG_RNDV
     } else if flags & flag::EAGER != 0 || length == 0 {
-        // UCX 1.16 and later choose by the length of header and data together, and would leave
-        // nothing at the sender.
+        // UCX 1.16 and later choose by the length of header and data together, and would not leave
+        // the data at the sender.
         sys::UCP_AM_SEND_FLAG_EAGER
     } else {
         0
@@ -179,7 +178,7 @@ fn protocol(length: usize, flags: u64) -> u32 {
 }
 
 impl Endpoint {
-    /// Gives UCP a message that its slot describes, whose credits are spent.
+    /// Gives UCP a message that its slot describes, and whose credits are spent.
     #[inline(always)]
     pub(crate) fn post_message(&self, slot: &Slot, queued: &Queued) -> sys::ucs_status_ptr_t {
         let Outgoing { kind, user_header, protocol, number, .. } = queued.outgoing;
@@ -191,18 +190,18 @@ impl Endpoint {
         let room =
             slot.room(if kind == header::Kind::Multi { length + number as usize } else { length });
         let mut param = Param::new(slot);
-        // Until the peer has told its number for the connection it has to know it by UCP's.
+        // Until the peer has sent its number for the connection, UCP must identify the sender.
         let flags = if connection == 0 { protocol | sys::UCP_AM_SEND_FLAG_REPLY } else { protocol };
         let packs = !queued.scattered
             && length + queued.count <= INLINE
             && protocol != sys::UCP_AM_SEND_FLAG_RNDV
             && (queued.count == 0 || self.worker.context.is_in_reach(queued.memory_type));
         let posted = if packs {
-            // UCX takes much longer for a header beside the data. SAFETY: room for all of it, which
-            // is nobody's but ours; the caller's buffer is readable and in the processor's reach.
+            // UCX takes much longer for a header beside the data. SAFETY: room for all of it, in a
+            // slot that only this message uses; the caller's buffer is readable by the processor.
             let start = unsafe {
                 if !std::ptr::eq(queued.buffer.cast(), room.add(length)) {
-                    // Not where it belongs already.
+                    // Unless the data is there already.
                     copy_short(queued.buffer.cast(), room.add(length), queued.count);
                 }
                 put_in_front(room, &header)
@@ -210,16 +209,16 @@ impl Endpoint {
             // SAFETY: not beyond what was put there.
             let (piece, length) = (unsafe { room.add(start) }, length + queued.count - start);
             param.memory_type(Some(sys::UCS_MEMORY_TYPE_HOST));
-            // Whatever the environment says about when UCX is to wait for the receiver.
+            // Overrides UCX's settings for when to wait for the receiver.
             param.flags(flags | sys::UCP_AM_SEND_FLAG_EAGER);
             // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, which
-            // has all of it.
+            // contains the whole piece.
             unsafe { self.send_piece(ordered, piece, length, || param.as_ptr()) }
         } else {
             if ordered {
                 self.passes_fast_box();
             }
-            // SAFETY: room for the header, in front of the user's.
+            // SAFETY: room for the header, before the user's.
             unsafe { put_header(room, header.words()) };
             param.memory_type(queued.memory_type);
             param.scattered(queued.scattered);
@@ -228,7 +227,8 @@ impl Endpoint {
             }
             let header = (room.cast_const().cast(), length);
             let data = (queued.buffer.cast_const(), queued.count);
-            // SAFETY: as above, and the caller keeps the buffers.
+            // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, and the
+            // caller keeps the buffers.
             unsafe { send_by_ucp(self.ucp.get(), AM_ID, header, data, param.as_ptr()) }
         };
         if ordered {
@@ -237,14 +237,14 @@ impl Endpoint {
         posted
     }
 
-    /// The library's header of a message that is about to go out on this connection of the peer's.
-    /// `KNOWN`: it is not 0, that is the peer has told it.
+    /// The library's header for the next message on this connection of the peer. `KNOWN`: the
+    /// number is not 0, because the peer has sent it.
     #[inline(always)]
     fn header_of<const KNOWN: bool>(&self, outgoing: &Outgoing, connection: u32) -> Header {
         let Outgoing { kind, id, user_header, flags, charge, number, status, .. } = *outgoing;
         let ordered = kind != header::Kind::Answer;
-        // A question may go out in its short form, which does not say it; and a peer that cannot
-        // know yet whose it is looks at no credit.
+        // A fetch request may use its short form, which has no credit report. A peer that cannot
+        // know yet whose message it is ignores the report.
         let is_told = kind != header::Kind::Ask && (KNOWN || connection != 0);
         Header {
             kind,
@@ -258,12 +258,13 @@ impl Endpoint {
         }
     }
 
-    /// Sends a short message, header and data in one piece, to a peer that has told its number for
-    /// the connection. A question says what it asks; an answer, whose `number` it is to.
+    /// Sends a short message, header and data in one piece, to a peer that has sent its number for
+    /// the connection. `asked`: the contents of a fetch request. `number`: the fetch that a reply
+    /// is for.
     ///
     /// # Safety
-    /// An open endpoint inside its worker's gate; user's header and data are readable, and short
-    /// enough for INLINE with the library's header.
+    /// An open endpoint inside its worker's gate. The user's header and data are readable, and
+    /// together with the library's header not longer than `INLINE`.
     #[inline(always)]
     pub(crate) unsafe fn send_short(
         &self,
@@ -277,7 +278,8 @@ impl Endpoint {
         let header = self.header_of::<true>(outgoing, self.peering.fast_number.get());
         let ordered = header.kind != header::Kind::Answer;
         let room = slot.room(INLINE);
-        // SAFETY: room for all of it, which is nobody's but ours; the user's are readable.
+        // SAFETY: room for all of it, in a slot that only this message uses; the user's header and
+        // data are readable.
         let length = unsafe {
             let front = match asked {
                 Some(question) => {
@@ -300,12 +302,13 @@ impl Endpoint {
             front + header_length + data_length
         };
         let param = || self.worker.templates.message(slot);
-        // SAFETY: as for this function; the worker keeps the slot, which has all of it.
+        // SAFETY: an open endpoint inside its worker's gate; the worker keeps the slot, which
+        // contains the whole piece.
         let posted = unsafe { self.send_piece(ordered, room, length, param) };
-        // What can wait until the message is on its way comes after it.
+        // Work that can wait is done after the message was sent.
         if ordered {
             self.credits.spend(credit::LEAST);
-            // As nearly always, and as the caller asks next.
+            // The usual case, and the first one that the caller checks.
             if posted.is_null() {
                 self.message_left();
             } else {
@@ -316,13 +319,12 @@ impl Endpoint {
     }
 
     /// Sends a message with one buffer of data that is too long for `send_short`, to a peer that
-    /// has told its number for the connection. It goes into shared memory if it may go there, else
-    /// to UCP with the data beside the header. `index` is that of the memory type among
-    /// `Templates`.
+    /// has sent its number for the connection. It goes into shared memory if possible, otherwise to
+    /// UCP with the data beside the header. `index`: that of the memory type in `Templates`.
     ///
     /// # Safety
-    /// An open endpoint inside its worker's gate; the user's header is readable, and fits into
-    /// INLINE behind the library's; the data is readable until the operation has completed.
+    /// An open endpoint inside its worker's gate. The user's header is readable, and fits into
+    /// `INLINE` after the library's. The data is readable until the operation has completed.
     #[inline(always)]
     pub(crate) unsafe fn send_beside(
         &self,
@@ -337,8 +339,8 @@ impl Endpoint {
         if self.has_clear_fast_box(compact_header::MESSAGE + header_length + data.1) {
             let front = compact_header::MESSAGE + header_length;
             let begun = MOST - front;
-            // SAFETY: room for as much, which is nobody's but ours; with the header there are more
-            // than MOST bytes of them, and the caller's are readable.
+            // SAFETY: room for the header, in a slot that only this message uses. Header and data
+            // together are longer than `MOST`, and the caller's are readable.
             let put = unsafe {
                 put_pair(room, compact_header::message(&header));
                 copy_inline(user_header.cast(), room.add(compact_header::MESSAGE), header_length);
@@ -352,8 +354,8 @@ impl Endpoint {
             }
         }
         self.passes_fast_box();
-        // SAFETY: room for both, which is nobody's but ours; the worker keeps the slot, and the
-        // caller the data.
+        // SAFETY: room for both, in a slot that only this message uses; the worker keeps the slot,
+        // and the caller the data.
         let posted = unsafe {
             put_header(room, header.words());
             copy_inline(user_header.cast(), room.add(HEADER), header_length);
@@ -365,19 +367,19 @@ impl Endpoint {
         if posted.is_null() {
             self.message_left();
         } else {
-            // SAFETY: nobody else has the slot yet. A peer without a handler may refuse the
-            // message: then its id is told.
+            // SAFETY: nothing else uses the slot yet. A peer without a handler may refuse the
+            // message; the error message then needs its id.
             unsafe { (*slot.queued.as_ptr()).outgoing = *outgoing };
             self.sent_message(posted, outgoing.charge);
         }
         posted
     }
 
-    /// Sends a message whose header and data are in one piece, into shared memory if it may go
-    /// there, else by UCP with these parameters. `ordered`: it has the next place in the order.
+    /// Sends a message whose header and data are in one piece: into shared memory if possible,
+    /// otherwise through UCP with these parameters. `ordered`: it has the next sequence number.
     ///
     /// # Safety
-    /// An open endpoint inside its worker's gate; the slot keeps the piece until the operation has
+    /// An open endpoint inside its worker's gate. The slot keeps the piece until the operation has
     /// completed.
     #[inline(always)]
     unsafe fn send_piece(
@@ -387,7 +389,7 @@ impl Endpoint {
         length: usize,
         param: impl FnOnce() -> *const sys::ucp_request_param_t,
     ) -> sys::ucs_status_ptr_t {
-        // SAFETY: as for this function.
+        // SAFETY: inside the gate; the caller guarantees that the piece is readable.
         if unsafe { self.put_into_fast_box(ordered, piece, length) } {
             return std::ptr::null_mut();
         }
@@ -395,12 +397,12 @@ impl Endpoint {
             self.passes_fast_box();
         }
         let (header, data) = ((std::ptr::null(), 0), (piece.cast(), length));
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees the endpoint and the piece.
         unsafe { send_by_ucp(self.ucp.get(), AM_ID, header, data, param()) }
     }
 
-    /// A message that UCP has taken has its place in the order; of one that it has not the credit
-    /// comes back.
+    /// A message that UCP has accepted takes its sequence number. For a message that UCP has
+    /// refused, the credit is returned.
     #[inline(always)]
     pub(crate) fn sent_message(&self, posted: sys::ucs_status_ptr_t, charge: u16) {
         if posted.is_null() || sys::is_pending(posted) {
@@ -410,7 +412,7 @@ impl Endpoint {
         }
     }
 
-    /// The next message has the next place.
+    /// Moves on to the next sequence number.
     #[inline(always)]
     pub(crate) fn message_left(&self) {
         self.credits.sequence.set(self.credits.sequence.get().wrapping_add(1));
@@ -420,8 +422,8 @@ impl Endpoint {
 /// Gives UCP an active message.
 ///
 /// # Safety
-/// A live endpoint of a worker, inside its gate; header and data stay until the operation has
-/// completed, and so does the slot that `param` names.
+/// A live endpoint of a worker, inside its gate. Header and data are valid until the operation has
+/// completed, and so is the slot in `param`.
 #[inline(always)]
 pub(crate) unsafe fn send_by_ucp(
     to: sys::ucp_ep_h,
@@ -430,21 +432,21 @@ pub(crate) unsafe fn send_by_ucp(
     (data, count): (*const c_void, usize),
     param: *const sys::ucp_request_param_t,
 ) -> sys::ucs_status_ptr_t {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees it.
     unsafe { sys::ucp_am_send_nbx(to, id, header, header_length, data, count, param) }
 }
 
-/// Puts the header of a piece in front of what is there, which begins 24 bytes from `room`: in its
-/// short form where there is one, which then begins later. Where it begins.
+/// Puts the header of a piece before the bytes that start 24 bytes after `room`. If there is a
+/// short form, the piece starts later. Returns where it starts.
 ///
 /// # Safety
-/// A question has its words there; and nobody else has the room.
+/// The words of a fetch request are there, and nothing else uses the room.
 #[inline(always)]
 unsafe fn put_in_front(room: *mut u8, header: &Header) -> usize {
     const BEFORE: usize = HEADER - compact_header::MESSAGE;
     const BEFORE_QUESTION: usize = HEADER + Question::LENGTH - compact_header::QUESTION;
     const { assert!(compact_header::MESSAGE == compact_header::ANSWER) };
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees the room.
     unsafe {
         if let Some(words) = compact_header::of(header) {
             room.add(BEFORE).cast::<[u64; 2]>().write_unaligned(words.map(u64::to_le));
@@ -465,21 +467,21 @@ unsafe fn put_in_front(room: *mut u8, header: &Header) -> usize {
 }
 
 impl SharedWorker {
-    /// What `max_am_header` says, which was asked for when the worker was made.
+    /// The value of `max_am_header`, which was read when the worker was made.
     #[inline(always)]
     pub(crate) fn longest_am_header(&self) -> usize {
         self.max_am_header.get().copied().unwrap_or(0)
     }
 }
 
-/// Memory types are numbers below the bits that a header has for them.
+/// Memory types are smaller than the bits that a header has for them.
 const _: () = assert!(
     memory_type::DUMMY < 0x80
         && (memory_type::DUMMY as u16) << header::flag::MEMORY >> header::flag::MEMORY
             == memory_type::DUMMY as u16
 );
 
-/// `Operation::post` of what goes as a message of the channel's.
+/// `Operation::post` of operations that are messages of the channel.
 #[inline(always)]
 pub(crate) fn post_message(
     _: &Worker,

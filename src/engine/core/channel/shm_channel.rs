@@ -1,19 +1,23 @@
-//! Which connections have a fast box (see `core::channel::shm_ring`), and what goes through it:
-//! messages, questions and answers that go out as one piece of a few words.
+//! Fast boxes of connections (see `core::channel::shm_ring`): which connections have one, and what
+//! goes through it: messages, fetch requests and replies in one short piece.
 //!
-//! UCX takes some hundred instructions and an atomic operation to hand a short message over to a
-//! process of the same host; a box takes a dozen. A connection gets one when it has proved busy,
-//! where both sides may use shared memory, their workers do not sleep, and the kernel has what that
-//! needs (`asymmetric`): the side that has got so many messages makes a box for the next ones and
-//! offers it, and the other side offers one in return. Nothing depends on it: where there is none,
-//! or it is full, or its reader sleeps, UCX has the message as ever.
+//! UCX takes some hundred instructions and an atomic operation to hand a short message to a process
+//! of the same host; a fast box takes a dozen.
 //!
-//! **Order.** A message has its place in the order of its connection (see
-//! `core::channel::reorder`), whichever way it goes; what has overtaken another one would wait
-//! there, which takes longer than it gains. So a message goes through the box only when those that
-//! went through UCX are known to have been handed to their handlers, by what the peer has told of
-//! its credits. Answers have no order. What a peer has put into a box is taken out before its Bye
-//! or its end is looked at, and stays in memory that is the reader's own.
+//! # Setup
+//!
+//! A connection gets a box when it is busy, if both sides may use shared memory, their workers do
+//! not sleep, and the kernel supports it (`asymmetric`). The side that has received `BUSY` messages
+//! makes a box for the next ones and offers it; the other side offers one in return. Boxes are
+//! optional: if there is none, or it is full, or its reader sleeps, UCX gets the message as usual.
+//!
+//! # Order
+//!
+//! A message has a sequence number on its connection (see `core::channel::reorder`), whichever way
+//! it goes. A message that has overtaken another one would wait there, which takes longer than the
+//! box saves. So a message goes through the box only when the peer's credit reports show that all
+//! messages sent through UCX were delivered. Replies have no order. What a peer has put into a box
+//! is taken out before its Bye or its end is handled. The memory of a box belongs to its reader.
 
 use crate::engine::base::log;
 use crate::engine::base::membarrier::{everywhere, take_part};
@@ -33,18 +37,18 @@ use crate::sys;
 use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
 
-/// Messages that a connection has brought before it gets one.
+/// Messages received on a connection before it gets a box.
 const BUSY: u32 = 256;
-/// Of a worker, which looks into each of them in each pass.
+/// Most boxes of a worker, which checks each of them in each pass.
 const MOST_BOXES: usize = 16;
 const _: () = assert!(cfg!(loom) || PLACES >= credit::MESSAGES as u32);
-/// Messages taken out of one in a pass, before the others have their turn.
+/// Most messages taken out of one box in a pass, before the other boxes have their turn.
 const AT_ONCE: u32 = 16;
-/// A worker that has been armed takes nothing by its boxes for so long: what it takes to go to
-/// sleep disturbs all processes that have boxes.
+/// A worker that was armed gets nothing through its boxes for this long: going to sleep disturbs
+/// all processes that have boxes.
 const AWAKE_AFTER_NS: u64 = 2_000_000;
 
-/// Turns them off with 0.
+/// The environment variable that turns them off with 0.
 const SWITCH: &str = "UCXX_RS_FAST_BOXES";
 
 fn are_off() -> bool {
@@ -52,7 +56,7 @@ fn are_off() -> bool {
     *OFF.get_or_init(|| std::env::var_os(SWITCH).is_some_and(|set| set == "0"))
 }
 
-/// A box that this side has made, and reads.
+/// A box that this side has made and reads.
 struct Inbound {
     reader: Reader,
     /// UCX may be sending it for as long as it has the endpoint.
@@ -60,29 +64,29 @@ struct Inbound {
     _memory: Segment,
 }
 
-/// The peer's, which this side fills.
+/// The peer's box, which this side fills.
 struct Outbound {
     writer: Writer,
     _memory: Segment,
 }
 
-/// Of an endpoint.
+/// The state of an endpoint.
 #[derive(Default)]
 pub(crate) struct FastBox {
-    /// Null while there is none that may be filled.
+    /// Null while no box may be filled.
     open: Cell<*const Outbound>,
-    /// All messages that went through UCX have been handed to their handlers.
+    /// All messages sent through UCX were delivered to their handlers.
     is_clear: Cell<bool>,
-    /// The place behind the last one of these.
+    /// The sequence number after the last one of these.
     behind: Cell<u16>,
-    /// The peer was offered one, or is not to be.
+    /// A box was offered to the peer, or will not be.
     settled: Cell<bool>,
     inbound: OnceCell<Box<Inbound>>,
     outbound: OnceCell<Box<Outbound>>,
 }
 
 impl FastBox {
-    /// What the offer of the box that this side has made says.
+    /// The contents of the offer of this side's box.
     pub(crate) fn offer(&self) -> &[u8] {
         self.inbound.get().map_or(&[], |inbound| &inbound.name)
     }
@@ -93,7 +97,7 @@ impl FastBox {
         self.outbound.get().map(|outbound| &outbound.writer)
     }
 
-    /// For a dump: what it is used for.
+    /// For a dump: the directions in use.
     pub(crate) fn text(&self) -> &'static str {
         match (!self.open.get().is_null(), self.inbound.get().is_some()) {
             (true, true) => ", short messages through fast boxes",
@@ -104,14 +108,14 @@ impl FastBox {
     }
 }
 
-/// Of a worker: the endpoints whose boxes it reads.
+/// The state of a worker: the endpoints whose boxes it reads.
 pub(crate) struct FastBoxes {
     count: Cell<usize>,
-    /// As many, which take themselves out before they go.
+    /// The first `count` are valid. Endpoints remove themselves before they are dropped.
     endpoints: [Cell<*const Endpoint>; MOST_BOXES],
-    /// The worker was armed since `tend_fast_boxes` looked.
+    /// The worker was armed since `tend_fast_boxes` ran last.
     was_armed: Cell<bool>,
-    /// When that has seen it last.
+    /// When `tend_fast_boxes` last saw that.
     armed_at: Cell<u64>,
 }
 
@@ -130,7 +134,7 @@ impl Default for FastBoxes {
 impl FastBoxes {
     #[inline(always)]
     fn all(&self) -> impl Iterator<Item = &Endpoint> {
-        // SAFETY: see `endpoints`.
+        // SAFETY: endpoints remove themselves before they are dropped.
         self.endpoints[..self.count.get()].iter().map(|endpoint| unsafe { &*endpoint.get() })
     }
 
@@ -140,7 +144,7 @@ impl FastBoxes {
             .map(|inbound| &inbound.reader)
     }
 
-    /// There are fewer than there may be.
+    /// Call this only if there are fewer than `MOST_BOXES`.
     fn add(&self, endpoint: &Endpoint) {
         self.endpoints[self.count.get()].set(endpoint);
         self.count.set(self.count.get() + 1);
@@ -158,12 +162,11 @@ impl FastBoxes {
 
 /// Sending.
 impl Endpoint {
-    /// Puts a piece of so many bytes into the box, if it may go there. `ordered`: it has the next
-    /// place in the order. True if it has left.
+    /// Puts a piece of `length` bytes into the box, if possible. `ordered`: it has the next
+    /// sequence number. True if it was sent.
     ///
     /// # Safety
-    /// Inside the gate; so many bytes are there to be read, which begin with a header that names
-    /// the connection.
+    /// `length` bytes are readable, and begin with a header that contains the connection.
     #[inline(always)]
     pub(crate) unsafe fn put_into_fast_box(
         &self,
@@ -171,12 +174,12 @@ impl Endpoint {
         piece: *const u8,
         length: usize,
     ) -> bool {
-        // SAFETY: taken away before it goes.
+        // SAFETY: `open` is set to null before the box is freed.
         let Some(outbound) = (unsafe { self.fast_box.open.get().as_ref() }) else { return false };
         if length > MOST || (ordered && !self.fast_box.is_clear.get() && !self.has_become_clear()) {
             return false;
         }
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that the piece is readable.
         match unsafe { outbound.writer.put(piece, length) } {
             Put::Refused => false,
             Put::Done => true,
@@ -187,8 +190,8 @@ impl Endpoint {
         }
     }
 
-    /// The same of an ordered piece of more than `MOST` bytes, of which so many lie at `first` and
-    /// `length` others at `rest`.
+    /// The same for an ordered piece of more than `MOST` bytes: `MOST` at `first`, and `length`
+    /// more at `rest`.
     ///
     /// # Safety
     /// As for `put_into_fast_box`.
@@ -198,9 +201,9 @@ impl Endpoint {
         rest: *const u8,
         length: usize,
     ) -> bool {
-        // SAFETY: as in `put_into_fast_box`.
+        // SAFETY: `open` is set to null before the box is freed.
         let Some(outbound) = (unsafe { self.fast_box.open.get().as_ref() }) else { return false };
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that both parts are readable.
         let put = unsafe { outbound.writer.put_long(first, rest, length) };
         if put == Put::DoneAndAsleep {
             self.wake_reader();
@@ -208,7 +211,7 @@ impl Endpoint {
         put != Put::Refused
     }
 
-    /// A piece of so many bytes that has the next place may go through the box.
+    /// An ordered piece of `length` bytes may go through the box.
     #[inline(always)]
     pub(crate) fn has_clear_fast_box(&self, length: usize) -> bool {
         !self.fast_box.open.get().is_null()
@@ -218,30 +221,30 @@ impl Endpoint {
 
     #[cold]
     fn has_become_clear(&self) -> bool {
-        // As many have been handed over, in their order, as are gone again.
+        // As many messages were delivered, in order, as the peer has reported as consumed.
         let ahead = self.credits.acked_by_peer().messages.wrapping_sub(self.fast_box.behind.get());
         self.fast_box.is_clear.set(ahead as i16 >= 0);
         self.fast_box.is_clear.get()
     }
 
-    /// The message that has the next place goes through UCX.
+    /// The next message in order goes through UCX.
     #[inline(always)]
     pub(crate) fn passes_fast_box(&self) {
         self.fast_box.is_clear.set(false);
         self.fast_box.behind.set(self.credits.sequence.get().wrapping_add(1) as u16);
     }
 
-    /// The peer may have gone to sleep before it could see the last message.
+    /// Wakes a peer that may have gone to sleep before it could see the last message.
     #[cold]
     #[inline(never)]
     fn wake_reader(&self) {
-        // The caller may be in the midst of an operation with free slots that it has not taken yet,
-        // two at most.
+        // The caller may be in the middle of an operation with free slots that it has not taken
+        // yet, two at most.
         let slab = &self.worker.slab;
         let first = slab.pop();
         let second = slab.pop();
-        // Where so many of the library's own messages are on their way to it that there is no room
-        // for one more, those wake it.
+        // If this is refused because too many internal messages are already in flight to the peer,
+        // those wake it.
         self.say(Kind::Pong, 0, Part::Nothing);
         second.iter().chain(&first).for_each(|slot| slab.push(slot));
     }
@@ -249,7 +252,7 @@ impl Endpoint {
 
 /// Offering.
 impl Endpoint {
-    /// Both sides may share memory, and it is not settled yet.
+    /// Both sides may share memory, and no box was offered yet.
     fn may_have_fast_box(&self) -> bool {
         let (worker, here) = (&self.worker, &self.worker.identity);
         !self.fast_box.settled.get()
@@ -262,15 +265,15 @@ impl Endpoint {
             && take_part()
     }
 
-    /// Makes a box for what the peer sends, and tells it. After UCP's pass.
+    /// Makes a box for the peer's messages, and offers it. After UCP's pass.
     pub(crate) fn offer_fast_box(&self) {
         if !self.may_have_fast_box() {
             return;
         }
         self.fast_box.settled.set(true);
         let made = Segment::create(size_of::<Lines>(), 0).map(|memory| {
-            // SAFETY: memory of ours that is aligned to a page and all zero, which is what lines
-            // are at first; it goes after the reader, and has no other one.
+            // SAFETY: our own memory, aligned to a page and all zero, which is the initial state of
+            // a box. It is unmapped after the reader is dropped, and has no other reader.
             let reader = unsafe { Reader::new(memory.control().cast()) };
             Inbound { reader, name: memory.name().encode(), _memory: memory }
         });
@@ -286,7 +289,7 @@ impl Endpoint {
         }
     }
 
-    /// The peer has made one. After UCP's pass.
+    /// The peer has offered a box. After UCP's pass.
     pub(crate) fn fast_box_came(&self, name: &SegmentName) {
         let may = self.takes_operations() && self.worker.context.shares_memory && !are_off();
         if !may || self.fast_box.outbound.get().is_some() {
@@ -294,8 +297,9 @@ impl Endpoint {
         }
         match Segment::open(name) {
             Ok(memory) if memory.control_length() == size_of::<Lines>() => {
-                // SAFETY: mapped, aligned to a page, and of that length, which nobody can change;
-                // it goes after the writer. Another writer would be the peer's own doing.
+                // SAFETY: mapped, aligned to a page, with a length that no process can change, and
+                // unmapped after the writer is dropped. Only the peer itself could have made a
+                // second writer.
                 let writer = unsafe { Writer::new(memory.control().cast()) };
                 let outbound = self
                     .fast_box
@@ -313,8 +317,7 @@ impl Endpoint {
         self.offer_fast_box();
     }
 
-    /// Nothing goes into the peer's box or out of this side's any more. When nothing in flight
-    /// names the endpoint.
+    /// Stops using both boxes. When nothing in flight refers to the endpoint.
     pub(crate) fn shut_fast_box(&self) {
         self.fast_box.open.set(std::ptr::null());
         self.fast_box.settled.set(true);
@@ -324,7 +327,7 @@ impl Endpoint {
 
 /// Receiving.
 impl Worker {
-    /// Takes in what has come: how many messages. In a pass.
+    /// Takes in what has arrived. Returns the number of messages. In a pass.
     #[inline(always)]
     pub(crate) fn look_into_fast_boxes(&self) -> u32 {
         let mut came = 0;
@@ -334,18 +337,18 @@ impl Worker {
         came
     }
 
-    /// Now and then in a pass: writers are let in again by a worker that has not slept for some
-    /// time, and a connection that has become busy is to have a box.
+    /// From time to time in a pass: lets writers in again if the worker has not slept for some
+    /// time, and offers a box to a connection that has become busy.
     pub(crate) fn tend_fast_boxes(&self, now: u64) {
         let boxes = &self.fast_boxes;
         if boxes.was_armed.replace(false) {
             boxes.armed_at.set(now);
         } else if !self.armed.get() && now.wrapping_sub(boxes.armed_at.get()) >= AWAKE_AFTER_NS {
-            // Who has armed a worker that several threads use may be another one, which still
-            // sleeps.
+            // With several threads on a worker, the thread that armed it may be another one, which
+            // still sleeps.
             boxes.readers().for_each(Reader::wake_up);
         }
-        // SAFETY: as in `named_last`.
+        // SAFETY: null, or an endpoint that the worker keeps: see `named_last`.
         let Some(endpoint) = (unsafe { self.named.get().as_ref() }) else { return };
         if endpoint.order.passed() >= BUSY && endpoint.may_have_fast_box() {
             if let Some(endpoint) = endpoint.registered() {
@@ -354,7 +357,7 @@ impl Worker {
         }
     }
 
-    /// The worker is about to sleep. True if there is something to be done first.
+    /// The worker is about to sleep. True if there is something to do first.
     pub(crate) fn close_fast_boxes(&self) -> bool {
         let boxes = &self.fast_boxes;
         if boxes.count.get() == 0 {
@@ -363,8 +366,8 @@ impl Worker {
         boxes.was_armed.set(true);
         let mut awake = false;
         boxes.readers().for_each(|reader| awake |= reader.fall_asleep());
-        // Where the kernel refuses what it had offered, another pass takes longer than any writer
-        // needs.
+        // If the kernel refuses the barrier that it had offered, another pass gives any writer
+        // enough time.
         let refused = awake && !everywhere();
         refused || boxes.readers().any(Reader::has_message)
     }
@@ -379,8 +382,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes all of it, before an end that the peer has told or met. No more than fits in, as
-    /// nobody knows what it goes on to do.
+    /// Takes out everything, before an end that the peer has announced or met. At most one full
+    /// box, because the peer may keep writing.
     pub(crate) fn empty_fast_box(&self) {
         for _ in 0..PLACES.div_ceil(AT_ONCE) {
             if self.look_into_fast_box() == 0 {
@@ -391,9 +394,9 @@ impl Endpoint {
 
     #[inline(never)]
     fn empty(&self, reader: &Reader) -> u32 {
-        // SAFETY: taken away before it goes.
+        // SAFETY: `open` is set to null before the box is freed.
         if let Some(outbound) = unsafe { self.fast_box.open.get().as_ref() } {
-            // It may well be answered.
+            // The message will probably cause a reply.
             outbound.writer.prepare();
         }
         let (mut words, mut came) = ([0; WORDS], 0);
@@ -423,11 +426,11 @@ impl Endpoint {
         came
     }
 
-    /// One whose rest is still in the box.
+    /// A message whose rest is still in the box.
     fn long_piece_came(&self, reader: &Reader, words: &[u64; WORDS], length: usize) {
         let first = words.map(u64::to_ne_bytes);
         let first = first.as_flattened();
-        // SAFETY: room for all of it, as is asked there.
+        // SAFETY: `receive_long_fast` provides room for the rest.
         let rest = |to: *mut u8| unsafe { reader.take_rest(length, to) };
         if !self.receive_long_fast(first, length, &rest) {
             let mut piece = vec![0_u64; length.div_ceil(8)];
@@ -442,8 +445,8 @@ impl Endpoint {
         let worker = std::ptr::from_ref::<Worker>(&self.worker);
         let piece = piece.cast_mut();
         let param = sys::ucp_am_recv_param_t { recv_attr: 0, reply_ep: std::ptr::null_mut() };
-        // SAFETY: as UCX calls it: the worker, inside its gate, and a message that is valid during
-        // the call.
+        // SAFETY: called as UCX does: with the worker, inside its gate, and a message that is valid
+        // during the call.
         unsafe {
             on_message(worker.cast_mut().cast(), std::ptr::null(), 0, piece.cast(), length, &param)
         };

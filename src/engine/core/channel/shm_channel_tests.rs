@@ -1,5 +1,5 @@
-//! Fast boxes between two workers of this process: what goes through them, and what a peer may put
-//! in that means no good.
+//! Fast boxes between two workers of this process: what goes through them, and what a hostile peer
+//! may put into them.
 
 use crate::engine::base::membarrier::take_part;
 use crate::engine::base::seed::Random;
@@ -27,15 +27,15 @@ struct Pair {
     worker: Arc<SharedWorker>,
     to_worker: Arc<SharedEndpoint>,
     to_attacker: Arc<SharedEndpoint>,
-    /// Messages that the worker's handler has seen.
+    /// Number of messages that the worker's handler has received.
     came: Box<Cell<u32>>,
 }
 
 unsafe extern "C" fn on_message(came: *mut c_void, message: *mut Message) {
-    // SAFETY: the pair's, which outlives its workers.
+    // SAFETY: it belongs to the pair, which outlives its workers.
     let came = unsafe { &*came.cast::<Cell<u32>>() };
     came.set(came.get() + 1);
-    // SAFETY: the handler's.
+    // SAFETY: the message belongs to the handler.
     unsafe { message::destroy(message) };
 }
 
@@ -47,7 +47,7 @@ fn send(to: &SharedEndpoint) {
 }
 
 impl Pair {
-    /// Connected, and so busy that there are boxes; none where the kernel lacks what they need.
+    /// Connected, and busy enough to have boxes. None if the kernel lacks what they need.
     fn new() -> Option<Self> {
         take_part().then_some(())?;
         let params = ContextParams { features: feature::AM, ..ContextParams::default() };
@@ -80,15 +80,15 @@ impl Pair {
         }
     }
 
-    /// Puts anything into the worker's box.
+    /// Puts any bytes into the worker's box.
     fn put(&self, piece: &[u8]) -> Put {
         let inside = self.to_worker.enter().unwrap();
         let writer = inside.fast_box.writer().unwrap();
-        // SAFETY: as long as it is.
+        // SAFETY: the slice has this length.
         unsafe { writer.put(piece.as_ptr(), piece.len()) }
     }
 
-    /// What the worker calls the connection.
+    /// The worker's number of the connection.
     fn number(&self) -> [u8; 4] {
         self.to_attacker.enter().unwrap().peering.number.get().to_le_bytes()
     }
@@ -144,7 +144,7 @@ fn garbage_in_a_box_is_dropped_or_ends_the_connection() {
             let at = if piece[0] & 0x80 == 0 { 8 } else { 4 };
             piece[at..at + 4].copy_from_slice(&pair.number());
             if random.below(2) == 0 {
-                // Where the flags are, and where the place in the order is.
+                // The positions of the flags and of the sequence number.
                 piece[8..12].copy_from_slice(&[random.next() as u8 & 3, 0, 0, 0]);
             }
             pair.put(&piece);

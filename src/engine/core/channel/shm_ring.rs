@@ -1,25 +1,31 @@
-//! A fast box: short messages from one worker to another one of the same host, through memory that
-//! both have mapped (as Open MPI's and MPICH's, from where the name is).
+//! A fast box: short messages from one worker to another worker of the same host, through memory
+//! that both have mapped (as in Open MPI and MPICH, from where the name is).
 //!
-//! A ring of places, each of two cache lines, with one writer and one reader. The writer puts a
-//! message's words down, and then its mark, by which the reader knows that it is there: the
-//! message's number in the order of the box and its length. The reader tells now and then how many
-//! it has taken. A box that is full, or whose reader sleeps, takes nothing: then the message goes
-//! another way, and nobody waits for anything here.
+//! # Layout
 //!
-//! A longer message takes several places in a row. The reader looks at the mark of the first alone;
-//! the others get marks that none looks for, so that none is ever mistaken for a message. Numbers
-//! count places.
+//! A ring of places, each of two cache lines, with one writer and one reader. A place has a
+//! message's words and a mark: the number of the message's first place, and its length. A longer
+//! message takes several places in a row. The reader checks only the mark of the first one. The
+//! others get marks that never match a message. Numbers count places.
 //!
-//! **Sleep.** Who is about to sleep says so, has the kernel make a barrier for everybody (see
-//! `base::membarrier`), and looks into its boxes for the last time. A writer looks whether the
-//! reader sleeps after it has put its mark down: so either the reader sees the message, or the
-//! writer sees that it has to wake it. It costs the writer one load of a line that hardly ever
-//! changes.
+//! If the box is full, or its reader sleeps, a put is refused, and the message goes another way. No
+//! thread waits here.
 //!
-//! What stands in a box was written by another process, which may change it at any time: it is
-//! copied, and the copy alone is looked at, and believed no more than what comes over a network. Of
-//! the other side's numbers none is used to find a place in memory.
+//! # Publication
+//!
+//! - `mark`: stored with Release after the words; the reader loads it with Acquire.
+//! - `taken`: stored with Release by the reader from time to time; the writer loads it with Acquire
+//!   before it reuses places.
+//! - `asleep`: a reader that is about to sleep sets it, makes the kernel run a barrier on all
+//!   processes (see `base::membarrier`), and checks its boxes once more. A writer reads it after it
+//!   has stored a mark. So either the reader sees the message, or the writer sees that it must wake
+//!   the reader. This costs the writer one load of a line that rarely changes.
+//!
+//! # Trust
+//!
+//! Another process writes the contents of a box, and may change them at any time. So a message is
+//! copied, and only the copy is read, with the same checks as a message from a network. No number
+//! from the other side is used to find a place in memory.
 
 use crate::engine::base::membarrier::store_then_load;
 use crate::engine::base::sync::{AtomicU32, AtomicU64, Ordering};
@@ -32,22 +38,22 @@ pub(crate) const WORDS: usize = 15;
 /// Bytes of the shortest message, and of the longest one that takes one place.
 pub(crate) const LEAST: usize = 16;
 pub(crate) const MOST: usize = WORDS * 8;
-/// Bytes of the longest message: beyond that UCX is faster. The model checker has short ones, and
+/// Bytes of the longest message: beyond that UCX is faster. The loom models have short messages and
 /// few places.
 pub(crate) const LONGEST: usize = if cfg!(loom) { 2 * MOST } else { (1 << 10) + MOST };
-/// More than as many messages as a connection has credit for, so that one that needs credit finds
-/// room, where longer ones and answers have not taken that.
+/// More than the number of messages for which a connection has credit, so that a message with
+/// credit finds room unless longer ones and replies have taken it.
 pub(crate) const PLACES: u32 = if cfg!(loom) { 4 } else { 512 };
-/// The reader tells what it has taken each time it has taken so many.
+/// The reader reports what it has taken whenever it has taken this many places.
 const TOLD_EACH: u32 = if cfg!(loom) { 2 } else { 64 };
 const _: () = assert!(places(LONGEST) + TOLD_EACH <= PLACES);
 
-/// How many places a message takes.
+/// Number of places that a message takes.
 const fn places(length: usize) -> u32 {
     length.div_ceil(MOST) as u32
 }
 
-/// A number that has two cache lines to itself, as processors fetch them in pairs.
+/// A number in its own two cache lines, because processors fetch them in pairs.
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Alone(AtomicU32);
@@ -55,17 +61,17 @@ struct Alone(AtomicU32);
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Place {
-    /// The number of the message's first place, from 1 on, in the upper half, and its bytes.
+    /// Upper half: the number of the message's first place, from 1. Lower half: its bytes.
     mark: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
 impl Place {
     /// # Safety
-    /// So many bytes are there to be read, at most `MOST`.
+    /// `length` bytes are readable, at most `MOST`.
     #[inline(always)]
     unsafe fn fill(&self, from: *const u8, length: usize) {
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that the bytes are readable.
         let word = |at: usize| unsafe { from.add(at).cast::<u64>().read_unaligned() };
         let whole = length / 8;
         for (index, to) in self.words[..whole].iter().enumerate() {
@@ -76,11 +82,11 @@ impl Place {
             return;
         }
         let last = if whole > 0 {
-            // The last word of the message, less what is in the one before.
+            // The last word of the message, without the bytes that are in the one before.
             word(length - 8) >> (64 - 8 * rest)
         } else {
             let mut bytes = [0; 8];
-            // SAFETY: as for this function.
+            // SAFETY: the caller guarantees that the bytes are readable.
             unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), rest) };
             u64::from_ne_bytes(bytes)
         };
@@ -88,48 +94,49 @@ impl Place {
     }
 }
 
-/// Of a long message: in pieces as wide as the processor has them, where the order of the words
-/// counts for nothing, and the copy alone is looked at. The model checker knows only words.
+/// A place of a long message: copied in pieces as wide as the processor has. The order of the words
+/// does not matter, and only the copy is read. The loom models use words only.
 impl Place {
     /// # Safety
     /// As for `fill`.
     #[inline(always)]
     unsafe fn copy_in(&self, from: *const u8, length: usize) {
-        // SAFETY: as for this function; the place is the writer's until its mark says so.
+        // SAFETY: the caller guarantees that the bytes are readable; the place belongs to the
+        // writer until the mark is stored.
         #[cfg(not(loom))]
         unsafe {
             copy_inline(from, self.words.as_ptr().cast_mut().cast(), length);
         }
         #[cfg(loom)]
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that the bytes are readable.
         unsafe {
             self.fill(from, length);
         }
     }
 
     /// # Safety
-    /// There is room for so many bytes, at most `MOST`.
+    /// There is room for `length` bytes, at most `MOST`.
     #[inline(always)]
     unsafe fn copy_out(&self, to: *mut u8, length: usize) {
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees the room.
         #[cfg(not(loom))]
         unsafe {
             copy_inline(self.words.as_ptr().cast(), to, length);
         }
         #[cfg(loom)]
         for (at, word) in self.words[..length / 8].iter().enumerate() {
-            // SAFETY: as for this function; the model's messages are whole words.
+            // SAFETY: the caller guarantees the room; the model's messages are whole words.
             unsafe { to.cast::<u64>().add(at).write_unaligned(word.load(Ordering::Relaxed)) };
         }
     }
 }
 
-/// What both sides have mapped. All zero at first.
+/// The memory that both sides have mapped. All zero at first.
 #[repr(C)]
 pub(crate) struct Lines {
-    /// Of the reader: nothing is to be put here.
+    /// Written by the reader: nothing must be put here.
     asleep: Alone,
-    /// Of the reader: places taken.
+    /// Written by the reader: places taken.
     taken: Alone,
     places: [Place; PLACES as usize],
 }
@@ -144,13 +151,13 @@ impl Default for Lines {
     }
 }
 
-/// What became of a message.
+/// The result of a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Put {
-    /// It has to go another way.
+    /// The message must go another way.
     Refused,
     Done,
-    /// It is there, and whoever is to read it may have gone to sleep before it could be seen.
+    /// The message is there, but the reader may have gone to sleep before it could see it.
     DoneAndAsleep,
 }
 
@@ -159,7 +166,7 @@ pub(crate) struct Writer {
     lines: *const Lines,
     /// Places filled.
     put: Cell<u32>,
-    /// The box is full when there are so many.
+    /// The box is full at this number of places.
     full_at: Cell<u32>,
 }
 
@@ -172,7 +179,7 @@ impl Writer {
 
     #[inline(always)]
     fn lines(&self) -> &Lines {
-        // SAFETY: as `new` was promised.
+        // SAFETY: the caller of `new` guaranteed it.
         unsafe { &*self.lines }
     }
 
@@ -186,10 +193,10 @@ impl Writer {
         &self.lines().places[(number % PLACES) as usize]
     }
 
-    /// Puts a message in, of `LEAST` bytes to `MOST`.
+    /// Puts in a message of `LEAST` to `MOST` bytes.
     ///
     /// # Safety
-    /// So many bytes are there to be read.
+    /// `length` bytes are readable.
     #[inline(always)]
     pub(crate) unsafe fn put(&self, from: *const u8, length: usize) -> Put {
         debug_assert!((LEAST..=MOST).contains(&length));
@@ -199,17 +206,17 @@ impl Writer {
         {
             return Put::Refused;
         }
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that the bytes are readable.
         unsafe { self.next().fill(from, length) };
         self.put.set(put.wrapping_add(1));
         self.mark(put, length)
     }
 
-    /// Puts a message in that takes several places: `MOST` bytes of it lie at `first`, the others
-    /// at `rest`.
+    /// Puts in a message that takes several places: `MOST` bytes at `first`, and `length` more at
+    /// `rest`.
     ///
     /// # Safety
-    /// So many bytes are there to be read.
+    /// Both parts are readable.
     pub(crate) unsafe fn put_long(&self, first: *const u8, rest: *const u8, length: usize) -> Put {
         let (put, count) = (self.put.get(), 1 + places(length));
         debug_assert!(MOST + length <= LONGEST);
@@ -218,14 +225,15 @@ impl Writer {
         {
             return Put::Refused;
         }
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees that the bytes are readable.
         unsafe { self.next().copy_in(first, MOST) };
         let mut from = 0;
         for number in (1..count).map(|at| put.wrapping_add(at)) {
             let (place, part) = (self.at(number), (length - from).min(MOST));
-            // The number before the one that a message would have that begins here.
+            // The number before the one that a message starting here would have, so it is never
+            // taken for a message.
             place.mark.store(u64::from(number) << 32, Ordering::Relaxed);
-            // SAFETY: as for this function.
+            // SAFETY: the caller guarantees that the bytes are readable.
             unsafe { place.copy_in(rest.add(from), part) };
             from += part;
         }
@@ -233,7 +241,7 @@ impl Writer {
         self.mark(put, MOST + length)
     }
 
-    /// What begins at this place is complete.
+    /// The message that starts at this place is complete.
     #[inline(always)]
     fn mark(&self, first: u32, length: usize) -> Put {
         let (lines, mark) = (self.lines(), &self.at(first).mark);
@@ -245,17 +253,18 @@ impl Writer {
         Put::Done
     }
 
-    /// There were fewer places than so many when this was last asked.
+    /// At the last check there was not enough room for `count` places: reads again what the reader
+    /// has taken.
     #[cold]
     fn has_room(&self, count: u32) -> bool {
-        // What another process says: a lie harms what it is to read, and nothing else.
+        // Written by another process. A wrong value damages only what that process reads.
         let full_at = self.lines().taken.0.load(Ordering::Acquire).wrapping_add(PLACES);
         self.full_at.set(full_at);
         full_at.wrapping_sub(self.put.get()) >= count
     }
 
-    /// A message is likely to be put in soon: the line that it goes into is fetched meanwhile,
-    /// which the reader has in its own cache.
+    /// A message will probably be put in soon: fetches the cache line for it, which is in the
+    /// reader's cache.
     #[inline(always)]
     pub(crate) fn prepare(&self) {
         let place = std::ptr::from_ref(self.next());
@@ -265,7 +274,7 @@ impl Writer {
             std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags));
         }
         #[cfg(all(target_arch = "aarch64", not(loom)))]
-        // SAFETY: as above.
+        // SAFETY: fetches a line, and changes nothing.
         unsafe {
             std::arch::asm!(
                 "prfm pstl1keep, [{}]", in(reg) place, options(nostack, preserves_flags)
@@ -275,11 +284,11 @@ impl Writer {
     }
 }
 
-/// A message of a length that none has.
+/// A message with an impossible length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Nonsense;
 
-/// The side that takes them out. Belongs to one thread at a time.
+/// The side that takes messages out. Belongs to one thread at a time.
 pub(crate) struct Reader {
     lines: *const Lines,
     /// Places emptied.
@@ -287,7 +296,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The writer is not to put anything in at first.
+    /// A new reader, at first asleep, so that the writer puts nothing in.
     ///
     /// # Safety
     /// The lines outlive it, and this is their only reader.
@@ -299,11 +308,11 @@ impl Reader {
 
     #[inline(always)]
     fn lines(&self) -> &Lines {
-        // SAFETY: as `new` was promised.
+        // SAFETY: the caller of `new` guaranteed it.
         unsafe { &*self.lines }
     }
 
-    /// The length of the next message, if it is there.
+    /// The place and length of the next message, if it is there.
     #[inline(always)]
     fn next(&self) -> Option<(&Place, usize)> {
         let place = &self.lines().places[(self.taken.get() % PLACES) as usize];
@@ -317,8 +326,9 @@ impl Reader {
         self.next().is_some()
     }
 
-    /// Takes the next message out, if there is one: its bytes, from `LEAST` to `LONGEST`. Of one
-    /// with more than `MOST` these are its first, and `take_rest` is to follow.
+    /// Takes out the next message, if there is one, and returns its bytes, from `LEAST` to
+    /// `LONGEST`. If they are more than `MOST`, `into` has the first `MOST`, and `take_rest` must
+    /// follow.
     #[inline(always)]
     pub(crate) fn take(&self, into: &mut [u64; WORDS]) -> Option<Result<usize, Nonsense>> {
         let (place, length) = self.next()?;
@@ -334,7 +344,7 @@ impl Reader {
         Some(Ok(length))
     }
 
-    /// What `take` has left of a message of that length.
+    /// Copies what `take` has left of a message of that length.
     ///
     /// # Safety
     /// There is room for it.
@@ -344,7 +354,7 @@ impl Reader {
             let at = (place - 1) as usize * MOST;
             let from =
                 &self.lines().places[(self.taken.get().wrapping_add(place) % PLACES) as usize];
-            // SAFETY: as for this function.
+            // SAFETY: the caller guarantees the room.
             unsafe { from.copy_out(to.add(at), (length - at).min(MOST)) };
         }
         self.took(count);
@@ -360,14 +370,14 @@ impl Reader {
         }
     }
 
-    /// Nothing is to be put in from now on. False if that was so before; else it counts from the
-    /// next barrier for everybody on.
+    /// Nothing must be put in from now on. Takes effect with the next barrier for all processes.
+    /// False if this was so already.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.lines().asleep.0.swap(1, Ordering::SeqCst) == 0
     }
 
-    /// Messages may be put in again. Where that is so already the line is left alone, which the
-    /// writer has in its cache.
+    /// Messages may be put in again. If that is so already, the line is not written, because the
+    /// writer has it in its cache.
     pub(crate) fn wake_up(&self) {
         let asleep = &self.lines().asleep.0;
         if asleep.load(Ordering::Relaxed) != 0 {

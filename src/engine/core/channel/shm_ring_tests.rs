@@ -1,4 +1,4 @@
-//! A fast box on its own: every length, full, wrapped around, and filled by a liar.
+//! A fast box on its own: every length, full, wrapped around, and filled by a hostile writer.
 
 use super::*;
 use crate::engine::base::seed::Random;
@@ -11,14 +11,14 @@ struct Ends {
 
 fn ends() -> Ends {
     let lines = Box::<Lines>::default();
-    // SAFETY: they go before the lines, and are the only ones.
+    // SAFETY: both are dropped before the lines, and are the only ones.
     let (writer, reader) =
         unsafe { (Writer::new(&raw const *lines), Reader::new(&raw const *lines)) };
     Ends { lines, writer, reader }
 }
 
 fn put(writer: &Writer, message: &[u8]) -> Put {
-    // SAFETY: as long as it is.
+    // SAFETY: the slice has this length.
     unsafe { writer.put(message.as_ptr(), message.len()) }
 }
 
@@ -26,10 +26,10 @@ fn message(number: u32, length: usize) -> Vec<u8> {
     (0..length).map(|at| (number as usize * 31 + at) as u8).collect()
 }
 
-/// Of any length.
+/// Puts in a message of any length.
 fn put_any(writer: &Writer, message: &[u8]) -> Put {
     match message.split_at_checked(MOST) {
-        // SAFETY: as long as they are.
+        // SAFETY: the slices have these lengths.
         Some((first, rest)) if !rest.is_empty() => unsafe {
             writer.put_long(first.as_ptr(), rest.as_ptr(), rest.len())
         },
@@ -44,7 +44,7 @@ fn take(reader: &Reader) -> Option<Result<Vec<u8>, Nonsense>> {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         if length > MOST {
             bytes.resize(length, 0);
-            // SAFETY: room for the rest.
+            // SAFETY: there is room for the rest.
             unsafe { reader.take_rest(length, bytes.as_mut_ptr().add(MOST)) };
         }
         bytes.truncate(length);
@@ -80,7 +80,7 @@ fn a_full_box_refuses_and_goes_on_when_it_was_told() {
         }
         assert_eq!(take(&reader), None);
         number += PLACES;
-        // What has not been told yet.
+        // What was not reported yet.
         let untold = number % TOLD_EACH;
         (untold..PLACES).for_each(|_| assert_eq!(put(&writer, &message(number, 16)), Put::Done));
         while take(&reader).is_some() {
@@ -106,8 +106,8 @@ fn long_messages_come_out_as_they_went_in_between_short_ones() {
     }
 }
 
-/// Lengths by chance, and as many under way as there is room for; what is in the places of a
-/// long message looks like marks. Numbers begin shortly before they wrap.
+/// Random lengths, and as many in flight as there is room for. The contents of long messages look
+/// like marks. Numbers start shortly before they wrap.
 #[test]
 fn random_messages_come_once_and_in_order() {
     let random = &mut Random::announced();
@@ -188,7 +188,7 @@ fn what_a_liar_writes_is_nonsense_or_a_message_of_its_own() {
             (true, true) => assert_eq!(taken.unwrap().unwrap().len(), length as usize),
         }
     }
-    // And of what the reader has taken.
+    // And the reader's number of places taken.
     let Ends { writer, reader, lines } = ends();
     reader.wake_up();
     for _ in 0..10_000 {
