@@ -1,4 +1,4 @@
-//! The buffers of an operation as UCP takes them: one, or a list of parts.
+//! The buffers of an operation in the form that UCP takes: one, or a list of parts.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::operation::OpParams;
@@ -11,7 +11,7 @@ use std::ffi::c_void;
 /// One part of a scattered message.
 #[derive(Clone, Copy)]
 pub struct Part {
-    /// May be null when `length` is 0.
+    /// May be null if `length` is 0.
     pub data: *mut c_void,
     /// Bytes.
     pub length: usize,
@@ -31,7 +31,7 @@ pub(crate) fn memory_type_of(
     }
 }
 
-/// The one memory type that all parts share: UCP takes a list of one type only.
+/// The memory type that all parts share: UCP takes a list of one type only.
 pub(crate) fn common_memory_type(
     worker: &SharedWorker,
     parts: &[Part],
@@ -57,8 +57,8 @@ pub(crate) fn common_memory_type(
     Ok(first)
 }
 
-/// Buffer and count for UCP: a list in the slot's own memory (true), or the one part there is.
-/// Parts of length 0 are left out.
+/// Buffer and count for UCP: a list in the slot's own memory (true), or the only part. Parts of
+/// length 0 are left out.
 #[inline(always)]
 pub(crate) fn describe_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
     match parts {
@@ -74,7 +74,7 @@ fn list_parts(slot: &Slot, parts: &[Part]) -> (*mut c_void, usize, bool) {
         (Some(only), None) => return (only.data, only.length, false),
         _ => {}
     }
-    // SAFETY: the slot was taken a moment ago: nobody else has the list.
+    // SAFETY: the slot was just taken: nothing else uses the list.
     let list = unsafe { &mut *slot.iov.get() };
     list.clear();
     list.extend(

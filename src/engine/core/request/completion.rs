@@ -1,9 +1,8 @@
-//! How an operation leaves UCP's call, and UCP's callback when it ends later, on its way to
-//! `Worker::complete`.
+//! UCP's result of an operation: how the operation leaves UCP's call, and UCP's callback if it
+//! completes later. Both lead to `Worker::complete`.
 //!
 //! UCP may call back before the call that started the operation has returned. The callback then
-//! only sets `mark::INLINE`, and the call completes the operation: `Returned` is where it finds
-//! that.
+//! only sets `mark::INLINE`, and the call completes the operation: `Returned` shows it.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::{mark, Slot, UCP};
@@ -11,20 +10,20 @@ use crate::engine::core::worker::worker::Worker;
 use crate::sys::{self, Posted};
 use std::ffi::c_void;
 
-/// How an operation has left UCP's call.
+/// How an operation left UCP's call.
 pub(crate) enum Returned {
-    /// UCP has done it, and does not call back.
+    /// UCP has completed it, and does not call back.
     Done,
-    /// UCP has not taken it.
+    /// UCP has refused it.
     Refused(Status),
-    /// UCP has called back already.
+    /// UCP has already called back.
     Ended(Status),
-    /// It is under way.
+    /// It is in flight.
     Pending,
 }
 
 impl Returned {
-    /// Of a slot that was SUBMITTING during the call, which has returned this.
+    /// For a slot that was SUBMITTING during the call, which has returned `pointer`.
     #[inline(always)]
     pub(crate) fn of(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> Self {
         match Posted::from_pointer(pointer) {
@@ -37,13 +36,13 @@ impl Returned {
         }
     }
 
-    /// Is it under way? In two comparisons.
+    /// It is in flight. Two comparisons.
     #[inline(always)]
     pub(crate) fn is_pending(slot: &Slot, pointer: sys::ucs_status_ptr_t) -> bool {
         sys::is_pending(pointer) && !slot.has_mark(mark::INLINE)
     }
 
-    /// Its status, if it has ended in whichever way.
+    /// Its status, if it has completed in any way.
     pub(crate) fn ended(self) -> Option<Status> {
         match self {
             Returned::Done => Some(Status::OK),
@@ -53,11 +52,12 @@ impl Returned {
     }
 }
 
-/// UCP is done with an operation; perhaps before the call that started it has returned, which then
-/// completes it.
+/// UCP has completed an operation, possibly before the call that started it has returned. That call
+/// then completes it.
 pub(crate) fn ended(worker: &Worker, slot: &Slot, status: Status) {
     if worker.is_over.get() {
-        // A late worker of UCP's (see `ucx::deferred_destroy`): everybody has been told.
+        // UCP's worker is destroyed late (see `ucx::deferred_destroy`): all callers already have
+        // their results.
     } else if slot.hold.get() & UCP != 0 {
         worker.abandoned_is_back(slot);
     } else if slot.has_mark(mark::SUBMITTING) {
@@ -71,18 +71,18 @@ pub(crate) fn ended(worker: &Worker, slot: &Slot, status: Status) {
 /// The slot that UCP calls back for, and its worker.
 ///
 /// # Safety
-/// A callback of UCP's, which is made inside the gate; the request memory that UCP was given is a
-/// slot of ours.
+/// Called by UCP's callback, which runs inside the gate; the request memory that UCP was given is a
+/// slot.
 #[inline(always)]
 pub(crate) unsafe fn inside<'a>(request: *mut c_void) -> (&'a Worker, &'a Slot) {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees that the request is a slot, and that this is inside the gate.
     unsafe {
         let slot = &*request.cast::<Slot>();
         (slot.worker().inside(), slot)
     }
 }
 
-/// UCP is done with a send, a flush or a close.
+/// UCP has completed a send, a flush or a close.
 pub(crate) unsafe extern "C" fn on_sent(
     request: *mut c_void,
     status: sys::ucs_status_t,
@@ -90,14 +90,14 @@ pub(crate) unsafe extern "C" fn on_sent(
 ) {
     let _ = std::panic::catch_unwind(|| {
         // SAFETY: the request memory that UCP was given is a slot, and stays one until it
-        // completes, here. UCP calls back inside progress or another call of ours, hence inside the
-        // gate.
+        // completes, here. UCP calls back inside progress or another call of the library, hence
+        // inside the gate.
         let (worker, slot) = unsafe { inside(request) };
         ended(worker, slot, Status(status.into()));
     });
 }
 
-/// UCP is done with a receive; perhaps before the call that posted it has returned.
+/// UCP has completed a receive, possibly before the call that posted it has returned.
 pub(crate) unsafe extern "C" fn on_received(
     request: *mut c_void,
     status: sys::ucs_status_t,
@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn on_received(
     _user_data: *mut c_void,
 ) {
     // SAFETY: the request memory that UCP was given is a slot, and stays one until it completes,
-    // here. UCP calls back inside progress or another call of ours, hence inside the gate.
+    // here. UCP calls back inside progress or another call of the library, hence inside the gate.
     let (worker, slot) = unsafe { inside(request) };
     // SAFETY: UCP passes a valid info, or none.
     let info = unsafe { info.as_ref() };
@@ -117,7 +117,7 @@ pub(crate) unsafe extern "C" fn on_received(
     received(worker, slot, status, info);
 }
 
-/// A receive that something waits for beside its request, or that did not end well.
+/// A receive that has more than its request, or that failed.
 #[inline(never)]
 extern "C" fn received(
     worker: &Worker,
@@ -128,7 +128,7 @@ extern "C" fn received(
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let status = Status(status.into());
         let info = info.filter(|_| matches!(status, Status::OK | Status::MESSAGE_TRUNCATED));
-        // Its caller may have been told an end already.
+        // Its caller may already have a status.
         if slot.hold.get() & UCP == 0 {
             slot.length.set(info.map_or(0, |info| info.length as u64));
             slot.tag.set(info.map_or(0, |info| info.sender_tag));

@@ -1,10 +1,12 @@
-//! The word of a request that says whether it is done, and on which others sleep until it is.
+//! The word of a request that shows whether it is done, and on which other threads sleep.
 //!
-//! Who is about to sleep marks the word, so that a completion knows whether it has to wake anybody.
-//! Marks are of use only while there is somebody who completes operations without the sleeper's
-//! help. When the progress thread goes, it takes all marks back and wakes the sleepers, who
-//! progress by themselves from then on. Who finds it gone after having marked takes the mark back
-//! as well: another one may have taken it for its own, and would sleep where nobody progresses.
+//! A thread that is about to sleep marks the word, so that a completion knows whether it must wake
+//! a thread. A mark helps only while another thread completes operations. When the progress thread
+//! ends, it removes all marks and wakes the sleeping threads, which then make progress themselves.
+//! A thread that finds the progress thread gone after marking removes the mark as well: otherwise
+//! another thread might rely on it, and sleep although no thread makes progress.
+//!
+//! `publish` stores with Release after the result; `is_set` loads with Acquire.
 #![deny(unsafe_code)]
 
 use crate::engine::base::futex::Word;
@@ -13,30 +15,30 @@ use std::time::Duration;
 
 const NO: u32 = 0;
 const YES: u32 = 1;
-/// No, and somebody sleeps until it is, or is about to.
+/// Not done, and a thread sleeps on it, or is about to.
 const WAITED_FOR: u32 = 2;
 
-/// See the top of this file.
+/// See the head of this file.
 pub(crate) struct Done(Word);
 
-/// How an attempt to mark the word ended.
+/// The result of an attempt to mark the word.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) enum Marked {
-    /// The completion will wake the sleepers, and so will the progress thread when it goes.
+    /// The completion will wake sleeping threads, and so will the progress thread when it ends.
     Yes,
     /// It is done.
     Done,
-    /// Nobody progresses but the caller.
+    /// No thread but the caller makes progress.
     Alone,
 }
 
 impl Done {
-    /// That of a slot that is not in use.
+    /// The state of an unused slot.
     pub(crate) fn new() -> Self {
         Done(Word::new(YES))
     }
 
-    /// A new use begins. By the owner of the slot.
+    /// A new use starts. Called by the owner of the slot.
     #[inline]
     pub(crate) fn begin(&self) {
         self.0.store(NO, Ordering::Relaxed);
@@ -47,13 +49,13 @@ impl Done {
         self.0.load(Ordering::Acquire) == YES
     }
 
-    /// Done, on a worker on which nobody can sleep here.
+    /// Done, on a worker on which no thread can sleep here.
     #[inline]
     pub(crate) fn publish(&self) {
         self.0.store(YES, Ordering::Release);
     }
 
-    /// The same where others may sleep on it, who are woken; true if there were any.
+    /// The same if other threads may sleep on it: wakes them. True if there were any.
     #[inline]
     pub(crate) fn publish_and_wake(&self) -> bool {
         let waited_for = self.0.swap(YES, Ordering::SeqCst) == WAITED_FOR;
@@ -63,13 +65,14 @@ impl Done {
         waited_for
     }
 
-    /// Marks it, to sleep on it afterwards. `others_progress` says whether anybody will complete
-    /// the operation.
+    /// Marks the word before a sleep. `others_progress`: another thread will complete the
+    /// operation.
     pub(crate) fn mark(&self, others_progress: impl FnOnce() -> bool) -> Marked {
         if self.0.compare_exchange(NO, WAITED_FOR, Ordering::SeqCst, Ordering::SeqCst) == Err(YES) {
             return Marked::Done;
         }
-        // Either we see that the thread has gone, or it sees the mark and takes it back.
+        // Either this thread sees that the progress thread has ended, or that thread sees the mark
+        // and removes it.
         fence(Ordering::SeqCst);
         if others_progress() {
             return Marked::Yes;
@@ -78,20 +81,21 @@ impl Done {
         Marked::Alone
     }
 
-    /// Sleeps until it is done, `mark` having said Yes; for `longest` at most, and perhaps less.
+    /// Sleeps until it is done, after `mark` returned `Yes`; at most for `longest`, and possibly
+    /// less.
     pub(crate) fn sleep(&self, longest: Option<Duration>) {
         self.0.wait(WAITED_FOR, longest);
     }
 
-    /// Takes the mark back and wakes the sleepers, to look around.
+    /// Removes the mark, and wakes the sleeping threads so that they check again.
     pub(crate) fn disturb(&self) {
         if self.0.compare_exchange(WAITED_FOR, NO, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             self.0.wake_all();
         }
     }
 
-    /// Sleeps while others progress: true once it is done, false when `left` has said zero before,
-    /// none when nobody else progresses any more.
+    /// Sleeps while another thread makes progress. True when it is done; false when `left` has
+    /// returned zero before; None when no other thread makes progress any more.
     pub(crate) fn wait(
         &self,
         others_progress: impl Fn() -> bool,

@@ -1,4 +1,4 @@
-//! What an operation that has failed says of itself: which one, with whom, and why.
+//! The error message of a failed operation: which operation, which peer, and why.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::Slot;
@@ -23,12 +23,12 @@ impl Slot {
     }
 }
 
-/// `Operation::describe` of a send that says how much it is.
+/// `Operation::describe` of a send, with its length.
 pub(crate) fn describe_bytes(slot: &Slot, _status: Status) -> String {
     format!("{} of {} bytes", slot.kind.get().describe(), slot.length.get())
 }
 
-/// `Operation::cause` of one for which buffers are made.
+/// `Operation::cause` of an operation for which buffers are allocated.
 pub(crate) fn cause_of_making(slot: &Slot, _status: Status) -> Option<String> {
     let mut making = slot.making.take();
     let trouble = making.as_mut().and_then(|making| making.trouble.take());

@@ -1,14 +1,13 @@
-//! The quick way: a plain operation on a worker of one thread and manual progress, which is what
-//! most inline traffic is.
+//! The fast path: a plain operation on a SINGLE worker with manual progress, which is the usual
+//! case for short messages.
 //!
-//! Each condition is looked at before anything has happened. Where one does not hold there is no
-//! answer, and the caller goes the long way, which looks again and says what is wrong: so there is
-//! one place for every error. What follows UCP's call is short only where it ends as it nearly
-//! always does. Nothing here can panic.
+//! Every condition is checked before anything has happened. If one does not hold, the function
+//! returns nothing, and the caller takes the slow path, which checks again and reports the error.
+//! So each error is produced in one place only. After UCP's call only the usual result is handled
+//! here. Nothing here can panic.
 //!
-//! What it costs beyond UCP's own, counted by callgrind on x86_64: 80 instructions for a send, 115
-//! for a receive and its completion, 40 for a pass, 12 for a look at a request and 20 for letting
-//! go of it.
+//! Cost in addition to UCP's, counted by callgrind on x86_64: 80 instructions for a send, 115 for a
+//! receive and its completion, 40 for a pass, 12 for a check of a request and 20 for its release.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
@@ -24,8 +23,8 @@ use crate::sys;
 use std::sync::atomic::Ordering;
 
 impl OpParams {
-    /// No flag, no timeout, no notifier, no `source`, and memory that is not a device's. `unusual`
-    /// is what the caller wants to be 0 as well.
+    /// No flag, timeout, notifier or `source`, and no device memory. `unusual`: another value that
+    /// must be 0.
     #[inline(always)]
     pub fn is_plain(&self, unusual: u64) -> bool {
         let unusual = unusual
@@ -38,7 +37,7 @@ impl OpParams {
         unusual == 0 && self.memory_type as u32 <= memory_type::HOST as u32
     }
 
-    /// For `Templates`.
+    /// The index in `Templates`.
     #[inline(always)]
     pub(crate) fn plain_index(&self) -> usize {
         const { assert!(memory_type::AUTO == 0 && memory_type::HOST == 1) };
@@ -46,16 +45,16 @@ impl OpParams {
     }
 }
 
-/// Inside a worker that one thread has to itself, with a slot to begin an operation with.
+/// Inside a SINGLE worker, with a slot for a new operation.
 pub struct FastPath<'a> {
     pub(crate) worker: InsideFast<'a>,
     pub(crate) slot: &'a Slot,
 }
 
 impl SharedWorker {
-    /// `Worker::progress` for the one thread of a SINGLE worker, where nothing but UCP has
-    /// something to do: how many events there were, and whether the pass is complete; else it has
-    /// to go on the long way.
+    /// `Worker::progress` for the thread of a SINGLE worker when only UCP has something to do.
+    /// Returns the number of events, and whether the pass is complete; otherwise it must continue
+    /// on the slow path.
     #[inline(always)]
     pub fn progress_fast(&self) -> (u32, bool) {
         let Some(inside) = self.enter_fast() else { return (0, false) };
@@ -74,8 +73,8 @@ impl SharedWorker {
 }
 
 impl SharedEndpoint {
-    /// For a message of so many bytes, header and data, that goes out as one piece and needs no
-    /// credit; None to go the long way.
+    /// For a message of `length` bytes, header and data, that is sent as one piece without credit.
+    /// None: use the slow path.
     #[inline(always)]
     pub(crate) fn fast_for_piece(&self, length: usize) -> Option<FastPath<'_>> {
         if length > INLINE - HEADER {
@@ -84,7 +83,7 @@ impl SharedEndpoint {
         self.fast_for_peer()
     }
 
-    /// The same of any length.
+    /// The same for any length.
     #[inline(always)]
     pub(crate) fn fast_for_peer(&self) -> Option<FastPath<'_>> {
         if !self.is_open() {
@@ -92,15 +91,15 @@ impl SharedEndpoint {
         }
         let worker = self.worker().enter_fast()?;
         let slot = worker.first_slot()?;
-        // SAFETY: inside its worker.
+        // SAFETY: inside its worker's gate.
         let is_known = unsafe { self.inside() }.peering.fast_number.get() != 0;
-        // Before the peer has told its number UCP has to name the connection.
+        // Before the peer has sent its number, UCP must identify the connection.
         is_known.then_some(FastPath { worker, slot })
     }
 }
 
 impl FastPath<'_> {
-    /// Sends what `post` gives to UCP, or puts on its way, from the slot.
+    /// Sends: `post` gives the slot to UCP or to shared memory.
     #[inline(always)]
     pub(crate) fn send(
         self,
@@ -113,8 +112,8 @@ impl FastPath<'_> {
     ) -> Result<Submitted> {
         let FastPath { worker, slot } = self;
         slot.prepare(kind);
-        // Kept there, and not across the call, as they are needed afterwards where the send is
-        // pending, too.
+        // Kept in the slot, and not across the call, because they are needed afterwards if the send
+        // is pending.
         slot.length.set(length);
         slot.tag.set(tag);
         let posted = post(&worker, slot);
@@ -129,7 +128,7 @@ impl FastPath<'_> {
 }
 
 impl Worker {
-    /// What is not as it nearly always is.
+    /// Anything but the usual case.
     #[inline(never)]
     pub(crate) fn submitted_slow(
         &self,
@@ -146,8 +145,8 @@ impl Worker {
 }
 
 impl Slot {
-    /// Begins a receive, in flight from here on. What is not said here is as it is in an operation
-    /// that has none of it.
+    /// Starts a receive, which is in flight from here on. Fields that are not set here have the
+    /// values of an operation that does not use them.
     #[inline(always)]
     pub(crate) fn begin_fast(&self, params: &OpParams, given: bool) {
         let watched = params.callback.is_some() || !params.recv_info.is_null();
@@ -165,14 +164,13 @@ impl Slot {
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
     }
 
-    /// In flight, and a receive of whose end only its request tells.
+    /// In flight, and a receive whose end only its request shows.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.marks.get() == mark::LIVE | mark::GIVEN | mark::PLAIN
     }
 
-    /// A receive that is PLAIN has ended well: its caller, who holds it, is the only one to learn
-    /// of it.
+    /// A PLAIN receive has succeeded: only its caller, who holds it, learns of it.
     #[inline(always)]
     pub(crate) fn complete_fast(&self, worker: &Worker) {
         worker.stats.completed.add(1);
@@ -186,7 +184,7 @@ impl Slot {
         worker.tell_event_loop();
     }
 
-    /// The status, where a look or two tell it; None to go the long way.
+    /// The status, if it can be read with one or two checks. None: use the slow path.
     #[inline(always)]
     pub fn status_fast(&self) -> Option<Status> {
         let status = Status(self.status.load(Ordering::Acquire));
@@ -194,16 +192,16 @@ impl Slot {
         (simple && !self.worker().generation.is_past()).then_some(status)
     }
 
-    /// Lets go of a request that `complete_fast` has completed, on the thread of a SINGLE
-    /// worker. False: nothing has happened, go the long way. No ticket names such a use of the
-    /// slot, so there is none to be outdated; and in a forked child it only changes the child's own
+    /// Releases a request that `complete_fast` has completed, on the thread of a SINGLE worker.
+    /// Returns false if nothing has happened: use the slow path. No ticket refers to such a use of
+    /// the slot, so none must be invalidated. In a forked child it only changes the child's own
     /// copy.
     ///
     /// # Safety
-    /// The caller holds the request, and does not use it again when this is true.
+    /// The caller holds the request, and does not use it again if this is true.
     #[inline(always)]
     pub unsafe fn destroy_fast(&self) -> bool {
-        // SAFETY: for the steps below.
+        // SAFETY: used only in the steps below, which enter no gate.
         let Some(worker) = (unsafe { self.worker().act_fast() }) else { return false };
         let simple = self.marks.get() == mark::GIVEN | mark::PLAIN;
         if simple {

@@ -1,5 +1,8 @@
-//! What is in flight on a worker: taking slots, starting and completing operations, cancelling,
-//! letting go.
+//! The operations in flight on a worker: taking slots, starting and completing operations, and
+//! releasing requests.
+//!
+//! All of it runs inside the gate. One exception is `push_foreign`, which releases a request from
+//! any thread.
 
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
@@ -13,7 +16,7 @@ use crate::sys;
 use std::any::Any;
 
 impl Worker {
-    /// A slot to begin an operation with.
+    /// A slot for a new operation.
     #[inline(always)]
     pub(crate) fn take_slot(&self) -> &Slot {
         match self.slab.pop() {
@@ -33,7 +36,7 @@ impl Worker {
         }
     }
 
-    /// Gives back a slot whose operation was never started, or that completed inside its call.
+    /// Returns a slot whose operation was never started, or that completed inside its call.
     #[inline(always)]
     pub(crate) fn return_slot(&self, slot: &Slot) {
         slot.hold.set(0);
@@ -52,9 +55,9 @@ impl Worker {
         sequence
     }
 
-    /// After a `*_nbx` call with the slot, which `prepare` readied, as its request memory: complete
-    /// inside the call, failed, or in flight from now on. `out` is written before anyone else can
-    /// see the operation.
+    /// Called after a `*_nbx` call with the slot, set up by `prepare`, as its request memory. The
+    /// operation is complete, has failed, or is in flight from now on. `out` is written before any
+    /// other thread can see the operation.
     #[inline(always)]
     pub(crate) fn submitted(
         &self,
@@ -100,8 +103,8 @@ impl Worker {
     }
 
     /// A receive whose callback ran before the call that posted it returned. A failure becomes a
-    /// request like any other: a negative return would say that nothing was submitted, but the
-    /// message is gone.
+    /// request like any other: a negative return value would mean that nothing was submitted, but
+    /// the message was consumed.
     #[inline(never)]
     fn completed_inline(
         &self,
@@ -144,7 +147,7 @@ impl Worker {
         }
     }
 
-    /// Links the slot into what is in flight, and stores it where the caller asked for it.
+    /// Adds the slot to those in flight, and stores it where the caller asked for it.
     #[inline(always)]
     pub(crate) fn start(
         &self,
@@ -192,8 +195,8 @@ impl Worker {
         self.attend(attention::TIMERS);
     }
 
-    /// The result of an operation that is in flight: everything but the callback, which waits for
-    /// the end of the pass.
+    /// Completes an operation in flight: everything but the callback, which waits for the end of
+    /// the pass.
     #[inline]
     pub(crate) fn complete(&self, slot: &Slot, status: Status) {
         if slot.pooled && slot.has_mark(mark::LIVE) {
@@ -202,7 +205,7 @@ impl Worker {
         slot.clear_mark(mark::LIVE);
         let single = slot.endpoint.get().is_null() && slot.kind.get().is_single_recv();
         if status == Status::OK && single && slot.reason.get() == 0 {
-            // A receive as most are: nothing waits for it but its caller.
+            // The usual receive: only its caller waits for it.
             slot.outcome.set(status);
             self.ended(slot, status);
         } else {
@@ -213,22 +216,22 @@ impl Worker {
     fn complete_slow(&self, slot: &Slot, status: Status) {
         slot.clear_mark(mark::PLAIN);
         if status.is_error() {
-            // A request that its caller let go of a moment ago is one that nobody watches.
+            // A request that its caller released a moment ago counts as unwatched.
             self.drain_foreign();
         }
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let ucx = status;
         let reason = Status(slot.reason.get());
         let status = match status {
             Status::MESSAGE_TRUNCATED => status,
-            // UCX has read something to the end: whatever was there.
+            // UCX has read to the end, but the memory may have had any contents.
             Status::OK => match endpoint.filter(|endpoint| endpoint.has_torn(slot)) {
                 Some(_) if reason.is_error() => reason,
                 Some(endpoint) => endpoint.life().cut_short(),
                 None => status,
             },
-            // What UCX calls it says nothing of the peer.
+            // UCX's status does not tell what happened to the peer.
             _ if status.is_error() && reason.is_error() => reason,
             _ => self.status_from_ucx(status, endpoint),
         };
@@ -250,7 +253,7 @@ impl Worker {
                     }
                     self.flush_part_ended(flush, status);
                 }
-                // An attempt to connect that came to nothing did so for a reason of its own.
+                // A failed attempt to connect has its own reason.
                 (Part::Hello(_), Some(endpoint)) if endpoint.is_connecting() => {
                     endpoint.part_ended(part, ucx)
                 }
@@ -277,7 +280,8 @@ impl Worker {
             endpoint.note_unreported(slot.sequence.get(), status);
         }
         let (kind, sequence) = (slot.kind.get(), slot.sequence.get());
-        // Flushes are told after whoever waits for this one; of one with a callback, after that.
+        // Flushes are notified after the waiters of this operation; with a callback, after the
+        // callback.
         let tells = kind.is_flushed() && slot.callback.get().is_none();
         self.let_endpoint_go(slot, endpoint, if unwatched { status } else { Status::OK });
         self.ended(slot, status);
@@ -292,12 +296,12 @@ impl Worker {
         self.count_result(slot, status);
         slot.store_recv_info();
         if slot.callback.get().is_some() {
-            // SAFETY: the worker keeps the endpoint alive while something in flight names it, and,
-            // from here on, while a callback is due.
+            // SAFETY: the worker keeps the endpoint alive while something in flight refers to it,
+            // and, from here on, while a callback is due.
             if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
                 if endpoint.place() == usize::MAX {
-                    // The worker keeps it no longer, and its caller may let go of it before the
-                    // callback runs.
+                    // The worker does not keep it any more, and its caller may release it before
+                    // the callback runs.
                     slot.endpoint.set(std::ptr::null());
                 } else {
                     self.callback_is_due(endpoint, slot.kind.get());
@@ -326,8 +330,8 @@ impl Worker {
         }
     }
 
-    /// The last step of a completion: waiters may go, and the slot is free once the caller has let
-    /// go as well.
+    /// The last step of a completion: releases waiters, and frees the slot if the caller has
+    /// released it as well.
     #[inline]
     pub(crate) fn finish(&self, slot: &Slot) {
         slot.publish_status();
@@ -340,15 +344,14 @@ impl Worker {
         self.give_up(slot, ENGINE);
     }
 
-    /// One of those who hold the slot gives it up; the last one frees it. False if that was not the
-    /// last.
+    /// One holder of the slot gives it up; the last one frees it. False if it was not the last.
     #[inline(always)]
     fn give_up(&self, slot: &Slot, holder: u8) -> bool {
         slot.hold.set(slot.hold.get() & !holder);
         let free = slot.hold.get() == 0;
         if free {
             if let Some(making) = slot.making.take() {
-                // Its buffers go by the user's code.
+                // Its buffers are freed by user code.
                 self.push_event(Event::DropBuffers(making));
             }
             self.return_slot(slot);
@@ -356,9 +359,9 @@ impl Worker {
         free
     }
 
-    /// Tells the caller that an operation has ended which UCP does not give back: the peer is gone
-    /// for good, so nothing touches the buffer any more, but what is left of it stands behind
-    /// others in a queue that nobody empties. The slot is UCP's until the end of the worker.
+    /// Completes an operation for its caller that UCP does not return. The peer is gone for good,
+    /// so nothing uses the buffer any more; but the rest of the operation is behind others in a
+    /// queue that is not emptied. The slot belongs to UCP until the end of the worker.
     pub(crate) fn abandon(&self, slot: &Slot, status: Status) {
         (self.operation(slot).abandoned)(self, slot);
         if let Some(making) = slot.making.take() {
@@ -370,37 +373,37 @@ impl Worker {
         self.complete(slot, status);
     }
 
-    /// Keeps memory that UCP may go on writing to, until its worker is gone.
+    /// Keeps memory that UCP may write to, until its worker is destroyed.
     pub(crate) fn leave_to_ucp(&self, memory: Box<dyn Any>) {
         self.left_to_ucp.borrow_mut().push(memory);
     }
 
-    /// UCP has given back what was abandoned.
+    /// UCP has returned an abandoned operation.
     #[cold]
     pub(crate) fn abandoned_is_back(&self, slot: &Slot) {
         self.abandoned.set(self.abandoned.get() - 1);
         self.give_up(slot, UCP);
     }
 
-    /// The caller lets go of the slot.
+    /// The caller releases the slot.
     #[inline]
     pub(crate) fn release_slot(&self, slot: &Slot) {
         if slot.kind.get() == Kind::AmMessage {
             return self.message_gone(slot);
         }
         if !self.give_up(slot, USER) {
-            // Its end is nobody's to take note of: it has to free the slot.
+            // Its completion has no receiver any more, and must free the slot.
             slot.clear_mark(mark::PLAIN);
         }
     }
 
-    /// Slots of the pool are listed while they are in flight: those that are not may be in another
-    /// thread's hands.
+    /// Slots of the pool are listed while they are in flight: other ones may be in use by another
+    /// thread.
     #[inline]
     fn link(&self, slot: &Slot) {
         slot.previous_live.set(std::ptr::null());
         slot.next_live.set(self.live.get());
-        // SAFETY: the list holds live slots of this worker.
+        // SAFETY: the list contains live slots of this worker.
         if let Some(next) = unsafe { self.live.get().as_ref() } {
             next.previous_live.set(slot);
         }
@@ -415,14 +418,14 @@ impl Worker {
             Some(previous) => previous.next_live.set(next),
             None => self.live.set(next),
         }
-        // SAFETY: as above.
+        // SAFETY: neighbours in the list are live slots of this worker.
         if let Some(next) = unsafe { next.as_ref() } {
             next.previous_live.set(previous);
         }
     }
 
-    /// The operation no longer needs its endpoint: flushes that waited for it move on. `unreported`
-    /// is an error that nobody but a flush can tell.
+    /// The operation no longer needs its endpoint: flushes that waited for it continue.
+    /// `unreported`: an error that only a flush can report.
     fn release_endpoint(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
         let (kind, sequence) = (slot.kind.get(), slot.sequence.get());
         self.let_endpoint_go(slot, endpoint, unreported);
@@ -431,7 +434,7 @@ impl Worker {
         }
     }
 
-    /// The same, but for the flushes.
+    /// The same, without the flushes.
     fn let_endpoint_go(&self, slot: &Slot, endpoint: Option<&Endpoint>, unreported: Status) {
         if slot.kind.get().is_flushed() {
             self.sends_in_flight.set(self.sends_in_flight.get() - 1);
@@ -444,7 +447,8 @@ impl Worker {
         }
     }
 
-    /// Calls `visit` for every operation in flight, in no order. It completes and starts none.
+    /// Calls `visit` for every operation in flight, in no order. `visit` must not complete or start
+    /// any.
     pub(crate) fn for_each_live(&self, mut visit: impl FnMut(&Slot)) {
         self.slab.for_each(|slot| {
             if slot.has_mark(mark::LIVE) {
@@ -452,7 +456,7 @@ impl Worker {
             }
         });
         let mut next = self.live.get();
-        // SAFETY: the list holds live slots of this worker, and `next` is read before its
+        // SAFETY: the list contains live slots of this worker, and `next` is read before its
         // predecessor is visited.
         while let Some(slot) = unsafe { next.as_ref() } {
             next = slot.next_live.get();
@@ -460,10 +464,9 @@ impl Worker {
         }
     }
 
-    /// Calls `act` for each operation in flight that `wanted` picks, if it is still in flight when
-    /// its turn comes: `act` may complete it, and others with it. In the order of their submission,
-    /// in which UCX has its receives listed: it looks for one that is cancelled from the beginning
-    /// of its list.
+    /// Calls `act` for each operation in flight that `wanted` selects, if it is still in flight by
+    /// then: `act` may complete it and others. In the order of submission, which is the order of
+    /// UCX's list of receives: UCX searches a cancelled one from the start of its list.
     pub(crate) fn for_each_picked(&self, wanted: impl Fn(&Slot) -> bool, act: impl FnMut(&Slot)) {
         let mut picked = Vec::new();
         self.for_each_live(|slot| {
@@ -475,38 +478,37 @@ impl Worker {
         picked.iter().filter_map(|(_, ticket)| ticket.current()).for_each(act);
     }
 
-    /// Takes in what callers let go of from outside.
+    /// Handles the requests that other threads have released.
     #[inline(always)]
     pub(crate) fn drain_foreign(&self) {
         // SAFETY: slots of this worker, which keeps their memory.
         unsafe { self.foreign.drain(|slot| self.release_slot(slot)) };
     }
 
-    /// At the end of the worker: counts the requests that callers still hold, and makes letting go
-    /// work without it. Returns how many there are; the caller puts a reference into `keep` before.
+    /// At the end of the worker: counts the requests that callers still hold, and lets them be
+    /// released without the worker. The caller first puts a reference into `keep`.
     pub(crate) fn shut_foreign(&self) {
         let mut held = 0;
         self.for_each_slot(|slot| held += usize::from(slot.hold.get() & USER != 0));
-        // SAFETY: slots of this worker; the caller of this function holds a reference of its own to
-        // it.
+        // SAFETY: slots of this worker, to which the caller holds its own reference.
         if unsafe { self.foreign.shut(held) } {
             drop(self.keep.take());
         }
     }
 }
 
-/// Lets go of a request from outside the gate, on any thread.
+/// Releases a request from outside the gate, on any thread.
 ///
 /// # Safety
-/// The caller holds the request, and does not use it again. The worker's memory may be gone
-/// afterwards, and the request's with it: no reference to either may be alive.
+/// The caller holds the request, and does not use it again. The worker's memory, and the request's
+/// with it, may be freed by this: no reference to either may exist.
 pub(crate) unsafe fn push_foreign(slot: *const Slot) {
-    // SAFETY: the slot is held by the caller, and keeps its worker's memory.
+    // SAFETY: the caller holds the slot, which keeps its worker's memory.
     let worker = unsafe { (*slot).worker };
-    // SAFETY: as above, and as for this function.
+    // SAFETY: the caller holds the slot, and does not use it again.
     if unsafe { RemoteFreeList::push(SharedWorker::foreign(worker), slot) } {
-        // SAFETY: the request has outlived its worker, and was the last of those that have: nobody
-        // else touches the cell now.
+        // SAFETY: the request has outlived its worker, and was the last one that did: no other
+        // thread uses the cell.
         let keep = unsafe { (*worker).inside().keep.take() };
         drop(keep);
     }
@@ -522,7 +524,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) tag: u64,
 }
 
-/// Where the caller wants its request; may be nowhere.
+/// Where the caller wants its request stored; may be nowhere.
 #[derive(Clone, Copy)]
 pub struct Out(*mut *mut Slot);
 
@@ -544,7 +546,7 @@ impl Out {
     #[inline]
     pub(crate) fn store(self, slot: &Slot) {
         if self.is_wanted() {
-            // SAFETY: `new` was promised a valid place.
+            // SAFETY: the caller of `new` guaranteed a valid place.
             unsafe { self.0.write(std::ptr::from_ref(slot).cast_mut()) };
         }
     }
@@ -552,7 +554,7 @@ impl Out {
     #[inline]
     pub(crate) fn store_null(self) {
         if self.is_wanted() {
-            // SAFETY: as above.
+            // SAFETY: the caller of `new` guaranteed a valid place.
             unsafe { self.0.write(std::ptr::null_mut()) };
         }
     }

@@ -1,21 +1,21 @@
-//! Memory that goes with a slot: the header of a message on its way out, or a message that came in
-//! and that UCX does not leave with us. It stays with the slot for its next use, so that in steady
-//! state nothing is allocated.
+//! Memory that belongs to a slot: the header of a message to send, or a received message that UCX
+//! does not leave in its own memory. It stays with the slot for its next use, so that nothing is
+//! allocated in a steady state.
 
-/// What most messages need: the library's header and a short one of the user's; or as much as UCX
-/// hands over in place on shared memory.
+/// Enough for most messages: the library's header and a short user header, or as much as UCX
+/// delivers in place over shared memory.
 pub(crate) const INLINE: usize = 128;
-/// Longer than this it is given back when the use ends.
+/// Longer memory is freed when the use ends.
 const KEPT: usize = 1 << 16;
 
-/// Copies what is mostly a few bytes: a call of memcpy takes longer than all else that is done with
-/// a short message.
+/// Copies what is mostly a few bytes: a call of memcpy takes longer than everything else that is
+/// done for a short message.
 ///
 /// # Safety
 /// As for `copy_nonoverlapping`.
 #[inline(always)]
 pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees the same.
     unsafe {
         if length > INLINE {
             from.copy_to_nonoverlapping(to, length);
@@ -25,17 +25,17 @@ pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// The same of at most INLINE bytes. Without any call, for whom that alone would make keep what it
-/// has across one.
+/// The same for at most `INLINE` bytes. Makes no call at all, for callers that would only have to
+/// save registers for it.
 ///
 /// # Safety
 /// As for `copy_nonoverlapping`.
 #[inline(always)]
 pub(crate) unsafe fn copy_inline(from: *const u8, to: *mut u8, length: usize) {
-    /// The first and the last so many bytes, which may lap over.
+    /// Copies the first and the last `N` bytes, which may overlap.
     #[inline(always)]
     unsafe fn both_ends<const N: usize>(from: *const u8, to: *mut u8, length: usize) {
-        // SAFETY: as for `copy_inline`, of at least so many bytes.
+        // SAFETY: the caller guarantees at least `N` bytes on both sides.
         unsafe {
             to.cast::<[u8; N]>().write_unaligned(from.cast::<[u8; N]>().read_unaligned());
             let last = from.add(length - N).cast::<[u8; N]>().read_unaligned();
@@ -43,7 +43,7 @@ pub(crate) unsafe fn copy_inline(from: *const u8, to: *mut u8, length: usize) {
         }
     }
     debug_assert!(length <= INLINE);
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees the same.
     unsafe {
         if length == 0 {
             return;
@@ -66,8 +66,8 @@ pub(crate) unsafe fn copy_inline(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Puts two words down in one store: UCX reads them back at once, by wide loads, which wait for
-/// what small stores have written to arrive in the cache.
+/// Writes two words in one store. UCX reads them back at once with wide loads, which would stall
+/// until small stores have reached the cache.
 ///
 /// # Safety
 /// There is room for them at `to`, which is aligned to 16 bytes.
@@ -77,23 +77,23 @@ pub(crate) unsafe fn put_pair(to: *mut u8, [first, second]: [u64; 2]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _mm_store_si128};
-        // SAFETY: as for this function; every x86-64 has these.
+        // SAFETY: the caller guarantees room and alignment; every x86-64 has these instructions.
         unsafe { _mm_store_si128(to.cast::<__m128i>(), std::mem::transmute::<u128, __m128i>(pair)) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees room and alignment.
     unsafe {
         to.cast::<u128>().write(pair.to_le());
     }
 }
 
-/// Puts a header of three words down.
+/// Writes a header of three words.
 ///
 /// # Safety
 /// As for `put_pair`.
 #[inline(always)]
 pub(crate) unsafe fn put_header(to: *mut u8, [first, second, third]: [u64; 3]) {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees room and alignment.
     unsafe {
         put_pair(to, [first, second]);
         to.add(16).cast::<u64>().write(third.to_le());
@@ -111,7 +111,7 @@ impl Store {
         Store { inline: [0; INLINE], spill: Vec::new() }
     }
 
-    /// Room for so many bytes, aligned to 16 of them, in place of what was there.
+    /// Room for `length` bytes, aligned to 16 bytes. Replaces the previous contents.
     #[inline(always)]
     pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
         if length <= INLINE {
@@ -138,7 +138,7 @@ impl Store {
         }
     }
 
-    /// `shrink` would give something back.
+    /// `shrink` would free memory.
     #[inline(always)]
     pub(crate) fn is_large(&self) -> bool {
         self.spill.len() > KEPT / size_of::<u128>()
@@ -146,7 +146,7 @@ impl Store {
 }
 
 fn as_bytes(words: &mut [u128], length: usize) -> &mut [u8] {
-    // SAFETY: plain bytes, as many as there are or fewer.
+    // SAFETY: plain bytes, at most as many as the words have.
     unsafe {
         std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), length.min(size_of_val(words)))
     }

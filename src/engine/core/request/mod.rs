@@ -1,8 +1,10 @@
-//! An operation from its submission to its callback.
+//! An operation from its submission to its callback. Read the files in this order:
 //!
-//! `operation` is what the caller asked for, `request` the slot that it occupies, `submit` where it
-//! goes, `inflight` how a slot begins and ends, `notifier` and `completion_flag` how its end is
-//! told. Read them in that order.
+//! 1. `operation`, `operation_kind`: what the caller asked for.
+//! 2. `request`: the slot that an operation occupies, and which thread owns what in it.
+//! 3. `submit`, `fast_path`: where an operation goes.
+//! 4. `inflight`, `completion`: how a slot starts and ends.
+//! 5. `completion_flag`, `notifier`: how the caller is notified.
 
 pub mod buffer;
 pub(crate) mod cancel;

@@ -1,5 +1,5 @@
-//! The notifier: where operations that name it are reported, in batches, to threads of the caller's
-//! own. What else it hands out is in `notifier_events`.
+//! The notifier: reports operations in batches to the caller's own threads. Other reports are in
+//! `notifier_events`.
 
 use crate::engine::base::clock;
 use crate::engine::base::completion_queue::{Found, Node, Pushed, Queue};
@@ -18,59 +18,58 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-/// Bits of `Slot::outside`: who holds a request that names a notifier, beside the engine. All zero
-/// for any other request.
+/// Bits of `Slot::outside`: the holders, other than the engine, of a request with a notifier. All
+/// zero for other requests.
 pub(crate) mod outside {
-    /// It names a notifier.
+    /// It has a notifier.
     pub(crate) const NOTIFIED: u8 = 1;
-    /// It has not been polled yet.
+    /// It was not polled yet.
     pub(crate) const QUEUE: u8 = 2;
-    /// The caller has not let go of its request.
+    /// The caller has not released its request.
     pub(crate) const USER: u8 = 4;
 }
 
 /// A completion queue for the operations of any worker of one context.
 ///
-/// **The slot is the queue's node.** A report allocates nothing and cannot fail for want of room,
-/// because each operation brings the memory of its report along: the queue links the slots
-/// themselves, through the link that is also used when a caller lets go of one, which cannot happen
-/// at the same time.
+/// **The slot is the queue's node.** A report allocates nothing and cannot fail for lack of room,
+/// because each operation provides the memory of its report. The queue links the slots themselves,
+/// through the link that is also used when a caller releases a slot, which cannot happen at the
+/// same time.
 ///
-/// **Who holds the slot.** For the engine, a slot that names a notifier is held from outside
-/// (`hold`, USER) from the beginning, whether or not the caller kept a request; `Slot::outside`
-/// tells who that is: the queue, until the report has been polled, and the caller, until it
-/// destroys its request. Each of them clears its bit from whatever thread it is on, and the last
-/// one hands the slot back to the worker through `foreign`, as any request that a caller lets go
-/// of. So what a report tells is read from the slot while the queue still holds it, and a request
-/// that is polled is valid until the caller destroys it.
+/// **Holders of the slot.** For the engine, a slot with a notifier is held from outside (`hold`,
+/// USER) from the start, whether the caller kept a request or not. `Slot::outside` has the actual
+/// holders: the queue until the report was polled, and the caller until it destroys its request.
+/// Each of them clears its bit on its own thread. The last one returns the slot to the worker
+/// through `foreign`, as for any released request. So a report is read from the slot while the
+/// queue still holds it, and a polled request is valid until the caller destroys it.
 ///
-/// **When the worker goes first**, it completes what is in flight with CANCELED, reports that, and
-/// counts the slots that the queue holds among those that keep its memory, as it does with requests
-/// that callers hold. The last one to be polled, or dropped with the notifier, takes the worker's
-/// memory with it.
+/// **If the worker ends first**, it completes what is in flight with `CANCELED`, and reports that.
+/// It counts the slots that the queue holds among those that keep its memory, as it does with
+/// requests that callers hold. The last one to be polled, or dropped with the notifier, frees the
+/// worker's memory.
 ///
-/// **When the notifier goes first**, the queue is emptied and refuses what comes later: the
-/// operation then completes unreported, and its slot is freed by its worker as if nobody had asked.
-/// Operations in flight hold a reference to `Core`, given back right after the report; reports
-/// themselves hold none, so the two never keep each other alive.
+/// **If the notifier is destroyed first**, the queue is emptied and refuses later reports. The
+/// operation then completes without a report, and its worker frees the slot. Operations in flight
+/// hold a reference to `Core`, which is released right after the report. Reports hold none, so the
+/// two never keep each other alive.
 pub struct Notifier {
     core: Arc<Core>,
 }
 
-/// What outlives the handle as long as operations in flight name it.
+/// Outlives the handle as long as operations in flight refer to it.
 pub(crate) struct Core {
     context: Arc<Context>,
     queue: Queue<Slot>,
-    /// Made on first use. Written to after a report that finds the queue armed.
+    /// Created on first use. Written after a report that finds the queue armed.
     event: OnceLock<EventFd>,
 }
 
-/// One operation that has completed, or one event.
+/// One completed operation, or one event.
 #[derive(Clone, Copy)]
 pub struct Completion {
-    /// What it tells of.
+    /// What is reported.
     pub happened: Happened,
-    /// `callback_arg` of its parameters, or what it was asked for with.
+    /// `callback_arg` of its parameters, or the argument that the report was requested with.
     pub user_data: *mut c_void,
     /// Null if the caller kept no request, or has destroyed it.
     pub request: *mut Slot,
@@ -85,14 +84,13 @@ pub struct Completion {
 /// How a wait ended.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub enum Waited {
-    /// There is something to poll, perhaps.
+    /// There may be something to poll.
     Ready,
     /// The time ran out.
     TimedOut,
 }
 
-// SAFETY: the link is touched by the queue alone while the slot is in it, and by `push_foreign`
-// afterwards.
+// SAFETY: only the queue uses the link while the slot is in it, and only `push_foreign` afterwards.
 unsafe impl Node for Slot {
     #[inline]
     fn set_next(&self, next: *const Slot) {
@@ -122,7 +120,7 @@ impl Notifier {
         &self.core
     }
 
-    /// May an operation of this context name it?
+    /// Checks that an operation of this context may use it.
     pub(crate) fn check(&self, context: &Arc<Context>) -> Result<()> {
         if !Arc::ptr_eq(&self.core.context, context) {
             return Err(Error::invalid("notifier: of another context"));
@@ -141,34 +139,33 @@ impl Notifier {
         Ok(())
     }
 
-    /// Waits until there is something to poll, or a signal handler has run on this thread. CLOSED
-    /// when it has been stopped and is empty.
+    /// Waits until there is something to poll, or a signal handler has run on this thread. `CLOSED`
+    /// if it was stopped and is empty.
     pub fn wait(&self, timeout_ns: u64) -> Result<Waited> {
         self.check_fork()?;
         if deferred::in_callback() {
             return Err(from_callback());
         }
         let deadline = clock::deadline_after(timeout_ns);
-        // A reference of our own: destroying the notifier ends this wait, and must not take the
-        // queue from under it.
+        // An own reference: destroying the notifier ends this wait, and must not free the queue
+        // during it.
         let core = self.core.clone();
         match core.queue.wait(|| clock::remaining(deadline)) {
-            // The caller looks, finds nothing, and has the time to see what the handler has left
-            // for it.
+            // The caller polls, finds nothing, and can handle what the signal handler has left.
             Found::Something | Found::Interrupted => Ok(Waited::Ready),
             Found::Nothing => Ok(Waited::TimedOut),
             Found::Stopped => Err(stopped()),
         }
     }
 
-    /// Hands up to `max` completions to `visit`, oldest first; how many. CLOSED when it has been
-    /// stopped and is empty.
+    /// Passes up to `max` completions to `visit`, oldest first, and returns their number. `CLOSED`
+    /// if it was stopped and is empty.
     pub fn poll(&self, max: usize, mut visit: impl FnMut(Completion)) -> Result<usize> {
         self.check_fork()?;
         let chain = self.core.queue.take(max).ok_or_else(stopped)?;
         let mut count = 0;
         for slot in chain {
-            // SAFETY: just taken from the queue, which is given up for it here.
+            // SAFETY: just taken from the queue, whose hold this gives up.
             visit(unsafe { take_report(slot) });
             count += 1;
         }
@@ -195,9 +192,9 @@ impl Notifier {
         Ok(fd)
     }
 
-    /// Asks that the descriptor become readable with the next completion. False when there is
-    /// something to poll first. CLOSED when it has been stopped and is empty. Where this is not
-    /// true, the descriptor is readable.
+    /// Makes the descriptor readable at the next completion. False if there is something to poll
+    /// first; then the descriptor is readable. `CLOSED` if it was stopped and is empty; then it is
+    /// readable as well.
     pub fn arm(&self) -> Result<bool> {
         self.event_fd()?;
         let core = &self.core;
@@ -208,8 +205,8 @@ impl Notifier {
         }
     }
 
-    /// Refuses operations that name it from now on; what is in it, and what is in flight, can still
-    /// be polled.
+    /// Refuses new operations that use it. What it contains and what is in flight can still be
+    /// polled.
     pub fn stop(&self) -> Result<()> {
         self.check_fork()?;
         self.core.queue.stop();
@@ -217,10 +214,10 @@ impl Notifier {
         Ok(())
     }
 
-    /// The same, and drops what is in it and what still comes. In a forked child it does nothing.
+    /// The same, and drops what it contains and what still arrives. Does nothing in a forked child.
     pub fn destroy(self) {
         if self.core.context.generation.is_past() {
-            // Its lock may have been held by a thread that is not there any more.
+            // A thread that does not exist in the child may have held its lock.
             std::mem::forget(self);
         }
     }
@@ -229,7 +226,7 @@ impl Notifier {
 impl Drop for Notifier {
     fn drop(&mut self) {
         for slot in self.core.queue.shut() {
-            // SAFETY: just taken from the queue; nobody else gets what it tells of.
+            // SAFETY: just taken from the queue; no caller gets what it reports.
             unsafe { take_report(slot).happened.drop_unseen() };
         }
         self.core.ring();
@@ -237,14 +234,14 @@ impl Drop for Notifier {
 }
 
 impl Core {
-    /// Adds what the slot tells of. False where it has been destroyed: the queue keeps nothing of
-    /// it.
+    /// Adds the slot's report. False if the notifier was destroyed; the queue then does not hold
+    /// the slot.
     ///
     /// # Safety
-    /// The queue holds the slot from here until it has been taken, if this is true, and the slot is
-    /// in no other list.
+    /// If this is true the queue holds the slot until it is taken out. The slot is in no other
+    /// list.
     pub(crate) unsafe fn add(&self, slot: &Slot) -> bool {
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees the queue's hold, and that the slot is in no list.
         match unsafe { self.queue.push(slot) } {
             Pushed::Quietly => true,
             Pushed::Ring => {
@@ -273,15 +270,15 @@ fn stopped() -> Error {
     Error::new(Status::CLOSED, "notifier: has been stopped")
 }
 
-/// Copies what the slot reports, and gives up the queue's hold on it.
+/// Copies the slot's report, and gives up the queue's hold on it.
 ///
 /// # Safety
-/// The slot was taken from its queue by the caller, who does not use it afterwards but as the
-/// request that this returns.
+/// The caller has taken the slot from its queue, and afterwards uses it only as the request that
+/// this returns.
 unsafe fn take_report(slot: *const Slot) -> Completion {
     let (mut completion, left) = {
-        // SAFETY: the queue holds the slot. Nobody writes the cells between the push, which the
-        // taker has acquired, and the time when nobody outside holds the slot.
+        // SAFETY: the queue holds the slot. The cells are not written between the push, which the
+        // taker has acquired, and the moment when the last outside holder has released the slot.
         let slot = unsafe { &*slot };
         let happened = match slot.part.get() {
             Part::Event(happened) => happened,
@@ -303,28 +300,28 @@ unsafe fn take_report(slot: *const Slot) -> Completion {
     };
     if left & outside::USER == 0 {
         completion.request = null_mut();
-        // SAFETY: the last one outside who held it, as for this function.
+        // SAFETY: this was the last outside holder, and does not use the slot again.
         unsafe { push_foreign(slot) };
     }
     completion
 }
 
-/// The caller lets go of a request. True when the slot is nobody's any more and has to go back to
-/// its worker.
+/// The caller releases a request. True if the slot has no holder left and must return to its
+/// worker.
 ///
 /// # Safety
-/// The caller holds the request, and does not use it again when this is false.
+/// The caller holds the request, and does not use it again if this is false.
 #[inline]
 pub(crate) unsafe fn left_by_user(slot: *const Slot) -> bool {
-    // SAFETY: as for this function.
+    // SAFETY: the caller still holds the request.
     let bits = unsafe { &(*slot).outside };
     bits.load(Ordering::Relaxed) == 0
         || bits.fetch_and(!outside::USER, Ordering::AcqRel) & outside::QUEUE == 0
 }
 
 impl Slot {
-    /// The operation is to be reported to `notifier`. By whoever owns the slot, before anybody
-    /// outside sees the slot.
+    /// Makes `notifier` report the operation. Called by the owner of the slot before any other
+    /// thread sees it.
     pub(crate) fn name_notifier(&self, notifier: &Notifier) {
         self.name_core(&notifier.core);
     }
@@ -336,8 +333,7 @@ impl Slot {
         self.outside.store(outside::NOTIFIED | outside::QUEUE | user, Ordering::Relaxed);
     }
 
-    /// It was reported and the report has been taken: whoever knows that need not wait for the
-    /// engine's last steps.
+    /// Its report was polled: a thread that knows this need not wait for the engine's last steps.
     #[inline]
     pub(crate) fn was_polled(&self) -> bool {
         self.outside.load(Ordering::Acquire) & (outside::NOTIFIED | outside::QUEUE)
@@ -346,15 +342,15 @@ impl Slot {
 }
 
 impl Worker {
-    /// The completion of an operation that names a notifier: the result is visible, then it is
-    /// reported, then waiters may go. False where the notifier has been destroyed.
+    /// Completes an operation with a notifier: publishes the result, reports it, and then releases
+    /// waiters. False if the notifier was destroyed.
     #[inline(never)]
     pub(crate) fn report(&self, slot: &Slot) -> bool {
         // SAFETY: the reference that `name_notifier` took, given back once.
         let core = unsafe { Arc::from_raw(slot.notifier.replace(std::ptr::null())) };
         slot.publish_status();
-        // SAFETY: held by the queue's bit from here until it has been taken, and in no list of
-        // ours.
+        // SAFETY: the queue's bit holds the slot from here until it is taken out, and it is in no
+        // list of the worker.
         let added = unsafe { core.add(slot) };
         if !added && slot.outside.fetch_and(!outside::QUEUE, Ordering::AcqRel) & outside::USER == 0
         {

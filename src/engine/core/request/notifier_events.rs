@@ -1,17 +1,17 @@
-//! What a notifier hands out beside operations, where others have callbacks: connection requests,
-//! the ends of endpoints, messages and questions.
+//! What a notifier reports besides operations, instead of calling a callback: connection requests,
+//! ends of endpoints, messages and fetch requests.
 //!
-//! **Memory.** A message or a question is a slot, and stands in the queue itself. A connection
-//! request and the end of an endpoint take an internal slot of their worker, which goes back to it
-//! when it has been polled, as that of an operation does.
+//! **Memory.** A message or a fetch request is a slot, and is in the queue itself. A connection
+//! request and the end of an endpoint use an internal slot of their worker, which returns to it
+//! after the poll, as for an operation.
 //!
-//! **Ownership.** What is handed out belongs to whoever polls, as it would to the callback. Until
-//! then it is the queue's: with the notifier messages are destroyed, questions and connection
-//! requests rejected.
+//! **Ownership.** A report belongs to the thread that polls it, as it would to the callback. Until
+//! then it belongs to the queue. When the notifier is destroyed, messages are destroyed, and fetch
+//! requests and connection requests are rejected.
 //!
-//! **Bounds**, where nobody polls. Messages and questions hold their sender's credit until they are
-//! destroyed, so that the sender waits. A listener rejects when `BACKLOG` requests wait for an
-//! answer. An endpoint ends once.
+//! **Limits** if no thread polls. Messages and fetch requests hold their sender's credit until they
+//! are destroyed, so the sender waits. A listener rejects clients when `BACKLOG` requests wait for
+//! an answer. An endpoint ends once.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::handler_table::DestroyArg;
@@ -24,45 +24,45 @@ use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What one report tells of. What a pointer names belongs to whoever has the report.
+/// What one report contains. Objects behind pointers belong to the owner of the report.
 #[derive(Clone, Copy)]
 pub enum Happened {
     /// An operation has completed.
     Operation,
-    /// Somebody asks for a connection: a reference.
+    /// A client asks for a connection: a reference.
     ConnRequest(*const ConnRequest),
     /// An endpoint has ended.
     EndpointClosed,
-    /// An active message has come in.
+    /// An active message has arrived.
     Message(*mut Message),
-    /// A question has come in; and what destroys it.
+    /// A fetch request has arrived, with the function that destroys it.
     Question(*mut c_void, unsafe fn(*mut c_void)),
 }
 
 impl Happened {
-    /// It is the slot that tells of it.
+    /// The slot itself is the reported object.
     pub(crate) fn is_the_slot(self) -> bool {
         matches!(self, Happened::Message(_) | Happened::Question(..))
     }
 
-    /// Nobody gets it.
+    /// Drops a report that no caller gets.
     ///
     /// # Safety
-    /// What it names is the caller's, and is not used afterwards.
+    /// Its object belongs to the caller, and is not used afterwards.
     pub(crate) unsafe fn drop_unseen(self) {
         match self {
             Happened::Operation | Happened::EndpointClosed => {}
-            // SAFETY: as for this function.
+            // SAFETY: the report owns the reference.
             Happened::ConnRequest(request) => unsafe { Arc::from_raw(request) }.destroy(),
-            // SAFETY: as above.
+            // SAFETY: the report owns the message.
             Happened::Message(message) => unsafe { message::destroy(message) },
-            // SAFETY: as above.
+            // SAFETY: the report owns the fetch request.
             Happened::Question(question, destroy) => unsafe { destroy(question) },
         }
     }
 }
 
-/// Where events go, and what they are told apart by.
+/// Where events go, with the argument that identifies them.
 #[derive(Clone)]
 pub struct Target {
     core: Arc<Core>,
@@ -70,21 +70,21 @@ pub struct Target {
 }
 
 impl Target {
-    /// Of a notifier that was checked.
+    /// For a notifier that was checked.
     pub(crate) fn new(notifier: &Notifier, user_data: *mut c_void) -> Self {
         Target { core: notifier.core().clone(), user_data }
     }
 
-    /// Hands over a message or a question. False: it is still the caller's.
+    /// Hands over a message or a fetch request. If this is false it still belongs to the caller.
     ///
     /// # Safety
-    /// The caller has the slot, and does not use it again when this is true.
+    /// The caller owns the slot, and does not use it again if this is true.
     pub(crate) unsafe fn report_slot(&self, slot: *const Slot, happened: Happened) -> bool {
-        // SAFETY: as for this function.
+        // SAFETY: the caller owns the slot.
         let slot = unsafe { &*slot };
         slot.callback_arg.set(self.user_data);
         slot.part.set(Part::Event(happened));
-        // SAFETY: in no list while it is a message in somebody's hands.
+        // SAFETY: a message with an owner is in no list.
         let added = unsafe { self.core.add(slot) };
         if !added {
             slot.part.set(Part::Nothing);
@@ -97,7 +97,7 @@ impl Target {
 unsafe extern "C" fn on_message(target: *mut c_void, message: *mut Message) {
     // SAFETY: registered with a target, which lives until its handler has returned.
     let target = unsafe { &*target.cast::<Target>() };
-    // SAFETY: the message is the handler's.
+    // SAFETY: the message belongs to the handler.
     unsafe {
         if !target.report_slot(message.cast(), Happened::Message(message)) {
             message::destroy(message);
@@ -107,24 +107,24 @@ unsafe extern "C" fn on_message(target: *mut c_void, message: *mut Message) {
 
 /// `DestroyArg` of a target.
 unsafe extern "C" fn free_target(target: *mut c_void) {
-    // SAFETY: made by `registered`; once.
+    // SAFETY: made by `registered`; called once.
     drop(unsafe { Box::from_raw(target.cast::<Target>()) });
 }
 
-/// Registers a handler that has a target of its own.
+/// Registers a handler with its own target.
 pub(crate) fn registered(
     target: Target,
     register: impl FnOnce(*mut c_void, Option<DestroyArg>) -> Result<()>,
 ) -> Result<()> {
     let arg = Box::into_raw(Box::new(target)).cast();
     register(arg, Some(free_target)).inspect_err(|_| {
-        // SAFETY: not registered, and so not destroyed.
+        // SAFETY: not registered, so not destroyed elsewhere.
         unsafe { free_target(arg) };
     })
 }
 
 impl SharedWorker {
-    /// Has active messages with this id handed out by a notifier from now on, or dropped.
+    /// Delivers active messages with this id through a notifier from now on, or drops them.
     pub fn set_am_notifier(
         &self,
         id: u16,
@@ -141,7 +141,7 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// Reports a request. False: it is nobody's.
+    /// Reports a request. If this is false, the request has no owner.
     pub(crate) fn report_request(&self, target: &Target, request: &Arc<ConnRequest>) -> bool {
         let lent = Arc::into_raw(request.clone());
         let reported = self.report_event(target, Happened::ConnRequest(lent), Status::OK);
@@ -152,7 +152,7 @@ impl Worker {
         reported
     }
 
-    /// Reports what no slot stands for. False where the notifier has been destroyed.
+    /// Reports an event without its own slot. False if the notifier was destroyed.
     pub(crate) fn report_event(&self, target: &Target, happened: Happened, status: Status) -> bool {
         let slot = self.take_slot();
         slot.begin(Kind::Internal, &OpParams::default(), 0, 0, false);

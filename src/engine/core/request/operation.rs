@@ -1,4 +1,4 @@
-//! Operations: what all of them take beside their own arguments, and how they leave their call.
+//! Operations: the parameters that all of them have, and how they leave their call.
 
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result};
@@ -22,12 +22,12 @@ pub(crate) mod flag {
     pub(crate) const WAIT: u64 = 1 << 6;
     pub(crate) const AM_REPLY: u64 = 1 << 7;
     pub(crate) const TIMEOUT_CLOSES: u64 = 1 << 8;
-    /// All that there are, those of operations that are not offered yet included.
+    /// All flags, including those of operations that are not offered yet.
     pub(crate) const ALL: u64 = (1 << 9) - 1;
-    /// The library's own: an active message is about a stream between two hubs.
+    /// Internal: an active message for a stream between two hubs.
     pub(crate) const HUB: u64 = 1 << 63;
-    /// The library's own: the peer waits for it, or whoever sends it cannot do without, so that it
-    /// is not for the send queue to bound how many there are.
+    /// Internal: the peer waits for it, or the sender depends on it, so the send queue does not
+    /// limit it.
     pub(crate) const OWED: u64 = 1 << 62;
 
     /// In the order of their bits.
@@ -43,7 +43,7 @@ pub(crate) mod flag {
         "TIMEOUT_CLOSES",
     ];
 
-    /// Of those of `ALL`, for a message.
+    /// The names of those flags that are in `ALL`, for an error message.
     #[cold]
     pub(crate) fn names(flags: u64) -> String {
         let named = NAMES.iter().enumerate().filter(|(bit, _)| flags >> bit & 1 != 0);
@@ -54,11 +54,11 @@ pub(crate) mod flag {
 /// `ucxx_request_callback_t`: argument, request, status.
 pub type Callback = unsafe extern "C" fn(*mut c_void, *mut Slot, i32);
 
-/// What a receive tells of the message. The layout is part of the C interface.
+/// What a receive reports of the message. The layout is part of the C interface.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct RecvInfo {
-    /// Bytes of the message, also when it did not fit.
+    /// Bytes of the message, even if it did not fit.
     pub length: u64,
     /// The tag it was sent with.
     pub sender_tag: u64,
@@ -66,12 +66,12 @@ pub struct RecvInfo {
     pub reserved: [u64; 2],
 }
 
-/// What every operation takes beside its own arguments. The layout is part of the C interface, so
-/// that a caller's struct is read where it lies.
+/// The parameters of every operation besides its own arguments. The layout is part of the C
+/// interface, so that a caller's struct is read in place.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct OpParams {
-    /// Of the struct; checked by whoever takes it from a caller.
+    /// Size of the struct; checked where it is taken from a caller.
     pub struct_size: usize,
     /// `UCXX_FLAG_*`.
     pub flags: u64,
@@ -81,11 +81,11 @@ pub struct OpParams {
     pub reserved: u32,
     /// 0 for none.
     pub timeout_ns: u64,
-    /// Runs once, when the operation ends after the call has returned.
+    /// Called once, if the operation completes after the call has returned.
     pub callback: Option<Callback>,
-    /// For the callback, or for the report.
+    /// Argument of the callback, or of the report.
     pub callback_arg: *mut c_void,
-    /// Reports the end in its place. Null, or alive during the call.
+    /// Reports the completion instead. Null, or alive during the call.
     pub notifier: *const Notifier,
     /// Registered memory that covers the buffer: a hint. Null, or alive during the call.
     pub memory: *const Memory,
@@ -117,22 +117,22 @@ impl OpParams {
         source: std::ptr::null(),
     };
 
-    /// Reports the end.
+    /// The notifier that reports the completion.
     #[inline(always)]
     pub(crate) fn notifier(&self) -> Option<&Notifier> {
-        // SAFETY: see the field.
+        // SAFETY: null, or alive during the call: see the field.
         unsafe { self.notifier.as_ref() }
     }
 
-    /// Ends a receive.
+    /// The endpoint that a receive ends with.
     #[inline(always)]
     pub(crate) fn source(&self) -> Option<&SharedEndpoint> {
-        // SAFETY: see the field.
+        // SAFETY: null, or alive during the call: see the field.
         unsafe { self.source.as_ref() }
     }
 
-    /// Refuses what does not go together, or not with this operation. `allowed` are the flags
-    /// beyond those of every one.
+    /// Refuses parameters that are incompatible with each other or with this operation. `allowed`:
+    /// flags in addition to those of every operation.
     #[inline]
     pub(crate) fn check(
         &self,
@@ -155,7 +155,7 @@ impl OpParams {
     #[cold]
     fn check_slow(&self, context: &Arc<Context>, operation: &str, allowed: u64) -> Result<()> {
         memory_type::check(self.memory_type)?;
-        // SAFETY: see the field.
+        // SAFETY: null, or alive during the call: see the field.
         if let Some(memory) = unsafe { self.memory.as_ref() } {
             memory.check_context(context)?;
         }
@@ -192,7 +192,7 @@ impl OpParams {
     }
 }
 
-/// The call waits for the end: `UCXX_FLAG_WAIT`.
+/// The call waits for the completion: `UCXX_FLAG_WAIT`.
 pub const WAITS: u64 = flag::WAIT;
 
 /// How an operation left its call.
@@ -200,11 +200,11 @@ pub const WAITS: u64 = flag::WAIT;
 pub enum Submitted {
     /// Complete: no request, no callback.
     Done,
-    /// Under way: the request was stored where the caller asked for it.
+    /// In flight: the request was stored where the caller asked for it.
     Pending,
 }
 
-/// When an operation with this timeout has to end; none for 0 and for ever.
+/// When an operation with this timeout must end; None for 0 and for a deadline that never comes.
 pub(crate) fn deadline_of(params: &OpParams) -> Option<u64> {
     let deadline = (params.timeout_ns != 0).then(|| clock::deadline_after(params.timeout_ns))?;
     (deadline != u64::MAX).then_some(deadline)

@@ -1,4 +1,4 @@
-//! What an operation is.
+//! The kinds of operations.
 #![deny(unsafe_code)]
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,19 +17,19 @@ pub(crate) enum Kind {
     AmSend,
     /// The pull of a message whose data waits at its sender.
     AmRecv,
-    /// The question of a fetch on its way, which nobody sees, and the fetch itself, until its
-    /// answer has come.
+    /// The message with the request of a fetch, which is internal, and the fetch itself, until its
+    /// reply has arrived.
     FetchAsk,
     Fetch,
     FetchReply,
-    /// Multi-buffer transfer, and one of the messages that it consists of, which nobody sees. See
+    /// Multi-buffer transfer, and one of its messages, which is internal. See
     /// `messaging::tag::multi_common`.
     TagSendMulti,
     TagRecvMulti,
     TagSendPart,
     TagRecvPart,
-    /// A peer's memory is written, read, or changed by an atomic operation, which goes out as a
-    /// question does. See `rma::put_get`.
+    /// Writes or reads a peer's memory, or changes it with an atomic operation, which is sent like
+    /// a fetch request. See `rma::put_get`.
     Put,
     Get,
     Atomic,
@@ -40,11 +40,11 @@ pub(crate) enum Kind {
     /// `window::lock_request`.
     Window,
     WindowLock,
-    /// The pull of a multi-buffer message, which nobody sees.
+    /// The pull of a multi-buffer message, which is internal.
     MultiPull,
-    /// No operation: an active message that has come in. See `core::channel::message`.
+    /// Not an operation: a received active message. See `core::channel::message`.
     AmMessage,
-    /// UCP's half of a flush or a close, or a message that is dropped: nobody sees it.
+    /// UCP's half of a flush or a close, or a message that is dropped: internal.
     Internal,
 }
 
@@ -101,19 +101,19 @@ impl Kind {
         )
     }
 
-    /// By UCX, which reads or writes the peer's memory, or has it read and written there.
+    /// UCX reads or writes the peer's memory, or lets the peer do it.
     #[inline(always)]
     pub(crate) fn is_one_sided(self) -> bool {
         matches!(self, Kind::Put | Kind::Get)
     }
 
-    /// Flushes wait for its end.
+    /// Flushes wait for its completion.
     #[inline(always)]
     pub(crate) fn is_flushed(self) -> bool {
         self.is_send() || self == Kind::Atomic
     }
 
-    /// Its answer is waited for, by a number.
+    /// It waits for a reply, which has its number.
     pub(crate) fn is_question(self) -> bool {
         matches!(self, Kind::Fetch | Kind::Atomic)
     }
@@ -139,7 +139,7 @@ impl Kind {
             )
     }
 
-    /// Neither made of others nor one of those.
+    /// Neither made of other operations nor a part of one.
     pub(crate) fn is_single_recv(self) -> bool {
         matches!(
             self,
@@ -151,12 +151,12 @@ impl Kind {
         matches!(self, Kind::TagSendMulti | Kind::TagRecvMulti)
     }
 
-    /// Of the peer, as it takes memory there unasked.
+    /// It needs the peer's credit, because it takes memory there unexpectedly.
     pub(crate) fn needs_credit(self) -> bool {
         matches!(self, Kind::AmSend | Kind::FetchAsk)
     }
 
-    /// Nobody was given it, and nobody counts it.
+    /// No caller has it, and it is not counted.
     pub(crate) fn is_internal(self) -> bool {
         matches!(
             self,

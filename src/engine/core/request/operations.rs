@@ -1,4 +1,5 @@
-//! What the core does not know of an operation: one table a kind, from the protocols.
+//! The functions of each kind of operation, in tables from the protocols: the core does not know
+//! them by name.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::message::on_pulled;
@@ -11,7 +12,7 @@ use crate::sys;
 
 /// Gives an operation to UCP; the slot is UCP's request.
 pub(crate) type Post = fn(&Worker, &Slot, &Queued, Option<&Endpoint>) -> sys::ucs_status_ptr_t;
-/// Takes an operation over from the ring, with what is left of its time.
+/// Takes an operation over from the ring, with the rest of its time limit.
 pub(crate) type TakeOver = fn(&Worker, &Slot, &Queued, Option<&Endpoint>, &OpParams);
 
 /// An operation, as the core sees it.
@@ -19,38 +20,38 @@ pub(crate) type TakeOver = fn(&Worker, &Slot, &Queued, Option<&Endpoint>, &OpPar
 pub(crate) struct Operation {
     pub(crate) kind: Kind,
     pub(crate) post: Post,
-    /// In the place of `post`, where one call of UCP's is not all.
+    /// Used instead of `post` if it takes more than one call of UCP.
     pub(crate) take_over: Option<TakeOver>,
-    /// May it begin though its endpoint is no longer open?
+    /// It may start although its endpoint is no longer open.
     pub(crate) outlasts: fn(&Endpoint) -> bool,
-    /// May it wait in its endpoint's queue? Else the endpoint is over.
+    /// It may wait in its endpoint's queue. Otherwise the endpoint has ended.
     pub(crate) may_wait: fn(&Endpoint) -> bool,
-    /// Ends it before its time, as far as that is possible.
+    /// Ends it early, as far as that is possible.
     pub(crate) cancel: fn(&Worker, &Slot, Status),
-    /// UCP is never given it.
+    /// UCP was never given it.
     pub(crate) dropped: fn(&Worker, &Slot, &Queued, Option<&Endpoint>),
-    /// UCP has it still, and its caller is told its end: memory of the library's stays.
+    /// UCP still has it, and its caller has a status: memory of the library must stay.
     pub(crate) abandoned: fn(&Worker, &Slot),
-    /// It has its result, and lets go of what it holds.
+    /// It has its result: releases what it holds.
     pub(crate) ended: fn(&Worker, &Slot),
-    /// Of one that nobody sees: what its end means for the operation that it is part of.
+    /// For an internal operation: what its completion means for the operation that it is part of.
     pub(crate) part: Option<PartOf>,
-    /// Which it is, in an error message.
+    /// Identifies it in an error message.
     pub(crate) describe: fn(&Slot, Status) -> String,
-    /// And why it failed, where more is known than the status says.
+    /// Why it failed, if more is known than the status.
     pub(crate) cause: fn(&Slot, Status) -> Option<String>,
 }
 
-/// Of an operation that is part of another one.
+/// For an operation that is part of another one.
 #[derive(Clone, Copy)]
 pub(crate) struct PartOf {
-    /// Nobody is told of its failure but by a flush.
+    /// Only a flush can report its failure.
     pub(crate) is_unwatched: fn(&Slot) -> bool,
     pub(crate) ended: fn(&Worker, &Slot, Option<&Endpoint>, Status),
 }
 
 impl Operation {
-    /// One that has nothing of its own.
+    /// The default table of a kind.
     pub(crate) const fn of(kind: Kind) -> Self {
         Operation {
             kind,
@@ -69,7 +70,7 @@ impl Operation {
     }
 }
 
-/// Every kind's, by its number.
+/// The table of every kind, by its number.
 pub(crate) struct Operations([Operation; Kind::COUNT]);
 
 impl Operations {
@@ -87,7 +88,7 @@ impl Operations {
     }
 }
 
-/// The core's own.
+/// The core's own operations.
 const OWN: &[Operation] = &[
     Operation { cancel: end_flush, ..Operation::of(Kind::EndpointFlush) },
     Operation { cancel: end_flush, ..Operation::of(Kind::WorkerFlush) },

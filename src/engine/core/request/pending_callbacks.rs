@@ -1,10 +1,10 @@
-//! Operations that have ended, and whose callbacks have not returned yet: flushes, the end of their
-//! endpoint and its `on_close` come after these.
+//! Operations that have completed and whose callbacks have not returned yet. Flushes, the end of
+//! their endpoint and its `on_close` come after these callbacks.
 //!
-//! Counted for those that have a callback, and by whoever is inside the gate: the count goes up
-//! when the request is put among those that are ready, and down when its callback has returned and
-//! its waiters may go. In between the endpoint stays registered. Another thread may progress the
-//! worker while a callback runs, so that the order in which passes do their work is not enough.
+//! Only operations with a callback are counted, inside the gate. The count is incremented when the
+//! request is put on the ready list, and decremented when its callback has returned and its waiters
+//! are released. In between the endpoint stays registered. The order of work in a pass is not
+//! enough for this, because another thread may make progress while a callback runs.
 #![deny(unsafe_code)]
 
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
@@ -12,12 +12,12 @@ use crate::engine::core::request::operation_kind::Kind;
 use crate::engine::core::worker::worker::Worker;
 use std::cell::Cell;
 
-/// Of an endpoint, or of a worker.
+/// The counts of an endpoint, or of a worker.
 #[derive(Default)]
 pub(crate) struct Due {
     /// Callbacks of any operation.
     pub(crate) callbacks: Cell<u32>,
-    /// Of those that flushes wait for.
+    /// Those of sends, which flushes wait for.
     pub(crate) sends: Cell<u32>,
 }
 
@@ -39,13 +39,13 @@ impl Worker {
         self.sends_in_flight.get() + self.due.sends.get()
     }
 
-    /// A request of the endpoint's has its result, and its callback is due.
+    /// A request of the endpoint has its result, and its callback is due.
     pub(crate) fn callback_is_due(&self, endpoint: &Endpoint, kind: Kind) {
         endpoint.due.add(kind);
         self.due.add(kind);
     }
 
-    /// And has returned. `sequence` is the request's.
+    /// Its callback has returned. `sequence`: the request's.
     pub(crate) fn callback_has_returned(&self, endpoint: &Endpoint, kind: Kind, sequence: u64) {
         endpoint.due.remove(kind);
         self.due.remove(kind);

@@ -1,16 +1,16 @@
-//! Where a request that was handed to the progress thread is: whoever moves it on first decides
+//! The state of a request that was handed to the progress thread. One atomic exchange decides
 //! between submitting and cancelling it.
 #![deny(unsafe_code)]
 
 use crate::engine::base::sync::{AtomicU32, Ordering};
 
-/// Never was in the ring or on the control list, or was taken out of it.
+/// Never in the ring or on the control list, or taken out of it.
 const STARTED: u32 = 0;
 const QUEUED: u32 = 1;
-/// Cancelled where it is.
+/// Cancelled while queued.
 const CANCELED: u32 = 2;
 
-/// See the top of this file.
+/// See the head of this file.
 pub(crate) struct Stage(AtomicU32);
 
 impl Stage {
@@ -24,14 +24,14 @@ impl Stage {
         self.0.store(QUEUED, Ordering::Relaxed);
     }
 
-    /// Taken over, to be submitted now. False when it was cancelled before.
+    /// Takes it over for submission. False if it was cancelled before.
     #[inline]
     pub(crate) fn dequeue(&self) -> bool {
         self.0.swap(STARTED, Ordering::AcqRel) == QUEUED
     }
 
-    /// Cancels it if it has not been taken over: it will not be submitted, or be cancelled as soon
-    /// as it is.
+    /// Cancels it if it was not taken over: it will not be submitted, or it is cancelled right
+    /// after.
     pub(crate) fn cancel(&self) -> bool {
         let moved = self.0.compare_exchange(QUEUED, CANCELED, Ordering::AcqRel, Ordering::Relaxed);
         !matches!(moved, Err(STARTED))

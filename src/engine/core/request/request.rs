@@ -1,13 +1,18 @@
-//! Requests: slots that hold the engine's state of one operation and the memory UCP asks for in
-//! front of it.
+//! Requests: slots that contain the engine's state of one operation, with UCP's request memory
+//! before each slot.
 //!
-//! Who owns what. Everything in a slot that is a `Cell` belongs to the thread inside the worker's
-//! gate. Two words are read by any thread: `status`, stored with Release after everything that
-//! describes the result and right before the callback runs, and `done`, stored with Release after
-//! the callback has returned; with a progress thread it is also what waiters sleep on. A slot is
-//! free when neither the caller (USER) nor the engine (ENGINE) holds it. A slot of the pool belongs
-//! to the thread that took it until that has pushed it into the ring. A caller lets go from any
-//! thread by pushing the slot onto the worker's `foreign` list, which the owner drains.
+//! # Ownership
+//!
+//! - A `Cell` in a slot belongs to the thread inside the worker's gate.
+//! - `status` is read by any thread. It is stored with Release after the cells that describe the
+//!   result, right before the callback runs.
+//! - `done` is read by any thread. It is stored with Release after the callback has returned. With
+//!   a progress thread, waiting threads sleep on it.
+//! - A slot of the pool belongs to the thread that took it, until that thread has pushed it into
+//!   the ring.
+//! - A slot is free when neither the caller (USER) nor the engine (ENGINE) holds it. A caller
+//!   releases it from any thread by pushing it onto the worker's `foreign` list, which the worker's
+//!   thread drains.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::message::Inbound;
@@ -33,9 +38,9 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
 /// What an internal operation is part of.
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
-    /// Nobody waits for it.
+    /// No operation waits for it.
     Nothing,
-    /// Of a flush itself, which is not internal: it waits for sends, and UCP's half begins after
+    /// For a flush itself, which is not internal: it waits for sends, and UCP's half starts after
     /// them.
     SendsFirst,
     /// UCP's half of this flush.
@@ -44,44 +49,45 @@ pub(crate) enum Part {
     FlushBeforeClose,
     /// UCP's close of the endpoint.
     Close,
-    /// UCP's flush of a fresh endpoint to a foreign worker, which ends when that has answered.
+    /// UCP's flush of a new endpoint to a foreign worker, which completes when that worker has
+    /// answered.
     Answer,
-    /// The first message on an endpoint; with the number of the attempt to connect.
+    /// The first message on an endpoint, with the number of the attempt to connect.
     Hello(u32),
-    /// The last one.
+    /// The last message on an endpoint.
     Bye,
-    /// What shows that UCX holds nothing of a connection any more.
+    /// A message that shows that UCX holds nothing of a connection any more.
     LastWord,
-    /// The question for a sign of life.
+    /// A request for a sign of life.
     Ping,
-    /// Tells a peer of another version so; of no endpoint.
+    /// Tells a peer that its protocol version is refused; without an endpoint.
     Refusal,
-    /// Of a fetch, its question; of that, the fetch.
+    /// For the request message of a fetch: the fetch. For the fetch: its request message.
     Ask(Ticket),
-    /// A message of this multi-buffer transfer, and which; for a receive, of its frames.
+    /// A message of this multi-buffer transfer, and which one; for a receive, of its frames.
     Frame(Ticket, u32),
     /// The header that this multi-buffer receive waits for.
     Heading(Ticket),
     /// The pull of its endpoint's multi-buffer message with this number.
     Pull(u64),
-    /// No part of anything: what a notifier is to hand out, while the slot is in its queue.
+    /// Not a part: the report of a notifier, while the slot is in its queue.
     Event(Happened),
 }
 
-/// A slot that changes hands: whoever has it from another thread owns its cells.
+/// A slot that changes its owner: a thread that gets it from another thread owns its cells.
 pub(crate) struct SlotPointer(pub(crate) *const Slot);
-// SAFETY: see the type.
+// SAFETY: the receiving thread owns the slot's cells: see the type.
 unsafe impl Send for SlotPointer {}
 
 /// Bits of `Slot::hold`.
 pub(crate) const USER: u8 = 1;
 pub(crate) const ENGINE: u8 = 2;
-/// UCP still has it, and its caller has been told the end: see `Worker::abandon`.
+/// UCP still has it, and its caller has a status: see `Worker::abandon`.
 pub(crate) const UCP: u8 = 4;
 
 /// Bits of `Slot::marks`.
 pub(crate) mod mark {
-    /// The submitting call has not returned from UCP: a completion is only noted down.
+    /// The submitting call has not returned from UCP: a completion is only recorded.
     pub(crate) const SUBMITTING: u8 = 1;
     /// Completed while SUBMITTING.
     pub(crate) const INLINE: u8 = 2;
@@ -91,35 +97,34 @@ pub(crate) mod mark {
     pub(crate) const LIVE: u8 = 8;
     /// At its deadline the endpoint may be closed by force.
     pub(crate) const CLOSES: u8 = 16;
-    /// A receive of whose end only its request tells: no callback, notifier, `recv_info`, `source`
-    /// or timeout, not cancelled, and its request not let go of.
+    /// A receive whose completion only its request shows: no callback, notifier, `recv_info`,
+    /// `source` or timeout, not cancelled, and its request not released.
     pub(crate) const PLAIN: u8 = 32;
-    /// A send in its endpoint's queue: UCP knows nothing of it.
+    /// A send in its endpoint's queue, not known to UCP.
     pub(crate) const WAITING: u8 = 64;
-    /// An active message there, with the peer's credit for it taken: to be given back if it is not
-    /// sent after all.
+    /// An active message in the queue that has taken the peer's credit. The credit is returned if
+    /// it is not sent.
     pub(crate) const CREDITED: u8 = 128;
 }
 
-/// Names one use of a slot: out of date as soon as the slot is used again.
+/// Refers to one use of a slot; invalid as soon as the slot is used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     pub(crate) slot: *const Slot,
     use_number: u32,
 }
 
-// SAFETY: a pointer and a number; what it points to is looked at by whoever is inside the worker's
-// gate.
+// SAFETY: a pointer and a number; only the thread inside the worker's gate uses the pointer.
 unsafe impl Send for Ticket {}
 
 impl Ticket {
-    /// Of no slot.
+    /// Refers to no slot.
     #[cfg(test)]
     pub(crate) const NOWHERE: Ticket = Ticket { slot: std::ptr::null(), use_number: 0 };
 
     /// The slot, if it is still in the use that the ticket was made for, and not complete.
     pub(crate) fn current(&self) -> Option<&Slot> {
-        // SAFETY: slots live as long as their worker, and only their worker looks at its tickets.
+        // SAFETY: slots live as long as their worker, and only their worker uses its tickets.
         let slot = unsafe { &*self.slot };
         (slot.use_number.get() == self.use_number
             && slot.kind.get() != Kind::Free
@@ -128,17 +133,18 @@ impl Ticket {
     }
 }
 
-/// One operation. Handed to C as `ucxx_request_t`. UCP's own memory lies right in front of it.
+/// One operation. Handed to C as `ucxx_request_t`. UCP's own memory is right before it.
 #[repr(C, align(64))]
 pub struct Slot {
     /// INPROGRESS until the callback is about to run; stored with Release.
     pub(crate) status: AtomicI32,
-    /// Once the callback has returned.
+    /// Set after the callback has returned.
     pub(crate) done: Done,
     pub(crate) stage: Stage,
-    /// From the pool for threads that submit through the ring; else of the owner's slab. For good.
+    /// From the pool for threads that submit through the ring; otherwise from the owner's slab.
+    /// Never changes.
     pub(crate) pooled: bool,
-    /// INPROGRESS until the operation has ended, which may be a while before the callback runs.
+    /// INPROGRESS until the operation has completed, which may be long before the callback runs.
     pub(crate) outcome: Cell<Status>,
     pub(crate) hold: Cell<u8>,
     pub(crate) marks: Cell<u8>,
@@ -146,59 +152,59 @@ pub struct Slot {
     /// Bits of `notifier::outside`: any thread.
     pub(crate) outside: AtomicU8,
     use_number: Cell<u32>,
-    /// The worker that the slot belongs to, for good. It outlives every slot that a caller holds.
+    /// The worker of the slot; never changes. It outlives every slot that a caller holds.
     pub(crate) worker: *const SharedWorker,
     /// Free list or ready list.
     pub(crate) next: Cell<*const Slot>,
     pub(crate) callback: Cell<Option<Callback>>,
     pub(crate) callback_arg: Cell<*mut c_void>,
-    /// A reference, until the operation has been reported; null without.
+    /// A reference, until the operation was reported; null without a notifier.
     pub(crate) notifier: Cell<*const notifier::Core>,
     pub(crate) recv_info: Cell<*mut RecvInfo>,
     pub(crate) length: Cell<u64>,
     pub(crate) tag: Cell<u64>,
-    /// The endpoint it goes to (sends, flush, close), or that it ends with (`source` of a receive).
-    /// The worker keeps the endpoint alive as long as anything in flight names it.
+    /// The endpoint that it is sent to (sends, flush, close), or that it ends with (`source` of a
+    /// receive). The worker keeps the endpoint alive while something in flight refers to it.
     pub(crate) endpoint: Cell<*const Endpoint>,
     /// Position in the order of submissions.
     pub(crate) sequence: Cell<u64>,
-    /// About when it was submitted (`Worker::coarse_now`).
+    /// Approximate time of submission (`Worker::coarse_now`).
     pub(crate) started: Cell<u64>,
-    /// Of the pool and in flight: neighbours.
+    /// Neighbours in the list, for a slot of the pool in flight.
     pub(crate) previous_live: Cell<*const Slot>,
     pub(crate) next_live: Cell<*const Slot>,
     /// The status to report instead of UCX's CANCELED; 0 for none.
     pub(crate) reason: Cell<i32>,
-    /// Flush: what must still end before it.
+    /// Flush: number of completions that it waits for.
     pub(crate) remaining: Cell<u32>,
-    /// Internal: what its end means.
+    /// Internal: what its completion means.
     pub(crate) part: Cell<Part>,
     /// Scattered buffers, in UCP's form; the memory stays with the slot for its next use.
     pub(crate) iov: UnsafeCell<Vec<crate::sys::ucp_dt_iov_t>>,
-    /// The header of an active message, which UCX may read until the operation ends; or a message
-    /// that came in.
+    /// The header of an active message, which UCX may read until the operation completes; or a
+    /// received message.
     pub(crate) store: UnsafeCell<Store>,
-    /// A message that came in.
+    /// A received message.
     pub(crate) inbound: Cell<Inbound>,
-    /// Of a fetch, or of a question that came in: what its answer names it by. 0 when that has
-    /// come.
+    /// For a fetch, or a received fetch request: the number that its reply has. 0 after the reply
+    /// has arrived.
     pub(crate) number: Cell<u64>,
-    /// Of a fetch whose answer gets buffers that are made for it.
+    /// For a fetch whose reply gets newly allocated buffers.
     pub(crate) making: Cell<Option<Box<Making>>>,
-    /// What its protocol keeps beside the slot.
+    /// State of its protocol besides the slot.
     pub(crate) state: Cell<Option<Box<dyn Any + Send>>>,
     /// What to submit, while the slot is in the ring.
     pub(crate) queued: Cell<Queued>,
     message: Cell<Option<Box<CString>>>,
-    /// A notifier's queue, later the list of what was given back from outside; touched by the
-    /// thread that pushes, then by the one that takes or drains.
+    /// Link of a notifier's queue, later of the list of released slots. Used by the thread that
+    /// pushes, then by the one that takes or drains.
     pub(crate) next_foreign: AtomicPtr<Slot>,
 }
 
-// SAFETY: see the rules at the top of this file: cells belong to the thread inside the gate, the
-// rest is atomic.
+// SAFETY: see the head of this file: cells belong to the thread inside the gate, the other fields
+// are atomic.
 unsafe impl Send for Slot {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -242,16 +248,16 @@ impl Slot {
         }
     }
 
-    /// Readies the slot for UCP, which may call back before the call that starts the operation
-    /// returns. What the operation is needs to be noted down only if it is still under way then:
-    /// `begin`.
+    /// Prepares the slot for UCP, which may call back before the call that starts the operation
+    /// returns. The other fields are needed only if the operation is still in flight after the
+    /// call: see `begin`.
     #[inline(always)]
     pub(crate) fn prepare(&self, kind: Kind) {
         self.kind.set(kind);
         self.marks.set(mark::SUBMITTING);
     }
 
-    /// Begins a use that lasts longer than a call.
+    /// Starts a use that lasts longer than a call.
     #[inline(always)]
     pub(crate) fn begin(&self, kind: Kind, params: &OpParams, length: u64, tag: u64, given: bool) {
         self.kind.set(kind);
@@ -261,7 +267,7 @@ impl Slot {
         debug_assert!(self.is_clean());
         self.recv_info.set(params.recv_info);
         self.callback.set(params.callback);
-        // Not copied in passing: the caller has just written it, in pieces, and reading it as a
+        // Not copied unconditionally: the caller has just written it in pieces, and reading it as a
         // whole would stall.
         if params.callback.is_some() || !params.notifier.is_null() {
             self.callback_arg.set(params.callback_arg);
@@ -273,8 +279,8 @@ impl Slot {
         self.status.store(Status::INPROGRESS.0, Ordering::Relaxed);
     }
 
-    /// Begins a use with all that its parameters ask for but the timeout: it is started later,
-    /// without them.
+    /// Starts a use with all that its parameters ask for except the timeout. It is started later,
+    /// without the parameters.
     #[inline]
     pub(crate) fn begin_in_full(&self, kind: Kind, params: &OpParams, length: u64, out: Out) {
         self.begin(kind, params, length, 0, out.is_wanted());
@@ -284,8 +290,8 @@ impl Slot {
         out.store(self);
     }
 
-    /// What most operations have nothing of is as `new` made it in a slot that is not in use: `end`
-    /// sees to that.
+    /// In an unused slot, the fields that most operations do not use are as `new` made them: `end`
+    /// ensures that.
     fn is_clean(&self) -> bool {
         self.callback.get().is_none()
             && self.notifier.get().is_null()
@@ -297,14 +303,14 @@ impl Slot {
             && self.outside.load(Ordering::Relaxed) == 0
     }
 
-    /// What it is to end with: the first of several reasons.
+    /// Sets the status that it will have; the first of several reasons counts.
     pub(crate) fn note_reason(&self, status: Status) {
         if self.reason.get() == 0 {
             self.reason.set(status.0);
         }
     }
 
-    /// Ends a use: every ticket for it is out of date from here on.
+    /// Ends a use: every ticket for it is invalid from here on.
     #[inline]
     pub(crate) fn end(&self) {
         self.callback.set(None);
@@ -321,22 +327,20 @@ impl Slot {
         }
     }
 
-    /// Room in the slot's own memory, in place of what was there: for a slot that was taken a
-    /// moment ago.
+    /// Room in the slot's own memory, which replaces its contents. For a slot that was just taken.
     #[inline(always)]
     pub(crate) fn room(&self, length: usize) -> *mut u8 {
-        // SAFETY: nobody else has the slot yet, and UCX has given back what it read there.
+        // SAFETY: nothing else uses the slot yet, and UCX has returned what it read there.
         unsafe { &mut *self.store.get() }.room(length).as_mut_ptr()
     }
 
-    /// Of a fetch: the processor may not reach where its answer goes.
+    /// For a fetch: the processor may be unable to access the buffer for its reply.
     pub(crate) fn wants_pull(&self) -> bool {
-        // SAFETY: the cell belongs to whoever asks.
+        // SAFETY: the cell belongs to the caller.
         unsafe { &*self.queued.as_ptr() }.outgoing.wants_pull()
     }
 
-    /// UCX is fetching data from the peer's memory for it, or putting some there, which nothing
-    /// cuts short.
+    /// UCX is reading from or writing to the peer's memory for it, which cannot be cut short.
     pub(crate) fn is_pull(&self) -> bool {
         let kind = self.kind.get();
         matches!(kind, Kind::AmRecv | Kind::MultiPull)
@@ -344,16 +348,17 @@ impl Slot {
             || (matches!(kind, Kind::Fetch | Kind::AmQueueRecv) && self.number.get() == 0)
     }
 
-    /// What is known of the message in it.
+    /// The received message in the slot.
     #[inline(always)]
     pub(crate) fn inbound(&self) -> &Inbound {
-        // SAFETY: the cell belongs to whoever asks, who does not change it while looking.
+        // SAFETY: the cell belongs to the caller, which does not change it while it uses the
+        // reference.
         unsafe { &*self.inbound.as_ptr() }
     }
 
-    /// Buffers are made, or have been, for what it receives.
+    /// Buffers are being allocated, or were allocated, for what it receives.
     pub(crate) fn is_making(&self) -> bool {
-        // SAFETY: the cell belongs to whoever asks, who does not change it meanwhile.
+        // SAFETY: the cell belongs to the caller, which does not change it meanwhile.
         unsafe { &*self.making.as_ptr() }.is_some()
     }
 
@@ -376,12 +381,12 @@ impl Slot {
         self.marks.set(self.marks.get() & !bits);
     }
 
-    /// Has no result yet.
+    /// It has no result yet.
     pub(crate) fn is_pending(&self) -> bool {
         self.outcome.get() == Status::INPROGRESS
     }
 
-    /// Fills the caller's `recv_info`, which it has promised to keep until now.
+    /// Fills the caller's `recv_info`, which the caller must keep until now.
     #[inline]
     pub(crate) fn store_recv_info(&self) {
         let info = self.recv_info.get();
@@ -397,8 +402,8 @@ impl Slot {
         }
     }
 
-    /// Makes the result visible: at once to the callback that is about to run, to everyone else
-    /// when it is `done`.
+    /// Makes the result visible: at once to the callback that is about to run, and to other threads
+    /// when `done` is set.
     #[inline]
     pub(crate) fn publish_status(&self) {
         self.status.store(self.outcome.get().0, Ordering::Release);
@@ -408,8 +413,8 @@ impl Slot {
         self.message.set(CString::new(text.replace('\0', " ")).ok().map(Box::new));
     }
 
-    /// INPROGRESS until the operation has ended and its callback has returned; to a callback, the
-    /// result already: whoever polls may take down what the callback uses as soon as this says so.
+    /// INPROGRESS until the operation has completed and its callback has returned: a thread that
+    /// polls may then free what the callback uses. Inside the callback it is the result already.
     /// Any thread.
     #[inline]
     pub fn status(&self) -> Status {
@@ -424,22 +429,22 @@ impl Slot {
         }
     }
 
-    /// It has ended, though its callback may not have returned. Any thread.
+    /// It has completed, but its callback may not have returned. Any thread.
     pub(crate) fn has_ended(&self) -> bool {
         self.status.load(Ordering::Acquire) != Status::INPROGRESS.0
     }
 
-    /// The callback, if there is one, has returned, or the report has been made. Any thread.
+    /// The callback, if there is one, has returned, or the report was made. Any thread.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.done.is_set() || self.was_polled()
     }
 
-    /// What a receive that has completed tells of its message.
+    /// What a completed receive reports of its message.
     pub fn recv_info(&self) -> Result<RecvInfo> {
         self.check_fork()?;
-        // The Acquire in status() orders the reads of the two cells after the writes that describe
-        // the result.
+        // The Acquire in `status()` orders the reads of the two cells after the writes that
+        // describe the result.
         if self.status() == Status::INPROGRESS {
             return Err(Error::new(Status::INPROGRESS, "request: still in progress"));
         }
@@ -452,7 +457,7 @@ impl Slot {
         Ok(RecvInfo { length: self.length.get(), sender_tag: self.tag.get(), reserved: [0; 2] })
     }
 
-    /// The buffers that were made for what it has received; once.
+    /// The buffers that were allocated for what it has received; once.
     pub fn take_buffers(&self) -> Result<Buffers> {
         self.check_fork()?;
         match self.status() {
@@ -469,7 +474,7 @@ impl Slot {
         })
     }
 
-    /// The sender's header of what was received from a queue.
+    /// The sender's header of a message received from a queue.
     pub fn am_header(&self) -> Result<&[u8]> {
         self.check_fork()?;
         match self.status() {
@@ -509,8 +514,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Asks for the operation to end; what becomes of it shows in its completion. One that has
-    /// completed stays as it is.
+    /// Requests the end of the operation; its completion shows the result. A completed operation
+    /// does not change.
     pub fn cancel(&self) -> Result<()> {
         self.check_fork()?;
         if self.status() != Status::INPROGRESS {
@@ -528,7 +533,7 @@ impl Slot {
             }
         });
         if posted.is_err() && worker.closed.load(Ordering::Acquire) {
-            // Its end cancels what is left.
+            // The end of the worker cancels what is left.
             return Ok(());
         }
         worker.tell_others();
@@ -536,32 +541,35 @@ impl Slot {
     }
 }
 
-/// Lets go of the request. One that is in progress goes on without it.
+/// Releases the request. An operation in flight continues without it.
 ///
 /// # Safety
-/// The caller holds the request and does not use it again; its memory may be gone afterwards.
+/// The caller holds the request and does not use it again; its memory may be freed by this.
 pub unsafe fn destroy(slot: *const Slot) {
     // SAFETY: the caller holds the slot, and a slot that is held keeps its worker's memory.
     let worker = unsafe { (*slot).worker };
-    // SAFETY: as above.
+    // SAFETY: the held slot keeps its worker's memory.
     if unsafe { (&*worker).generation.is_past() } {
         return;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the caller holds the request, and does not use it again.
     if !unsafe { notifier::left_by_user(slot) } {
         return;
     }
-    // SAFETY: as above; what a request that has completed was given is its caller's alone.
+    // SAFETY: the caller still holds the slot; the buffers of a completed request belong only to
+    // its caller.
     if unsafe { (*slot).is_done() && (*slot).is_making() } {
-        // SAFETY: as above.
+        // SAFETY: the caller still holds the slot; the buffers of a completed request belong only
+        // to its caller.
         drop(unsafe { (*slot).making.take() });
     }
-    // SAFETY: as above; the worker has not ended, so letting go cannot take its memory away.
+    // SAFETY: used for this call only. The worker has not ended, so the release cannot free its
+    // memory.
     if let Some(worker) = unsafe { (*worker).act_at_once() } {
-        // SAFETY: as above.
+        // SAFETY: the caller gives the slot up here, and does not use it again.
         worker.release_slot(unsafe { &*slot });
     } else {
-        // SAFETY: as this function's own.
+        // SAFETY: the caller gives the slot up here, and does not use it again.
         unsafe { inflight::push_foreign(slot) };
     }
 }

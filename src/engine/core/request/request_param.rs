@@ -1,8 +1,7 @@
-//! What UCP is told of an operation: `ucp_request_param_t`, of which only the fields that its mask
-//! names are set.
+//! The parameters of a UCP call: `ucp_request_param_t`. Only the fields in its mask are set.
 //!
-//! The struct has a dozen fields and is filled for every message: clearing the others would cost
-//! more than the rest of it.
+//! The struct has a dozen fields and is filled for every message: clearing the other fields would
+//! cost more than all the rest.
 
 use crate::engine::core::request::request::Slot;
 use crate::sys;
@@ -13,17 +12,16 @@ use std::mem::MaybeUninit;
 pub(crate) struct Param(MaybeUninit<sys::ucp_request_param_t>);
 
 impl Param {
-    /// The slot is the request, and gets a send's callback.
+    /// With the slot as the request, and the callback of a send.
     #[inline(always)]
     pub(crate) fn new(slot: &Slot) -> Self {
         let mut param = Self::without_request();
-        // SAFETY: as in `without_request`.
+        // SAFETY: writes to a field of our own struct.
         unsafe { (*param.0.as_mut_ptr()).request = std::ptr::from_ref(slot).cast_mut().cast() };
         param
     }
 
-    /// The same, with what there is to say of the buffer: its memory, and whether it is a list of
-    /// parts.
+    /// The same, with the buffer's memory type, and whether it is a list of parts.
     #[inline(always)]
     pub(crate) fn of_buffer(
         slot: &Slot,
@@ -40,7 +38,7 @@ impl Param {
     fn without_request() -> Self {
         let mut param = Param(MaybeUninit::uninit());
         let place = param.0.as_mut_ptr();
-        // SAFETY: writes to fields of a struct that is ours.
+        // SAFETY: writes to fields of our own struct.
         unsafe {
             (*place).op_attr_mask =
                 sys::UCP_OP_ATTR_FIELD_REQUEST | sys::UCP_OP_ATTR_FIELD_CALLBACK;
@@ -55,18 +53,18 @@ impl Param {
         unsafe { (*self.0.as_mut_ptr()).op_attr_mask |= bits };
     }
 
-    /// A receive's callback instead. UCX 1.13 to 1.15 tell nothing of a message that was there
-    /// already, unless they are made to call back.
+    /// With the callback of a receive instead. UCX 1.13 to 1.15 report nothing of a message that
+    /// had already arrived, unless they are forced to call back.
     #[inline(always)]
     pub(crate) fn receive(&mut self, callback: sys::ucp_tag_recv_nbx_callback_t) {
         self.add(sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
-        // SAFETY: as in `without_request`.
+        // SAFETY: writes to a field of our own struct.
         unsafe { (*self.0.as_mut_ptr()).cb.recv = callback };
     }
 
-    /// The callback of an active message's receive instead.
+    /// With the callback of an active message's receive instead.
     pub(crate) fn pull(&mut self, callback: sys::ucp_am_recv_data_nbx_callback_t) {
-        // SAFETY: as in `without_request`.
+        // SAFETY: writes to a field of our own struct.
         unsafe { (*self.0.as_mut_ptr()).cb.recv_am = callback };
     }
 
@@ -74,23 +72,23 @@ impl Param {
     pub(crate) fn memory_type(&mut self, memory_type: Option<sys::ucs_memory_type_t>) {
         if let Some(memory_type) = memory_type {
             self.add(sys::UCP_OP_ATTR_FIELD_MEMORY_TYPE);
-            // SAFETY: as in `without_request`.
+            // SAFETY: writes to a field of our own struct.
             unsafe { (*self.0.as_mut_ptr()).memory_type = memory_type };
         }
     }
 
     pub(crate) fn flags(&mut self, flags: u32) {
         self.add(sys::UCP_OP_ATTR_FIELD_FLAGS);
-        // SAFETY: as in `without_request`.
+        // SAFETY: writes to a field of our own struct.
         unsafe { (*self.0.as_mut_ptr()).flags = flags };
     }
 
-    /// The buffer is a list of parts, if it is.
+    /// Whether the buffer is a list of parts.
     #[inline(always)]
     pub(crate) fn scattered(&mut self, scattered: bool) {
         if scattered {
             self.add(sys::UCP_OP_ATTR_FIELD_DATATYPE);
-            // SAFETY: as in `without_request`.
+            // SAFETY: writes to a field of our own struct.
             unsafe { (*self.0.as_mut_ptr()).datatype = sys::DATATYPE_IOV };
         }
     }
@@ -102,12 +100,12 @@ impl Param {
     }
 }
 
-/// What UCP is told of plain operations, made once: only the request differs between them.
+/// The parameters of plain operations, made once: only the request differs between them.
 pub(crate) struct Templates {
-    /// Of memory that UCP has to look at, and of the host's.
+    /// For memory whose type UCP must detect, and for host memory.
     send: [UnsafeCell<Param>; 2],
     receive: [UnsafeCell<Param>; 2],
-    /// Of a short active message.
+    /// For a short active message.
     message: UnsafeCell<Param>,
 }
 
@@ -128,7 +126,7 @@ impl Templates {
         Templates { send: both(false), receive: both(true), message: UnsafeCell::new(message) }
     }
 
-    /// For a send with this slot, until the next one. `index` is 1 for the host's memory.
+    /// For a send with this slot; valid until the next one. `index`: 1 for host memory.
     #[inline(always)]
     pub(crate) fn send(&self, slot: &Slot, index: usize) -> *const sys::ucp_request_param_t {
         Self::filled(&self.send[index & 1], slot)
@@ -149,8 +147,7 @@ impl Templates {
     #[inline(always)]
     fn filled(template: &UnsafeCell<Param>, slot: &Slot) -> *const sys::ucp_request_param_t {
         let place = template.get().cast::<sys::ucp_request_param_t>();
-        // SAFETY: ours while we are inside the gate; UCP has forgotten it when its call has
-        // returned.
+        // SAFETY: used only inside the gate; UCP keeps no pointer to it after its call.
         unsafe { (*place).request = std::ptr::from_ref(slot).cast_mut().cast() };
         place
     }

@@ -1,24 +1,24 @@
-//! Memory for requests: chunks of slots, each slot with the bytes that UCP wants in front of it.
+//! Memory for requests: chunks of slots, each slot with UCP's request memory before it.
 
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::worker::SharedWorker;
 use std::alloc::{alloc, dealloc, handle_alloc_error, Layout};
 use std::cell::{Cell, RefCell};
 
-/// Slots in one chunk. A worker begins with none, and never gives a chunk back before its end.
+/// Slots in one chunk. A worker starts with none, and frees no chunk before its end.
 const CHUNK: usize = 64;
-/// UCP wants its request memory aligned to a cache line, and a slot is aligned to one.
+/// UCP needs its request memory aligned to a cache line, and a slot is aligned to one.
 const ALIGN: usize = 64;
 
-/// Owned by whoever is inside the worker's gate, like the cells of the slots themselves.
+/// Used by the thread inside the worker's gate, like the cells of the slots.
 pub(crate) struct Slab {
-    /// Distance from the start of one entry to the slot in it: UCP's bytes, rounded up.
+    /// Distance from the start of an entry to its slot: UCP's bytes, rounded up.
     front: usize,
     chunks: RefCell<Vec<*mut u8>>,
     free: Cell<*const Slot>,
 }
 
-// SAFETY: its memory is its own, and goes with it.
+// SAFETY: it owns its memory, and frees it when it is dropped.
 unsafe impl Send for Slab {}
 
 impl Slab {
@@ -41,28 +41,28 @@ impl Slab {
     /// A free slot, if there is one.
     #[inline]
     pub(crate) fn pop(&self) -> Option<&Slot> {
-        // SAFETY: the list holds slots of our chunks, which live as long as we do.
+        // SAFETY: the list contains slots of our chunks, which live as long as the slab.
         let slot = unsafe { self.free.get().as_ref() }?;
         self.free.set(slot.next.get());
         Some(slot)
     }
 
-    /// The one that `pop` would take, left where it is.
+    /// The slot that `pop` would return, without taking it.
     #[inline(always)]
     pub(crate) fn first(&self) -> Option<&Slot> {
-        // SAFETY: as in `pop`.
+        // SAFETY: the list contains slots of our chunks, which live as long as the slab.
         unsafe { self.free.get().as_ref() }
     }
 
-    /// Takes what `first` has shown a moment ago: nothing has been taken or given back in between.
+    /// Takes the slot that `first` has returned. No slot was taken or returned in between.
     #[inline(always)]
     pub(crate) fn take_first(&self, slot: &Slot) {
         debug_assert!(std::ptr::eq(self.free.get(), slot));
         self.free.set(slot.next.get());
     }
 
-    /// Takes what `first` has shown. In between nothing has taken slots, but some may have been
-    /// given back: UCP's call ends other operations, too, where a worker sends to itself.
+    /// Takes the slot that `first` has returned. No slot was taken in between, but some may have
+    /// been returned: if a worker sends to itself, UCP's call completes other operations as well.
     #[inline(always)]
     pub(crate) fn take(&self, slot: &Slot) {
         if std::ptr::eq(self.free.get(), slot) {
@@ -76,7 +76,7 @@ impl Slab {
     #[inline(never)]
     fn take_from_within(&self, slot: &Slot) {
         let mut before = self.free.get();
-        // SAFETY: as in `pop`.
+        // SAFETY: the list contains slots of our chunks, which live as long as the slab.
         while let Some(free) = unsafe { before.as_ref() } {
             if std::ptr::eq(free.next.get(), slot) {
                 return free.next.set(slot.next.get());
@@ -100,7 +100,7 @@ impl Slab {
             handle_alloc_error(self.layout());
         }
         for index in (0..CHUNK).rev() {
-            // SAFETY: inside the chunk, aligned: chunk, stride and front are multiples of the
+            // SAFETY: inside the chunk and aligned: chunk, stride and front are multiples of the
             // alignment.
             let slot = unsafe {
                 let slot = chunk.add(index * self.stride() + self.front).cast::<Slot>();
@@ -112,11 +112,11 @@ impl Slab {
         self.chunks.borrow_mut().push(chunk);
     }
 
-    /// Every slot there is, free ones included.
+    /// All slots, including free ones.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(&Slot)) {
         for chunk in self.chunks.borrow().iter() {
             for index in 0..CHUNK {
-                // SAFETY: written by grow, alive as long as we are.
+                // SAFETY: written by `grow`, alive as long as the slab.
                 visit(unsafe { &*chunk.add(index * self.stride() + self.front).cast::<Slot>() });
             }
         }
@@ -127,13 +127,13 @@ impl Drop for Slab {
     fn drop(&mut self) {
         for chunk in self.chunks.borrow().iter() {
             for index in 0..CHUNK {
-                // SAFETY: written by grow, dropped once; the worker is going, so nobody holds a
-                // slot any more.
+                // SAFETY: written by `grow`, dropped once; the worker is being dropped, so no slot
+                // has a holder any more.
                 unsafe {
                     chunk.add(index * self.stride() + self.front).cast::<Slot>().drop_in_place()
                 };
             }
-            // SAFETY: allocated by grow with this layout.
+            // SAFETY: allocated by `grow` with this layout.
             unsafe { dealloc(*chunk, self.layout()) };
         }
     }

@@ -1,10 +1,10 @@
-//! A list of slots in the order in which they came, linked by the slots themselves: one slot is in
-//! one list at a time.
+//! A list of slots in order of arrival, linked through the slots themselves: a slot is in one list
+//! at a time.
 
 use crate::engine::core::request::request::Slot;
 use std::cell::Cell;
 
-/// Belongs to whoever is inside the worker's gate, and holds slots of that worker.
+/// Used by the thread inside the worker's gate, and contains slots of that worker.
 pub(crate) struct SlotList {
     head: Cell<*const Slot>,
     tail: Cell<*const Slot>,
@@ -41,7 +41,7 @@ impl SlotList {
     /// The oldest one.
     #[inline(always)]
     pub(crate) fn first(&self) -> Option<&Slot> {
-        // SAFETY: as in `push`.
+        // SAFETY: a slot of the worker, which outlives the list.
         unsafe { self.head.get().as_ref() }
     }
 
@@ -49,8 +49,8 @@ impl SlotList {
         self.head.get().is_null()
     }
 
-    /// Takes out what is in it now, and hands each to `take`, which may put more in: that waits for
-    /// another time. How many those were.
+    /// Takes out what is in it now, and passes each slot to `take`. Slots that `take` adds stay in
+    /// the list. Returns the number of slots.
     #[inline(always)]
     pub(crate) fn drain_present(&self, mut take: impl FnMut(&Slot)) -> u32 {
         let last = self.tail.get();

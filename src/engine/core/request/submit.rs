@@ -21,7 +21,8 @@ pub(crate) struct Sending {
 
 impl SharedEndpoint {
     /// Submits a send that needs this feature. `plan` checks its arguments, inside the gate or not,
-    /// and returns what describes it for UCP in its slot. `post` is the one of the kind's table.
+    /// and returns a function that describes it for UCP in its slot. `post`: from the table of its
+    /// kind.
     #[inline(always)]
     pub(crate) fn submit_send<Describe: FnOnce(&Slot) -> Queued>(
         &self,
@@ -44,7 +45,7 @@ impl SharedEndpoint {
         inside.send_inside(sending, params, out, plan(Some(&inside))?, post)
     }
 
-    /// The same of one that is checked and goes through the ring.
+    /// Puts a checked send into the ring.
     #[inline(never)]
     pub(crate) fn send_later(
         &self,
@@ -62,7 +63,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// The same inside the gate, of a send that is checked.
+    /// Submits a checked send inside the gate.
     #[inline(always)]
     pub(crate) fn send_inside(
         &self,
@@ -90,7 +91,7 @@ impl Endpoint {
         need.charge == 0 || self.pay(need.charge)
     }
 
-    /// The same of one that cannot go to UCP yet.
+    /// Queues a checked send that cannot go to UCP yet.
     #[cold]
     pub(crate) fn send_in_turn(
         &self,

@@ -5,14 +5,14 @@ use crate::engine::core::request::request::Ticket;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Look for entries that are out of date at this length, and whenever there are twice as many as
-/// the last look left.
+/// Remove invalid entries at this length, and then whenever there are twice as many as the last
+/// sweep has left.
 const SWEEP: usize = 1024;
 
-/// The deadlines that are running, earliest first. A request that ends before its deadline stays in
-/// until then, or until a sweep: its ticket is out of date by that time, and is passed over. A
+/// The running deadlines, earliest first. A request that ends before its deadline stays in the list
+/// until then, or until a sweep: its ticket is invalid by that time, and the entry is skipped. A
 /// sweep costs as much as the entries that were added since the last one, so adding one costs the
-/// same on average however many there are.
+/// same on average, whatever the length.
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(u64, Ticket)>>,
     sweep_at: usize,
