@@ -1,5 +1,5 @@
-//! Two-sided communication: tag messages, streams, active messages, and fetch. Uses `core` and
-//! below.
+//! Two-sided communication: tag messages, streams, active messages, and fetch. Uses `core` and the
+//! floors below.
 
 pub mod am;
 pub mod fetch;

@@ -1,8 +1,8 @@
-//! Stream transfer: bytes in the order in which they were sent, whatever pieces they were sent in.
+//! Stream transfer: bytes in the order in which they were sent, regardless of how they were split.
 //!
-//! UCP cannot take a stream receive back once it has it, so receives stay here, in a queue for each
-//! endpoint, and are filled after each pass from the buffers in which UCP keeps what has arrived.
-//! What a receive leaves of a buffer is held for the next one.
+//! UCP cannot cancel a stream receive, so receives stay here, in a queue for each endpoint. After
+//! each pass they are filled from the buffers in which UCP keeps the data that has arrived. What a
+//! receive leaves of a buffer is held for the next receive.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
@@ -38,7 +38,7 @@ const OPERATIONS: &[Operation] = &[
         }),
         outlasts: |endpoint| endpoint.has_stream_left(),
         cancel: |worker, slot, reason| {
-            // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+            // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
             if let Some(endpoint) = unsafe { slot.endpoint.get().as_ref() } {
                 endpoint.forget_stream_recv(slot);
             }
@@ -65,12 +65,12 @@ fn post_send(
     to: Option<&Endpoint>,
 ) -> sys::ucs_status_ptr_t {
     let (Some(to), 1..) = (to, queued.count) else {
-        // UCP's receiving side takes no message without a byte in it.
+        // UCP's receiving side does not accept an empty message.
         return std::ptr::null_mut();
     };
     let param = Param::of_buffer(slot, queued.memory_type, false);
-    // SAFETY: an open endpoint inside its worker's gate; the caller keeps the buffer, the worker
-    // the slot.
+    // SAFETY: an open endpoint inside its worker's gate; the caller keeps the buffer, and the
+    // worker the slot.
     unsafe { sys::ucp_stream_send_nbx(to.ucp.get(), queued.buffer, queued.count, param.as_ptr()) }
 }
 
@@ -82,7 +82,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     turn: Turn::First,
     pass: Worker::read_streams,
     at_endpoint: |endpoint, what| match what {
-        // Receives may have been posted while another attempt to connect was under way.
+        // Receives may have been posted during an earlier attempt to connect.
         OfEndpoint::Made => endpoint.name_stream(),
         OfEndpoint::PeerCloses => endpoint.keep_stream(),
         OfEndpoint::EndsReceives(status) => endpoint.end_stream_recvs(status),
@@ -111,7 +111,7 @@ impl SharedEndpoint {
     }
 }
 
-/// How many endpoints that something has arrived for are asked of UCP at once.
+/// Most endpoints with new data that are requested from UCP in one call.
 const POLLED: usize = 16;
 
 /// The receiving end of an endpoint's stream.
@@ -120,38 +120,38 @@ pub(crate) struct Stream {
     /// Posted and not full, oldest first.
     receives: RefCell<VecDeque<*const Slot>>,
     held: RefCell<Held>,
-    /// The address of UCP's endpoint that `Streams` knows this one by; 0 for none.
+    /// The address of UCP's endpoint by which `Streams` finds this one; 0 for none.
     known: Cell<usize>,
 }
 
-/// What is kept of an endpoint.
+/// The stream state of an endpoint.
 #[derive(Default)]
 struct OfStream {
     stream: Gated<Stream>,
-    /// The peer has closed, and not all that came before was received. Read by any thread.
+    /// The peer has closed, and not all earlier data was received. Read by any thread.
     leftover: AtomicBool,
 }
 
-/// What has left UCP's queue and not been received.
+/// What was taken from UCP's queue and not received.
 #[derive(Default)]
 enum Held {
     #[default]
     Nothing,
-    /// A buffer of UCP's.
+    /// A buffer of UCP.
     OfUcp { data: *const u8, length: usize, taken: usize },
-    /// All that there was when the peer closed.
+    /// All data that had arrived when the peer closed.
     Kept { bytes: Vec<u8>, taken: usize },
 }
 
-/// The streams of a worker, whose gate guards them.
+/// The streams of a worker.
 #[derive(Default)]
 pub(crate) struct Streams {
-    /// Receives that are posted.
+    /// Number of posted receives.
     posted: Cell<u32>,
-    /// Where the endpoints stand in the worker's list that UCP knows by these addresses. To be
-    /// checked: they may be another's by now.
+    /// The places in the worker's list of the endpoints with these UCP addresses. Must be checked:
+    /// a place may belong to another endpoint by now.
     places: RefCell<HashMap<usize, usize>>,
-    /// The last that was looked up there: mostly the next one, too.
+    /// The last result of such a look-up, which is usually the next one as well.
     last: Cell<(usize, usize)>,
 }
 
@@ -246,7 +246,7 @@ impl Endpoint {
         Submitted::Pending
     }
 
-    /// A receive that has come through the ring.
+    /// A receive that came through the ring.
     pub(crate) fn stream_recv_from_ring(&self, slot: &Slot, params: &OpParams) {
         let full = self.stream().receives.borrow().is_empty() && self.fill(slot);
         self.post_stream_recv(slot, full, params, Out::NOWHERE);
@@ -258,14 +258,15 @@ impl Endpoint {
             return self.worker.complete(slot, Status::OK);
         }
         if self.phase() != Phase::Open {
-            // It took what was left of a stream that has ended.
+            // It received the rest of a stream that has ended.
             return self.end_stream_recv(slot, self.status());
         }
         self.stream().receives.borrow_mut().push_back(slot);
         self.worker.streams().count(1);
         self.name_stream();
         self.worker.attend(PROTOCOL.bit());
-        // It may wait for the peer's end: that is noticed once the two know each other.
+        // It may wait for the peer's close, which is noticed only once the two sides know each
+        // other.
         self.break_silence();
     }
 
@@ -276,9 +277,9 @@ impl Endpoint {
 }
 
 impl SharedEndpoint {
-    /// What can be received from: open, or with something left that came before the peer's close.
-    /// Who waits in the call does not see whether it is refused, or has met the end of the stream
-    /// with something in hand: so it is told of nothing.
+    /// Checks that the stream can be received from: it is open, or has data from before the peer's
+    /// close. A caller that waits inside the call cannot tell a refusal from the end of the stream,
+    /// so `recv_info` is cleared.
     fn check_readable(&self, params: &OpParams) -> Result<()> {
         if self.has_stream_left() {
             return Ok(());
@@ -291,14 +292,14 @@ impl SharedEndpoint {
         })
     }
 
-    /// Closed by the peer, and not all that came before has been received.
+    /// Closed by the peer, and not all earlier data was received.
     pub(crate) fn has_stream_left(&self) -> bool {
         self.stream_leftover().load(Ordering::Acquire) && self.status() == Status::CONNECTION_RESET
     }
 }
 
 impl Endpoint {
-    /// Has `Streams` find this endpoint by UCP's.
+    /// Lets `Streams` find this endpoint by UCP's.
     pub(crate) fn name_stream(&self) {
         let address = self.ucp.get() as usize;
         if self.stream().known.get() != address && !self.stream().receives.borrow().is_empty() {
@@ -308,7 +309,7 @@ impl Endpoint {
         }
     }
 
-    /// Moves what has arrived into the receive. True if that is all it waits for.
+    /// Moves data that has arrived into the receive. True if it is complete.
     fn fill(&self, slot: &Slot) -> bool {
         let queued = slot.queued.get();
         let mut filled = slot.length.get() as usize;
@@ -326,7 +327,7 @@ impl Endpoint {
         filled == queued.count || (queued.partial && filled > 0)
     }
 
-    /// Moves what is held, or else UCP's next buffer, as far as there is room; 0 for nothing there.
+    /// Moves held data, or UCP's next buffer, as far as there is room. 0 if there is no data.
     ///
     /// # Safety
     /// `to` is writable for `room` bytes.
@@ -339,15 +340,16 @@ impl Endpoint {
             Held::Nothing => return 0,
             Held::OfUcp { data, length, taken } => {
                 let moved = room.min(*length - *taken);
-                // SAFETY: UCP's buffer, held and of that length; it is nobody else's, so the two do
-                // not overlap.
+                // SAFETY: UCP's buffer, held and of that length. Only this endpoint has it, so the
+                // two do not overlap.
                 unsafe { std::ptr::copy_nonoverlapping(data.add(*taken), to, moved) };
                 *taken += moved;
                 (moved, taken == length)
             }
             Held::Kept { bytes, taken } => {
                 let moved = room.min(bytes.len() - *taken);
-                // SAFETY: as above; the vector is ours.
+                // SAFETY: the vector has that length; it belongs to this endpoint, so the two do
+                // not overlap.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().add(*taken), to, moved) };
                 *taken += moved;
                 (moved, *taken == bytes.len())
@@ -373,8 +375,8 @@ impl Endpoint {
                 Posted::Pending if length > 0 => {
                     return Held::OfUcp { data: data.cast(), length, taken: 0 }
                 }
-                // SAFETY: the buffer that UCP has just handed out; a peer that is not one of ours
-                // may send such.
+                // An empty buffer, which only a peer of another library can send. SAFETY: UCP has
+                // just handed it out.
                 Posted::Pending => unsafe { sys::ucp_stream_data_release(ucp, data) },
                 Posted::Done | Posted::Failed(_) => return Held::Nothing,
             }
@@ -383,8 +385,8 @@ impl Endpoint {
 
     fn give_back(&self, held: &mut Held) {
         match std::mem::take(held) {
-            // SAFETY: a buffer that UCP has handed out, given back once. Its endpoint is there:
-            // what is held goes before that does.
+            // SAFETY: a buffer that UCP has handed out, given back once. Its endpoint is alive:
+            // held buffers are given back before it ends.
             Held::OfUcp { data, .. } => unsafe {
                 sys::ucp_stream_data_release(self.ucp.get(), data.cast_mut().cast());
             },
@@ -393,7 +395,7 @@ impl Endpoint {
         }
     }
 
-    /// Fills the receives that are posted, oldest first. How many of them have completed.
+    /// Fills the posted receives, oldest first. Returns how many have completed.
     #[inline(always)]
     fn feed_stream(&self) -> u32 {
         let (stream, mut completed) = (self.stream(), 0);
@@ -413,7 +415,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes a receive off the list of those that are posted.
+    /// Removes a receive from the list of posted ones.
     pub(crate) fn forget_stream_recv(&self, slot: &Slot) {
         let mut receives = self.stream().receives.borrow_mut();
         let Some(place) = receives.iter().position(|known| std::ptr::eq(*known, slot)) else {
@@ -423,8 +425,8 @@ impl Endpoint {
         self.worker.streams().count(-1);
     }
 
-    /// The endpoint ends: so do its receives, in their order, but for those that what has arrived
-    /// is enough for.
+    /// The endpoint ends: completes its receives, in order, except those that data that has arrived
+    /// can still fill.
     pub(crate) fn end_stream_recvs(&self, status: Status) {
         if self.stream().receives.borrow().is_empty() {
             return;
@@ -432,15 +434,15 @@ impl Endpoint {
         self.feed_stream();
         loop {
             let first = self.stream().receives.borrow().front().copied();
-            // SAFETY: as in `feed_stream`.
+            // SAFETY: a receive is in the list exactly as long as it is in flight.
             let Some(slot) = (unsafe { first.and_then(|slot| slot.as_ref()) }) else { return };
             self.forget_stream_recv(slot);
             self.end_stream_recv(slot, status);
         }
     }
 
-    /// The peer has closed, and nothing more comes: keeps what has arrived, as UCP drops it with
-    /// the endpoint. Also inside UCP's progress.
+    /// The peer has closed, and no more data arrives: copies what has arrived, because UCP drops it
+    /// with the endpoint. Also called inside UCP's progress.
     pub(crate) fn keep_stream(&self) {
         if self.phase() != Phase::Open || !self.worker.context.has(feature::STREAM) {
             return;
@@ -467,14 +469,14 @@ impl Endpoint {
         }
     }
 
-    /// UCP's endpoint is about to go: what has arrived fills the receives that are posted, and the
-    /// rest is UCP's to drop.
+    /// UCP's endpoint is about to be closed: data that has arrived fills the posted receives, and
+    /// UCP drops the rest.
     pub(crate) fn drain_stream(&self) {
         self.feed_stream();
         self.release_stream();
     }
 
-    /// Gives UCP back what is held of its, before its endpoint goes.
+    /// Gives held buffers back to UCP before its endpoint is closed.
     pub(crate) fn release_stream(&self) {
         let mut held = self.stream().held.borrow_mut();
         if let Held::OfUcp { .. } = *held {
@@ -488,7 +490,7 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// A receive that was complete inside its call.
+    /// A receive that completed inside its call.
     fn received_inline(&self, slot: &Slot) {
         slot.store_recv_info();
         self.count_inline(slot.kind.get(), slot.length.get(), None);
@@ -496,19 +498,19 @@ impl Worker {
         self.return_slot(slot);
     }
 
-    /// Fills the receives of the endpoints that something has arrived for. After UCP's pass. How
-    /// many of them have completed.
+    /// Fills the receives of endpoints with new data. After UCP's pass. Returns how many have
+    /// completed.
     pub(crate) fn read_streams(&self) -> u32 {
         let (streams, mut completed) = (self.streams(), 0);
         let mut polled = [const { MaybeUninit::<sys::ucp_stream_poll_ep_t>::uninit() }; POLLED];
         while streams.posted.get() > 0 {
-            // SAFETY: a live worker inside its gate, and room for so many.
+            // SAFETY: a live worker inside its gate, and room for this many.
             let count = unsafe {
                 sys::ucp_stream_worker_poll(self.ucp(), polled.as_mut_ptr().cast(), POLLED, 0)
             };
             let count = usize::try_from(count).unwrap_or(0);
             for ready in &polled[..count] {
-                // Those without a receive are asked again when one is posted.
+                // Endpoints without a receive are checked again when one is posted.
                 // SAFETY: written by UCP.
                 completed += self.feed_stream_of(unsafe { ready.assume_init_ref() }.ep);
             }

@@ -1,4 +1,4 @@
-//! Plain active messages the quick way: see `core::request::fast_path`.
+//! The fast path of plain active messages: see `core::request::fast_path`.
 
 use crate::engine::base::status::Result;
 use crate::engine::core::channel::send::{Outgoing, LONGEST_UNASKED};
@@ -13,8 +13,8 @@ use crate::engine::wire::header::{Kind as Of, HEADER};
 use std::ffi::c_void;
 
 impl SharedEndpoint {
-    /// For plain active messages of so many bytes, header and data, which go out as one piece; None
-    /// to go the long way.
+    /// For plain active messages of `length` bytes, header and data, that are sent as one piece.
+    /// None: use the slow path.
     #[inline(always)]
     pub fn fast_for_message(&self, length: usize) -> Option<FastPath<'_>> {
         if self.is_short_of_credit(credit::LEAST) {
@@ -23,7 +23,7 @@ impl SharedEndpoint {
         self.fast_for_piece(length)
     }
 
-    /// For plain active messages that are longer, whose data goes out beside the header.
+    /// For longer plain active messages, whose data is sent beside the header.
     #[inline(always)]
     pub fn fast_for_long_message(&self, header: usize, length: usize) -> Option<FastPath<'_>> {
         let charge = credit::charge(length);
@@ -33,7 +33,7 @@ impl SharedEndpoint {
             return None;
         }
         let fast = self.fast_for_peer()?;
-        // SAFETY: inside its worker.
+        // SAFETY: inside its worker's gate.
         unsafe { self.inside() }.credits.suffice(charge).then_some(fast)
     }
 }
@@ -42,7 +42,7 @@ impl FastPath<'_> {
     /// `Endpoint::am_send` for plain parameters and one buffer.
     ///
     /// # Safety
-    /// As for that; `to` and the length are those that this was made for.
+    /// As for that function. `to` and the length are those that this was made for.
     #[inline(always)]
     pub unsafe fn am_send(
         self,
@@ -53,17 +53,17 @@ impl FastPath<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        // SAFETY: as for this function: its worker is entered.
+        // SAFETY: `to` is the endpoint that this was made for, whose worker is entered.
         let to = unsafe { to.inside() };
         self.send(Kind::AmSend, (data.1 as u64, 0), to, params, out, |_, slot| {
             let outgoing = Outgoing::short(Of::Message, id, header.1, params);
-            // SAFETY: an open endpoint, its worker entered; as `fast_for_message` has seen, it is
-            // short enough; the caller's header and data are readable.
+            // SAFETY: an open endpoint, its worker entered; `fast_for_message` has checked the
+            // length; the caller's header and data are readable.
             unsafe { to.send_short(slot, &outgoing, None, header, data) }
         })
     }
 
-    /// The same of a longer one.
+    /// The same for a longer one.
     ///
     /// # Safety
     /// As for `am_send`, from `fast_for_long_message`.
@@ -77,12 +77,12 @@ impl FastPath<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        // SAFETY: as for this function: its worker is entered.
+        // SAFETY: `to` is the endpoint that this was made for, whose worker is entered.
         let to = unsafe { to.inside() };
         self.send(Kind::AmSend, (data.1 as u64, 0), to, params, out, |_, slot| {
             let outgoing = Outgoing::plain(id, header.1, data.1, params);
-            // SAFETY: an open endpoint, its worker entered; `fast_for_long_message` has seen that
-            // the header fits; the caller's header and data are readable.
+            // SAFETY: an open endpoint, its worker entered; `fast_for_long_message` has checked
+            // that the header fits; the caller's header and data are readable.
             unsafe { to.send_beside(slot, &outgoing, header, data, params.plain_index()) }
         })
     }

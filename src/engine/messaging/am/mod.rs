@@ -1,8 +1,7 @@
-//! Active messages: sent by `send`, by `fast_path` where nothing is in the way; `fast_receive` is
-//! its other end.
+//! Active messages. `send` sends them; `fast_path` does it in the usual case.
 //!
-//! `multi` carries several buffers; `queue` is the receive form, where the receiver names buffers
-//! before messages come.
+//! `multi` carries several buffers. `queue` is the receive form, where the receiver posts buffers
+//! before messages arrive; `queue_callbacks` are its handlers by name.
 
 pub(crate) mod fast_path;
 pub mod multi;

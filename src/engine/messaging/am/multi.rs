@@ -1,12 +1,11 @@
-//! Multi-buffer transfer in one active message: a table of the frames goes in front of the user's
+//! Multi-buffer transfer in one active message: a table of the frames comes before the user's
 //! header, and the frames are its data.
 //!
-//! The message comes in as every other does, in its place and at its price. Then buffers are made
-//! for its frames, by the allocator of its handler and all at once, and filled: copied where the
-//! data came along, pulled straight into them where it waits at its sender. The handler runs when
-//! they are full: in the order in which the messages of an endpoint came, so that a short one does
-//! not overtake a long one that is still being pulled. Until then, and as long as it waits its
-//! turn, a message holds its credit.
+//! The message is received as any other, in order and for its credit. Then the allocator of its
+//! handler makes all buffers for its frames, and they are filled: copied if the data arrived with
+//! the message, pulled directly into them if it waits at its sender. The handler runs when they are
+//! full, in the order in which the messages of an endpoint arrived. So a short message does not
+//! overtake a long one that is still being pulled. Until then a message holds its credit.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::log;
@@ -44,7 +43,7 @@ pub type MultiFunction = unsafe extern "C" fn(
     i32,
 );
 
-/// What is registered for an id.
+/// The registration of an id.
 #[derive(Clone, Copy)]
 pub struct MultiHandler {
     /// Called for each message.
@@ -55,11 +54,11 @@ pub struct MultiHandler {
 
 /// A message whose handler has not run yet.
 struct Arriving {
-    /// It, until then.
+    /// The message, until the handler has run.
     message: SlotPointer,
     handler: Rc<Handler<MultiHandler>>,
     buffers: Option<Buffers>,
-    /// Data and table together, on the way to the frames.
+    /// Table and data together, on the way to the frames.
     scratch: Vec<u8>,
     /// INPROGRESS while it is being pulled.
     status: Status,
@@ -70,7 +69,7 @@ struct Arriving {
 #[derive(Default)]
 pub(crate) struct Arrivals {
     list: RefCell<VecDeque<Arriving>>,
-    /// A thread is handing them out: another would have them overtake each other.
+    /// A thread is delivering them: a second one would change their order.
     busy: Cell<bool>,
     numbers: Cell<u64>,
 }
@@ -79,11 +78,11 @@ pub(crate) struct Arrivals {
 const MOST_KEPT: usize = 1 << 16;
 
 thread_local! {
-    /// Prefix, table and header of a message that is being described; it keeps its memory.
+    /// Prefix, table and header of a message that is being described. The memory is reused.
     static FRONT: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// A message of its peer's has been pulled.
+/// A message of the peer was pulled.
 static PULLED: Work = Work {
     run: |_, payload| {
         if let Payload::Endpoint(endpoint) = payload {
@@ -99,8 +98,8 @@ static PULLED: Work = Work {
 };
 
 impl SharedEndpoint {
-    /// Sends a header, of which a copy is made, and the parts as one message whose receiver gets
-    /// each part in a buffer of its own.
+    /// Sends a header, which is copied, and the parts as one message. The receiver gets each part
+    /// in its own buffer.
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
@@ -138,7 +137,7 @@ impl SharedEndpoint {
         }
         front.extend_from_slice(header);
         let message = Front { header: &front, table: &table };
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees the parts and `out`.
         let sent =
             unsafe { self.send_message(header::Kind::Multi, id, message, parts, params, out) };
         if front.capacity() + table.capacity() <= MOST_KEPT {
@@ -149,7 +148,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// Hands out those that are complete and have none before them that is not.
+    /// Delivers the messages that are complete and have no incomplete one before them.
     pub(crate) fn deliver_multis(&self) {
         if self.arrivals().busy.replace(true) {
             return;
@@ -166,7 +165,7 @@ impl Endpoint {
         self.arrivals().busy.set(false);
     }
 
-    /// Where the message with this number is being pulled to: not the message's any more.
+    /// Takes the memory that the message with this number is being pulled into.
     pub(crate) fn memory_of_multi(&self, number: u64) -> Option<(Vec<u8>, Option<Buffers>)> {
         let take = |arriving: &mut Arriving| {
             (std::mem::take(&mut arriving.scratch), arriving.buffers.take())
@@ -174,12 +173,12 @@ impl Endpoint {
         self.arrivals().with(number, take)
     }
 
-    /// Lets go of what nobody is to get any more: UCP is gone.
+    /// Drops the messages that no handler will get: UCP's worker was destroyed.
     pub(crate) fn drop_multis(&self) {
         while let Some(Arriving { message, handler, buffers, .. }) = self.arrivals().take_first() {
             self.worker.outside(|| drop(buffers));
             self.worker.drop_handler(handler);
-            // SAFETY: a message of this worker's that nobody else has.
+            // SAFETY: a message of this worker that nothing else uses.
             self.worker.multi_gone(unsafe { &*message.0 });
         }
     }
@@ -196,7 +195,7 @@ impl Arrivals {
 }
 
 impl SharedWorker {
-    /// Has `function` called for multi-buffer messages with this id from now on, or nobody; see
+    /// Calls `function` for multi-buffer messages with this id from now on; None drops them. See
     /// `set_am_handler`.
     pub fn set_multi_handler(
         &self,
@@ -226,7 +225,7 @@ impl Worker {
         self.arrive_with(slot, endpoint, handler, replies);
     }
 
-    /// A message for this handler is due, which can answer it. After UCP's pass.
+    /// A message for this handler is due, with an endpoint to reply on. After UCP's pass.
     pub(crate) fn arrive(
         &self,
         slot: &Slot,
@@ -267,9 +266,9 @@ impl Worker {
         endpoint.deliver_multis();
     }
 
-    /// Makes buffers for the frames of a message, and fills them where its data is here: OK.
-    /// INPROGRESS where it has to be pulled: into them, or, with the table that says what to make,
-    /// into memory of our own.
+    /// Makes buffers for the frames of a message, and fills them if its data is here: OK.
+    /// INPROGRESS if the data must be pulled: into the buffers, or, together with the table that
+    /// describes them, into the library's own memory.
     fn make_ready(
         &self,
         slot: &Slot,
@@ -288,7 +287,7 @@ impl Worker {
         }
         let only;
         let table = if inbound.sort == Sort::Named {
-            // What came along did so in the host's memory.
+            // Data that arrived with the message is in host memory.
             let memory_type = if waits { inbound.memory_type() } else { memory_type::HOST };
             only = multi_table::entry(Described { length, memory_type });
             &only[..]
@@ -301,7 +300,7 @@ impl Worker {
         let made = if waits {
             self.make_frames(allocator, table)
         } else {
-            // SAFETY: the message's data, which is here, and its until it is gone.
+            // SAFETY: the message's data, which is here and belongs to it until it is destroyed.
             let data =
                 unsafe { crate::engine::core::channel::dispatch::bytes(inbound.data, length) };
             let in_data = if prefix.in_data { prefix.count * multi_table::ENTRY } else { 0 };
@@ -328,7 +327,7 @@ impl Worker {
             ));
         }
         if multi_table::frames(table).any(|frame| is_on_device(frame.length, frame.memory_type)) {
-            // Senders have it wait, so that UCX puts it there.
+            // Senders make it wait, so that UCX writes it into device memory.
             return Err(Error::new(Status::UNSUPPORTED, "frames of device memory that came along"));
         }
         let buffers = self.make_frames(allocator, table)?;
@@ -336,8 +335,8 @@ impl Worker {
         for index in 0..buffers.count() {
             let frame = buffers.get(index)?;
             if frame.length > 0 {
-                // SAFETY: the frames are as long as the data together, as was checked; each has
-                // been made for its length.
+                // SAFETY: together the frames are as long as the data, as was checked; each was
+                // allocated for its length.
                 unsafe {
                     frame.data.cast::<u8>().copy_from_nonoverlapping(from, frame.length);
                     from = from.add(frame.length);
@@ -347,10 +346,10 @@ impl Worker {
         Ok(buffers)
     }
 
-    /// Has UCX put the data of a message where it belongs.
+    /// Lets UCX pull the data of a message into its buffers.
     fn pull_frames(&self, message: &Slot, endpoint: &Endpoint, number: u64) {
         let inbound = message.inbound.get();
-        // The gate was open.
+        // The gate was left in the meantime.
         if inbound.form != Form::Waiting || !endpoint.takes_messages() || self.is_over.get() {
             return self.frames_pulled(endpoint, number, Status::CONNECTION_RESET);
         }
@@ -387,7 +386,7 @@ impl Worker {
         self.frames_pulled(endpoint, number, self.status_from_ucx(ended, Some(endpoint)));
     }
 
-    /// The data of a message is where it belongs, or will not be. In UCP's progress perhaps.
+    /// The data of a message was pulled, or will not be. Possibly inside UCP's progress.
     pub(crate) fn frames_pulled(&self, endpoint: &Endpoint, number: u64, status: Status) {
         endpoint.arrivals().with(number, |arriving| arriving.status = status);
         if let Some(endpoint) = endpoint.registered() {
@@ -395,15 +394,15 @@ impl Worker {
         }
     }
 
-    /// Runs the handler of a message that is complete, or has failed.
+    /// Runs the handler of a message that is complete or has failed.
     fn call_multi(&self, arriving: Arriving) {
         let Arriving { message, handler, mut buffers, scratch, mut status, .. } = arriving;
-        // SAFETY: a message of this worker's that nobody else has.
+        // SAFETY: a message of this worker that nothing else uses.
         let slot = unsafe { &*message.0 };
         let length = slot.length.get() as usize;
         let prefix = prefix_of(slot).ok();
         if let (Status::OK, None, Some(prefix)) = (status, &buffers, prefix) {
-            // SAFETY: UCX has filled as much of it.
+            // SAFETY: UCX has written this many bytes of it.
             let data = unsafe { std::slice::from_raw_parts(scratch.as_ptr(), length) };
             let (table, data) = data.split_at(prefix.count * multi_table::ENTRY);
             match self.fill_frames(handler.function.allocator, table, data) {
@@ -420,8 +419,8 @@ impl Worker {
         let buffers =
             buffers.map_or(std::ptr::null_mut(), |buffers| Box::into_raw(Box::new(buffers)));
         let (function, arg) = (handler.function.function, handler.arg);
-        // SAFETY: a handler and its argument as they were registered; the header is the message's,
-        // which is there until after this.
+        // SAFETY: a handler and its argument as they were registered; the header belongs to the
+        // message, which exists until after the call.
         self.outside(|| unsafe {
             function.call_out((arg, reply, header.as_ptr().cast(), header.len(), buffers, status.0))
         });
@@ -430,7 +429,7 @@ impl Worker {
         self.multi_gone(slot);
     }
 
-    /// As `message_gone`, of one that may have been given an endpoint to answer on.
+    /// As `message_gone`, for a message that may have an endpoint to reply on.
     fn multi_gone(&self, slot: &Slot) {
         let inbound = slot.inbound.get();
         slot.inbound.set(Inbound { reply: std::ptr::null(), ..inbound });
@@ -442,7 +441,7 @@ impl Worker {
     }
 }
 
-/// What it says of its frames. One that has no table is one frame.
+/// What it contains about its frames. A message without a table is one frame.
 fn prefix_of(slot: &Slot) -> std::result::Result<Prefix, &'static str> {
     if slot.inbound().sort == Sort::Named {
         return Ok(Prefix { count: 1, in_data: false, length: 0 });
@@ -454,7 +453,7 @@ fn is_on_device(length: usize, memory_type: i32) -> bool {
     length > 0 && memory_type::is_device(memory_type)
 }
 
-/// UCX takes lists of buffers of one memory type, which it finds out from the first one.
+/// UCX takes lists of buffers of one memory type, which it detects from the first one.
 fn is_mixed(table: &[u8]) -> bool {
     let mut filled = multi_table::frames(table).filter(|frame| frame.length > 0);
     let first = filled.next().map(|frame| memory_type::is_device(frame.memory_type));

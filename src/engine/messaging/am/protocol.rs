@@ -1,4 +1,4 @@
-//! Active messages, as the core sees them.
+//! The protocol table of active messages.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::handler_table::Handlers;
@@ -62,7 +62,8 @@ const OPERATIONS: &[Operation] = &[
     Operation {
         abandoned: |worker, slot| {
             if let (Of::Pull(number), Some(endpoint)) =
-                // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+                // SAFETY: the worker keeps the endpoint alive while something in flight refers to
+                // it.
                 (slot.part.get(), unsafe { slot.endpoint.get().as_ref() })
             {
                 if let Some(memory) = endpoint.memory_of_multi(number) {
@@ -82,7 +83,7 @@ const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// Active messages: those by id, those with frames, and those for queues.
+/// Active messages: by id, with frames, and for queues.
 pub(crate) static PROTOCOL: Protocol = Protocol {
     place: 2,
     operations: OPERATIONS,

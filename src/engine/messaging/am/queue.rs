@@ -1,11 +1,13 @@
 //! The queue form of active messages, in UCXX's format: messages wait at their endpoint until they
 //! are received.
 //!
-//! What comes in is taken over in UCP's handler, put in its endpoint's queue after the pass, by
-//! when that knows its sender, and given to receives, each in the order of its side: buffers are
-//! made by the user's code. A receive that was cancelled meanwhile leaves its message where it was.
-//! A message that names a handler goes to that instead, as a multi-buffer message of one frame does
-//! (see `messaging::am::multi`). There is no credit: as UCXX's, the queue has no bound.
+//! UCP's handler takes a message over. After the pass, when its sender is known, it is put into its
+//! endpoint's queue. Then messages are given to receives, both in order; user code makes the
+//! buffers. If a receive is cancelled meanwhile, the message stays where it was. A message that
+//! names a handler goes to that handler instead, like a multi-buffer message of one frame (see
+//! `messaging::am::multi`). There is no credit: like UCXX's, the queue is unbounded.
+//!
+//! `Front` is an atomic with the length of the oldest message, for probes by any thread.
 
 use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
@@ -43,21 +45,21 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of `Front`: nothing waits.
+/// Value of `Front` while no message waits.
 const NONE: u64 = u64::MAX;
 const NOBODY: &str = "nobody here has an endpoint to its sender";
 
-/// A message that is for a handler, and that.
+/// A message for a handler, and the handler.
 type Named = (*const Slot, Rc<Handler<MultiHandler>>);
 
-/// Of one endpoint.
+/// The queue of one endpoint.
 #[derive(Default)]
 pub(crate) struct MessageQueue {
     messages: RefCell<VecDeque<*const Slot>>,
     receives: RefCell<VecDeque<Ticket>>,
-    /// Messages that are for a handler.
+    /// Messages for handlers.
     named: RefCell<VecDeque<Named>>,
-    /// A thread gives them to their handlers.
+    /// A thread is passing them to their handlers.
     naming: Cell<bool>,
 }
 
@@ -79,7 +81,7 @@ impl Default for Front {
 impl Endpoint {
     fn show_front(&self) {
         let messages = self.message_queue().messages.borrow();
-        // SAFETY: a message of this worker's that nobody else has.
+        // SAFETY: a message of this worker that nothing else uses.
         let length = messages.front().map_or(NONE, |slot| unsafe { &**slot }.length.get());
         self.queue_front().0.store(length, Ordering::Relaxed);
     }
@@ -91,16 +93,16 @@ impl Endpoint {
     }
 }
 
-/// What goes out besides the data.
+/// What is sent in addition to the data.
 #[derive(Clone, Copy)]
 pub struct Cover<'a> {
-    /// Whom it is for; the peer's queue where that is nobody.
+    /// The handler; None for the peer's queue.
     pub callback: Option<CallbackName>,
-    /// Of which a copy is made.
+    /// Copied.
     pub header: &'a [u8],
 }
 
-/// A message has come in for an endpoint's queue, or for a handler that it names.
+/// A message has arrived for an endpoint's queue, or for a handler that it names.
 static CAME: Work = Work { run: came, too_late: came, comes_before_bye: false };
 
 fn came(worker: &Worker, payload: Payload) {
@@ -110,7 +112,7 @@ fn came(worker: &Worker, payload: Payload) {
     }
 }
 
-/// There are messages in its queue, and receives that wait for some.
+/// There are messages in the queue, and receives that wait for some.
 static WAITS: Work = Work {
     run: |_, payload| {
         if let Payload::Endpoint(endpoint) = payload {
@@ -121,7 +123,7 @@ static WAITS: Work = Work {
     comes_before_bye: false,
 };
 
-/// `Operation::post` of such a message, whose slot has its header.
+/// `Operation::post` of such a message, whose slot contains its header.
 pub(crate) fn post_to_queue(
     _: &Worker,
     slot: &Slot,
@@ -131,17 +133,17 @@ pub(crate) fn post_to_queue(
     let length = queued.outgoing.user_header.into();
     let header = (slot.room(length).cast_const().cast(), length);
     let mut param = Param::of_buffer(slot, queued.memory_type, false);
-    // UCXX finds its endpoint by this.
+    // UCXX finds its endpoint by this flag.
     param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
     let ucp = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
     let data = (queued.buffer.cast_const(), queued.count);
-    // SAFETY: an open endpoint inside its worker's gate; the caller keeps the buffer, the worker
-    // the slot.
+    // SAFETY: an open endpoint inside its worker's gate; the caller keeps the buffer, and the
+    // worker the slot.
     unsafe { send_by_ucp(ucp, UCXX_ID, header, data, param.as_ptr()) }
 }
 
 impl SharedEndpoint {
-    /// Sends a message that its peer's queue gets, or a handler.
+    /// Sends a message for its peer's queue, or for a handler.
     ///
     /// # Safety
     /// `buffer` is readable for `length` bytes until the operation has completed; `out` is valid.
@@ -167,11 +169,11 @@ impl SharedEndpoint {
             let envelope =
                 Envelope { memory_type: told, callback: cover.callback, user_header: cover.header };
             self.check_envelope(&envelope)?;
-            // The tag's place says how it is sent.
+            // The field of the tag contains the protocol flags.
             let tag = u64::from(protocol);
             let describe = |slot: &Slot| {
                 let outgoing = Outgoing::with_header(envelope.length() as u16);
-                // SAFETY: room for as much, which is nobody's but ours.
+                // SAFETY: room for the envelope, in a slot that only this operation uses.
                 let room = unsafe {
                     std::slice::from_raw_parts_mut(slot.room(envelope.length()), envelope.length())
                 };
@@ -192,7 +194,7 @@ impl SharedEndpoint {
         })
     }
 
-    /// Refuses a header that UCX could not carry, which it does not check.
+    /// Refuses a header that is too long for UCX, which does not check it.
     fn check_envelope(&self, envelope: &Envelope<'_>) -> Result<()> {
         let most = (self.worker().longest_am_header() + header::HEADER).min(u16::MAX.into());
         if envelope.length() <= most {
@@ -205,8 +207,8 @@ impl SharedEndpoint {
         )))
     }
 
-    /// Receives the oldest message that nobody has received, now or when it comes, into a buffer
-    /// that is made for it.
+    /// Receives the oldest unreceived message, now or when it arrives, into a buffer that is
+    /// allocated for it.
     ///
     /// # Safety
     /// `params.recv_info` is valid until the operation has completed; `out` is valid.
@@ -241,9 +243,9 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// A receive that was started waits for its turn.
+    /// Queues a started receive until its turn.
     pub(crate) fn await_message(&self, slot: &Slot) {
-        // Until it has one.
+        // Until it has a message.
         slot.number.set(1);
         self.message_queue().receives.borrow_mut().push_back(slot.ticket());
         self.match_later();
@@ -259,8 +261,7 @@ impl Endpoint {
 }
 
 impl SharedEndpoint {
-    /// The length of the oldest message that nobody has received; none if there is none. Any
-    /// thread.
+    /// The length of the oldest unreceived message; None if there is none. Any thread.
     pub fn am_queue_probe(&self) -> Option<u64> {
         Some(self.queue_front().0.load(Ordering::Relaxed)).filter(|length| *length != NONE)
     }
@@ -269,8 +270,8 @@ impl SharedEndpoint {
 impl Endpoint {
     /// Gives messages to handlers and receives. After UCP's pass.
     pub(crate) fn match_queue(&self) {
-        // One thread at a time, which goes on with what comes meanwhile: another would have them
-        // overtake each other while this one makes buffers.
+        // One thread at a time, which also handles what arrives meanwhile: a second thread would
+        // change the order while this one makes buffers.
         if !self.message_queue().naming.replace(true) {
             self.match_named();
             self.message_queue().naming.set(false);
@@ -279,7 +280,7 @@ impl Endpoint {
             let Some(receive) = self.next_queue_receive() else { return };
             let Some(message) = self.pop_message() else { return };
             self.message_queue().receives.borrow_mut().pop_front();
-            // SAFETY: a message of this worker's that nobody else has.
+            // SAFETY: a message of this worker that nothing else uses.
             if !self.worker.make_room(receive, unsafe { &*message }) {
                 self.message_queue().messages.borrow_mut().push_front(message);
                 self.show_front();
@@ -289,7 +290,7 @@ impl Endpoint {
 
     fn match_named(&self) {
         while let Some((message, handler)) = self.message_queue().pop_named() {
-            // SAFETY: a message of this worker's that nobody else has.
+            // SAFETY: a message of this worker that nothing else uses.
             let message = unsafe { &*message };
             match self.registered().filter(|_| self.takes_messages()) {
                 Some(endpoint) => self.worker.arrive(message, &endpoint, handler),
@@ -312,7 +313,7 @@ impl Endpoint {
         None
     }
 
-    /// Has this receive got no message yet? Then it gets none.
+    /// If this receive has no message yet, removes it, so that it gets none.
     pub(crate) fn forget_queue_receive(&self, slot: &Slot) -> bool {
         let mut receives = self.message_queue().receives.borrow_mut();
         let before = receives.len();
@@ -320,14 +321,14 @@ impl Endpoint {
         receives.len() < before
     }
 
-    /// Nobody can receive them any more.
+    /// Drops all messages: no receive can get them any more.
     pub(crate) fn drop_queue(&self) {
         while let Some(message) = self.pop_message() {
-            // SAFETY: as in `match_queue`.
+            // SAFETY: a message of this worker that nothing else uses.
             self.worker.message_gone(unsafe { &*message });
         }
         while let Some((message, handler)) = self.message_queue().pop_named() {
-            // SAFETY: as above.
+            // SAFETY: a message of this worker that nothing else uses.
             self.worker.message_gone(unsafe { &*message });
             self.worker.drop_handler(handler);
         }
@@ -335,7 +336,8 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// In UCP's handler, which it answers: takes a message in UCXX's format over, or drops it.
+    /// Inside UCP's handler: takes a message in UCXX's format over, or drops it. Returns the
+    /// handler's result.
     pub(crate) fn queued_came(&self, header: &[u8], arrived: &Arrived) -> sys::ucs_status_t {
         let dropped = |status| if arrived.waits { status } else { sys::UCS_OK };
         let envelope = match Envelope::decode(header) {
@@ -384,7 +386,7 @@ impl Worker {
         keeps
     }
 
-    /// After UCP's pass, and after its sender's Hello, which may have come in the same one.
+    /// After UCP's pass, and after its sender's Hello, which may have arrived in the same pass.
     pub(crate) fn queue_message_came(
         &self,
         message: SlotPointer,
@@ -396,7 +398,7 @@ impl Worker {
             endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get())
         else {
             complain(NOBODY);
-            // SAFETY: a message of this worker's that nobody else has.
+            // SAFETY: a message of this worker that nothing else uses.
             self.message_gone(unsafe { &*message.0 });
             return handler.into_iter().for_each(|handler| self.drop_handler(handler));
         };
@@ -413,9 +415,9 @@ impl Worker {
         endpoint.match_queue();
     }
 
-    /// Ends a receive that has got no message.
+    /// Ends a receive that has no message.
     pub(crate) fn cancel_queue_receive(&self, slot: &Slot, reason: Status) {
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let waits = unsafe { slot.endpoint.get().as_ref() }
             .is_some_and(|endpoint| endpoint.forget_queue_receive(slot));
         if waits {
@@ -425,7 +427,7 @@ impl Worker {
     }
 }
 
-/// A message in UCXX's format.
+/// UCP's handler of messages in UCXX's format.
 pub(crate) unsafe extern "C" fn on_foreign(
     arg: *mut c_void,
     header: *const c_void,
@@ -435,7 +437,7 @@ pub(crate) unsafe extern "C" fn on_foreign(
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
     let answer = std::panic::catch_unwind(|| {
-        // SAFETY: the worker, which outlives UCP's, whose gate we are in, and a message that is
+        // SAFETY: `arg` is the worker, which outlives UCP's worker, inside its gate; the message is
         // valid during the call.
         let (worker, param, header) =
             unsafe { (&*arg.cast::<Worker>(), &*param, bytes(header, header_length)) };

@@ -1,4 +1,4 @@
-//! Handlers of messages that name them by owner and number, as UCXX's receiver callbacks are named.
+//! Handlers that messages name by owner and number, as UCXX names its receiver callbacks.
 
 use crate::engine::base::status::Result;
 use crate::engine::core::channel::handler_table::{DestroyArg, Handler};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::rc::Rc;
 
-/// Those of a worker.
+/// The handlers of a worker.
 #[derive(Default)]
 pub(crate) struct QueueHandlers(RefCell<HashMap<CallbackName, Rc<Handler<MultiHandler>>>>);
 
@@ -39,7 +39,7 @@ impl QueueHandlers {
 }
 
 impl SharedWorker {
-    /// Has `handler` called for messages that name it so from now on, or nobody; see
+    /// Calls `handler` for messages with this name from now on; None drops them. See
     /// `set_am_handler`.
     pub fn set_queue_handler(
         &self,

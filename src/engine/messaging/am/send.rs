@@ -1,9 +1,9 @@
-//! Sending active messages: a short header and data for the handler that the peer has registered
-//! under an id.
+//! Sending active messages: a short header and data, for the handler that the peer has registered
+//! for an id.
 //!
-//! Cost of the inline path beyond UCP's own: as for a tag send, and the 24 bytes of the library's
-//! header, written into the slot, with the user's copied behind them. No allocation, no lock, no
-//! read-modify-write, no system call.
+//! Cost in addition to UCP's for short messages: as for a tag send, plus the library's header of 24
+//! bytes and a copy of the user's header. No allocation, lock, atomic read-modify-write or system
+//! call.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::send::post_message;
@@ -23,12 +23,12 @@ use crate::engine::ucx::memory_type;
 use crate::engine::wire::header::{self, HEADER};
 use crate::sys;
 
-/// What goes before the data of a message.
+/// What comes before the data of a message.
 #[derive(Clone, Copy)]
 pub(crate) struct Front<'a> {
-    /// The user's, and whatever the kind of message puts before it.
+    /// The user's header, and what the kind of message puts before it.
     pub(crate) header: &'a [u8],
-    /// The beginning of the data; a copy is made of it, too.
+    /// The start of the data; it is copied as well.
     pub(crate) table: &'a [u8],
 }
 
@@ -39,7 +39,7 @@ impl Front<'_> {
 }
 
 impl SharedEndpoint {
-    /// Sends a header, of which a copy is made, and the parts as one message.
+    /// Sends a header, which is copied, and the parts as one message.
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
@@ -54,7 +54,7 @@ impl SharedEndpoint {
     ) -> Result<Submitted> {
         const ALLOWED: u64 = flag::NO_WAIT | flag::EAGER | flag::RNDV | flag::AM_REPLY;
         params.check(&self.worker().context, "active message", ALLOWED)?;
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees the parts and `out`.
         unsafe {
             self.send_message(
                 header::Kind::Message,
@@ -67,7 +67,7 @@ impl SharedEndpoint {
         }
     }
 
-    /// The same for any kind that has data, with parameters that are checked.
+    /// The same for any kind of message with data, with checked parameters.
     ///
     /// # Safety
     /// As for `am_send`.
@@ -123,22 +123,22 @@ impl SharedEndpoint {
     ) -> Queued {
         let behind = HEADER + header.len();
         let room = slot.room(behind + table.len());
-        // SAFETY: room for as much, which is nobody's but ours.
+        // SAFETY: room for the header, in a slot that only this operation uses.
         unsafe { copy_short(header.as_ptr(), room.add(HEADER), header.len()) };
         let (buffer, count, scattered) = if table.is_empty() {
             describe_parts(slot, parts)
         } else {
-            // SAFETY: as above.
+            // SAFETY: room for the table, in a slot that only this operation uses.
             unsafe { copy_short(table.as_ptr(), room.add(behind), table.len()) };
-            // SAFETY: not beyond it.
+            // SAFETY: not beyond the room.
             let data = unsafe { room.add(behind) }.cast();
             let first = Part { data, length: table.len(), memory_type: memory_type::HOST };
             let parts: Vec<_> = std::iter::once(first).chain(parts.iter().copied()).collect();
             describe_parts(slot, &parts)
         };
         if outgoing.protocol != sys::UCP_AM_SEND_FLAG_EAGER {
-            // A peer without a handler refuses what waits for it, as UCX may have it do: then its
-            // id is told. SAFETY: the slot was taken a moment ago: nobody else has it.
+            // A peer without a handler refuses data that waits, and UCX may make it wait: the error
+            // message then needs the id. SAFETY: the slot was just taken: nothing else uses it.
             unsafe { (*slot.queued.as_ptr()).outgoing = outgoing };
         }
         Queued {
@@ -154,8 +154,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// Refuses a header that UCX could not carry, which it does not check, and a peer that could
-    /// not read it.
+    /// Refuses a header that is too long for UCX, which does not check it, or for the peer.
     #[inline(always)]
     pub(crate) fn check_am_header(&self, header: &[u8]) -> Result<()> {
         self.check_length_of_header(header)?;

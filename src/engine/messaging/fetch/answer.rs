@@ -1,5 +1,4 @@
-//! Fetch, on the side that asks, from the answer on: it is copied, pulled, or given buffers, or is
-//! none of use.
+//! Fetch, requesting side, from the reply on: it is copied, pulled, given buffers, or refused.
 
 use crate::engine::base::status::{Error, Status};
 use crate::engine::core::channel::dispatch::complain;
@@ -19,12 +18,12 @@ use crate::engine::wire::header::{Answer, Header};
 use crate::sys;
 use std::ffi::c_void;
 
-/// The answer to a fetch has come that needs buffers.
+/// The reply to a fetch that needs buffers has arrived.
 static ANSWERED: Work = Work { run: answered, too_late: answered, comes_before_bye: false };
 
 fn answered(worker: &Worker, payload: Payload) {
     if let Payload::Message(fetch, message) = payload {
-        // SAFETY: a slot of ours that came with the event.
+        // SAFETY: a slot of this worker that came with the event.
         let message = unsafe { &*message.0 };
         if !worker.make_room(fetch, message) {
             worker.message_gone(message);
@@ -32,20 +31,20 @@ fn answered(worker: &Worker, payload: Payload) {
     }
 }
 
-/// What becomes of an answer.
+/// What happens to a reply.
 pub(crate) enum Fate {
     CopiedHere,
     Pulled,
-    /// When the user's code has made them.
+    /// When user code has made them.
     GetsBuffers,
-    /// The fetch ends with this, and the length of what there would have been.
+    /// The fetch completes with this status, and the length of the full reply.
     Ends(Status, u64),
     Nonsense,
 }
 
 impl Slot {
-    /// What becomes of an answer of so many bytes, whose status is OK. `PLAIN`: this is known to be
-    /// a fetch that is `is_plain`, into one buffer of the host's.
+    /// What happens to a reply of `length` bytes with status OK. `PLAIN`: the fetch is known to be
+    /// `is_plain`, with one buffer in host memory.
     #[inline(always)]
     pub(crate) fn fate_of_answer<const PLAIN: bool>(&self, length: usize, waits: bool) -> Fate {
         let atomic = !PLAIN && self.kind.get() == Kind::Atomic;
@@ -58,7 +57,7 @@ impl Slot {
         match length as u64 {
             longer if longer > self.length.get() => Fate::Ends(Status::MESSAGE_TRUNCATED, longer),
             1.. if waits => Fate::Pulled,
-            // It came along, and was to wait at its sender.
+            // It arrived with its message although it had to wait at its sender.
             1.. if !PLAIN && self.wants_pull() => Fate::Nonsense,
             _ => Fate::CopiedHere,
         }
@@ -66,8 +65,8 @@ impl Slot {
 }
 
 impl Endpoint {
-    /// Was this sent by the peer that was asked on this endpoint? The peer names the connection, or
-    /// else UCP's endpoint tells which it is.
+    /// The reply comes from the peer that was asked on this endpoint. The peer names the
+    /// connection; if it does not, UCP's endpoint identifies it.
     #[inline(always)]
     pub(crate) fn has_asked_on(&self, connection: u32, from: sys::ucp_ep_h) -> bool {
         match connection {
@@ -78,8 +77,8 @@ impl Endpoint {
 }
 
 impl Worker {
-    /// A question has left, or has not. Its fetch waits for that only where its data went along, or
-    /// the answer can no longer come.
+    /// A request message was sent, or has failed. Its fetch waits for this only if the message had
+    /// data, or if no reply can arrive any more.
     pub(crate) fn asked(&self, ask: &Slot, status: Status) {
         let Of::Ask(fetch) = ask.part.get() else { return };
         let Some(fetch) = fetch.current() else { return };
@@ -88,19 +87,19 @@ impl Worker {
             fetch.remaining.set(0);
             self.complete(fetch, Status(fetch.reason.get()));
         } else if status.is_error() && fetch.number.get() != 0 {
-            // Else its answer is being pulled, and UCX has the request.
+            // Otherwise its reply is being pulled, and UCX has the request.
             self.end_fetch(fetch, status);
         }
     }
 
-    /// No answer to it is taken any more.
+    /// Completes the fetch: no reply to it is accepted any more.
     pub(crate) fn end_fetch(&self, slot: &Slot, status: Status) {
         self.fetches().remove(slot.number.replace(0));
         slot.length.set(0);
         if let Of::Ask(ask) = slot.part.get() {
             if let Some(ask) = ask.current().filter(|ask| ask.has_mark(mark::WAITING)) {
                 slot.part.set(Of::Nothing);
-                // Its end is not to end the fetch once more.
+                // Its completion must not complete the fetch again.
                 ask.part.set(Of::Nothing);
                 ask.reason.set(status.0);
                 self.complete(ask, status);
@@ -110,7 +109,8 @@ impl Worker {
         self.answered(slot, status);
     }
 
-    /// It has its answer. The question's data is the caller's again when UCX is done with it, too.
+    /// The fetch has its reply. The request's data belongs to the caller again only when UCX has
+    /// completed the request message as well.
     fn answered(&self, slot: &Slot, status: Status) {
         if let (Of::Ask(ask), true) = (slot.part.get(), slot.is_making()) {
             if ask.current().is_some_and(|ask| ask.length.get() > 0) {
@@ -122,8 +122,8 @@ impl Worker {
         self.complete(slot, status);
     }
 
-    /// In UCP's handler, which it answers. What is not taken is dropped, and its sender learns
-    /// nothing of it.
+    /// Inside UCP's handler; returns the handler's result. A reply that is not accepted is dropped,
+    /// and its sender is not notified.
     pub(crate) fn answer_came(
         &self,
         header: &Header,
@@ -137,8 +137,7 @@ impl Worker {
                 return sys::UCS_OK;
             }
         };
-        // What it says of the credit holds, whoever still waits for it: the peer does not say it
-        // again.
+        // Its credit report counts even if no fetch waits for it: the peer does not send it again.
         let on = match header.connection {
             0 => self.endpoint_by_ucp(arrived.from),
             number => self.endpoint_by_id(number),
@@ -147,9 +146,9 @@ impl Worker {
             endpoint.heard();
             endpoint.note_credit(header.taken);
         }
-        // Cancelled, or out of time.
+        // Cancelled, or timed out.
         let Some(slot) = self.fetches().find(answer.number) else { return sys::UCS_OK };
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return sys::UCS_OK };
         if !endpoint.has_asked_on(header.connection, arrived.from) {
             complain("an answer to another's question");
@@ -164,8 +163,8 @@ impl Worker {
         match fate {
             Fate::CopiedHere => {
                 slot.length.set(length as u64);
-                // SAFETY: UCX's data is valid during its handler, and the processor reaches where
-                // it goes, where there is room.
+                // SAFETY: UCX's data is valid during its handler. The processor can access the
+                // destination, which has room.
                 unsafe { copy_out(slot, arrived.data.cast(), length) };
                 self.answered(slot, Status::OK);
             }
@@ -206,8 +205,8 @@ impl Worker {
         }
     }
 
-    /// A message for which buffers have to be made: an answer, or one that waited in a queue. After
-    /// UCP's pass. False: who wanted it has ended meanwhile, and nothing has become of it.
+    /// Allocates buffers for a message: a reply, or a message from a queue. After UCP's pass.
+    /// Returns false if the operation has ended meanwhile; the message is then unchanged.
     pub(crate) fn make_room(&self, fetch: Ticket, message: &Slot) -> bool {
         let Some(slot) = fetch.current() else { return false };
         let Some(mut making) = slot.making.take() else { return false };
@@ -225,7 +224,7 @@ impl Worker {
             self.make_buffers(making.allocator, [(length, wanted)].into_iter())
         };
         if fetch.current().is_none() {
-            // It has ended while the gate was open.
+            // The operation has ended while the gate was open.
             self.outside(|| drop(made));
             return false;
         }
@@ -246,7 +245,7 @@ impl Worker {
         if slot.kind.get() == Kind::AmQueueRecv {
             slot.keep_header(message.front());
         }
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let status = match endpoint {
             Some(endpoint) if status == Status::OK && !endpoint.takes_messages() => {
@@ -267,7 +266,7 @@ impl Worker {
             );
         } else {
             if length > 0 {
-                // SAFETY: the message has as much, and so have the buffers that were made for it.
+                // SAFETY: the message has this many bytes, and the buffers were allocated for them.
                 unsafe { data.cast::<u8>().copy_from_nonoverlapping(inbound.data.cast(), length) };
             }
             self.answered(slot, Status::OK);
@@ -277,33 +276,33 @@ impl Worker {
     }
 }
 
-/// Copies an answer to where it belongs.
+/// Copies a reply to its destination.
 ///
 /// # Safety
-/// `data` is readable for `length` bytes, for which there is room.
+/// `data` is readable for `length` bytes, and the destination has room for them.
 #[inline(always)]
 pub(crate) unsafe fn copy_out(slot: &Slot, data: *const u8, length: usize) {
     if length == 0 {
         return;
     }
-    // SAFETY: the cell belongs to who is inside the gate, and nobody changes it here.
+    // SAFETY: the cell belongs to the thread inside the gate, and does not change here.
     let queued = unsafe { &*slot.queued.as_ptr() };
     if !queued.scattered {
-        // SAFETY: the caller's buffer, and as for this function.
+        // SAFETY: the caller guarantees data and room.
         return unsafe { copy_short(data, queued.buffer.cast(), length) };
     }
-    // SAFETY: the slot's own list, which nobody changes while it is in flight.
+    // SAFETY: the slot's own list, which does not change while it is in flight.
     let list = unsafe { &*slot.iov.get() };
     let mut done = 0;
     for part in list {
         let count = part.length.min(length - done);
-        // SAFETY: as above, and as for this function.
+        // SAFETY: the caller guarantees data and room; `done + count` is at most `length`.
         unsafe { part.buffer.cast::<u8>().copy_from_nonoverlapping(data.add(done), count) };
         done += count;
     }
 }
 
-/// UCP is done with the pull of an answer; perhaps before the call that began it has returned.
+/// UCP has completed the pull of a reply, possibly before the call that started it has returned.
 unsafe extern "C" fn on_pulled(
     request: *mut c_void,
     status: sys::ucs_status_t,
@@ -312,8 +311,8 @@ unsafe extern "C" fn on_pulled(
 ) {
     let _ = std::panic::catch_unwind(|| {
         // SAFETY: the request memory that UCP was given is a slot, and stays one until it
-        // completes, here. UCP calls back inside progress or another call of ours, hence inside the
-        // gate.
+        // completes, here. UCP calls back inside progress or another call of the library, hence
+        // inside the gate.
         let (worker, slot) = unsafe { inside(request) };
         if slot.has_mark(mark::SUBMITTING) || slot.hold.get() & UCP != 0 || worker.is_over.get() {
             ended(worker, slot, Status(status.into()));

@@ -1,6 +1,6 @@
-//! The quick way of a fetch, both sides of it, on a worker of one thread and manual progress: see
-//! `core::request::fast_path`. Questions and answers that go out as one piece, and come in as one,
-//! between peers that know each other.
+//! The fast path of a fetch, both sides, on a SINGLE worker with manual progress: see
+//! `core::request::fast_path`. For requests and replies in one piece, between peers that know each
+//! other.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch::{on_message_slow, on_short};
@@ -22,45 +22,45 @@ use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-/// Of a question's data, and of an answer's header.
+/// For a request's data, and for a reply's header.
 const NOTHING: (*const c_void, usize) = (std::ptr::null(), 0);
 
 impl SharedEndpoint {
-    /// For plain questions with so long a header and room for an answer; None to go the long way.
+    /// For plain requests with this header length and room for a reply. None: use the slow path.
     #[inline(always)]
     pub fn fast_for_question(&self, header: usize, capacity: usize) -> Option<FastPath<'_>> {
         if capacity > usize::from(u16::MAX) {
             return None;
         }
         let quick = self.fast_for_message(compact_header::QUESTION + header)?;
-        // It takes a second one.
+        // A fetch takes a second slot.
         (!quick.slot.next.get().is_null()).then_some(quick)
     }
 }
 
 impl Fetch {
-    /// For a plain answer of so many bytes; None to go the long way.
+    /// For a plain reply of `length` bytes. None: use the slow path.
     #[inline(always)]
     pub fn quick(&self, length: usize) -> Option<FastPath<'_>> {
         let inbound = self.slot().inbound();
         let simple = self.slot().outside.load(Ordering::Relaxed) == 0
             && length as u64 <= inbound.capacity
             && inbound.flags & crate::engine::wire::header::flag::WAITING == 0;
-        // SAFETY: a reference of the question's own, until it is destroyed; null in a message.
+        // SAFETY: the request's own reference, until it is destroyed; null in a message.
         let endpoint = unsafe { inbound.reply.as_ref() }.filter(|_| simple)?;
         endpoint.fast_for_piece(length)
     }
 
-    /// Lets go of a question that was answered, on the thread of a SINGLE worker. False: nothing
-    /// has happened, go the long way.
+    /// Releases a request that was replied to, on the thread of a SINGLE worker. Returns false if
+    /// nothing has happened: use the slow path.
     ///
     /// # Safety
-    /// The caller has the question, and does not use it again when this is true.
+    /// The caller owns the request, and does not use it again if this is true.
     #[inline(always)]
     pub unsafe fn destroy_fast(&self) -> bool {
         let slot = self.slot();
         let inbound = slot.inbound();
-        // SAFETY: for the steps below, which call nobody.
+        // SAFETY: used only in the steps below, which enter no gate.
         let Some(worker) = (unsafe { slot.worker().act_fast() }) else { return false };
         let simple = slot.outside.load(Ordering::Relaxed) == ANSWERED
             && inbound.form == Form::Copied
@@ -68,7 +68,7 @@ impl Fetch {
         if !simple {
             return false;
         }
-        // SAFETY: the reference that was made for this question, which has given back its credit.
+        // SAFETY: the reference that was made for this request, which has returned its credit.
         unsafe { Endpoint::take_back(inbound.reply) };
         worker.question_gone(slot);
         true
@@ -79,7 +79,7 @@ impl FastPath<'_> {
     /// `Endpoint::fetch` for plain parameters and one buffer.
     ///
     /// # Safety
-    /// As for that; `to` and the header's length are those that this was made for.
+    /// As for that function. `to` and the header's length are those that this was made for.
     #[inline(always)]
     pub unsafe fn fetch(
         self,
@@ -91,27 +91,27 @@ impl FastPath<'_> {
         out: Out,
     ) -> Result<Submitted> {
         let FastPath { worker, slot } = self;
-        // SAFETY: as for this function: its worker is entered.
+        // SAFETY: `to` is the endpoint that this was made for, whose worker is entered.
         let to = unsafe { to.inside() };
-        // SAFETY: the one behind it in the free list, as `fast_for_question` has seen.
+        // SAFETY: the next slot in the free list, as `fast_for_question` has checked.
         let ask = unsafe { &*slot.next.get() };
         let number = worker.fetches().add(slot)?;
         ask.prepare(Kind::FetchAsk);
         let outgoing = Outgoing::short(header::Kind::Ask, id, header_length, &OpParams::DEFAULT);
         let question = Question { number, capacity: capacity as u64 };
-        // SAFETY: an open endpoint, its worker entered; as `fast_for_question` has seen, it is
-        // short enough; the caller's header is readable.
+        // SAFETY: an open endpoint, its worker entered; `fast_for_question` has checked the length;
+        // the caller's header is readable.
         let posted = unsafe {
             to.send_short(ask, &outgoing, Some(question), (header, header_length), NOTHING)
         };
-        // What follows has time: the answer does not come in before the next pass.
+        // This can be done afterwards: the reply does not arrive before the next pass.
         worker.slab.take(slot);
         slot.begin(Kind::Fetch, params, capacity as u64, 0, out.is_wanted());
         slot.go_into(id, buffer, capacity, params);
         if posted.is_null() {
             to.count_sent(0);
             if params.callback.is_none() && params.recv_info.is_null() && out.is_wanted() {
-                // Nothing but its request tells of its end, and no ticket names it.
+                // Only its request shows its completion, and no ticket refers to it.
                 slot.add_mark(mark::PLAIN);
             }
         } else {
@@ -131,7 +131,7 @@ impl FastPath<'_> {
     /// `Fetch::reply` for plain parameters and one buffer.
     ///
     /// # Safety
-    /// As for that; `fetch` and the length are those that this was made for.
+    /// As for that function. `fetch` and the length are those that this was made for.
     #[inline(always)]
     pub unsafe fn reply(
         self,
@@ -140,15 +140,16 @@ impl FastPath<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        // SAFETY: as for this function: its worker is entered.
+        // SAFETY: `fetch` is the one that this was made for, and the worker of its endpoint is
+        // entered.
         let (to, question) = (unsafe { fetch.endpoint().inside() }, fetch.slot());
         question.outside.store(ANSWERED, Ordering::Relaxed);
         let (id, number) = header::split_number(question.number.get());
         let submitted =
             self.send(Kind::FetchReply, (length as u64, 0), to, params, out, |_, slot| {
                 let outgoing = Outgoing::short(header::Kind::Answer, id, 0, params);
-                // SAFETY: an open endpoint, its worker entered; as `Fetch::quick` has seen, it is
-                // short enough; the caller's buffer is readable.
+                // SAFETY: an open endpoint, its worker entered; `Fetch::quick` has checked the
+                // length; the caller's buffer is readable.
                 unsafe {
                     to.send_short(
                         slot,
@@ -164,11 +165,11 @@ impl FastPath<'_> {
 }
 
 impl Slot {
-    /// Where a fetch's answer goes: one buffer.
+    /// Sets the destination of a fetch's reply: one buffer.
     #[inline(always)]
     fn go_into(&self, id: u16, buffer: *mut c_void, capacity: usize, params: &OpParams) {
         let host = params.memory_type == memory_type::HOST;
-        // SAFETY: the slot was taken a moment ago: nobody else has it. Piece by piece, as the whole
+        // SAFETY: the slot was just taken: nothing else uses it. Field by field, because the whole
         // is large.
         let queued = unsafe { &mut *self.queued.as_ptr() };
         queued.buffer = buffer;
@@ -180,17 +181,17 @@ impl Slot {
 }
 
 impl Worker {
-    /// As `answer_came`, of an answer in its short form that comes as nearly all do; `PLAIN` of a
-    /// fetch of whose end only its request tells, which calls nothing. False: nothing has happened,
-    /// go the next longer way.
+    /// As `answer_came`, for a short reply in the usual case. `PLAIN`: a fetch whose completion
+    /// only its request shows; then this makes no call. Returns false if nothing has happened: use
+    /// the next slower path.
     #[inline(always)]
     pub(crate) fn answer_came_fast<const PLAIN: bool>(&self, short: Short<'_>) -> bool {
         let (number, data) = (short.answers(), short.rest());
         let Some(slot) = self.fetches().find(number) else { return false };
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
-        // One that has gone out in `FastPath::fetch` and waits for nothing else, as it has that
-        // number: that says all that has to be asked of others.
+        // A fetch from `FastPath::fetch` that waits for nothing else, because it has that number.
+        // This implies every condition that other fetches are checked for.
         let plain = slot.is_plain() && slot.kind.get() == Kind::Fetch;
         let usual = plain
             || !PLAIN
@@ -213,8 +214,8 @@ impl Worker {
         self.fetches().remove(number);
         slot.number.set(0);
         slot.length.set(data.len() as u64);
-        // SAFETY: UCX's data is valid during its handler, and the processor reaches where it goes,
-        // where there is room: a plain fetch has one buffer.
+        // SAFETY: UCX's data is valid during its handler. The processor can access the destination,
+        // which has room: a plain fetch has one buffer.
         unsafe {
             if PLAIN {
                 copy_inline(data.as_ptr(), (*slot.queued.as_ptr()).buffer.cast(), data.len());

@@ -1,7 +1,8 @@
-//! Fetch: a question to a peer, whose answer goes straight into the asker's buffer.
+//! Fetch: a request to a peer, whose reply goes directly into the caller's buffer.
 //!
-//! `request` asks, `reply` answers, `answer` takes that in, `pending_table` knows which questions
-//! are open, `fast_path` is the short way.
+//! The code calls a received request a question, and a reply an answer. `request` sends requests,
+//! `reply` answers them, `answer` receives the replies, `pending_table` has the fetches in flight,
+//! and `fast_path` handles the usual case.
 
 pub(crate) mod answer;
 pub(crate) mod fast_path;

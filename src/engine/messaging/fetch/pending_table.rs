@@ -1,14 +1,15 @@
-//! Which fetch an answer belongs to: by a number that goes out with the question and comes back.
+//! Finds the fetch that a reply belongs to, by a number that is sent with the request and returned
+//! with the reply.
 //!
-//! A number is never given to two fetches at a time, and to another one after 2^28 uses of its
-//! place at the earliest, so an answer that comes late finds nothing.
+//! No two fetches have the same number at a time. A number is reused only after 2^28 uses of its
+//! place, so a late reply finds nothing.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::request::Slot;
 use crate::engine::wire::header::Question;
 use std::cell::{Cell, UnsafeCell};
 
-/// How many can be under way on a worker: the rest of a number tells the uses of one place apart.
+/// Most fetches in flight on a worker. The rest of a number distinguishes the uses of one place.
 const PLACES: u64 = 1 << 20;
 
 struct Entry {
@@ -18,8 +19,8 @@ struct Entry {
     next_free: Cell<u32>,
 }
 
-/// The fetches of a worker that wait for their answers. Its functions call nobody, so that nothing
-/// comes in between while they look at the entries.
+/// The fetches of a worker that wait for their replies. Its methods call no other code, so that
+/// nothing changes the entries while they are used.
 pub(crate) struct Fetches {
     entries: UnsafeCell<Vec<Entry>>,
     free: Cell<u32>,
@@ -32,11 +33,11 @@ impl Fetches {
         Fetches { entries: UnsafeCell::default(), free: Cell::new(NONE) }
     }
 
-    /// Not to be kept.
+    /// The reference must not be kept.
     #[inline(always)]
     fn entries(&self) -> &[Entry] {
-        // SAFETY: see the type: `add_place` alone changes the list itself, and nobody has kept this
-        // until then.
+        // SAFETY: see the type: only `add_place` changes the list itself, and no reference exists
+        // then.
         unsafe { &*self.entries.get() }
     }
 
@@ -48,7 +49,7 @@ impl Fetches {
             entry.slot.set(slot);
             return Ok(entry.number.get());
         }
-        // SAFETY: see the type.
+        // SAFETY: see the type: no reference into the list exists.
         add_place(unsafe { &mut *self.entries.get() }, slot)
     }
 
@@ -60,14 +61,14 @@ impl Fetches {
         Some((place as u32, entry))
     }
 
-    /// The fetch that has this number.
+    /// The fetch with this number.
     #[inline(always)]
     pub(crate) fn find(&self, number: u64) -> Option<&Slot> {
-        // SAFETY: a fetch takes its number back before its slot is used again.
+        // SAFETY: a fetch removes its number before its slot is used again.
         unsafe { self.entry(number)?.1.slot.get().as_ref() }
     }
 
-    /// Its answer has come, or is of no interest any more.
+    /// Its reply has arrived, or is not needed any more.
     #[inline(always)]
     pub(crate) fn remove(&self, number: u64) {
         if let Some((place, entry)) = self.entry(number) {

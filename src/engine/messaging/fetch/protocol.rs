@@ -1,4 +1,4 @@
-//! Fetches, as the core sees them.
+//! The protocol table of fetches.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::handler_table::Handlers;
@@ -16,7 +16,7 @@ use crate::engine::messaging::fetch::pending_table::Fetches;
 use crate::engine::messaging::fetch::reply::FetchTo;
 use std::cell::Cell;
 
-/// A fetch, and what an atomic operation has of one.
+/// A fetch, and what an atomic operation shares with it.
 pub(crate) const FETCH: Operation = Operation {
     take_over: Some(|_, slot, queued, endpoint, left| {
         if let Some(endpoint) = endpoint {
@@ -24,7 +24,7 @@ pub(crate) const FETCH: Operation = Operation {
         }
     }),
     cancel: |worker, slot, reason| {
-        // Else its answer has begun to come.
+        // Otherwise its reply has started to arrive.
         if slot.number.get() != 0 {
             worker.end_fetch(slot, reason);
         }
@@ -93,7 +93,7 @@ fn room_for_answer(slot: &Slot) -> u64 {
     if !queued.scattered {
         return queued.count as u64;
     }
-    // SAFETY: the slot's own list, which nobody changes while it is in flight, and it still is.
+    // SAFETY: the slot's own list, which does not change while it is in flight, and it still is.
     unsafe { &*slot.iov.get() }.iter().map(|part| part.length as u64).sum()
 }
 
@@ -146,7 +146,7 @@ impl Worker {
 }
 
 impl Endpoint {
-    /// It has a reference that no question has: see `Endpoint::lend`.
+    /// It has a reference that no request uses: see `Endpoint::lend`.
     #[inline(always)]
     pub(crate) fn spare(&self) -> &Cell<bool> {
         self.state(&PROTOCOL)

@@ -1,10 +1,12 @@
-//! Fetch, on the side that answers: a question in its handler's hands, answered once, now or later,
+//! Fetch, replying side: a request that belongs to its handler. It is answered once, now or later,
 //! from any thread.
 //!
-//! A question is a message, and lies in a slot as one. It keeps the endpoint that it came on, to
-//! answer there. Answers need no credit, and the bound of the send queue does not hold for them,
-//! but a far larger one, at which a peer is given up that asks on and takes no answers. Refusals
-//! wait for the send window when there are many.
+//! A request is a message, and is in a slot like one. It keeps the endpoint that it arrived on, for
+//! the reply. Replies need no credit, and are not limited by the send queue but by a far larger
+//! limit: a peer that keeps sending requests and accepts no replies is given up there. Refusals
+//! wait for the send window if there are many.
+//!
+//! `Slot::outside` is an atomic that decides who answers: the first thread to set `ANSWERED`.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
@@ -34,20 +36,20 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// `ucxx_fetch_handler_t`: argument, question.
+/// `ucxx_fetch_handler_t`: argument, request.
 pub type FetchHandler = unsafe extern "C" fn(*mut c_void, *mut Fetch);
 
-/// Where questions with an id go.
+/// Where requests with an id are delivered.
 #[derive(Clone, Copy)]
 pub struct FetchTo {
-    /// Takes each.
+    /// Called for each request.
     pub function: FetchHandler,
-    /// Credit comes back when a question is destroyed, and not when it is handed over: the number
-    /// of those that wait has no other bound.
+    /// The credit is returned when a request is destroyed, not when it is delivered: the number of
+    /// waiting requests has no other limit.
     pub keeps_credit: bool,
 }
 
-/// A question. Handed to C as `ucxx_fetch_t`.
+/// A received request. Handed to C as `ucxx_fetch_t`.
 #[repr(transparent)]
 pub struct Fetch(Slot);
 
@@ -61,27 +63,26 @@ impl Fetch {
         &self.0
     }
 
-    /// It as a message, which its header and its data are those of.
+    /// The request as a message, for its header and data.
     pub fn message(&self) -> &Message {
-        // SAFETY: both are nothing but the slot.
+        // SAFETY: both types are only the slot.
         unsafe { &*std::ptr::from_ref(self).cast() }
     }
 
-    /// Bytes that there is room for at the side that asks; `u64::MAX` if it makes room for what
-    /// comes.
+    /// Bytes of reply that the requesting side has room for; `u64::MAX` if it allocates the buffer.
     pub fn capacity(&self) -> u64 {
         self.0.inbound().capacity
     }
 
-    /// Who asks.
+    /// The endpoint to the requesting side.
     #[inline]
     pub fn endpoint(&self) -> &SharedEndpoint {
-        // SAFETY: a reference of the question's own.
+        // SAFETY: the request's own reference.
         unsafe { &*self.0.inbound().reply }
     }
 
-    /// Sends the parts as the answer. What is longer than there is room for stays here, and the
-    /// side that asks is told its length.
+    /// Sends the parts as the reply. If it is longer than the room, it is not sent, and the
+    /// requesting side gets its length.
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
@@ -96,7 +97,7 @@ impl Fetch {
         memory_type_of(endpoint.worker(), parts, params)?;
         let length: usize = parts.iter().map(|part| part.length).sum();
         self.begin_answer()?;
-        // What fails later counts as the answer: the side that asks has been told so.
+        // A later failure counts as the reply: the requesting side was notified of it.
         let mut given = false;
         let submitted = request_wait::submit(params, out, |params, out| {
             let submitted = self.send_parts(parts, length, params, out);
@@ -132,7 +133,7 @@ impl Fetch {
         )
     }
 
-    /// Answers with a status alone.
+    /// Replies with a status alone.
     pub fn reject(&self, status: Status) -> Result<()> {
         self.message().check_fork()?;
         let own = [Status::NO_ELEM, Status::REJECTED, Status::BUSY, Status::CANCELED];
@@ -159,19 +160,19 @@ impl Fetch {
         Ok(())
     }
 
-    /// Never fails for want of room.
+    /// Never fails for lack of room.
     fn say_later(&self, status: Status) -> Result<()> {
         let (number, endpoint) = (self.0.number.get(), self.endpoint().shared());
         let worker = endpoint.worker().clone();
-        // An endpoint that has ended has told the other side as well.
+        // An endpoint that has ended has notified the other side as well.
         worker.post(move |inside| endpoint.of(inside).answer_now(number, status))
     }
 }
 
-/// In `Slot::outside`.
+/// Value of `Slot::outside`.
 pub(crate) const ANSWERED: u8 = 1;
 
-/// What an answer says beside its data.
+/// What a reply contains besides its data.
 #[derive(Clone, Copy)]
 struct Told {
     number: u64,
@@ -189,7 +190,7 @@ impl Told {
 }
 
 impl Worker {
-    /// Gives a question to its handler.
+    /// Delivers a request to its handler.
     #[inline(always)]
     pub(crate) fn dispatch_question<const ALONE: bool>(&self, slot: &Slot) {
         let Some(handler) = self.fetch_handlers().find(slot.inbound().id) else {
@@ -198,14 +199,14 @@ impl Worker {
         let Some(endpoint) = self.last_endpoint(slot.inbound().connection) else {
             return self.message_gone(slot);
         };
-        // The question's own from here on, to be given back when that is destroyed.
+        // Owned by the request from here on, and taken back when the request is destroyed.
         let lent = endpoint.lend();
         let FetchTo { function, keeps_credit } = handler.function;
-        // SAFETY: nobody else has the slot.
+        // SAFETY: nothing else uses the slot.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
         inbound.reply = lent;
         if !keeps_credit {
-            // A question holds no credit while it waits for its answer.
+            // A request holds no credit while it waits for its reply.
             inbound.connection = 0;
             self.give_back_credit(endpoint, inbound.charge);
         }
@@ -213,14 +214,14 @@ impl Worker {
         slot.outside.store(0, Ordering::Relaxed);
         slot.hold.set(USER);
         let (arg, fetch) = (handler.arg, Fetch::of(slot));
-        // SAFETY: a handler and its argument as they were registered; the question is the handler's
-        // from here on.
+        // SAFETY: a handler and its argument as they were registered; the request belongs to the
+        // handler from here on.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
         self.drain_foreign();
         self.drop_handler(handler);
     }
 
-    /// A question that no handler of the user's is called for.
+    /// Replies to a request without a user's handler.
     #[inline(never)]
     fn answer_unhandled(&self, slot: &Slot) {
         if let Some(endpoint) = self.endpoint_by_id(slot.inbound().connection) {
@@ -229,17 +230,17 @@ impl Worker {
         self.message_gone(slot);
     }
 
-    /// Answers in the place of a user who has left it to the library.
+    /// Replies for a user who has destroyed the request without a reply.
     #[cold]
     pub(crate) fn answer_what_was_left(&self, slot: &Slot) {
-        // SAFETY: the reference that was made for this question.
+        // SAFETY: the reference that was made for this request.
         let endpoint = unsafe { Arc::from_raw(slot.inbound().reply) };
         endpoint.of(self).answer_now(slot.number.get(), Status::CANCELED);
     }
 }
 
 impl SharedWorker {
-    /// Calls a handler for fetches with this id from now on, or none.
+    /// Calls a handler for fetches with this id from now on; None refuses them.
     pub fn set_fetch_handler(
         &self,
         id: u16,
@@ -252,7 +253,7 @@ impl SharedWorker {
 }
 
 impl Endpoint {
-    /// A reference for a question.
+    /// A reference for a request.
     #[inline(always)]
     pub(crate) fn lend(&self) -> *const SharedEndpoint {
         if self.spare().replace(false) {
@@ -261,25 +262,25 @@ impl Endpoint {
         self.inward().into_raw()
     }
 
-    /// Takes such a one back.
+    /// Takes such a reference back.
     ///
     /// # Safety
-    /// It is the caller's, who does not use it again.
+    /// The caller owns it, and does not use it again.
     #[inline(always)]
     pub(crate) unsafe fn take_back(lent: *const SharedEndpoint) {
-        // SAFETY: as for this function.
+        // SAFETY: a reference that the caller owns, inside the gate.
         let endpoint = unsafe { (*lent).inside() };
         if !endpoint.spare().get() && endpoint.place() != usize::MAX {
             return endpoint.spare().set(true);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller owns the reference, and does not use it again.
         drop(unsafe { Arc::from_raw(lent) });
     }
 
-    /// The worker lets go of it: there is no next question. The caller has a reference of its own.
+    /// The worker drops the endpoint: there is no next request. The caller has its own reference.
     pub(crate) fn drop_spare(&self) {
         if self.spare().replace(false) {
-            // SAFETY: the one that was kept.
+            // SAFETY: the reference that was kept.
             drop(unsafe { Arc::from_raw(&raw const **self) });
         }
     }
@@ -308,7 +309,7 @@ impl SharedEndpoint {
                 params,
             );
             let room = slot.room(HEADER + header_length);
-            // SAFETY: room for as much, which is nobody's but ours.
+            // SAFETY: room for the header, in a slot that only this operation uses.
             unsafe { room.add(HEADER).copy_from_nonoverlapping(header.as_ptr(), header_length) };
             let memory_type = memory_type_of(worker, parts, params).unwrap_or(None);
             let (buffer, count, scattered) = describe_parts(slot, parts);
@@ -328,19 +329,19 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// Answers a question without data.
+    /// Replies to a request without data.
     pub(crate) fn answer_now(&self, number: u64, status: Status) {
         self.answer_with(number, status, &[]);
     }
 
-    /// The same with a few bytes, of which a copy is made.
+    /// The same with a few bytes, which are copied.
     pub(crate) fn answer_with(&self, number: u64, status: Status, data: &[u8]) {
         if !self.takes_messages() || self.ucp.get().is_null() || self.worker.is_over.get() {
             return;
         }
         let describe = |slot: &Slot| {
             let room = slot.room(HEADER + data.len());
-            // SAFETY: room for as much, which is nobody's but ours.
+            // SAFETY: room for the data, in a slot that only this operation uses.
             let copy = unsafe {
                 room.add(HEADER).copy_from_nonoverlapping(data.as_ptr(), data.len());
                 room.add(HEADER)
@@ -366,11 +367,12 @@ impl Endpoint {
         }
         let sending = Sending { kind: Kind::FetchReply, need: Need::of_answer(data.len()), tag: 0 };
         let (params, out) = (&OpParams::DEFAULT, Out::NOWHERE);
-        // One that UCP refuses is told to nobody, as above.
+        // If UCP refuses it, no caller is notified, because there is none.
         let _ = self.send_inside(sending, params, out, describe, post_message);
     }
 
-    /// There are so many answers that wait that the peer is given up: it asks on, and takes none.
+    /// So many replies wait that the peer is given up: it keeps sending requests and accepts no
+    /// replies.
     pub(crate) fn takes_no_answers(&self) -> bool {
         let given_up = self.window.queued_ops.get() >= MOST_OWED;
         if given_up {
@@ -380,22 +382,22 @@ impl Endpoint {
     }
 }
 
-/// Lets go of a question. One that was not answered is rejected with CANCELED.
+/// Destroys a request. If it was not answered, it is rejected with CANCELED.
 ///
 /// # Safety
-/// The caller has the question and does not use it again; its memory may be gone afterwards.
+/// The caller owns the request and does not use it again; its memory may be freed by this.
 pub unsafe fn destroy(fetch: *const Fetch) {
-    // SAFETY: the caller has it.
+    // SAFETY: the caller owns it.
     let question = unsafe { &*fetch };
     let unanswered = || question.0.outside.swap(ANSWERED, Ordering::AcqRel) != ANSWERED;
     let unsaid = || {
         question.say_later(Status::CANCELED).is_err_and(|error| error.status() != Status::CLOSED)
     };
     if question.message().check_fork().is_ok() && unanswered() && unsaid() {
-        // The worker's own thread says it, when it takes the slot back.
+        // The worker's own thread replies when it takes the slot back.
         question.0.outside.store(message::LEFT, Ordering::Release);
     }
-    // SAFETY: as for this function; a question is a message.
+    // SAFETY: the caller owns it and does not use it again; a request is a message.
     unsafe { message::destroy(fetch.cast()) };
 }
 
@@ -403,11 +405,11 @@ pub unsafe fn destroy(fetch: *const Fetch) {
 unsafe extern "C" fn on_question(target: *mut c_void, question: *mut Fetch) {
     // SAFETY: registered with a target, which lives until its handler has returned.
     let target = unsafe { &*target.cast::<Target>() };
-    // SAFETY: the question is the handler's.
+    // SAFETY: the request belongs to the handler.
     unsafe {
         if !target.report_slot(question.cast(), Happened::Question(question.cast(), drop_question))
         {
-            // It may have ended already.
+            // Fails if it has already ended.
             let _ = (*question).reject(Status::NO_ELEM);
             destroy(question);
         }
@@ -415,14 +417,14 @@ unsafe extern "C" fn on_question(target: *mut c_void, question: *mut Fetch) {
 }
 
 /// # Safety
-/// A question that is the caller's, and not used afterwards.
+/// `question` is a request that the caller owns, and does not use again.
 unsafe fn drop_question(question: *mut c_void) {
-    // SAFETY: as for this function.
+    // SAFETY: the caller owns the request, and does not use it again.
     unsafe { destroy(question.cast()) };
 }
 
 impl SharedWorker {
-    /// Has questions with this id handed out by a notifier from now on, or dropped.
+    /// Delivers requests with this id through a notifier from now on, or drops them.
     pub fn set_fetch_notifier(
         &self,
         id: u16,

@@ -1,11 +1,10 @@
-//! Fetch, on the side that asks: a question goes out, and its answer comes straight into the
-//! buffers that wait for it.
+//! Fetch, requesting side: sends a request, whose reply goes directly into the waiting buffers.
 //!
-//! The request is the answer's; the question is a send of its own, of which only a failure is told.
-//! An answer that came along with its message is copied by the handler of UCX's in which it came,
-//! and one that waits at its sender is pulled, with the request as UCX's: two messages and one
-//! round trip, and no allocation, but for buffers that are made for an answer, which the user's
-//! code does after the pass.
+//! The caller's operation completes with the reply. The request message is an internal send, of
+//! which only a failure is reported. A reply that arrived with its message is copied inside UCX's
+//! handler. A reply that waits at its sender is pulled, with the caller's operation as UCX's
+//! request. So a fetch takes two messages, one round trip, and no allocation, except buffers that
+//! are allocated for a reply; user code does that after the pass.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::receive_buffers::Allocator;
@@ -25,12 +24,12 @@ use crate::engine::wire::credit::LONGEST_QUESTION;
 use crate::engine::wire::header::{self, Question, HEADER};
 use crate::sys;
 
-/// Where an answer goes.
+/// Where a reply goes.
 #[derive(Clone, Copy)]
 pub enum Room<'a> {
-    /// Into these.
+    /// Into these buffers.
     Parts(&'a [Part]),
-    /// Into what is made for it; and this goes along with the question.
+    /// Into buffers that are allocated for it; the part is sent with the request.
     Made(Allocator, Part),
 }
 
@@ -42,7 +41,7 @@ impl Room<'_> {
         }
     }
 
-    /// Of the question's data.
+    /// Length of the request's data.
     fn data_length(&self) -> usize {
         match self {
             Room::Parts(_) => 0,
@@ -51,14 +50,14 @@ impl Room<'_> {
     }
 }
 
-/// What is asked.
+/// The type of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestType {
     pub(crate) kind: Kind,
     feature: u64,
-    /// Of the handler that the user means.
+    /// The id of the user's handler.
     pub(crate) id: u16,
-    /// Of the library's header.
+    /// Flags of the library's header.
     flags: u16,
 }
 
@@ -74,10 +73,10 @@ impl RequestType {
 }
 
 impl SharedEndpoint {
-    /// Asks the peer's handler for what it has to say.
+    /// Sends a request to the peer's handler, and receives the reply.
     ///
     /// # Safety
-    /// The room is writable, and the question's data readable, until the operation has completed;
+    /// The room is writable, and the request's data readable, until the operation has completed;
     /// `out` is valid.
     pub unsafe fn fetch(
         &self,
@@ -88,13 +87,13 @@ impl SharedEndpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker().context, "fetch", flag::NO_WAIT)?;
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees room, data and `out`.
         unsafe { self.ask_for(RequestType { id, ..RequestType::FETCH }, header, room, params, out) }
     }
 }
 
 impl SharedEndpoint {
-    /// The same for any question, with parameters that are checked.
+    /// The same for any request, with checked parameters.
     ///
     /// # Safety
     /// As for `fetch`.
@@ -158,7 +157,7 @@ impl SharedEndpoint {
             self.reserve(params, Need::of_message(room.data_length(), queued.outgoing.charge))?;
         self.worker().delay(asked.kind, room.capacity(), params, out, |slot| {
             let place = slot.room(header.len());
-            // SAFETY: room for as much, which is nobody's but ours.
+            // SAFETY: room for the header, in a slot that only this operation uses.
             unsafe { place.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
             self.put_room(slot, room, queued);
             Queued { permit: reservation.keep(), ..slot.queued.get() }
@@ -167,10 +166,10 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// One that came through the ring.
+    /// A fetch that came through the ring.
     pub(crate) fn fetch_from_ring(&self, slot: &Slot, queued: &Queued, left: &OpParams) {
         let length = usize::from(queued.outgoing.user_header) - Question::LENGTH;
-        // SAFETY: `fetch_later` has put the header there; nobody else has the slot.
+        // SAFETY: `fetch_later` has put the header there; nothing else uses the slot.
         let header: &[u8] = unsafe { &mut *slot.store.get() }.room(length);
         slot.queued.set(*queued);
         match self.ask(slot, header, None) {
@@ -211,7 +210,8 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// Sends the question of a fetch. None: it has reserved its place in the queue.
+    /// Sends the request message of a fetch. `params` is None if it has reserved its place in the
+    /// queue.
     fn ask(&self, slot: &Slot, header: &[u8], params: Option<&OpParams>) -> Result<()> {
         let worker = &self.worker;
         let queued = slot.queued.get();
@@ -220,7 +220,7 @@ impl Endpoint {
         let question = Question { number, capacity: slot.length.get() };
         let ask = worker.take_slot();
         let room = ask.room(HEADER + Question::LENGTH + header.len());
-        // SAFETY: room for as much, which is nobody's but ours.
+        // SAFETY: room for the header, in a slot that only this operation uses.
         unsafe {
             room.add(HEADER).cast::<[u8; Question::LENGTH]>().write(question.encode());
             copy_short(header.as_ptr(), room.add(HEADER + Question::LENGTH), header.len());
@@ -267,7 +267,7 @@ impl Endpoint {
         self.question_posted(slot, ask, self.post_message(ask, message), message.count)
     }
 
-    /// UCP has been given a question with so much data. Once that has ended its slot is free.
+    /// UCP was given a request message with this much data. When it completes, its slot is free.
     pub(crate) fn question_posted(
         &self,
         slot: &Slot,
@@ -278,7 +278,7 @@ impl Endpoint {
         let worker = &self.worker;
         match worker.part_posted(ask, posted) {
             None => {
-                // Each of the two knows of the other.
+                // Each of the two refers to the other.
                 let fetch = Of::Ask(slot.ticket());
                 worker.start_as_part(ask, Some(self), fetch, length as u64, 0);
                 slot.part.set(Of::Ask(ask.ticket()));

@@ -1,4 +1,4 @@
-//! Plain tag operations the quick way: see `core::request::fast_path`.
+//! The fast path of plain tag operations: see `core::request::fast_path`.
 
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
@@ -13,7 +13,7 @@ use crate::engine::ucx::context::feature;
 use std::ffi::c_void;
 
 impl SharedWorker {
-    /// For plain tag operations; None to go the long way.
+    /// For plain tag operations. None: use the slow path.
     #[inline(always)]
     pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
         if self.features & feature::TAG == 0 {
@@ -32,8 +32,8 @@ impl SharedEndpoint {
             return None;
         }
         let quick = self.worker().fast_for_tag()?;
-        // What a worker sends to itself ends other operations within UCP's call, which may have
-        // slots taken. SAFETY: inside its worker.
+        // A send of a worker to itself completes other operations inside UCP's call, which may take
+        // slots. SAFETY: inside its worker's gate.
         let is_own = unsafe { self.inside() }.peering.own.get();
         (!is_own).then_some(quick)
     }
@@ -43,7 +43,7 @@ impl FastPath<'_> {
     /// `Endpoint::tag_send` for plain parameters. `to` is the endpoint that this was made for.
     ///
     /// # Safety
-    /// As for that.
+    /// As for that function.
     #[inline(always)]
     pub unsafe fn tag_send(
         self,
@@ -54,12 +54,12 @@ impl FastPath<'_> {
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
-        // SAFETY: as for this function: its worker is entered.
+        // SAFETY: `to` is the endpoint that this was made for, whose worker is entered.
         let to = unsafe { to.inside() };
         self.send(Kind::TagSend, (length as u64, tag), to, params, out, |worker, slot| {
             let param = worker.templates.send(slot, params.plain_index());
-            // SAFETY: an open endpoint, its worker entered; the caller keeps the buffer, the worker
-            // the slot.
+            // SAFETY: an open endpoint, its worker entered; the caller keeps the buffer, and the
+            // worker the slot.
             unsafe { send_by_ucp(Mode::Local, to.ucp.get(), buffer, length, tag, param) }
         })
     }
@@ -67,7 +67,7 @@ impl FastPath<'_> {
     /// `Worker::tag_recv` for plain parameters and one buffer.
     ///
     /// # Safety
-    /// As for that.
+    /// As for that function.
     #[inline(always)]
     pub unsafe fn tag_recv(
         self,
@@ -80,7 +80,7 @@ impl FastPath<'_> {
         let FastPath { worker, slot } = self;
         slot.prepare(Kind::TagRecv);
         let param = worker.templates.receive(slot, params.plain_index());
-        // SAFETY: a live worker, entered; the caller keeps the buffer, the worker the slot.
+        // SAFETY: a live worker, entered; the caller keeps the buffer, and the worker the slot.
         let posted = unsafe { receive_by_ucp(&worker, buffer, length, pattern, param) };
         if !Returned::is_pending(slot, posted) {
             return worker.submitted_slow(slot, posted, None, params, out);

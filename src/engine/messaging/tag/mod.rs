@@ -1,5 +1,5 @@
-//! Tag messages: plain and scattered (`tag`), looked for first (`probe`), several buffers in one
-//! call (`multi_*`).
+//! Tag messages: plain and scattered (`tag`, `fast_path`), probed (`probe`), and several buffers in
+//! one call (`multi_*`).
 
 pub mod fast_path;
 pub(crate) mod multi_common;

@@ -1,10 +1,10 @@
-//! Multi-buffer transfer in its tag form: what both directions have in common.
+//! Multi-buffer transfer in its tag form: what both directions share.
 //!
-//! One operation of the caller's stands for many of UCP's: headers, which announce frames, and the
-//! frames (`wire::ucxx_multi`). Each of these is a slot of its own, which knows the operation it is
-//! part of; the operation ends when the last of them has, with the first failure among them. What
-//! an operation needs beside its slot is kept for the next one, so that none allocates in steady
-//! state.
+//! One operation of the caller consists of many of UCP's: headers, which announce frames, and the
+//! frames (`wire::ucxx_multi`). Each of these has its own slot, which refers to the caller's
+//! operation. That operation completes when the last of them has, with the first failure among
+//! them. Its state besides the slot is reused for later operations, so nothing is allocated in a
+//! steady state.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::buffer::Part;
@@ -15,60 +15,60 @@ use crate::engine::wire::ucxx_multi::Announced;
 use crossbeam_queue::ArrayQueue;
 use std::cell::RefCell;
 
-/// How many of them are kept.
+/// Number of states that are kept.
 const KEPT: usize = 64;
-/// One that has had more frames than this is not kept.
+/// A state that has had more frames than this is not kept.
 const MOST_FRAMES_KEPT: usize = 4096;
 
-/// Of one operation, beside its slot. Belongs to whoever has the slot.
+/// The state of one operation besides its slot. Belongs to the owner of the slot.
 #[derive(Default)]
 pub(crate) struct Multi {
-    /// What is sent.
+    /// The parts to send.
     pub(crate) parts: Vec<Part>,
-    /// Headers that go out, or the one that comes in.
+    /// The headers to send, or the one to receive.
     pub(crate) headers: Vec<u8>,
-    /// What is to come.
+    /// The frames to receive.
     pub(crate) announced: Vec<Announced>,
     pub(crate) incoming: Incoming,
-    /// What is wrong with what came in, for the error message.
+    /// What is wrong with what arrived, for the error message.
     pub(crate) trouble: Option<String>,
 }
 
-// SAFETY: it names the caller's memory, which its slot goes from thread to thread with.
+// SAFETY: it refers to the caller's memory, which goes from thread to thread with its slot.
 unsafe impl Send for Multi {}
 
-/// How far a receive has come.
+/// How far a receive is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Stage {
-    /// Another one has to have all its frames posted before.
+    /// An earlier receive must first have all its frames posted.
     #[default]
     Waiting,
-    /// A header is to come.
+    /// It waits for a header.
     Heading,
-    /// It has, and is looked at after the pass.
+    /// A header has arrived, and is handled after the pass.
     Announced,
-    /// Frames are to come.
+    /// It waits for frames.
     Framing,
 }
 
-/// What a receive knows of what comes.
+/// What a receive knows of its messages.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Incoming {
     pub(crate) stage: Stage,
-    /// Bytes of the header that has come.
+    /// Bytes of the header that has arrived.
     pub(crate) header_length: usize,
     pub(crate) headers: usize,
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
-    /// Its frames are dropped as they come, and this is why.
+    /// Its frames are dropped when they arrive, for this reason.
     pub(crate) refusal: Option<Status>,
-    /// Of those, so many have not been posted yet.
+    /// Of those, so many were not posted yet.
     pub(crate) to_drop: u64,
-    /// A part of it was: see `Worker::keep_for_ucp`.
+    /// A part of it was left to UCP: see `Worker::keep_for_ucp`.
     pub(crate) left_to_ucp: bool,
 }
 
-/// Of a worker.
+/// The multi-buffer transfers of a worker.
 pub(crate) struct Multis {
     /// Any thread.
     unused: ArrayQueue<Box<Multi>>,
@@ -83,7 +83,7 @@ impl Default for Multis {
 }
 
 impl Multis {
-    /// For a new operation. Any thread.
+    /// A state for a new operation. Any thread.
     pub(crate) fn take(&self) -> Box<Multi> {
         self.unused.pop().unwrap_or_default()
     }
@@ -95,15 +95,14 @@ impl Multis {
         multi.incoming = Incoming::default();
         multi.trouble = None;
         if multi.parts.capacity().max(multi.announced.capacity()) <= MOST_FRAMES_KEPT {
-            // Beyond so many it is simply freed.
+            // Beyond `KEPT` it is freed.
             drop(self.unused.push(multi));
         }
     }
 }
 
 impl Slot {
-    /// Looks at, or changes, what the operation needs beside its slot. None where it has nothing of
-    /// that.
+    /// Reads or changes the operation's state. None if it has none.
     pub(crate) fn with_multi<T>(&self, look: impl FnOnce(&mut Multi) -> T) -> Option<T> {
         let mut multi = self.take_multi()?;
         let result = look(&mut multi);
@@ -111,12 +110,12 @@ impl Slot {
         Some(result)
     }
 
-    /// Takes that out of the slot.
+    /// Takes the state out of the slot.
     pub(crate) fn take_multi(&self) -> Option<Box<Multi>> {
         self.state.take()?.downcast().ok()
     }
 
-    /// It is one of those that this operation is made of.
+    /// It is a part of this operation.
     pub(crate) fn is_part_of(&self, operation: &Slot) -> bool {
         let (Of::Frame(of, _) | Of::Heading(of)) = self.part.get() else { return false };
         std::ptr::eq(of.slot, operation) && of.current().is_some()
@@ -124,7 +123,7 @@ impl Slot {
 }
 
 impl Worker {
-    /// One of the parts of an operation has ended.
+    /// A part of an operation has completed.
     pub(crate) fn multi_part_ended(&self, part: &Slot, status: Status) {
         match part.part.get() {
             Of::Heading(of) => {
@@ -153,8 +152,8 @@ impl Worker {
         }
     }
 
-    /// UCP may go on writing where this part receives: what of that is the library's own memory
-    /// stays until the end of the worker.
+    /// UCP may still write where this part receives: memory of the library there stays until the
+    /// end of the worker.
     pub(crate) fn keep_for_ucp(&self, part: &Slot) {
         if let Of::Heading(of) | Of::Frame(of, _) = part.part.get() {
             if let Some(operation) = of.current() {
@@ -164,7 +163,7 @@ impl Worker {
         }
     }
 
-    /// Nobody is told of this part's failure but by a flush.
+    /// Only a flush can report this part's failure.
     pub(crate) fn is_unwatched_part(part: &Slot) -> bool {
         let Of::Frame(of, _) = part.part.get() else { return false };
         of.current().is_none_or(|operation| {
@@ -187,7 +186,7 @@ impl Worker {
         }
     }
 
-    /// Ends one before its time, as far as that is possible.
+    /// Ends an operation early, as far as that is possible.
     pub(crate) fn cancel_multi(&self, operation: &Slot, reason: Status) {
         let parts = |slot: &Slot| slot.is_part_of(operation);
         if operation.kind.get() == Kind::TagRecvMulti {
@@ -198,7 +197,7 @@ impl Worker {
             }
             return self.for_each_picked(parts, |part| self.cancel_slot(part, reason));
         }
-        // Once a header has left the receiver counts on what it announces.
+        // Once a header was sent, the receiver relies on what it announces.
         let (mut waiting, mut under_way) = (0, 0);
         self.for_each_live(|slot| {
             if slot.is_part_of(operation) {

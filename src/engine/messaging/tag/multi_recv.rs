@@ -1,15 +1,19 @@
-//! Multi-buffer receive in its tag form: a header is awaited, buffers are made for what it
-//! announces, and the frames received into them.
+//! Multi-buffer receive in its tag form: receives a header, makes buffers for the frames that it
+//! announces, and receives the frames into them.
 //!
-//! Nothing on the wire says which frame belongs to which header: UCP's order does, in which
-//! receives match what comes. So of two receives that could match the same messages the later one
-//! posts its header only when the earlier has posted all its frames; and from its first header on a
-//! receive takes only messages with exactly that header's tag. Two senders that use one tag at the
-//! same time cannot be told apart: frames of the wrong length show it, and fail the receive.
+//! # Matching
 //!
-//! A header is looked at after UCP's pass, as the buffers are made by the user's code. What cannot
-//! be had (too much, no memory) is received into nothing, so that its sender goes on and the tag
-//! stays usable.
+//! Nothing on the wire tells which frame belongs to which header. UCP's order does: receives match
+//! messages in order. So if two receives could match the same messages, the later one posts its
+//! header only when the earlier one has posted all its frames. From its first header on a receive
+//! accepts only messages with exactly that header's tag. Two senders that use one tag at the same
+//! time cannot be distinguished: frames of the wrong length show it, and fail the receive.
+//!
+//! # Buffers
+//!
+//! A header is handled after UCP's pass, because user code makes the buffers. Frames that cannot be
+//! received (too many bytes, no memory) are received and dropped, so that their sender continues
+//! and the tag stays usable.
 
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::receive_buffers::Allocator;
@@ -30,16 +34,16 @@ use std::collections::HashSet;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-/// Messages that are dropped are awaited so many at a time.
+/// Dropped messages are received this many at a time.
 const DROPS: u64 = 64;
-/// A sender that goes on announcing so many headers beyond what is allowed does not mean to end:
-/// what else it sends is left where it is.
+/// A sender that announces this many headers more than allowed will probably never stop: what else
+/// it sends is not received.
 const MOST_HEADERS_DROPPED: usize = 1024;
 
-/// How a message ended that was there already.
+/// The result of a message that had already arrived.
 type Came = (Status, u64, u64);
 
-/// What a receive takes.
+/// Which messages a receive matches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Pattern {
     tag: u64,
@@ -48,12 +52,12 @@ struct Pattern {
 
 impl Pattern {
     fn of(slot: &Slot) -> Self {
-        // SAFETY: the cell belongs to who is inside the gate, and nobody changes it here.
+        // SAFETY: the cell belongs to the thread inside the gate, and does not change here.
         let queued = unsafe { &*slot.queued.as_ptr() };
         Pattern { tag: queued.tag, tag_mask: queued.tag_mask }
     }
 
-    /// There are messages that both would take.
+    /// There are messages that both match.
     fn meets(&self, other: &Pattern) -> bool {
         (self.tag ^ other.tag) & self.tag_mask & other.tag_mask == 0
     }
@@ -63,7 +67,7 @@ fn waits(slot: &Slot) -> bool {
     slot.with_multi(|multi| multi.incoming.stage == Stage::Waiting).unwrap_or(false)
 }
 
-/// The header of a multi-buffer receive has come.
+/// The header of a multi-buffer receive has arrived.
 static ANNOUNCED: Work = Work {
     run: |worker, payload| {
         if let Payload::Request(ticket) = payload {
@@ -74,12 +78,12 @@ static ANNOUNCED: Work = Work {
     comes_before_bye: true,
 };
 
-/// Receives may go on that waited for others.
+/// Receives that waited for others may continue.
 static NEXT_HEADERS: Work =
     Work { run: |worker, _| worker.post_headers(), too_late: |_, _| {}, comes_before_bye: true };
 
 impl SharedWorker {
-    /// Receives what `tag_send_multi`, or UCXX, sends as one.
+    /// Receives the parts that `tag_send_multi`, or UCXX, sends in one call.
     ///
     /// # Safety
     /// `params.recv_info` is valid until the operation has completed; `out` is valid.
@@ -115,12 +119,12 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// One that came through the ring, and was started.
+    /// A started receive that came through the ring.
     pub(crate) fn recv_multi_from_ring(&self, slot: &Slot) {
         self.receive_posted(slot);
     }
 
-    /// It comes last: it begins if it meets none of the others.
+    /// It comes last: it starts if it meets none of the others.
     fn receive_posted(&self, slot: &Slot) {
         let mut receives = self.multis().receives.get(self).borrow_mut();
         let pattern = Pattern::of(slot);
@@ -134,13 +138,13 @@ impl Worker {
         }
     }
 
-    /// It has posted all its frames, or has ended: others may follow.
+    /// It has posted all its frames, or has completed: others may follow.
     pub(crate) fn forget_receive(&self, slot: &Slot) {
         let mut receives = self.multis().receives.get(self).borrow_mut();
         let before = receives.len();
         receives.retain(|known| !std::ptr::eq(known.slot, slot));
         if receives.len() < before && !receives.is_empty() {
-            // Perhaps inside UCP's progress, or at its end.
+            // Possibly inside UCP's progress, or at its end.
             self.push_event(Event::Work(&NEXT_HEADERS, Payload::Nothing));
         }
     }
@@ -161,8 +165,8 @@ impl Worker {
         }
     }
 
-    /// The first that waits and may begin. Of those that wait for the same tag only the first is
-    /// looked at: the others come after it.
+    /// The first one that waits and may start. Of those that wait for the same tag only the first
+    /// is checked: the others come after it.
     fn next_receive(&self) -> Option<&Slot> {
         let receives = self.multis().receives.get(self).borrow();
         let mut before = HashSet::new();
@@ -175,7 +179,7 @@ impl Worker {
                 continue;
             }
             if waits(slot) {
-                // Without a mask it meets its equals alone, and those that have one.
+                // Without a mask it meets only receives of the same tag, and those with a mask.
                 let meets = |other: &Pattern| other.meets(&pattern);
                 let waits_on = if pattern.tag_mask == u64::MAX {
                     masked.iter().any(meets)
@@ -194,7 +198,7 @@ impl Worker {
         None
     }
 
-    /// Posts the receive of a header. How it ended, if that was at once.
+    /// Posts the receive of a header. Returns its result if it completed at once.
     fn post_header(&self, slot: &Slot, tag: u64, tag_mask: u64) -> Option<Came> {
         let room = slot.with_multi(|multi| {
             multi.headers.resize(HEADER, 0);
@@ -224,11 +228,11 @@ impl Worker {
         };
         let slot = self.take_slot();
         slot.prepare(Kind::TagRecvPart);
-        // The operation keeps the header's room and the buffers.
+        // The operation keeps the memory of header and buffers.
         let queued =
             Queued { buffer, count: length, tag, tag_mask, memory_type, ..Queued::NOTHING };
         let posted = tag::post_receive(self, slot, &queued, None);
-        // SAFETY: the worker keeps the endpoint alive while something in flight names it.
+        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let from = unsafe { operation.endpoint.get().as_ref() };
         let Some(status) = self.part_posted(slot, posted) else {
             self.start_as_part(slot, from, what, 0, 0);
@@ -237,14 +241,14 @@ impl Worker {
         Some((self.status_from_ucx(status, from), slot.length.get(), slot.tag.get()))
     }
 
-    /// A header has come, or will not.
+    /// A header has arrived, or will not.
     pub(crate) fn header_came(&self, slot: &Slot, status: Status, length: u64, tag: u64) {
         slot.remaining.set(0);
         if status.is_error() && status != Status::MESSAGE_TRUNCATED {
             return self.complete(slot, status);
         }
         if slot.reason.get() != 0 {
-            // Cancelled when it was on its way already. Nothing is posted for it.
+            // Cancelled when the header was already arriving. Nothing is posted for it.
             return self.complete(slot, Status(slot.reason.get()));
         }
         let whole = status == Status::OK;
@@ -256,7 +260,7 @@ impl Worker {
         self.push_event(Event::Work(&ANNOUNCED, Payload::Request(slot.ticket())));
     }
 
-    /// Looks at a header. After UCP's pass.
+    /// Handles a header. After UCP's pass.
     pub(crate) fn announced(&self, ticket: Ticket) {
         let Some(slot) = ticket.current().filter(|_| !self.closed.load(Ordering::Relaxed)) else {
             return;
@@ -321,7 +325,7 @@ impl Worker {
                 |frame: &Announced| (frame.length as usize, memory_type::of_frame(frame.device));
             let made = self.make_buffers(allocator, frames.iter().map(wanted));
             let Some(slot) = ticket.current() else {
-                // It has ended while the gate was open.
+                // It has completed while the gate was open.
                 return self.outside(|| drop(made));
             };
             slot.with_multi(|multi| multi.announced = frames);
@@ -345,7 +349,7 @@ impl Worker {
         }
     }
 
-    /// They are not to be had: dropped as they come.
+    /// The frames cannot be received: they are dropped when they arrive.
     fn refuse_frames(&self, slot: &Slot, status: Status, trouble: Option<String>) {
         slot.with_multi(|multi| {
             multi.incoming.refusal = Some(status);
@@ -358,11 +362,11 @@ impl Worker {
         let (count, tag) =
             (slot.with_multi(|multi| multi.announced.len()).unwrap_or(0), slot.tag.get());
         slot.length.set(slot.with_multi(|multi| multi.incoming.bytes).unwrap_or(0));
-        // What ends meanwhile does not end the operation.
+        // A part that completes in this loop does not complete the operation.
         slot.remaining.set(1);
         for index in 0..count {
             let Some(frame) = slot.made_frame(index) else { break };
-            // Where the allocator has put what was on a device is for UCX to find out.
+            // UCX must detect where the allocator has put data that was on a device.
             let kind = if memory_type::is_cuda(frame.memory_type) {
                 memory_type::AUTO
             } else {
@@ -407,7 +411,7 @@ impl Worker {
         self.frame_less(slot);
     }
 
-    /// A frame has come, or will not.
+    /// A frame has arrived, or will not.
     pub(crate) fn frame_came(&self, slot: &Slot, index: u32, status: Status, length: u64) {
         let (mut status, mut dropped) = (status, false);
         slot.with_multi(|multi| {
@@ -428,7 +432,7 @@ impl Worker {
             }
         });
         if dropped && status.is_error() && status != Status::MESSAGE_TRUNCATED {
-            // Cancelled, or its peer is gone: nothing more will come.
+            // Cancelled, or its peer has failed: nothing more will arrive.
             slot.with_multi(|multi| multi.incoming.to_drop = 0);
         } else if !dropped && status.is_error() {
             slot.note_reason(status);
@@ -456,7 +460,7 @@ impl Worker {
 }
 
 impl Incoming {
-    /// Notes down what the header announces, unless that is too much.
+    /// Records what the header announces, unless it is too much.
     fn take_header(
         &mut self,
         header: &Announcement<'_>,

@@ -1,8 +1,8 @@
-//! Multi-buffer send in its tag form: headers, and then the frames, each a message of its own under
+//! Multi-buffer send in its tag form: headers and then the frames, each as its own message under
 //! one tag.
 //!
-//! All of them are given to UCP, or to the endpoint's queue, in one go inside the gate, so that
-//! nothing of this endpoint comes between them.
+//! All of them are given to UCP, or to the endpoint's queue, in one call inside the gate, so that
+//! no other message of this endpoint comes between them.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
@@ -29,7 +29,7 @@ impl Multi {
         ucxx_multi::encode(parts.iter().map(announced), &mut self.headers);
     }
 
-    /// Messages that a send consists of.
+    /// Number of messages of a send.
     pub(crate) fn count_parts(&self) -> usize {
         count_parts(self.parts.len())
     }
@@ -40,7 +40,7 @@ fn count_parts(frames: usize) -> usize {
 }
 
 impl SharedEndpoint {
-    /// Sends the parts one by one, behind headers that announce them.
+    /// Sends the parts one by one, after headers that announce them.
     ///
     /// # Safety
     /// The parts are readable until the operation has completed, and `out` is valid.
@@ -117,7 +117,7 @@ impl SharedEndpoint {
 }
 
 impl Endpoint {
-    /// One that came through the ring.
+    /// A send that came through the ring.
     pub(crate) fn send_multi_from_ring(&self, slot: &Slot, left: &OpParams) {
         match self.send_frames(slot) {
             Ok(()) => {
@@ -130,12 +130,12 @@ impl Endpoint {
         }
     }
 
-    /// Gives UCP, or the queue, all of it; `remaining` says how many of them have not ended. An
-    /// error: nothing has gone out. Where one fails later, the rest is not sent, and the operation
-    /// fails when those before it have ended.
+    /// Gives all messages to UCP or the queue. `remaining` counts those that have not completed. On
+    /// an error nothing was sent. If a later message fails, the rest is not sent, and the operation
+    /// fails when the earlier ones have completed.
     fn send_frames(&self, slot: &Slot) -> Result<()> {
         let Some(multi) = slot.take_multi() else { return Err(Error::invalid("buffers: none")) };
-        // What ends meanwhile does not end the operation.
+        // A part that completes in this loop does not complete the operation.
         slot.remaining.set(1);
         let headers = multi.headers.chunks_exact(ucxx_multi::HEADER).map(|header| Part {
             data: header.as_ptr().cast_mut().cast(),
@@ -163,7 +163,7 @@ impl Endpoint {
         let (tag, memory_type) =
             (operation.tag.get(), memory_type::to_ucx(&worker.context, part.memory_type)?);
         let (buffer, count, length) = (part.data, part.length, part.length as u64);
-        // The caller keeps the frames, the operation its headers.
+        // The caller keeps the frames, and the operation its headers.
         let queued = Queued {
             buffer,
             count,

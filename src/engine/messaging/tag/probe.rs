@@ -1,5 +1,5 @@
-//! Looking for messages that have arrived and were not received: with a handle that takes one out
-//! of matching.
+//! Probing for messages that have arrived and were not received. A handle can take one out of
+//! matching.
 
 use crate::engine::base::status::{Error, Result};
 use crate::engine::core::request::buffer::Part;
@@ -16,17 +16,17 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
 
-/// A message that was taken out of matching. Received once, or dropped when the handle goes.
+/// A message that was taken out of matching. Received once, or dropped with the handle.
 pub struct TagMessage {
     worker: Arc<SharedWorker>,
-    /// Null once it has been received.
+    /// Null once it was received.
     message: AtomicPtr<sys::ucp_recv_desc>,
     info: RecvInfo,
 }
 
 impl SharedWorker {
-    /// Looks for a message whose tag matches; with `take` the message is removed from matching and
-    /// handed out.
+    /// Probes for a message with a matching tag. With `take`, the message is removed from matching
+    /// and returned.
     #[allow(clippy::type_complexity)]
     pub fn tag_probe(
         &self,
@@ -117,15 +117,15 @@ impl TagMessage {
 }
 
 impl Drop for TagMessage {
-    /// UCP has no call that drops a message: it is received into nothing, and the sender completes
-    /// as if it had arrived.
+    /// UCP has no call that drops a message: it is received into an empty buffer, and the sender
+    /// completes as if it had arrived.
     fn drop(&mut self) {
         let message = *self.message.get_mut();
         if message.is_null() || self.worker.generation.is_past() {
             return;
         }
         let message = MessagePointer(message);
-        // Fails only when the worker has ended, and UCP's messages with it.
+        // Fails only if the worker has ended, and UCP's messages with it.
         let _ = self.worker.post(move |inside| {
             let message = message;
             inside.drop_message(message.0);

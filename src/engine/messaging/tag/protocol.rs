@@ -1,4 +1,4 @@
-//! Tag messages, as the core sees them.
+//! The protocol table of tag messages.
 
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -12,7 +12,7 @@ use crate::engine::messaging::tag::multi_common::Multis;
 use crate::engine::messaging::tag::tag::{self, Mode};
 use crate::sys;
 
-/// The parts of multi-buffer transfers are among them.
+/// Includes the parts of multi-buffer transfers.
 const OPERATIONS: &[Operation] = &[
     Operation { post: post_local, describe: describe_tagged, ..Operation::of(Kind::TagSend) },
     Operation {

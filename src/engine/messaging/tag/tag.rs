@@ -1,8 +1,8 @@
 //! Tag transfer: send, synchronous send, receive; contiguous and scattered.
 //!
-//! Cost of the inline path, beyond UCP's own: one thread check, one load for fork and one for the
-//! endpoint, a slot from the free list, and three counters. No allocation, no lock (but MULTI's
-//! own), no read-modify-write, no system call.
+//! Cost in addition to UCP's for short messages: one thread check, one load for fork and one for
+//! the endpoint, a slot from the free list, and three counters. No allocation, lock (except MULTI's
+//! own), atomic read-modify-write or system call.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
@@ -21,12 +21,11 @@ use crate::engine::ucx::context::feature;
 use crate::sys::{self, ucp_request_param_t};
 use std::ffi::c_void;
 
-/// Local completion of a send: the buffer is free again. A synchronous send also waits until the
-/// message was matched.
+/// When a send completes: when the buffer may be reused, or when the message was matched as well.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
-    /// Complete when the buffer is free.
+    /// Complete when the buffer may be reused.
     Local,
     /// Complete when a receive has matched the message, too.
     Synchronous,
@@ -59,11 +58,11 @@ impl SharedEndpoint {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.worker().context, "tag send", flag::NO_WAIT)?;
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees buffer and `out`.
         unsafe { self.tag_send_from(buffer, length, tag, mode, params, out) }
     }
 
-    /// The same for the library's own, which has checked the parameters, and may have both a
+    /// The same for internal callers, which have checked the parameters, and may have both a
     /// callback and a notifier.
     ///
     /// # Safety
@@ -151,7 +150,7 @@ impl SharedWorker {
         out: Out,
     ) -> Result<Submitted> {
         params.check(&self.context, "tag receive", 0)?;
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees buffer, `recv_info` and `out`.
         unsafe { self.tag_recv_into(buffer, length, tag, tag_mask, params, out) }
     }
 
@@ -207,8 +206,8 @@ impl SharedWorker {
         self.submit_receive(Kind::TagRecv, parts, params, out, wanted)
     }
 
-    /// Submits a receive of either kind; `wanted` says of which message, when nothing but UCP can
-    /// refuse it any more.
+    /// Submits a receive of either kind. `wanted` returns the message to receive; called when only
+    /// UCP can still refuse it.
     #[inline(always)]
     pub(crate) fn submit_receive(
         &self,
@@ -247,7 +246,7 @@ impl SharedWorker {
 }
 
 impl Worker {
-    /// Receives a message that was probed into nothing, as UCP has no call that drops it.
+    /// Receives a probed message into an empty buffer, because UCP has no call that drops it.
     pub(crate) fn drop_message(&self, message: sys::ucp_tag_message_h) {
         self.start_part(None, request::Part::Nothing, |slot| {
             post_receive(self, slot, &Queued { message, ..Queued::NOTHING }, None)
@@ -255,7 +254,7 @@ impl Worker {
     }
 }
 
-// Tag messages on their way to UCP, whichever way they have come there.
+// Tag messages given to UCP, from the caller, the queue or the ring.
 
 /// `Operation::post` of sends.
 #[inline(always)]
@@ -268,13 +267,13 @@ pub(crate) fn post_send(
     let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     let to = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
     // SAFETY: inside the gate of a live worker, on an open endpoint; the caller keeps the buffer,
-    // the worker the slot.
+    // and the worker the slot.
     unsafe { send_by_ucp(mode, to, queued.buffer, queued.count, queued.tag, param.as_ptr()) }
 }
 
 /// # Safety
-/// An open endpoint of a live worker, inside its gate; the caller keeps the buffer, the worker the
-/// slot that `param` names.
+/// An open endpoint of a live worker, inside its gate. The caller keeps the buffer, and the worker
+/// the slot in `param`.
 #[inline(always)]
 pub(crate) unsafe fn send_by_ucp(
     mode: Mode,
@@ -284,7 +283,7 @@ pub(crate) unsafe fn send_by_ucp(
     tag: u64,
     param: *const ucp_request_param_t,
 ) -> sys::ucs_status_ptr_t {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees endpoint, buffer and slot.
     unsafe {
         match mode {
             Mode::Local => sys::ucp_tag_send_nbx(to, buffer, count, tag, param),
@@ -305,18 +304,19 @@ pub(crate) fn post_receive(
     param.receive(Some(on_received));
     let (buffer, count) = (queued.buffer, queued.count);
     if !queued.message.is_null() {
-        // SAFETY: as in `post_send`; a message that UCP handed out, given back once.
+        // SAFETY: inside the gate of a live worker; the caller keeps the buffer, and the worker the
+        // slot; a message that UCP handed out, given back once.
         return unsafe {
             sys::ucp_tag_msg_recv_nbx(worker.ucp(), buffer, count, queued.message, param.as_ptr())
         };
     }
-    // SAFETY: as in `post_send`.
+    // SAFETY: inside the gate of a live worker; the caller keeps the buffer, and the worker the
+    // slot.
     unsafe { receive_by_ucp(worker, buffer, count, (queued.tag, queued.tag_mask), param.as_ptr()) }
 }
 
 /// # Safety
-/// A live worker inside its gate; the caller keeps the buffer, the worker the slot that `param`
-/// names.
+/// A live worker inside its gate. The caller keeps the buffer, and the worker the slot in `param`.
 #[inline(always)]
 pub(crate) unsafe fn receive_by_ucp(
     worker: &Worker,
@@ -325,13 +325,13 @@ pub(crate) unsafe fn receive_by_ucp(
     (tag, tag_mask): (u64, u64),
     param: *const ucp_request_param_t,
 ) -> sys::ucs_status_ptr_t {
-    // SAFETY: as for this function.
+    // SAFETY: the caller guarantees worker, buffer and slot.
     unsafe { sys::ucp_tag_recv_nbx(worker.ucp(), buffer, count, tag, tag_mask, param) }
 }
 
 pub(crate) fn cancel_receive(worker: &Worker, slot: &Slot, reason: Status) {
     slot.reason.set(reason.0);
-    // SAFETY: a live worker and a request of its own that has not completed. One that is matched
-    // already is left alone.
+    // SAFETY: a live worker, and one of its requests that has not completed. UCP ignores the cancel
+    // if it has already matched.
     unsafe { sys::ucp_request_cancel(worker.ucp(), std::ptr::from_ref(slot).cast_mut().cast()) };
 }
