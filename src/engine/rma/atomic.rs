@@ -1,10 +1,10 @@
-//! Atomic operations on registered memory: what they are, how they are executed, and how they
-//! travel.
+//! Atomic operations on registered memory: what they are, how they are executed, and their wire
+//! format.
 //!
-//! All of them, wherever they are executed, are the processor's own on the memory itself, so they
-//! are atomic to each other and to what the process that has the memory does with its own. UCX's
-//! are not used: between processes of a host it does the same with more steps, over sockets its
-//! messages are no faster than ours, and under failure detection they fail from UCX 1.16 on.
+//! Every operation is the processor's own atomic instruction on the memory itself, wherever it is
+//! executed. So operations are atomic to each other and to the owning process's own. UCX's atomics
+//! are not used: between processes of a host it does the same in more steps, over sockets its
+//! messages are no faster, and with failure detection they fail from UCX 1.16 on.
 
 use crate::engine::base::status::{Error, Result};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum AtomicOp {
-    /// To add, wrapping around.
+    /// Adds, wrapping around.
     Add = 0,
     /// Bitwise.
     And = 1,
@@ -21,34 +21,34 @@ pub enum AtomicOp {
     Or = 2,
     /// Bitwise.
     Xor = 3,
-    /// To put another value there.
+    /// Replaces the value.
     Swap = 4,
-    /// The same, if it is the one that is expected.
+    /// Replaces the value if it is the expected one.
     CompareSwap = 5,
 }
 
 impl AtomicOp {
-    /// Of the C interface's number, or of one that came over the wire.
+    /// From the C interface's number, or from one on the wire.
     pub fn from_number(number: i32) -> Option<Self> {
         use AtomicOp::{Add, And, CompareSwap, Or, Swap, Xor};
         [Add, And, Or, Xor, Swap, CompareSwap].get(usize::try_from(number).ok()?).copied()
     }
 }
 
-/// One operation, as it travels.
+/// One operation, as it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Atomic {
     /// What to do.
     pub op: AtomicOp,
     /// 4 or 8.
     pub size: u8,
-    /// Of the memory.
+    /// The number of the memory.
     pub number: u64,
-    /// From its beginning; bytes.
+    /// From its start, in bytes.
     pub offset: u64,
-    /// Of 4 bytes: in the lower half.
+    /// An operand of 4 bytes is in the lower half.
     pub operand: u64,
-    /// What `CompareSwap` expects.
+    /// The value that `CompareSwap` expects.
     pub compare: u64,
 }
 
@@ -56,7 +56,7 @@ impl Atomic {
     /// Bytes on the wire.
     pub const LENGTH: usize = 40;
 
-    /// Operation and size, from a caller.
+    /// Checks operation and size from a caller.
     pub fn check(op: i32, size: usize) -> Result<(AtomicOp, u8)> {
         let op = AtomicOp::from_number(op)
             .ok_or_else(|| Error::invalid(format!("op: {op} is no UCXX_ATOMIC_* value")))?;
@@ -68,7 +68,7 @@ impl Atomic {
         }
     }
 
-    /// As it goes out: op, size, six bytes of zero, number, offset, operand, compare.
+    /// The wire format: op, size, six bytes of zero, number, offset, operand, compare.
     pub fn encode(&self) -> [u8; Self::LENGTH] {
         let first = u64::from(self.op as u8) | u64::from(self.size) << 8;
         let mut bytes = [0; Self::LENGTH];
@@ -79,7 +79,7 @@ impl Atomic {
         bytes
     }
 
-    /// Reads one that came in.
+    /// Decodes a received operation.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, &'static str> {
         let bytes: &[u8; Self::LENGTH] =
             bytes.try_into().map_err(|_| "an atomic operation of another length")?;
@@ -97,15 +97,15 @@ impl Atomic {
         }
     }
 
-    /// Does it, and tells what was there before.
+    /// Executes it, and returns the previous value.
     ///
     /// # Safety
-    /// `place` is memory of that size, aligned to it, of the host, that is changed by atomic
-    /// operations alone meanwhile.
+    /// `place` is host memory of that size, aligned to it, that only atomic operations change
+    /// meanwhile.
     pub unsafe fn execute(&self, place: *mut u8) -> u64 {
         macro_rules! execute {
             ($atomic:ty, $word:ty) => {{
-                // SAFETY: as for this function.
+                // SAFETY: the caller guarantees size, alignment and access.
                 let word = unsafe { <$atomic>::from_ptr(place.cast()) };
                 let operand = self.operand as $word;
                 let order = Ordering::SeqCst;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn run(atomic: Atomic, mut word: u64) -> (u64, u64) {
-        // SAFETY: a word of ours.
+        // SAFETY: a local word.
         let before = unsafe { atomic.execute(std::ptr::from_mut(&mut word).cast()) };
         (before, word)
     }

@@ -1,5 +1,5 @@
-//! Put, get and atomic operations at a peer's registered memory. Uses `core` and below; begin with
-//! `put_get`.
+//! Put, get and atomic operations on a peer's registered memory. Uses `core` and the floors below;
+//! start with `put_get`.
 
 pub mod atomic;
 pub(crate) mod protocol;

@@ -1,4 +1,4 @@
-//! Put, get and atomic operations, as the core sees them.
+//! The protocol table of put, get and atomic operations.
 
 use crate::engine::core::channel::message::Sort;
 use crate::engine::core::channel::receivers::Receiver;
@@ -17,7 +17,7 @@ use crate::sys;
 const OPERATIONS: &[Operation] = &[
     Operation { post: post_by_key, ended: Worker::release_rkey, ..Operation::of(Kind::Put) },
     Operation { post: post_by_key, ended: Worker::release_rkey, ..Operation::of(Kind::Get) },
-    // It goes out as a question does.
+    // It is sent like a fetch request.
     Operation {
         kind: Kind::Atomic,
         describe: |slot, _| slot.kind.get().describe().to_owned(),

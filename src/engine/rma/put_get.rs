@@ -1,11 +1,11 @@
 //! Put, get and atomic operations on a peer's registered memory.
 //!
-//! Where this process sees the memory they are done in the call, by the processor: no message, no
-//! progress on either side. Elsewhere put and get are UCX's, and atomic operations are questions
-//! that the peer's library answers (see `atomic`).
+//! If this process has the memory mapped, the processor executes the operation inside the call:
+//! without a message, and without progress on either side. Otherwise UCX does put and get, and an
+//! atomic operation is a fetch request that the peer's library answers (see `atomic`).
 //!
-//! Cost of the first: the checks, one load for fork, one for the endpoint's status, and the copy.
-//! No allocation, no lock, no system call, no gate.
+//! Cost if mapped: the checks, one load for fork, one for the endpoint's status, and the copy. No
+//! allocation, lock, system call or gate. Any thread.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
@@ -53,9 +53,11 @@ impl Rkey {
         params.check(&self.endpoint.worker().context, "put", flag::NO_WAIT)?;
         self.check_writable()?;
         if let Some(place) = self.begin(feature::RMA, length as u64, offset, params)? {
-            // SAFETY: inside the memory, which this process sees; and as for this function.
+            // SAFETY: inside the memory, which this process has mapped; the caller guarantees the
+            // buffer.
             unsafe { copy(buffer.cast(), place, place, length) };
-            // What is sent after it, of another thread too that knows of it, comes after it.
+            // Ordered before later sends, including those of another thread that synchronises with
+            // this one.
             fence(Ordering::Release);
             out.store_null();
             return Ok(Submitted::Done);
@@ -78,9 +80,10 @@ impl Rkey {
     ) -> Result<Submitted> {
         params.check(&self.endpoint.worker().context, "get", flag::NO_WAIT)?;
         if let Some(place) = self.begin(feature::RMA, length as u64, offset, params)? {
-            // SAFETY: inside the memory, which this process sees; and as for this function.
+            // SAFETY: inside the memory, which this process has mapped; the caller guarantees the
+            // buffer.
             unsafe { copy(place, buffer.cast(), place, length) };
-            // What is read after it is not older.
+            // Ordered before later reads.
             fence(Ordering::Acquire);
             out.store_null();
             return Ok(Submitted::Done);
@@ -88,7 +91,7 @@ impl Rkey {
         self.transfer(Kind::Get, buffer, length, offset, params, out)
     }
 
-    /// An atomic operation on `size` bytes at `offset`; what was there goes to `result`, unless
+    /// An atomic operation on `size` bytes at `offset`. The previous value goes to `result`, unless
     /// that is null.
     ///
     /// # Safety
@@ -119,9 +122,9 @@ impl Rkey {
             )));
         }
         if let Some(place) = self.begin(feature::ATOMIC, size.into(), offset, params)? {
-            // SAFETY: inside the memory, which this process sees, and aligned.
+            // SAFETY: inside the memory, which this process has mapped, and aligned.
             let bytes = unsafe { atomic.execute(place) }.to_le_bytes();
-            // SAFETY: as for this function. Of 4 bytes it is the lower half.
+            // SAFETY: the caller guarantees `result`. For 4 bytes the value is in the lower half.
             unsafe { bytes.as_ptr().copy_to_nonoverlapping(result.cast(), length) };
             out.store_null();
             return Ok(Submitted::Done);
@@ -129,7 +132,7 @@ impl Rkey {
         atomic.number = self.header.number;
         let part = Part { data: result, length, memory_type: memory_type::HOST };
         let params = OpParams { memory_type: memory_type::HOST, ..*params };
-        // SAFETY: as for this function.
+        // SAFETY: the caller guarantees `result` and `out`.
         let submitted = unsafe {
             self.endpoint.ask_for(
                 RequestType::ATOMIC,
@@ -143,7 +146,8 @@ impl Rkey {
         submitted
     }
 
-    /// Where it is not, its process would end by a signal: UCX writes without looking.
+    /// If the memory is read-only, a write would kill its process with a signal: UCX does not
+    /// check.
     #[inline]
     fn check_writable(&self) -> Result<()> {
         if !self.header.read_only {
@@ -153,7 +157,7 @@ impl Rkey {
         Err(Error::new(Status::INVALID_ADDR, text))
     }
 
-    /// What is wrong with an operation; and where it can be done at once, if it can.
+    /// Checks an operation. Returns its address if it can be executed inside the call.
     #[inline]
     fn begin(
         &self,
@@ -180,7 +184,7 @@ impl Rkey {
         let at_once = !self.local.is_null()
             && params.flags & (flag::ALWAYS_CALLBACK | flag::DELAYED) == 0
             && !memory_type::may_be_device(context, params.memory_type);
-        // SAFETY: within the memory, as was looked at above.
+        // SAFETY: within the memory, as was checked above.
         Ok(at_once.then(|| unsafe { self.local.add(offset as usize) }))
     }
 
@@ -222,11 +226,11 @@ impl Rkey {
             let mut param = Param::new(slot);
             param.memory_type(memory_type);
             let posted = self.post(&inside, slot, kind, buffer, length, address, &param);
-            // One that is over has no use for the key.
+            // An operation that is complete does not need the key.
             let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))
                 || (posted.is_null() && params.flags & flag::ALWAYS_CALLBACK == 0);
-            // SAFETY: nobody else has the slot's description yet. Piece by piece, as the whole is
-            // large.
+            // SAFETY: nothing else uses the slot's description yet. Field by field, because the
+            // whole is large.
             unsafe {
                 (*slot.queued.as_ptr()).rkey =
                     if ends { std::ptr::null() } else { Arc::into_raw(self.clone()).cast() }
@@ -239,7 +243,7 @@ impl Rkey {
         submitted
     }
 
-    /// Hands UCX a put or a get, whose slot the param names, on an open endpoint: the key's.
+    /// Gives UCX a put or a get with the slot in `param`, on the key's endpoint, which is open.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn post(
         &self,
@@ -256,16 +260,16 @@ impl Rkey {
         }
         let (ucp, key) = (endpoint.ucp.get(), self.ucp);
         if runtime::ucx_release().numbers < (1, 16, 0) {
-            // UCX 1.13 leaves fields as they were that it follows when it gives up a put: what an
-            // earlier use of the slot has left there.
+            // UCX 1.13 does not initialise fields that it follows when it gives up a put: they
+            // would have values of an earlier use of the slot.
             let size = self.endpoint.worker().context.request_size;
-            // SAFETY: UCX's part of a slot, right before it, which nobody uses yet.
+            // SAFETY: UCX's part of a slot, right before it, which is not in use yet.
             unsafe {
                 std::ptr::from_ref(slot).cast_mut().cast::<u8>().sub(size).write_bytes(0, size)
             };
         }
-        // SAFETY: a live endpoint inside its worker's gate, and a key of it; the caller keeps the
-        // buffer, the worker the slot and the key.
+        // SAFETY: a live endpoint inside its worker's gate, and one of its keys; the caller keeps
+        // the buffer, and the worker the slot and the key.
         unsafe {
             if kind == Kind::Put {
                 sys::ucp_put_nbx(ucp, buffer, length, address, key, param.as_ptr())
@@ -277,10 +281,10 @@ impl Rkey {
 }
 
 impl Worker {
-    /// Does what a peer asks for, and answers it. After UCP's pass.
+    /// Executes a peer's request, and replies. After UCP's pass.
     pub(crate) fn answer_atomic(&self, slot: &Slot, from: &Endpoint) {
         let inbound = slot.inbound();
-        // SAFETY: the message's own, until it goes.
+        // SAFETY: it belongs to the message, until the message is destroyed.
         let header =
             unsafe { std::slice::from_raw_parts(inbound.header, inbound.user_header.into()) };
         let atomic = match Atomic::decode(header) {
@@ -293,8 +297,7 @@ impl Worker {
         if !self.context.has(feature::ATOMIC) {
             return from.answer_now(slot.number.get(), Status::UNSUPPORTED);
         }
-        // SAFETY: inside memory that is registered, which it stays meanwhile; aligned; and the
-        // host's.
+        // SAFETY: inside registered memory, which stays registered meanwhile; aligned host memory.
         let execute = |place| unsafe { atomic.execute(place) };
         match self.context.exposed.act_on(atomic.number, (atomic.offset, atomic.size), execute) {
             Ok(before) => {
@@ -308,8 +311,8 @@ impl Worker {
     }
 }
 
-/// Copies between the caller's buffer and shared memory, of which `shared` is the address: what is
-/// aligned there and as long as a word is one load or store, so that nobody sees half of it.
+/// Copies between the caller's buffer and shared memory, which `shared` points to. A word that is
+/// aligned there is copied with one load or store, so that no other process sees half of it.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `length` bytes.
@@ -317,7 +320,8 @@ impl Worker {
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, length: usize) {
     macro_rules! word {
         ($atomic:ty, $word:ty) => {
-            // SAFETY: as for this function; one of the two is aligned, the other need not be.
+            // SAFETY: the caller guarantees both; one of the two is aligned, and the other need not
+            // be.
             unsafe {
                 if std::ptr::eq(shared, to) {
                     <$atomic>::from_ptr(to.cast())
@@ -334,16 +338,16 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, lengt
         4 if shared as usize % 4 == 0 => word!(AtomicU32, u32),
         2 if shared as usize % 2 == 0 => word!(AtomicU16, u16),
         1 => word!(AtomicU8, u8),
-        // SAFETY: as for this function; the two may overlap in a process that puts into its own
+        // SAFETY: the caller guarantees both; they may overlap if a process puts into its own
         // memory.
         ..=LARGE => unsafe { from.copy_to(to, length) },
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees both.
         _ => unsafe { copy_large(from, to, length) },
     }
 }
 
-/// In pieces, which are copied as what fits into the second cache: of more at a time the C library
-/// makes loops that take longer.
+/// Copies in pieces that fit into the second-level cache: the C library is slower with larger
+/// copies.
 ///
 /// # Safety
 /// As for `copy`.
@@ -351,7 +355,8 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, shared: *const u8, lengt
 unsafe fn copy_large(from: *const u8, to: *mut u8, length: usize) {
     let pieces = if from.addr().abs_diff(to.addr()) < length { length } else { PIECE };
     for at in (0..length).step_by(pieces) {
-        // SAFETY: as for this function; pieces of what does not overlap are in any order.
+        // SAFETY: the caller guarantees both; pieces of memory that does not overlap may have any
+        // order.
         unsafe { from.add(at).copy_to(to.add(at), pieces.min(length - at)) };
     }
 }
@@ -367,7 +372,7 @@ mod tests {
             |length: usize| (0..length).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>();
         for length in [LARGE, LARGE + 1, LARGE + PIECE, LENGTH] {
             let (from, mut to) = (numbers(length), vec![0; length + 1]);
-            // SAFETY: as many bytes on both sides.
+            // SAFETY: both sides have this many bytes.
             unsafe { copy(from.as_ptr(), to.as_mut_ptr(), to.as_ptr(), length) };
             assert_eq!(to[..length], from);
             assert_eq!(to[length], 0);
@@ -377,7 +382,7 @@ mod tests {
                 let mut memory = numbers(LENGTH + distance);
                 let expected = memory[from..from + LENGTH].to_vec();
                 let base = memory.as_mut_ptr();
-                // SAFETY: both inside the memory.
+                // SAFETY: both are inside the memory.
                 unsafe { copy(base.add(from), base.add(to), base.add(to), LENGTH) };
                 assert_eq!(memory[to..to + LENGTH], expected, "from {from} to {to}");
             }

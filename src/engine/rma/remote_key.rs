@@ -1,9 +1,9 @@
-//! Keys to a peer's memory: unpacked for one endpoint, whose worker's gate guards UCX's half of
-//! them.
+//! Keys to a peer's memory, unpacked for one endpoint. UCX's half of a key is used inside the gate
+//! of that endpoint's worker.
 //!
-//! A key is its handle's, and each operation's that UCX has and that goes by it. Whoever is last
-//! lets go of UCX's half, inside the gate; what is left when the worker goes is let go then, and
-//! the rest of a key answers CLOSED from there on.
+//! A key is shared by its handle and by UCX's operations that use it. The last of them releases
+//! UCX's half, inside the gate. Halves that are left when the worker ends are released then, and
+//! calls on those keys return CLOSED.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
@@ -25,21 +25,21 @@ pub struct Rkey {
     pub(crate) endpoint: Arc<SharedEndpoint>,
     pub(crate) ucp: sys::ucp_rkey_h,
     pub(crate) header: KeyHeader,
-    /// Where this process sees the memory; null where it does not. As long as UCX's half is there.
+    /// Where this process has the memory mapped; null if it has not. Valid as long as UCX's half.
     pub(crate) local: *mut u8,
 }
 
-// SAFETY: nothing of it changes; UCX's half is used inside the gate alone.
+// SAFETY: its fields never change; UCX's half is used only inside the gate.
 unsafe impl Send for Rkey {}
-// SAFETY: as above.
+// SAFETY: for the reason given at `Send`.
 unsafe impl Sync for Rkey {}
 
-/// UCX's halves of the keys of a worker, whose gate guards them.
+/// UCX's halves of a worker's keys.
 #[derive(Default)]
 pub(crate) struct Rkeys(RefCell<HashSet<sys::ucp_rkey_h>>);
 
 impl Rkey {
-    /// A key of bytes that came from somewhere, to be used on this endpoint.
+    /// Unpacks the bytes of a key, for use on this endpoint.
     pub fn unpack(endpoint: &SharedEndpoint, bytes: &[u8]) -> Result<Arc<Rkey>> {
         let worker = endpoint.worker();
         worker.need(feature::RMA | feature::ATOMIC)?;
@@ -74,8 +74,8 @@ impl Rkey {
             let mut ucx = ucx.to_vec();
             let _held = hold(inside, endpoint, &header, &mut ucx)?;
             let mut ucp = std::ptr::null_mut();
-            // SAFETY: a live endpoint inside its worker's gate, bytes of UCX's that arrived as they
-            // were sent, a valid out-pointer.
+            // SAFETY: a live endpoint inside its worker's gate, bytes from UCX that arrived
+            // unchanged, and a valid out-pointer.
             let status = unsafe {
                 sys::ucp_ep_rkey_unpack(endpoint.ucp.get(), ucx.as_ptr().cast(), &mut ucp)
             };
@@ -120,29 +120,29 @@ impl Rkey {
         Ok(self.local.cast())
     }
 
-    /// UCX's half, and what it maps, are there.
+    /// Checks that UCX's half and its mapping exist.
     pub(crate) fn check_usable(&self) -> Result<()> {
         self.endpoint.worker().check_usable()
     }
 
-    /// The handle's own reference.
+    /// Releases the handle's own reference.
     pub fn destroy(self: Arc<Self>) {
         let Some(key) = Arc::into_inner(self) else { return };
         if key.endpoint.worker().context.generation.is_past() {
-            // It is the parent's; so is the memory of this.
+            // It belongs to the parent process, and so does its memory.
             return std::mem::forget(key);
         }
         let worker = key.endpoint.worker().clone();
-        // Where the worker has gone, so has UCX's half.
+        // Fails if the worker has ended, and UCX's half with it.
         let _ = worker.post(move |inside| inside.forget_rkey(&key));
     }
 }
 
 impl Worker {
-    /// An operation is over, which may have gone by a key.
+    /// An operation has completed, which may have used a key.
     pub(crate) fn release_rkey(&self, slot: &Slot) {
-        // SAFETY: the cell belongs to who is inside the gate. Piece by piece, as the whole is
-        // large.
+        // SAFETY: the cell belongs to the thread inside the gate. Only one field, because the whole
+        // is large.
         let key = std::mem::replace(unsafe { &mut (*slot.queued.as_ptr()).rkey }, std::ptr::null());
         if key.is_null() {
             return;
@@ -155,23 +155,23 @@ impl Worker {
 
     fn forget_rkey(&self, key: &Rkey) {
         if self.rkeys().0.borrow_mut().remove(&key.ucp) {
-            // SAFETY: a key of this worker's, inside its gate, of which nobody knows any more.
+            // SAFETY: a key of this worker, inside its gate, which nothing refers to any more.
             unsafe { sys::ucp_rkey_destroy(key.ucp) };
         }
     }
 
-    /// Before UCP's worker goes.
+    /// Called before UCP's worker is destroyed.
     pub(crate) fn drop_rkeys(&self) {
         for key in self.rkeys().0.take() {
-            // SAFETY: as above; operations that may still go by it are UCP's, which it is about to
-            // drop.
+            // SAFETY: a key of this worker, inside its gate. Operations that may still use it
+            // belong to UCP, which is about to drop them.
             unsafe { sys::ucp_rkey_destroy(key) };
         }
     }
 }
 
-/// Keys work for the process that has made them: on another's connection UCX would write wherever
-/// the numbers lead.
+/// Keys work only with the process that made them: on another connection UCX would write to
+/// arbitrary addresses.
 fn check_owner(endpoint: &Endpoint, owner: &Identity) -> Result<()> {
     match endpoint.origin() {
         Some(origin) if !origin.identity.is_process(owner) => {
@@ -186,7 +186,8 @@ fn check_owner(endpoint: &Endpoint, owner: &Identity) -> Result<()> {
     }
 }
 
-/// Has the memory stay where UCX finds it, where it is another process's of this host.
+/// Ensures that the memory stays at the address that UCX uses, if it belongs to another process of
+/// this host.
 fn hold(worker: &Worker, endpoint: &Endpoint, header: &KeyHeader, ucx: &mut [u8]) -> Result<Held> {
     if endpoint.to_self || !header.owner.shares_host_with(&worker.identity) {
         return Ok(Held::Nothing);
@@ -217,7 +218,7 @@ fn refused(endpoint: &Endpoint, header: &KeyHeader, why: &str) -> Error {
 
 fn see(ucp: sys::ucp_rkey_h, header: &KeyHeader) -> *mut u8 {
     let mut local = std::ptr::null_mut();
-    // SAFETY: a key that was unpacked a moment ago, inside the gate, and a valid out-pointer.
+    // SAFETY: a key that was just unpacked, inside the gate, and a valid out-pointer.
     let status = unsafe { sys::ucp_rkey_ptr(ucp, header.base, &mut local) };
     if status == sys::UCS_OK {
         local.cast()
