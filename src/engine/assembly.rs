@@ -5,7 +5,7 @@ use crate::engine::group::service::Extension;
 use crate::engine::messaging::{am, fetch, stream, tag};
 use crate::engine::{hub, rma, window};
 
-/// What every worker of the library can do, in the order of the floors.
+/// The protocols of every worker, in the order of the floors.
 pub static PROTOCOLS: Protocols = Protocols::new(&[
     &tag::protocol::PROTOCOL,
     &stream::PROTOCOL,
@@ -16,5 +16,5 @@ pub static PROTOCOLS: Protocols = Protocols::new(&[
     &hub::stream::protocol::PROTOCOL,
 ]);
 
-/// What stands on a group's service.
+/// The extension of a group's service.
 pub static EXTENSION: &Extension = &window::remote::target::WINDOWS;

@@ -1,8 +1,8 @@
 //! The engine: all behaviour, in Rust, on top of UCP. It exports no C symbol.
 //!
-//! Ten floors, from the ground up. A floor uses those below it, never one above:
-//! `tests/layering.rs` refuses an arrow that runs up. Read from the top of this list to follow how
-//! a thing is built, from its end to follow a call down.
+//! Ten floors, from the bottom up. A floor uses only those below it: `tests/layering.rs` refuses an
+//! upward arrow. Read this list from the top to see how things are built, or from the end to follow
+//! a call down.
 
 // Floor 0.
 pub mod base;
@@ -34,5 +34,5 @@ pub mod window;
 // Floor 9.
 pub mod hub;
 
-// The list of what stands on the core.
+// The list of protocols on top of the core.
 pub mod assembly;

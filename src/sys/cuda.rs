@@ -1,9 +1,9 @@
-//! What this library calls of the CUDA driver, as cudarc declares it. The driver is looked for when
-//! it is first wanted: neither a toolkit nor a driver is needed to build the library, or to run it
+//! The functions of the CUDA driver that this library calls, as cudarc declares them. The driver is
+//! loaded at first use: neither a toolkit nor a driver is needed to build the library, or to run it
 //! without a GPU. Decides nothing.
 //!
-//! cudarc looks a function up at its first call, and panics where a driver has none: so `load` asks
-//! for all of them, and engine calls none that is not in the list.
+//! cudarc looks a function up at its first call, and panics if the driver does not have it. So
+//! `load` checks for all of them, and the engine calls none that is not in the list.
 
 use crate::sys::loaded;
 use cudarc::driver::sys::culib;
@@ -35,7 +35,7 @@ wanted! {
 
 const LIBRARY: &CStr = c"libcuda.so.1";
 
-/// Has anybody in this process loaded it?
+/// The driver is loaded in this process.
 pub(crate) fn is_loaded() -> bool {
     // SAFETY: a terminated name; nothing is loaded.
     let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -47,14 +47,14 @@ pub(crate) fn is_loaded() -> bool {
     true
 }
 
-/// Loads it; it stays, as it has threads. Why not, if not.
+/// Loads it. It stays loaded, because it has threads. Returns the reason if it cannot be loaded.
 pub(crate) fn load() -> Result<(), String> {
-    // cudarc's own look for it says nothing of why there is none.
+    // cudarc's own loader does not report why there is none.
     // SAFETY: the driver's constructors are those of a system library.
     unsafe { loaded::open(LIBRARY, libc::RTLD_LOCAL) }
         .map_err(|why| format!("there is no CUDA driver: {why}"))?;
     for name in WANTED {
-        // SAFETY: the driver is there, as was just seen; the function is looked up, not called.
+        // SAFETY: the driver is loaded, as was just checked; the function is looked up, not called.
         if unsafe { culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err() {
             return Err(format!("the CUDA driver is too old: it has no {name}"));
         }

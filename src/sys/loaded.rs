@@ -1,15 +1,14 @@
-//! Libraries that are looked for when they are first wanted, and stay loaded: nothing depends on
-//! them. By libc's loader.
+//! Optional libraries: loaded at first use through libc's loader, and never unloaded.
 
 use libc::{c_int, c_void};
 use std::ffi::CStr;
 
-/// Loads a system library. Why not, if not.
+/// Loads a system library. Returns the reason if it cannot be loaded.
 ///
 /// # Safety
 /// Its constructors may run here.
 pub(super) unsafe fn open(name: &CStr, flags: c_int) -> Result<*mut c_void, String> {
-    // SAFETY: a terminated name, and as for this function.
+    // SAFETY: a terminated name; the caller accepts that the constructors run.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | flags) };
     if !library.is_null() {
         return Ok(library);
@@ -19,11 +18,11 @@ pub(super) unsafe fn open(name: &CStr, flags: c_int) -> Result<*mut c_void, Stri
     if why.is_null() {
         return Err(format!("{} cannot be loaded", name.to_string_lossy()));
     }
-    // SAFETY: a terminated text, the loader's until this thread calls it again.
+    // SAFETY: a terminated text, valid until this thread calls the loader again.
     Err(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned())
 }
 
-/// A struct of functions, and `find`, which looks them up.
+/// Defines a struct of functions, with `find`, which looks them up.
 macro_rules! functions {
     ($(#[$about:meta])* $library:ident {
         $($name:ident = $symbol:literal ($($arg:ty),*) -> $result:ty;)*
@@ -35,14 +34,14 @@ macro_rules! functions {
         }
 
         impl $library {
-            /// Looks them up; the name of the first that is not there.
+            /// Looks them up. Returns the name of the first one that is missing.
             ///
             /// # Safety
-            /// The library that has them, with these signatures, and that stays loaded.
+            /// `library` has them with these signatures, and stays loaded.
             unsafe fn find(library: *mut libc::c_void) -> Result<Self, &'static std::ffi::CStr> {
                 Ok($library {
                     $($name: {
-                        // SAFETY: a library that is loaded, and a terminated name.
+                        // SAFETY: a loaded library, and a terminated name.
                         let found = unsafe { libc::dlsym(library, $symbol.as_ptr()) };
                         if found.is_null() {
                             return Err($symbol);

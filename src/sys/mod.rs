@@ -1,7 +1,7 @@
-//! What this library knows of UCX's own symbols: generated bindings for what every supported
-//! release exports, and a look-up for what only some do; and of the
-//! CUDA driver's and PMIx's, in `cuda` and `pmix`.
-//! Decides nothing.
+//! Declarations of foreign libraries, without any decisions.
+//!
+//! UCX: generated bindings for what every supported release exports, and a look-up for what only
+//! some export. The CUDA driver and PMIx: in `cuda` and `pmix`.
 
 // libc supplies the C types, and the generated code keeps UCX's names.
 #[allow(
@@ -30,33 +30,33 @@ use ucx1_sys as _;
 
 use std::ffi::CStr;
 
-/// The release that the bindings were made from, announced to UCX so that it reads our structs
-/// right.
+/// The release that the bindings were made from. UCX gets it, so that it reads our structs
+/// correctly.
 pub(crate) const API: (libc::c_uint, libc::c_uint) = (UCP_API_MAJOR, UCP_API_MINOR);
 
 /// `ucp_dt_make_iov()`, a macro in the header.
 pub(crate) const DATATYPE_IOV: ucp_datatype_t = UCP_DATATYPE_IOV as ucp_datatype_t;
 
-/// Address of an exported symbol of any library that is loaded, or null.
+/// Address of an exported symbol of any loaded library, or null.
 pub(crate) fn symbol(name: &CStr) -> *mut libc::c_void {
     // SAFETY: a look-up by name with a terminated string; it has no other precondition.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Is an operation under way? The commonest question about what a `*_nbx` function returned, in one
+/// An operation is in flight: the most frequent check of a `*_nbx` function's result, in one
 /// comparison.
 #[inline(always)]
 pub(crate) fn is_pending(pointer: ucs_status_ptr_t) -> bool {
-    // Null wraps round to the largest number, and the statuses stand right below that.
+    // Null wraps around to the largest number, and the statuses are right below it.
     (pointer as usize).wrapping_sub(1) < (UCS_ERR_LAST as isize as usize) - 1
 }
 
-/// What a `*_nbx` function returns that fails so.
+/// The result of a `*_nbx` function that fails with this status.
 pub(crate) fn status_pointer(status: ucs_status_t) -> ucs_status_ptr_t {
     std::ptr::without_provenance_mut(status as isize as usize)
 }
 
-/// What a `*_nbx` function returned: nothing left to do, a failure, or an operation under way.
+/// The result of a `*_nbx` function: complete, failed, or in flight.
 pub(crate) enum Posted {
     Done,
     Failed(ucs_status_t),
@@ -64,8 +64,8 @@ pub(crate) enum Posted {
 }
 
 impl Posted {
-    /// UCX puts small negative statuses into the pointer's place (`UCS_PTR_STATUS`); they are read
-    /// as numbers, and the pointer is never followed.
+    /// UCX returns small negative statuses in the pointer (`UCS_PTR_STATUS`). They are read as
+    /// numbers, and the pointer is never followed.
     #[inline]
     pub(crate) fn from_pointer(pointer: ucs_status_ptr_t) -> Self {
         if pointer.is_null() {

@@ -1,5 +1,5 @@
-//! What this library calls of PMIx's clients' library, which a launcher's server is reached by.
-//! What is declared here has been the same since version 3. Decides nothing.
+//! Declarations of PMIx's client library, which connects to a launcher's server. What is declared
+//! here has not changed since version 3. Decides nothing.
 
 use crate::sys::loaded::{self, functions};
 use libc::{c_char, c_int};
@@ -32,7 +32,7 @@ pub(crate) struct Bytes {
     pub(crate) size: usize,
 }
 
-/// The union in `pmix_value_t`, of which this is all that is used here; its longest member,
+/// The union in `pmix_value_t`, with the members that are used here. Its longest member,
 /// `pmix_envar_t`, has 24 bytes.
 #[repr(C)]
 pub(crate) union Data {
@@ -84,16 +84,17 @@ functions! {
 }
 
 impl Library {
-    /// Loads it; it stays, as it has threads. Why not, if not.
+    /// Loads it. It stays loaded, because it has threads. Returns the reason if it cannot be
+    /// loaded.
     pub(crate) fn load() -> Result<Self, String> {
         let name = LIBRARY.to_string_lossy();
         // SAFETY: its constructors are those of a trusted system library.
         let library = unsafe { loaded::open(LIBRARY, libc::RTLD_GLOBAL) }?;
-        // SAFETY: just loaded, and never unloaded; nothing but the version, which is the same in
-        // all, is called before that is known.
+        // SAFETY: just loaded, and never unloaded. Until the version is known, only the function
+        // that returns it is called, which is the same in all versions.
         let library = unsafe { Self::find(library) }
             .map_err(|symbol| format!("{name} has no {}", symbol.to_string_lossy()))?;
-        // SAFETY: takes nothing, and returns a static text; may be called before PMIx_Init.
+        // SAFETY: takes nothing, and returns a static text; may be called before `PMIx_Init`.
         let version = unsafe { CStr::from_ptr((library.get_version)()) }.to_string_lossy();
         let major = version
             .split(|c: char| !c.is_ascii_digit())

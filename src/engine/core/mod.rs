@@ -1,8 +1,8 @@
 //! What all kinds of communication share: requests, workers, endpoints, and the library's own
 //! message channel.
 //!
-//! Uses the floors below. Its four folders are one subsystem, and use each other. Begin with
-//! `request::request` (what an operation is), `worker::gate` (who may touch a worker),
+//! Uses the floors below. Its four folders are one subsystem, and use each other. Start with
+//! `request::request` (what an operation is), `worker::gate` (which thread may use a worker), and
 //! `worker::progress` (what a pass does).
 
 pub mod channel;
