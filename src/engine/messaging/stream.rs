@@ -375,8 +375,8 @@ impl Endpoint {
                 Posted::Pending if length > 0 => {
                     return Held::OfUcp { data: data.cast(), length, taken: 0 }
                 }
-                // An empty buffer, which only a peer of another library can send. SAFETY: UCP has
-                // just handed it out.
+                // An empty buffer, which only a peer of another library can send.
+                // SAFETY: UCP has just handed it out.
                 Posted::Pending => unsafe { sys::ucp_stream_data_release(ucp, data) },
                 Posted::Done | Posted::Failed(_) => return Held::Nothing,
             }

@@ -7,9 +7,10 @@
 //! # Setup
 //!
 //! A connection gets a box when it is busy, if both sides may use shared memory, their workers do
-//! not sleep, and the kernel supports it (`asymmetric`). The side that has received `BUSY` messages
-//! makes a box for the next ones and offers it; the other side offers one in return. Boxes are
-//! optional: if there is none, or it is full, or its reader sleeps, UCX gets the message as usual.
+//! not sleep, and the kernel supports it (see `base::membarrier`). The side that has received
+//! `BUSY` messages makes a box for the next ones and offers it; the other side offers one in
+//! return. Boxes are optional: if there is none, or it is full, or its reader sleeps, UCX gets the
+//! message as usual.
 //!
 //! # Order
 //!

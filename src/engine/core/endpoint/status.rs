@@ -2,8 +2,9 @@
 //! operation checks: OK, or why the endpoint takes no operations.
 //!
 //! `core::endpoint::life` writes both, on the worker's thread. One exception: a close that another
-//! thread submits writes CLOSED at once. So every status that is not final is written by
-//! compare-exchange with the status that it follows, and never overwrites CLOSED.
+//! thread submits writes CLOSED at once. So once other threads know the endpoint, a status that is
+//! not final is written only by compare-exchange with the status that it follows, and never
+//! overwrites CLOSED.
 
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};

@@ -6,7 +6,7 @@
 //! limit: a peer that keeps sending requests and accepts no replies is given up there. Refusals
 //! wait for the send window if there are many.
 //!
-//! `Slot::outside` is an atomic that decides who answers: the first thread to set `ANSWERED`.
+//! `Slot::outside` is an atomic: the first thread that sets `ANSWERED` there answers.
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
