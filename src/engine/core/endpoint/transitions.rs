@@ -218,6 +218,13 @@ impl Worker {
         changed
     }
 
+    /// Checks every changing endpoint once, before a sleep. Passes check some of them in turn, and
+    /// may not have reached all since something happened. Returns true if one got further.
+    pub(crate) fn advance_before_sleep(&self, now: u64) -> bool {
+        let rounds = self.changing.borrow().len().div_ceil(MOST_LOOKS);
+        rounds > 1 && (0..rounds).fold(0, |changed, _| changed + self.advance_changing(now)) > 0
+    }
+
     /// Adds an endpoint to the end of the list, once.
     pub(crate) fn look_later(&self, endpoint: Inward<SharedEndpoint>) {
         if !endpoint.listed.replace(true) {
