@@ -334,6 +334,9 @@ impl Endpoint {
         data: (*const c_void, usize),
         index: usize,
     ) -> sys::ucs_status_ptr_t {
+        // What `send_short` has no room for takes more than one place.
+        const { assert!(INLINE - HEADER + compact_header::MESSAGE >= MOST) };
+        debug_assert!(compact_header::MESSAGE + header_length + data.1 > MOST);
         let header = self.header_of::<true>(outgoing, self.peering.fast_number.get());
         let room = slot.room(INLINE);
         if self.has_clear_fast_box(compact_header::MESSAGE + header_length + data.1) {
