@@ -219,7 +219,7 @@ impl SharedEndpoint {
     }
 
     /// As `SharedWorker::on_owner`.
-    pub(crate) fn on_owner<R>(&self, ask: impl FnOnce(&Endpoint) -> Result<R>) -> Result<R> {
+    pub(crate) fn on_owner<R: Send>(&self, ask: impl FnOnce(&Endpoint) -> Result<R>) -> Result<R> {
         self.worker().on_owner(|inside| ask(self.of(inside)))
     }
 

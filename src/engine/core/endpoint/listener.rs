@@ -425,7 +425,7 @@ impl ConnRequest {
     }
 
     /// Answers the request on a thread that may call UCP. `with` uses it up, even if it fails.
-    pub(crate) fn answer<R>(
+    pub(crate) fn answer<R: Send>(
         &self,
         with: impl FnOnce(&Worker, sys::ucp_conn_request_h) -> Result<R>,
     ) -> Result<R> {

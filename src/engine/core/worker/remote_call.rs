@@ -126,8 +126,12 @@ impl<F: FnOnce(&Inside<'_>) -> Result<R>, R> Question<F, R> {
 
 impl SharedWorker {
     /// Runs `ask` where UCP may be called: here, inside the gate, or on the progress thread, for
-    /// which this waits.
-    pub(crate) fn on_owner<R>(&self, ask: impl FnOnce(&Inside<'_>) -> Result<R>) -> Result<R> {
+    /// which this waits. Its result may come from another thread, so nothing that belongs to who is
+    /// inside may be in it.
+    pub(crate) fn on_owner<R: Send>(
+        &self,
+        ask: impl FnOnce(&Inside<'_>) -> Result<R>,
+    ) -> Result<R> {
         if !self.thread.is_remote() {
             return ask(&self.enter()?);
         }
