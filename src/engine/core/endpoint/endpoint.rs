@@ -501,6 +501,7 @@ impl Endpoint {
                 self.worker.unreported.set(Some(unreported));
             }
         }
+        self.forget_queue();
         self.worker.drop_permit_of(self);
         self.unwatch_process();
         self.shut_fast_box();

@@ -405,7 +405,15 @@ impl Endpoint {
 
     /// The queue has changed.
     fn count_queue(&self) {
-        let queues = self.window.is_queueing();
+        self.note_queueing(self.window.is_queueing());
+    }
+
+    /// The endpoint is about to be forgotten, with what is out of date in its queue.
+    pub(crate) fn forget_queue(&self) {
+        self.note_queueing(false);
+    }
+
+    fn note_queueing(&self, queues: bool) {
         let count = &self.worker.queueing;
         match (self.window.counted.replace(queues), queues) {
             (false, true) => count.set(count.get() + 1),

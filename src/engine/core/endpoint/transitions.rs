@@ -243,7 +243,8 @@ impl Worker {
             Stage::Open | Stage::Draining { .. } => endpoint.next_look_while_open(),
             Stage::Flushing(flushing) => {
                 let last = endpoint.emptying_deadline().or_else(|| endpoint.is_parting());
-                last.unwrap_or(flushing.deadline)
+                // 0: its turn has come, and something else keeps it: at most until the deadline.
+                last.filter(|at| *at != 0).unwrap_or(flushing.deadline)
             }
             Stage::Ending(ending) if endpoint.watchers.get() > 0 => ending.receives_deadline,
             Stage::Ending(ending) => ending.deadline,
