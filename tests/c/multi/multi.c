@@ -170,7 +170,7 @@ static void hostile(const duo_t *duo) {
   header_make(header, 1, 1, lengths);
   CHECK_STATUS(against(duo, header, HEADER_BYTES, "fewer than 100 frames"), UCXX_ERR_IO_ERROR);
   header_make(header, 7, 1, lengths);
-  CHECK_STATUS(against(duo, header, HEADER_BYTES, "another"), UCXX_ERR_IO_ERROR);
+  CHECK_STATUS(against(duo, header, HEADER_BYTES, "further header"), UCXX_ERR_IO_ERROR);
   still_works(duo);
   STEP("headers without end");
   header_make(header, 1, HEADER_FRAMES, lengths);
