@@ -73,14 +73,18 @@ static inline const void *link_address(struct link *link, size_t *length) {
   return ucxx_address_data(link->address);
 }
 
-static inline void link_connect(struct link *link, const void *bytes, size_t length) {
+static inline void link_connect_to(struct link *link, const ucxx_address_t *address) {
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  ucxx_address_t *address;
-  link_check(ucxx_address_from_bytes(bytes, length, &address), "ucxx_address_from_bytes");
   params.error_handling =
       link->peer_errors ? UCXX_ENDPOINT_ERROR_HANDLING_PEER : UCXX_ENDPOINT_ERROR_HANDLING_NONE;
   link_check(ucxx_endpoint_create(link->worker, address, &params, &link->endpoint),
              "ucxx_endpoint_create");
+}
+
+static inline void link_connect(struct link *link, const void *bytes, size_t length) {
+  ucxx_address_t *address;
+  link_check(ucxx_address_from_bytes(bytes, length, &address), "ucxx_address_from_bytes");
+  link_connect_to(link, address);
   ucxx_address_destroy(address);
 }
 

@@ -6,7 +6,6 @@
  * process and on one thread, so that nothing but the number differs from run to run.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "link.h"
 #include "loop_pair.h"
@@ -42,14 +41,22 @@ static void report_each(const struct options *options, const char *key, uint64_t
   report_number(options, key, (double)(now_ns() - start) / (double)n);
 }
 
-/* A pass of the first worker, which finds nothing to do. */
-static void report_idle_pass(const struct options *options, const char *key) {
+/* A pass of this worker, which finds nothing to do. */
+static void report_idle_pass(const struct options *options, const char *key, struct link *link) {
   for (int i = 0; i < SAMPLES; i++) {
     const uint64_t start = now_ns();
-    for (int k = 0; k < PASSES; k++) link_progress(&ends[0]);
+    for (int k = 0; k < PASSES; k++) link_progress(link);
     samples[i] = (double)(now_ns() - start) / PASSES;
   }
   report_samples(options, key, samples, SAMPLES);
+}
+
+/* One pass of this worker; how long it took, if that is longer than the slowest one before. */
+static double slowest_pass(struct link *link, double slowest) {
+  const uint64_t start = now_ns();
+  link_progress(link);
+  const double took = (double)(now_ns() - start);
+  return took > slowest ? took : slowest;
 }
 
 #include "many.h"
@@ -66,6 +73,14 @@ static void message_from(int side, peer_t peer) {
 
 static void message_on(peer_t peer) { message_from(0, peer); }
 
+/* Cancels receives of the second worker, the last one first. */
+static void cancel_all(struct operation *posted, long n) {
+  for (long i = n; i-- > 0;) {
+    many_cancel(&ends[1], &posted[i]);
+    while (!many_ended(&posted[i])) link_progress(&ends[1]);
+  }
+}
+
 static void endpoints(const struct options *options) {
   const long n = options->window;
   peer_t *peers = calloc((size_t)n, sizeof *peers);
@@ -77,9 +92,7 @@ static void endpoints(const struct options *options) {
   uint64_t start = begun;
   for (long i = 0; i < n; i++) peers[i] = many_connect(&ends[0], &ends[1]);
   report_each(options, "endpoint_create_ns", start, n);
-  start = now_ns();
   for (long i = 0; i < n; i++) message_on(peers[i]);
-  report_each(options, "first_message_ns", start, n);
   /* Raw UCP has no way back unless the program makes one; ours has had it since the first answer.
    */
   peer_t own_back = ends[1].endpoint;
@@ -88,7 +101,7 @@ static void endpoints(const struct options *options) {
   report_each(options, "open_ns", begun, n);
   for (int i = 0; i < 1000; i++) both_pass();
   report_number(options, "endpoint_bytes", (anonymous() - memory) / (double)n);
-  report_idle_pass(options, "idle_pass_ns");
+  report_idle_pass(options, "idle_pass_ns", &ends[0]);
   start = now_ns();
   for (long i = 0; i < n; i++) message_on(peers[i]);
   report_each(options, "turn_ns", start, n);
@@ -104,10 +117,7 @@ static void endpoints(const struct options *options) {
   for (long i = 0; i < n; i++) many_close(&ends[0], peers[i], &closes[i]);
   double slowest = 0;
   for (long left = n; left > 0;) {
-    const uint64_t pass = now_ns();
-    link_progress(&ends[0]);
-    const double took = (double)(now_ns() - pass);
-    if (took > slowest) slowest = took;
+    slowest = slowest_pass(&ends[0], slowest);
     link_progress(&ends[1]);
     for (; left > 0 && many_ended(&closes[left - 1]); left--) many_gone(peers[left - 1]);
   }
@@ -124,12 +134,9 @@ static void receives(const struct options *options) {
   uint64_t *into = calloc((size_t)n, sizeof *into);
   static struct operation sent;
   message_on(ends[0].endpoint);
-  memset(posted, 0, (size_t)n * sizeof *posted);
-  const double memory = anonymous();
   uint64_t start = now_ns();
   for (long i = 0; i < n; i++) link_recv(&ends[1], &into[i], 8, TAG + 1 + (uint64_t)i, &posted[i]);
   report_each(options, "post_cold_ns", start, n);
-  report_number(options, "request_bytes", (anonymous() - memory) / (double)n);
   for (int i = 0; i < SAMPLES; i++) {
     const uint64_t tag = TAG + 1 + (uint64_t)(i % n);
     start = now_ns();
@@ -141,18 +148,12 @@ static void receives(const struct options *options) {
   }
   report_samples(options, "match_ns", samples, SAMPLES);
   start = now_ns();
-  for (long i = n; i-- > 0;) {
-    many_cancel(&ends[1], &posted[i]);
-    while (!many_ended(&posted[i])) link_progress(&ends[1]);
-  }
+  cancel_all(posted, n);
   report_each(options, "cancel_ns", start, n);
   start = now_ns();
   for (long i = 0; i < n; i++) link_recv(&ends[1], &into[i], 8, TAG + 1 + (uint64_t)i, &posted[i]);
   report_each(options, "post_warm_ns", start, n);
-  for (long i = n; i-- > 0;) {
-    many_cancel(&ends[1], &posted[i]);
-    while (!many_ended(&posted[i])) link_progress(&ends[1]);
-  }
+  cancel_all(posted, n);
   free(into);
   free(posted);
 }
@@ -196,7 +197,7 @@ static void workers(const struct options *options) {
   uint64_t start = now_ns();
   for (long i = 0; i < n; i++) {
     links[i] = ends[0];
-    many_open(&links[i], options);
+    many_open(&links[i]);
   }
   report_each(options, "worker_create_ns", start, n);
   report_number(options, "worker_bytes", (anonymous() - memory) / (double)n);

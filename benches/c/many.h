@@ -13,7 +13,7 @@
  *   many_cancel(link, op)           cancels a receive, whose operation then ends
  *   many_probe(link, tag)           1 if such a message has come; it stays
  *   many_ended(op)                  1 when the operation has ended, well or cancelled
- *   many_open(link, options)        a further worker in the link's context
+ *   many_open(link)                 a further worker in the link's context
  *   many_shut(link)                 destroys it
  *   MANY_OWN                        further measurements, which raw UCP has no counterpart for
  */
@@ -33,17 +33,13 @@ static inline peer_t many_connect(struct link *from, struct link *to) {
   return from->endpoint;
 }
 
-static void many_generic(void *request, ucs_status_t status, void *user_data) {
-  link_sent(request, status, user_data);
-}
-
 static inline void many_begin(struct operation *operation) {
   operation->pending = 1;
   operation->status = UCS_OK;
 }
 
 static inline void many_close(struct link *link, peer_t peer, struct operation *operation) {
-  ucp_request_param_t param = LINK_PARAM(operation, send, many_generic);
+  ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
   (void)link;
   many_begin(operation);
   link_started(operation, ucp_ep_close_nbx(peer, &param));
@@ -52,7 +48,7 @@ static inline void many_close(struct link *link, peer_t peer, struct operation *
 static inline void many_gone(peer_t peer) { (void)peer; }
 
 static inline void many_flush(struct link *link, struct operation *operation) {
-  ucp_request_param_t param = LINK_PARAM(operation, send, many_generic);
+  ucp_request_param_t param = LINK_PARAM(operation, send, link_sent);
   many_begin(operation);
   link_started(operation, ucp_worker_flush_nbx(link->worker, &param));
 }
@@ -63,10 +59,9 @@ static inline void many_cancel(struct link *link, struct operation *operation) {
 
 static inline int many_ended(struct operation *operation) { return !operation->pending; }
 
-static inline void many_open(struct link *link, const struct options *options) {
+static inline void many_open(struct link *link) {
   ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                 .thread_mode = UCS_THREAD_MODE_SINGLE};
-  (void)options;
   ucs_status_t status = ucp_worker_create(link->context, &params, &link->worker);
   if (status != UCS_OK) die("ucp_worker_create: %s", ucs_status_string(status));
 }
@@ -89,11 +84,7 @@ enum { MANY_BACK = 0 };
 static inline void many_use(struct link *link, peer_t peer) { link->endpoint = peer; }
 
 static inline peer_t many_connect(struct link *from, struct link *to) {
-  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  params.error_handling =
-      from->peer_errors ? UCXX_ENDPOINT_ERROR_HANDLING_PEER : UCXX_ENDPOINT_ERROR_HANDLING_NONE;
-  link_check(ucxx_endpoint_create(from->worker, to->address, &params, &from->endpoint),
-             "ucxx_endpoint_create");
+  link_connect_to(from, to->address);
   return from->endpoint;
 }
 
@@ -133,9 +124,8 @@ static inline int many_probe(struct link *link, uint64_t tag) {
   return 1;
 }
 
-static inline void many_open(struct link *link, const struct options *options) {
+static inline void many_open(struct link *link) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
-  (void)options;
   params.thread_mode = UCXX_THREAD_SINGLE;
   link_check(ucxx_worker_create(link->context, &params, &link->worker), "ucxx_worker_create");
 }

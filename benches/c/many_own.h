@@ -36,16 +36,8 @@ static void timeouts(const struct options *options) {
   }
   /* The mean: what is done once in a while counts. */
   report_number(options, "post_with_timeout_ns", (double)posting / (double)turns);
-  for (int i = 0; i < SAMPLES; i++) {
-    const uint64_t start = now_ns();
-    for (int k = 0; k < PASSES; k++) link_progress(&ends[1]);
-    samples[i] = (double)(now_ns() - start) / PASSES;
-  }
-  report_samples(options, "pass_with_timeouts_ns", samples, SAMPLES);
-  for (long i = n; i-- > 0;) {
-    many_cancel(&ends[1], &posted[i]);
-    while (!many_ended(&posted[i])) link_progress(&ends[1]);
-  }
+  report_idle_pass(options, "pass_with_timeouts_ns", &ends[1]);
+  cancel_all(posted, n);
   free(into);
   free(posted);
 }
@@ -64,10 +56,7 @@ static void expiries(const struct options *options) {
   while (now_ns() < begin + room) continue;
   double slowest = 0;
   for (long left = n; left > 0;) {
-    const uint64_t start = now_ns();
-    link_progress(&ends[1]);
-    const double took = (double)(now_ns() - start);
-    if (took > slowest) slowest = took;
+    slowest = slowest_pass(&ends[1], slowest);
     while (left > 0 && many_ended(&posted[left - 1])) left--;
   }
   report_number(options, "slowest_expiry_pass_ns", slowest);
@@ -124,10 +113,10 @@ static void flushes(const struct options *options) {
   free(data);
 }
 
-static void count_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
+static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
+  (void)arg;
   (void)link;
-  (void)status;
-  ++*(long *)arg;
+  link_check(status, "on_ready");
 }
 
 /* Consumers of one hub that compete for its chunks, each with an on_ready. */
@@ -139,14 +128,12 @@ static void links(const struct options *options) {
   ucxx_link_t **consumers = calloc((size_t)n, sizeof(ucxx_link_t *)), *producer;
   ucxx_envelope_t *envelope;
   ucxx_hub_t *hub;
-  long ready = 0;
   params.envelope_size = 64;
   params.worker = ends[0].worker;
   link_check(ucxx_hub_create(ends[0].context, &params, &hub), "ucxx_hub_create");
   link_check(ucxx_hub_add_envelopes(hub, host, 64), "ucxx_hub_add_envelopes");
   link_check(ucxx_link_create(hub, UCXX_LINK_PRODUCE, host, NULL, &producer), "ucxx_link_create");
-  link_params.on_ready = count_ready;
-  link_params.on_ready_arg = &ready;
+  link_params.on_ready = on_ready;
   uint64_t start = now_ns();
   for (long i = 0; i < n; i++)
     link_check(ucxx_link_create(hub, UCXX_LINK_CONSUME, host, &link_params, &consumers[i]),
@@ -161,7 +148,6 @@ static void links(const struct options *options) {
     samples[i] = (double)(now_ns() - start);
   }
   report_samples(options, "chunk_ns", samples, 101);
-  report_number(options, "ready_calls_a_chunk", (double)ready / 101);
   start = now_ns();
   for (long i = 0; i < n; i++) ucxx_link_destroy(consumers[i]);
   report_each(options, "link_destroy_ns", start, n);

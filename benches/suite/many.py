@@ -64,12 +64,12 @@ ALONE = {
 }
 
 
-# The system gives memory by pages: of few it tells nothing.
-ENOUGH_FOR_BYTES = 16
+# The system gives memory by pages: fewer than this show nothing.
+ENOUGH_FOR_BYTES = {"endpoints": 256, "workers": 16}
 
 
 def _row(what, n, figures, of_row, transport="shm"):
-    if n < ENOUGH_FOR_BYTES or what == "endpoints" and n < 256:
+    if n < ENOUGH_FOR_BYTES.get(what, 0):
         figures = {name: of for name, of in figures.items() if not name.endswith("_bytes")}
     first, *others = figures
     name = {figure: f"many_{figure.removesuffix('_ns')}_{n}" for figure in figures}
