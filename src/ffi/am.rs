@@ -15,6 +15,7 @@ use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::OpParams;
 use std::ffi::c_void;
 
 /// Called for each active message of its id.
@@ -190,27 +191,35 @@ pub unsafe extern "C" fn ucxx_am_send(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
-        if let (Some(plain), Some(to)) =
-            (plain(params, length | header_length), endpoint.cast::<SharedEndpoint>().as_ref())
-        {
-            let readable =
-                (header_length == 0 || !header.is_null()) && (length == 0 || !buffer.is_null());
-            if readable {
-                if let Some(quick) = to.fast_for_message(header_length + length) {
-                    let (header, data) = ((header, header_length), (buffer, length));
-                    return plainly(quick.am_send(
-                        to,
-                        id,
-                        header,
-                        data,
-                        plain,
-                        Out::new(request.cast()),
-                    ));
-                }
+        let (front, data) = ((header, header_length), (buffer, length));
+        if let Some((params, to)) = plain_send(endpoint, front, data, params) {
+            if let Some(fast) = to.fast_for_message(header_length + length) {
+                let out = Out::new(request.cast());
+                return plainly(fast.am_send(to, id, front, data, params, out));
             }
         }
         send_long(endpoint, id, header, header_length, buffer, length, params, request)
     }
+}
+
+/// The parameters and the endpoint of a message that the fast path may be able to send. None for
+/// the slow path, which says what is wrong.
+///
+/// # Safety
+/// As for `ucxx_am_send`.
+#[inline(always)]
+unsafe fn plain_send<'a>(
+    endpoint: *mut ucxx_endpoint_t,
+    (header, header_length): (*const c_void, usize),
+    (buffer, length): (*const c_void, usize),
+    params: *const ucxx_op_params_t,
+) -> Option<(&'a OpParams, &'a SharedEndpoint)> {
+    // SAFETY: the caller guarantees what `ucxx_am_send` asks for.
+    let params = unsafe { plain(params, length | header_length) }?;
+    // SAFETY: null, or a live endpoint.
+    let endpoint = unsafe { endpoint.cast::<SharedEndpoint>().as_ref() }?;
+    let readable = (header_length == 0 || !header.is_null()) && (length == 0 || !buffer.is_null());
+    readable.then_some((params, endpoint))
 }
 
 /// Of more than fits into one piece with its header.
@@ -231,16 +240,11 @@ unsafe extern "C" fn send_long(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
-        if let (Some(plain), Some(to)) =
-            (plain(params, length | header_length), endpoint.cast::<SharedEndpoint>().as_ref())
-        {
-            let readable = (header_length == 0 || !header.is_null()) && !buffer.is_null();
-            if readable {
-                if let Some(fast) = to.fast_for_long_message(header_length, length) {
-                    let (header, data) = ((header, header_length), (buffer, length));
-                    let out = Out::new(request.cast());
-                    return plainly(fast.am_send_long(to, id, header, data, plain, out));
-                }
+        let (front, data) = ((header, header_length), (buffer, length));
+        if let Some((params, to)) = plain_send(endpoint, front, data, params) {
+            if let Some(fast) = to.fast_for_long_message(header_length, length) {
+                let out = Out::new(request.cast());
+                return plainly(fast.am_send_long(to, id, front, data, params, out));
             }
         }
         send(endpoint, id, header, header_length, buffer, length, params, request)

@@ -10,10 +10,11 @@ use crate::engine::core::channel::message::{Form, Inbound, Sort};
 use crate::engine::core::channel::receive::{behind_data, Arrived};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
+use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::compact_header::{self, Short, MARK_OF_MESSAGE};
 use crate::engine::wire::credit;
-use crate::engine::wire::header::{self, flag, Header, Question, HEADER};
+use crate::engine::wire::header::{self, flag, Amount, Header, Question, HEADER};
 use crate::sys;
 
 impl Worker {
@@ -64,8 +65,7 @@ impl Worker {
         let told = match question {
             None => {
                 inbound.flags = short.flags();
-                inbound.sort =
-                    if short.flags() & flag::HUB == 0 { Sort::Message } else { Sort::Hub };
+                inbound.sort = Sort::of_message(short.flags());
                 slot.number.set(0);
                 endpoint.credits.note_acked_word(short.consumed_word())
             }
@@ -114,18 +114,24 @@ impl Worker {
         }
         endpoint.heard();
         let (slot, keeps) = self.keep_arrived(&header, &message[HEADER..], arrived);
+        self.admit_fast(endpoint, slot, charge, header.taken);
+        Some(keeps)
+    }
+
+    /// Queues a message that was taken over, next in the order of this endpoint's connection.
+    #[inline(always)]
+    fn admit_fast(&self, endpoint: &Endpoint, slot: &Slot, charge: u16, taken: Amount) {
         slot.number.set(0);
         // SAFETY: the slot was just taken: nothing else uses it yet.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
-        inbound.connection = header.connection;
+        inbound.connection = endpoint.peering.number.get();
         inbound.charge = charge;
-        inbound.sort = if header.flags & flag::HUB == 0 { Sort::Message } else { Sort::Hub };
+        inbound.sort = Sort::of_message(inbound.flags);
         self.enqueue_due(endpoint, slot);
-        let told = endpoint.credits.note_acked(header.taken);
+        let told = endpoint.credits.note_acked(taken);
         if told && endpoint.awaits_credit() || self.armed.get() {
             self.tell_of(endpoint);
         }
-        Some(keeps)
     }
 
     /// Wakes a thread that waits for the message.
@@ -154,12 +160,11 @@ impl Endpoint {
         rest: &impl Fn(*mut u8),
     ) -> bool {
         let worker = &self.worker;
-        let header_length = usize::from(first[1]);
         let Some(short) = Short::of(first).filter(|_| first[0] == MARK_OF_MESSAGE) else {
             return false;
         };
         let Some((user_header, begun)) = short.parts() else { return false };
-        let data_length = length - compact_header::MESSAGE - header_length;
+        let data_length = length - compact_header::MESSAGE - user_header.len();
         let charge = credit::charge(data_length);
         let simple = short.flags() & !flag::USER == 0
             && self.takes_messages()
@@ -170,33 +175,25 @@ impl Endpoint {
         self.heard();
         let slot = worker.take_message_slot();
         let behind = behind_data(data_length);
-        let room = slot.room(behind + header_length);
+        let room = slot.room(behind + user_header.len());
         // SAFETY: room for both.
         let header = unsafe {
             copy_inline(begun.as_ptr(), room, begun.len());
             rest(room.add(begun.len()));
-            copy_inline(user_header.as_ptr(), room.add(behind), header_length);
+            copy_inline(user_header.as_ptr(), room.add(behind), user_header.len());
             room.add(behind).cast_const()
         };
         slot.length.set(data_length as u64);
-        slot.number.set(0);
         slot.inbound.set(Inbound {
             form: Form::Copied,
             id: short.id(),
             flags: short.flags(),
-            user_header: header_length as u16,
+            user_header: user_header.len() as u16,
             header,
             data: room.cast(),
-            connection: short.connection(),
-            charge,
-            sort: if short.flags() & flag::HUB == 0 { Sort::Message } else { Sort::Hub },
             ..Inbound::NOTHING
         });
-        worker.enqueue_due(self, slot);
-        let told = self.credits.note_acked_word(short.consumed_word());
-        if told && self.awaits_credit() || worker.armed.get() {
-            worker.tell_of(self);
-        }
+        worker.admit_fast(self, slot, charge, short.taken());
         true
     }
 }

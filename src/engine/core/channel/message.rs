@@ -60,6 +60,16 @@ pub(crate) enum Sort {
 
 impl Sort {
     pub(crate) const COUNT: usize = Sort::Named as usize + 1;
+
+    /// Of a plain message with these flags.
+    #[inline(always)]
+    pub(crate) fn of_message(flags: u16) -> Self {
+        if flags & header::flag::HUB == 0 {
+            Sort::Message
+        } else {
+            Sort::Hub
+        }
+    }
 }
 
 /// What a slot contains of a received message.

@@ -171,13 +171,11 @@ impl Worker {
         if !known && arrived.from.is_null() {
             return refused("a message of nobody");
         }
-        let of_hub = header.flags & flag::HUB != 0;
         let sort = match header.kind {
             header::Kind::Ask if header.flags & flag::ATOMIC != 0 => Sort::Atomic,
             header::Kind::Ask => Sort::Question,
             header::Kind::Multi => Sort::Multi,
-            _ if of_hub => Sort::Hub,
-            _ => Sort::Message,
+            _ => Sort::of_message(header.flags),
         };
         let unwanted = arrived.waits && !(self.receivers.of(sort).wants)(self, header.id);
         let (slot, keeps) = self.keep_arrived(header, user_header, arrived);

@@ -1,7 +1,7 @@
 //! The sending side of the channel: builds a message's header, and gives header and data to UCP or
 //! shared memory. Runs inside the gate.
 
-use crate::engine::core::channel::shm_ring::MOST;
+use crate::engine::core::channel::shm_ring::{LONGEST, MOST};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inline_buffer::{
     copy_inline, copy_short, put_header, put_pair, INLINE,
@@ -57,23 +57,17 @@ impl Outgoing {
         status: 0,
     };
 
-    /// For a short message with plain parameters.
+    /// A message, request or reply with plain parameters.
     #[inline(always)]
-    pub(crate) fn short(
+    pub(crate) fn plain(
         kind: header::Kind,
         id: u16,
         user_header: usize,
+        charge: u16,
         params: &OpParams,
     ) -> Self {
-        let (flags, charge) = (told(params.memory_type), credit::LEAST);
+        let flags = told(params.memory_type);
         Outgoing { kind, id, user_header: user_header as u16, flags, charge, ..Self::NOTHING }
-    }
-
-    /// For a longer message.
-    #[inline(always)]
-    pub(crate) fn plain(id: u16, user_header: usize, length: usize, params: &OpParams) -> Self {
-        let (flags, charge) = (told(params.memory_type), credit::charge(length));
-        Outgoing { id, user_header: user_header as u16, flags, charge, ..Self::NOTHING }
     }
 
     /// For a message whose whole header, with this length, is in its slot.
@@ -339,18 +333,18 @@ impl Endpoint {
         debug_assert!(compact_header::MESSAGE + header_length + data.1 > MOST);
         let header = self.header_of::<true>(outgoing, self.peering.fast_number.get());
         let room = slot.room(INLINE);
-        if self.has_clear_fast_box(compact_header::MESSAGE + header_length + data.1) {
-            let front = compact_header::MESSAGE + header_length;
+        let front = compact_header::MESSAGE + header_length;
+        if let Some(writer) = self.writer_for(true, front + data.1, LONGEST) {
             let begun = MOST - front;
-            // SAFETY: room for the header, in a slot that only this message uses. Header and data
-            // together are longer than `MOST`, and the caller's are readable.
+            // SAFETY: the room belongs to us and is large enough. With the header there are more
+            // than MOST bytes, and the caller's are readable.
             let put = unsafe {
                 put_pair(room, compact_header::message(&header));
                 copy_inline(user_header.cast(), room.add(compact_header::MESSAGE), header_length);
                 copy_inline(data.0.cast(), room.add(front), begun);
-                self.put_long_into_fast_box(room, data.0.cast::<u8>().add(begun), data.1 - begun)
+                writer.put_long(room, data.0.cast::<u8>().add(begun), data.1 - begun)
             };
-            if put {
+            if self.has_left(put) {
                 self.credits.spend(outgoing.charge);
                 self.message_left();
                 return std::ptr::null_mut();

@@ -23,9 +23,7 @@
 use crate::engine::base::log;
 use crate::engine::base::membarrier::{everywhere, take_part};
 use crate::engine::core::channel::dispatch::on_message;
-use crate::engine::core::channel::shm_ring::{
-    Lines, Put, Reader, Writer, LONGEST, MOST, PLACES, WORDS,
-};
+use crate::engine::core::channel::shm_ring::{Lines, Put, Reader, Writer, MOST, PLACES, WORDS};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::deferred::Event;
@@ -175,13 +173,24 @@ impl Endpoint {
         piece: *const u8,
         length: usize,
     ) -> bool {
-        // SAFETY: `open` is set to null before the box is freed.
-        let Some(outbound) = (unsafe { self.fast_box.open.get().as_ref() }) else { return false };
-        if length > MOST || (ordered && !self.fast_box.is_clear.get() && !self.has_become_clear()) {
-            return false;
-        }
+        let Some(writer) = self.writer_for(ordered, length, MOST) else { return false };
         // SAFETY: the caller guarantees that the piece is readable.
-        match unsafe { outbound.writer.put(piece, length) } {
+        self.has_left(unsafe { writer.put(piece, length) })
+    }
+
+    /// The peer's box, if a piece of `length` bytes may go into it, of `most` that are allowed.
+    #[inline(always)]
+    pub(crate) fn writer_for(&self, ordered: bool, length: usize, most: usize) -> Option<&Writer> {
+        // SAFETY: `open` is set to null before the box is freed.
+        let outbound = unsafe { self.fast_box.open.get().as_ref() }?;
+        let is_clear = || self.fast_box.is_clear.get() || self.has_become_clear();
+        (length <= most && (!ordered || is_clear())).then_some(&outbound.writer)
+    }
+
+    /// Whether a piece is in the box. Wakes its reader if that may have gone to sleep.
+    #[inline(always)]
+    pub(crate) fn has_left(&self, put: Put) -> bool {
+        match put {
             Put::Refused => false,
             Put::Done => true,
             Put::DoneAndAsleep => {
@@ -189,35 +198,6 @@ impl Endpoint {
                 true
             }
         }
-    }
-
-    /// The same for an ordered piece of more than `MOST` bytes: `MOST` at `first`, and `length`
-    /// more at `rest`.
-    ///
-    /// # Safety
-    /// As for `put_into_fast_box`.
-    pub(crate) unsafe fn put_long_into_fast_box(
-        &self,
-        first: *const u8,
-        rest: *const u8,
-        length: usize,
-    ) -> bool {
-        // SAFETY: `open` is set to null before the box is freed.
-        let Some(outbound) = (unsafe { self.fast_box.open.get().as_ref() }) else { return false };
-        // SAFETY: the caller guarantees that both parts are readable.
-        let put = unsafe { outbound.writer.put_long(first, rest, length) };
-        if put == Put::DoneAndAsleep {
-            self.wake_reader();
-        }
-        put != Put::Refused
-    }
-
-    /// An ordered piece of `length` bytes may go through the box.
-    #[inline(always)]
-    pub(crate) fn has_clear_fast_box(&self, length: usize) -> bool {
-        !self.fast_box.open.get().is_null()
-            && length <= LONGEST
-            && (self.fast_box.is_clear.get() || self.has_become_clear())
     }
 
     #[cold]

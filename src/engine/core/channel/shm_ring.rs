@@ -141,6 +141,13 @@ pub(crate) struct Lines {
     places: [Place; PLACES as usize],
 }
 
+impl Lines {
+    #[inline(always)]
+    fn at(&self, number: u32) -> &Place {
+        &self.places[(number % PLACES) as usize]
+    }
+}
+
 impl Default for Lines {
     fn default() -> Self {
         Lines {
@@ -185,12 +192,7 @@ impl Writer {
 
     #[inline(always)]
     fn next(&self) -> &Place {
-        self.at(self.put.get())
-    }
-
-    #[inline(always)]
-    fn at(&self, number: u32) -> &Place {
-        &self.lines().places[(number % PLACES) as usize]
+        self.lines().at(self.put.get())
     }
 
     /// Puts in a message of `LEAST` to `MOST` bytes.
@@ -200,10 +202,8 @@ impl Writer {
     #[inline(always)]
     pub(crate) unsafe fn put(&self, from: *const u8, length: usize) -> Put {
         debug_assert!((LEAST..=MOST).contains(&length));
-        let (lines, put) = (self.lines(), self.put.get());
-        if lines.asleep.0.load(Ordering::Relaxed) != 0
-            || (put == self.full_at.get() && !self.has_room(1))
-        {
+        let put = self.put.get();
+        if self.refuses(1) {
             return Put::Refused;
         }
         // SAFETY: the caller guarantees that the bytes are readable.
@@ -220,16 +220,14 @@ impl Writer {
     pub(crate) unsafe fn put_long(&self, first: *const u8, rest: *const u8, length: usize) -> Put {
         let (put, count) = (self.put.get(), 1 + places(length));
         debug_assert!(MOST + length <= LONGEST);
-        if self.lines().asleep.0.load(Ordering::Relaxed) != 0
-            || (self.full_at.get().wrapping_sub(put) < count && !self.has_room(count))
-        {
+        if self.refuses(count) {
             return Put::Refused;
         }
         // SAFETY: the caller guarantees that the bytes are readable.
         unsafe { self.next().copy_in(first, MOST) };
         let mut from = 0;
         for number in (1..count).map(|at| put.wrapping_add(at)) {
-            let (place, part) = (self.at(number), (length - from).min(MOST));
+            let (place, part) = (self.lines().at(number), (length - from).min(MOST));
             // The number before the one that a message starting here would have, so it is never
             // taken for a message.
             place.mark.store(u64::from(number) << 32, Ordering::Relaxed);
@@ -244,13 +242,20 @@ impl Writer {
     /// The message that starts at this place is complete.
     #[inline(always)]
     fn mark(&self, first: u32, length: usize) -> Put {
-        let (lines, mark) = (self.lines(), &self.at(first).mark);
+        let (lines, mark) = (self.lines(), &self.lines().at(first).mark);
         let number = u64::from(first.wrapping_add(1));
         let store = || mark.store(number << 32 | length as u64, Ordering::Release);
         if store_then_load(store, || lines.asleep.0.load(Ordering::Relaxed)) != 0 {
             return Put::DoneAndAsleep;
         }
         Put::Done
+    }
+
+    /// The reader sleeps, or there is no room for this many places.
+    #[inline(always)]
+    fn refuses(&self, count: u32) -> bool {
+        self.lines().asleep.0.load(Ordering::Relaxed) != 0
+            || (self.full_at.get().wrapping_sub(self.put.get()) < count && !self.has_room(count))
     }
 
     /// At the last check there was not enough room for `count` places: reads again what the reader
@@ -315,7 +320,7 @@ impl Reader {
     /// The place and length of the next message, if it is there.
     #[inline(always)]
     fn next(&self) -> Option<(&Place, usize)> {
-        let place = &self.lines().places[(self.taken.get() % PLACES) as usize];
+        let place = self.lines().at(self.taken.get());
         let mark = place.mark.load(Ordering::Acquire);
         ((mark >> 32) as u32 == self.taken.get().wrapping_add(1))
             .then_some((place, mark as u32 as usize))
@@ -352,8 +357,7 @@ impl Reader {
         let (count, length) = (places(length), length - MOST);
         for place in 1..count {
             let at = (place - 1) as usize * MOST;
-            let from =
-                &self.lines().places[(self.taken.get().wrapping_add(place) % PLACES) as usize];
+            let from = self.lines().at(self.taken.get().wrapping_add(place));
             // SAFETY: the caller guarantees the room.
             unsafe { from.copy_out(to.add(at), (length - at).min(MOST)) };
         }

@@ -28,6 +28,7 @@ use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, SharedEndpoint};
 use crate::engine::core::endpoint::send_window::{WindowLimits, MOST_OWED};
 use crate::engine::core::request::operation::{flag, OpParams};
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::credit;
 use std::cell::Cell;

@@ -16,6 +16,7 @@ use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::{self, Event};
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::request_wait;
 use crate::sys;

@@ -196,16 +196,6 @@ impl Deref for InsideEndpoint<'_> {
 
 /// The ways into the gate.
 impl SharedEndpoint {
-    /// The view of the thread inside the gate.
-    ///
-    /// # Safety
-    /// The calling thread is inside the gate of the endpoint's worker, and stays there while it
-    /// uses the reference.
-    #[inline(always)]
-    pub(crate) unsafe fn inside(&self) -> &Endpoint {
-        &self.0
-    }
-
     /// Enters the worker's gate.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<InsideEndpoint<'_>> {

@@ -17,10 +17,18 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::worker::deferred::Event;
-use crate::engine::core::worker::inward::Inward;
+use crate::engine::core::worker::inward::{Guarded, Inward};
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::sys;
+use std::cell::Cell;
+
+/// Takes an unreported error with its position out of `cell`, if `of` wants that position.
+fn take_if(cell: &Cell<Option<(u64, Status)>>, of: impl Fn(u64) -> bool) -> Option<(u64, Status)> {
+    let told = cell.get().filter(|(sequence, _)| of(*sequence))?;
+    cell.set(None);
+    Some(told)
+}
 
 impl SharedEndpoint {
     /// Flushes this endpoint.
@@ -75,8 +83,7 @@ impl Endpoint {
 
     /// The unreported error, if `of` accepts its position. It is reported once.
     pub(crate) fn take_unreported(&self, of: impl Fn(u64) -> bool) -> Option<(u64, Status)> {
-        let told = self.unreported.get().filter(|(sequence, _)| of(*sequence))?;
-        self.unreported.set(None);
+        let told = take_if(&self.unreported, of)?;
         let count = &self.worker.unreported_on;
         count.set(count.get() - 1);
         Some(told)
@@ -352,10 +359,7 @@ impl Worker {
         if let Some(endpoint) = unsafe { flush.endpoint.get().as_ref() } {
             return endpoint.take_unreported(before).map(|(_, status)| status);
         }
-        let gone = self.unreported.get().filter(|(sequence, _)| before(*sequence));
-        if gone.is_some() {
-            self.unreported.set(None);
-        }
+        let gone = take_if(&self.unreported, before);
         if self.unreported_on.get() == 0 {
             return gone.map(|(_, status)| status);
         }

@@ -25,6 +25,7 @@ use crate::engine::core::endpoint::listener_sockets::{self, Sockets, Unaccepted}
 use crate::engine::core::request::notifier::Notifier;
 use crate::engine::core::request::notifier_events::Target;
 use crate::engine::core::worker::deferred::{self, Event};
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::{attention, Inside, SharedWorker, Worker, CLIENT_ID};
 use crate::engine::os::socket_address;
 use crate::sys;

@@ -9,7 +9,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{
     Callback, Endpoint, EndpointPointer, Phase, SharedEndpoint,
 };
-use crate::engine::core::worker::inward::{Gated, Inward};
+use crate::engine::core::worker::inward::{Gated, Guarded, Inward};
 use crate::engine::core::worker::worker::Worker;
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -6,6 +6,7 @@
 
 use crate::engine::base::status::Status;
 use crate::engine::core::request::request::{mark, Slot, UCP};
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::Worker;
 use crate::sys::{self, Posted};
 use std::ffi::c_void;

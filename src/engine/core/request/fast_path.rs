@@ -16,6 +16,7 @@ use crate::engine::core::request::inline_buffer::INLINE;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, ENGINE, USER};
 use crate::engine::core::worker::deferred_end::may_have_doomed;
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::{attention, InsideFast, SharedWorker, Worker};
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::header::HEADER;

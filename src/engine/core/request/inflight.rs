@@ -11,6 +11,7 @@ use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::operation::{deadline_of, flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use crate::sys;
 use std::any::Any;

@@ -12,7 +12,7 @@ use crate::engine::core::endpoint::endpoint::{Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{LifeEvent, Peer};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot};
 use crate::engine::core::worker::deferred::{self, Event};
-use crate::engine::core::worker::inward::Inward;
+use crate::engine::core::worker::inward::{Guarded, Inward};
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker};
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::deferred_destroy;

@@ -316,16 +316,6 @@ impl<'a> InsideFast<'a> {
 
 /// The ways into the gate.
 impl SharedWorker {
-    /// The view of the thread inside the gate.
-    ///
-    /// # Safety
-    /// The calling thread is inside the gate, and stays there while it uses the reference. UCP's
-    /// callbacks are inside, because UCP is only called from inside.
-    #[inline(always)]
-    pub(crate) unsafe fn inside(&self) -> &Worker {
-        &self.0
-    }
-
     pub(super) fn of(worker: Worker) -> Arc<Self> {
         Arc::new(SharedWorker(worker))
     }

@@ -8,6 +8,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::INLINE;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::wire::credit;
 use crate::engine::wire::header::{Kind as Of, HEADER};
 use std::ffi::c_void;
@@ -56,7 +57,7 @@ impl FastPath<'_> {
         // SAFETY: `to` is the endpoint that this was made for, whose worker is entered.
         let to = unsafe { to.inside() };
         self.send(Kind::AmSend, (data.1 as u64, 0), to, params, out, |_, slot| {
-            let outgoing = Outgoing::short(Of::Message, id, header.1, params);
+            let outgoing = Outgoing::plain(Of::Message, id, header.1, credit::LEAST, params);
             // SAFETY: an open endpoint, its worker entered; `fast_for_message` has checked the
             // length; the caller's header and data are readable.
             unsafe { to.send_short(slot, &outgoing, None, header, data) }
@@ -80,7 +81,8 @@ impl FastPath<'_> {
         // SAFETY: `to` is the endpoint that this was made for, whose worker is entered.
         let to = unsafe { to.inside() };
         self.send(Kind::AmSend, (data.1 as u64, 0), to, params, out, |_, slot| {
-            let outgoing = Outgoing::plain(id, header.1, data.1, params);
+            let charge = credit::charge(data.1);
+            let outgoing = Outgoing::plain(Of::Message, id, header.1, charge, params);
             // SAFETY: an open endpoint, its worker entered; `fast_for_long_message` has checked
             // that the header fits; the caller's header and data are readable.
             unsafe { to.send_beside(slot, &outgoing, header, data, params.plain_index()) }

@@ -12,11 +12,13 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::fetch::answer::{copy_out, Fate};
 use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::compact_header::{self, Short};
+use crate::engine::wire::credit;
 use crate::engine::wire::header::{self, Question};
 use crate::sys;
 use std::ffi::c_void;
@@ -97,7 +99,8 @@ impl FastPath<'_> {
         let ask = unsafe { &*slot.next.get() };
         let number = worker.fetches().add(slot)?;
         ask.prepare(Kind::FetchAsk);
-        let outgoing = Outgoing::short(header::Kind::Ask, id, header_length, &OpParams::DEFAULT);
+        let (kind, plain) = (header::Kind::Ask, &OpParams::DEFAULT);
+        let outgoing = Outgoing::plain(kind, id, header_length, credit::LEAST, plain);
         let question = Question { number, capacity: capacity as u64 };
         // SAFETY: an open endpoint, its worker entered; `fast_for_question` has checked the length;
         // the caller's header is readable.
@@ -147,7 +150,7 @@ impl FastPath<'_> {
         let (id, number) = header::split_number(question.number.get());
         let submitted =
             self.send(Kind::FetchReply, (length as u64, 0), to, params, out, |_, slot| {
-                let outgoing = Outgoing::short(header::Kind::Answer, id, 0, params);
+                let outgoing = Outgoing::plain(header::Kind::Answer, id, 0, credit::LEAST, params);
                 // SAFETY: an open endpoint, its worker entered; `Fetch::quick` has checked the
                 // length; the caller's buffer is readable.
                 unsafe {

@@ -26,6 +26,7 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::USER;
 use crate::engine::core::request::request::{self, Kind, Slot};
 use crate::engine::core::request::submit::Sending;
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};

@@ -7,6 +7,7 @@ use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
+use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::messaging::tag::tag::{receive_by_ucp, send_by_ucp, Mode};
 use crate::engine::ucx::context::feature;
