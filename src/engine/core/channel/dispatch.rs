@@ -48,7 +48,7 @@ impl Worker {
             if status != sys::UCS_OK {
                 return Err(Error::new(
                     Status(status.into()),
-                    "UCX would not take a handler for active messages",
+                    "UCX could not set the library's handler for active messages",
                 ));
             }
         }
@@ -92,7 +92,7 @@ impl Worker {
                 {
                     self.push_event(Event::Refused(endpoint, theirs));
                 } else {
-                    log::write(log::WARN, c"worker", &other_version(theirs));
+                    log::write(log::WARN, c"worker", &format!("a peer {}", other_version(theirs)));
                 }
                 return;
             }
@@ -132,7 +132,7 @@ impl Worker {
                 Ok(name) => {
                     self.push_event(Event::FastBox(endpoint, Some(SegmentName::decode(name))))
                 }
-                Err(_) => complain("an offer with a name of another length"),
+                Err(_) => complain("an offer of a fast box that has the wrong length"),
             },
             // `heard` was all that was needed. A message for an endpoint that has ended is dropped.
             _ => {}
@@ -399,7 +399,7 @@ pub(crate) unsafe extern "C" fn on_message_slow(
             };
         }
         if arrived.waits {
-            complain("a rendezvous");
+            complain("a control message that was sent as a rendezvous");
             return sys::UCS_ERR_UNSUPPORTED;
         }
         // SAFETY: valid during the handler.
@@ -431,7 +431,8 @@ impl Default for Reply {
 
 pub(crate) fn other_version(theirs: u8) -> String {
     format!(
-        "speaks version {theirs} of the library's protocol, and this side version {}",
+        "speaks version {theirs} of the library's protocol, and this side version {}; use \
+        compatible releases",
         crate::engine::wire::header::VERSION
     )
 }

@@ -213,8 +213,9 @@ impl Message {
         for part in parts {
             memory_type::check(part.memory_type)?;
             if part.memory_type == memory_type::ROCM {
-                let text = "memory_type: the message came in with its data, which is not copied \
-                    into ROCm memory";
+                let text =
+                    "memory_type: the data arrived with the message, and is not copied into ROCm \
+                    memory; receive it into host memory";
                 return Err(Error::new(Status::UNSUPPORTED, text));
             }
         }

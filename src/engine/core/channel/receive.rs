@@ -116,6 +116,8 @@ impl Inbox {
     }
 }
 
+const WRONG_PRICE: &str = "a header with a wrong price in credit";
+
 /// The receiver of messages for handlers by id.
 pub(crate) const MESSAGES: Receiver = Receiver {
     sort: Sort::Message,
@@ -142,16 +144,18 @@ impl Worker {
             dropped(sys::UCS_ERR_INVALID_PARAM)
         };
         let Ok(charge) = u16::try_from(header.sender) else {
-            return refused("an impossible price");
+            return refused(WRONG_PRICE);
         };
         let cost = if arrived.waits { credit::charge(0) } else { credit::charge(arrived.length) };
         if charge < cost || charge > credit::UNITS {
-            return refused("an impossible price");
+            return refused(WRONG_PRICE);
         }
         let (question, user_header) = match header.kind {
-            header::Kind::Ask if arrived.waits => return refused("a question that waits"),
+            header::Kind::Ask if arrived.waits => {
+                return refused("a fetch that was sent as a rendezvous")
+            }
             header::Kind::Ask if arrived.length > LONGEST_QUESTION => {
-                return refused("a question with too much data")
+                return refused("a fetch with more than 8 MiB of data")
             }
             header::Kind::Ask if question.is_none() => match Question::decode(user_header) {
                 Ok((question, user_header)) => (Some(question), user_header),
@@ -169,7 +173,7 @@ impl Worker {
             return dropped(sys::UCS_ERR_CANCELED);
         }
         if !known && arrived.from.is_null() {
-            return refused("a message of nobody");
+            return refused("a message without a sender");
         }
         let sort = match header.kind {
             header::Kind::Ask if header.flags & flag::ATOMIC != 0 => Sort::Atomic,
@@ -335,7 +339,7 @@ impl Worker {
                     endpoint.sort_in(slot, Amount::default());
                 }
                 None => {
-                    complain("its sender has not said who it is");
+                    complain("its sender has not identified itself");
                     self.message_gone(slot);
                 }
             }
@@ -453,7 +457,11 @@ impl Endpoint {
         if !self.takes_operations() {
             return;
         }
-        log::write(log::ERROR, c"endpoint", &format!("{} {why}: given up", self.peer_text()));
+        log::write(
+            log::ERROR,
+            c"endpoint",
+            &format!("{} {why}: the connection is closed", self.peer_text()),
+        );
         self.fail(Status::IO_ERROR);
     }
 }

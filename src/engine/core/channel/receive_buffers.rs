@@ -126,9 +126,9 @@ impl Buffers {
         if memory_type::is_device(frame.memory_type) {
             let text = match frame.memory_type {
                 memory_type::CUDA => {
-                    "there is none, and the UCX that is loaded cannot receive into CUDA memory here"
+                    "has no `allocate`, and the loaded UCX cannot receive into CUDA memory here"
                 }
-                _ => "there is none, and the library makes no memory of this type",
+                _ => "has no `allocate`, and the library allocates no memory of this type",
             };
             return Err(Error::new(Status::UNSUPPORTED, format!("allocator: {text}")));
         }
@@ -160,7 +160,10 @@ impl Buffers {
 
     #[cold]
     fn no_such(&self, index: usize) -> Error {
-        Error::new(Status::OUT_OF_RANGE, format!("index: {index} of {} buffers", self.frames.len()))
+        Error::new(
+            Status::OUT_OF_RANGE,
+            format!("index: {index} is not below the number of buffers, {}", self.frames.len()),
+        )
     }
 }
 
@@ -175,7 +178,9 @@ impl Worker {
         self.outside(|| {
             made = Some(Buffers::allocate(allocator, wanted, self.context.has_cuda(), &self.frames))
         });
-        made.unwrap_or_else(|| Err(Error::new(Status::NO_MEMORY, "no buffers were made")))
+        made.unwrap_or_else(|| {
+            Err(Error::new(Status::NO_MEMORY, "allocator: no buffers were allocated"))
+        })
     }
 }
 
@@ -193,7 +198,7 @@ fn check_made(frame: &Frame) -> Result<()> {
 fn refused(frame: &Frame, status: Status) -> Error {
     let Frame { length, memory_type, .. } = frame;
     let text = format!(
-        "allocator: `allocate` has returned {status} for {length} bytes of memory \
+        "allocator: `allocate` returned {status} for {length} bytes of memory \
         type {memory_type}"
     );
     Error::new(status, text)

@@ -77,7 +77,10 @@ impl Endpoint {
         let ahead = inbound.sequence.wrapping_sub(self.order.expected.get());
         if !self.credits.receive(inbound.charge) || ahead > credit::MESSAGES.into() {
             if let Some(endpoint) = self.registered() {
-                self.worker.push_event(Event::ProtocolError(endpoint, "sends more than it may"));
+                self.worker.push_event(Event::ProtocolError(
+                    endpoint,
+                    "sends more than its credit allows",
+                ));
             }
             // It is not dropped here, inside UCX's handler, but later with the others.
             slot.inbound.set(Inbound { connection: 0, from: std::ptr::null_mut(), ..*inbound });
@@ -114,7 +117,7 @@ impl Endpoint {
             return false;
         }
         if now >= self.gap_deadline() {
-            self.broken("has lost a message");
+            self.broken("sent a message that did not arrive within 10 s");
         }
         true
     }

@@ -264,10 +264,14 @@ impl Endpoint {
                 self.worker.fast_boxes.add(self);
                 self.say(Kind::FastBox, 0, Part::Nothing);
             }
-            Err(error) => {
-                log::write(log::INFO, c"endpoint", &format!("no fast box: {}", error.message()))
-            }
+            Err(error) => self.log_no_box(log::INFO, "from", error.message()),
         }
+    }
+
+    #[cold]
+    fn log_no_box(&self, level: i32, direction: &str, why: &str) {
+        let text = format!("no fast box for messages {direction} {}: {why}", self.peer_text());
+        log::write(level, c"endpoint", &text);
     }
 
     /// The peer has offered a box. After UCP's pass.
@@ -290,10 +294,8 @@ impl Endpoint {
                 self.fast_box.behind.set(self.credits.sequence.get() as u16);
                 self.fast_box.open.set(&raw const **outbound);
             }
-            Ok(_) => log::write(log::WARN, c"endpoint", "a fast box of another size"),
-            Err(error) => {
-                log::write(log::INFO, c"endpoint", &format!("no fast box: {}", error.message()))
-            }
+            Ok(_) => self.log_no_box(log::WARN, "to", "its memory has another size"),
+            Err(error) => self.log_no_box(log::INFO, "to", error.message()),
         }
         self.offer_fast_box();
     }
@@ -395,7 +397,7 @@ impl Endpoint {
                     if let Some(endpoint) = self.registered() {
                         self.worker.push_event(Event::ProtocolError(
                             endpoint,
-                            "has put nonsense into its fast box",
+                            "wrote invalid data into its fast box",
                         ));
                     }
                     self.worker.fast_boxes.remove(self);
