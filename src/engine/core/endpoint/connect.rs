@@ -100,9 +100,9 @@ pub(crate) fn usable(
         return Err(Error::new(
             Status::UNSUPPORTED,
             format!(
-                "{argument}: has no address of the family that UCX's TCP is set to; for IPv6 set \
-                 TCP_AF_PRIO=inet6 in the context's config (or UCX_TCP_AF_PRIO), for IPv4 let it \
-                 begin with inet, on both sides"
+                "{argument}: has no address of the family that this context uses for TCP; set \
+                 TCP_AF_PRIO in the context's config (or UCX_TCP_AF_PRIO) on both sides: inet6 \
+                 for IPv6, or a list that begins with inet for IPv4"
             ),
         ));
     }
@@ -116,7 +116,8 @@ fn check_network(worker: &SharedWorker, addresses: &[SocketAddr], argument: &str
     {
         None => Ok(()),
         Some(address) => Err(Error::invalid(format!(
-            "{argument}: {} is not of the loopback interface, to which UCXX_NETWORK_LOCAL keeps",
+            "{argument}: {} is not a loopback address, and UCXX_NETWORK_LOCAL allows no others; \
+            use 127.0.0.1, or UCXX_NETWORK_ALL",
             address.ip()
         ))),
     }
@@ -142,7 +143,7 @@ impl SharedEndpoint {
             candidates.retain(|candidate| candidate.is_ipv4() == source.is_ipv4());
             if candidates.is_empty() {
                 let text = format!(
-                    "local_address: {} is of another kind than what {host:?} stands for",
+                    "local_address: {} and {host:?} have no address family (IPv4, IPv6) in common",
                     source.ip()
                 );
                 return Err(Error::new(Status::UNREACHABLE, text));
@@ -189,7 +190,10 @@ impl Endpoint {
         ucp_params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_CONN_REQUEST);
         ucp_params.conn_request = ucp;
         endpoint.create_in_ucp(&ucp_params).map_err(|(status, reason)| {
-            let text = format!("conn_request: UCX could not accept {}", endpoint.peer_text());
+            let text = format!(
+                "conn_request: UCX could not accept the connection from {}",
+                endpoint.peer_text()
+            );
             Error::new(status, crate::engine::base::log::with_reason(text, &reason))
         })?;
         endpoint.on(LifeEvent::UcpAnswers);
@@ -361,7 +365,7 @@ impl ConnRequest {
     pub fn accept(&self, params: &EndpointParams) -> Result<Arc<SharedEndpoint>> {
         if params.local_address.is_some() {
             return Err(Error::invalid(
-                "local_address: is the listener's, where a connection is accepted",
+                "local_address: must be NULL here, because the listener has set it",
             ));
         }
         params.check_notifier(self.worker())?;

@@ -140,12 +140,15 @@ impl Worker {
                     // The endpoint existed and has ended.
                     Ok(None) => return,
                     Err(error) => {
-                        let text = format!("a peer cannot be answered: {}", error.message());
+                        let text = format!(
+                            "no endpoint for a peer that has connected: {}",
+                            error.message()
+                        );
                         return log::write(log::INFO, c"worker", &text);
                     }
                 }
             }
-            _ => return complain("a Hello of nobody"),
+            _ => return complain("a Hello without a known sender"),
         };
         if hello.place != 0 {
             self.hear_on(&end, reply);

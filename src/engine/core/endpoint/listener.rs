@@ -211,10 +211,9 @@ impl Listener {
                 &logged,
             );
             if status == Status::BUSY {
-                text +=
-                    ": the port is taken, by another listener, or for a minute by what is left \
-                         of the connections of one that has ended, where UCX_TCP_CM_REUSEADDR was \
-                         not y, the library's default, both then and now";
+                text += ": the port is taken by another listener, or for about a minute by old \
+                        connections of one, if UCX_TCP_CM_REUSEADDR=n was set for it or is set \
+                        now; choose another port, or 0 for any free one";
             }
             return Err(Error::new(status, text));
         }
@@ -232,7 +231,7 @@ impl Listener {
             inside.listeners.borrow_mut().retain(|known| !Arc::ptr_eq(known, &listener));
             return Err(Error::new(
                 Status::IO_ERROR,
-                "host: UCX would not tell where its listener listens",
+                "host: UCX could not report the address of its listener",
             ));
         };
         listener.address.get_or_init(|| bound);

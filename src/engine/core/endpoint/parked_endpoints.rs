@@ -169,7 +169,8 @@ impl Endpoint {
             return Ok(None);
         }
         if hello.place.saturating_sub(made) > TRIES {
-            let text = format!("its end is number {}, and {made} were made here", hello.place);
+            let text =
+                format!("it made endpoint number {}, and this worker only {made}", hello.place);
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));
         }
         let params = EndpointParams::quiet(kept.unwrap_or(hello.peer_failure));

@@ -10,7 +10,7 @@ impl SharedEndpoint {
             return connection.peer_text();
         }
         match self.origin() {
-            None => "a foreign UCX worker".to_owned(),
+            None => "a worker of plain UCX".to_owned(),
             Some(_) if self.to_self => "this worker itself".to_owned(),
             Some(origin) => {
                 let place = if self.same_host() { "this host" } else { "another host" };

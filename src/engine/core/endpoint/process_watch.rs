@@ -197,7 +197,8 @@ impl Endpoint {
         match self.worker.watch_process(&origin.identity) {
             Found::Alive => self.watched.set(true),
             Found::Gone => {
-                let text = format!("address: no endpoint to {}: it has ended", self.peer_text());
+                let text =
+                    format!("address: no endpoint to {}: its process has ended", self.peer_text());
                 return Err(Error::new(Status::UNREACHABLE, text));
             }
             // UCX's keepalive remains.

@@ -267,9 +267,9 @@ impl SharedEndpoint {
         const WINDOW: &str =
             "its send window is full (send_window_ops, send_window_bytes), or the peer has not \
             answered yet";
-        const CREDIT: &str = "the peer holds as many active messages and questions as it may, 256 \
-            or 8 MiB of them, whatever the send window: its handlers' messages have to be \
-            destroyed";
+        const CREDIT: &str =
+            "there is no credit: the peer holds active messages and fetches up to \
+            the limit of 256 or 8 MiB, and has to destroy some";
         let text = match (credit || self.is_short_of_credit(u16::MAX), self.is_open()) {
             _ if full => "its send queue is full (send_queue_ops, send_queue_bytes)".to_owned(),
             (true, true) => CREDIT.to_owned(),

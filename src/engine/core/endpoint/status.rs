@@ -126,9 +126,12 @@ impl SharedEndpoint {
         let why = match status {
             Status::CLOSED => "has been closed",
             Status::PEER_FAILED => "lost its peer",
-            Status::TIMED_OUT => "was closed when a time ran out",
+            Status::TIMED_OUT => {
+                "was closed by a timeout (connect_timeout_ns, liveness_ns, or an operation with \
+                UCXX_FLAG_TIMEOUT_CLOSES)"
+            }
             Status::REJECTED => "was refused by its peer",
-            Status::UNREACHABLE => "found no peer",
+            Status::UNREACHABLE => "could not be connected",
             Status::CONNECTION_RESET => "was closed by its peer",
             Status::UNSUPPORTED => {
                 return Error::new(
@@ -140,7 +143,7 @@ impl SharedEndpoint {
                     ),
                 )
             }
-            _ => "is not usable",
+            _ => "has failed",
         };
         Error::new(status, format!("endpoint: to {} {why}", self.peer_text()))
     }

@@ -78,7 +78,8 @@ impl SharedEndpoint {
             // callback that is here.
             self.check_open_outside()?;
             if armed.is_some() {
-                let text = "endpoint: a callback waits for it to become writable already";
+                let text =
+                    "callback: ucxx_endpoint_on_writable has set one already; NULL removes it";
                 return Err(Error::new(Status::ALREADY_EXISTS, text));
             }
             *armed = Some(Waits(callback, arg));
