@@ -39,17 +39,18 @@ pub(crate) fn common_memory_type(
 ) -> Result<Option<sys::ucs_memory_type_t>> {
     let mut types = parts
         .iter()
-        .filter(|part| part.length > 0)
-        .map(|part| memory_type::to_ucx(&worker.context, part.memory_type));
-    let Some(first) = types.next() else {
+        .enumerate()
+        .filter(|(_, part)| part.length > 0)
+        .map(|(index, part)| (index, memory_type::to_ucx(&worker.context, part.memory_type)));
+    let Some((_, first)) = types.next() else {
         return memory_type::to_ucx(&worker.context, params.memory_type);
     };
     let first = first?;
-    for (index, other) in types.enumerate() {
+    for (index, other) in types {
         if other? != first {
             let text = format!(
-                "buffers: the memory type of number {} differs from that of those before it",
-                index + 1
+                "buffers: number {index} has another memory type than those before it; all buffers \
+                of a call must have the same"
             );
             return Err(Error::new(Status::UNSUPPORTED, text));
         }

@@ -97,7 +97,9 @@ impl Worker {
         let what = slot.kind.get().describe();
         self.slab.push(slot);
         let message = match endpoint {
-            Some(endpoint) => format!("endpoint: UCX refused a {what} to {}", endpoint.peer_text()),
+            Some(endpoint) => {
+                format!("endpoint: UCX refused the {what}, peer {}", endpoint.peer_text())
+            }
             None => format!("UCX refused the {what}"),
         };
         Error::new(status, message)

@@ -123,7 +123,7 @@ impl Notifier {
     /// Checks that an operation of this context may use it.
     pub(crate) fn check(&self, context: &Arc<Context>) -> Result<()> {
         if !Arc::ptr_eq(&self.core.context, context) {
-            return Err(Error::invalid("notifier: of another context"));
+            return Err(Error::invalid("notifier: is of another context"));
         }
         if self.core.queue.is_stopped() {
             return Err(stopped());

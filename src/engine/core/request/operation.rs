@@ -184,7 +184,7 @@ impl OpParams {
         }
         if let Some(notifier) = self.notifier() {
             if self.callback.is_some() {
-                return Err(Error::invalid("notifier: excludes a callback"));
+                return Err(Error::invalid("notifier: cannot be set together with a callback"));
             }
             notifier.check(context)?;
         }

@@ -450,7 +450,7 @@ impl Slot {
         }
         if !self.kind.get().is_recv() {
             return Err(Error::invalid(format!(
-                "request: a {} receives nothing",
+                "request: is of a call that receives nothing: {}",
                 self.kind.get().describe()
             )));
         }
@@ -470,7 +470,7 @@ impl Slot {
         let making = self.making.take();
         let buffers = making.and_then(|making| making.buffers);
         buffers.ok_or_else(|| {
-            Error::new(Status::NO_ELEM, "request: has no buffers, or they were taken")
+            Error::new(Status::NO_ELEM, "request: has no buffers, or they were taken already")
         })
     }
 
@@ -482,7 +482,7 @@ impl Slot {
             Status::OK if self.kind.get() == Kind::AmQueueRecv => Ok(self.front()),
             Status::OK => Err(Error::new(
                 Status::NO_ELEM,
-                "request: is no receive from a queue, which has a header",
+                "request: has no header; only a receive from a queue has one",
             )),
             error => Err(Error::new(error, "request: has failed, and has no header")),
         }

@@ -214,7 +214,7 @@ impl Worker {
         if status != sys::UCS_OK {
             return Err(Error::new(
                 Status(status.into()),
-                "UCX would not tell the worker's attributes",
+                "worker: UCX could not report the longest header of active messages",
             ));
         }
         self.max_am_header.get_or_init(|| {

@@ -93,7 +93,11 @@ pub fn end_elsewhere(worker: Arc<SharedWorker>, then: Option<Then>) -> Result<()
         return Ok(());
     }
     spawn(doomed).map_err(|_| {
-        Error::new(Status::NO_RESOURCE, "worker: the system gives no thread to end it on")
+        Error::new(
+            Status::NO_RESOURCE,
+            "worker: the system could not create a thread that ends it; raise the limit (ulimit \
+            -u), or call ucxx_worker_destroy",
+        )
     })
 }
 

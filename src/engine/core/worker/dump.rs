@@ -100,7 +100,7 @@ impl Worker {
             let (high_water, full, waiting) = self.queue_stats();
             lines.push(format!(
                 "  submission queue: {waiting} waiting, at most {high_water} so far, full {full} \
-                times, {} through it",
+                times, {} operations in all",
                 stats.delayed.get()
             ));
         }

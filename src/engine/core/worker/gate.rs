@@ -204,7 +204,7 @@ impl Gate {
         if self.holder.load(Ordering::Relaxed) == this_thread() {
             return Err(Error::new(
                 Status::BUSY,
-                "worker: called from a log callback in the middle of a call",
+                "worker: called from a log callback, which must not call this library",
             ));
         }
         self.before();

@@ -29,7 +29,7 @@ impl Worker {
         if status != sys::UCS_OK {
             return Err(Error::new(
                 Status(status.into()),
-                "UCX would not give the worker's address",
+                "worker: UCX could not report its address",
             ));
         }
         // SAFETY: UCX's buffer of that length, live until it is released below.

@@ -175,9 +175,12 @@ impl ProgressThread {
     }
 }
 
+const THREAD_ENDED: &str =
+    "a bug in ucxx_rs, please report it: the progress thread ended while it started";
+
 #[cold]
 pub(crate) fn has_thread() -> Error {
-    Error::new(Status::BUSY, "worker: its progress thread does that")
+    Error::new(Status::BUSY, "worker: has a progress thread; this call is for manual progress")
 }
 
 impl SharedWorker {
@@ -188,18 +191,23 @@ impl SharedWorker {
             return Err(from_callback());
         }
         if mode == ProgressMode::Manual {
-            return Err(Error::invalid("progress_mode: UCXX_PROGRESS_MANUAL is to have no thread"));
+            return Err(Error::invalid(
+                "progress_mode: UCXX_PROGRESS_MANUAL means no progress thread; give another mode",
+            ));
         }
         self.need(feature::WAKEUP)?;
         if self.gate().declared() == ThreadMode::Single {
             return Err(Error::invalid(
-                "thread_mode: UCXX_THREAD_SINGLE leaves no room for a progress thread",
+                "thread_mode: UCXX_THREAD_SINGLE allows no progress thread; use UCXX_THREAD_MULTI",
             ));
         }
         let thread = &self.thread;
         let mut handle = thread.handle.lock();
         if handle.is_some() {
-            return Err(Error::new(Status::ALREADY_EXISTS, "worker: has a progress thread"));
+            return Err(Error::new(
+                Status::ALREADY_EXISTS,
+                "worker: has a progress thread already",
+            ));
         }
         self.gate().become_lock();
         {
@@ -256,11 +264,9 @@ impl SharedWorker {
             failed => {
                 let _ = handle.join();
                 Err(failed.map_or_else(
-                    |_| Error::new(Status::PANIC, "worker: its thread ended"),
+                    |_| Error::new(Status::PANIC, THREAD_ENDED),
                     |result| {
-                        result.err().unwrap_or_else(|| {
-                            Error::new(Status::PANIC, "worker: its thread ended")
-                        })
+                        result.err().unwrap_or_else(|| Error::new(Status::PANIC, THREAD_ENDED))
                     },
                 ))
             }

@@ -267,7 +267,7 @@ fn wait_for(errand: &Errand, room: &EventCount, timeout_ns: u64) -> Result<()> {
         if errand.moved(state::ABANDONED) {
             return Err(Error::new(
                 Status::TIMED_OUT,
-                "worker: the time ran out before the function could start",
+                "worker: timeout_ns expired before the function could start",
             ));
         }
         room.wait_until(&|| errand.is_done(), u64::MAX);

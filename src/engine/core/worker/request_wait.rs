@@ -101,7 +101,7 @@ pub fn wait_all(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Status> {
 
 #[cold]
 fn none_left() -> Error {
-    Error::new(Status::NO_ELEM, "requests: none is left to wait for")
+    Error::new(Status::NO_ELEM, "requests: all entries are NULL, so there is nothing to wait for")
 }
 
 /// Waits for one of the requests. Returns its index and status, or None if the time ran out first.
@@ -134,7 +134,8 @@ pub fn wait_any(requests: &[Option<&Slot>], timeout_ns: u64) -> Result<Option<(u
         }
         if !of_one_worker && !all_running() {
             return Err(Error::invalid(
-                "requests: of several workers, of which one has manual progress",
+                "requests: are of several workers, and one of them has manual progress; wait for \
+                its requests separately",
             ));
         }
         if of_one_worker

@@ -258,7 +258,7 @@ impl Worker {
         if status != sys::UCS_OK {
             return Err(Error::new(
                 Status(status.into()),
-                "worker: UCX has no event descriptor for it",
+                "worker: UCX could not create its event descriptor",
             ));
         }
         // SAFETY: UCP's own, valid as long as its worker, and not used after that.

@@ -564,7 +564,7 @@ impl Drop for SharedWorker {
             crate::engine::base::log::write(
                 crate::engine::base::log::WARN,
                 c"worker",
-                "dropped without having been destroyed",
+                "a worker was not destroyed, and UCX keeps its resources; call ucxx_worker_destroy",
             );
         }
     }
