@@ -47,7 +47,7 @@ const OPERATIONS: &[Operation] = &[
         },
         describe: |slot, _| {
             format!(
-                "stream receive of {} bytes, {} of them there",
+                "stream receive of {} bytes, of which {} have arrived",
                 slot.queued.get().count,
                 slot.length.get()
             )
@@ -209,8 +209,7 @@ impl SharedEndpoint {
         let on_device =
             || memory_type::is_device_at(&self.worker().context, params.memory_type, buffer);
         if !memory_type::is_reached_by_cpu(params.memory_type) || (length > 0 && on_device()) {
-            let text =
-                "memory_type: a stream is received into the host's memory alone; copy from there";
+            let text = "memory_type: a stream is received into host memory only; copy from there";
             return Err(Error::new(Status::UNSUPPORTED, text));
         }
         request_wait::submit(params, out, |params, out| {

@@ -44,6 +44,13 @@ impl CallbackName {
     }
 }
 
+impl std::fmt::Display for CallbackName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let owner = self.owner.split(|byte| *byte == 0).next().unwrap_or_default();
+        write!(f, "owner {:?}, id {}", String::from_utf8_lossy(owner), self.id)
+    }
+}
+
 /// A decoded header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope<'a> {

@@ -60,7 +60,7 @@ impl<'a> Announcement<'a> {
     /// Checks a received message that should be a header.
     pub fn decode(message: &'a [u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; HEADER] =
-            message.try_into().map_err(|_| "a message that is not a header's 1209 bytes long")?;
+            message.try_into().map_err(|_| "a header that does not have 1209 bytes")?;
         let number = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let next = match bytes[0] {
             0 => false,

@@ -117,8 +117,8 @@ impl SharedEndpoint {
         let prefix = Prefix::new(parts.len(), most.saturating_sub(header.len()));
         if prefix.in_data && parts.iter().any(|part| part.length > 0 && self.may_be_device(part)) {
             let text = format!(
-                "count: {} frames are too many for one message from memory that may be a device's \
-                (see memory_type)",
+                "count: {} frames are too many for one message from device memory; send fewer, or \
+                set UCXX_MEMORY_HOST in memory_type if it is host memory",
                 parts.len()
             );
             return Err(Error::new(Status::UNSUPPORTED, text));

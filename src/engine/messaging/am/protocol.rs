@@ -34,7 +34,7 @@ const OPERATIONS: &[Operation] = &[
         cause: |_, status| {
             (status == Status::NO_ELEM).then(|| {
                 "the peer has no handler for this id (ucxx_worker_set_am_handler, or \
-                _set_multi_handler for several buffers)"
+                ucxx_worker_set_multi_handler for several buffers)"
                     .to_owned()
             })
         },
@@ -43,7 +43,8 @@ const OPERATIONS: &[Operation] = &[
     Operation {
         post: post_to_queue,
         cause: |_, status| {
-            let text = "the peer has no handler for this owner and number of a callback";
+            let text =
+                "the peer has no handler for this owner and id (ucxx_worker_set_am_queue_handler)";
             (status == Status::NO_ELEM).then(|| text.to_owned())
         },
         ..Operation::of(Kind::AmQueueSend)

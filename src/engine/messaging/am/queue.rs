@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Value of `Front` while no message waits.
 const NONE: u64 = u64::MAX;
-const NOBODY: &str = "nobody here has an endpoint to its sender";
+const NOBODY: &str = "this worker has no open endpoint to its sender";
 
 /// A message for a handler, and the handler.
 type Named = (*const Slot, Rc<Handler<MultiHandler>>);
@@ -350,15 +350,13 @@ impl Worker {
         let handler = envelope.callback.map(|name| self.queue_handlers().find(&name));
         if let Some(None) = handler {
             self.stats.am_unhandled.add(1);
-            log::write(
-                log::INFO,
-                c"worker",
-                "a message to a callback by owner and number has no handler",
-            );
+            let name = envelope.callback.map_or(String::new(), |name| name.to_string());
+            let text = format!("a message has no handler: {name}");
+            log::write(log::INFO, c"worker", &text);
             return dropped(sys::UCS_ERR_NO_ELEM);
         }
         if envelope.user_header.len() > u16::MAX.into() {
-            complain("a message of UCXX's with a header that is too long");
+            complain("a message in UCXX's format whose header has more than 65,535 bytes");
             return dropped(sys::UCS_ERR_INVALID_PARAM);
         }
         let gone = self

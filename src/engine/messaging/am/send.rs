@@ -187,7 +187,8 @@ impl Endpoint {
     #[cold]
     fn speaks_another_language(&self) -> Error {
         let text = format!(
-            "endpoint: {} does not use this library, whose format active messages have",
+            "endpoint: to {}: active messages need this library on both sides; with UCXX use \
+            ucxx_am_queue_send",
             self.peer_text()
         );
         Error::new(Status::UNSUPPORTED, text)

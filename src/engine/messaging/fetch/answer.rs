@@ -151,7 +151,7 @@ impl Worker {
         // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return sys::UCS_OK };
         if !endpoint.has_asked_on(header.connection, arrived.from) {
-            complain("an answer to another's question");
+            complain("a reply from another peer than the one that was asked");
             return sys::UCS_OK;
         }
         self.fetches().remove(slot.number.replace(0));
@@ -185,7 +185,7 @@ impl Worker {
                 self.answered(slot, status);
             }
             Fate::Nonsense => {
-                complain("an answer that none of its kind can be");
+                complain("a reply that does not fit its fetch");
                 slot.reason.set(Status::IO_ERROR.0);
                 self.answered(slot, Status::IO_ERROR);
                 if waits {

@@ -83,7 +83,9 @@ impl Fetches {
 fn add_place(entries: &mut Vec<Entry>, slot: &Slot) -> Result<u64> {
     let place = entries.len() as u64;
     if place + 1 == PLACES {
-        let text = format!("endpoint: {place} fetches of its worker wait for answers");
+        let text = format!(
+            "worker: {place} fetches wait for replies, which is the limit; try again later"
+        );
         return Err(Error::new(Status::NO_RESOURCE, text));
     }
     entries.push(Entry {

@@ -62,8 +62,8 @@ fn cause_of_fetch(slot: &Slot, status: Status) -> Option<String> {
     }
     let text = match status {
         Status::NO_ELEM => {
-            "the peer has no handler for this id (ucxx_worker_set_fetch_handler), or that has \
-            rejected the question with UCXX_ERR_NO_ELEM"
+            "the peer has no handler for this id (ucxx_worker_set_fetch_handler), or its handler \
+            has rejected it with UCXX_ERR_NO_ELEM"
                 .to_owned()
         }
         Status::MESSAGE_TRUNCATED => {

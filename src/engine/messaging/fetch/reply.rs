@@ -140,8 +140,8 @@ impl Fetch {
         let own = [Status::NO_ELEM, Status::REJECTED, Status::BUSY, Status::CANCELED];
         if !own.contains(&status) && status.0 > Status::APPLICATION.0 {
             let text = format!(
-                "status: {status} is none of NO_ELEM, REJECTED, BUSY, CANCELED and \
-                UCXX_ERR_APPLICATION and below"
+                "status: {status} is not possible; give UCXX_ERR_NO_ELEM, _REJECTED, _BUSY or \
+                _CANCELED, or a status of the application's: UCXX_ERR_APPLICATION or below"
             );
             return Err(Error::invalid(text));
         }
@@ -377,7 +377,7 @@ impl Endpoint {
     pub(crate) fn takes_no_answers(&self) -> bool {
         let given_up = self.window.queued_ops.get() >= MOST_OWED;
         if given_up {
-            self.broken("asks on, and takes no answers");
+            self.broken("keeps sending fetches, and accepts no replies");
         }
         given_up
     }

@@ -107,8 +107,8 @@ impl SharedEndpoint {
     ) -> Result<Submitted> {
         if room.data_length() > LONGEST_QUESTION {
             let text = format!(
-                "data_length: {} bytes are more than the {LONGEST_QUESTION} that go along with a \
-                question; let the peer fetch them",
+                "data_length: {} bytes are more than the {LONGEST_QUESTION} that a fetch can send; \
+                let the peer fetch them",
                 room.data_length()
             );
             return Err(Error::new(Status::EXCEEDS_LIMIT, text));

@@ -279,14 +279,14 @@ impl Worker {
             }
             let length = multi.incoming.header_length;
             if length > multi.headers.len() {
-                return Err("a message that is not a header's 1209 bytes long");
+                return Err("a header that does not have 1209 bytes");
             }
             let header = Announcement::decode(&multi.headers[..length])?;
             multi.incoming.take_header(&header, &limits, &mut multi.announced);
             if header.has_next() {
                 let most = limits.max_frames / FRAMES + MOST_HEADERS_DROPPED;
                 if multi.incoming.headers > most {
-                    return Err("headers without end");
+                    return Err("many more headers than max_frames permits");
                 }
                 return Ok(true);
             }

@@ -239,7 +239,7 @@ impl SharedWorker {
     pub(crate) fn check_from(&self, params: &OpParams) -> Result<()> {
         let Some(from) = params.source() else { return Ok(()) };
         if !std::ptr::eq(std::sync::Arc::as_ptr(from.worker()), self) {
-            return Err(Error::invalid("from: an endpoint of another worker"));
+            return Err(Error::invalid("source: is an endpoint of another worker"));
         }
         from.check_open()
     }
