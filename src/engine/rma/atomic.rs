@@ -62,9 +62,7 @@ impl Atomic {
             .ok_or_else(|| Error::invalid(format!("op: {op} is no UCXX_ATOMIC_* value")))?;
         match size {
             4 | 8 => Ok((op, size as u8)),
-            _ => {
-                Err(Error::invalid(format!("size: {size} bytes; atomic operations are of 4 or 8")))
-            }
+            _ => Err(Error::invalid(format!("size: {size} bytes; an atomic operation has 4 or 8"))),
         }
     }
 
@@ -82,7 +80,7 @@ impl Atomic {
     /// Decodes a received operation.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, &'static str> {
         let bytes: &[u8; Self::LENGTH] =
-            bytes.try_into().map_err(|_| "an atomic operation of another length")?;
+            bytes.try_into().map_err(|_| "an atomic operation with the wrong length")?;
         let mut words = [0; 5];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(std::array::from_fn(|byte| place[byte]));
@@ -93,7 +91,7 @@ impl Atomic {
             Some(op) if matches!(size, 4 | 8) && first >> 16 == 0 => {
                 Ok(Atomic { op, size, number, offset, operand, compare })
             }
-            _ => Err("an atomic operation that is none"),
+            _ => Err("an atomic operation with an unknown operation or size"),
         }
     }
 

@@ -111,14 +111,14 @@ impl Rkey {
         {
             return Err(Error::new(
                 Status::UNSUPPORTED,
-                "rkey: atomic operations are for memory of the host alone",
+                "rkey: atomic operations need host memory, at the peer and for the result",
             ));
         }
         let Atomic { size, offset, .. } = atomic;
         let length = if result.is_null() { 0 } else { usize::from(size) };
         if self.header.base.wrapping_add(offset) % u64::from(size) != 0 {
             return Err(Error::invalid(format!(
-                "offset: {offset} is not aligned to the {size} bytes of the operation"
+                "offset: the address at {offset} is not aligned to the operation's {size} bytes"
             )));
         }
         if let Some(place) = self.begin(feature::ATOMIC, size.into(), offset, params)? {
@@ -153,7 +153,7 @@ impl Rkey {
         if !self.header.read_only {
             return Ok(());
         }
-        let text = "rkey: the peer could not write all of the memory when it made the key";
+        let text = "rkey: is read-only, because the peer could not write to all of the memory";
         Err(Error::new(Status::INVALID_ADDR, text))
     }
 
@@ -176,7 +176,7 @@ impl Rkey {
         endpoint.worker().need(wanted)?;
         if offset.checked_add(length).is_none_or(|end| end > self.header.length) {
             let text = format!(
-                "offset: {length} bytes at {offset} are not within the {} of the peer's memory",
+                "offset: {length} bytes at {offset} are not in the {} bytes of the peer's memory",
                 self.header.length
             );
             return Err(Error::new(Status::OUT_OF_RANGE, text));

@@ -60,16 +60,17 @@ impl Rkey {
                 ));
             }
             if endpoint.is_plain_ucx_peer() {
-                let text =
-                    "endpoint: its peer is not of this library, and makes no keys that this \
-                    one understands";
+                let text = "endpoint: its peer does not use this library, so no key can be for it";
                 return Err(Error::new(Status::UNSUPPORTED, text));
             }
             check_owner(endpoint, &header.owner)?;
             if endpoint.to_self
                 && !inside.context.exposed.has(header.number, header.base, header.length)
             {
-                return Err(Error::new(Status::NO_ELEM, "rkey: the memory that it is to has gone"));
+                return Err(Error::new(
+                    Status::NO_ELEM,
+                    "bytes: the memory of this key is not registered any more",
+                ));
             }
             let mut ucx = ucx.to_vec();
             let _held = hold(inside, endpoint, &header, &mut ucx)?;
@@ -80,7 +81,7 @@ impl Rkey {
                 sys::ucp_ep_rkey_unpack(endpoint.ucp.get(), ucx.as_ptr().cast(), &mut ucp)
             };
             if status != sys::UCS_OK {
-                return Err(refused(endpoint, &header, "UCX does not take the key"));
+                return Err(refused(endpoint, &header, "UCX refused the key"));
             }
             inside.rkeys().0.borrow_mut().insert(ucp);
             let local = if endpoint.to_self {
@@ -112,7 +113,8 @@ impl Rkey {
         self.check_usable()?;
         if self.local.is_null() {
             let text = format!(
-                "rkey: the memory of {} cannot be reached by loads and stores from here",
+                "rkey: loads and stores cannot reach the memory of {}; use ucxx_rma_put and \
+                ucxx_rma_get",
                 self.endpoint.peer_text()
             );
             return Err(Error::new(Status::UNREACHABLE, text));
@@ -176,7 +178,7 @@ fn check_owner(endpoint: &Endpoint, owner: &Identity) -> Result<()> {
     match endpoint.origin() {
         Some(origin) if !origin.identity.is_process(owner) => {
             let text = format!(
-                "rkey: was made by process {}, and the endpoint leads to {}",
+                "bytes: this key was made by process {}, and the endpoint is to {}",
                 owner.pid,
                 endpoint.peer_text()
             );
@@ -207,12 +209,13 @@ fn hold(worker: &Worker, endpoint: &Endpoint, header: &KeyHeader, ucx: &mut [u8]
 fn refused(endpoint: &Endpoint, header: &KeyHeader, why: &str) -> Error {
     let here = &endpoint.worker.identity;
     if header.owner.shares_host_with(here) && !process_identity::goes_on(&header.owner) {
-        let text = format!("rkey: the memory's process {} has ended", header.owner.pid);
+        let text =
+            format!("bytes: the process of this key's memory, {}, has ended", header.owner.pid);
         return Error::new(Status::PEER_FAILED, text);
     }
     Error::new(
         Status::UNREACHABLE,
-        format!("rkey: no way to memory of {}: {why}", endpoint.peer_text()),
+        format!("bytes: this key's memory of {} cannot be reached: {why}", endpoint.peer_text()),
     )
 }
 
