@@ -140,7 +140,7 @@ pub unsafe extern "C" fn ucxx_am_queue_send_to(
                 let callback =
                     (!cover.owner.is_null()).then(|| name(cover.owner, cover.id)).transpose()?;
                 if callback.is_none() && cover.id != 0 {
-                    return Err(Error::invalid("id: without an owner there is no handler"));
+                    return Err(Error::invalid("id: must be 0 without an owner"));
                 }
                 endpoint.am_queue_send(Cover { callback, header }, buffer, length, params, out)
             })
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn ucxx_worker_set_am_queue_handler(
         let name = unsafe { name(owner, id)? };
         // SAFETY: as above.
         if unsafe { CStr::from_ptr(owner) } == c"ucxx" {
-            return Err(Error::invalid("owner: \"ucxx\" is UCXX's own"));
+            return Err(Error::invalid("owner: \"ucxx\" is reserved for UCXX"));
         }
         // SAFETY: as above.
         let handler = unsafe { multi_handler(handler, allocator) };

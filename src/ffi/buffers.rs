@@ -97,12 +97,13 @@ pub(crate) unsafe fn allocator(allocator: *const ucxx_allocator_t) -> Result<All
 pub(crate) fn check_taker(params: &OpParams, request: *mut *mut ucxx_request_t) -> Result<()> {
     if params.flags & WAITS != 0 {
         return Err(Error::invalid(
-            "flags: UCXX_FLAG_WAIT leaves no request, from which the buffers are to be taken",
+            "flags: UCXX_FLAG_WAIT is not possible here: it leaves no request from which to take \
+            the buffers",
         ));
     }
     if request.is_null() && params.callback.is_none() {
-        let text = "request: is NULL, and there is no callback, which gets one: nothing to take \
-            the buffers from";
+        let text = "request: is NULL, and there is no callback: give one of the two, to take the \
+            buffers from the request";
         return Err(Error::invalid(text));
     }
     Ok(())
@@ -110,9 +111,7 @@ pub(crate) fn check_taker(params: &OpParams, request: *mut *mut ucxx_request_t) 
 
 fn convert(allocator: &ucxx_allocator) -> Result<Allocator> {
     if allocator.allocate.is_some() != allocator.deallocate.is_some() {
-        return Err(Error::invalid(
-            "allocator: has one of allocate and deallocate without the other",
-        ));
+        return Err(Error::invalid("allocator: set both allocate and deallocate, or neither"));
     }
     let or = |value: usize, default: usize| if value == 0 { default } else { value };
     Ok(Allocator {

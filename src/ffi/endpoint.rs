@@ -207,12 +207,13 @@ unsafe fn convert(params: &ucxx_endpoint_params) -> Result<EndpointParams> {
         None => None,
         Some(text) => Some(socket_address::parse(text).ok_or_else(|| {
             Error::invalid(format!(
-                "local_address: {text:?} is no numeric address, with or without a port"
+                "local_address: {text:?} is not a numeric address, such as 192.0.2.1 or \
+                192.0.2.1:4711"
             ))
         })?),
     };
     if params.on_close.is_some() && !params.notifier.is_null() {
-        return Err(Error::invalid("notifier: excludes on_close"));
+        return Err(Error::invalid("notifier: cannot be set together with on_close"));
     }
     Ok(EndpointParams {
         peer_failure,

@@ -111,10 +111,14 @@ pub unsafe extern "C" fn ucxx_listener_create(
                     (Some(callback), None) => OnConnect::Callback(callback, arg),
                     (None, Some(notifier)) => OnConnect::notifier(notifier, &worker, arg)?,
                     (None, None) => {
-                        return Err(Error::invalid("on_connect: is NULL; nobody would answer"))
+                        return Err(Error::invalid(
+                            "on_connect: is NULL, and there is no notifier; set one of the two",
+                        ))
                     }
                     (Some(_), Some(_)) => {
-                        return Err(Error::invalid("notifier: excludes on_connect"))
+                        return Err(Error::invalid(
+                            "notifier: cannot be set together with on_connect",
+                        ))
                     }
                 };
                 // SAFETY: as above.

@@ -202,7 +202,9 @@ fn check_array(completions: *const ucxx_completion_t, size: usize, max: usize) -
         return Err(Error::invalid(text));
     }
     if max > isize::MAX as usize / size {
-        return Err(Error::invalid(format!("max: {max} completions of {size} bytes cannot be")));
+        return Err(Error::invalid(format!(
+            "max: {max} completions of {size} bytes do not fit into any memory"
+        )));
     }
     Ok(())
 }

@@ -92,8 +92,8 @@ unsafe fn converted<T: Sized>(pointer: *const T, argument: &str) -> Result<T> {
     let tail = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
     if tail.iter().any(|byte| *byte != 0) {
         return Err(Error::invalid(format!(
-            "{argument}: struct_size is {size}, and something beyond the {} bytes that this \
-            library knows is not zero",
+            "{argument}: struct_size is {size}, and a field beyond the {} bytes that this library \
+            knows is not zero; set it to zero, or use a newer library",
             size_of::<T>()
         )));
     }

@@ -182,7 +182,7 @@ unsafe fn list<'a>(
         return Err(null("requests"));
     }
     if count > MOST_REQUESTS {
-        return Err(Error::invalid(format!("count: {count} requests cannot be")));
+        return Err(Error::invalid(format!("count: {count} requests do not fit into any memory")));
     }
     // SAFETY: each entry is NULL or valid, as Option<&Slot> requires. The caller keeps the list
     // during the call.

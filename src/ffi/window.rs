@@ -201,7 +201,7 @@ pub unsafe extern "C" fn ucxx_window_create(
                 }
                 if (base as u64).checked_add(size as u64).is_none() {
                     return Err(Error::invalid(format!(
-                        "size: there are no {size} bytes at {base:p}"
+                        "size: {size} bytes at {base:p} go beyond the end of memory"
                     )));
                 }
                 if let Some(memory) = params.memory.cast::<Memory>().as_ref() {

@@ -52,7 +52,7 @@ unsafe fn list<'a>(ranks: *const u32, count: usize) -> Result<&'a [u32]> {
         return Err(null("ranks"));
     }
     if count > u32::MAX as usize {
-        return Err(Error::invalid(format!("count: there are no {count} ranks")));
+        return Err(Error::invalid(format!("count: {count} is more than a group has members")));
     }
     // SAFETY: as for this function.
     Ok(unsafe { std::slice::from_raw_parts(ranks, count) })
