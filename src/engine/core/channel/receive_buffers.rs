@@ -198,7 +198,7 @@ fn check_made(frame: &Frame) -> Result<()> {
 fn refused(frame: &Frame, status: Status) -> Error {
     let Frame { length, memory_type, .. } = frame;
     let text = format!(
-        "allocator: `allocate` returned {status} for {length} bytes of memory \
+        "allocator: `allocate` has returned {status} for {length} bytes of memory \
         type {memory_type}"
     );
     Error::new(status, text)
