@@ -11,6 +11,8 @@ BINDIR ?= bin
 CUDA ?= yes
 # For `make soak`: any value makes it take ten minutes.
 SHORT ?=
+# make bench QUICK=1
+QUICK ?=
 # `no` leaves out the command line tools, which need a C compiler.
 TOOLS ?= yes
 # For `make group`.
@@ -50,9 +52,9 @@ soak: ## the longest checks: an hour of traffic, 2,000 faults, 10 million calls,
 	scripts/setup.sh full
 	SHORT='$(SHORT)' scripts/soak.sh
 
-bench: ## measure against raw UCP, UCXX and the MPIs
+bench: ## measure against raw UCP, UCXX and the MPIs; QUICK=1 for some rows, in five minutes
 	scripts/setup.sh full
-	scripts/bench.sh
+	scripts/bench.sh $(if $(QUICK),--quick)
 
 group: ## start a program as the N members of a group on this machine
 	@scripts/group.sh '$(N)' $(PROGRAM)

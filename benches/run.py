@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True  # do not write into the source tree
 from suite import Unavailable  # noqa: E402
 from suite.build import Programs, fetch_python_ucxx, fetch_ucxx  # noqa: E402
 from suite.count import measure_count, profile  # noqa: E402
+from suite.curves import curve_lines, curves  # noqa: E402
 from suite.many import ROWS as MANY_ROWS  # noqa: E402
 from suite.measure import Runner, measure_row  # noqa: E402
 from suite.report import count_row, environment_facts, table, timed_rows  # noqa: E402
@@ -33,6 +34,13 @@ from suite.windows import ROWS as WINDOW_ROWS  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = [*OTHER_ROWS, *SIZE_ROWS, *MANY_ROWS, *WINDOW_ROWS]
+# Of --quick: three sizes and numbers of each kind, and what is counted.
+QUICK_ROWS = (
+    "*_latency_1B_shm,*_latency_200B_shm,*_latency_8KiB_shm,*_rate_1B_shm,*_rate_200B_shm,"
+    "*_rate_8KiB_shm,many_*_1,many_*_16,many_*_256,many_*_1024,latency_8B_*,rate_8B_*,"
+    "bandwidth_1MiB_*,hub_cycle_*,allocations_*,syscalls_*"
+)
+QUICK_ROUNDS = 1
 
 
 def arguments():
@@ -51,8 +59,11 @@ def arguments():
         metavar="PATTERNS",
         help="comma-separated names or patterns, e.g. 'latency_*,syscalls_*'",
     )
+    parser.add_argument("--rounds", type=int, help="rounds of each timed row (default 7)")
     parser.add_argument(
-        "--rounds", type=int, default=7, help="rounds of each timed row (default 7)"
+        "--quick",
+        action="store_true",
+        help="under five minutes: some rows, one round each, without UCXX and the MPIs",
     )
     parser.add_argument(
         "--error-handling",
@@ -139,9 +150,11 @@ def main():
     if options.list:
         print("\n".join(name for row in ROWS for name in names_of(row)))
         return 0
-    if options.rounds < 1:
+    rounds = options.rounds if options.rounds is not None else QUICK_ROUNDS if options.quick else 7
+    if rounds < 1:
         sys.exit("run.py: --rounds: at least 1")
-    peers = None if options.no_peers else options.peers.resolve()
+    patterns = options.rows or (QUICK_ROWS if options.quick else None)
+    peers = None if options.no_peers or options.quick else options.peers.resolve()
     if options.fetch_peers and peers is not None:
         for fetch in (fetch_ucxx, fetch_python_ucxx):
             try:
@@ -157,7 +170,7 @@ def main():
         options.cpus or default_cpus(),
     )
     if options.profile:
-        print_profiles(runner, chosen_rows(options.rows), options.profile)
+        print_profiles(runner, chosen_rows(patterns), options.profile)
         return 0
 
     def progress(text):
@@ -169,23 +182,23 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "report.json"
     with contextlib.closing(runner):
-        for row in chosen_rows(options.rows):
+        for row in chosen_rows(patterns):
             if isinstance(row, Count):
                 values, reports, missing = measure_count(runner, row, progress)
                 rows.append(count_row(row, values, reports, missing))
             else:
-                reports, missing = measure_row(runner, row, options.rounds, progress)
+                reports, missing = measure_row(runner, row, rounds, progress)
                 rows.extend(timed_rows(row, reports, missing))
                 reports = {name: those[-1] for name, those in reports.items() if those}
             ucx_version = ucx_version or reports.get("raw", reports.get("ours", {})).get("ucx")
             facts = environment_facts(runner, ucx_version, load)
             # Write after each row, so that an interrupted run keeps its results.
-            path.write_text(
-                json.dumps({"environment": facts, "rounds": options.rounds, "rows": rows}, indent=2)
-                + "\n"
-            )
+            report = {"environment": facts, "rounds": rounds, "rows": rows, "curves": curves(rows)}
+            path.write_text(json.dumps(report, indent=2) + "\n")
     progress("")
     print(table(facts, rows))
+    if found := curves(rows):
+        print("\n" + "\n".join(curve_lines(found)))
     missed = [row["name"] for row in rows if row["met"] is False or row["ours"] is None]
     return 1 if options.strict and missed else 0
 

@@ -97,6 +97,7 @@ part "10,000 connections, again and again" cycles
 for wheel in "${ucx_wheels[@]}"; do part "10,000 connections, again and again, UCX $wheel" cycles "$wheel"; done
 part "150 rounds of faults" faults
 for wheel in "${ucx_wheels[@]}"; do part "150 rounds of faults, UCX $wheel" faults --ucx "$(scripts/ucx_wheel.sh "$wheel")"; done
+part "benchmarks, the short form" scripts/bench.sh --quick
 
 if [ "${#failed[@]}" -gt 0 ]; then
   printf 'check-full: failed: %s\n' "${failed[@]}" >&2
