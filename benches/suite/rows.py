@@ -12,7 +12,7 @@ from .hubs import (
 )
 from .multi import multi, multi_am
 from .rma import rma_counts, rma_rows
-from .row import MIB, PERFTEST, Column, Count, Figure, Row, Target, columns, without_peer
+from .row import KIB, MIB, PERFTEST, Column, Count, Figure, Row, Target, columns, without_peer
 
 
 def _latency(transport, batch, batches, warmup, **more):
@@ -276,6 +276,23 @@ def _failure_detection():
     )
 
 
+def _instructions(kind, what, program, peer=None):
+    """At three sizes: two that are copied, and one that is not."""
+    return [
+        Count(
+            f"{kind}instructions_{label}_shm",
+            f"instructions {what}",
+            "instructions",
+            "shm",
+            {"size": size},
+            4000,
+            program=program,
+            columns=columns(Column("raw"), Column("ours"), peer),
+        )
+        for label, size in (("8B", 8), ("200B", 200), ("64KiB", 64 * KIB))
+    ]
+
+
 def _allocations(label, size, iterations, program="pairloop"):
     return Count(
         f"allocations_{label}_shm",
@@ -449,24 +466,8 @@ ROWS = [
     ),
     _idle("adaptive"),
     _idle("blocking"),
-    Count(
-        "instructions_8B_shm",
-        "instructions an operation",
-        "instructions",
-        "shm",
-        {"size": 8},
-        4000,
-        columns=columns(Column("raw"), Column("ours"), Column("ucxx")),
-    ),
-    Count(
-        "stream_instructions_8B_shm",
-        "instructions an operation",
-        "instructions",
-        "shm",
-        {"size": 8},
-        4000,
-        program="byte_pairloop",
-    ),
+    *_instructions("", "an operation", "pairloop", Column("ucxx")),
+    *_instructions("stream_", "an operation", "byte_pairloop"),
     Count(
         "stream_allocations_8B_shm",
         "calls in 10000 operations",
@@ -480,27 +481,11 @@ ROWS = [
     _allocations("8B", 8, 10000),
     _allocations("4KiB", 4096, 10000),
     _allocations("1MiB", MIB, 1000),
-    Count(
-        "am_instructions_8B_shm",
-        "instructions a message",
-        "instructions",
-        "shm",
-        {"size": 8},
-        4000,
-        program="am_pairloop",
-    ),
+    *_instructions("am_", "a message", "am_pairloop"),
     _allocations("am_8B", 8, 10000, "am_pairloop"),
     _allocations("am_4KiB", 4096, 10000, "am_pairloop"),
     _allocations("am_1MiB", MIB, 1000, "am_pairloop"),
-    Count(
-        "fetch_instructions_8B_shm",
-        "instructions a question",
-        "instructions",
-        "shm",
-        {"size": 8},
-        4000,
-        program="fetch_pairloop",
-    ),
+    *_instructions("fetch_", "a question", "fetch_pairloop"),
     _allocations("fetch_8B", 8, 10000, "fetch_pairloop"),
     _allocations("fetch_4KiB", 4096, 10000, "fetch_pairloop"),
     _allocations("fetch_1MiB", MIB, 1000, "fetch_pairloop"),
