@@ -113,8 +113,8 @@ impl Rkey {
         self.check_usable()?;
         if self.local.is_null() {
             let text = format!(
-                "rkey: loads and stores cannot reach the memory of {}; use ucxx_rma_put and \
-                ucxx_rma_get",
+                "rkey: the memory of {} cannot be reached by loads and stores; use ucxx_rma_put \
+                and ucxx_rma_get",
                 self.endpoint.peer_text()
             );
             return Err(Error::new(Status::UNREACHABLE, text));
