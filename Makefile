@@ -52,7 +52,7 @@ soak: ## the longest checks: an hour of traffic, 2,000 faults, 10 million calls,
 	scripts/setup.sh full
 	SHORT='$(SHORT)' scripts/soak.sh
 
-bench: ## measure against raw UCP, UCXX and the MPIs; QUICK=1 for some rows, in five minutes
+bench: ## measure against raw UCP, UCXX and the MPIs; QUICK=1 for some rows, once
 	scripts/setup.sh full
 	scripts/bench.sh $(if $(QUICK),--quick)
 

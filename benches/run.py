@@ -63,7 +63,7 @@ def arguments():
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="under five minutes: some rows, one round each, without UCXX and the MPIs",
+        help="some rows of each kind, one round each, without UCXX and the MPIs",
     )
     parser.add_argument(
         "--error-handling",
