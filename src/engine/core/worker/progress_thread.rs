@@ -175,9 +175,6 @@ impl ProgressThread {
     }
 }
 
-const THREAD_ENDED: &str =
-    "a bug in ucxx_rs, please report it: the progress thread ended while it started";
-
 #[cold]
 pub(crate) fn has_thread() -> Error {
     Error::new(Status::BUSY, "worker: has a progress thread; this call is for manual progress")
@@ -263,12 +260,12 @@ impl SharedWorker {
             Ok(Ok(())) => Ok(handle),
             failed => {
                 let _ = handle.join();
-                Err(failed.map_or_else(
-                    |_| Error::new(Status::PANIC, THREAD_ENDED),
-                    |result| {
-                        result.err().unwrap_or_else(|| Error::new(Status::PANIC, THREAD_ENDED))
-                    },
-                ))
+                Err(failed.ok().and_then(Result::err).unwrap_or_else(|| {
+                    let text =
+                        "a bug in ucxx_rs, please report it: the progress thread ended while it \
+                        started";
+                    Error::new(Status::PANIC, text)
+                }))
             }
         }
     }
