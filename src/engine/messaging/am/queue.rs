@@ -348,11 +348,9 @@ impl Worker {
             }
         };
         let handler = envelope.callback.map(|name| self.queue_handlers().find(&name));
-        if let Some(None) = handler {
+        if let (Some(name), Some(None)) = (envelope.callback, &handler) {
             self.stats.am_unhandled.add(1);
-            let name = envelope.callback.map_or(String::new(), |name| name.to_string());
-            let text = format!("a message has no handler: {name}");
-            log::write(log::INFO, c"worker", &text);
+            log::write(log::INFO, c"worker", &format!("a message has no handler: {name}"));
             return dropped(sys::UCS_ERR_NO_ELEM);
         }
         if envelope.user_header.len() > u16::MAX.into() {
