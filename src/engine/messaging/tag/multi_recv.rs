@@ -277,11 +277,9 @@ impl Worker {
             if multi.incoming.stage == Stage::Framing {
                 return Ok(false);
             }
-            let length = multi.incoming.header_length;
-            if length > multi.headers.len() {
-                return Err("a header that does not have 1209 bytes");
-            }
-            let header = Announcement::decode(&multi.headers[..length])?;
+            // A message that is too long is not there, and refused like one that is too short.
+            let message = multi.headers.get(..multi.incoming.header_length).unwrap_or_default();
+            let header = Announcement::decode(message)?;
             multi.incoming.take_header(&header, &limits, &mut multi.announced);
             if header.has_next() {
                 let most = limits.max_frames / FRAMES + MOST_HEADERS_DROPPED;
