@@ -11,7 +11,7 @@ BINDIR ?= bin
 CUDA ?= yes
 # For `make soak`: any value makes it take ten minutes.
 SHORT ?=
-# make bench QUICK=1
+# For `make bench`: any value makes it measure some rows of each kind, once.
 QUICK ?=
 # `no` leaves out the command line tools, which need a C compiler.
 TOOLS ?= yes

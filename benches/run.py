@@ -36,11 +36,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ROWS = [*OTHER_ROWS, *SIZE_ROWS, *MANY_ROWS, *WINDOW_ROWS]
 # Of --quick: three sizes and numbers of each kind, and what is counted.
 QUICK_ROWS = (
-    "*_latency_1B_shm,*_latency_200B_shm,*_latency_8KiB_shm,*_rate_1B_shm,*_rate_200B_shm,"
-    "*_rate_8KiB_shm,many_*_1,many_*_16,many_*_256,many_*_1024,latency_8B_*,rate_8B_*,"
-    "bandwidth_1MiB_*,hub_cycle_*,allocations_*,syscalls_*"
+    "*_1B_*shm,*_200B_*shm,*_8KiB_*shm,many_*_1,many_*_16,many_*_256,many_*_1024,"
+    "latency_8B_*,rate_8B_*,bandwidth_1MiB_*,hub_cycle_*,allocations_*,syscalls_*"
 )
-QUICK_ROUNDS = 1
 
 
 def arguments():
@@ -59,7 +57,9 @@ def arguments():
         metavar="PATTERNS",
         help="comma-separated names or patterns, e.g. 'latency_*,syscalls_*'",
     )
-    parser.add_argument("--rounds", type=int, help="rounds of each timed row (default 7)")
+    parser.add_argument(
+        "--rounds", type=int, help="rounds of each timed row (default 7, with --quick 1)"
+    )
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -92,7 +92,8 @@ def arguments():
         metavar="IMPL",
         choices=["raw", "ours"],
         action="append",
-        help="print where the instructions of one operation go, and measure nothing else (repeatable)",
+        help="print where the instructions of one operation go, and measure nothing else"
+        " (repeatable)",
     )
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     return parser.parse_args()
@@ -137,9 +138,8 @@ def print_profiles(runner, rows, implementations):
             functions = profile(runner, count, Column(implementation))
         except Unavailable as reason:
             sys.exit(f"run.py: {count.name}: {implementation}: {reason}")
-        print(
-            f"{implementation}: {sum(entry[0] for entry in functions):.0f} instructions an operation ({count.name})"
-        )
+        total = sum(entry[0] for entry in functions)
+        print(f"{implementation}: {total:.0f} instructions an operation ({count.name})")
         for instructions, name in functions:
             print(f"{instructions:10.1f}  {name}")
 
@@ -150,8 +150,9 @@ def main():
     if options.list:
         print("\n".join(name for row in ROWS for name in names_of(row)))
         return 0
-    rounds = options.rounds if options.rounds is not None else QUICK_ROUNDS if options.quick else 7
-    if rounds < 1:
+    if options.rounds is None:
+        options.rounds = 1 if options.quick else 7
+    if options.rounds < 1:
         sys.exit("run.py: --rounds: at least 1")
     patterns = options.rows or (QUICK_ROWS if options.quick else None)
     peers = None if options.no_peers or options.quick else options.peers.resolve()
@@ -187,17 +188,23 @@ def main():
                 values, reports, missing = measure_count(runner, row, progress)
                 rows.append(count_row(row, values, reports, missing))
             else:
-                reports, missing = measure_row(runner, row, rounds, progress)
+                reports, missing = measure_row(runner, row, options.rounds, progress)
                 rows.extend(timed_rows(row, reports, missing))
                 reports = {name: those[-1] for name, those in reports.items() if those}
             ucx_version = ucx_version or reports.get("raw", reports.get("ours", {})).get("ucx")
             facts = environment_facts(runner, ucx_version, load)
             # Write after each row, so that an interrupted run keeps its results.
-            report = {"environment": facts, "rounds": rounds, "rows": rows, "curves": curves(rows)}
+            found = curves(rows)
+            report = {
+                "environment": facts,
+                "rounds": options.rounds,
+                "rows": rows,
+                "curves": found,
+            }
             path.write_text(json.dumps(report, indent=2) + "\n")
     progress("")
     print(table(facts, rows))
-    if found := curves(rows):
+    if found:
         print("\n" + "\n".join(curve_lines(found)))
     missed = [row["name"] for row in rows if row["met"] is False or row["ours"] is None]
     return 1 if options.strict and missed else 0

@@ -4,11 +4,10 @@
 
 import math
 import re
+import statistics
 
-BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
-BY_SIZE = re.compile(
-    r"(?P<before>\w+_(?:latency|rate))_(?P<n>\d+)(?P<unit>[KM]iB|B)_(?P<end>shm|tcp)"
-)
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+BY_SIZE = re.compile(r"(?P<before>\w+?)_(?P<n>\d+)(?P<unit>[KM]iB|B)_(?P<end>\w+)")
 BY_NUMBER = re.compile(r"(?P<before>many_\w+)_(?P<n>\d+)")
 MORE_IS_BETTER = ("M/s", "GB/s")
 
@@ -16,7 +15,7 @@ MORE_IS_BETTER = ("M/s", "GB/s")
 def place_of(name):
     """The curve of a row, and its place on it."""
     if match := BY_SIZE.fullmatch(name):
-        return f"{match['before']}_{match['end']}", int(match["n"]) * BYTES[match["unit"]]
+        return f"{match['before']}_{match['end']}", int(match["n"]) * UNITS[match["unit"]]
     if match := BY_NUMBER.fullmatch(name):
         return match["before"], int(match["n"])
     return None
@@ -24,20 +23,16 @@ def place_of(name):
 
 def exponent(points):
     """The slope of the line through the logarithms: 0 is flat, 1 linear, 2 quadratic."""
-    points = [(math.log(n), math.log(value)) for n, value in points if value > 0]
-    mean_n = sum(n for n, _ in points) / max(len(points), 1)
-    square = sum((n - mean_n) ** 2 for n, _ in points)
-    if not square:
-        return None
-    return sum((n - mean_n) * value for n, value in points) / square
+    points = [(math.log(n), math.log(value)) for n, value in points if value]
+    return statistics.linear_regression(*zip(*points)).slope if len(points) > 1 else None
 
 
 def curves(rows):
-    """Each curve with at least three points: where ours is worst against raw, and how both
-    grow."""
+    """Each curve with at least three points that are not 0: where ours is worst against raw, and
+    how both grow."""
     points = {}
     for row in rows:
-        if (place := place_of(row["name"])) and row["ours"] is not None:
+        if (place := place_of(row["name"])) and row["ours"]:
             points.setdefault(place[0], {})[place[1]] = row
     result = []
     for name, rows_at in points.items():
@@ -54,9 +49,7 @@ def curves(rows):
                 "worst_ratio": compared.get(at),
                 "at": at,
                 "exponent": exponent([(n, row["ours"]) for n, row in rows_at.items()]),
-                "exponent_raw": exponent(
-                    [(n, row["raw"]) for n, row in rows_at.items() if row["raw"]]
-                ),
+                "exponent_raw": exponent([(n, row["raw"]) for n, row in rows_at.items()]),
             }
         )
     return result
