@@ -81,7 +81,8 @@ plan 755 "$shared" "$libdir" "libucxx_rs.so.$version"
 plan link "libucxx_rs.so.$version" "$libdir" "libucxx_rs.so.$soversion"
 plan link "libucxx_rs.so.$soversion" "$libdir" libucxx_rs.so
 plan 644 "$work/libucxx_rs.a" "$libdir" libucxx_rs.a
-plan 644 "$root/include/ucxx_rs.h" "$includedir" ucxx_rs.h
+for file in "$root"/include/ucxx_rs.{h,hpp}; do plan 644 "$file" "$includedir" "$(basename "$file")"; done
+for file in "$root"/include/ucxx_rs/*.hpp; do plan 644 "$file" "$includedir/ucxx_rs" "$(basename "$file")"; done
 for name in ucxx_rs.pc ucxx_rs-static.pc; do plan 644 "$work/$name" "$pkgconfigdir" "$name"; done
 for name in ucxx_rs-config.cmake ucxx_rs-config-version.cmake; do plan 644 "$work/$name" "$cmakedir" "$name"; done
 plan 644 "$root/cmake/ucxx_rs-targets.cmake" "$cmakedir" ucxx_rs-targets.cmake
@@ -113,7 +114,7 @@ if [ "$uninstall" = yes ]; then
     fi
   done
   # Remove the folders that contain only this package.
-  for folder in "$destdir$docdir" "$destdir$cmakedir"; do
+  for folder in "$destdir$docdir" "$destdir$cmakedir" "$destdir$includedir/ucxx_rs"; do
     if [ -d "$folder" ]; then find "$folder" -depth -type d -empty -delete; fi
   done
   exit

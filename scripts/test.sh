@@ -37,7 +37,7 @@ step_fmt() {
   local python folder
   python=$(scripts/venv.sh clang-format==18.1.8 ruff==0.17.6)
   folder=$(dirname "$python")
-  git ls-files '*.c' '*.h' '*.cpp' ':!include' | xargs "$folder/clang-format" --dry-run --Werror
+  git ls-files '*.c' '*.h' '*.cpp' '*.hpp' ':!include/ucxx_rs.h' | xargs "$folder/clang-format" --dry-run --Werror
   git ls-files '*.py' | xargs "$folder/ruff" check --quiet
   git ls-files '*.py' | xargs "$folder/ruff" format --quiet --check
   tests/test_prose.py

@@ -75,7 +75,7 @@ cat > expected <<END
 ./bin/ucxx_rs_group
 ./bin/ucxx_rs_info
 ./bin/ucxx_rs_perftest
-./include/ucxx_rs.h
+$(cd "$root" && printf './%s\n' include/ucxx_rs.h include/ucxx_rs.hpp include/ucxx_rs/*.hpp)
 ./lib/cmake/ucxx_rs/ucxx_rs-config-version.cmake
 ./lib/cmake/ucxx_rs/ucxx_rs-config.cmake
 ./lib/cmake/ucxx_rs/ucxx_rs-targets.cmake
@@ -337,7 +337,7 @@ asked=$(cargo metadata --no-deps --format-version 1 --manifest-path "$root/Cargo
 import json, sys
 capi = json.load(sys.stdin)["packages"][0]["metadata"]["capi"]
 for asset in capi["install"]["include"]["asset"]: print(asset["from"], "->", asset["to"])')
-[ "$asked" = 'include/ucxx_rs.h -> ' ] || fail "cargo-c would install these headers: $asked"
+[ "$asked" = $'include/ucxx_rs.h* -> \ninclude/ucxx_rs/*.hpp -> ucxx_rs' ] || fail "cargo-c would install these headers: $asked"
 # Fake package managers that only record their calls, and a machine without UCX, rustfmt and clippy.
 mkdir stubs
 for name in apt-get dnf rustup; do printf '#!/bin/sh\necho "$0 $*" >>"%s"\n' "$work/called" >"stubs/$name"; done
