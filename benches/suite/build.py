@@ -305,6 +305,32 @@ class Programs:
     def _build_mpich(self, program):
         return self._build_with_mpi("mpich", program)
 
+    def _build_cpp(self, program):
+        """A C++ program over ucxx_rs.hpp, which also calls C to compare."""
+        library = self.library_path()
+        if library is None:
+            raise Unavailable("ucxx_rs is not installed")
+        target = self._target(f"{program}_cpp")
+        helper = self._target("harness.o")
+        harness = str(SOURCES / "harness.c")
+        _run([*self._compiler("CC", "cc"), *C_FLAGS, "-c", harness, "-o", str(helper)])
+        _run(
+            [
+                *self._compiler("CXX", "c++"),
+                *CXX_FLAGS,
+                "-std=c++20",
+                f"-I{self.prefix / 'include'}",
+                str(BENCHES / "cpp" / f"{program}.cpp"),
+                str(helper),
+                "-o",
+                str(target),
+                f"-L{library.parent}",
+                "-lucxx_rs",
+                f"-Wl,-rpath,{library.parent}",
+            ]
+        )
+        return target
+
     def _build_engine(self, program):
         """The Rust program that calls both the engine and the C symbols. It is built from these
         sources, whatever is installed."""

@@ -293,6 +293,36 @@ def _instructions(kind, what, program, peer=None):
     ]
 
 
+def _header_counts(way, allocations=0):
+    """What ucxx_rs.hpp adds to the C calls that it makes."""
+    cpp = Column("cpp", {"form": "cpp", "way": way})
+    return [
+        Count(
+            f"cpp_instructions_{way}_8B_shm",
+            "instructions an operation",
+            "instructions",
+            "shm",
+            {"size": 8},
+            4000,
+            (Target("ratio_peer", 1.05),),
+            "header_loop",
+            columns(ours=cpp, peer=Column("cpp", {"form": "c", "way": way})),
+            peer_name="the same in C",
+        ),
+        Count(
+            f"cpp_allocations_{way}_8B_shm",
+            "calls in 10000 operations",
+            "allocations",
+            "shm",
+            {"size": 8},
+            10000,
+            (Target("ours", allocations),),
+            "header_loop",
+            columns(ours=cpp),
+        ),
+    ]
+
+
 def _allocations(label, size, iterations, program="pairloop"):
     return Count(
         f"allocations_{label}_shm",
@@ -518,6 +548,10 @@ ROWS = [
             ),
         ),
     ),
+    *_header_counts("request"),
+    *_header_counts("callback"),
+    # The two frames of the coroutine, made once.
+    *_header_counts("await", 2),
     Count(
         "c_call_instructions_shm",
         "instructions an operation",
