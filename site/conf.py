@@ -21,10 +21,15 @@ add_function_parentheses = False
 # The parameters of a function that is longer stand in a line each.
 maximum_signature_line_length = 90
 
-breathe_projects = {"ucxx_rs": os.environ["UCXX_RS_XML"]}
+breathe_projects = {
+    "ucxx_rs": os.environ["UCXX_RS_XML"],
+    "ucxx_rs_cpp": os.environ["UCXX_RS_XML_CPP"],
+}
 breathe_default_project = "ucxx_rs"
 breathe_domain_by_extension = {"h": "c"}
 breathe_show_include = False
+# Each header of C++ opens the same namespace.
+suppress_warnings = ["duplicate_declaration.cpp"]
 
 myst_heading_anchors = 4
 

@@ -213,7 +213,7 @@ public:
   }
 
 private:
-  friend promise_type;
+  template <class> friend struct detail::task_promise;
   explicit task(std::coroutine_handle<promise_type> own) noexcept : own_(own) {}
   std::coroutine_handle<promise_type> own_;
 };

@@ -95,6 +95,7 @@ template <class Owner> result<Owner> owned(ucxx_status_t s, typename Owner::c_ty
 
 /// A callable that can be moved but not copied, for events that happen more than once.
 template <class Signature> class function;
+/// A callable that takes `Args` and returns R.
 template <class R, class... Args> class function<R(Args...)> {
 public:
   function() noexcept = default; ///< None.

@@ -259,6 +259,8 @@ private:
 } // namespace UCXX_RS_MODE
 } // namespace ucxx_rs
 
+/// @cond
 template <> struct std::is_error_code_enum<ucxx_rs::status> : std::true_type {};
+/// @endcond
 
 #endif

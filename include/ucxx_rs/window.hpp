@@ -482,7 +482,7 @@ public:
   }
 
 private:
-  friend window_view<T>;
+  template <class> friend class window_view;
   static ucxx_window_params_t c_params(const window_params &params) noexcept {
     auto c = detail::sized<ucxx_window_params_t>();
     c.no_locks = params.no_locks;
