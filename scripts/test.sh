@@ -134,7 +134,8 @@ step_readme() {
   scripts/hub_pictures.py --check
   tests/readme.sh "$stage"
   tests/tutorial.sh "$stage"
-  tests/fragments.py "$stage" docs/how-do-i.md
+  local page
+  for page in how-do-i cpp from-ucxx-cpp; do tests/fragments.py "$stage" "docs/$page.md"; done
   tests/messages.py
 }
 
