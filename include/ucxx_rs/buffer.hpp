@@ -161,8 +161,10 @@ static_assert(std::is_standard_layout_v<mutable_buffer>, "one layout");
 /// so it may end after the call.
 template <class Buffer> class buffer_list {
 public:
-  buffer_list(std::initializer_list<Buffer> list) noexcept
-      : first_(list.begin()), count_(list.size()) {}
+  buffer_list(std::initializer_list<Buffer> list) noexcept : count_(list.size()) {
+    // Not in the initialiser, where compilers warn that this does not prolong the list's life.
+    first_ = list.begin();
+  }
   template <class R, class = std::enable_if_t<std::is_same_v<
                          std::remove_cv_t<element_of<std::remove_reference_t<R>>>, Buffer>>>
   buffer_list(R &&range) noexcept : first_(std::data(range)), count_(std::size(range)) {}
