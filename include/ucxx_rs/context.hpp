@@ -12,7 +12,8 @@
 namespace ucxx_rs {
 inline namespace UCXX_RS_MODE {
 
-/// The versions of this library and of the loaded UCX.
+/// The versions of this library and of the loaded UCX: major, minor, patch, ucx_major, ucx_minor,
+/// ucx_patch, version_string, ucx_library_path, ucx_copies.
 inline ucxx_version_t version() noexcept {
   auto v = detail::sized<ucxx_version_t>();
   static_cast<void>(ucxx_version_query(&v));
@@ -29,12 +30,13 @@ enum class log_level : std::int32_t {
   trace = UCXX_LOG_TRACE, ///< Everything.
 };
 
-/// Sends the log to `f`: from any thread, several at a time. It must not call this library. nullptr
-/// turns the log off. Returns `invalid_param` for an unknown level.
-template <class Arg>
-status set_log(void (*f)(Arg *arg, std::int32_t level, const char *component, const char *text),
-               Arg *arg, log_level level) noexcept {
-  static_assert(std::is_void_v<Arg>, "the argument is a void *");
+/// Receives a line of the log: from any thread, several at a time. It must not call this library,
+/// and must not throw.
+using log_callback = ucxx_log_callback_t;
+
+/// Sends the log, up to `level`, to `f(arg, level, component, text)`. nullptr turns it off. Returns
+/// `invalid_param` for an unknown level.
+inline status set_log(log_callback f, void *arg, log_level level) noexcept {
   return static_cast<status>(ucxx_log_set_callback(f, arg, static_cast<std::int32_t>(level)));
 }
 
@@ -62,7 +64,7 @@ enum class network : std::int32_t {
 /// Parameters of a context.
 struct context_params {
   feature features = feature::defaults; ///< What it is for.
-  /// Variables of UCX, without "UCX_", that override the environment.
+  /// Variables of UCX, without "UCX_", that override the environment: {{"TLS", "tcp"}}.
   std::vector<ucxx_config_entry_t> config = {};
   ucxx_rs::network network = network::all; ///< Which networks.
   const char *name = nullptr; ///< A name that UCX shows in its output.

@@ -183,7 +183,8 @@ template <> struct task_promise<void> : task_promise_base {
 
 } // namespace detail
 
-/// A coroutine that starts when it is awaited, and gives a T.
+/// A coroutine that starts when it is awaited, and gives a T. Once it has started, it may be
+/// destroyed only at its end: operations that it awaits refer to it.
 template <class T> class [[nodiscard]] task {
 public:
   using promise_type = detail::task_promise<T>; ///< For the compiler.

@@ -79,6 +79,13 @@ public:
     one->client.emplace(std::move(client));
     one->waiting.resume();
   }
+  /// No client will come: resumes the coroutine without one.
+  void end() {
+    std::unique_lock<std::mutex> held(lock_);
+    auto *one = std::exchange(waiter_, nullptr);
+    held.unlock();
+    if (one) one->waiting.resume();
+  }
   /// Takes a client, or leaves `one` to be resumed.
   bool taken_or_left(waiter *one) {
     std::unique_lock<std::mutex> held(lock_);
@@ -126,8 +133,9 @@ public:
   }
 
 #if UCXX_RS_COROUTINES
-  /// Awaits a client: `co_await listener.accept()` gives a conn_request. One coroutine at a time.
-  /// The listener has no `on_connect` and no notifier.
+  /// Awaits a client: `co_await listener.accept()` gives a conn_request, or throws `closed` when
+  /// the listener is destroyed. One coroutine at a time. The listener has no `on_connect` and no
+  /// notifier.
   auto accept() noexcept {
     struct awaiting : detail::waiting_clients::waiter {
       detail::waiting_clients &clients;
@@ -137,7 +145,10 @@ public:
         this->waiting = h;
         return !clients.taken_or_left(this);
       }
-      conn_request await_resume() noexcept { return std::move(*this->client); }
+      conn_request await_resume() {
+        if (!this->client) detail::fail(status::closed);
+        return std::move(*this->client);
+      }
     };
     assert(on_connect_);
     return awaiting(on_connect_->clients);
@@ -164,6 +175,9 @@ private:
     }
     void end() noexcept { ended_ = true; }
     void retire() noexcept {
+#if UCXX_RS_COROUTINES
+      detail::guarded([&] { clients.end(); });
+#endif
       if (detail::callback_depth() == 0) {
         delete this;
         return;

@@ -178,6 +178,8 @@ std::optional<std::size_t> wait_any(const Requests &requests, nanoseconds timeou
   }
   auto s = ucxx_request_wait_any(all.get(), count, detail::wait_ns(timeout), &index);
   if (s == UCXX_INPROGRESS) return std::nullopt;
+  // The status is that of the operation, unless none has completed: in a callback, for example.
+  if (s < 0 && !first[index].done()) detail::fail(static_cast<status>(s));
   return index;
 }
 

@@ -353,40 +353,41 @@ template <class T> struct awaited {
   std::atomic<bool> done{false};
 };
 
-template <class T> detached fulfil(task<T> work, ucxx_worker_t *worker, awaited<T> &into) {
+template <class T>
+detached fulfil(task<T> work, ucxx_worker_t *worker, std::shared_ptr<awaited<T>> into) {
 #if UCXX_RS_EXCEPTIONS
   try {
 #endif
     if constexpr (std::is_void_v<T>) {
       co_await std::move(work);
     } else {
-      into.value = co_await std::move(work);
+      into->value = co_await std::move(work);
     }
 #if UCXX_RS_EXCEPTIONS
-  } catch (...) { into.thrown = std::current_exception(); }
+  } catch (...) { into->thrown = std::current_exception(); }
 #endif
-  // The waiting thread may return as soon as it sees `done`, so the signal is first.
+  // The waiting thread may return, and destroy the worker, as soon as it sees `done`.
   static_cast<void>(ucxx_worker_signal(worker));
-  into.done.store(true);
-  into.done.notify_all();
+  into->done.store(true);
+  into->done.notify_all();
 }
 
 } // namespace detail
 
 template <class T> T worker_view::run(task<T> work) const {
-  detail::awaited<T> result;
+  auto result = std::make_shared<detail::awaited<T>>();
   detail::fulfil(std::move(work), c_, result);
-  while (!result.done.load()) {
+  while (!result->done.load()) {
     // A signal that came before `done` is used up by one wait, so waits have a limit.
     auto s = try_wait(std::chrono::milliseconds(1));
     if (s == status::busy) {
-      result.done.wait(false);
+      result->done.wait(false);
     } else if (s != status::timed_out) {
       detail::check(s);
     }
   }
-  if (result.thrown) std::rethrow_exception(result.thrown);
-  if constexpr (!std::is_void_v<T>) return std::move(*result.value);
+  if (result->thrown) std::rethrow_exception(result->thrown);
+  if constexpr (!std::is_void_v<T>) return std::move(*result->value);
 }
 #endif
 
