@@ -28,7 +28,7 @@ part() { # what, command...
   say "--- $verdict  $1  $((SECONDS - started)) s"
 }
 
-under_valgrind() {
+under_valgrind() (
   local options=(--quiet --trace-children=yes --child-silent-after-fork=yes --error-exitcode=99 --leak-check=full
     --show-leak-kinds=definite --errors-for-leak-kinds=definite "--suppressions=$root/c_examples/valgrind.supp"
     # It uses only UCX, and `cmake -E env` starts it.
@@ -36,6 +36,9 @@ under_valgrind() {
   cmake -Uucxx_rs_DIR -S tests/c -B "$target_dir/valgrind" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$stage" \
     -DUCXX_RS_TESTS_WRAPPER="valgrind;$(IFS=';'; printf '%s' "${options[*]}")" >/dev/null &&
     cmake --build "$target_dir/valgrind" --parallel "$jobs" &&
+    # Everything takes up to 50 times as long: fewer rounds, and more time for each step.
+    unset UCXX_TEST_WHOLE &&
+    export UCXX_TEST_SECONDS=1200 &&
     # These tests do not run under valgrind:
     #
     # - endpoint_cycles, window_cycles, library_load_often: count the mappings of the process
@@ -48,7 +51,7 @@ under_valgrind() {
     # - hub_alloc and others of that name: replace the allocation functions, as valgrind does
     ctest --test-dir "$target_dir/valgrind" --output-on-failure --no-tests=error -j "$jobs" \
       --exclude-regex '^(endpoint_cycles|window_cycles|library_load_often|exit_order|fork_child|window_fork|version_log|resources_exhausted|limits|wakeup|(hub|hub_stream|window|iov)_alloc)\.' --timeout 1800 </dev/null
-}
+)
 
 examples_under_valgrind() { # RELEASE
   local libraries

@@ -248,6 +248,8 @@ static void send_one(void) {
   if (length >= 8) {
     memcpy(op->buffer, &op->number, 8);
     test_fill(op->buffer + 8, length - 8, content_of(stream, op->number));
+  } else if (length > 0) {
+    memset(op->buffer, 0, length);
   }
   lengths[stream][sent[stream]++] = length;
   const ucxx_op_params_t *given = draw(4) == 0 && params->callback == NULL &&
