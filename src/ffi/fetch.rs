@@ -430,13 +430,35 @@ pub unsafe extern "C" fn ucxx_fetch_reply(
         {
             if length == 0 || !buffer.is_null() {
                 if let Some(quick) = question.quick(length) {
-                    return plainly(quick.reply(
-                        question,
-                        (buffer, length),
-                        plain,
-                        Out::new(request.cast()),
-                    ));
+                    let out = Out::new(request.cast());
+                    return plainly(quick.reply::<false>(question, (buffer, length), plain, out));
                 }
+            }
+        }
+        reply_long(fetch, buffer, length, params, request)
+    }
+}
+
+/// Of more than fits into one piece with its header.
+///
+/// # Safety
+/// As for `ucxx_fetch_reply`.
+#[inline(never)]
+unsafe extern "C" fn reply_long(
+    fetch: *mut ucxx_fetch_t,
+    buffer: *const c_void,
+    length: usize,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        if let (Some(plain), Some(question), false) =
+            (plain(params, length), fetch.cast::<Fetch>().as_ref(), buffer.is_null())
+        {
+            if let Some(quick) = question.quick_long(length) {
+                let out = Out::new(request.cast());
+                return plainly(quick.reply::<true>(question, (buffer, length), plain, out));
             }
         }
         reply(fetch, buffer, length, params, request)

@@ -312,8 +312,8 @@ impl Endpoint {
         posted
     }
 
-    /// Sends a message with one buffer of data that is too long for `send_short`, to a peer that
-    /// has sent its number for the connection. It goes into shared memory if possible, otherwise to
+    /// Sends a message or a reply with one buffer of data that is too long for `send_short`, to a
+    /// peer that has sent its number for the connection. It goes into shared memory if possible, otherwise to
     /// UCP with the data beside the header. `index`: that of the memory type in `Templates`.
     ///
     /// # Safety
@@ -330,27 +330,35 @@ impl Endpoint {
     ) -> sys::ucs_status_ptr_t {
         // What `send_short` has no room for takes more than one place.
         const { assert!(INLINE - HEADER + compact_header::MESSAGE >= MOST) };
+        const { assert!(compact_header::ANSWER == compact_header::MESSAGE) };
         debug_assert!(compact_header::MESSAGE + header_length + data.1 > MOST);
         let header = self.header_of::<true>(outgoing, self.peering.fast_number.get());
         let room = slot.room(INLINE);
         let front = compact_header::MESSAGE + header_length;
-        if let Some(writer) = self.writer_for(true, front + data.1, LONGEST) {
+        let ordered = header.kind != header::Kind::Answer;
+        if let Some(writer) = self.writer_for(ordered, front + data.1, LONGEST) {
             let begun = MOST - front;
             // SAFETY: the room belongs to us and is large enough. With the header there are more
             // than MOST bytes, and the caller's are readable.
             let put = unsafe {
-                put_pair(room, compact_header::message(&header));
+                let compact =
+                    if ordered { compact_header::message } else { compact_header::answer };
+                put_pair(room, compact(&header));
                 copy_inline(user_header.cast(), room.add(compact_header::MESSAGE), header_length);
                 copy_inline(data.0.cast(), room.add(front), begun);
                 writer.put_long(room, data.0.cast::<u8>().add(begun), data.1 - begun)
             };
             if self.has_left(put) {
-                self.credits.spend(outgoing.charge);
-                self.message_left();
+                if ordered {
+                    self.credits.spend(outgoing.charge);
+                    self.message_left();
+                }
                 return std::ptr::null_mut();
             }
         }
-        self.passes_fast_box();
+        if ordered {
+            self.passes_fast_box();
+        }
         // SAFETY: room for both, in a slot that only this message uses; the worker keeps the slot,
         // and the caller the data.
         let posted = unsafe {
@@ -360,6 +368,9 @@ impl Endpoint {
             let param = self.worker.templates.send(slot, index);
             send_by_ucp(self.ucp.get(), AM_ID, all, data, param)
         };
+        if !ordered {
+            return posted;
+        }
         self.credits.spend(outgoing.charge);
         if posted.is_null() {
             self.message_left();

@@ -413,9 +413,14 @@ impl Endpoint {
     fn long_piece_came(&self, reader: &Reader, words: &[u64; WORDS], length: usize) {
         let first = words.map(u64::to_ne_bytes);
         let first = first.as_flattened();
-        // SAFETY: `receive_long_fast` provides room for the rest.
+        // SAFETY: both receivers provide room for the rest.
         let rest = |to: *mut u8| unsafe { reader.take_rest(length, to) };
-        if !self.receive_long_fast(first, length, &rest) {
+        let taken = if first[0] == compact_header::MARK_OF_ANSWER {
+            (self.worker.receivers.answers.in_parts)(&self.worker, first, length, &rest)
+        } else {
+            self.receive_long_fast(first, length, &rest)
+        };
+        if !taken {
             let mut piece = vec![0_u64; length.div_ceil(8)];
             piece[..WORDS].copy_from_slice(words);
             rest(piece[WORDS..].as_mut_ptr().cast());

@@ -5,7 +5,7 @@
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch::{on_message_slow, on_short};
 use crate::engine::core::channel::message::Form;
-use crate::engine::core::channel::send::Outgoing;
+use crate::engine::core::channel::send::{Outgoing, LONGEST_UNASKED};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
@@ -19,7 +19,7 @@ use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::compact_header::{self, Short};
 use crate::engine::wire::credit;
-use crate::engine::wire::header::{self, Question};
+use crate::engine::wire::header::{self, Question, HEADER};
 use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -41,16 +41,30 @@ impl SharedEndpoint {
 }
 
 impl Fetch {
-    /// For a plain reply of `length` bytes. None: use the slow path.
+    /// For a plain reply of `length` bytes that is sent as one piece. None: use a slower path.
     #[inline(always)]
     pub fn quick(&self, length: usize) -> Option<FastPath<'_>> {
+        self.plain_requester(length)?.fast_for_piece(length)
+    }
+
+    /// For a longer plain reply, whose data is sent beside the header. None: use the slow path.
+    #[inline(always)]
+    pub fn quick_long(&self, length: usize) -> Option<FastPath<'_>> {
+        // Over a network the slow path avoids two trips.
+        let near = |endpoint: &&SharedEndpoint| {
+            (INLINE - HEADER + 1..=LONGEST_UNASKED).contains(&length) && !endpoint.is_remote()
+        };
+        self.plain_requester(length).filter(near)?.fast_for_peer()
+    }
+
+    #[inline(always)]
+    fn plain_requester(&self, length: usize) -> Option<&SharedEndpoint> {
         let inbound = self.slot().inbound();
         let simple = self.slot().outside.load(Ordering::Relaxed) == 0
             && length as u64 <= inbound.capacity
             && inbound.flags & crate::engine::wire::header::flag::WAITING == 0;
         // SAFETY: the request's own reference, until it is destroyed; null in a message.
-        let endpoint = unsafe { inbound.reply.as_ref() }.filter(|_| simple)?;
-        endpoint.fast_for_piece(length)
+        unsafe { inbound.reply.as_ref() }.filter(|_| simple)
     }
 
     /// Releases a request that was replied to, on the thread of a SINGLE worker. Returns false if
@@ -131,15 +145,15 @@ impl FastPath<'_> {
         Ok(Submitted::Pending)
     }
 
-    /// `Fetch::reply` for plain parameters and one buffer.
+    /// `Fetch::reply` for plain parameters and one buffer. `LONG`: from `quick_long`.
     ///
     /// # Safety
     /// As for that function. `fetch` and the length are those that this was made for.
     #[inline(always)]
-    pub unsafe fn reply(
+    pub unsafe fn reply<const LONG: bool>(
         self,
         fetch: &Fetch,
-        (buffer, length): (*const c_void, usize),
+        data: (*const c_void, usize),
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
@@ -149,18 +163,17 @@ impl FastPath<'_> {
         question.outside.store(ANSWERED, Ordering::Relaxed);
         let (id, number) = header::split_number(question.number.get());
         let submitted =
-            self.send(Kind::FetchReply, (length as u64, 0), to, params, out, |_, slot| {
+            self.send(Kind::FetchReply, (data.1 as u64, 0), to, params, out, |_, slot| {
                 let outgoing = Outgoing::plain(header::Kind::Answer, id, 0, credit::LEAST, params);
-                // SAFETY: an open endpoint, its worker entered; `Fetch::quick` has checked the
-                // length; the caller's buffer is readable.
+                let outgoing = Outgoing { number, ..outgoing };
+                // SAFETY: an open endpoint, its worker entered; the length was checked; the
+                // caller's buffer is readable, until the operation has completed.
                 unsafe {
-                    to.send_short(
-                        slot,
-                        &Outgoing { number, ..outgoing },
-                        None,
-                        NOTHING,
-                        (buffer, length),
-                    )
+                    if LONG {
+                        to.send_beside(slot, &outgoing, NOTHING, data, params.plain_index())
+                    } else {
+                        to.send_short(slot, &outgoing, None, NOTHING, data)
+                    }
                 }
             });
         submitted.inspect_err(|_| question.outside.store(0, Ordering::Release))
@@ -189,7 +202,55 @@ impl Worker {
     /// the next slower path.
     #[inline(always)]
     pub(crate) fn answer_came_fast<const PLAIN: bool>(&self, short: Short<'_>) -> bool {
-        let (number, data) = (short.answers(), short.rest());
+        let data = short.rest();
+        if PLAIN && data.len() > INLINE {
+            return false;
+        }
+        self.take_answer::<PLAIN>(short, data.len(), |slot| {
+            // SAFETY: UCX's data is valid during its handler. The processor can access the
+            // destination, which has room: a plain fetch has one buffer.
+            unsafe {
+                if PLAIN {
+                    copy_inline(data.as_ptr(), (*slot.queued.as_ptr()).buffer.cast(), data.len());
+                } else {
+                    copy_out(slot, data.as_ptr(), data.len());
+                }
+            }
+        })
+    }
+
+    /// The same for a reply that is still in shared memory: see `Answers::in_parts`.
+    pub(crate) fn answer_came_in_parts(
+        &self,
+        first: &[u8],
+        length: usize,
+        rest: &dyn Fn(*mut u8),
+    ) -> bool {
+        let Some(short) = Short::of(first) else { return false };
+        let Some(slot) = self.fetches().find(short.answers()) else { return false };
+        // SAFETY: the cell belongs to the thread inside the gate, and does not change here.
+        if unsafe { (*slot.queued.as_ptr()).scattered } {
+            return false;
+        }
+        let begun = short.rest();
+        self.take_answer::<false>(short, length - compact_header::ANSWER, |slot| {
+            // SAFETY: the processor can access the destination, one buffer with room for all.
+            unsafe {
+                let to: *mut u8 = (*slot.queued.as_ptr()).buffer.cast();
+                copy_inline(begun.as_ptr(), to, begun.len());
+                rest(to.add(begun.len()));
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn take_answer<const PLAIN: bool>(
+        &self,
+        short: Short<'_>,
+        length: usize,
+        copy: impl FnOnce(&Slot),
+    ) -> bool {
+        let number = short.answers();
         let Some(slot) = self.fetches().find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
@@ -205,8 +266,8 @@ impl Worker {
         let simple = usual
             && endpoint.has_asked_on(short.connection(), std::ptr::null_mut())
             && short.second_byte() & 0x80 == 0
-            && matches!(slot.fate_of_answer::<PLAIN>(data.len(), false), Fate::CopiedHere)
-            && !(PLAIN && (data.len() > INLINE || endpoint.awaits_credit()));
+            && matches!(slot.fate_of_answer::<PLAIN>(length, false), Fate::CopiedHere)
+            && !(PLAIN && endpoint.awaits_credit());
         if !simple {
             return false;
         }
@@ -216,16 +277,8 @@ impl Worker {
         }
         self.fetches().remove(number);
         slot.number.set(0);
-        slot.length.set(data.len() as u64);
-        // SAFETY: UCX's data is valid during its handler. The processor can access the destination,
-        // which has room: a plain fetch has one buffer.
-        unsafe {
-            if PLAIN {
-                copy_inline(data.as_ptr(), (*slot.queued.as_ptr()).buffer.cast(), data.len());
-            } else {
-                copy_out(slot, data.as_ptr(), data.len());
-            }
-        }
+        slot.length.set(length as u64);
+        copy(slot);
         endpoint.in_flight_remove(slot, Kind::Fetch);
         if plain {
             slot.endpoint.set(std::ptr::null());

@@ -114,7 +114,11 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
         left: Worker::answer_what_was_left,
         ..Receiver::NOBODY
     }],
-    answers: Some(Answers { short: on_short_answer, otherwise: Worker::answer_came }),
+    answers: Some(Answers {
+        short: on_short_answer,
+        in_parts: Worker::answer_came_in_parts,
+        otherwise: Worker::answer_came,
+    }),
     at_endpoint: |endpoint, what| {
         if matches!(what, OfEndpoint::Forgotten | OfEndpoint::WorkerEnded) {
             endpoint.drop_spare();
