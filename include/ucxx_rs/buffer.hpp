@@ -119,6 +119,8 @@ public:
   }
   /// The first byte.
   const void *data() const noexcept { return c_.data; }
+  /// Host memory as characters.
+  std::string_view text() const noexcept { return {static_cast<const char *>(data()), size()}; }
 };
 
 /// Memory to receive into. It converts from everything contiguous with elements that can be

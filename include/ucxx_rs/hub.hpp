@@ -11,6 +11,7 @@
 #ifndef UCXX_RS_HUB_HPP
 #define UCXX_RS_HUB_HPP
 
+#include <initializer_list>
 #include <vector>
 
 #include "worker.hpp"
@@ -203,8 +204,10 @@ public:
   status try_add_flow(link_view link) const noexcept {
     return static_cast<status>(ucxx_hub_add_flow(c_, link.c()));
   }
-  /// Checks whether the hub can serve its links: `starved` with the reason if not.
-  status validate() const noexcept { return static_cast<status>(ucxx_hub_validate(c_)); }
+  /// Checks that the hub can serve its links. Throws `starved` with the reason if not.
+  void validate() const { detail::check(try_validate()); }
+  /// As `validate`, without throwing.
+  status try_validate() const noexcept { return static_cast<status>(ucxx_hub_validate(c_)); }
   /// Leases an envelope for a new chunk, without a link.
   result<envelope> try_push(memory_kind kind = {}) const noexcept {
     ucxx_envelope_t *leased = nullptr;
@@ -417,16 +420,31 @@ private:
   }
 };
 
-/// Leases through several links at once, or through none of them: a list of `link.c()`.
-template <class Links>
-std::vector<envelope> lease_many(const Links &links, nanoseconds timeout = forever) {
-  std::vector<ucxx_envelope_t *> leased(std::size(links));
-  detail::check(static_cast<status>(ucxx_link_lease_many(std::data(links), std::size(links),
-                                                         detail::wait_ns(timeout), leased.data())));
+namespace detail {
+inline ucxx_link_t *c_link(ucxx_link_t *c) noexcept { return c; }
+inline ucxx_link_t *c_link(link_view link) noexcept { return link.c(); }
+} // namespace detail
+
+/// As `lease_many`, without throwing.
+template <class Links = std::initializer_list<link_view>>
+result<std::vector<envelope>> try_lease_many(const Links &links, nanoseconds timeout = forever) {
+  std::vector<ucxx_link_t *> through;
+  through.reserve(std::size(links));
+  for (const auto &one : links) through.push_back(detail::c_link(one));
+  std::vector<ucxx_envelope_t *> leased(through.size());
+  auto s = static_cast<status>(ucxx_link_lease_many(through.data(), through.size(),
+                                                    detail::wait_ns(timeout), leased.data()));
+  if (failed(s)) return s;
   std::vector<envelope> envelopes;
   envelopes.reserve(leased.size());
   for (auto *c : leased) envelopes.emplace_back(c);
   return envelopes;
+}
+/// Leases through several links at once, or through none of them: a list of `link_view`, or of
+/// `link.c()`. Throws `closed` when one of them will get none, and `timed_out`.
+template <class Links = std::initializer_list<link_view>>
+std::vector<envelope> lease_many(const Links &links, nanoseconds timeout = forever) {
+  return try_lease_many(links, timeout).value();
 }
 
 } // namespace UCXX_RS_MODE
