@@ -159,7 +159,7 @@ step_suites() {
   local suite
   configure_and_build tests/install "$suites/consumer" -DKIND=shared
   for suite in c_examples tests/c; do
-    configure_and_build "$suite" "$suites/$suite" -DCMAKE_BUILD_TYPE=RelWithDebInfo
+    configure_and_build "$suite" "$suites/$suite" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
   done
 }
 

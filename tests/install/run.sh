@@ -96,7 +96,7 @@ END
 diff <(LC_ALL=C sort expected) <(list by-make/opt/ucxx | grep -v '^./share/doc/ucxx_rs/' | LC_ALL=C sort) || fail "not the expected files"
 doc=by-make/opt/ucxx/share/doc/ucxx_rs
 [ -f "$doc/LICENSE" ] || fail "the licence is not installed"
-diff <(ls "$root/c_examples") <(ls "$doc/c_examples") || fail "examples are left out"
+diff <(cd "$root/c_examples" && ls -R) <(cd "$doc/c_examples" && ls -R) || fail "examples are left out"
 [ "$(readlink by-make/opt/ucxx/lib/libucxx_rs.so.$soversion)" = "libucxx_rs.so.$version" ] || fail "libucxx_rs.so.$soversion links to another file"
 ok "the installed files are the expected ones"
 
