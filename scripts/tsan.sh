@@ -67,7 +67,7 @@ over_transports=(progress_thread progress_thread_queue progress_thread_calls pro
   progress_thread_restart threads notifier wakeup callbacks requests send_window_end on_writable am_random fetch_random fetch_threads group group_start
   hub_tag hub_wait_progress hub_stream_threads)
 over_none=(hub_threads hub_ready hub_wakeup hub_chain hub_copy_ahead hub_changes hub_multi_lease hub_starvation)
-examples=(progress_thread notifier pipeline)
+examples=(progress_thread notifier pipeline cpp_pipeline)
 one_of() { (IFS='|'; printf '(%s)' "$*"); }
 say "tsan: C tests and examples with threads"
 threaded tests/c "$build/c" "^$(one_of "${over_transports[@]}")\.$transports\$|^$(one_of "${over_none[@]}")\.default\$" "${over_transports[@]}" "${over_none[@]}"
