@@ -5,19 +5,19 @@
 # Runs client_server with clients of every kind: some finish, some are rejected, some are killed in
 # the middle, and one comes late. The server must count all of them, and print how each ended.
 #
-#   run_client_server.sh BIN_DIR
+#   run_client_server.sh BIN_DIR [PROGRAM]
 #
 #   EXAMPLE_WRAPPER   words put before the program, for example "valgrind --quiet"
 #   EXAMPLE_TIMEOUT   seconds after which everything is ended (120)
 set -euo pipefail
 
-if (($# != 1)); then
-  echo "usage: $0 BIN_DIR" >&2
+if (($# < 1 || $# > 2)); then
+  echo "usage: $0 BIN_DIR [PROGRAM]" >&2
   exit 2
 fi
 # shellcheck source=c_examples/run_common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run_common.sh"
-program=("${wrapper[@]}" "$1/client_server")
+program=("${wrapper[@]}" "$1/${2:-client_server}")
 most=4
 
 # start_talker NUMBER INPUT: starts a client with this input, and returns after its first answer.
