@@ -7,6 +7,7 @@
 #   run_pair.sh BIN_DIR PROGRAM [ARGUMENT...]
 #
 #   EXAMPLE_WRAPPER   words put before the program, for example "valgrind --quiet"
+#   EXAMPLE_SERVER    the program of rank 1, instead of BIN_DIR/PROGRAM
 #   EXAMPLE_TIMEOUT   seconds after which both are ended (120)
 set -euo pipefail
 
@@ -14,7 +15,7 @@ if (($# < 2)); then
   echo "usage: $0 BIN_DIR PROGRAM [ARGUMENT...]" >&2
   exit 2
 fi
-program=$1/$2
+programs=("$1/$2" "${EXAMPLE_SERVER:-$1/$2}")
 shift 2
 read -ra wrapper <<<"${EXAMPLE_WRAPPER:-}"
 
@@ -28,7 +29,7 @@ clean_up() {
 trap clean_up EXIT
 
 for rank in 0 1; do
-  timeout --kill-after=5 "${EXAMPLE_TIMEOUT:-120}" "${wrapper[@]}" "$program" "$rank" "$scratch/socket" "$@" &
+  timeout --kill-after=5 "${EXAMPLE_TIMEOUT:-120}" "${wrapper[@]}" "${programs[rank]}" "$rank" "$scratch/socket" "$@" &
   pids+=($!)
 done
 
@@ -37,7 +38,7 @@ for rank in 0 1; do
   status=0
   wait "${pids[rank]}" || status=$?
   if ((status != 0)); then
-    echo "$0: rank $rank of $program ended with status $status" >&2
+    echo "$0: rank $rank of ${programs[0]} ended with status $status" >&2
     result=1
   fi
 done
