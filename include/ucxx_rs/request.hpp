@@ -232,6 +232,10 @@ template <class Operation> struct result_of {
 } // namespace detail
 #endif
 
+namespace detail {
+struct access;
+} // namespace detail
+
 /// The description of an operation. See the head of this file. `Result` is what it gives: void,
 /// `recv_info`, or what it receives. `Start` calls C.
 template <class Result, class Start, class Params = default_params> class [[nodiscard]] operation {
@@ -338,6 +342,7 @@ private:
   template <class> friend class detail::stoppable;
 #endif
   template <class, class, class> friend class operation;
+  friend struct detail::access;
 
   ucxx_op_params_t c_params(std::uint64_t flags) const noexcept {
     auto c = detail::sized<ucxx_op_params_t>();
@@ -418,6 +423,20 @@ private:
 };
 
 namespace detail {
+
+/// Starts operations for adaptors of this header, which bring their own callback.
+struct access {
+  /// Also calls `callback` for what completes in the call. Does not call it after an error.
+  template <class Operation, class Out>
+  static status start(Operation &described, Out &out, ucxx_request_callback_t callback, void *arg,
+                      ucxx_request_t **c) noexcept {
+    auto params = described.c_params(UCXX_FLAG_ALWAYS_CALLBACK);
+    out.into(params);
+    params.callback = callback;
+    params.callback_arg = arg;
+    return described.start(out, &params, c);
+  }
+};
 
 /// Describes an operation whose call in C is `start(params, request)`.
 template <class Result, class Start>
