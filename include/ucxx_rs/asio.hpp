@@ -39,14 +39,7 @@ public:
   ~watched() { release(); }
   watched(watched &&) = delete;
   void release() noexcept {
-    if (!fd_.is_open()) return;
-#if UCXX_RS_EXCEPTIONS
-    try {
-      static_cast<void>(fd_.release());
-    } catch (...) {} // it is not registered with the reactor
-#else
-    static_cast<void>(fd_.release());
-#endif
+    if (fd_.is_open()) static_cast<void>(fd_.release());
   }
   template <class Handler> void async_wait(Handler handler) {
     fd_.async_wait(net::posix::stream_descriptor::wait_read, std::move(handler));
@@ -127,8 +120,8 @@ public:
     auto *self = new asio_operation(by->executor(), std::move(handler));
     auto slot = net::get_associated_cancellation_slot(self->handler_);
     ucxx_request_t *c = nullptr;
-    auto s = access::start(described, self->out_, complete, self,
-                           slot.is_connected() ? &c : nullptr);
+    auto s =
+        access::start(described, self->out_, complete, self, slot.is_connected() ? &c : nullptr);
     if (failed(s)) {
       self->status_ = s;
       return self->finish();
@@ -136,9 +129,7 @@ public:
     self->request_ = request(c);
     // The slot is cleared where the handler runs, as asio has it: nobody emits meanwhile.
     if (c) {
-      slot.assign([self](net::cancellation_type) {
-        static_cast<void>(self->request_.cancel());
-      });
+      slot.assign([self](net::cancellation_type) { static_cast<void>(self->request_.cancel()); });
     }
     // Afterwards the operation may have ended.
     auto kicked = by;
@@ -152,8 +143,7 @@ private:
   static constexpr bool taken = in_request<result_type>;
 
   asio_operation(const net::any_io_executor &otherwise, Handler handler)
-      : handler_(std::move(handler)),
-        work_(net::get_associated_executor(handler_, otherwise)) {}
+      : handler_(std::move(handler)), work_(net::get_associated_executor(handler_, otherwise)) {}
 
   static void complete(void *arg, ucxx_request_t *c, ucxx_status_t s) noexcept {
     auto *self = static_cast<asio_operation *>(arg);
@@ -214,18 +204,17 @@ detached hand_over(task<T> work, Handler handler, net::executor_work_guard<Execu
     try {
       co_await std::move(work);
     } catch (...) { thrown = std::current_exception(); }
-    net::defer(to.get_executor(), [thrown, handler = std::move(handler)]() mutable {
-      handler(std::move(thrown));
-    });
+    net::defer(to.get_executor(),
+               [thrown, handler = std::move(handler)]() mutable { handler(std::move(thrown)); });
   } else {
     handed<T> value{};
     try {
       value = co_await std::move(work);
     } catch (...) { thrown = std::current_exception(); }
-    net::defer(to.get_executor(), [thrown, handler = std::move(handler),
-                                   value = std::move(value)]() mutable {
-      handler(std::move(thrown), std::move(value));
-    });
+    net::defer(to.get_executor(),
+               [thrown, handler = std::move(handler), value = std::move(value)]() mutable {
+                 handler(std::move(thrown), std::move(value));
+               });
   }
 }
 #endif
@@ -294,8 +283,7 @@ auto async_run(const asio_worker &worker, task<T> work, Token &&token) {
                                      typename detail::signature<std::exception_ptr, T>::type>(
       [by = worker.driver_](auto handler, task<T> started) {
         auto to = detail::net::get_associated_executor(handler, by->executor());
-        detail::hand_over(std::move(started), std::move(handler),
-                          detail::net::make_work_guard(to));
+        detail::hand_over(std::move(started), std::move(handler), detail::net::make_work_guard(to));
         by->kick();
       },
       token, std::move(work));
@@ -329,9 +317,7 @@ private:
         if (*count == 1) return self.complete(std::error_code(), std::move(one[0]));
         auto armed = from.arm();
         if (armed == status::ok) return from.fd_.async_wait(std::move(self));
-        if (armed != status::busy) {
-          return self.complete(make_error_code(armed), completion());
-        }
+        if (armed != status::busy) { return self.complete(make_error_code(armed), completion()); }
       }
     }
   };
