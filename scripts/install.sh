@@ -100,7 +100,7 @@ for file in "$root"/{README,CHANGELOG,c_examples/README}.md "$root"/docs/{,tutor
   pages+=("${file#"$root"/}")
   plan 644 "$work/${file#"$root"/}" "$(dirname "$docdir/${file#"$root"/}")" "$(basename "$file")"
 done
-for file in "$root"/LICENSE "$root"/docs/{pictures/*.svg,tutorial/*.c} "$root"/c_examples/*.{c,h,sh,txt,csv,supp} "$root"/c_examples/cpp/*; do
+for file in "$root"/LICENSE "$root"/docs/{pictures/*.svg,tutorial/*.c} "$root"/c_examples/*.{c,h,sh,txt,csv,supp} "$root"/c_examples/{cpp,event_loops}/*; do
   plan 644 "$file" "$(dirname "$docdir/${file#"$root"/}")" "$(basename "$file")"
 done
 
