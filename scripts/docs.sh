@@ -19,7 +19,7 @@ rm -rf "$pages" "$out/xml" "$out/cpp" "$out/html"
 mkdir -p "$pages" "$out/cpp"
 
 # The same layout as in the repository, so that links between pages and to files work in both.
-cp -r docs c_examples cpp_examples "$pages"
+cp -r docs c_examples "$pages"
 find tests benches \( -name '*.md' -o -path tests/abi/snapshot.txt \) -exec cp --parents {} "$pages" \;
 cp site/index.md README.md CHANGELOG.md CONTRIBUTING.md LICENSE "$pages"
 "$python" site/reference.py "$header" "$pages/reference"
