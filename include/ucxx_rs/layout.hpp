@@ -44,7 +44,8 @@ template <> inline constexpr std::int32_t element_type<indexed<std::int64_t>> = 
 /// Integers by their size, because `long` and `long long` are two types of one size.
 template <class T>
 inline constexpr std::int32_t
-    element_type<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> =
+    element_type<T, std::enable_if_t<std::is_integral_v<T> && !std::is_const_v<T> &&
+                                     !std::is_same_v<T, bool> && sizeof(T) <= 8>> =
         (sizeof(T) == 1   ? UCXX_TYPE_INT8
          : sizeof(T) == 2 ? UCXX_TYPE_INT16
          : sizeof(T) == 4 ? UCXX_TYPE_INT32

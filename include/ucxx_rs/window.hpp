@@ -109,8 +109,8 @@ class [[nodiscard]] epoch {
 public:
   /// For functions of this header.
   epoch(ucxx_window_t *window, std::uint32_t target,
-        ucxx_status_t (*end)(ucxx_window_t *, std::uint32_t)) noexcept
-      : window_(window), target_(target), end_(end) {}
+        ucxx_status_t (*ending)(ucxx_window_t *, std::uint32_t)) noexcept
+      : window_(window), target_(target), end_(ending) {}
   epoch(epoch &&other) noexcept ///< Takes over.
       : window_(std::exchange(other.window_, nullptr)), target_(other.target_), end_(other.end_) {}
   epoch &operator=(epoch &&) = delete;
@@ -131,6 +131,8 @@ private:
 
 /// A window of elements of type T, borrowed.
 template <class T> class window_view : public detail::view<ucxx_window_t> {
+  static_assert(detail::element_type<T> >= 0, "windows have no elements of this type");
+
 public:
   using detail::view<ucxx_window_t>::view; ///< Borrows.
 
@@ -321,6 +323,7 @@ public:
   }
   /// Reads elements of a target. They are there after a flush, or the end of the epoch.
   template <class R> void get(R &&into, std::uint32_t target, std::int64_t disp) const {
+    static_assert(detail::is_kept<R>, "the temporary ends before the epoch does");
     layout<T> all(count(into));
     get(std::data(into), all, target, disp, all);
   }
@@ -433,8 +436,7 @@ public:
 
 private:
   template <class R> static std::size_t count(const R &range) noexcept {
-    static_assert(std::is_same_v<std::remove_cv_t<detail::element_of<const R>>, const T> ||
-                      std::is_same_v<std::remove_cv_t<detail::element_of<const R>>, T>,
+    static_assert(std::is_same_v<std::remove_cv_t<detail::element_of<const R>>, T>,
                   "the elements are not those of the window");
     return std::size(range);
   }
