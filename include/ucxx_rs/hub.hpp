@@ -399,6 +399,15 @@ public:
     if (failed(s)) return s;
     return link(made, std::move(state));
   }
+  link(link &&) noexcept = default; ///< Takes over.
+  /// Destroys its link, and takes over the other's.
+  link &operator=(link &&other) noexcept {
+    // The old link ends before what its callback uses.
+    link taken(std::move(other));
+    std::swap(c_, taken.c_);
+    std::swap(state_, taken.state_);
+    return *this;
+  }
   /// Describes a lease: `link.lease().wait()`, or `co_await link.lease()`.
   ucxx_rs::lease lease() const noexcept { return {*this, state_.get()}; }
 
@@ -432,11 +441,11 @@ result<std::vector<envelope>> try_lease_many(const Links &links, nanoseconds tim
   through.reserve(std::size(links));
   for (const auto &one : links) through.push_back(detail::c_link(one));
   std::vector<ucxx_envelope_t *> leased(through.size());
+  std::vector<envelope> envelopes;
+  envelopes.reserve(leased.size());
   auto s = static_cast<status>(ucxx_link_lease_many(through.data(), through.size(),
                                                     detail::wait_ns(timeout), leased.data()));
   if (failed(s)) return s;
-  std::vector<envelope> envelopes;
-  envelopes.reserve(leased.size());
   for (auto *c : leased) envelopes.emplace_back(c);
   return envelopes;
 }
