@@ -74,6 +74,7 @@ public:
     ucxx_buffer_t b = ucxx_buffer_t();
     auto s = static_cast<status>(ucxx_buffers_take(c_, index, &b));
     if (failed(s)) return s;
+    if (!b.data && b.length != 0) return status::no_elem;
     return mutable_buffer(b.data, static_cast<std::size_t>(b.length),
                           static_cast<memory_type>(b.memory_type), b.device_id);
   }
