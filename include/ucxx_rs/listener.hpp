@@ -79,10 +79,11 @@ public:
     one->client.emplace(std::move(client));
     one->waiting.resume();
   }
-  /// No client will come: resumes the coroutine without one.
+  /// No client will come: resumes the coroutine without one, and rejects those that wait.
   void end() {
     std::unique_lock<std::mutex> held(lock_);
     auto *one = std::exchange(waiter_, nullptr);
+    auto left = std::exchange(clients_, {});
     held.unlock();
     if (one) one->waiting.resume();
   }
