@@ -61,7 +61,7 @@ private:
 
   struct none {};
   Operation described_;
-  outcome<std::conditional_t<in_request<result_type>, void, result_type>> out_;
+  outcome_of<result_type> out_;
   [[no_unique_address]] std::conditional_t<
       in_request<result_type>,
       std::optional<result<std::conditional_t<in_request<result_type>, result_type, int>>>, none>

@@ -259,6 +259,7 @@ public:
     auto s = static_cast<ucxx_rs::status>(ucxx_endpoint_on_writable(
         c_,
         [](void *kept, ucxx_endpoint_t *c, ucxx_status_t now) noexcept {
+          detail::in_callback here;
           auto call = detail::stored<F>::take(kept);
           detail::guarded([&] { call(endpoint_view(c), static_cast<ucxx_rs::status>(now)); });
         },
@@ -381,6 +382,7 @@ private:
     });
   }
   static void closed(void *arg, ucxx_endpoint_t *c, ucxx_status_t s) noexcept {
+    detail::in_callback here;
     std::unique_ptr<callbacks> last(static_cast<callbacks *>(arg));
     detail::guarded([&] {
       if (last->on_close) last->on_close(endpoint_view(c), static_cast<ucxx_rs::status>(s));

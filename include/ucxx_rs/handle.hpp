@@ -135,12 +135,16 @@ inline int &callback_depth() noexcept {
   return depth;
 }
 
+/// A callback of this header, with the end of what it has captured.
+struct in_callback {
+  in_callback() noexcept { callback_depth()++; }
+  in_callback(in_callback &&) = delete;
+  ~in_callback() { callback_depth()--; }
+};
+
 /// Runs `f`, a callback. What it throws goes to the user's handler, and never into C.
 template <class F> void guarded(F &&f) noexcept {
-  struct inside {
-    inside() noexcept { callback_depth()++; }
-    ~inside() { callback_depth()--; }
-  } in_callback;
+  in_callback here;
 #if UCXX_RS_EXCEPTIONS
   try {
     std::forward<F>(f)();
@@ -243,7 +247,10 @@ private:
 };
 
 /// Frees a handler of type F, as its `destroy_arg`.
-template <class F> void destroy_handler(void *arg) noexcept { delete static_cast<F *>(arg); }
+template <class F> void destroy_handler(void *arg) noexcept {
+  in_callback here;
+  delete static_cast<F *>(arg);
+}
 
 /// Passes each line of the library to `f`.
 template <class F> struct line_to {

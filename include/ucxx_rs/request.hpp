@@ -179,7 +179,7 @@ std::optional<std::size_t> wait_any(const Requests &requests, nanoseconds timeou
   auto s = ucxx_request_wait_any(all.get(), count, detail::wait_ns(timeout), &index);
   if (s == UCXX_INPROGRESS) return std::nullopt;
   // The status is that of the operation, unless none has completed: in a callback, for example.
-  if (s < 0 && !first[index].done()) detail::fail(static_cast<status>(s));
+  if (s < 0 && (count == 0 || !first[index].done())) detail::fail(static_cast<status>(s));
   return index;
 }
 
@@ -187,6 +187,9 @@ std::optional<std::size_t> wait_any(const Requests &requests, nanoseconds timeou
 struct default_params {};
 
 namespace detail {
+
+/// Results that C keeps in the request until they are taken.
+template <class T> inline constexpr bool in_request = false;
 
 /// How the result of an operation gets to its caller. `slot` is where the operation writes it.
 template <class T> struct outcome {
@@ -197,6 +200,7 @@ template <class T> struct outcome {
 template <> struct outcome<void> {
   void into(ucxx_op_params_t &) noexcept {}
 };
+template <class T> using outcome_of = outcome<std::conditional_t<in_request<T>, void, T>>;
 template <> struct outcome<recv_info> {
   ucxx_recv_info_t slot = ucxx_recv_info_t();
   void into(ucxx_op_params_t &params) noexcept { params.recv_info = &slot; }
@@ -205,8 +209,6 @@ template <> struct outcome<recv_info> {
   }
 };
 
-/// Results that C keeps in the request until they are taken.
-template <class T> inline constexpr bool in_request = false;
 /// Results that the operation writes to memory of the caller, but recv_info.
 template <class T>
 inline constexpr bool in_slot =
@@ -383,6 +385,7 @@ private:
   }
 
   template <class F> static void call(void *arg, ucxx_request_t *c, ucxx_status_t s) noexcept {
+    detail::in_callback here;
     auto f = detail::stored<F>::take(arg);
     auto done = static_cast<status>(s);
     detail::guarded([&] {
@@ -401,19 +404,20 @@ private:
 #if UCXX_RS_EXCEPTIONS
   struct promised_result {
     std::promise<Result> promise;
-    detail::outcome<Result> out;
+    detail::outcome_of<Result> out;
   };
   static void fulfil(void *arg, ucxx_request_t *c, ucxx_status_t s) noexcept {
     std::unique_ptr<promised_result> promised(static_cast<promised_result *>(arg));
-    if (s < 0) {
-      promised->promise.set_exception(std::make_exception_ptr(error(static_cast<status>(s))));
-    } else if constexpr (std::is_void_v<Result>) {
-      promised->promise.set_value();
-    } else if constexpr (detail::in_request<Result>) {
-      promised->promise.set_value(Result::take(c).value());
-    } else {
-      promised->promise.set_value(promised->out.take(c).value());
-    }
+    try {
+      detail::check(static_cast<status>(s));
+      if constexpr (std::is_void_v<Result>) {
+        promised->promise.set_value();
+      } else if constexpr (detail::in_request<Result>) {
+        promised->promise.set_value(Result::take(c).value());
+      } else {
+        promised->promise.set_value(promised->out.take(c).value());
+      }
+    } catch (...) { promised->promise.set_exception(std::current_exception()); }
   }
 #endif
 

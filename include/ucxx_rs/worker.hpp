@@ -326,7 +326,7 @@ private:
     }
   }
   template <class F> static void reply_with(F &f, fetch asked) {
-    using Answer = std::invoke_result_t<F &, fetch_view>;
+    using Answer = std::decay_t<std::invoke_result_t<F &, fetch_view>>;
     if constexpr (std::is_same_v<Answer, status>) {
       static_cast<void>(asked.reject(f(asked)));
     } else {
@@ -334,7 +334,7 @@ private:
         fetch asked;
         Answer data;
       };
-      auto data = f(asked);
+      Answer data = f(asked);
       auto kept = std::unique_ptr<replying>(new replying{std::move(asked), std::move(data)});
       auto sending = kept->asked.reply(kept->data);
       // The data lives until it was sent. After an error the fetch ends, and is rejected.
@@ -381,6 +381,8 @@ template <class T> T worker_view::run(task<T> work) const {
     // A signal that came before `done` is used up by one wait, so waits have a limit.
     auto s = try_wait(std::chrono::milliseconds(1));
     if (s == status::busy) {
+      // In a callback nothing would make progress.
+      if (detail::callback_depth() > 0) detail::fail(s);
       result->done.wait(false);
     } else if (s != status::timed_out) {
       detail::check(s);
@@ -423,6 +425,7 @@ public:
     auto s = static_cast<status>(ucxx_worker_destroy_nb(
         ending.c(),
         [](void *kept) noexcept {
+          detail::in_callback here;
           auto call = detail::stored<Done>::take(kept);
           detail::guarded([&] { call(); });
         },
