@@ -80,6 +80,7 @@ find_missing() {
   need python3-dev python3-devel have_python_headers
   need valgrind valgrind have valgrind
   need libclang-dev clang-devel have_libclang
+  need clang clang have_compiler clang++ c++
   need strace strace have strace
   need gdb gdb have gdb
   need ucx-utils ucx have ucx_perftest

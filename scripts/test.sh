@@ -121,7 +121,11 @@ step_stage() {
 }
 
 step_header() {
-  tests/header/run.sh include "$(scripts/ucx_wheel.sh --headers)"
+  local ucxx
+  ucxx=$(scripts/ucx_wheel.sh --headers)
+  tests/header/run.sh include "$ucxx"
+  tests/cpp/compiles.sh include "$ucxx"
+  tests/cpp/test_reach.py
 }
 
 step_abi() {

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# ucxx_rs.hpp compiles without a warning: with g++, and with clang++ where there is one, as C++17,
+# C++20 and C++23, included twice, without exceptions and RTTI, and beside UCXX's headers. Each file
+# of it compiles alone. What must not compile does not.
+#
+#   tests/cpp/compiles.sh HEADER_DIR [UCXX_HEADER_DIR]
+set -euo pipefail
+
+include=$1
+ucxx=${2:-}
+here=$(dirname "${BASH_SOURCE[0]}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+warnings=(-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+passed=0
+
+check() { # what, compiler and its options..., source on stdin
+  local what=$1
+  shift
+  cat > "$work/source.cpp"
+  if ! "$@" "${warnings[@]}" -I "$include" -fsyntax-only "$work/source.cpp"; then
+    printf 'compiles: %s: %s\n' "$what" "$*" >&2
+    exit 1
+  fi
+  passed=$((passed + 1))
+}
+
+compilers=(g++)
+if command -v clang++ >/dev/null; then compilers+=(clang++); else echo "compiles: no clang++ here"; fi
+for compiler in "${compilers[@]}"; do
+  # Templates are checked only where they are used.
+  for standard in c++17 c++20 c++2b; do
+    check "used, as $standard" "$compiler" "-std=$standard" < <(printf '#include <ucxx_rs.hpp>\n'; cat "$here/uses.cpp")
+  done
+  for standard in c++17 c++20; do
+    check "without exceptions, as $standard" "$compiler" "-std=$standard" -fno-exceptions -fno-rtti < "$here/uses.cpp"
+  done
+done
+for part in "$include"/ucxx_rs/*.hpp; do
+  name=$(basename "$part")
+  # It needs Asio, which its users have.
+  [ "$name" != asio.hpp ] || continue
+  check "$name alone" g++ -std=c++17 <<< "#include <ucxx_rs/$name>"
+done
+if [ -n "$ucxx" ]; then
+  check "before UCXX's" g++ -std=c++17 -isystem "$ucxx" < <(printf '#include <ucxx_rs.hpp>\n#include <ucxx/api.h>\n')
+  check "after UCXX's" g++ -std=c++17 -isystem "$ucxx" < <(printf '#include <ucxx/api.h>\n#include <ucxx_rs.hpp>\n')
+fi
+printf 'compiles: %d compilations without a warning\n' "$passed"
+"$here/test_must_not_compile.py" "$include" g++
