@@ -241,13 +241,22 @@ step_asan() {
   # which is the same over every transport, so TCP is left out.
   run_ctest "$(ucx_in_use)" "$target_dir/asan" --label-exclude 'valgrind|^tcp$'
   hostile_under_sanitizers
+  cpp_under_sanitizers
+}
+
+# ucxx_rs.hpp is compiled into its users, so the sanitizers see it. TCP is what listeners need.
+cpp_under_sanitizers() {
+  local build=$target_dir/hostile-asan
+  cmake --build "$build" --parallel "$jobs" --target cpp_operations_20 --target cpp_handlers_20 --target cpp_coroutines_20
+  LSAN_OPTIONS=suppressions="$root/tests/hostile/leaks.supp" run_ctest "$(ucx_in_use)" "$build" -R '^cpp_(operations|handlers|coroutines)_20\.tcp$'
 }
 
 # Random calls, with sanitizers on the caller as well: the caller must keep its part of the
 # contract.
 hostile_under_sanitizers() {
   local flags='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' build=$target_dir/hostile-asan
-  cmake -Uucxx_rs_DIR -S tests/c -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="$flags" >/dev/null
+  cmake -Uucxx_rs_DIR -S tests/c -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="$flags" \
+    -DCMAKE_CXX_FLAGS="$flags" >/dev/null
   cmake --build "$build" --parallel "$jobs" --target hostile
   hostile_under asan env ASAN_OPTIONS=handle_segv=0:handle_abort=0 LSAN_OPTIONS=suppressions="$root/tests/hostile/leaks.supp" \
     "$build/hostile" 40000

@@ -22,7 +22,7 @@ thread_local long allocations = 0;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
