@@ -50,6 +50,7 @@ have_mpi_compiler() { # COMPILER...: checks that one of them has its headers
   done
   return 1
 }
+have_header() { printf '#include <%s>\n' "$1" | g++ -std=c++17 -fsyntax-only -x c++ -; }
 have_libclang() {
   local found
   # Not libclang-cpp.so, which is another library.
@@ -83,6 +84,10 @@ find_missing() {
   need clang clang have_compiler clang++ c++
   need strace strace have strace
   need gdb gdb have gdb
+  need clang clang have clang++
+  need libasio-dev asio-devel have_header asio.hpp
+  need libuv1-dev libuv-devel have_header uv.h
+  need libevent-dev libevent-devel have_header event2/event.h
   need ucx-utils ucx have ucx_perftest
   [ "$level" = full ] || return 0
   need doxygen doxygen have doxygen

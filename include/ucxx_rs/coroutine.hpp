@@ -25,7 +25,8 @@ public:
   bool await_ready() const noexcept { return false; }
   bool await_suspend(std::coroutine_handle<> waiting) noexcept {
     waiting_ = waiting;
-    auto params = described_.c_params(0);
+    // Buffers are taken from the request, which only a callback gets.
+    auto params = described_.c_params(in_request<result_type> ? UCXX_FLAG_ALWAYS_CALLBACK : 0);
     out_.into(params);
     params.callback = complete;
     params.callback_arg = this;
