@@ -313,8 +313,9 @@ impl Endpoint {
     }
 
     /// Sends a message or a reply with one buffer of data that is too long for `send_short`, to a
-    /// peer that has sent its number for the connection. It goes into shared memory if possible, otherwise to
-    /// UCP with the data beside the header. `index`: that of the memory type in `Templates`.
+    /// peer that has sent its number for the connection. It goes into shared memory if possible,
+    /// otherwise to UCP with the data beside the header. `index`: that of the memory type in
+    /// `Templates`.
     ///
     /// # Safety
     /// An open endpoint inside its worker's gate. The user's header is readable, and fits into
