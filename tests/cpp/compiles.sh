@@ -40,7 +40,9 @@ for part in "$include"/ucxx_rs/*.hpp; do
   name=$(basename "$part")
   # It needs Asio, which its users have.
   [ "$name" != asio.hpp ] || continue
-  check "$name alone" g++ -std=c++17 <<< "#include <ucxx_rs/$name>"
+  standard=c++17
+  [ "$name" != coroutine.hpp ] || standard=c++20
+  check "$name alone" g++ "-std=$standard" <<< "#include <ucxx_rs/$name>"
 done
 if [ -n "$ucxx" ]; then
   check "before UCXX's" g++ -std=c++17 -isystem "$ucxx" < <(printf '#include <ucxx_rs.hpp>\n#include <ucxx/api.h>\n')
