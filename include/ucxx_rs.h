@@ -26,6 +26,7 @@
  *   Errors           enum ucxx_status, ucxx_error_text, ucxx_request_error_message
  *   Diagnosis        ucxx_log_set_callback, ucxx_worker_dump, ucxx_worker_query_stats,
  *                      ucxx_version_query
+ *   UCP itself       ucxx_context_native, ucxx_worker_native, ucxx_endpoint_native
  *   Remote memory    ucxx_memory_register, ucxx_rkey_unpack, ucxx_rma_put, ucxx_rma_get,
  *                      ucxx_rma_atomic
  *   Groups           ucxx_group_create, ucxx_group_endpoint, ucxx_group_barrier
@@ -173,6 +174,31 @@
  *  - The library's threads block the signals that the kernel may deliver to any thread, such as
  *    SIGINT, SIGTERM, SIGCHLD and SIGUSR1. They accept those with which garbage collectors stop a
  *    thread (real-time signals, SIGPWR, SIGXCPU, SIGURG), and those of faults.
+ *
+ * UCP's handles
+ *  - The functions ucxx_*_native return UCP's own handles (ucp_worker_h and so on), for calls of
+ *    UCP that this library does not have. They need UCX's headers, and a libucp that is the one in
+ *    the process: see `ucx_copies` in ucxx_version_t. They return NULL where there is no handle.
+ *  - UCP takes no lock for a worker of this library. A call of UCP on it, on its endpoints or keys
+ *    must not overlap with any other call on that worker. So it is allowed here:
+ *     - with a progress thread that takes operations by its queue (see `delayed_submission`): on
+ *       that thread, in a function of ucxx_worker_run_pre or _run_post, or in a callback
+ *     - UCXX_THREAD_SINGLE: on the worker's thread
+ *     - otherwise (SERIALIZED, MULTI, `delayed_submission` -1): only while the program keeps every
+ *       other thread out of calls on the worker and on what belongs to it. With a progress thread:
+ *       in the functions and callbacks named above.
+ *  - It is not allowed in a log callback, nor after ucxx_worker_destroy was called.
+ *  - Do not call what progresses the worker, such as ucp_worker_progress, ucp_worker_fence and
+ *    ucp_worker_flush. The library makes progress, and UCP's callbacks run there. They must not
+ *    call this library: it is inside its own progress pass then.
+ *  - Do not send to the worker itself by UCP. This may complete an operation of the library at a
+ *    moment at which it does not expect that.
+ *  - Do not destroy, close or unmap what the library has created. Do not set handlers of active
+ *    messages (ucp_worker_set_am_recv_handler) or of errors. Do not arm the worker.
+ *  - UCP's operations are the program's own: let UCP allocate their requests, free these by
+ *    ucp_request_free, and complete all of them before the endpoint and the worker are destroyed.
+ *    The end of the worker does not wait for them, and counts none of them.
+ *  - The context has the features that it was created with, and UCP_FEATURE_AM.
  *
  * Signals
  *  - If a signal handler runs on a thread that sleeps in ucxx_worker_wait or ucxx_notifier_wait,
@@ -5118,6 +5144,120 @@ UCXX_NODISCARD ucxx_status_t ucxx_rma_get(ucxx_rkey_t *rkey, void *buffer, size_
  * See also: ucxx_rma_put, ucxx_am_fetch.
  */
 UCXX_NODISCARD ucxx_status_t ucxx_rma_atomic(ucxx_rkey_t *rkey, int32_t op, size_t size, const void *operand, const void *compare, void *result, uint64_t offset, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
+ * Returns UCP's handle of the context, a ucp_context_h.
+ *
+ * "UCP's handles" at the top of this file says what may be done with it. It is valid until the
+ * context and all its workers are destroyed. Examples are ucp_context_query, ucp_mem_map and
+ * ucp_context_print_info.
+ *
+ * Returns: the handle. NULL for NULL, and in a forked child.
+ *
+ * Threads: any. UCP's calls on the context itself may be made on any thread, too.
+ * Ownership: the library's. Do not call ucp_cleanup.
+ * See also: ucxx_worker_native.
+ */
+void *ucxx_context_native(const ucxx_context_t *context);
+
+/**
+ * Returns UCP's handle of the worker, a ucp_worker_h.
+ *
+ * "UCP's handles" at the top of this file says where UCP may be called with it, and what may not
+ * be done. It is valid until ucxx_worker_destroy or ucxx_worker_destroy_nb is called.
+ *
+ * Returns: the handle. NULL for NULL, in a forked child, and from the worker's end on.
+ *
+ * Threads: any. ucp_worker_signal may be called on any thread, too. All other calls of UCP may
+ * not.
+ * Ownership: the library's. Do not call ucp_worker_destroy.
+ * See also: ucxx_worker_run_pre, ucxx_endpoint_native.
+ */
+void *ucxx_worker_native(const ucxx_worker_t *worker);
+
+/**
+ * Returns UCP's handle of the endpoint, a ucp_ep_h, as it is now.
+ *
+ * - Use it before the function that got it returns, and do not keep it. The library destroys it
+ *   when the endpoint closes or fails.
+ * - The call counts as a send: the endpoint sends its greeting to the peer, if it has not done so.
+ * - An endpoint has one UCP endpoint at a time. An endpoint by host and port, and an accepted one,
+ *   have it once the peer has answered: see `on_open`.
+ * - The library does not count what is sent by UCP. ucxx_endpoint_flush and the closes do not
+ *   wait for it, and send windows do not limit it.
+ * - Do not send active messages: UCP's handlers belong to the library, at both ends.
+ *
+ * Returns: the handle. NULL for NULL, before the peer has answered, once the endpoint is closed or
+ * has failed, in a forked child, after the worker's end, and where UCP must not be called: see
+ * "UCP's handles" at the top of this file.
+ *
+ * Threads: any, but it is NULL on every thread other than the progress thread if that thread takes
+ * operations by its queue (see `delayed_submission`).
+ * Ownership: the library's. Do not close it, and do not set its error handler.
+ * See also: ucxx_worker_run_pre, ucxx_rkey_native.
+ */
+void *ucxx_endpoint_native(const ucxx_endpoint_t *endpoint);
+
+/**
+ * Returns UCP's handle of a connection request, a ucp_conn_request_h, for ucp_conn_request_query.
+ *
+ * Answer the request by ucxx_endpoint_accept or ucxx_conn_request_reject, never by UCP. The handle
+ * is valid until then, and until the listener is destroyed.
+ *
+ * Returns: the handle. NULL for NULL, once the request was answered, in a forked child, after the
+ * worker's end, and where UCP must not be called: see "UCP's handles" at the top of this file.
+ *
+ * Threads: as ucxx_endpoint_native.
+ * Ownership: the library's.
+ * See also: ucxx_conn_request_address.
+ */
+void *ucxx_conn_request_native(const ucxx_conn_request_t *conn_request);
+
+/**
+ * Takes UCP's handle, a ucp_tag_message_h, out of a probed message. The caller then receives the
+ * message by ucp_tag_msg_recv_nbx.
+ *
+ * The caller has to receive it, because UCP cannot drop a message. Without the receive, the sender
+ * of a long message waits until the worker is destroyed. Afterwards `message` counts as received:
+ * ucxx_tag_message_recv returns UCXX_ERR_INVALID_PARAM. It still has to be destroyed.
+ *
+ * Returns: the handle. NULL for NULL, if the message was received or taken before, in a forked
+ * child, and after the worker's end.
+ *
+ * Threads: any. "UCP's handles" at the top of this file says where UCP may be called with it.
+ * Ownership: the caller's, until it receives the message.
+ * See also: ucxx_tag_probe.
+ */
+void *ucxx_tag_message_native(ucxx_tag_message_t *message);
+
+/**
+ * Returns UCP's handle of registered memory, a ucp_mem_h, valid until ucxx_memory_destroy.
+ *
+ * Examples are ucp_mem_query, and UCP_OP_ATTR_FIELD_MEMH of an operation. Such an operation has to
+ * complete before ucxx_memory_destroy.
+ *
+ * Returns: the handle. NULL for NULL, and in a forked child.
+ *
+ * Threads: any. UCP's calls on the memory itself may be made on any thread, too.
+ * Ownership: the library's. Do not call ucp_mem_unmap.
+ * See also: ucxx_memory_base.
+ */
+void *ucxx_memory_native(const ucxx_memory_t *memory);
+
+/**
+ * Returns UCP's handle of a key, a ucp_rkey_h. An example is ucp_put_nbx on the key's endpoint.
+ *
+ * It is valid until ucxx_rkey_destroy is called and until the worker's end. UCP's operations that
+ * use it have to complete before. The remote address is ucxx_rkey_base plus an offset. UCP does
+ * not check it, so check it against ucxx_rkey_length.
+ *
+ * Returns: the handle. NULL for NULL, in a forked child, and after the worker's end.
+ *
+ * Threads: any. "UCP's handles" at the top of this file says where UCP may be called with it.
+ * Ownership: the library's. Do not call ucp_rkey_destroy.
+ * See also: ucxx_endpoint_native.
+ */
+void *ucxx_rkey_native(const ucxx_rkey_t *rkey);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size.

@@ -60,6 +60,7 @@ fn the_committed_header_is_the_generated_one() {
         "fetch",
         "memory",
         "rma",
+        "native",
         "group",
         "layout",
         "window",

@@ -27,6 +27,7 @@ pub mod listener;
 pub mod log;
 pub mod memory;
 pub mod multi;
+pub mod native;
 pub mod notifier;
 pub mod operation;
 mod params;

@@ -122,6 +122,12 @@ impl Rkey {
         Ok(self.local.cast())
     }
 
+    /// UCP's handle, for calls that this library does not have. Null in a forked child, and from
+    /// the worker's end on.
+    pub fn native(&self) -> *mut c_void {
+        self.check_usable().map_or(std::ptr::null_mut(), |()| self.ucp.cast())
+    }
+
     /// Checks that UCX's half and its mapping exist.
     pub(crate) fn check_usable(&self) -> Result<()> {
         self.endpoint.worker().check_usable()

@@ -8,7 +8,7 @@ use crate::engine::ucx::deferred_destroy::LateWorkers;
 use crate::engine::ucx::registered_memory::Exposed;
 use crate::engine::ucx::runtime;
 use crate::sys;
-use std::ffi::{CStr, CString};
+use std::ffi::{c_void, CStr, CString};
 use std::sync::Arc;
 
 /// `UCXX_FEATURE_*`.
@@ -116,6 +116,14 @@ impl Context {
 
     pub(crate) fn handle(&self) -> sys::ucp_context_h {
         self.handle
+    }
+
+    /// UCP's handle, for calls that this library does not have. Null in a forked child.
+    pub fn native(&self) -> *mut c_void {
+        if self.generation.is_past() {
+            return std::ptr::null_mut();
+        }
+        self.handle.cast()
     }
 
     /// Returns an error in a forked child.

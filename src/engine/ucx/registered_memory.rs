@@ -175,6 +175,14 @@ impl Memory {
         self.length
     }
 
+    /// UCP's handle, for calls that this library does not have. Null in a forked child.
+    pub fn native(&self) -> *mut c_void {
+        if self.context.generation.is_past() {
+            return std::ptr::null_mut();
+        }
+        self.handle.cast()
+    }
+
     /// Refuses a range that is not inside it.
     pub fn check_holds(&self, begin: *const c_void, length: usize) -> Result<()> {
         let (base, begin) = (self.base() as u64, begin as u64);

@@ -51,6 +51,11 @@ static void refused(const inherited_t *old) {
   int fd = -1;
   blocking.flags = UCXX_FLAG_WAIT;
 
+  STEP("child: UCP's handles");
+  CHECK(ucxx_context_native(old->duo.context) == NULL);
+  CHECK(ucxx_worker_native(worker) == NULL);
+  CHECK(ucxx_endpoint_native(endpoint) == NULL);
+
   STEP("child: context and worker");
   REFUSED(ucxx_worker_create(old->duo.context, NULL, &made));
   REFUSED(ucxx_context_visit_config(old->duo.context, never_visit, NULL));

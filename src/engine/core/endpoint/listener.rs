@@ -466,6 +466,16 @@ impl ConnRequest {
         }
     }
 
+    /// UCP's handle, for the thread that may call UCP. Null on other threads, and once the request
+    /// was answered.
+    pub fn native(&self) -> *mut c_void {
+        let worker = self.worker();
+        if worker.thread.is_remote() || self.answer.load(Ordering::Acquire) != answer::NONE {
+            return std::ptr::null_mut();
+        }
+        worker.enter().map_or(std::ptr::null_mut(), |_inside| self.ucp.get().cast())
+    }
+
     /// Refuses use in a forked child.
     pub fn check_fork(&self) -> Result<()> {
         self.listener.worker.check_fork()

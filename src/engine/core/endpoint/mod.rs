@@ -6,6 +6,7 @@
 //! - `send_window`, `credits`, `admission`: limit how much a sender may have in flight.
 //! - `flush`, `close`, `goodbye`, `transitions`: the way to the end.
 //! - `failure`, `process_watch`, `liveness`: detect a peer that has failed.
+//! - `native`: UCP's handles, for the caller.
 
 pub(crate) mod admission;
 pub(crate) mod close;
@@ -21,6 +22,7 @@ pub(crate) mod life_states;
 pub mod listener;
 pub(crate) mod listener_sockets;
 pub(crate) mod liveness;
+pub(crate) mod native;
 pub mod params;
 pub(crate) mod parked_endpoints;
 pub mod peer;

@@ -61,7 +61,7 @@ use once_cell::sync::OnceCell;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::ffi::{CStr, CString};
+use std::ffi::{c_void, CStr, CString};
 use std::ops::Deref;
 use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -540,6 +540,12 @@ impl SharedWorker {
     /// For `ucp_worker_signal`, which UCP allows on any thread in any thread mode.
     pub(crate) fn ucp_to_signal(&self) -> sys::ucp_worker_h {
         self.ucp.0
+    }
+
+    /// UCP's handle, for calls that this library does not have. Null in a forked child, and from
+    /// the worker's end on.
+    pub fn native(&self) -> *mut c_void {
+        self.check_usable().map_or(std::ptr::null_mut(), |()| self.ucp.0.cast())
     }
 
     pub(crate) fn waiting(&self) -> &WaitRoom {

@@ -107,6 +107,15 @@ impl TagMessage {
         self.info
     }
 
+    /// Takes UCP's handle out, for a receive that this library does not have. Null once the message
+    /// was received, in a forked child, and from the worker's end on.
+    pub fn take_native(&self) -> *mut c_void {
+        if self.worker.check_usable().is_err() {
+            return std::ptr::null_mut();
+        }
+        self.message.swap(std::ptr::null_mut(), Ordering::AcqRel).cast()
+    }
+
     /// Refuses use in a forked child.
     pub fn check_fork(&self) -> Result<()> {
         if self.worker.generation.is_past() {
