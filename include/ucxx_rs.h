@@ -4577,6 +4577,27 @@ void ucxx_am_queue_cover_init(ucxx_am_queue_cover_t *value, size_t struct_size);
 UCXX_NODISCARD ucxx_status_t ucxx_am_queue_send_to(ucxx_endpoint_t *endpoint, const ucxx_am_queue_cover_t *cover, const void *buffer, size_t length, const ucxx_op_params_t *params, ucxx_request_t **request);
 
 /**
+ * Sends a message whose data is in scattered buffers. In all other respects it is
+ * ucxx_am_queue_send_to.
+ *
+ * - `cover`: as for ucxx_am_queue_send_to. NULL sends to the peer's queue, without a header.
+ * - `buffers`, `count`: at most 1,048,576 buffers, all of one memory type. The list is copied
+ *   during the call; the buffers are not.
+ *
+ * The peer receives one buffer, with the data of all of them in the order of the list.
+ *
+ * Returns:
+ * - UCXX_ERR_UNSUPPORTED: the memory types of the buffers differ.
+ * - Any status of ucxx_am_queue_send_to.
+ *
+ * Threads: any.
+ * Ownership: the buffers must stay valid and unchanged until the operation has completed. Owner
+ * name and header are copied.
+ * See also: ucxx_am_queue_send_to, ucxx_am_send_iov.
+ */
+UCXX_NODISCARD ucxx_status_t ucxx_am_queue_send_iov(ucxx_endpoint_t *endpoint, const ucxx_am_queue_cover_t *cover, const ucxx_buffer_t *buffers, size_t count, const ucxx_op_params_t *params, ucxx_request_t **request);
+
+/**
  * Registers `handler` for messages that name this `owner` and `id`.
  *
  * They are sent by ucxx_am_queue_send_to, or by UCXX 0.52 (`AmReceiverCallbackInfo`). The handler

@@ -8,8 +8,10 @@ use super::handle::{self, place, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t}
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use super::tag::check_buffer;
+use super::tag::{check_buffer, parts, ucxx_buffer_t};
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::request::buffer::Part;
+use crate::engine::core::request::operation::OpParams;
 use crate::engine::messaging::am::queue::Cover;
 use crate::engine::wire::ucxx_am::CallbackName;
 use std::ffi::{c_char, c_void, CStr};
@@ -49,14 +51,8 @@ pub unsafe extern "C" fn ucxx_am_queue_send(
     unsafe {
         submit(params, request, |params, out| {
             let endpoint = handle::get(endpoint)?;
-            check_buffer(buffer, length as u64, "buffer")?;
-            endpoint.am_queue_send(
-                Cover { callback: None, header: &[] },
-                buffer,
-                length,
-                params,
-                out,
-            )
+            let part = one(buffer, length, params)?;
+            endpoint.am_queue_send(Cover { callback: None, header: &[] }, &part, params, out)
         })
     }
 }
@@ -134,18 +130,76 @@ pub unsafe extern "C" fn ucxx_am_queue_send_to(
     unsafe {
         submit(params, request, |params, out| {
             let endpoint = handle::get(endpoint)?;
-            check_buffer(buffer, length as u64, "buffer")?;
+            let part = one(buffer, length, params)?;
             params::with(cover, "cover", |cover| {
-                let header = bytes(cover.header, cover.header_length)?;
-                let callback =
-                    (!cover.owner.is_null()).then(|| name(cover.owner, cover.id)).transpose()?;
-                if callback.is_none() && cover.id != 0 {
-                    return Err(Error::invalid("id: must be 0 without an owner"));
-                }
-                endpoint.am_queue_send(Cover { callback, header }, buffer, length, params, out)
+                endpoint.am_queue_send(convert(cover)?, &part, params, out)
             })
         })
     }
+}
+
+/// Sends a message whose data is in scattered buffers. In all other respects it is
+/// ucxx_am_queue_send_to.
+///
+/// - `cover`: as for ucxx_am_queue_send_to. NULL sends to the peer's queue, without a header.
+/// - `buffers`, `count`: at most 1,048,576 buffers, all of one memory type. The list is copied
+///   during the call; the buffers are not.
+///
+/// The peer receives one buffer, with the data of all of them in the order of the list.
+///
+/// Returns:
+/// - UCXX_ERR_UNSUPPORTED: the memory types of the buffers differ.
+/// - Any status of ucxx_am_queue_send_to.
+///
+/// Threads: any.
+/// Ownership: the buffers must stay valid and unchanged until the operation has completed. Owner
+/// name and header are copied.
+/// See also: ucxx_am_queue_send_to, ucxx_am_send_iov.
+///
+/// # Safety
+/// As for `ucxx_am_queue_send_to`; `buffers` is readable for `count` entries during the call, and
+/// what they name until the operation has completed.
+#[no_mangle]
+#[must_use]
+pub unsafe extern "C" fn ucxx_am_queue_send_iov(
+    endpoint: *mut ucxx_endpoint_t,
+    cover: *const ucxx_am_queue_cover_t,
+    buffers: *const ucxx_buffer_t,
+    count: usize,
+    params: *const ucxx_op_params_t,
+    request: *mut *mut ucxx_request_t,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    unsafe {
+        submit(params, request, |params, out| {
+            let endpoint = handle::get(endpoint)?;
+            let parts = parts(buffers, count)?;
+            params::with(cover, "cover", |cover| {
+                endpoint.am_queue_send(convert(cover)?, &parts, params, out)
+            })
+        })
+    }
+}
+
+/// The caller's only buffer.
+fn one(buffer: *const c_void, length: usize, params: &OpParams) -> Result<[Part; 1]> {
+    check_buffer(buffer, length as u64, "buffer")?;
+    Ok([Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }])
+}
+
+/// # Safety
+/// `owner` is NULL or terminated; `header` is readable while the result is in use.
+unsafe fn convert<'a>(cover: &ucxx_am_queue_cover) -> Result<Cover<'a>> {
+    // SAFETY: as for this function.
+    let header = unsafe { bytes(cover.header, cover.header_length) }?;
+    let callback = (!cover.owner.is_null())
+        // SAFETY: as for this function.
+        .then(|| unsafe { name(cover.owner, cover.id) })
+        .transpose()?;
+    if callback.is_none() && cover.id != 0 {
+        return Err(Error::invalid("id: must be 0 without an owner"));
+    }
+    Ok(Cover { callback, header })
 }
 
 /// The name of a handler.

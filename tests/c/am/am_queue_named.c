@@ -153,6 +153,48 @@ static void handlers(const duo_t *duo, inbox_t *inbox) {
     }
 }
 
+/* The parts arrive as one buffer, with and without a cover. */
+static void scattered(const duo_t *duo, inbox_t *inbox) {
+  static const size_t lengths[] = {0, 1, 300, 70000};
+  static const uint64_t protocols[] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
+  for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++)
+    for (size_t protocol = 0; protocol < 3; protocol++) {
+      STEP("scattered, %zu bytes, flags %#zx", lengths[at], (size_t)protocols[protocol]);
+      size_t length = lengths[at], third = length / 3;
+      uint8_t *data = message(length, at);
+      /* An empty part, and three others. */
+      ucxx_buffer_t parts[] = {{.data = data, .length = third},
+                               {.data = NULL, .length = 0},
+                               {.data = data + third, .length = third},
+                               {.data = data + 2 * third, .length = length - 2 * third}};
+      ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+      params.flags = protocols[protocol];
+      ucxx_request_t *request = NULL;
+      ucxx_status_t status =
+          ucxx_am_queue_send_iov(duo->to_right, NULL, parts, 4, &params, &request);
+      memset(parts, 0, sizeof parts);
+      receive(duo, duo->to_left, NULL, 0, length, at);
+      CHECK_OK(duo_finish(duo, status, &request));
+      ucxx_am_queue_cover_t cover = cover_of("own", 0, "a header", 8);
+      parts[0] = (ucxx_buffer_t){.data = data, .length = third};
+      parts[1] = (ucxx_buffer_t){.data = data + third, .length = length - third};
+      inbox->count = 0;
+      status = ucxx_am_queue_send_iov(duo->to_right, &cover, parts, 2, &params, &request);
+      came_t *came = next(duo, inbox, 0);
+      CHECK_OK(duo_finish(duo, status, &request));
+      CHECK_OK(came->status);
+      CHECK(came->header_length == 8 && memcmp(came->header, "a header", 8) == 0);
+      frames_check(came->buffers, 1, &length, at);
+      done_with(came);
+      free(data);
+    }
+  STEP("no part at all");
+  ucxx_request_t *request = NULL;
+  ucxx_status_t status = ucxx_am_queue_send_iov(duo->to_right, NULL, NULL, 0, NULL, &request);
+  receive(duo, duo->to_left, NULL, 0, 0, 0);
+  CHECK_OK(duo_finish(duo, status, &request));
+}
+
 static void in_order(const duo_t *duo, inbox_t *inbox) {
   enum { MANY = 300 };
   STEP("%d in order", MANY);
@@ -351,6 +393,7 @@ int main(void) {
                                               on_destroy, NULL));
   headers(&duo);
   handlers(&duo, inboxes);
+  scattered(&duo, &inboxes[0]);
   in_order(&duo, &inboxes[1]);
   nobody(&duo);
   limits(&duo);

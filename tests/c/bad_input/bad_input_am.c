@@ -84,6 +84,21 @@ static ucxx_status_t am_send_entries(fixture_t *f, void *data, uint64_t length, 
   return ucxx_am_send_iov(f->endpoint, ID_HERE, NULL, 0, entries, count, NULL, &f->out.request);
 }
 
+static ucxx_status_t queue_entries(fixture_t *f, void *data, uint64_t length, size_t count) {
+  ucxx_buffer_t entries[2];
+  fill_entries(entries, data, length, UCXX_MEMORY_AUTO);
+  return ucxx_am_queue_send_iov(f->endpoint, NULL, entries, count, NULL, &f->out.request);
+}
+
+static ucxx_status_t queue_cover(fixture_t *f, const char *owner, uint64_t id,
+                                 size_t header_length) {
+  ucxx_am_queue_cover_t cover = UCXX_AM_QUEUE_COVER_INIT;
+  cover.owner = owner;
+  cover.id = id;
+  cover.header_length = header_length;
+  return ucxx_am_queue_send_iov(f->endpoint, &cover, NULL, 0, NULL, &f->out.request);
+}
+
 /* Sends a header `more` bytes longer than the worker's limit, then one of the allowed length. */
 static ucxx_status_t am_send_header(fixture_t *f, size_t more) {
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;

@@ -22,6 +22,7 @@ use crate::engine::core::channel::send::send_by_ucp;
 use crate::engine::core::channel::send::Outgoing;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
+use crate::engine::core::request::buffer::{describe_parts, memory_type_of, Part};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer, Ticket};
@@ -132,7 +133,7 @@ pub(crate) fn post_to_queue(
 ) -> sys::ucs_status_ptr_t {
     let length = queued.outgoing.user_header.into();
     let header = (slot.room(length).cast_const().cast(), length);
-    let mut param = Param::of_buffer(slot, queued.memory_type, false);
+    let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     // UCXX finds its endpoint by this flag.
     param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
     let ucp = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
@@ -143,15 +144,14 @@ pub(crate) fn post_to_queue(
 }
 
 impl SharedEndpoint {
-    /// Sends a message for its peer's queue, or for a handler.
+    /// Sends the parts as one message for its peer's queue, or for a handler.
     ///
     /// # Safety
-    /// `buffer` is readable for `length` bytes until the operation has completed; `out` is valid.
+    /// The parts are readable until the operation has completed; `out` is valid.
     pub unsafe fn am_queue_send(
         &self,
         cover: Cover<'_>,
-        buffer: *const c_void,
-        length: usize,
+        parts: &[Part],
         params: &OpParams,
         out: Out,
     ) -> Result<Submitted> {
@@ -164,7 +164,8 @@ impl SharedEndpoint {
         };
         request_wait::submit(params, out, |params, out| {
             let worker = self.worker();
-            let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
+            let memory_type = memory_type_of(worker, parts, params)?;
+            let length = parts.iter().map(|part| part.length).sum();
             let told = memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST) as i32;
             let envelope =
                 Envelope { memory_type: told, callback: cover.callback, user_header: cover.header };
@@ -178,10 +179,11 @@ impl SharedEndpoint {
                     std::slice::from_raw_parts_mut(slot.room(envelope.length()), envelope.length())
                 };
                 envelope.encode(room);
-                let buffer = buffer.cast_mut();
+                let (buffer, count, scattered) = describe_parts(slot, parts);
                 Queued {
                     buffer,
-                    count: length,
+                    count,
+                    scattered,
                     tag,
                     memory_type,
                     outgoing,
