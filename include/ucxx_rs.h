@@ -3898,6 +3898,22 @@ UCXX_NODISCARD ucxx_status_t ucxx_listener_create(ucxx_worker_t *worker, const u
 uint16_t ucxx_listener_port(const ucxx_listener_t *listener);
 
 /**
+ * Writes the address that the listener is bound to into `text`: "ip:port", with an IPv6 address in
+ * brackets.
+ *
+ * The text is terminated. A listener on every interface has the address "0.0.0.0" or "[::]".
+ * `capacity` is in bytes, and 64 are always sufficient.
+ *
+ * Returns:
+ * - UCXX_OK: `text` is written.
+ * - UCXX_ERR_BUFFER_TOO_SMALL: nothing is written. The message has the needed capacity.
+ *
+ * Threads: any.
+ * See also: ucxx_listener_port, ucxx_conn_request_address.
+ */
+ucxx_status_t ucxx_listener_address(const ucxx_listener_t *listener, char *text, size_t capacity);
+
+/**
  * Stops listening, and releases the listener.
  *
  * - Requests without an answer are rejected. Accepted endpoints continue.

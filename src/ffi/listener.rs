@@ -6,6 +6,7 @@ use super::handle::{
 };
 use super::params::{self, sized, text};
 use super::status::ucxx_status_t;
+use super::text_out;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::listener::{Callback, ConnRequest, Listener, OnConnect};
 use crate::engine::core::request::notifier::Notifier;
@@ -150,6 +151,35 @@ pub unsafe extern "C" fn ucxx_listener_port(listener: *const ucxx_listener_t) ->
     guard::quietly(0, || unsafe { handle::get(listener) }.map_or(0, Listener::port))
 }
 
+/// Writes the address that the listener is bound to into `text`: "ip:port", with an IPv6 address in
+/// brackets.
+///
+/// The text is terminated. A listener on every interface has the address "0.0.0.0" or "[::]".
+/// `capacity` is in bytes, and 64 are always sufficient.
+///
+/// Returns:
+/// - UCXX_OK: `text` is written.
+/// - UCXX_ERR_BUFFER_TOO_SMALL: nothing is written. The message has the needed capacity.
+///
+/// Threads: any.
+/// See also: ucxx_listener_port, ucxx_conn_request_address.
+///
+/// # Safety
+/// A listener of this library; `text` is writable for `capacity` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_listener_address(
+    listener: *const ucxx_listener_t,
+    text: *mut c_char,
+    capacity: usize,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let address = unsafe { handle::get(listener) }?.address()?;
+        // SAFETY: as above.
+        unsafe { text_out::write(&address, text, capacity) }
+    })
+}
+
 /// Stops listening, and releases the listener.
 ///
 /// - Requests without an answer are rejected. Accepted endpoints continue.
@@ -198,23 +228,10 @@ pub unsafe extern "C" fn ucxx_conn_request_address(
     guard::status(|| {
         // SAFETY: as for this function.
         let request = unsafe { handle::get(conn_request) }?;
-        // SAFETY: as above.
-        unsafe { place(text, "text") }?;
         request.check_fork()?;
         let address = request.peer().map_or_else(String::new, |peer| peer.to_string());
-        if address.len() >= capacity {
-            let message = format!(
-                "capacity: {capacity} is too small, {} bytes are needed",
-                address.len() + 1
-            );
-            return Err(Error::new(Status::BUFFER_TOO_SMALL, message));
-        }
-        // SAFETY: room for the text and its end, as just checked.
-        unsafe {
-            std::ptr::copy_nonoverlapping(address.as_ptr().cast(), text, address.len());
-            text.add(address.len()).write(0);
-        }
-        Ok(Status::OK)
+        // SAFETY: as above.
+        unsafe { text_out::write(&address, text, capacity) }
     })
 }
 

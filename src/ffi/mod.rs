@@ -36,6 +36,7 @@ pub mod rma;
 pub mod status;
 pub mod stream;
 pub mod tag;
+mod text_out;
 pub mod version;
 pub mod window;
 pub mod window_data;

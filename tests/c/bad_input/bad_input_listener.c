@@ -48,6 +48,15 @@ static ucxx_status_t listen_twice(fixture_t *f) {
   return status;
 }
 
+static ucxx_status_t listener_address(fixture_t *f, char *text, size_t capacity) {
+  ucxx_listener_params_t params = answering(must_not_ask, NULL);
+  ucxx_listener_t *listener = NULL;
+  CHECK_OK(ucxx_listener_create(f->worker, &params, &listener));
+  ucxx_status_t status = ucxx_listener_address(listener, text, capacity);
+  ucxx_listener_destroy(listener);
+  return status;
+}
+
 /* ------------------------------------------------------------------ connection requests */
 
 static void hold(void *arg, ucxx_conn_request_t *request) {

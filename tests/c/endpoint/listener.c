@@ -31,6 +31,9 @@ static void accept_at_once(const manner_t *manner, const char *host, const char 
   if (strcmp(here.remote_address, said) != 0 || strcmp(there.local_address, said) != 0)
     FAIL("the server is %s to itself and %s to the client, expected %s", there.local_address,
          here.remote_address, said);
+  char bound[64];
+  CHECK_OK(ucxx_listener_address(site.listener, bound, sizeof bound));
+  CHECK(strcmp(bound, said) == 0);
   CHECK(strncmp(here.local_address, prefix, strlen(prefix)) == 0);
   CHECK(strcmp(here.local_address, there.remote_address) == 0);
   CHECK(here.same_host && there.same_host);
@@ -293,6 +296,17 @@ static void port_taken(void) {
   CHECK_MESSAGE("127.0.0.1");
   CHECK(second == NULL);
   CHECK_EQ(ucxx_listener_port(NULL), 0);
+
+  STEP("the address of a listener");
+  char expected[64], text[64];
+  snprintf(expected, sizeof expected, "127.0.0.1:%d", ucxx_listener_port(site.listener));
+  memset(text, 'x', sizeof text);
+  size_t length = strlen(expected);
+  CHECK_STATUS(ucxx_listener_address(site.listener, text, length), UCXX_ERR_BUFFER_TOO_SMALL);
+  CHECK_MESSAGE("capacity");
+  CHECK(text[0] == 'x');
+  CHECK_OK(ucxx_listener_address(site.listener, text, length + 1));
+  CHECK(strcmp(text, expected) == 0);
   site_close(&site);
 }
 

@@ -244,6 +244,12 @@ impl Listener {
         self.address.get().map_or(0, SocketAddr::port)
     }
 
+    /// The address that it is bound to, as text. Any thread.
+    pub fn address(&self) -> Result<String> {
+        self.worker.check_fork()?;
+        Ok(self.address.get().map_or_else(String::new, SocketAddr::to_string))
+    }
+
     /// Rejects unanswered requests, and those that still arrive.
     fn end(&self, worker: &Worker) {
         if self.has_ended() {
@@ -466,14 +472,12 @@ impl ConnRequest {
         }
     }
 
-    /// UCP's handle, for the thread that may call UCP. Null on other threads, and once the request
-    /// was answered.
-    pub fn native(&self) -> *mut c_void {
-        let worker = self.worker();
-        if worker.thread.is_remote() || self.answer.load(Ordering::Acquire) != answer::NONE {
-            return std::ptr::null_mut();
+    /// UCP's handle, for a thread inside the gate. Null once the request was answered.
+    pub(super) fn ucp(&self, _: &Inside<'_>) -> sys::ucp_conn_request_h {
+        match self.answer.load(Ordering::Acquire) {
+            answer::NONE => self.ucp.get(),
+            _ => std::ptr::null_mut(),
         }
-        worker.enter().map_or(std::ptr::null_mut(), |_inside| self.ucp.get().cast())
     }
 
     /// Refuses use in a forked child.

@@ -1,6 +1,7 @@
 //! UCP's handles of connections, for calls that this library does not have.
 
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
+use crate::engine::core::endpoint::listener::ConnRequest;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -26,5 +27,17 @@ impl SharedEndpoint {
             return null_mut();
         }
         endpoint.ucp.get().cast()
+    }
+}
+
+impl ConnRequest {
+    /// UCP's connection request, for the thread that may call UCP. Null on other threads, and once
+    /// the request was answered.
+    pub fn native(&self) -> *mut c_void {
+        let worker = self.worker();
+        if worker.thread.is_remote() {
+            return null_mut();
+        }
+        worker.enter().map_or(null_mut(), |inside| self.ucp(&inside).cast())
     }
 }
