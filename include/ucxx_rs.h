@@ -1442,6 +1442,10 @@ struct ucxx_worker_attr {
    * Kernel thread id (gettid) of the progress thread. 0 without one.
    */
   uint64_t progress_thread_id;
+  /**
+   * `name` of ucxx_worker_params_t, cut after 63 bytes, in UTF-8. "" without one.
+   */
+  char name[64];
 };
 
 /**

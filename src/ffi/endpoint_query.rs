@@ -4,6 +4,7 @@ use super::guard;
 use super::handle::{self, ucxx_endpoint_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
+use super::text_out::characters;
 use crate::engine::base::status::Status;
 use std::ffi::c_char;
 
@@ -164,13 +165,4 @@ pub unsafe extern "C" fn ucxx_endpoint_query_load(
         // SAFETY: as above.
         unsafe { params::store(load, "load", &value) }.map(|()| Status::OK)
     })
-}
-
-/// Copies a text into a terminated array, and cuts it if it is too long.
-fn characters<const N: usize>(text: &str) -> [c_char; N] {
-    let mut place = [0; N];
-    for (place, byte) in place.iter_mut().take(N - 1).zip(text.bytes()) {
-        *place = byte as c_char;
-    }
-    place
 }

@@ -23,3 +23,30 @@ pub(super) unsafe fn write(text: &str, to: *mut c_char, capacity: usize) -> Resu
     }
     Ok(Status::OK)
 }
+
+/// Copies a text into a terminated array, and cuts it between characters if it is too long.
+pub(super) fn characters<const N: usize>(text: &str) -> [c_char; N] {
+    let mut length = text.len().min(N - 1);
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    let mut place = [0; N];
+    for (place, byte) in place.iter_mut().zip(&text.as_bytes()[..length]) {
+        *place = *byte as c_char;
+    }
+    place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_is_cut_between_characters() {
+        let of = |text| characters::<6>(text).map(|byte| byte as u8);
+        assert_eq!(&of("abc"), b"abc\0\0\0");
+        assert_eq!(&of("abcdef"), b"abcde\0");
+        assert_eq!(&of("abcdé"), b"abcd\0\0");
+        assert_eq!(&of(""), b"\0\0\0\0\0\0");
+    }
+}

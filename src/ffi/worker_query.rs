@@ -4,6 +4,7 @@ use super::guard;
 use super::handle::{self, null, ucxx_worker_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
+use super::text_out::characters;
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::Status;
 use std::ffi::{c_char, c_void, CString};
@@ -26,6 +27,8 @@ pub struct ucxx_worker_attr {
     pub max_am_header: usize,
     /// Kernel thread id (gettid) of the progress thread. 0 without one.
     pub progress_thread_id: u64,
+    /// `name` of ucxx_worker_params_t, cut after 63 bytes, in UTF-8. "" without one.
+    pub name: [c_char; 64],
 }
 /// Result of `ucxx_worker_query`.
 pub type ucxx_worker_attr_t = ucxx_worker_attr;
@@ -116,6 +119,7 @@ pub unsafe extern "C" fn ucxx_worker_query(
             progress_thread_running: worker.has_progress_thread().into(),
             max_am_header: worker.max_am_header()?,
             progress_thread_id: worker.progress_thread_id(),
+            name: characters(&worker.given_name()),
         };
         // SAFETY: as above.
         unsafe { params::store(attr, "attr", &value) }.map(|()| Status::OK)

@@ -97,10 +97,14 @@ ucxx_status_t sized_output(fixture_t *f, size_t known,
       TRY(f, sized(f, sizeof(type) + 64, sizeof(type) + 63)))                         \
   ROW(prefix##_size_clean_tail, UCXX_OK, NULL, TRY(f, sized(f, sizeof(type) + 64, 0)))
 
-#define OUTPUT_SIZE_ROWS(prefix, type, QUERY)                                           \
+#define OUTPUT_SIZE_ROWS(prefix, type, QUERY) GROWN_OUTPUT_ROWS(prefix, type, sizeof(type), QUERY)
+
+/* The same for a struct that once had only `first` bytes. */
+#define GROWN_OUTPUT_ROWS(prefix, type, first, QUERY)                                   \
+  ROW(prefix##_size_first, UCXX_OK, NULL, QUERY(f, sized(f, first, 0)))                 \
   ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", QUERY(f, sized(f, 0, 0))) \
   ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size",                       \
-      QUERY(f, sized(f, sizeof(type) - 8, 0)))                                          \
+      QUERY(f, sized(f, (first) - 8, 0)))                                               \
   ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size",                        \
       QUERY(f, sized(f, SIZE_MAX, sizeof(type))))                                       \
   ROW(prefix##_size_tail_zeroed, UCXX_OK, NULL, sized_output(f, sizeof(type), QUERY))

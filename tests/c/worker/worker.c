@@ -47,10 +47,38 @@ static void query(void) {
   CHECK_EQ(attr.delayed_submission, 0);
   CHECK_EQ(attr.progress_thread_running, 0);
   CHECK_EQ(attr.progress_thread_id, 0);
+  CHECK(attr.name[0] == 0);
   ucxx_endpoint_attr_t endpoint = UCXX_ENDPOINT_ATTR_INIT;
   CHECK_OK(ucxx_endpoint_query(duo.to_right, &endpoint));
   CHECK(endpoint.local_address[0] == 0 && endpoint.remote_address[0] == 0);
   CHECK_EQ(endpoint.same_host, 1);
+}
+
+static void names(void) {
+  STEP("the names of workers");
+  static const char longest[] = "a name with sixty-four bytes of which the struct has room for 63";
+  static const char *const given[] = {"one", "", longest,
+                                      "a name that is longer than the struct "
+                                      "has room for, so that it is cut there"};
+  CHECK_EQ(strlen(longest), 64);
+  for (size_t at = 0; at < sizeof given / sizeof *given; at++) {
+    ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+    ucxx_worker_t *worker = NULL;
+    params.name = given[at];
+    CHECK_OK(ucxx_worker_create(duo.context, &params, &worker));
+    ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
+    CHECK_OK(ucxx_worker_query(worker, &attr));
+    CHECK(strlen(attr.name) == (strlen(given[at]) < 63 ? strlen(given[at]) : 63));
+    CHECK(strncmp(attr.name, given[at], strlen(attr.name)) == 0);
+    /* A caller whose struct has no name. */
+    ucxx_worker_attr_t older;
+    memset(&older, 'x', sizeof older);
+    older.struct_size = offsetof(ucxx_worker_attr_t, name);
+    CHECK_OK(ucxx_worker_query(worker, &older));
+    CHECK_EQ(older.max_am_header, attr.max_am_header);
+    for (size_t byte = 0; byte < sizeof older.name; byte++) CHECK_EQ(older.name[byte], 'x');
+    ucxx_worker_destroy(worker);
+  }
 }
 
 static void stats(void) {
@@ -212,6 +240,7 @@ int main(void) {
   run_here();
   query();
   stats();
+  names();
   dump();
   fence();
   config();

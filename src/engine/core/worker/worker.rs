@@ -59,6 +59,7 @@ use crate::engine::wire::address::{Address, Origin};
 use crate::sys;
 use once_cell::sync::OnceCell;
 use std::any::Any;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_void, CStr, CString};
@@ -554,6 +555,11 @@ impl SharedWorker {
 
     pub(crate) fn wake_hint(&self) -> &WakeHint {
         &self.0.wake_hint
+    }
+
+    /// The name from its parameters, or nothing.
+    pub fn given_name(&self) -> Cow<'_, str> {
+        self.name.as_deref().unwrap_or_default().to_string_lossy()
     }
 
     pub(crate) fn display_name(&self) -> &CStr {
