@@ -2861,6 +2861,22 @@ void ucxx_context_destroy(ucxx_context_t *context);
 ucxx_status_t ucxx_context_visit_config(const ucxx_context_t *context, ucxx_config_visitor_t visit, void *arg);
 
 /**
+ * Calls `visit` for each configuration variable, with the value that a context would have that is
+ * created now with default parameters.
+ *
+ * The values come from the environment, and from the library's own defaults. The names have no
+ * "UCX_". Variables of transports are not included. `visit` may call any function.
+ *
+ * Returns:
+ * - UCXX_OK: all variables were visited.
+ * - Any status of UCX: a variable in the environment is malformed. `visit` was not called.
+ *
+ * Threads: any. No other thread may change the environment during the call.
+ * See also: ucxx_context_visit_config.
+ */
+ucxx_status_t ucxx_config_visit(ucxx_config_visitor_t visit, void *arg);
+
+/**
  * Checks whether the loaded UCX can send from CUDA memory and receive into it here.
  *
  * Returns: 1 or 0. 0 for NULL.

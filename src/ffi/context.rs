@@ -8,7 +8,7 @@ use super::status::ucxx_status_t;
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::ucx::context::{Context, ContextParams};
-use std::ffi::{c_char, c_void, CStr};
+use std::ffi::{c_char, c_void, CStr, CString};
 
 /// One UCX configuration variable.
 #[repr(C)]
@@ -195,13 +195,48 @@ pub unsafe extern "C" fn ucxx_context_visit_config(
     guard::status(|| {
         // SAFETY: as for this function.
         let context = unsafe { handle::get(context) }?;
-        let visit = visit.ok_or_else(|| null("visit"))?;
-        for (key, value) in context.config_entries()? {
-            // SAFETY: as above; both strings outlive the call.
-            unsafe { visit.call_out((arg, key.as_ptr(), value.as_ptr())) };
-        }
-        Ok(Status::OK)
+        // SAFETY: as above.
+        unsafe { show(visit, arg, || context.config_entries()) }
     })
+}
+
+/// Calls `visit` for each configuration variable, with the value that a context would have that is
+/// created now with default parameters.
+///
+/// The values come from the environment, and from the library's own defaults. The names have no
+/// "UCX_". Variables of transports are not included. `visit` may call any function.
+///
+/// Returns:
+/// - UCXX_OK: all variables were visited.
+/// - Any status of UCX: a variable in the environment is malformed. `visit` was not called.
+///
+/// Threads: any. No other thread may change the environment during the call.
+/// See also: ucxx_context_visit_config.
+///
+/// # Safety
+/// `visit` may be called with `arg`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_config_visit(
+    visit: ucxx_config_visitor_t,
+    arg: *mut c_void,
+) -> ucxx_status_t {
+    // SAFETY: as for this function.
+    guard::status(|| unsafe { show(visit, arg, Context::default_config_entries) })
+}
+
+/// # Safety
+/// `visit` may be called with `arg`.
+unsafe fn show(
+    visit: ucxx_config_visitor_t,
+    arg: *mut c_void,
+    entries: impl FnOnce() -> Result<Vec<(CString, CString)>>,
+) -> Result<Status> {
+    let visit = visit.ok_or_else(|| null("visit"))?;
+    for (key, value) in entries()? {
+        // SAFETY: as for this function; both strings outlive the call.
+        unsafe { visit.call_out((arg, key.as_ptr(), value.as_ptr())) };
+    }
+    Ok(Status::OK)
 }
 
 /// Checks whether the loaded UCX can send from CUDA memory and receive into it here.

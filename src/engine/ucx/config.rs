@@ -4,7 +4,7 @@
 use crate::engine::base::status::{Error, Result};
 use crate::engine::ucx::runtime::{ucx_release, with_decimal_point, Release};
 use crate::sys;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 /// Owns a `ucp_config_t`.
 pub(crate) struct Config {
@@ -199,21 +199,20 @@ impl Config {
         Ok(())
     }
 
-    /// Calls `visit` with each variable and its value, as UCX prints them.
-    pub(crate) fn visit(&self, mut visit: impl FnMut(&CStr, &CStr)) {
+    /// Each variable and its value, as UCX prints them.
+    pub(crate) fn entries(&self) -> Vec<(CString, CString)> {
         let print = |stream: *mut libc::FILE| {
             // 1 is UCS_CONFIG_PRINT_CONFIG: values only, without comments.
             // SAFETY: a live configuration, an open stream and a terminated title.
             unsafe { sys::ucp_config_print(self.handle, stream.cast(), c"".as_ptr(), 1) }
         };
         let text = with_decimal_point(|| crate::engine::ucx::printed::printed(print));
-        for line in text.lines() {
-            let Some((key, value)) = line.split_once('=') else { continue };
-            let key = bare(key);
-            if let (Ok(key), Ok(value)) = (CString::new(key), CString::new(value)) {
-                visit(&key, &value);
-            }
-        }
+        let variables = text.lines().filter_map(|line| line.split_once('='));
+        variables
+            .filter_map(|(key, value)| {
+                Some((CString::new(bare(key)).ok()?, CString::new(value).ok()?))
+            })
+            .collect()
     }
 }
 

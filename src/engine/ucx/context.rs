@@ -172,9 +172,14 @@ impl Context {
     /// All configuration variables with their current values.
     pub fn config_entries(&self) -> Result<Vec<(CString, CString)>> {
         self.check_fork()?;
-        let mut entries = Vec::new();
-        self.config.lock().visit(|key, value| entries.push((key.to_owned(), value.to_owned())));
-        Ok(entries)
+        Ok(self.config.lock().entries())
+    }
+
+    /// The variables of a context that is made now with default parameters.
+    pub fn default_config_entries() -> Result<Vec<(CString, CString)>> {
+        runtime::initialise();
+        let config = runtime::with_decimal_point(|| Config::new(&[], false))?;
+        Ok(config.entries())
     }
 }
 

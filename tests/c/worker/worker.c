@@ -159,6 +159,8 @@ typedef struct keys {
   int count;
   int prefixed;
   char keepalive[64];
+  char threshold[64];
+  uint64_t all; /* depends on every name and value */
 } keys_t;
 
 static void take_key(void *arg, const char *key, const char *value) {
@@ -168,6 +170,10 @@ static void take_key(void *arg, const char *key, const char *value) {
   keys->prefixed += strncmp(key, "UCX_", 4) == 0;
   if (strcmp(key, "KEEPALIVE_INTERVAL") == 0)
     snprintf(keys->keepalive, sizeof keys->keepalive, "%s", value);
+  if (strcmp(key, "RNDV_THRESH") == 0)
+    snprintf(keys->threshold, sizeof keys->threshold, "%s", value);
+  for (const char *at = key; *at != 0; at++) keys->all = test_mix(keys->all + (uint8_t)*at);
+  for (const char *at = value; *at != 0; at++) keys->all = test_mix(keys->all + (uint8_t)*at);
 }
 
 static void config(void) {
@@ -188,6 +194,33 @@ static void config(void) {
   CHECK(strncmp(keys.keepalive, "7", 1) == 0);
   (void)ucxx_context_has_cuda(context);
   ucxx_context_destroy(context);
+}
+
+static void config_without_context(void) {
+  STEP("configuration without a context");
+  keys_t made, before, told;
+  memset(&made, 0, sizeof made);
+  memset(&before, 0, sizeof before);
+  memset(&told, 0, sizeof told);
+  CHECK_OK(ucxx_context_visit_config(duo.context, take_key, &made));
+  CHECK_OK(ucxx_config_visit(take_key, &before));
+  CHECK(before.count > 20 && before.prefixed == 0);
+  CHECK(before.count == made.count && before.all == made.all);
+  const char *old = getenv("UCX_RNDV_THRESH");
+  char *kept = old == NULL ? NULL : strdup(old);
+  CHECK_EQ(setenv("UCX_RNDV_THRESH", "4321", 1), 0);
+  CHECK_OK(ucxx_config_visit(take_key, &told));
+  CHECK(strstr(told.threshold, "4321") != NULL);
+  CHECK_EQ(setenv("UCX_RNDV_THRESH", "no size", 1), 0);
+  memset(&told, 0, sizeof told);
+  CHECK(ucxx_config_visit(take_key, &told) < 0);
+  CHECK_MESSAGE("environment");
+  CHECK_EQ(told.count, 0);
+  if (kept != NULL)
+    CHECK_EQ(setenv("UCX_RNDV_THRESH", kept, 1), 0);
+  else
+    CHECK_EQ(unsetenv("UCX_RNDV_THRESH"), 0);
+  free(kept);
 }
 
 /* Whether a socket of this process listens on an address other than 127.0.0.1. */
@@ -244,6 +277,7 @@ int main(void) {
   dump();
   fence();
   config();
+  config_without_context();
   duo_close(&duo);
   return 0;
 }
