@@ -25,7 +25,7 @@
  *                      ucxx_worker_destroy
  *   Errors           enum ucxx_status, ucxx_error_text, ucxx_request_error_message
  *   Diagnosis        ucxx_log_set_callback, ucxx_worker_dump, ucxx_worker_query_stats,
- *                      ucxx_version_query
+ *                      ucxx_context_dump, ucxx_version_query
  *   UCP itself       ucxx_context_native, ucxx_worker_native, ucxx_endpoint_native
  *   Remote memory    ucxx_memory_register, ucxx_rkey_unpack, ucxx_rma_put, ucxx_rma_get,
  *                      ucxx_rma_atomic
@@ -2875,6 +2875,24 @@ ucxx_status_t ucxx_context_visit_config(const ucxx_context_t *context, ucxx_conf
  * See also: ucxx_context_visit_config.
  */
 ucxx_status_t ucxx_config_visit(ucxx_config_visitor_t visit, void *arg);
+
+/**
+ * Describes the context in readable lines, for example for a report of a fault.
+ *
+ * Calls `line(arg, text)` once for each line. The lines show the versions of this library and of
+ * UCX, features, network and memory types. Further lines show the components, memory domains,
+ * transports and devices that UCX has here, and the variables that the environment, this library
+ * or the program has set. `line` may call any function. `text` is valid during the call.
+ *
+ * The text is for people, and differs between releases.
+ *
+ * Returns:
+ * - UCXX_OK: all lines were passed on.
+ *
+ * Threads: any.
+ * See also: ucxx_worker_dump, ucxx_context_visit_config.
+ */
+ucxx_status_t ucxx_context_dump(const ucxx_context_t *context, void (*line)(void *arg, const char *text), void *arg);
 
 /**
  * Checks whether the loaded UCX can send from CUDA memory and receive into it here.

@@ -11,7 +11,7 @@ case $version in
   *) echo "bindings.sh: UCX $version found, but the bindings are made from the 1.13 headers" >&2; exit 1 ;;
 esac
 functions='ucp_(get_version|get_version_string|init_version|cleanup|config_read|config_modify|config_release|config_print'
-functions+='|context_query|worker_create|worker_destroy|worker_query|worker_print_info|worker_get_address'
+functions+='|context_query|context_print_info|worker_create|worker_destroy|worker_query|worker_print_info|worker_get_address'
 functions+='|worker_release_address|worker_get_efd|worker_arm|worker_signal|worker_progress|worker_flush_nbx|ep_create'
 functions+='|ep_close_nbx|ep_flush_nbx|ep_print_info|tag_send_nbx|tag_send_sync_nbx|tag_recv_nbx|tag_probe_nb'
 functions+='|tag_msg_recv_nbx|request_cancel|ep_query|listener_create|listener_destroy|listener_query|listener_reject'

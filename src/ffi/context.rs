@@ -239,6 +239,42 @@ unsafe fn show(
     Ok(Status::OK)
 }
 
+/// Describes the context in readable lines, for example for a report of a fault.
+///
+/// Calls `line(arg, text)` once for each line. The lines show the versions of this library and of
+/// UCX, features, network and memory types. Further lines show the components, memory domains,
+/// transports and devices that UCX has here, and the variables that the environment, this library
+/// or the program has set. `line` may call any function. `text` is valid during the call.
+///
+/// The text is for people, and differs between releases.
+///
+/// Returns:
+/// - UCXX_OK: all lines were passed on.
+///
+/// Threads: any.
+/// See also: ucxx_worker_dump, ucxx_context_visit_config.
+///
+/// # Safety
+/// A context of this library; `line` may be called with `arg`.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_context_dump(
+    context: *const ucxx_context_t,
+    line: Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>,
+    arg: *mut c_void,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let context = unsafe { handle::get(context) }?;
+        let line = line.ok_or_else(|| null("line"))?;
+        for text in context.dump()? {
+            let text = CString::new(text).unwrap_or_default();
+            // SAFETY: as above; the text outlives the call.
+            unsafe { line.call_out((arg, text.as_ptr())) };
+        }
+        Ok(Status::OK)
+    })
+}
+
 /// Checks whether the loaded UCX can send from CUDA memory and receive into it here.
 ///
 /// Returns: 1 or 0. 0 for NULL.

@@ -611,6 +611,7 @@ unsafe extern "C" {
     ) -> ucs_status_t;
     pub fn ucp_cleanup(context_p: ucp_context_h);
     pub fn ucp_context_query(context_p: ucp_context_h, attr: *mut ucp_context_attr_t) -> ucs_status_t;
+    pub fn ucp_context_print_info(context: ucp_context_h, stream: *mut FILE);
     pub fn ucp_worker_create(
         context: ucp_context_h,
         params: *const ucp_worker_params_t,

@@ -33,6 +33,7 @@ WEIGHTS = {
     "ucxx_worker_start_progress_thread": 8,
     "ucxx_worker_stop_progress_thread": 8,
     "ucxx_worker_dump": 5,
+    "ucxx_context_dump": 2,
     "ucxx_worker_fence": 10,
     "ucxx_worker_wait": 20,
     "ucxx_endpoint_create": 12,
@@ -313,6 +314,7 @@ VARIABLES = {
     "ucxx_context_visit_config arg": "NULL",
     "ucxx_config_visit arg": "NULL",
     "ucxx_worker_dump arg": "NULL",
+    "ucxx_context_dump arg": "NULL",
     "ucxx_worker_set_am_notifier user_data": "NULL",
     "ucxx_worker_set_fetch_notifier user_data": "NULL",
 }

@@ -9,6 +9,8 @@ use std::ffi::CString;
 /// Owns a `ucp_config_t`.
 pub(crate) struct Config {
     handle: *mut sys::ucp_config_t,
+    /// Each variable that was set, and by whom, for a dump.
+    pub(crate) set: Vec<String>,
     /// The caller's keys, spelled for this release. If UCX cannot apply one, that is an error.
     asked: Vec<String>,
     /// Value of TCP_AF_PRIO in force.
@@ -72,6 +74,7 @@ impl Config {
         }
         let mut config = Config {
             handle,
+            set: set_in_environment(),
             asked: Vec::new(),
             families: families_in_environment(),
             transports: transports_among(entries),
@@ -86,7 +89,9 @@ impl Config {
             };
             if !is_given(key) && !other_forms.iter().any(|form| is_given(form)) {
                 // Ignored: this build of UCX may lack the transport.
-                let _ = config.modify(spelled_for(ucx_release(), key), value);
+                if config.modify(spelled_for(ucx_release(), key), value).is_ok() {
+                    config.set.push(format!("{key}={value}, set by this library"));
+                }
             }
         }
         if local_network {
@@ -96,6 +101,7 @@ impl Config {
                     "network: this UCX cannot be limited to the loopback device",
                 )
             })?;
+            config.set.push("NET_DEVICES=lo, set by UCXX_NETWORK_LOCAL".to_owned());
         }
         for (key, value) in entries {
             let key = bare(key);
@@ -118,6 +124,7 @@ impl Config {
                     ucx_release()
                 ))
             })?;
+            config.set.push(format!("{key}={value}, set by the program"));
             config.asked.push(spelled.to_owned());
             if key == "TCP_AF_PRIO" {
                 config.families = value.clone();
@@ -232,6 +239,20 @@ fn transports_among(entries: &[(String, String)]) -> String {
     let told = entries.iter().rev().find(|(key, _)| bare(key) == "TLS");
     let told = told.map(|(_, value)| value.clone()).or_else(|| std::env::var("UCX_TLS").ok());
     told.unwrap_or_else(|| "all".to_owned())
+}
+
+fn set_in_environment() -> Vec<String> {
+    let all = std::env::vars_os().map(|(key, value)| {
+        (key.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+    });
+    let mut set: Vec<_> = all
+        .filter_map(|(key, value)| {
+            let key = key.strip_prefix("UCX_")?;
+            Some(format!("{key}={value}, set in the environment"))
+        })
+        .collect();
+    set.sort_unstable();
+    set
 }
 
 fn families_in_environment() -> String {

@@ -175,6 +175,11 @@ impl Context {
         Ok(self.config.lock().entries())
     }
 
+    /// Each variable that was set, and by whom.
+    pub(crate) fn what_was_set(&self) -> Vec<String> {
+        self.config.lock().set.clone()
+    }
+
     /// The variables of a context that is made now with default parameters.
     pub fn default_config_entries() -> Result<Vec<(CString, CString)>> {
         runtime::initialise();

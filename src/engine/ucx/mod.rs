@@ -5,6 +5,7 @@
 
 pub(crate) mod config;
 pub mod context;
+pub(crate) mod context_dump;
 #[cfg_attr(not(feature = "cuda"), path = "no_cuda_driver.rs")]
 pub(crate) mod cuda_driver;
 #[cfg(all(test, feature = "cuda"))]

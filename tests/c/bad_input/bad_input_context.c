@@ -10,6 +10,11 @@ static void ignore_log(void *arg, int32_t level, const char *component, const ch
   (void)message;
 }
 
+static void ignore_line(void *arg, const char *line) {
+  (void)arg;
+  (void)line;
+}
+
 static void ignore_config(void *arg, const char *key, const char *value) {
   (void)arg;
   (void)key;

@@ -19,7 +19,7 @@ static void never_run(void *arg) {
 
 static void never_line(void *arg, const char *text) {
   (void)arg;
-  FAIL("a line of a worker of the parent: %s", text);
+  FAIL("a line about an object of the parent: %s", text);
 }
 
 static void never_visit(void *arg, const char *key, const char *value) {
@@ -58,6 +58,7 @@ static void refused(const inherited_t *old) {
 
   STEP("child: context and worker");
   REFUSED(ucxx_worker_create(old->duo.context, NULL, &made));
+  REFUSED(ucxx_context_dump(old->duo.context, never_line, NULL));
   REFUSED(ucxx_context_visit_config(old->duo.context, never_visit, NULL));
   REFUSED(ucxx_worker_address(worker, &address));
   REFUSED(ucxx_worker_progress(worker, &events));

@@ -176,6 +176,30 @@ static void take_key(void *arg, const char *key, const char *value) {
   for (const char *at = value; *at != 0; at++) keys->all = test_mix(keys->all + (uint8_t)*at);
 }
 
+typedef struct described {
+  int lines, versions, features, resources, set;
+} described_t;
+
+static void take_context_line(void *arg, const char *text) {
+  described_t *described = arg;
+  CHECK(text != NULL && text[0] != 0 && strchr(text, '\n') == NULL);
+  described->lines++;
+  described->versions += strstr(text, "ucxx_rs ") != NULL && strstr(text, "UCX ") != NULL;
+  described->features += strstr(text, "features tag,stream,am,wakeup") != NULL;
+  described->resources += strstr(text, "resource ") != NULL && strchr(text, '/') != NULL;
+  described->set += strcmp(text, "  KEEPALIVE_INTERVAL=7s, set by the program") == 0;
+}
+
+static void describe(const ucxx_context_t *context) {
+  STEP("a context in lines");
+  described_t described = {0, 0, 0, 0, 0};
+  CHECK_OK(ucxx_context_dump(context, take_context_line, &described));
+  CHECK(described.lines > 4 && described.resources > 0);
+  CHECK_EQ(described.versions, 1);
+  CHECK_EQ(described.features, 1);
+  CHECK_EQ(described.set, 1);
+}
+
 static void config(void) {
   STEP("effective configuration");
   ucxx_config_entry_t entry = {"KEEPALIVE_INTERVAL", "7s"};
@@ -193,6 +217,7 @@ static void config(void) {
   CHECK_EQ(keys.prefixed, 0);
   CHECK(strncmp(keys.keepalive, "7", 1) == 0);
   (void)ucxx_context_has_cuda(context);
+  describe(context);
   ucxx_context_destroy(context);
 }
 
