@@ -129,6 +129,7 @@
  *     - ucxx_group_endpoint, if it creates one
  *     - ucxx_listener_create, ucxx_tag_probe, ucxx_rkey_unpack, ucxx_link_connect
  *     - ucxx_worker_set_*_handler, ucxx_worker_set_*_notifier, ucxx_worker_dump
+ *     - ucxx_worker_cancel_all and ucxx_endpoint_cancel_all, if they return a count
  *     - calls of windows that create a request
  *  - `arg` has to live as long as the callback may run:
  *     - of an operation: until it has run, also if the request was destroyed before
@@ -3891,6 +3892,45 @@ void ucxx_endpoint_load_init(ucxx_endpoint_load_t *value, size_t struct_size);
  * See also: ucxx_endpoint_params_t, docs/flow-control.md.
  */
 ucxx_status_t ucxx_endpoint_query_load(const ucxx_endpoint_t *endpoint, ucxx_endpoint_load_t *load);
+
+/**
+ * Cancels every operation of the worker that is in flight, each as by ucxx_request_cancel.
+ *
+ * This includes receives, operations of all endpoints, those whose request was destroyed, and
+ * closes, which continue by force. Operations in the submission queue and in send queues are
+ * included, too. The completions follow as usual: callbacks run while the worker makes progress.
+ *
+ * - `count`: optional. The number of operations that were asked to end. Some of them may still
+ *   complete with UCXX_OK. Transfers of hub links are not cancelled, but those that UCX has are
+ *   counted. The call then waits for the progress thread, if there is one. With NULL it does not.
+ *
+ * Returns:
+ * - UCXX_OK: the end is requested, and `*count` is set.
+ * - UCXX_ERR_BUSY: `count` is not NULL, and the call is in a callback on another thread: see
+ *   "Callbacks" at the top of this file.
+ *
+ * Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+ * Callbacks: allowed.
+ * See also: ucxx_request_cancel, ucxx_endpoint_cancel_all, ucxx_worker_query_stats.
+ */
+ucxx_status_t ucxx_worker_cancel_all(ucxx_worker_t *worker, size_t *count);
+
+/**
+ * Cancels every operation of the endpoint that is in flight, each as by ucxx_request_cancel.
+ *
+ * These are its sends, flushes, fetches, puts, gets and atomic operations, its close, and receives
+ * that name it in `source`. In all other respects it is ucxx_worker_cancel_all. An endpoint that
+ * has ended has no operations.
+ *
+ * Returns:
+ * - UCXX_OK: the end is requested, and `*count` is set.
+ * - UCXX_ERR_BUSY: as for ucxx_worker_cancel_all.
+ *
+ * Threads: any. Under UCXX_THREAD_SINGLE, the worker's own thread.
+ * Callbacks: allowed.
+ * See also: ucxx_worker_cancel_all, ucxx_endpoint_close.
+ */
+ucxx_status_t ucxx_endpoint_cancel_all(ucxx_endpoint_t *endpoint, size_t *count);
 
 /**
  * Sets every field to its default, and `struct_size` to the given size.

@@ -49,6 +49,7 @@ fn the_committed_header_is_the_generated_one() {
         "request",
         "endpoint",
         "endpoint_query",
+        "cancel",
         "listener",
         "tag",
         "stream",

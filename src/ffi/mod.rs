@@ -10,6 +10,7 @@ pub mod am;
 pub mod am_multi;
 pub mod am_queue;
 pub mod buffers;
+pub mod cancel;
 pub mod constants;
 pub mod context;
 pub mod endpoint;

@@ -71,6 +71,8 @@ WEIGHTS = {
     "ucxx_log_set_callback": 2,
     "ucxx_request_destroy": 900,
     "ucxx_request_cancel": 200,
+    "ucxx_worker_cancel_all": 5,
+    "ucxx_endpoint_cancel_all": 5,
     "ucxx_worker_progress": 200,
     "ucxx_am_message_destroy": 300,
     "ucxx_fetch_destroy": 200,

@@ -74,10 +74,13 @@ static void refused(const inherited_t *old) {
   REFUSED(ucxx_worker_flush(worker, NULL, &request));
   REFUSED(ucxx_worker_flush(worker, &blocking, NULL));
   REFUSED(ucxx_worker_fence(worker));
+  REFUSED(ucxx_worker_cancel_all(worker, &index));
+  REFUSED(ucxx_worker_cancel_all(worker, NULL));
 
   STEP("child: endpoints");
   REFUSED(ucxx_endpoint_create(worker, old->address, NULL, &other));
   REFUSED(ucxx_endpoint_status(endpoint));
+  REFUSED(ucxx_endpoint_cancel_all(endpoint, NULL));
   REFUSED(ucxx_endpoint_query(endpoint, &endpoint_attr));
   REFUSED(ucxx_endpoint_flush(endpoint, NULL, &request));
   REFUSED(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request));

@@ -1,9 +1,11 @@
 //! Ending operations early: cancelled, or timed out.
 
-use crate::engine::base::status::Status;
-use crate::engine::core::endpoint::endpoint::Endpoint;
+use crate::engine::base::status::{Result, Status};
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::request::{mark, Kind, Slot};
-use crate::engine::core::worker::worker::Worker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
+use crate::engine::wire::header;
+use std::ptr::null;
 
 impl Worker {
     /// Translates UCX's status for the caller. How UCX reports a lost peer depends on the
@@ -58,4 +60,70 @@ impl Worker {
             }
         }
     }
+}
+
+/// Cancelling everything that callers have in flight, in the order of submission.
+impl SharedWorker {
+    /// Cancels every operation of the worker. Returns their number. It waits for the progress
+    /// thread.
+    pub fn cancel_all(&self) -> Result<usize> {
+        let count = self.on_owner(|inside| Ok(inside.cancel_every(null())))?;
+        self.tell_others();
+        Ok(count)
+    }
+
+    /// The same, without waiting for the progress thread.
+    pub fn post_cancel_all(&self) -> Result<()> {
+        self.post(|inside| {
+            inside.cancel_every(null());
+        })?;
+        self.tell_others();
+        Ok(())
+    }
+}
+
+impl SharedEndpoint {
+    /// Cancels every operation of the endpoint. Returns their number. It waits for the progress
+    /// thread.
+    pub fn cancel_all(&self) -> Result<usize> {
+        let count = self.on_owner(|inside| Ok(inside.worker.cancel_every(inside)))?;
+        self.worker().tell_others();
+        Ok(count)
+    }
+
+    /// The same, without waiting for the progress thread.
+    pub fn post_cancel_all(&self) -> Result<()> {
+        let endpoint = self.shared();
+        self.worker().post(move |inside| {
+            inside.cancel_every(endpoint.of(inside));
+        })?;
+        self.worker().tell_others();
+        Ok(())
+    }
+}
+
+impl Worker {
+    /// Cancels the operations of all endpoints (null), or of one. A receive belongs to the endpoint
+    /// that it names as its source. Returns how many there were.
+    fn cancel_every(&self, of: *const Endpoint) -> usize {
+        let wanted = |slot: &Slot| {
+            let kind = slot.kind.get();
+            let is_users = !kind.is_internal() && kind != Kind::AmMessage && !is_hubs(slot);
+            is_users && (of.is_null() || slot.endpoint.get() == of)
+        };
+        let mut count = 0;
+        self.for_each_picked(wanted, |slot| {
+            count += 1;
+            self.cancel_slot(slot, Status::CANCELED);
+        });
+        count
+    }
+}
+
+/// A message of a hub's stream that waits: without it the stream would break. Messages that UCX has
+/// cannot be told apart, and are not affected.
+fn is_hubs(slot: &Slot) -> bool {
+    slot.kind.get() == Kind::AmSend
+        && slot.has_mark(mark::WAITING)
+        && slot.queued.get().outgoing.flags & header::flag::HUB != 0
 }
