@@ -778,6 +778,25 @@ enum ucxx_close {
 };
 
 /**
+ * The type of memory that receives a message of ucxx_am_queue_send_to.
+ *
+ * - A receiver with this library makes host memory for host memory, and CUDA memory for CUDA
+ *   memory, whatever the policy is. It makes host memory for all other types.
+ * - A receiver with UCXX 0.52 has the types of memory of its allocators.
+ */
+enum ucxx_am_memory {
+  /**
+   * The receiver may use host memory in place of a type that it does not make.
+   */
+  UCXX_AM_MEMORY_ANY = 0,
+  /**
+   * The receiver refuses a message whose data waits here if it does not make this type. The send
+   * completes with UCXX_ERR_UNSUPPORTED. With UCXX, the receive does, too.
+   */
+  UCXX_AM_MEMORY_EXACT = 1,
+};
+
+/**
  * Operations of ucxx_rma_atomic on a number in registered memory.
  */
 enum ucxx_atomic_op {
@@ -2174,6 +2193,15 @@ struct ucxx_am_queue_cover {
    * Length of the header in bytes: at most `max_am_header`, and 62 less with an owner.
    */
   size_t header_length;
+  /**
+   * UCXX_AM_MEMORY_*: what a receiver does that makes no memory of the type of the buffer. It
+   * has an effect on data that waits at this side.
+   */
+  int32_t memory_policy;
+  /**
+   * Zero.
+   */
+  uint32_t reserved;
 };
 
 /**
@@ -4661,6 +4689,8 @@ void ucxx_am_queue_cover_init(ucxx_am_queue_cover_t *value, size_t struct_size);
  * - UCXX_ERR_INVALID_PARAM: an owner of more than 63 bytes, an id without an owner, or a header
  *   that is too long.
  * - UCXX_ERR_NO_ELEM: the data waited here, and the peer has no such handler.
+ * - UCXX_ERR_UNSUPPORTED: the data waited here with UCXX_AM_MEMORY_EXACT, and the peer makes no
+ *   such memory.
  * - Any status of ucxx_am_queue_send.
  *
  * Threads: any.

@@ -3,6 +3,7 @@
 use super::am::{bytes, ucxx_destroy_arg_t};
 use super::am_multi::{multi_handler, ucxx_multi_handler_t};
 use super::buffers::{self, ucxx_allocator_t};
+use super::constants::ucxx_am_memory;
 use super::guard::{self, Answer};
 use super::handle::{self, place, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t};
 use super::operation::{submit, ucxx_op_params_t};
@@ -52,7 +53,12 @@ pub unsafe extern "C" fn ucxx_am_queue_send(
         submit(params, request, |params, out| {
             let endpoint = handle::get(endpoint)?;
             let part = one(buffer, length, params)?;
-            endpoint.am_queue_send(Cover { callback: None, header: &[] }, &part, params, out)
+            endpoint.am_queue_send(
+                Cover { callback: None, exact_memory: false, header: &[] },
+                &part,
+                params,
+                out,
+            )
         })
     }
 }
@@ -72,6 +78,11 @@ pub struct ucxx_am_queue_cover {
     pub header: *const c_void,
     /// Length of the header in bytes: at most `max_am_header`, and 62 less with an owner.
     pub header_length: usize,
+    /// UCXX_AM_MEMORY_*: what a receiver does that makes no memory of the type of the buffer. It
+    /// has an effect on data that waits at this side.
+    pub memory_policy: i32,
+    /// Zero.
+    pub reserved: u32,
 }
 /// What ucxx_am_queue_send_to sends in addition to the data.
 pub type ucxx_am_queue_cover_t = ucxx_am_queue_cover;
@@ -107,6 +118,8 @@ pub unsafe extern "C" fn ucxx_am_queue_cover_init(
 /// - UCXX_ERR_INVALID_PARAM: an owner of more than 63 bytes, an id without an owner, or a header
 ///   that is too long.
 /// - UCXX_ERR_NO_ELEM: the data waited here, and the peer has no such handler.
+/// - UCXX_ERR_UNSUPPORTED: the data waited here with UCXX_AM_MEMORY_EXACT, and the peer makes no
+///   such memory.
 /// - Any status of ucxx_am_queue_send.
 ///
 /// Threads: any.
@@ -199,7 +212,18 @@ unsafe fn convert<'a>(cover: &ucxx_am_queue_cover) -> Result<Cover<'a>> {
     if callback.is_none() && cover.id != 0 {
         return Err(Error::invalid("id: must be 0 without an owner"));
     }
-    Ok(Cover { callback, header })
+    if cover.reserved != 0 {
+        return Err(Error::invalid("reserved: is not zero"));
+    }
+    let exact_memory = match cover.memory_policy {
+        value if value == ucxx_am_memory::UCXX_AM_MEMORY_ANY as i32 => false,
+        value if value == ucxx_am_memory::UCXX_AM_MEMORY_EXACT as i32 => true,
+        value => {
+            let text = format!("memory_policy: {value} is no UCXX_AM_MEMORY_* value");
+            return Err(Error::invalid(text));
+        }
+    };
+    Ok(Cover { callback, exact_memory, header })
 }
 
 /// The name of a handler.

@@ -313,6 +313,20 @@ pub enum ucxx_close {
     UCXX_CLOSE_FORCE = 1,
 }
 
+/// The type of memory that receives a message of ucxx_am_queue_send_to.
+///
+/// - A receiver with this library makes host memory for host memory, and CUDA memory for CUDA
+///   memory, whatever the policy is. It makes host memory for all other types.
+/// - A receiver with UCXX 0.52 has the types of memory of its allocators.
+#[repr(C)]
+pub enum ucxx_am_memory {
+    /// The receiver may use host memory in place of a type that it does not make.
+    UCXX_AM_MEMORY_ANY = 0,
+    /// The receiver refuses a message whose data waits here if it does not make this type. The send
+    /// completes with UCXX_ERR_UNSUPPORTED. With UCXX, the receive does, too.
+    UCXX_AM_MEMORY_EXACT = 1,
+}
+
 /// Operations of ucxx_rma_atomic on a number in registered memory.
 #[repr(C)]
 pub enum ucxx_atomic_op {

@@ -165,6 +165,8 @@ const ucxx_am_queue_cover_t *am_queue_cover(caller_t *c) {
   p->owner = owner(c);
   p->id = p->owner != NULL || one_in(c, 16) ? number(c, 3) : 0;
   p->header = header_bytes(c, &p->header_length);
+  p->memory_policy = one_in(c, 2) ? 0 : one_of(c, 0, 1);
+  p->reserved = one_in(c, 64) ? 1 : 0;
   END;
 }
 

@@ -58,11 +58,19 @@ pub struct Envelope<'a> {
     pub memory_type: i32,
     /// The callback to call; `None` means that a receive takes the message.
     pub callback: Option<CallbackName>,
+    /// The receiver fails rather than use another type of memory.
+    pub exact_memory: bool,
     /// The user's header.
     pub user_header: &'a [u8],
 }
 
 impl<'a> Envelope<'a> {
+    /// The receiver has to refuse a message with this memory type: it is neither host memory nor
+    /// one of the types `known` to the receiver, which would use host memory.
+    pub(crate) fn is_refused(&self, known: &[i32]) -> bool {
+        self.exact_memory && !known.contains(&self.memory_type)
+    }
+
     /// Encoded length.
     pub fn length(&self) -> usize {
         let fixed = if self.callback.is_some() { NAMED } else { PLAIN };
@@ -80,7 +88,7 @@ impl<'a> Envelope<'a> {
             out[at + OWNER..at + OWNER + 8].copy_from_slice(&id.to_ne_bytes());
             at += OWNER + 8;
         }
-        // The byte before stays 0: the receiver may use host memory.
+        out[at] = self.exact_memory.into();
         let (length, user_header) = out[at + 1..].split_at_mut(8);
         length.copy_from_slice(&(self.user_header.len() as u64).to_ne_bytes());
         user_header.copy_from_slice(self.user_header);
@@ -101,6 +109,8 @@ impl<'a> Envelope<'a> {
             callback = Some(CallbackName::read(name).ok_or(UNNAMED)?);
             rest = after;
         }
+        // UCXX knows no other value.
+        let exact_memory = rest.first() == Some(&1);
         let mut user_header = rest.get(1..).unwrap_or(&[]);
         if let Some((length, user)) = user_header.split_first_chunk::<8>() {
             if usize::try_from(u64::from_ne_bytes(*length)).ok() != Some(user.len()) {
@@ -110,7 +120,8 @@ impl<'a> Envelope<'a> {
         } else if !user_header.is_empty() {
             return Err("a message of UCXX's with a header that is cut off");
         }
-        Ok(Envelope { memory_type: i32::from_ne_bytes(*memory_type), callback, user_header })
+        let memory_type = i32::from_ne_bytes(*memory_type);
+        Ok(Envelope { memory_type, callback, exact_memory, user_header })
     }
 }
 
@@ -126,7 +137,8 @@ mod tests {
 
     #[test]
     fn the_layout_is_what_ucxx_has() {
-        let plain = Envelope { memory_type: 1, callback: None, user_header: &[] };
+        let plain =
+            Envelope { memory_type: 1, callback: None, exact_memory: false, user_header: &[] };
         let bytes = encoded(&plain);
         assert_eq!(bytes.len(), PLAIN);
         assert_eq!(Envelope::decode(&bytes), Ok(plain));
@@ -136,6 +148,7 @@ mod tests {
         let named = Envelope {
             memory_type: 0,
             callback: CallbackName::new(b"me", 0x0102),
+            exact_memory: false,
             user_header: b"abc",
         };
         let bytes = encoded(&named);
@@ -152,6 +165,22 @@ mod tests {
     }
 
     #[test]
+    fn a_message_may_ask_for_its_own_type_of_memory() {
+        let exact =
+            Envelope { memory_type: 2, callback: None, exact_memory: true, user_header: b"a" };
+        let mut bytes = encoded(&exact);
+        assert_eq!(bytes[5], 1);
+        assert_eq!(Envelope::decode(&bytes), Ok(exact));
+        assert!(exact.is_refused(&[0, 1]) && !exact.is_refused(&[0, 1, 2]));
+        bytes[5] = 2;
+        let other = Envelope::decode(&bytes).unwrap();
+        assert!(!other.exact_memory && !other.is_refused(&[]));
+        let named = Envelope { callback: CallbackName::new(b"me", 1), ..exact };
+        let bytes = encoded(&named);
+        assert_eq!((bytes[77], Envelope::decode(&bytes)), (1, Ok(named)));
+    }
+
+    #[test]
     fn names_have_a_length() {
         assert!([&[b'x'; 63][..], b""].iter().all(|owner| CallbackName::new(owner, 1).is_some()));
         assert!([&[b'x'; 64][..], b"a\0b"]
@@ -161,7 +190,8 @@ mod tests {
 
     #[test]
     fn short_and_hostile_ones() {
-        let user = Envelope { memory_type: 0, callback: None, user_header: b"abc" };
+        let user =
+            Envelope { memory_type: 0, callback: None, exact_memory: false, user_header: b"abc" };
         let mut bytes = encoded(&user);
         assert_eq!(Envelope::decode(&bytes), Ok(user));
         assert!(Envelope::decode(&bytes[..16]).is_err() && Envelope::decode(&bytes[..10]).is_err());

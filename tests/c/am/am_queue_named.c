@@ -176,6 +176,8 @@ static void scattered(const duo_t *duo, inbox_t *inbox) {
       receive(duo, duo->to_left, NULL, 0, length, at);
       CHECK_OK(duo_finish(duo, status, &request));
       ucxx_am_queue_cover_t cover = cover_of("own", 0, "a header", 8);
+      /* Host memory is what every receiver makes. */
+      cover.memory_policy = UCXX_AM_MEMORY_EXACT;
       parts[0] = (ucxx_buffer_t){.data = data, .length = third};
       parts[1] = (ucxx_buffer_t){.data = data + third, .length = length - third};
       inbox->count = 0;

@@ -99,6 +99,13 @@ static ucxx_status_t queue_cover(fixture_t *f, const char *owner, uint64_t id,
   return ucxx_am_queue_send_iov(f->endpoint, &cover, NULL, 0, NULL, &f->out.request);
 }
 
+static ucxx_status_t queue_memory(fixture_t *f, int32_t memory_policy, uint32_t reserved) {
+  ucxx_am_queue_cover_t cover = UCXX_AM_QUEUE_COVER_INIT;
+  cover.memory_policy = memory_policy;
+  cover.reserved = reserved;
+  return ucxx_am_queue_send_to(f->endpoint, &cover, NULL, 0, NULL, &f->out.request);
+}
+
 /* Sends a header `more` bytes longer than the worker's limit, then one of the allowed length. */
 static ucxx_status_t am_send_header(fixture_t *f, size_t more) {
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;

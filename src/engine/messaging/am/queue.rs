@@ -48,6 +48,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Value of `Front` while no message waits.
 const NONE: u64 = u64::MAX;
+/// The types of memory, in UCX's numbers, of which receives make buffers. For all others they make
+/// host memory.
+const MADE: [i32; 2] = [sys::UCS_MEMORY_TYPE_HOST as i32, sys::UCS_MEMORY_TYPE_CUDA as i32];
 const NOBODY: &str = "this worker has no open endpoint to its sender";
 
 /// A message for a handler, and the handler.
@@ -99,6 +102,8 @@ impl Endpoint {
 pub struct Cover<'a> {
     /// The handler; None for the peer's queue.
     pub callback: Option<CallbackName>,
+    /// The receiver fails rather than use another type of memory.
+    pub exact_memory: bool,
     /// Copied.
     pub header: &'a [u8],
 }
@@ -167,8 +172,12 @@ impl SharedEndpoint {
             let memory_type = memory_type_of(worker, parts, params)?;
             let length = parts.iter().map(|part| part.length).sum();
             let told = memory_type.unwrap_or(sys::UCS_MEMORY_TYPE_HOST) as i32;
-            let envelope =
-                Envelope { memory_type: told, callback: cover.callback, user_header: cover.header };
+            let envelope = Envelope {
+                memory_type: told,
+                callback: cover.callback,
+                exact_memory: cover.exact_memory,
+                user_header: cover.header,
+            };
             self.check_envelope(&envelope)?;
             // The field of the tag contains the protocol flags.
             let tag = u64::from(protocol);
@@ -358,6 +367,11 @@ impl Worker {
         if envelope.user_header.len() > u16::MAX.into() {
             complain("a message in UCXX's format whose header has more than 65,535 bytes");
             return dropped(sys::UCS_ERR_INVALID_PARAM);
+        }
+        // As in UCXX, data that has arrived may be in host memory.
+        if arrived.waits && envelope.is_refused(&MADE) {
+            complain("a message in UCXX's format for a type of memory that is not made here");
+            return sys::UCS_ERR_UNSUPPORTED;
         }
         let gone = self
             .endpoint_by_ucp(arrived.from)
