@@ -70,19 +70,40 @@ struct context_params {
   const char *name = nullptr; ///< A name that UCX shows in its output.
 };
 
+namespace detail {
+template <class F> struct variable_to {
+  static void call(void *arg, const char *key, const char *value) noexcept {
+    guarded([&] { (*static_cast<F *>(arg))(key, value); });
+  }
+};
+} // namespace detail
+
+/// Calls `f(name, value)` for each variable that a context created now would have, with names
+/// without "UCX_".
+template <class F> status visit_config(F &&f) noexcept {
+  return static_cast<status>(
+      ucxx_config_visit(detail::variable_to<std::remove_reference_t<F>>::call, std::addressof(f)));
+}
+
 /// An initialised UCX, borrowed.
 class context_view : public detail::view<ucxx_context_t> {
 public:
   using view::view; ///< Borrows.
 
+  /// UCP's own handle, a ucp_context_h, for calls that this library has none of. nullptr after its
+  /// end, and in a forked child. UCP may be called only where progress is made: in a callback, in
+  /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
+  /// destroyed.
+  void *native() const noexcept { return ucxx_context_native(c_); }
+  /// Describes it to `f(const char *line)`, line by line.
+  template <class F> status dump(F &&f) const noexcept {
+    return static_cast<status>(ucxx_context_dump(
+        c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
+  }
   /// Calls `f(name, value)` for each variable in force, with names without "UCX_".
   template <class F> void visit_config(F &&f) const noexcept {
     static_cast<void>(ucxx_context_visit_config(
-        c_,
-        [](void *arg, const char *key, const char *value) noexcept {
-          detail::guarded([&] { (*static_cast<std::remove_reference_t<F> *>(arg))(key, value); });
-        },
-        std::addressof(f)));
+        c_, detail::variable_to<std::remove_reference_t<F>>::call, std::addressof(f)));
   }
   /// Checks whether UCX can send from CUDA memory and receive into it here.
   bool has_cuda() const noexcept { return ucxx_context_has_cuda(c_) != 0; }

@@ -61,6 +61,12 @@ enum class close_mode : std::int32_t {
   force = UCXX_CLOSE_FORCE, ///< Cancels what is in flight.
 };
 
+/// What a receiver of a queue does that makes no memory of the type of the sender's buffer.
+enum class am_memory : std::int32_t {
+  any = UCXX_AM_MEMORY_ANY, ///< It may use host memory.
+  exact = UCXX_AM_MEMORY_EXACT, ///< It refuses data that waits at its sender.
+};
+
 /// A connection to one peer, borrowed.
 class endpoint_view : public detail::view<ucxx_endpoint_t> {
 public:
@@ -87,6 +93,22 @@ public:
     auto s = static_cast<ucxx_rs::status>(ucxx_endpoint_query_load(c_, &load));
     if (failed(s)) return s;
     return load;
+  }
+
+  /// UCP's own handle, a ucp_ep_h, for calls that this library has none of. nullptr after its end,
+  /// and in a forked child. UCP may be called only where progress is made: in a callback, in
+  /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
+  /// destroyed.
+  void *native() const noexcept { return ucxx_endpoint_native(c_); }
+  /// Asks for the end of every operation of it in flight. Returns their number. It waits for the
+  /// progress thread.
+  std::size_t cancel_all() const { return try_cancel_all().value(); }
+  /// As `cancel_all`, without throwing.
+  result<std::size_t> try_cancel_all() const noexcept {
+    std::size_t count = 0;
+    auto s = static_cast<ucxx_rs::status>(ucxx_endpoint_cancel_all(c_, &count));
+    if (failed(s)) return s;
+    return count;
   }
 
   /// Sends a tag message.
@@ -174,19 +196,30 @@ public:
   }
   /// Sends to the peer's handler of this owner and id, with a header. `owner` has to live until the
   /// operation is submitted.
-  auto am_queue_send_to(const char *owner, std::uint64_t id, const_buffer header,
-                        const_buffer data) const noexcept {
+  auto am_queue_send_to(const char *owner, std::uint64_t id, const_buffer header, const_buffer data,
+                        am_memory policy = am_memory::any) const noexcept {
     return detail::describe<void>(
-        [c = c_, owner, id, header, data](const ucxx_op_params_t *params,
-                                          ucxx_request_t **request) noexcept {
-          auto cover = detail::sized<ucxx_am_queue_cover_t>();
-          cover.owner = owner;
-          cover.id = id;
-          cover.header = header.data();
-          cover.header_length = header.size();
+        [c = c_, cover = c_cover(owner, id, header, policy),
+         data](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
           return ucxx_am_queue_send_to(c, &cover, data.data(), data.size(), params, request);
         },
         data.memory());
+  }
+  /// As `am_queue_send`, from several buffers.
+  auto am_queue_send_iov(const_buffers list) const noexcept {
+    return detail::describe<void>(
+        [c = c_, list](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
+          return ucxx_am_queue_send_iov(c, nullptr, list.c(), list.size(), params, request);
+        });
+  }
+  /// As `am_queue_send_to`, from several buffers.
+  auto am_queue_send_to_iov(const char *owner, std::uint64_t id, const_buffer header,
+                            const_buffers list, am_memory policy = am_memory::any) const noexcept {
+    return detail::describe<void>(
+        [c = c_, cover = c_cover(owner, id, header, policy),
+         list](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
+          return ucxx_am_queue_send_iov(c, &cover, list.c(), list.size(), params, request);
+        });
   }
   /// Receives the oldest message of the queue.
   auto am_queue_recv(const receive_params &from = {}) const noexcept {
@@ -290,6 +323,18 @@ public:
     return awaiting{c_};
   }
 #endif
+
+private:
+  static ucxx_am_queue_cover_t c_cover(const char *owner, std::uint64_t id, const_buffer header,
+                                       am_memory policy) noexcept {
+    auto cover = detail::sized<ucxx_am_queue_cover_t>();
+    cover.owner = owner;
+    cover.id = id;
+    cover.header = header.data();
+    cover.header_length = header.size();
+    cover.memory_policy = static_cast<std::int32_t>(policy);
+    return cover;
+  }
 };
 
 /// Parameters of an endpoint.

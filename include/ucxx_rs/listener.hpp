@@ -18,6 +18,11 @@ inline namespace UCXX_RS_MODE {
 class conn_request_view : public detail::view<ucxx_conn_request_t> {
 public:
   using view::view; ///< Borrows.
+  /// UCP's own handle, a ucp_conn_request_h, for calls that this library has none of. nullptr after
+  /// its end, and in a forked child. UCP may be called only where progress is made: in a callback,
+  /// in `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
+  /// destroyed.
+  void *native() const noexcept { return ucxx_conn_request_native(c_); }
   /// The address of the client, as "ip:port", or "".
   std::string address() const {
     char text[64] = "";
@@ -57,6 +62,12 @@ struct listener_params {
 class listener_view : public detail::view<ucxx_listener_t> {
 public:
   using view::view; ///< Borrows.
+  /// Where it listens, as "ip:port".
+  std::string address() const {
+    char text[64] = "";
+    detail::check(static_cast<status>(ucxx_listener_address(c_, text, sizeof text)));
+    return text;
+  }
   /// The port.
   std::uint16_t port() const noexcept { return ucxx_listener_port(c_); }
 };

@@ -45,6 +45,11 @@ class worker_view : public detail::view<ucxx_worker_t> {
 public:
   using view::view; ///< Borrows.
 
+  /// UCP's own handle, a ucp_worker_h, for calls that this library has none of. nullptr after its
+  /// end, and in a forked child. UCP may be called only where progress is made: in a callback, in
+  /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
+  /// destroyed.
+  void *native() const noexcept { return ucxx_worker_native(c_); }
   /// Makes one pass of progress. Returns how many events it handled.
   std::uint32_t progress() const { return try_progress().value(); }
   /// As `progress`, without throwing: `busy` in a callback, or with a progress thread.
@@ -157,6 +162,16 @@ public:
         [c = c_](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
           return ucxx_worker_flush(c, params, request);
         });
+  }
+  /// Asks for the end of every operation in flight. Returns their number. It waits for the progress
+  /// thread.
+  std::size_t cancel_all() const { return try_cancel_all().value(); }
+  /// As `cancel_all`, without throwing.
+  result<std::size_t> try_cancel_all() const noexcept {
+    std::size_t count = 0;
+    auto s = static_cast<status>(ucxx_worker_cancel_all(c_, &count));
+    if (failed(s)) return s;
+    return count;
   }
   /// Orders puts, gets and atomics before it and after it.
   void fence() const { detail::check(try_fence()); }
