@@ -255,10 +255,9 @@ impl Span {
     /// Copies a chunk, for a transfer, which holds both envelopes.
     pub(crate) fn copy_to(self, to: Span, length: u64) {
         // SAFETY: different envelopes of the same size, and the length does not exceed it. The
-        // transfer keeps others from writing the source and from using the target.
-        unsafe {
-            self.data.copy_to_nonoverlapping(to.data, length as usize);
-        }
+        // transfer keeps others from writing the source and from using the target. They overlap if
+        // the user has added one buffer twice.
+        unsafe { self.data.copy_to(to.data, length as usize) };
         self.copy_metadata(to);
     }
 
