@@ -181,6 +181,7 @@ static inline void site_clear(void) {
 }
 
 static inline void site_close(void) {
+  ucxx_endpoint_destroy(site.endpoint);
   ucxx_link_destroy(site.in);
   ucxx_link_destroy(site.out);
   ucxx_hub_destroy(site.hub);
