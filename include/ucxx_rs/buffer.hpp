@@ -146,6 +146,24 @@ public:
   operator const_buffer() const noexcept { return {data(), size(), memory(), device()}; }
 };
 
+/// Bytes that a call reads before it returns, such as those of an address or a key. It converts
+/// from everything contiguous, temporaries included.
+class bytes_view {
+public:
+  /// The bytes of a buffer.
+  bytes_view(const_buffer buffer) noexcept : data_(buffer.data()), size_(buffer.size()) {}
+  /// All elements of a range.
+  template <class R, class = std::enable_if_t<detail::is_contiguous<const R>>>
+  bytes_view(const R &range) noexcept
+      : data_(std::data(range)), size_(std::size(range) * sizeof(*std::data(range))) {}
+  const void *data() const noexcept { return data_; } ///< The first byte.
+  std::size_t size() const noexcept { return size_; } ///< Length in bytes.
+
+private:
+  const void *data_;
+  std::size_t size_;
+};
+
 /// The bytes of one object, to send or to fill.
 template <class T> auto object(T &value) noexcept {
   static_assert(std::is_trivially_copyable_v<T>, "the object cannot be copied as bytes");

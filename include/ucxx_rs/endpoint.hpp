@@ -34,15 +34,15 @@ public:
   /// As `of`, without throwing.
   static result<address> try_of(const worker_view &worker) noexcept;
   /// What `bytes()` gave at the peer.
-  static address from_bytes(const_buffer bytes) { return try_from_bytes(bytes).value(); }
+  static address from_bytes(bytes_view bytes) { return try_from_bytes(bytes).value(); }
   /// As `from_bytes`, without throwing.
-  static result<address> try_from_bytes(const_buffer bytes) noexcept {
+  static result<address> try_from_bytes(bytes_view bytes) noexcept {
     ucxx_address_t *made = nullptr;
     auto s = ucxx_address_from_bytes(bytes.data(), bytes.size(), &made);
     return detail::owned<address>(s, made);
   }
   /// The bytes of a worker address of UCP, of a peer that does not use this library.
-  static result<address> try_from_ucp_bytes(const_buffer bytes) noexcept {
+  static result<address> try_from_ucp_bytes(bytes_view bytes) noexcept {
     ucxx_address_t *made = nullptr;
     auto s = ucxx_address_from_ucp_bytes(bytes.data(), bytes.size(), &made);
     return detail::owned<address>(s, made);
@@ -435,12 +435,12 @@ private:
   }
 };
 
-inline result<rkey> rkey::try_unpack(const endpoint_view &endpoint, const_buffer bytes) noexcept {
+inline result<rkey> rkey::try_unpack(const endpoint_view &endpoint, bytes_view bytes) noexcept {
   ucxx_rkey_t *made = nullptr;
   auto s = ucxx_rkey_unpack(endpoint.c(), bytes.data(), bytes.size(), &made);
   return detail::owned<rkey>(s, made);
 }
-inline rkey rkey::unpack(const endpoint_view &endpoint, const_buffer bytes) {
+inline rkey rkey::unpack(const endpoint_view &endpoint, bytes_view bytes) {
   return try_unpack(endpoint, bytes).value();
 }
 

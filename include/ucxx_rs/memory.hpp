@@ -166,9 +166,9 @@ class rkey : public detail::owner<rkey_view, ucxx_rkey_destroy> {
 public:
   using owner::owner; ///< Takes over.
   /// Makes a key of what `memory_view::pack` wrote at the peer. The endpoint leads there.
-  static rkey unpack(const endpoint_view &endpoint, const_buffer bytes);
+  static rkey unpack(const endpoint_view &endpoint, bytes_view bytes);
   /// As `unpack`, without throwing.
-  static result<rkey> try_unpack(const endpoint_view &endpoint, const_buffer bytes) noexcept;
+  static result<rkey> try_unpack(const endpoint_view &endpoint, bytes_view bytes) noexcept;
 };
 
 } // namespace UCXX_RS_MODE
