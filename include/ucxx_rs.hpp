@@ -16,6 +16,7 @@
 #include "ucxx_rs/context.hpp"
 #include "ucxx_rs/group.hpp"
 #include "ucxx_rs/hub.hpp"
+#include "ucxx_rs/notifier_loop.hpp"
 #include "ucxx_rs/window.hpp"
 #include "ucxx_rs/worker.hpp"
 

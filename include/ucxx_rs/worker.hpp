@@ -382,7 +382,7 @@ detached fulfil(task<T> work, ucxx_worker_t *worker, std::shared_ptr<awaited<T>>
   } catch (...) { into->thrown = std::current_exception(); }
 #endif
   // The waiting thread may return, and destroy the worker, as soon as it sees `done`.
-  static_cast<void>(ucxx_worker_signal(worker));
+  if (worker) static_cast<void>(ucxx_worker_signal(worker));
   into->done.store(true);
   into->done.notify_all();
 }

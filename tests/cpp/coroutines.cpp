@@ -213,12 +213,42 @@ void writes(const pair &p) {
   p.until([&] { return ended == 1; });
 }
 
+task<int> polls(notifier_loop &loop, notifier_view to, const pair &p) {
+  int in[10], sum = 0;
+  op_params params;
+  params.notifier = to.c();
+  params.always = true;
+  for (int &one : in) {
+    params.user_data = &one;
+    p.b.tag_recv(object(one), 6).with(params).submit();
+  }
+  for (int i = 0; i < 10; i++) CHECK(p.finish(p.ab.tag_send(object(i), 6)) == status::ok);
+  for (int i = 0; i < 10; i++) {
+    auto done = co_await loop.next();
+    CHECK(done.kind() == event::completion && done.status() == status::ok);
+    sum += *static_cast<int *>(done.user_data());
+  }
+  CHECK(to.stop() == status::ok);
+  try {
+    static_cast<void>(co_await loop.next());
+    CHECK(false);
+  } catch (const error &e) { CHECK(e.status() == status::closed); }
+  co_return sum;
+}
+void notifications(const pair &p) {
+  auto to = notifier::create(p.context);
+  notifier_loop loop(to);
+  int sum = p.manual() ? loop.run(p.b, polls(loop, to, p)) : loop.run(polls(loop, to, p));
+  CHECK(sum == 45);
+}
+
 } // namespace
 
 int main() {
   limit();
   for (auto mode : modes) {
     pair p(mode);
+    notifications(p);
     ping_pong(p);
     stops(p);
     links(p);
