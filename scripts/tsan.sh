@@ -65,7 +65,7 @@ transports=shm
 [ -z "${UCXX_TEST_WHOLE:-}" ] || transports='(shm|tcp)'
 over_transports=(progress_thread progress_thread_queue progress_thread_calls progress_thread_pair progress_thread_waits progress_thread_sleep
   progress_thread_restart threads notifier wakeup callbacks requests send_window_end on_writable am_random fetch_random fetch_threads group group_start
-  hub_tag hub_wait_progress hub_stream_threads)
+  hub_tag hub_wait_progress hub_stream_threads cpp_operations_20 cpp_handlers_20 cpp_coroutines_20)
 over_none=(hub_threads hub_ready hub_wakeup hub_chain hub_copy_ahead hub_changes hub_multi_lease hub_starvation)
 examples=(progress_thread notifier pipeline cpp_pipeline)
 one_of() { (IFS='|'; printf '(%s)' "$*"); }

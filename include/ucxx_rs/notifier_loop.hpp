@@ -61,7 +61,7 @@ private:
     }
 
   private:
-    friend notifier_loop;
+    friend class notifier_loop;
     notifier_loop &loop_;
     std::coroutine_handle<> waiting_;
     std::optional<completion> got_;
