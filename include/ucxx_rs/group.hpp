@@ -38,9 +38,11 @@ public:
   std::uint32_t rank() const noexcept { return ucxx_group_rank(c_); } ///< Of this process.
   std::uint32_t size() const noexcept { return ucxx_group_size(c_); } ///< Number of members.
   /// Checks whether a member runs on this host.
-  bool is_same_host(std::uint32_t rank) const {
+  bool is_same_host(std::uint32_t rank) const { return try_is_same_host(rank).value(); }
+  /// As `is_same_host`, without throwing.
+  result<bool> try_is_same_host(std::uint32_t rank) const noexcept {
     auto answer = ucxx_group_same_host(c_, rank);
-    if (answer < 0) detail::fail(static_cast<status>(answer));
+    if (answer < 0) return static_cast<status>(answer);
     return answer == 1;
   }
   /// The endpoint to a member. The group owns it.

@@ -24,10 +24,13 @@ public:
   /// destroyed.
   void *native() const noexcept { return ucxx_conn_request_native(c_); }
   /// The address of the client, as "ip:port", or "".
-  std::string address() const {
+  std::string address() const { return try_address().value(); }
+  /// As `address`, without throwing.
+  result<std::string> try_address() const {
     char text[64] = "";
-    detail::check(static_cast<status>(ucxx_conn_request_address(c_, text, sizeof text)));
-    return text;
+    auto s = static_cast<status>(ucxx_conn_request_address(c_, text, sizeof text));
+    if (failed(s)) return s;
+    return std::string(text);
   }
   /// Refuses it: the client gets `rejected`.
   status reject() const noexcept { return static_cast<status>(ucxx_conn_request_reject(c_)); }
@@ -63,10 +66,13 @@ class listener_view : public detail::view<ucxx_listener_t> {
 public:
   using view::view; ///< Borrows.
   /// Where it listens, as "ip:port".
-  std::string address() const {
+  std::string address() const { return try_address().value(); }
+  /// As `address`, without throwing.
+  result<std::string> try_address() const {
     char text[64] = "";
-    detail::check(static_cast<status>(ucxx_listener_address(c_, text, sizeof text)));
-    return text;
+    auto s = static_cast<status>(ucxx_listener_address(c_, text, sizeof text));
+    if (failed(s)) return s;
+    return std::string(text);
   }
   /// The port.
   std::uint16_t port() const noexcept { return ucxx_listener_port(c_); }

@@ -151,20 +151,29 @@ public:
   }
   /// A member's memory in this process: the first element, or nullptr if it is not mapped here.
   T *shared_query(std::uint32_t rank, std::size_t *count = nullptr) const {
+    return try_shared_query(rank, count).value();
+  }
+  /// As `shared_query`, without throwing.
+  result<T *> try_shared_query(std::uint32_t rank, std::size_t *count = nullptr) const noexcept {
     std::size_t bytes = 0;
     std::uint32_t unit = 0;
     void *base = nullptr;
-    detail::check(static_cast<status>(ucxx_window_shared_query(c_, rank, &bytes, &unit, &base)));
+    auto s = static_cast<status>(ucxx_window_shared_query(c_, rank, &bytes, &unit, &base));
+    if (failed(s)) return s;
     if (count) *count = bytes / sizeof(T);
     return static_cast<T *>(base);
   }
   /// How it reaches a target.
-  window_path path(std::uint32_t target) const {
-    return static_cast<window_path>(non_negative(ucxx_window_path(c_, target)));
+  window_path path(std::uint32_t target) const { return try_path(target).value(); }
+  /// As `path`, without throwing.
+  result<window_path> try_path(std::uint32_t target) const noexcept {
+    return answered<window_path>(ucxx_window_path(c_, target));
   }
   /// The kind of its epoch at a target.
-  ucxx_rs::sync_type sync_type(std::uint32_t target) const {
-    return static_cast<ucxx_rs::sync_type>(non_negative(ucxx_window_sync_type(c_, target)));
+  ucxx_rs::sync_type sync_type(std::uint32_t target) const { return try_sync_type(target).value(); }
+  /// As `sync_type`, without throwing.
+  result<ucxx_rs::sync_type> try_sync_type(std::uint32_t target) const noexcept {
+    return answered<ucxx_rs::sync_type>(ucxx_window_sync_type(c_, target));
   }
   /// Its group.
   group_view group() const noexcept { return group_view(ucxx_window_group(c_)); }
@@ -440,9 +449,10 @@ private:
                   "the elements are not those of the window");
     return std::size(range);
   }
-  static std::int32_t non_negative(std::int32_t answer) {
-    if (answer < 0) detail::fail(static_cast<status>(answer));
-    return answer;
+  /// What a call returns that gives a value of an enum, or a negative status.
+  template <class Enum> static result<Enum> answered(std::int32_t answer) noexcept {
+    if (answer < 0) return static_cast<status>(answer);
+    return static_cast<Enum>(answer);
   }
   result<epoch> begun(ucxx_status_t s, std::uint32_t target,
                       ucxx_status_t (*end)(ucxx_window_t *, std::uint32_t)) const noexcept {
@@ -460,27 +470,48 @@ public:
   /// Of the caller's memory, which has to live longer.
   template <class R>
   static window create(group_view group, R &range, const window_params &params = {}) {
+    return try_create(group, range, params).value();
+  }
+  /// As `create`, without throwing.
+  template <class R>
+  static result<window> try_create(group_view group, R &range,
+                                   const window_params &params = {}) noexcept {
     auto c = c_params(params);
     ucxx_window_t *made = nullptr;
     auto s = ucxx_window_create(group.c(), std::data(range), std::size(range) * sizeof(T),
                                 sizeof(T), &c, &made);
-    return detail::owned<window>(s, made).value();
+    return detail::owned<window>(s, made);
   }
   /// Of `count` elements of the library's memory.
   static window allocate(group_view group, std::size_t count, const window_params &params = {}) {
+    return try_allocate(group, count, params).value();
+  }
+  /// As `allocate`, without throwing.
+  static result<window> try_allocate(group_view group, std::size_t count,
+                                     const window_params &params = {}) noexcept {
     return allocated(ucxx_window_allocate, group, count, params);
   }
   /// Of memory that all members map. They are on one host.
   static window allocate_shared(group_view group, std::size_t count,
                                 const window_params &params = {}) {
+    return try_allocate_shared(group, count, params).value();
+  }
+  /// As `allocate_shared`, without throwing.
+  static result<window> try_allocate_shared(group_view group, std::size_t count,
+                                            const window_params &params = {}) noexcept {
     return allocated(ucxx_window_allocate_shared, group, count, params);
   }
   /// Without memory, which members attach. Displacements are addresses of the target.
   static window create_dynamic(group_view group, const window_params &params = {}) {
+    return try_create_dynamic(group, params).value();
+  }
+  /// As `create_dynamic`, without throwing.
+  static result<window> try_create_dynamic(group_view group,
+                                           const window_params &params = {}) noexcept {
     auto c = c_params(params);
     ucxx_window_t *made = nullptr;
     auto s = ucxx_window_create_dynamic(group.c(), &c, &made);
-    return detail::owned<window>(s, made).value();
+    return detail::owned<window>(s, made);
   }
 
 private:
@@ -498,13 +529,13 @@ private:
     return c;
   }
   template <class Allocate>
-  static window allocated(Allocate allocate, group_view group, std::size_t count,
-                          const window_params &params) {
+  static result<window> allocated(Allocate allocate, group_view group, std::size_t count,
+                                  const window_params &params) noexcept {
     auto c = c_params(params);
     ucxx_window_t *made = nullptr;
     void *memory = nullptr;
     auto s = allocate(group.c(), count * sizeof(T), sizeof(T), &c, &memory, &made);
-    return detail::owned<window>(s, made).value();
+    return detail::owned<window>(s, made);
   }
 };
 
