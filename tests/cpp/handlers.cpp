@@ -170,7 +170,8 @@ void remote_memory(const pair &p) {
   CHECK(before.get() == 5);
   auto swapped = key.compare_and_swap(8, std::uint64_t(7), std::uint64_t(9)).future();
   p.until([&] { return swapped.wait_for(0s) == std::future_status::ready; });
-  CHECK(swapped.get() == 7 && static_cast<std::uint64_t *>(m.data())[1] == 9);
+  CHECK(swapped.get() == 7 &&
+        __atomic_load_n(static_cast<std::uint64_t *>(m.data()) + 1, __ATOMIC_ACQUIRE) == 9);
 }
 
 } // namespace
