@@ -82,7 +82,7 @@ template <class Operation> auto result_of<Operation>::operator co_await() && noe
 }
 
 /// Awaits an operation with a token. Two sides meet in `phase_`: the callback, and `await_suspend`,
-/// which connects the token after the call. Whoever comes second lets the coroutine continue.
+/// which connects the token after the call. The second one lets the coroutine continue.
 template <class Operation> class stoppable {
 public:
   using result_type = typename Operation::result_type;

@@ -81,18 +81,16 @@ public:
   /// As `query`, without throwing.
   result<ucxx_endpoint_attr_t> try_query() const noexcept {
     auto attr = detail::sized<ucxx_endpoint_attr_t>();
-    auto s = static_cast<ucxx_rs::status>(ucxx_endpoint_query(c_, &attr));
-    if (failed(s)) return s;
-    return attr;
+    auto s = ucxx_endpoint_query(c_, &attr);
+    return detail::filled(s, attr);
   }
   /// What is in its send window and its send queue.
   ucxx_endpoint_load_t query_load() const { return try_query_load().value(); }
   /// As `query_load`, without throwing.
   result<ucxx_endpoint_load_t> try_query_load() const noexcept {
     auto load = detail::sized<ucxx_endpoint_load_t>();
-    auto s = static_cast<ucxx_rs::status>(ucxx_endpoint_query_load(c_, &load));
-    if (failed(s)) return s;
-    return load;
+    auto s = ucxx_endpoint_query_load(c_, &load);
+    return detail::filled(s, load);
   }
 
   /// UCP's own handle, a ucp_ep_h, for calls that this library has none of. nullptr after its end,
@@ -106,9 +104,8 @@ public:
   /// As `cancel_all`, without throwing.
   result<std::size_t> try_cancel_all() const noexcept {
     std::size_t count = 0;
-    auto s = static_cast<ucxx_rs::status>(ucxx_endpoint_cancel_all(c_, &count));
-    if (failed(s)) return s;
-    return count;
+    auto s = ucxx_endpoint_cancel_all(c_, &count);
+    return detail::filled(s, count);
   }
 
   /// Sends a tag message.
@@ -232,9 +229,8 @@ public:
   /// The length of the oldest message of the queue, or `no_message`.
   result<std::size_t> am_queue_probe() const noexcept {
     std::size_t length = 0;
-    auto s = static_cast<ucxx_rs::status>(ucxx_am_queue_probe(c_, &length));
-    if (failed(s)) return s;
-    return length;
+    auto s = ucxx_am_queue_probe(c_, &length);
+    return detail::filled(s, length);
   }
 
   /// Asks the peer's fetch handler of this id, and receives its reply into `reply`.

@@ -91,6 +91,18 @@ template <class Owner> result<Owner> owned(ucxx_status_t s, typename Owner::c_ty
   return Owner(c);
 }
 
+/// Makes a result of a status and the value that the call has set.
+template <class T> result<T> filled(ucxx_status_t s, const T &value) noexcept {
+  if (s < 0) return static_cast<status>(s);
+  return value;
+}
+
+/// Whether a wait has ended before its time limit. Throws other errors.
+inline bool in_time(status s) {
+  if (s != status::timed_out) check(s);
+  return s == status::ok;
+}
+
 } // namespace detail
 
 /// A callable that can be moved but not copied, for events that happen more than once.

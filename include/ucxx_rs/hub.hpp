@@ -154,9 +154,8 @@ public:
   /// A descriptor for an event loop. The link owns it.
   result<int> try_event_fd() const noexcept {
     std::int32_t fd = -1;
-    auto s = static_cast<status>(ucxx_link_event_fd(c_, &fd));
-    if (failed(s)) return s;
-    return fd;
+    auto s = ucxx_link_event_fd(c_, &fd);
+    return detail::filled(s, fd);
   }
   /// Arms the descriptor: `ok`, `busy` if a lease is available, `closed` if none will be.
   [[nodiscard]] status arm() const noexcept { return static_cast<status>(ucxx_link_arm(c_)); }
@@ -233,11 +232,7 @@ public:
   status try_close() const noexcept { return static_cast<status>(ucxx_hub_close(c_)); }
   /// Waits until the queue is empty, and streams have ended at the peers. Returns false if the time
   /// expired first.
-  bool drain(nanoseconds timeout = forever) const {
-    auto s = try_drain(timeout);
-    if (s != status::timed_out) detail::check(s);
-    return s == status::ok;
-  }
+  bool drain(nanoseconds timeout = forever) const { return detail::in_time(try_drain(timeout)); }
   /// As `drain`, without throwing.
   status try_drain(nanoseconds timeout = forever) const noexcept {
     return static_cast<status>(ucxx_hub_drain(c_, detail::wait_ns(timeout)));
@@ -247,9 +242,8 @@ public:
   /// As `query_stats`, without throwing.
   result<ucxx_hub_stats_t> try_query_stats() const noexcept {
     auto stats = detail::sized<ucxx_hub_stats_t>();
-    auto s = static_cast<status>(ucxx_hub_query_stats(c_, &stats));
-    if (failed(s)) return s;
-    return stats;
+    auto s = ucxx_hub_query_stats(c_, &stats);
+    return detail::filled(s, stats);
   }
 };
 
@@ -346,10 +340,9 @@ public:
       detail::link_state *state;
       awaiting(link_view l, detail::link_state *s) noexcept : link(l), state(s) {}
       bool await_ready() noexcept {
-        auto r = link.try_lease();
-        if (r.error() == status::no_resource && state) return false;
-        this->leased.emplace(std::move(r));
-        return true;
+        // Without `awaitable` nothing would resume it.
+        if (!state) this->leased.emplace(link.try_lease());
+        return !state;
       }
       bool await_suspend(std::coroutine_handle<> h) noexcept {
         this->waiting = h;

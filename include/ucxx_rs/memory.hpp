@@ -30,8 +30,8 @@ public:
   std::size_t size() const noexcept { return ucxx_memory_length(c_); }
   /// A buffer of all of it.
   mutable_buffer buffer() const noexcept { return {data(), size()}; }
-  /// The bytes of a key, for `rkey::unpack` at a peer. Whoever has it can read and write the
-  /// memory.
+  /// The bytes of a key, for `rkey::unpack` at a peer. A peer that has it can read and write
+  /// the memory.
   std::vector<std::byte> pack() const { return try_pack().value(); }
   /// As `pack`, without throwing.
   result<std::vector<std::byte>> try_pack() const {
@@ -101,9 +101,8 @@ public:
   /// Where this process can load and store it directly, or `unreachable`.
   result<void *> try_pointer() const noexcept {
     void *local = nullptr;
-    auto s = static_cast<status>(ucxx_rkey_pointer(c_, &local));
-    if (failed(s)) return s;
-    return local;
+    auto s = ucxx_rkey_pointer(c_, &local);
+    return detail::filled(s, local);
   }
   /// Where this process can load and store it directly. Throws `unreachable` if it is not mapped.
   void *pointer() const { return try_pointer().value(); }

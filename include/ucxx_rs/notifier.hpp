@@ -91,11 +91,7 @@ public:
   }
   /// Sleeps until there is something to poll. It makes no progress. Returns false if the time
   /// expired first.
-  bool wait(nanoseconds timeout = forever) const {
-    auto s = try_wait(timeout);
-    if (s != status::timed_out) detail::check(s);
-    return s == status::ok;
-  }
+  bool wait(nanoseconds timeout = forever) const { return detail::in_time(try_wait(timeout)); }
   /// As `wait`, without throwing.
   status try_wait(nanoseconds timeout = forever) const noexcept {
     return static_cast<status>(ucxx_notifier_wait(c_, detail::wait_ns(timeout)));
@@ -105,9 +101,8 @@ public:
   /// As `event_fd`, without throwing.
   result<int> try_event_fd() const noexcept {
     int fd = -1;
-    auto s = static_cast<status>(ucxx_notifier_event_fd(c_, &fd));
-    if (failed(s)) return s;
-    return fd;
+    auto s = ucxx_notifier_event_fd(c_, &fd);
+    return detail::filled(s, fd);
   }
   /// Arms the descriptor before a sleep: `ok`, or `busy` if there is something to poll first.
   [[nodiscard]] status arm() const noexcept { return static_cast<status>(ucxx_notifier_arm(c_)); }

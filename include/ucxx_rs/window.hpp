@@ -145,9 +145,8 @@ public:
   /// As `query`, without throwing.
   result<ucxx_window_attr_t> try_query() const noexcept {
     auto attr = detail::sized<ucxx_window_attr_t>();
-    auto s = static_cast<status>(ucxx_window_query(c_, &attr));
-    if (failed(s)) return s;
-    return attr;
+    auto s = ucxx_window_query(c_, &attr);
+    return detail::filled(s, attr);
   }
   /// A member's memory in this process: the first element, or nullptr if it is not mapped here.
   T *shared_query(std::uint32_t rank, std::size_t *count = nullptr) const {

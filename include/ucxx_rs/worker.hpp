@@ -55,17 +55,12 @@ public:
   /// As `progress`, without throwing: `busy` in a callback, or with a progress thread.
   result<std::uint32_t> try_progress() const noexcept {
     std::uint32_t events = 0;
-    auto s = static_cast<status>(ucxx_worker_progress(c_, &events));
-    if (failed(s)) return s;
-    return events;
+    auto s = ucxx_worker_progress(c_, &events);
+    return detail::filled(s, events);
   }
   /// Waits for an event, and handles it. Returns false if the time expired first. It may return
   /// without an event: call it in a loop.
-  bool wait(nanoseconds timeout = forever) const {
-    auto s = try_wait(timeout);
-    if (s != status::timed_out) detail::check(s);
-    return s == status::ok;
-  }
+  bool wait(nanoseconds timeout = forever) const { return detail::in_time(try_wait(timeout)); }
   /// As `wait`, without throwing.
   status try_wait(nanoseconds timeout = forever) const noexcept {
     return static_cast<status>(ucxx_worker_wait(c_, detail::wait_ns(timeout)));
@@ -87,9 +82,8 @@ public:
   /// As `event_fd`, without throwing.
   result<int> try_event_fd() const noexcept {
     int fd = -1;
-    auto s = static_cast<status>(ucxx_worker_event_fd(c_, &fd));
-    if (failed(s)) return s;
-    return fd;
+    auto s = ucxx_worker_event_fd(c_, &fd);
+    return detail::filled(s, fd);
   }
   /// Arms the descriptor: `ok`, or `busy` if there is something to progress first.
   [[nodiscard]] status arm() const noexcept { return static_cast<status>(ucxx_worker_arm(c_)); }
@@ -137,18 +131,16 @@ public:
   /// As `query`, without throwing.
   result<ucxx_worker_attr_t> try_query() const noexcept {
     auto attr = detail::sized<ucxx_worker_attr_t>();
-    auto s = static_cast<status>(ucxx_worker_query(c_, &attr));
-    if (failed(s)) return s;
-    return attr;
+    auto s = ucxx_worker_query(c_, &attr);
+    return detail::filled(s, attr);
   }
   /// Counters since its creation.
   ucxx_worker_stats_t query_stats() const { return try_query_stats().value(); }
   /// As `query_stats`, without throwing.
   result<ucxx_worker_stats_t> try_query_stats() const noexcept {
     auto stats = detail::sized<ucxx_worker_stats_t>();
-    auto s = static_cast<status>(ucxx_worker_query_stats(c_, &stats));
-    if (failed(s)) return s;
-    return stats;
+    auto s = ucxx_worker_query_stats(c_, &stats);
+    return detail::filled(s, stats);
   }
   /// Describes it to `f(const char *line)`, line by line.
   template <class F> status dump(F &&f) const noexcept {
@@ -169,9 +161,8 @@ public:
   /// As `cancel_all`, without throwing.
   result<std::size_t> try_cancel_all() const noexcept {
     std::size_t count = 0;
-    auto s = static_cast<status>(ucxx_worker_cancel_all(c_, &count));
-    if (failed(s)) return s;
-    return count;
+    auto s = ucxx_worker_cancel_all(c_, &count);
+    return detail::filled(s, count);
   }
   /// Orders puts, gets and atomics before it and after it.
   void fence() const { detail::check(try_fence()); }
