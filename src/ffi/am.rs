@@ -8,12 +8,11 @@ use super::handle::{
 use super::notifier::hand_out;
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
-use super::tag::{check_buffer, parts, ucxx_buffer_t};
+use super::tag::{one_part, parts, ucxx_buffer_t};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::DestroyArg;
 use crate::engine::core::channel::message::{self, Message};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
-use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::OpParams;
 use std::ffi::c_void;
@@ -269,8 +268,7 @@ unsafe extern "C" fn send(
     unsafe {
         submit(params, request, |params, out| {
             let endpoint = handle::get(endpoint)?;
-            check_buffer(buffer, length as u64, "buffer")?;
-            let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+            let part = one_part(buffer, length, params)?;
             endpoint.am_send(id, bytes(header, header_length)?, &part, params, out)
         })
     }
@@ -470,8 +468,7 @@ pub unsafe extern "C" fn ucxx_am_message_recv(
     unsafe {
         submit(params, request, |params, out| {
             let message = handle::get(message)?;
-            check_buffer(buffer, length as u64, "buffer")?;
-            let part = [Part { data: buffer, length, memory_type: params.memory_type }];
+            let part = one_part(buffer, length, params)?;
             message.receive(&part, params, out)
         })
     }

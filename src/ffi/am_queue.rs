@@ -9,10 +9,8 @@ use super::handle::{self, place, ucxx_endpoint_t, ucxx_request_t, ucxx_worker_t}
 use super::operation::{submit, ucxx_op_params_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use super::tag::{check_buffer, parts, ucxx_buffer_t};
+use super::tag::{one_part, parts, ucxx_buffer_t};
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::request::buffer::Part;
-use crate::engine::core::request::operation::OpParams;
 use crate::engine::messaging::am::queue::Cover;
 use crate::engine::wire::ucxx_am::CallbackName;
 use std::ffi::{c_char, c_void, CStr};
@@ -52,7 +50,7 @@ pub unsafe extern "C" fn ucxx_am_queue_send(
     unsafe {
         submit(params, request, |params, out| {
             let endpoint = handle::get(endpoint)?;
-            let part = one(buffer, length, params)?;
+            let part = one_part(buffer, length, params)?;
             endpoint.am_queue_send(
                 Cover { callback: None, exact_memory: false, header: &[] },
                 &part,
@@ -143,7 +141,7 @@ pub unsafe extern "C" fn ucxx_am_queue_send_to(
     unsafe {
         submit(params, request, |params, out| {
             let endpoint = handle::get(endpoint)?;
-            let part = one(buffer, length, params)?;
+            let part = one_part(buffer, length, params)?;
             params::with(cover, "cover", |cover| {
                 endpoint.am_queue_send(convert(cover)?, &part, params, out)
             })
@@ -192,12 +190,6 @@ pub unsafe extern "C" fn ucxx_am_queue_send_iov(
             })
         })
     }
-}
-
-/// The caller's only buffer.
-fn one(buffer: *const c_void, length: usize, params: &OpParams) -> Result<[Part; 1]> {
-    check_buffer(buffer, length as u64, "buffer")?;
-    Ok([Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }])
 }
 
 /// # Safety

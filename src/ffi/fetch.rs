@@ -9,7 +9,7 @@ use super::handle::{
 use super::notifier::hand_out;
 use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
-use super::tag::{check_buffer, parts, ucxx_buffer_t};
+use super::tag::{check_buffer, one_part, parts, ucxx_buffer_t};
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
@@ -479,8 +479,7 @@ unsafe fn reply(
     unsafe {
         submit(params, request, |params, out| {
             let fetch = handle::get(fetch)?;
-            check_buffer(buffer, length as u64, "buffer")?;
-            let part = [Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }];
+            let part = one_part(buffer, length, params)?;
             fetch.reply(&part, params, out)
         })
     }

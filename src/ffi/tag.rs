@@ -11,6 +11,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
+use crate::engine::core::request::operation::OpParams;
 use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::messaging::tag::tag::Mode;
 use smallvec::SmallVec;
@@ -55,6 +56,16 @@ pub(crate) fn check_buffer(buffer: *const c_void, length: u64, argument: &str) -
         return Err(Error::invalid(format!("length: {length} bytes do not fit into any memory")));
     }
     Ok(())
+}
+
+/// The caller's only buffer, checked.
+pub(crate) fn one_part(
+    buffer: *const c_void,
+    length: usize,
+    params: &OpParams,
+) -> Result<[Part; 1]> {
+    check_buffer(buffer, length as u64, "buffer")?;
+    Ok([Part { data: buffer.cast_mut(), length, memory_type: params.memory_type }])
 }
 
 /// Sends a message with a tag. This is an operation.
