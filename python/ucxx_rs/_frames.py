@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""Received buffers in memory of the library, without a copy."""
+
+from __future__ import annotations
+
+import typing
+
+from ._native import ffi, lib
+from ._requests import Request
+from ._status import check
+
+#: What a multi-buffer receive has received: a memoryview each for memory that the CPU can read,
+#: a `DeviceFrame` for memory of a GPU.
+Frames = typing.List[typing.Any]
+
+
+class DeviceFrame:
+    """Memory of a CUDA device, by `__cuda_array_interface__`: CuPy, Numba and PyTorch take it."""
+
+    def __init__(self, address: int, length: int, keep: typing.Any) -> None:
+        self._keep = keep
+        self.nbytes = length
+        self.__cuda_array_interface__ = {
+            "shape": (length,), "typestr": "|u1", "data": (address, False), "version": 3,
+        }  # fmt: skip
+
+
+def taken(handle: typing.Any) -> Frames:
+    """The buffers that a request has received."""
+    place = ffi.new("ucxx_buffers_t **")
+    check(lib.ucxx_request_take_buffers(handle, place))
+    # Destroyed with the last frame, and the last view of one.
+    buffers = ffi.gc(place[0], lib.ucxx_buffers_destroy)
+    got = ffi.new("ucxx_buffer_t *")
+    frames: Frames = []
+    for index in range(lib.ucxx_buffers_count(buffers)):
+        check(lib.ucxx_buffers_get(buffers, index, got))
+        frames.append(_frame(buffers, got))
+    return frames
+
+
+def _frame(buffers: typing.Any, got: typing.Any) -> typing.Any:
+    if got.memory_type == lib.UCXX_MEMORY_CUDA:
+        return DeviceFrame(int(ffi.cast("uintptr_t", got.data)), got.length, buffers)
+    if not got.length:
+        return memoryview(bytearray())
+    # The destructor of this pointer refers to the buffers, so it keeps them: a memoryview keeps
+    # the pointer's ffi.buffer, and that the pointer.
+    pointer = ffi.gc(ffi.cast("char *", got.data), lambda _pointer: buffers)
+    return memoryview(ffi.buffer(pointer, got.length))
+
+
+class ReceiveFrames(Request[Frames]):
+    """A multi-buffer receive in progress. Its result is the list of frames."""
+
+    __slots__ = ("_frames",)
+
+    def _take(self, handle: typing.Any) -> None:
+        self._frames = taken(handle)
+
+    def _value(self) -> Frames:
+        return self._frames
+
+
+class FetchFrames(Request[memoryview]):
+    """A fetch in progress whose reply the library makes memory for. Its result is the reply."""
+
+    __slots__ = ("_frames",)
+
+    def _take(self, handle: typing.Any) -> None:
+        self._frames = taken(handle)
+
+    def _value(self) -> memoryview:
+        return typing.cast(memoryview, self._frames[0])
