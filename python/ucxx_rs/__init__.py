@@ -19,6 +19,8 @@ from ._buffers import Buffer  # noqa: E402
 from ._context import Context, config, version  # noqa: E402
 from ._endpoint import Endpoint  # noqa: E402
 from ._frames import DeviceFrame  # noqa: E402
+from ._group import Group  # noqa: E402
+from ._hub import Envelope, Hub, Link  # noqa: E402
 from ._listener import ConnectionRequest, Listener  # noqa: E402
 from ._memory import Memory, RemoteMemory  # noqa: E402
 from ._messages import Fetch, Message  # noqa: E402
@@ -66,6 +68,7 @@ from ._status import (  # noqa: E402
     Unreachable,
     Unsupported,
 )
+from ._window import Epoch, Window  # noqa: E402
 from ._worker import Worker  # noqa: E402
 
 __all__ = [
@@ -82,13 +85,18 @@ __all__ = [
     "DeviceFrame",
     "Endpoint",
     "EndpointTimeout",
+    "Envelope",
+    "Epoch",
     "Error",
     "ExceedsLimit",
     "Fetch",
     "Forked",
+    "Group",
+    "Hub",
     "IOFailure",
     "InvalidAddress",
     "InvalidParam",
+    "Link",
     "Listener",
     "Memory",
     "Message",
@@ -122,6 +130,7 @@ __all__ = [
     "TimedOut",
     "Unreachable",
     "Unsupported",
+    "Window",
     "Worker",
     "config",
     "version",

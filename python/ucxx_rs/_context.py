@@ -55,8 +55,8 @@ class Context:
         if features is not None:
             params.features = 0
             for feature in features:
-                params.features |= _constant("FEATURE", feature)
-        params.network = _constant("NETWORK", network)
+                params.features |= constant("FEATURE", feature)
+        params.network = constant("NETWORK", network)
         kept_name = ffi.new("char[]", name.encode()) if name else ffi.NULL
         params.name = kept_name
         self.handle = made("context", lib.ucxx_context_create, params)
@@ -111,7 +111,7 @@ def _visited(call: typing.Callable[..., int], *arguments: typing.Any) -> dict[st
     return found
 
 
-def _constant(group: str, name: str) -> int:
+def constant(group: str, name: str) -> int:
     value = getattr(lib, f"UCXX_{group}_{name.upper()}", None)
     if value is None:
         raise ValueError(f"{name!r} is not known; see ucxx_{group.lower()} in the C header")

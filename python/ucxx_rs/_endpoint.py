@@ -15,7 +15,7 @@ from ._frames import FetchFrames
 from ._handlers import report as report_failure
 from ._memory import RemoteMemory
 from ._native import ffi, lib
-from ._requests import Receive, Received, Request, Traffic
+from ._requests import Receive, Received, Request, Traffic, wake
 from ._status import OK, Closed, Error, check, error, text
 
 if typing.TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Endpoint:
             for waiter in self._report.waiters:
                 loop = waiter.get_loop()
                 if not waiter.done() and not loop.is_closed():
-                    loop.call_soon_threadsafe(_wake, waiter)
+                    loop.call_soon_threadsafe(wake, waiter)
             if lib.ucxx_endpoint_status(handle) == OK:
                 lib.ucxx_endpoint_close(handle, lib.UCXX_CLOSE_FORCE, ffi.NULL, ffi.NULL)
         lib.ucxx_endpoint_destroy(handle)
@@ -314,8 +314,3 @@ class FetchInto(Request[int]):
 
     def _value(self) -> int:
         return self._length
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

@@ -13,6 +13,7 @@ from ._context import made, new
 from ._endpoint import Endpoint, endpoint_params
 from ._handlers import call_handler
 from ._native import ffi, lib
+from ._requests import wake
 from ._status import check, error, text
 
 if typing.TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Listener:
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled() and self._waiters:
                     # It was woken for a client that another one may take now.
-                    _wake(self._waiters.popleft())
+                    wake(self._waiters.popleft())
                 raise
         return self._arrived.popleft().accept(**options)
 
@@ -146,7 +147,7 @@ class Listener:
             self.worker.traffic.forget(self._number)
             self._arrived.clear()
             while self._waiters:
-                _wake(self._waiters.popleft())
+                wake(self._waiters.popleft())
 
     def __enter__(self) -> Listener:
         return self
@@ -157,8 +158,3 @@ class Listener:
     def __del__(self) -> None:
         if getattr(self, "handle", ffi.NULL) != ffi.NULL:
             self.close()
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

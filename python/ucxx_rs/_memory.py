@@ -8,7 +8,7 @@ import struct
 import typing
 
 from ._buffers import Buffer, one, region
-from ._context import Context, _constant, made
+from ._context import Context, constant, made
 from ._native import ffi, lib
 from ._requests import Request
 from ._status import check, error
@@ -132,7 +132,7 @@ class RemoteMemory:
         request = Atomic(traffic, (values, self))
         request._place, request._format = place, which
         traffic.submit(
-            request, lib.ucxx_rma_atomic, self.handle, _constant("ATOMIC", op), size, *values,
+            request, lib.ucxx_rma_atomic, self.handle, constant("ATOMIC", op), size, *values,
             place, offset, **options,
         )  # fmt: skip
         return request

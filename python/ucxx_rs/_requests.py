@@ -327,9 +327,9 @@ class Traffic:
         for waiter in waiters or ():
             its_loop = waiter.get_loop()
             if its_loop is loop:
-                _wake(waiter)
+                wake(waiter)
             elif not its_loop.is_closed():
-                its_loop.call_soon_threadsafe(_wake, waiter)
+                its_loop.call_soon_threadsafe(wake, waiter)
 
     # Events.
 
@@ -458,6 +458,6 @@ class Traffic:
         return len(self._slots) - len(self._free)
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
+def wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
