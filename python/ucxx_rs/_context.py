@@ -73,14 +73,7 @@ class Context:
 
     def dump(self) -> str:
         """UCX's description of the context."""
-        lines: list[str] = []
-
-        @ffi.callback("void(void *, const char *)")
-        def line(_: object, one: object) -> None:
-            lines.append(text(one))
-
-        check(lib.ucxx_context_dump(self.handle, line, ffi.NULL))
-        return "\n".join(lines)
+        return dumped(lib.ucxx_context_dump, self.handle)
 
     def __del__(self) -> None:
         handle, self.handle = getattr(self, "handle", ffi.NULL), ffi.NULL
@@ -103,12 +96,20 @@ def version() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
 def _visited(call: typing.Callable[..., int], *arguments: typing.Any) -> dict[str, str]:
     found: dict[str, str] = {}
 
-    @ffi.callback("void(void *, const char *, const char *)")
     def visit(_: object, key: object, value: object) -> None:
         found[text(key)] = text(value)
 
-    check(call(*arguments, visit, ffi.NULL))
+    callback = ffi.callback("void(void *, const char *, const char *)", visit)
+    check(call(*arguments, callback, ffi.NULL))
     return found
+
+
+def dumped(call: typing.Callable[..., int], handle: typing.Any) -> str:
+    """What a call of C describes line by line."""
+    lines: list[str] = []
+    callback = ffi.callback("void(void *, const char *)", lambda _, line: lines.append(text(line)))
+    check(call(handle, callback, ffi.NULL))
+    return "\n".join(lines)
 
 
 def constant(group: str, name: str) -> int:

@@ -67,5 +67,6 @@ def report(source: typing.Any, failure: BaseException) -> None:
             {"message": f"exception in a handler of ucxx_rs: {source!r}", "exception": failure}
         )
     else:
-        args = (type(failure), failure, failure.__traceback__, "in a handler of ucxx_rs", source)
-        sys.unraisablehook(sys.UnraisableHookArgs(args))  # type: ignore[attr-defined]
+        made = typing.cast(typing.Any, sys).UnraisableHookArgs
+        trace = failure.__traceback__
+        sys.unraisablehook(made((type(failure), failure, trace, "in a handler", source)))

@@ -72,6 +72,8 @@ class Atomic(Request[int]):
     """An atomic operation in progress. Its result is the value before."""
 
     __slots__ = ("_place", "_format")
+    _place: typing.Any
+    _format: str
 
     def _value(self) -> int:
         return int(struct.unpack(self._format, ffi.buffer(self._place))[0])

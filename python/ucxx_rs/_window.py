@@ -269,7 +269,9 @@ class Window:
             return memoryview(bytearray())
         pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: self)
         view = memoryview(ffi.buffer(pointer, size))
-        return view.cast("B").cast(_FORMATS[self.dtype]) if self.dtype in _FORMATS else view
+        bytes_view: typing.Any = view.cast("B")
+        found = _FORMATS.get(self.dtype)
+        return typing.cast(memoryview, bytes_view.cast(found) if found else bytes_view)
 
     @property
     def array(self) -> typing.Any:

@@ -13,7 +13,7 @@ import warnings
 import weakref
 
 from ._buffers import Buffer, BufferList, one
-from ._context import Context, made, new
+from ._context import Context, dumped, made, new
 from ._endpoint import Endpoint, endpoint_params
 from ._frames import Frames, ReceiveFrames
 from ._listener import ConnectionRequest, Listener
@@ -22,7 +22,7 @@ from ._messages import Fetch, Message
 from ._native import ffi, lib
 from ._progress import DRIVERS, MODES, Progress
 from ._requests import Receive, Request, Traffic
-from ._status import OK, Error, check, error, text
+from ._status import OK, Error, check, error
 
 EVERY_BIT = 2**64 - 1
 _SLICE_NS = 100_000_000
@@ -291,14 +291,7 @@ class Worker:
 
     def dump(self) -> str:
         """A description of the worker and of what is in progress."""
-        lines: list[str] = []
-
-        @ffi.callback("void(void *, const char *)")
-        def line(_: object, one: object) -> None:
-            lines.append(text(one))
-
-        check(lib.ucxx_worker_dump(self.open(), line, ffi.NULL))
-        return "\n".join(lines)
+        return dumped(lib.ucxx_worker_dump, self.open())
 
     # The end.
 
