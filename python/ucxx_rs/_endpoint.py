@@ -42,11 +42,11 @@ class CloseReport:
             if not waiter.done():
                 waiter.set_result(None)
         endpoint = self.endpoint() if self.endpoint is not None else None
-        if self.on_close is not None and endpoint is not None:
+        if endpoint is not None and endpoint.on_close is not None:
             try:
-                self.on_close(endpoint, self.error())
+                endpoint.on_close(endpoint, self.error())
             except Exception as failure:
-                report_failure(self.on_close, failure)
+                report_failure(endpoint.on_close, failure)
 
     def error(self) -> Error | None:
         return None if self.status is None or self.status >= 0 else error(self.status)
@@ -85,7 +85,10 @@ class Endpoint:
         self.handle = handle
         self.traffic = traffic or typing.cast("Worker", worker).traffic
         self._report = report
+        #: Called with the endpoint and the reason when it has ended, on either side.
+        self.on_close: OnClose | None = None
         if report is not None:
+            self.on_close = report.on_close
             report.endpoint = weakref.ref(self)
         self._closing: Request[None] | None = None
 
@@ -211,6 +214,11 @@ class Endpoint:
     def closed(self) -> bool:
         """Whether it has ended, on either side."""
         return bool(self.handle == ffi.NULL) or int(lib.ucxx_endpoint_status(self.handle)) != OK
+
+    @property
+    def ended(self) -> bool:
+        """Whether its end has been reported: everything that the peer sent before has arrived."""
+        return self._report is not None and self._report.status is not None
 
     def query(self) -> dict[str, typing.Any]:
         """Addresses, transports and counters: see ucxx_endpoint_attr in the C header."""
