@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright the ucxx_rs developers
-"""The peer's Python interface: half of the round trip of 8 bytes through asyncio, with each of its
-ways to make progress."""
+"""The peer's Python interface: half of the round trip of a message, or of a multi-buffer message,
+through asyncio, with each of its ways to make progress."""
 
 import asyncio
 
 import two_sides
 import ucxx
+import ucxx._lib.arr
 
 TAG_THERE, TAG_BACK = 1, 2
 
@@ -26,15 +27,26 @@ async def main(options, link):
         address, endpoint_error_handling=options.error_handling == "peer"
     )
     mine, other = (TAG_THERE, TAG_BACK) if options.side == 0 else (TAG_BACK, TAG_THERE)
-    out, into = bytearray(8), bytearray(8)
+    out, into = bytearray(options.size), bytearray(options.size)
+    frames = [ucxx._lib.arr.Array(out)]
+    frames += [ucxx._lib.arr.Array(bytearray(options.size)) for _ in range(options.frames - 1)]
+    there, back = ucxx.types.Tag(mine), ucxx.types.Tag(other)
 
-    async def send(buffer):
-        await endpoint.send(buffer, tag=ucxx.types.Tag(mine), force_tag=True)
+    async def send(last):
+        out[0] = last
+        if options.frames:
+            await endpoint.send_multi(frames, tag=there, force_tag=True)
+        else:
+            await endpoint.send(out, tag=there, force_tag=True)
 
-    async def receive(buffer):
-        await endpoint.recv(buffer, tag=ucxx.types.Tag(other), force_tag=True)
+    async def receive():
+        if options.frames:
+            received = await endpoint.recv_multi(tag=back, force_tag=True)
+            return memoryview(received[0])[0] != 0
+        await endpoint.recv(into, tag=back, force_tag=True)
+        return into[0] != 0
 
-    samples = await two_sides.exchange_messages(options, send, receive, out, into)
+    samples = await two_sides.exchange_messages(options, send, receive)
     two_sides.exchange(link, b"end")
     endpoint.abort()
     ucxx.stop_notifier_thread()

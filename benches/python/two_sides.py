@@ -21,6 +21,8 @@ def start():
     the options and the socket."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--mode", choices=MODES, default="polling")
+    parser.add_argument("--size", type=int, default=8, help="bytes of a message, or of a frame")
+    parser.add_argument("--frames", type=int, default=0, help="buffers of a multi-buffer message")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--error-handling", choices=["peer", "none"], default="peer")
     parser.add_argument("--cpus", default="none")
@@ -46,32 +48,32 @@ def exchange(link, data):
     return link.recv(length, socket.MSG_WAITALL)
 
 
-async def exchange_messages(options, send, receive, out, into):
-    """Sends one message of 8 bytes back and forth. A first byte that is not 0 is the last message.
-    Returns half round trips in nanoseconds."""
+async def exchange_messages(options, send, receive):
+    """Sends one message back and forth. `send(last)` sends one, and `receive()` returns whether the
+    one that it received is the last. Returns half round trips in nanoseconds."""
     if options.side == 1:
         while True:
-            await receive(into)
-            out[0] = into[0]
-            await send(out)
-            if out[0]:
+            last = await receive()
+            await send(last)
+            if last:
                 return []
     samples = array.array("d")
     deadline = None
+    warm_up = time.monotonic() + options.seconds / 10
     while True:
         before = time.perf_counter_ns()
         # The send must be started before the reply can arrive. It need not have completed.
-        await send(out)
-        await receive(into)
+        await send(False)
+        await receive()
         samples.append((time.perf_counter_ns() - before) / 2)
-        if deadline is None and len(samples) >= WARMUP:
+        now = time.monotonic()
+        if deadline is None and (len(samples) >= WARMUP or now > warm_up):
             del samples[:]
-            deadline = time.monotonic() + options.seconds
-        elif deadline is not None and time.monotonic() > deadline:
+            deadline = now + options.seconds
+        elif deadline is not None and now > deadline:
             break
-    out[0] = 1
-    await send(out)
-    await receive(into)
+    await send(True)
+    await receive()
     return samples
 
 

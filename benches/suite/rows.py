@@ -384,21 +384,26 @@ def _perftest(label, unit, program, key, arguments, peer_arguments, scale):
 ENGINE = "the Rust engine, called directly"
 
 
-def _python(mode):
+def _python(mode, name, factor, **arguments):
+    """Half of a round trip between two Python processes; `factor`: the most of UCXX's time."""
     both = columns(ours=Column("python_ours"), peer=Column("python_ucxx"))
     return Row(
-        f"python_latency_{mode.replace('-', '_')}_shm",
+        f"python_{name}_{mode.replace('-', '_')}_shm",
         "us",
         "shm",
         "pingpong",
         "half_round_trip_ns",
-        {"mode": mode, "seconds": 2},
+        {"mode": mode, "seconds": 2, **arguments},
         scale=1e-3,
         columns=both,
         most_rounds=3,
         timeout_s=20,
+        targets=(Target("ratio_peer", factor),),
         peer_name="ucxx-cu12 0.52.0 (Python)",
     )
+
+
+PYTHON_MODES = ("polling", "blocking", "thread", "thread-notifier")
 
 
 _SIXTY = (Target("ours", 60), Target("ratio_peer", 0.06))
@@ -605,5 +610,7 @@ ROWS = [
         },
         1e-9,
     ),
-    *[_python(mode) for mode in ("polling", "blocking", "thread", "thread-notifier")],
+    *[_python(mode, "latency", 0.8) for mode in PYTHON_MODES],
+    *[_python(mode, "10MB", 1.05, size=10_000_000) for mode in PYTHON_MODES],
+    *[_python(mode, "100_frames", 0.5, size=1024, frames=100) for mode in PYTHON_MODES],
 ]
