@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import types
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -14,7 +15,13 @@ author = "the ucxx_rs developers"
 copyright = "the ucxx_rs developers"
 version = release = os.environ["UCXX_RS_VERSION"]
 
-extensions = ["breathe", "myst_parser"]
+extensions = ["breathe", "myst_parser", "sphinx.ext.autodoc"]
+# The Python package is read without its compiled module and without UCX.
+sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
+sys.modules["ucxx_rs._ucx"] = types.SimpleNamespace(load=lambda: None)
+autodoc_mock_imports = ["ucxx_rs._native"]
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
 primary_domain = "c"
 highlight_language = "text"
 add_function_parentheses = False
@@ -104,5 +111,13 @@ def read_page(app, name, source):
     source[0] = "\n".join(lines)
 
 
+def read_docstring(_app, _what, _name, _object, _options, lines):
+    """Docstrings are written as the pages are: `name` is code, and an indented block is one."""
+    text = "\n".join(re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", line) for line in lines)
+    text = re.sub(r"(?m)^((?! ).*\S)\n\n(?=    )", r"\1\n\n::\n\n", text)
+    lines[:] = text.split("\n")
+
+
 def setup(app):
     app.connect("source-read", read_page)
+    app.connect("autodoc-process-docstring", read_docstring)

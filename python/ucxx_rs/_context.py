@@ -28,8 +28,8 @@ def made(kind: str, call: typing.Callable[..., int], *arguments: typing.Any) -> 
 class Context:
     """UCX with a configuration. One is enough for most programs; its workers keep it alive.
 
-    - `config`: UCX's options by name, as UCX_* in the environment but without "UCX_":
-      `{"TLS": "tcp,self"}`. They take precedence over the environment.
+    - `config`: UCX's options by name. `{"TLS": "tcp,self"}` is what `UCX_TLS=tcp,self` is in the
+      environment. They take precedence over the environment.
     - `features`: "tag", "stream", "am", "wakeup", and, for memory and windows, "rma", "atomic". By
       default the first four.
     - `network`: "all", or "local": shared memory, and TCP over the loopback interface.

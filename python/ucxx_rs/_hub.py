@@ -136,7 +136,6 @@ class Link:
             "link", lib.ucxx_link_create, hub.open(), constant("LINK", kind), _memory_kind(device),
             params,
         )  # fmt: skip
-        self._place = ffi.new("ucxx_envelope_t **")
         self._turn: asyncio.Lock | None = None
 
     def lease_wait(self, timeout: float | None = None) -> Envelope:
@@ -184,11 +183,12 @@ class Link:
                     loop.remove_reader(place[0])
 
     def _try_lease(self) -> Envelope | None:
-        status = lib.ucxx_link_lease(self.open(), 0, self._place)
+        place = ffi.new("ucxx_envelope_t **")
+        status = lib.ucxx_link_lease(self.open(), 0, place)
         if status == lib.UCXX_ERR_NO_RESOURCE:
             return None
         check(status)
-        return Envelope(self, self._place[0])
+        return Envelope(self, place[0])
 
     async def __aiter__(self) -> typing.AsyncIterator[Envelope]:
         while True:

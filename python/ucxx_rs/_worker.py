@@ -183,7 +183,7 @@ class Worker:
 
         The frames are memory of the library that lives as long as they, or views of them, do.
         """
-        request = ReceiveFrames(self.traffic, self)
+        request = ReceiveFrames(self.traffic, None)
         self.traffic.submit(
             request, lib.ucxx_tag_recv_multi, self.open(), tag, mask, ffi.NULL, **options
         )
@@ -191,7 +191,7 @@ class Worker:
 
     def flush(self) -> Request[None]:
         """Ends when every send submitted before has arrived."""
-        request: Request[None] = Request(self.traffic, self)
+        request: Request[None] = Request(self.traffic, None)
         self.traffic.submit(request, lib.ucxx_worker_flush, self.open())
         return request
 
@@ -310,17 +310,24 @@ class Worker:
         progress ends with Canceled. Blocks this thread; `aclose` does not."""
         if self.closed:
             return
-        for closing in [endpoint.close() for endpoint in list(self._endpoints)]:
+        closing = []
+        for endpoint in list(self._endpoints):
             with contextlib.suppress(Error):
-                closing.wait()
+                closing.append(endpoint.close())
+        for request in closing:
+            with contextlib.suppress(Error):
+                request.wait()
         self.abort()
 
     async def aclose(self) -> None:
         """As close, without blocking the loop."""
         if self.closed:
             return
-        endpoints = list(self._endpoints)
-        await asyncio.gather(*(one.close() for one in endpoints), return_exceptions=True)
+        closing = []
+        for endpoint in list(self._endpoints):
+            with contextlib.suppress(Error):
+                closing.append(endpoint.close())
+        await asyncio.gather(*closing, return_exceptions=True)
         self.abort()
 
     def abort(self) -> None:
