@@ -20,7 +20,7 @@ N ?= 2
 PROGRAM ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test docs check-full soak bench group setup build install uninstall header clean
+.PHONY: help demo test docs check-full soak bench group setup build wheel install uninstall header clean
 
 # Quotes a value for the shell, for any characters in it.
 quoted = '$(subst ','\'',$(1))'
@@ -61,6 +61,10 @@ group: ## start a program as the N members of a group on this machine
 
 setup: ## install what building and the demo need (as root; otherwise print the command)
 	scripts/setup.sh demo
+
+wheel: ## build the wheel of the Python package ucxx-rs into target/wheel
+	scripts/setup.sh wheel
+	scripts/wheel.sh
 
 features = $(if $(filter no,$(CUDA)), --no-default-features)
 build: ## build the shared and the static library into target/release (the default)

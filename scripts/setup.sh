@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing on this machine.
 #
-#   scripts/setup.sh [demo|test|full|docs]
+#   scripts/setup.sh [demo|wheel|test|full|docs]
 #
 #   demo  what the library and the C examples need (the default)
+#   wheel also what the wheel of the Python package needs
 #   test  also what the fast tests need
 #   full  also what `make check-full` and `make bench` need
 #   docs  only what `make docs` needs
@@ -14,7 +15,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 level=${1:-demo}
-case $level in demo | test | full | docs) ;; *) die "unknown level '$level': demo, test, full or docs" ;; esac
+case $level in demo | wheel | test | full | docs) ;; *) die "unknown level '$level': demo, wheel, test, full or docs" ;; esac
 
 missing_deb=()
 missing_rpm=()
@@ -75,10 +76,11 @@ find_missing() {
   need pkg-config pkgconf-pkg-config have pkg-config
   need libucx-dev ucx-devel have_ucx
   [ "$level" != demo ] || return 0
-  need libc6-dev libasan have_sanitizer
   need python3 python3 have python3
   need python3-venv python3 have_venv
   need python3-dev python3-devel have_python_headers
+  [ "$level" != wheel ] || return 0
+  need libc6-dev libasan have_sanitizer
   need valgrind valgrind have valgrind
   need libclang-dev clang-devel have_libclang
   need clang clang have_compiler clang++ c++
@@ -118,7 +120,7 @@ check_rust() {
   have_version=$(rustc --version | awk '{ print $2 }')
   at_least "${have_version%%-*}" "$oldest" ||
     die "rustc $have_version is too old: $oldest or newer is needed (rustup update stable)"
-  [ "$level" != demo ] || return 0
+  case $level in demo | wheel) return 0 ;; esac
   cargo fmt --version >/dev/null 2>&1 || add_component rustfmt
   cargo clippy --version >/dev/null 2>&1 || add_component clippy
   # For ThreadSanitizer, which needs the standard library built with it. Without rustup that test is

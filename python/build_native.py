@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright the ucxx_rs developers
+"""Generates the C source of the extension module ucxx_rs._native with cffi, in its API mode.
+
+    python build_native.py SOURCE INCLUDE [HEADER]
+
+- SOURCE: the file to write. CMakeLists.txt compiles it.
+- INCLUDE: the folder of ucxx_rs.h.
+- HEADER: a header of C that is compiled into the module as well. It includes ucxx_rs.h, and its
+  declarations are offered too.
+
+cffi reads the declarations of the installed header. The C compiler reads the header itself, and
+refuses what cffi has understood differently.
+"""
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+MODULE = "ucxx_rs._native"
+
+
+def declarations(include, header):
+    """A header after the preprocessor, without the text of system headers."""
+    with tempfile.TemporaryDirectory() as empty:
+        for name in ("stddef.h", "stdint.h"):
+            (pathlib.Path(empty) / name).touch()
+        command = [
+            *shlex.split(os.environ.get("CC", "cc")),
+            "-E",
+            "-P",
+            "-std=c99",
+            "-nostdinc",
+            "-DUCXX_NODISCARD=",
+            "-I",
+            empty,
+            "-I",
+            str(include),
+            str(header),
+        ]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def generate(source, include, header=None):
+    import cffi
+
+    header = pathlib.Path(header or pathlib.Path(include) / "ucxx_rs.h")
+    ffi = cffi.FFI()
+    ffi.cdef(declarations(include, header))
+    ffi.set_source(MODULE, f'#include "{header.name}"')
+    ffi.emit_c_code(str(source))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    generate(*sys.argv[1:])
