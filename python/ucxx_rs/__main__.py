@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+from importlib.util import find_spec
 
 from . import _ucx
 
-PREFIX = os.path.dirname(os.path.abspath(__file__))
 FOLDERS = {
     "prefix": "",
     "include-dir": "include",
@@ -63,13 +62,20 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def prefix() -> str:
+    """The folder of the compiled module: an editable installation has this file elsewhere."""
+    spec = find_spec("ucxx_rs._native")
+    assert spec is not None and spec.origin is not None
+    return os.path.dirname(spec.origin)
+
+
 def library_path() -> str:
     # The own folder is first: the folder of the UCX may contain another release of the library.
-    return os.pathsep.join([os.path.join(PREFIX, "lib"), _ucx.load().folder])
+    return os.pathsep.join([os.path.join(prefix(), "lib"), _ucx.load().folder])
 
 
 def run(tool: str, arguments: list[str]) -> None:
-    program = os.path.join(PREFIX, "bin", tool)
+    program = os.path.join(prefix(), "bin", tool)
     before = os.environ.get("LD_LIBRARY_PATH")
     path = library_path() + (os.pathsep + before if before else "")
     os.execve(program, [program, *arguments], {**os.environ, "LD_LIBRARY_PATH": path})
@@ -91,8 +97,8 @@ def main() -> None:
     elif options.what == "library-path":
         print(library_path())
     else:
-        print(os.path.join(PREFIX, FOLDERS[options.what]).rstrip(os.sep))
+        print(os.path.join(prefix(), FOLDERS[options.what]).rstrip(os.sep))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

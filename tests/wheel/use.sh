@@ -30,10 +30,15 @@ ok "$(<"$work/log")"
 said=$(ask --info --versions) || fail "--info"
 grep -qE "UCX +$ucx, " <<< "$said" || fail "the tool has another UCX: $said"
 grep -qF "$packages/ucxx_rs/lib/libucxx_rs.so.$soversion" <<< "$said" || fail "the tool has another library: $said"
+[ "$(ask --version)" = "$version" ] || fail "--version: $(ask --version)"
+libdir=$(ask --lib-dir) includedir=$(ask --include-dir)
+[ "$(ask --prefix)/lib" = "$libdir" ] || fail "--prefix: $(ask --prefix)"
 quietly ask --perftest --self --verify --csv -n 100 -s 8
 
 # --- programs in C and C++
 
+# They are the same whatever the variable chooses; the tools have shown that it is followed.
+[ -z "${UCXX_RS_UCX:-}" ] || exit 0
 path=$(ask --library-path)
 consumer=$root/tests/install/consumer.c
 strict=(-std=c99 -Wall -Wextra -pedantic -Werror)
@@ -54,12 +59,13 @@ for compiler in gcc clang; do
   done
 done
 # By its path, as CMake's find_library returns it.
-quietly gcc "-I$(ask --include-dir)" "$consumer" -o "$work/consumer" "$(ask --lib-dir)/libucxx_rs.so"
+quietly gcc "-I$includedir" "$consumer" -o "$work/consumer" "$libdir/libucxx_rs.so"
 runs "the library by its path" "$work/consumer"
 quietly cmake -S "$root/tests/install" -B "$work/cmake" -DKIND=shared "-DVERSION=$soversion" "-Ducxx_rs_DIR=$(ask --cmake-dir)"
 quietly cmake --build "$work/cmake" --clean-first
 runs "CMake, C" "$work/cmake/consumer_c"
 runs "CMake, C++" "$work/cmake/consumer_cpp"
+quietly g++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ "-I$includedir" - <<< '#include <ucxx_rs.hpp>'
 # CMake writes a run path, and the library has one to the wheel of UCX.
 quietly "$work/cmake/consumer_c"
 ok "programs on UCX $ucx: $(printf '%s; ' "${ways[@]}")"
