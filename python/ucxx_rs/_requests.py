@@ -34,6 +34,13 @@ _TRUNCATED: int = lib.UCXX_ERR_MESSAGE_TRUNCATED
 # How many operations may complete inside `await` before the loop's other work has its turn.
 _TURN = 64
 
+# What an event hands over, by its kind.
+_DESTROY: dict[int, tuple[str, typing.Callable[[typing.Any], None]]] = {
+    lib.UCXX_EVENT_CONN_REQUEST: ("ucxx_conn_request_t *", lib.ucxx_conn_request_destroy),
+    lib.UCXX_EVENT_AM_MESSAGE: ("ucxx_am_message_t *", lib.ucxx_am_message_destroy),
+    lib.UCXX_EVENT_FETCH: ("ucxx_fetch_t *", lib.ucxx_fetch_destroy),
+}
+
 T = typing.TypeVar("T", covariant=True)
 
 
@@ -272,7 +279,7 @@ class Traffic:
     def drain(self, loop: asyncio.AbstractEventLoop | None = None) -> bool:
         """Ends the operations that the notifier reports, and calls the targets of events. `loop`:
         the loop on whose thread this is. Whether there was anything."""
-        events: list[tuple[int, int, int]] = []
+        events: list[tuple[int, int, int, int]] = []
         any_ended = False
         with self._lock:
             while True:
@@ -289,14 +296,15 @@ class Traffic:
                     result = state & 0xFFFFFFFF
                     if result & 0x80000000:
                         result -= 1 << 32
-                    if state >> 32:
-                        events.append((words[at], words[at + 5], result))
+                    kind = state >> 32
+                    if kind:
+                        events.append((kind, words[at], words[at + 5], result))
                     else:
                         self._end(words[at : at + 4], result, loop)
                 if count < _BATCH:
                     break
-        for number, handle, result in events:
-            self._event(number, handle, result, loop)
+        for event in events:
+            self._event(*event, loop)
         return any_ended
 
     def _end(self, words: list[int], status: int, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -349,15 +357,22 @@ class Traffic:
         self._targets.pop(number, None)
 
     def _event(
-        self, number: int, handle: int, status: int, loop: asyncio.AbstractEventLoop | None
+        self,
+        kind: int,
+        number: int,
+        handle: int,
+        status: int,
+        loop: asyncio.AbstractEventLoop | None,
     ) -> None:
         target, its_loop = self._targets.get(number, (None, None))
-        if target is None:
-            return
-        if its_loop is None or its_loop is loop:
+        if target is not None and (its_loop is None or its_loop is loop):
             target(handle, status)
-        elif not its_loop.is_closed():
+        elif target is not None and its_loop is not None and not its_loop.is_closed():
             its_loop.call_soon_threadsafe(target, handle, status)
+        elif kind in _DESTROY:
+            # Nobody listens any more.
+            type_name, destroy = _DESTROY[kind]
+            destroy(ffi.cast(type_name, handle))
 
     # Waiting.
 
@@ -449,8 +464,8 @@ class Traffic:
     def finish(self) -> None:
         """After the worker was destroyed, which ended all operations: reports their ends."""
         lib.ucxx_notifier_stop(self.notifier)
-        self.drain()
         self._targets.clear()
+        self.drain()
         lib.ucxx_notifier_destroy(self.notifier)
 
     def __len__(self) -> int:

@@ -228,23 +228,20 @@ class Worker:
         finish: typing.Callable[[typing.Any, typing.Any], None] = lambda _arrived, _value: None,
     ) -> None:
         register = getattr(lib, f"ucxx_worker_set_{kind}_notifier")
+        number = 0
         if handler is None:
             check(register(self.open(), id, ffi.NULL, ffi.NULL))
         else:
             user = handler
-
-            def target(handle: int, _status: int) -> None:
-                call_handler(user, wrap(handle), finish)
-
-            number = self.traffic.listen(target)
+            number = self.traffic.listen(
+                lambda handle, _status: call_handler(user, wrap(handle), finish)
+            )
             status = register(self.open(), id, self.traffic.notifier, ffi.cast("void *", number))
             if status < 0:
                 self.traffic.forget(number)
                 check(status)
-        old = self._handlers.pop((kind, id), None)
-        if old is not None:
-            self.traffic.forget(old)
-        if handler is not None:
+        self.traffic.forget(self._handlers.pop((kind, id), 0))
+        if number:
             self._handlers[kind, id] = number
 
     # Progress.

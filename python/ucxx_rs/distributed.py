@@ -12,6 +12,9 @@ and tells it on the connection's stream. All connections of a process share one 
 
 from __future__ import annotations
 
+# distributed has few types of its own.
+# mypy: disable-error-code="no-untyped-call"
+# pyright: basic, reportIncompatibleMethodOverride=false, reportArgumentType=false
 import atexit
 import itertools
 import os
