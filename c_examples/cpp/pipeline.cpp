@@ -66,10 +66,10 @@ int main(int argc, char **argv) try {
   std::string result;
   auto context = ux::context::create();
   auto lines = make_hub(context), kept = make_hub(context);
-  auto read_out = ux::link::create(lines, ux::link_type::produce, host),
-       filter_in = ux::link::create(lines, ux::link_type::consume, device),
-       filter_out = ux::link::create(kept, ux::link_type::produce, device),
-       write_in = ux::link::create(kept, ux::link_type::consume, host);
+  auto read_out = ux::hub_link::create(lines, ux::link_type::produce, host),
+       filter_in = ux::hub_link::create(lines, ux::link_type::consume, device),
+       filter_out = ux::hub_link::create(kept, ux::link_type::produce, device),
+       write_in = ux::hub_link::create(kept, ux::link_type::consume, host);
   lines.validate(), kept.validate(); // Each link can get an envelope.
 
   // Puts as many lines into each chunk as fit. The metadata is the number of its first line.

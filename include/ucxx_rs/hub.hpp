@@ -5,9 +5,10 @@
 //
 //     auto h = hub::create(ctx, params);
 //     h.add_envelopes({}, 8);
-//     auto in = link::create(h, link_type::produce), out = link::create(h, link_type::consume);
+//     auto in = hub_link::create(h, link_type::produce);
+//     auto out = hub_link::create(h, link_type::consume);
 //     auto e = in.lease().wait();      // an empty envelope
-//     e.commit(fill(e.data()));        // without a commit, the end of the scope aborts
+//     e.commit(fill(e.space()));       // without a commit, the end of the scope aborts
 #ifndef UCXX_RS_HUB_HPP
 #define UCXX_RS_HUB_HPP
 
@@ -117,7 +118,7 @@ private:
 };
 
 /// A producer, consumer or reader of a hub, borrowed.
-class link_view : public detail::view<ucxx_link_t> {
+class hub_link_view : public detail::view<ucxx_link_t> {
 public:
   using view::view; ///< Borrows.
 
@@ -167,7 +168,7 @@ struct link_params {
   bool autocommit = false; ///< The end of an envelope's scope commits it.
   /// Runs when a lease is available, or never will be. Links with it, or with `awaitable`, cost the
   /// hub a lock.
-  function<void(link_view, status)> on_ready = {};
+  function<void(hub_link_view, status)> on_ready = {};
   bool awaitable = false; ///< `co_await link.lease()` is possible. Not with on_ready.
 };
 
@@ -198,9 +199,9 @@ public:
     return static_cast<status>(ucxx_hub_set_flow(c_, std::data(links), std::size(links)));
   }
   /// Adds a link to them.
-  void add_flow(link_view link) const { detail::check(try_add_flow(link)); }
+  void add_flow(hub_link_view link) const { detail::check(try_add_flow(link)); }
   /// As `add_flow`, without throwing.
-  status try_add_flow(link_view link) const noexcept {
+  status try_add_flow(hub_link_view link) const noexcept {
     return static_cast<status>(ucxx_hub_add_flow(c_, link.c()));
   }
   /// Checks that the hub can serve its links. Throws `starved` with the reason if not.
@@ -284,7 +285,7 @@ public:
   };
 
   /// Leases, or leaves `one` to be resumed later: then it may already run on another thread.
-  bool leased_or_left(link_view link, waiter *one) noexcept {
+  bool leased_or_left(hub_link_view link, waiter *one) noexcept {
     for (;;) {
       auto r = link.try_lease();
       if (r.error() != status::no_resource) {
@@ -297,7 +298,7 @@ public:
       state_.store(nullptr);
     }
   }
-  void ready(link_view link) noexcept {
+  void ready(hub_link_view link) noexcept {
     void *before = state_.exchange(&is_ready_);
     if (!before || before == &is_ready_) return;
     auto *one = static_cast<waiter *>(before);
@@ -313,7 +314,7 @@ private:
 #endif
 
 struct link_state : std::enable_shared_from_this<link_state> {
-  function<void(link_view, status)> on_ready;
+  function<void(hub_link_view, status)> on_ready;
 #if UCXX_RS_COROUTINES
   lease_waiters waiters;
 #endif
@@ -325,7 +326,7 @@ struct link_state : std::enable_shared_from_this<link_state> {
 class [[nodiscard]] lease {
 public:
   /// For functions of this header.
-  lease(link_view link, detail::link_state *state) noexcept : link_(link), state_(state) {}
+  lease(hub_link_view link, detail::link_state *state) noexcept : link_(link), state_(state) {}
   /// Waits for an envelope. Throws `closed` when there will be none, and `timed_out`.
   envelope wait(nanoseconds timeout = forever) && { return link_.try_lease(timeout).value(); }
   /// As `wait`, without throwing. With 0 it does not wait.
@@ -336,9 +337,9 @@ public:
   /// Awaits an envelope, without a limit. The link is `awaitable`. One coroutine at a time.
   auto operator co_await() && noexcept {
     struct awaiting : detail::lease_waiters::waiter {
-      link_view link;
+      hub_link_view link;
       detail::link_state *state;
-      awaiting(link_view l, detail::link_state *s) noexcept : link(l), state(s) {}
+      awaiting(hub_link_view l, detail::link_state *s) noexcept : link(l), state(s) {}
       bool await_ready() noexcept {
         // Without `awaitable` nothing would resume it.
         if (!state) this->leased.emplace(link.try_lease());
@@ -355,7 +356,7 @@ public:
 #endif
 
 private:
-  link_view link_;
+  hub_link_view link_;
   [[maybe_unused]] detail::link_state *state_; // Only coroutines use it.
 };
 
@@ -367,15 +368,17 @@ struct link_keeps {
 } // namespace detail
 
 /// A producer, consumer or reader of a hub.
-class link : private detail::link_keeps, public detail::owner<link_view, ucxx_link_destroy> {
+class hub_link : private detail::link_keeps,
+                 public detail::owner<hub_link_view, ucxx_link_destroy> {
 public:
   /// Makes a link, for envelopes in this memory.
-  static link create(hub_view hub, link_type type, memory_kind kind = {}, link_params params = {}) {
+  static hub_link create(hub_view hub, link_type type, memory_kind kind = {},
+                         link_params params = {}) {
     return try_create(hub, type, kind, std::move(params)).value();
   }
   /// As `create`, without throwing.
-  static result<link> try_create(hub_view hub, link_type type, memory_kind kind = {},
-                                 link_params params = {}) {
+  static result<hub_link> try_create(hub_view hub, link_type type, memory_kind kind = {},
+                                     link_params params = {}) {
     auto c = detail::sized<ucxx_link_params_t>();
     c.broadcast = params.broadcast;
     c.autocommit = params.autocommit;
@@ -390,13 +393,13 @@ public:
     auto s = static_cast<status>(
         ucxx_link_create(hub.c(), static_cast<std::int32_t>(type), kind.c(), &c, &made));
     if (failed(s)) return s;
-    return link(made, std::move(state));
+    return hub_link(made, std::move(state));
   }
-  link(link &&) noexcept = default; ///< Takes over.
+  hub_link(hub_link &&) noexcept = default; ///< Takes over.
   /// Destroys its link, and takes over the other's.
-  link &operator=(link &&other) noexcept {
+  hub_link &operator=(hub_link &&other) noexcept {
     // The old link ends before what its callback uses.
-    link taken(std::move(other));
+    hub_link taken(std::move(other));
     std::swap(c_, taken.c_);
     std::swap(state_, taken.state_);
     return *this;
@@ -405,18 +408,18 @@ public:
   ucxx_rs::lease lease() const noexcept { return {*this, state_.get()}; }
 
 private:
-  link(ucxx_link_t *c, std::shared_ptr<detail::link_state> state) noexcept
+  hub_link(ucxx_link_t *c, std::shared_ptr<detail::link_state> state) noexcept
       : link_keeps{std::move(state)}, owner(c) {}
   static void ready(void *arg, ucxx_link_t *c, ucxx_status_t s) noexcept {
     // The link may be destroyed in its own callback.
     auto state = static_cast<detail::link_state *>(arg)->shared_from_this();
     detail::guarded([&] {
       if (state->on_ready) {
-        state->on_ready(link_view(c), static_cast<status>(s));
+        state->on_ready(hub_link_view(c), static_cast<status>(s));
         return;
       }
 #if UCXX_RS_COROUTINES
-      state->waiters.ready(link_view(c));
+      state->waiters.ready(hub_link_view(c));
 #endif
     });
   }
@@ -424,11 +427,11 @@ private:
 
 namespace detail {
 inline ucxx_link_t *c_link(ucxx_link_t *c) noexcept { return c; }
-inline ucxx_link_t *c_link(link_view link) noexcept { return link.c(); }
+inline ucxx_link_t *c_link(hub_link_view link) noexcept { return link.c(); }
 } // namespace detail
 
 /// As `lease_many`, without throwing.
-template <class Links = std::initializer_list<link_view>>
+template <class Links = std::initializer_list<hub_link_view>>
 result<std::vector<envelope>> try_lease_many(const Links &links, nanoseconds timeout = forever) {
   std::vector<ucxx_link_t *> through;
   through.reserve(std::size(links));
@@ -442,9 +445,9 @@ result<std::vector<envelope>> try_lease_many(const Links &links, nanoseconds tim
   for (auto *c : leased) envelopes.emplace_back(c);
   return envelopes;
 }
-/// Leases through several links at once, or through none of them: a list of `link_view`, or of
+/// Leases through several links at once, or through none of them: a list of `hub_link_view`, or of
 /// `link.c()`. Throws `closed` when one of them will get none, and `timed_out`.
-template <class Links = std::initializer_list<link_view>>
+template <class Links = std::initializer_list<hub_link_view>>
 std::vector<envelope> lease_many(const Links &links, nanoseconds timeout = forever) {
   return try_lease_many(links, timeout).value();
 }

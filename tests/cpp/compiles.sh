@@ -32,6 +32,7 @@ for compiler in "${compilers[@]}"; do
   for standard in c++17 c++20 c++2b; do
     check "used, as $standard" "$compiler" "-std=$standard" < <(printf '#include <ucxx_rs.hpp>\n'; cat "$here/uses.cpp")
   done
+    check "names" "$compiler" -std=c++20 < "$here/names.cpp"
   for standard in c++17 c++20; do
     check "without exceptions, as $standard" "$compiler" "-std=$standard" -fno-exceptions -fno-rtti < "$here/uses.cpp"
   done

@@ -135,7 +135,7 @@ void ways_to_run(const pair &p) {
   p.until([&] { return p.a.try_progress().error() == status::busy || p.a.progress() == 0; });
 }
 
-task<> produce(ucxx_rs::link &in, std::atomic<int> &ended) {
+task<> produce(hub_link &in, std::atomic<int> &ended) {
   for (int i = 0; i < rounds; i++) {
     auto leased = co_await in.lease();
     std::memcpy(leased.space().data(), &i, sizeof i);
@@ -143,7 +143,7 @@ task<> produce(ucxx_rs::link &in, std::atomic<int> &ended) {
   }
   ended++;
 }
-task<> consume(ucxx_rs::link &out, std::atomic<int> &ended) {
+task<> consume(hub_link &out, std::atomic<int> &ended) {
   for (int i = 0; i < rounds; i++) {
     auto leased = co_await out.lease();
     int number = -1;
@@ -160,9 +160,9 @@ void links(const pair &p) {
   h.add_envelopes({}, 2);
   link_params waits;
   waits.awaitable = true;
-  auto in = ucxx_rs::link::create(h, link_type::produce, {}, std::move(waits));
+  auto in = hub_link::create(h, link_type::produce, {}, std::move(waits));
   waits.awaitable = true;
-  auto out = ucxx_rs::link::create(h, link_type::consume, {}, std::move(waits));
+  auto out = hub_link::create(h, link_type::consume, {}, std::move(waits));
   std::atomic<int> ended{0};
   std::thread other([&] { spawn(consume(out, ended)); });
   spawn(produce(in, ended));

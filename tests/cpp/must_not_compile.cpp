@@ -133,10 +133,10 @@ void mistakes(endpoint ep, worker w, rkey key, group g, hub h) {
 #endif
 
 #if CASE == 19 // nodiscard
-  auto in = ucxx_rs::link::create(h, link_type::produce);
+  auto in = hub_link::create(h, link_type::produce);
   in.lease();
 #else
-  auto in = ucxx_rs::link::create(h, link_type::produce);
+  auto in = hub_link::create(h, link_type::produce);
   static_cast<void>(in.lease().wait());
 #endif
 

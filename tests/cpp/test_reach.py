@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """ucxx_rs.hpp has all of the C header: its files call every function of the ABI snapshot, and name
-every constant.
+every constant. names.cpp names all of its types.
 
     tests/cpp/test_reach.py [unittest's arguments]
 """
@@ -37,7 +37,8 @@ def without_comments(text):
 class Reach(unittest.TestCase):
     def setUp(self):
         files = (ROOT / "include/ucxx_rs").glob("*.hpp")
-        self.text = without_comments("".join(each.read_text() for each in files))
+        self.headers = "".join(each.read_text() for each in files)
+        self.text = without_comments(self.headers)
         self.words = set(re.findall(r"\w+", self.text))
 
     def test_every_function_is_called(self):
@@ -57,6 +58,18 @@ class Reach(unittest.TestCase):
             if each.startswith("UCXX_ERR_"):
                 name = each.removeprefix("UCXX_ERR_").lower()
                 self.assertIn(f"{name} = {each},", self.text)
+
+    def test_names_names_every_type(self):
+        # Types begin in the first column, and those of `detail` are not for users.
+        details = re.compile(r"^namespace detail {.*?^} // namespace detail", re.M | re.S)
+        text = details.sub("", self.headers)
+        kinds = r"(?:template <.*>\s+)?(?:class|struct|enum class|using)"
+        types = set(
+            re.findall(rf"^{kinds} (?:\[\[nodiscard]] )?(\w+)(?= [:={{])", text, re.M)
+        )
+        self.assertGreater(len(types), 80)
+        named = re.findall(r"\w+", without_comments((ROOT / "tests/cpp/names.cpp").read_text()))
+        self.assertEqual(sorted(types - set(named)), ["asio_notifier", "asio_worker"])
 
     def missing(self, names):
         return sorted(each for each in names if each not in self.words)

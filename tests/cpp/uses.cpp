@@ -143,10 +143,10 @@ void hubs(const context_view &c, const endpoint_view &ep) {
   hub_params params;
   params.envelope_size = 64;
   auto h = hub::create(c, params);
-  auto in = ucxx_rs::link::create(h, link_type::produce);
+  auto in = hub_link::create(h, link_type::produce);
   link_params ready;
-  ready.on_ready = [](link_view, status) {};
-  auto out = ucxx_rs::link::create(h, link_type::consume, {}, std::move(ready));
+  ready.on_ready = [](hub_link_view, status) {};
+  auto out = hub_link::create(h, link_type::consume, {}, std::move(ready));
   std::vector<ucxx_link_t *> links{in.c(), out.c()};
   h.set_flow(links);
   for (auto &each : lease_many(links)) each.commit();
@@ -182,9 +182,9 @@ std::expected<int, status> expected(result<int> number) {
 #endif
 
 #if UCXX_RS_COROUTINES
-task<int> coroutines(const worker_view &w, endpoint_view ep, rkey_view key, ucxx_rs::link &l,
+task<int> coroutines(const worker_view &w, endpoint_view ep, rkey_view key, hub_link &l,
                      listener &at, std::stop_token token);
-task<int> coroutines(const worker_view &w, endpoint_view ep, rkey_view key, ucxx_rs::link &l,
+task<int> coroutines(const worker_view &w, endpoint_view ep, rkey_view key, hub_link &l,
                      listener &at, std::stop_token token) {
   std::vector<int> numbers(4);
   co_await ep.tag_send(numbers, 1);
