@@ -58,7 +58,7 @@ inline ucxx_allocator_t c_allocator(const receive_params &params) noexcept {
 /// Received buffers, borrowed.
 class buffers_view : public detail::view<ucxx_buffers_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// How many there are.
   std::size_t size() const noexcept { return ucxx_buffers_count(c_); }
   /// One of them; it is valid as long as the buffers. `index` is less than `size()`.

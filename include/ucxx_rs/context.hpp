@@ -88,7 +88,7 @@ template <class F> status visit_config(F &&f) noexcept {
 /// An initialised UCX, borrowed.
 class context_view : public detail::view<ucxx_context_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
 
   /// UCP's own handle, a ucp_context_h, for calls that this library has none of. nullptr after its
   /// end, and in a forked child. UCP may be called only where progress is made: in a callback, in

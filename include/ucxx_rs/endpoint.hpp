@@ -18,7 +18,7 @@ class notifier_view;
 /// The address of a worker, borrowed.
 class address_view : public detail::view<ucxx_address_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// Its bytes, to be sent to peers by any means.
   const_buffer bytes() const noexcept {
     return {ucxx_address_data(c_), ucxx_address_length(c_), memory_type::host};
@@ -30,9 +30,9 @@ class address : public detail::owner<address_view, ucxx_address_destroy> {
 public:
   using owner::owner; ///< Takes over.
   /// The address of a worker of this process.
-  static address of(const worker_view &worker);
+  static address of(worker_view worker);
   /// As `of`, without throwing.
-  static result<address> try_of(const worker_view &worker) noexcept;
+  static result<address> try_of(worker_view worker) noexcept;
   /// What `bytes()` gave at the peer.
   static address from_bytes(bytes_view bytes) { return try_from_bytes(bytes).value(); }
   /// As `from_bytes`, without throwing.
@@ -70,7 +70,7 @@ enum class am_memory : std::int32_t {
 /// A connection to one peer, borrowed.
 class endpoint_view : public detail::view<ucxx_endpoint_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
 
   /// `ok`, or why it has ended.
   ucxx_rs::status status() const noexcept {
@@ -359,16 +359,16 @@ public:
   using owner::owner; ///< Takes over.
 
   /// Connects to a listener by name or number. Operations need not wait for the answer.
-  static endpoint connect(const worker_view &worker, const char *host, std::uint16_t port,
+  static endpoint connect(worker_view worker, const char *host, std::uint16_t port,
                           endpoint_params params = {});
   /// As `connect`, without throwing.
-  static result<endpoint> try_connect(const worker_view &worker, const char *host,
-                                      std::uint16_t port, endpoint_params params = {});
+  static result<endpoint> try_connect(worker_view worker, const char *host, std::uint16_t port,
+                                      endpoint_params params = {});
   /// Connects to a worker by its address.
-  static endpoint create(const worker_view &worker, address_view address,
+  static endpoint create(worker_view worker, const address_view &address,
                          endpoint_params params = {});
   /// As `create`, without throwing.
-  static result<endpoint> try_create(const worker_view &worker, address_view address,
+  static result<endpoint> try_create(worker_view worker, const address_view &address,
                                      endpoint_params params = {});
   /// Accepts a client.
   static endpoint accept(const conn_request_view &client, endpoint_params params = {});
@@ -431,12 +431,12 @@ private:
   }
 };
 
-inline result<rkey> rkey::try_unpack(const endpoint_view &endpoint, bytes_view bytes) noexcept {
+inline result<rkey> rkey::try_unpack(endpoint_view endpoint, bytes_view bytes) noexcept {
   ucxx_rkey_t *made = nullptr;
   auto s = ucxx_rkey_unpack(endpoint.c(), bytes.data(), bytes.size(), &made);
   return detail::owned<rkey>(s, made);
 }
-inline rkey rkey::unpack(const endpoint_view &endpoint, bytes_view bytes) {
+inline rkey rkey::unpack(endpoint_view endpoint, bytes_view bytes) {
   return try_unpack(endpoint, bytes).value();
 }
 

@@ -34,7 +34,7 @@ struct group_params {
 /// A set of processes, borrowed.
 class group_view : public detail::view<ucxx_group_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   std::uint32_t rank() const noexcept { return ucxx_group_rank(c_); } ///< Of this process.
   std::uint32_t size() const noexcept { return ucxx_group_size(c_); } ///< Number of members.
   /// Checks whether a member runs on this host.

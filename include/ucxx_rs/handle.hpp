@@ -7,6 +7,9 @@
 // functions: cheap to copy, and valid as long as its owner. `worker` is a view that owns: it can be
 // moved, and its destructor destroys the object. Neither is ever NULL, except an owner that was
 // moved from, which may only be destroyed or assigned to.
+//
+// Functions take a view by value if its object has to outlive the call: a temporary owner does not
+// convert. They take it by reference if the object may end after the call.
 #ifndef UCXX_RS_HANDLE_HPP
 #define UCXX_RS_HANDLE_HPP
 
@@ -50,11 +53,21 @@ template <class C> C sized() noexcept {
   return value;
 }
 
+/// A temporary with the view V that cannot be copied: that owns the object.
+template <class V, class T>
+using temporary_owner =
+    std::enable_if_t<std::conjunction_v<std::negation<std::is_reference<T>>, std::is_base_of<V, T>,
+                                        std::negation<std::is_copy_constructible<T>>>>;
+
 template <class C> class view {
 public:
   using c_type = C; ///< The type in C.
   /// Borrows an object of the C interface, which is not NULL.
   explicit view(C *c) noexcept : c_(c) { assert(c); }
+  /// No view of a temporary owner: it would dangle.
+  template <class T, class = temporary_owner<view, T>> view(T &&) = delete;
+  /// The same.
+  template <class T, class = temporary_owner<view, T>> void operator=(T &&) = delete;
   /// The object in the C interface, for calls that this header has none of.
   C *c() const noexcept { return c_; }
   friend bool operator==(view a, view b) noexcept { return a.c_ == b.c_; } ///< The same object.

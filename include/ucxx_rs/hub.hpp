@@ -120,7 +120,7 @@ private:
 /// A producer, consumer or reader of a hub, borrowed.
 class hub_link_view : public detail::view<ucxx_link_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
 
   /// Leases an envelope without waiting: `no_resource` if none is available.
   result<envelope> try_lease(nanoseconds timeout = nanoseconds(0)) const noexcept {
@@ -175,7 +175,7 @@ struct link_params {
 /// A queue of chunks, borrowed.
 class hub_view : public detail::view<ucxx_hub_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
 
   /// Adds envelopes in this memory.
   void add_envelopes(memory_kind kind, std::size_t count) const {

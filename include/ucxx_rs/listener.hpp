@@ -17,7 +17,7 @@ inline namespace UCXX_RS_MODE {
 /// A client that asks for a connection, borrowed.
 class conn_request_view : public detail::view<ucxx_conn_request_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// UCP's own handle, a ucp_conn_request_h, for calls that this library has none of. nullptr after
   /// its end, and in a forked child. UCP may be called only where progress is made: in a callback,
   /// in `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
@@ -64,7 +64,7 @@ struct listener_params {
 /// A listening address and port, borrowed.
 class listener_view : public detail::view<ucxx_listener_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// Where it listens, as "ip:port".
   std::string address() const { return try_address().value(); }
   /// As `address`, without throwing.
@@ -130,9 +130,9 @@ private:
 class listener : public listener_view {
 public:
   /// Listens.
-  static listener create(const worker_view &worker, listener_params params);
+  static listener create(worker_view worker, listener_params params);
   /// As `create`, without throwing.
-  static result<listener> try_create(const worker_view &worker, listener_params params);
+  static result<listener> try_create(worker_view worker, listener_params params);
   listener(listener &&other) noexcept ///< Takes over.
       : listener_view(other), on_connect_(std::exchange(other.on_connect_, nullptr)) {
     other.c_ = nullptr;

@@ -18,7 +18,7 @@ class endpoint_view;
 /// Memory that is registered with UCX, borrowed.
 class memory_view : public detail::view<ucxx_memory_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// UCP's own handle, a ucp_mem_h, for calls that this library has none of. nullptr after its end,
   /// and in a forked child. UCP may be called only where progress is made: in a callback, in
   /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
@@ -88,7 +88,7 @@ enum class atomic_op : std::int32_t {
 /// A key to registered memory of a peer, borrowed. Offsets are in bytes from its beginning.
 class rkey_view : public detail::view<ucxx_rkey_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// UCP's own handle, a ucp_rkey_h, for calls that this library has none of. nullptr after its
   /// end, and in a forked child. UCP may be called only where progress is made: in a callback, in
   /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
@@ -165,9 +165,9 @@ class rkey : public detail::owner<rkey_view, ucxx_rkey_destroy> {
 public:
   using owner::owner; ///< Takes over.
   /// Makes a key of what `memory_view::pack` wrote at the peer. The endpoint leads there.
-  static rkey unpack(const endpoint_view &endpoint, bytes_view bytes);
+  static rkey unpack(endpoint_view endpoint, bytes_view bytes);
   /// As `unpack`, without throwing.
-  static result<rkey> try_unpack(const endpoint_view &endpoint, bytes_view bytes) noexcept;
+  static result<rkey> try_unpack(endpoint_view endpoint, bytes_view bytes) noexcept;
 };
 
 } // namespace UCXX_RS_MODE

@@ -13,7 +13,7 @@ inline namespace UCXX_RS_MODE {
 /// A tag message that a probe has removed from matching, borrowed.
 class tag_message_view : public detail::view<ucxx_tag_message_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// UCP's own handle, a ucp_tag_message_h, for calls that this library has none of. nullptr after
   /// its end, and in a forked child. UCP may be called only where progress is made: in a callback,
   /// in `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
@@ -39,7 +39,7 @@ public:
 /// An active message that has arrived, borrowed.
 class am_message_view : public detail::view<ucxx_am_message_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// The sender's header. It is valid as long as the message.
   const_buffer header() const noexcept {
     std::size_t length = 0;
@@ -89,7 +89,7 @@ public:
 /// A fetch that has arrived, borrowed.
 class fetch_view : public detail::view<ucxx_fetch_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
   /// What is asked. It is valid as long as the fetch.
   const_buffer header() const noexcept {
     std::size_t length = 0;

@@ -71,7 +71,7 @@ static_assert(sizeof(completion) == sizeof(ucxx_completion_t), "arrays of it are
 /// A completion queue for all workers of a context, borrowed.
 class notifier_view : public detail::view<ucxx_notifier_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
 
   /// Takes what has been reported, up to the size of `into`. Returns how many. It never waits.
   template <class Completions> std::size_t poll(Completions &into) const {

@@ -131,10 +131,11 @@ private:
 
 /// A window of elements of type T, borrowed.
 template <class T> class window_view : public detail::view<ucxx_window_t> {
+  using borrowed = detail::view<ucxx_window_t>;
   static_assert(detail::element_type<T> >= 0, "windows have no elements of this type");
 
 public:
-  using detail::view<ucxx_window_t>::view; ///< Borrows.
+  using borrowed::borrowed, borrowed::operator=; ///< Borrows.
 
   /// This member's memory: its first element.
   T *data() const { return static_cast<T *>(query().data); }

@@ -43,7 +43,7 @@ struct worker_params {
 /// A worker, borrowed.
 class worker_view : public detail::view<ucxx_worker_t> {
 public:
-  using view::view; ///< Borrows.
+  using view::view, view::operator=; ///< Borrows.
 
   /// UCP's own handle, a ucp_worker_h, for calls that this library has none of. nullptr after its
   /// end, and in a forked child. UCP may be called only where progress is made: in a callback, in
@@ -405,11 +405,11 @@ class worker : public detail::owner<worker_view, ucxx_worker_destroy> {
 public:
   using owner::owner; ///< Takes over.
   /// Makes a worker.
-  static worker create(context_view context, const worker_params &params = {}) {
+  static worker create(const context_view &context, const worker_params &params = {}) {
     return try_create(context, params).value();
   }
   /// As `create`, without throwing.
-  static result<worker> try_create(context_view context,
+  static result<worker> try_create(const context_view &context,
                                    const worker_params &params = {}) noexcept {
     auto c = detail::sized<ucxx_worker_params_t>();
     c.thread_mode = static_cast<std::int32_t>(params.thread_mode);
@@ -445,35 +445,35 @@ public:
   }
 };
 
-inline result<address> address::try_of(const worker_view &worker) noexcept {
+inline result<address> address::try_of(worker_view worker) noexcept {
   ucxx_address_t *made = nullptr;
   auto s = ucxx_worker_address(worker.c(), &made);
   return detail::owned<address>(s, made);
 }
-inline address address::of(const worker_view &worker) { return try_of(worker).value(); }
+inline address address::of(worker_view worker) { return try_of(worker).value(); }
 
-inline result<endpoint> endpoint::try_connect(const worker_view &worker, const char *host,
+inline result<endpoint> endpoint::try_connect(worker_view worker, const char *host,
                                               std::uint16_t port, endpoint_params params) {
   return made_by(params, [&](const ucxx_endpoint_params_t *c, ucxx_endpoint_t **made) {
     return ucxx_endpoint_connect(worker.c(), host, port, c, made);
   });
 }
-inline endpoint endpoint::connect(const worker_view &worker, const char *host, std::uint16_t port,
+inline endpoint endpoint::connect(worker_view worker, const char *host, std::uint16_t port,
                                   endpoint_params params) {
   return try_connect(worker, host, port, std::move(params)).value();
 }
-inline result<endpoint> endpoint::try_create(const worker_view &worker, address_view address,
+inline result<endpoint> endpoint::try_create(worker_view worker, const address_view &address,
                                              endpoint_params params) {
   return made_by(params, [&](const ucxx_endpoint_params_t *c, ucxx_endpoint_t **made) {
     return ucxx_endpoint_create(worker.c(), address.c(), c, made);
   });
 }
-inline endpoint endpoint::create(const worker_view &worker, address_view address,
+inline endpoint endpoint::create(worker_view worker, const address_view &address,
                                  endpoint_params params) {
   return try_create(worker, address, std::move(params)).value();
 }
 
-inline result<listener> listener::try_create(const worker_view &worker, listener_params params) {
+inline result<listener> listener::try_create(worker_view worker, listener_params params) {
   auto c = detail::sized<ucxx_listener_params_t>();
   c.host = params.host;
   c.port = params.port;
@@ -491,7 +491,7 @@ inline result<listener> listener::try_create(const worker_view &worker, listener
   if (failed(s)) return s;
   return listener(made, kept.release());
 }
-inline listener listener::create(const worker_view &worker, listener_params params) {
+inline listener listener::create(worker_view worker, listener_params params) {
   return try_create(worker, std::move(params)).value();
 }
 

@@ -207,6 +207,31 @@ void mistakes(endpoint ep, worker w, rkey key, group g, hub h) {
 #else
   ep.tag_send(std::string_view("hello"), 1).wait();
 #endif
+
+#if CASE == 29 // deleted
+  worker_view borrowed = worker::create(context::create());
+#else
+  worker_view borrowed = w;
+#endif
+
+#if CASE == 30 // deleted
+  borrowed = std::move(w);
+#else
+  borrowed = w;
+#endif
+
+#if CASE == 31 // deleted
+  window_view<int> lent = window<int>::allocate(g, 4);
+#else
+  window_view<int> lent = win;
+#endif
+  static_cast<void>(lent);
+
+#if CASE == 32 // deleted
+  auto client = endpoint::create(worker::create(context::create()), address::of(w));
+#else
+  auto client = endpoint::create(w, address::of(w));
+#endif
   static_cast<void>(shared);
   static_cast<void>(again);
 }
