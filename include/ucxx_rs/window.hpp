@@ -317,8 +317,13 @@ public:
 
   /// Writes elements to a target.
   template <class R> void put(const R &from, std::uint32_t target, std::int64_t disp) const {
+    detail::check(try_put(from, target, disp));
+  }
+  /// As `put`, without throwing.
+  template <class R>
+  status try_put(const R &from, std::uint32_t target, std::int64_t disp) const noexcept {
     layout<T> all(count(from));
-    put(std::data(from), all, target, disp, all);
+    return try_put(std::data(from), all, target, disp, all);
   }
   /// Writes elements in any layout.
   void put(const T *from, const layout<T> &mine, std::uint32_t target, std::int64_t disp,
@@ -332,9 +337,14 @@ public:
   }
   /// Reads elements of a target. They are there after a flush, or the end of the epoch.
   template <class R> void get(R &&into, std::uint32_t target, std::int64_t disp) const {
+    detail::check(try_get(std::forward<R>(into), target, disp));
+  }
+  /// As `get`, without throwing.
+  template <class R>
+  status try_get(R &&into, std::uint32_t target, std::int64_t disp) const noexcept {
     static_assert(detail::is_kept<R>, "the temporary ends before the epoch does");
     layout<T> all(count(into));
-    get(std::data(into), all, target, disp, all);
+    return try_get(std::data(into), all, target, disp, all);
   }
   /// Reads elements in any layout.
   void get(T *into, const layout<T> &mine, std::uint32_t target, std::int64_t disp,
@@ -349,8 +359,14 @@ public:
   /// Combines elements with those of a target, each atomically.
   template <class R>
   void accumulate(const R &from, reduce op, std::uint32_t target, std::int64_t disp) const {
+    detail::check(try_accumulate(from, op, target, disp));
+  }
+  /// As `accumulate`, without throwing.
+  template <class R>
+  status try_accumulate(const R &from, reduce op, std::uint32_t target,
+                        std::int64_t disp) const noexcept {
     layout<T> all(count(from));
-    accumulate(std::data(from), all, op, target, disp, all);
+    return try_accumulate(std::data(from), all, op, target, disp, all);
   }
   /// Combines elements in any layout.
   void accumulate(const T *from, const layout<T> &mine, reduce op, std::uint32_t target,

@@ -135,6 +135,7 @@ void epochs(group_view g, std::uint32_t rank) {
   CHECK(w.data()[80] == other + 0.5 && w.data()[81] == 0.0 && w.data()[86] == other + 0.5);
   if (rank == 0) CHECK(w.data()[99] == 2.0);
   CHECK_THROWS(w.put(mine, other, 0), status::rma_sync);
+  CHECK(w.try_put(mine, other, 0) == status::rma_sync);
   CHECK_THROWS(static_cast<void>(w.lock(7)), status::rma_rank);
   w.close();
 }

@@ -119,6 +119,8 @@ void windows(const group_view &g) {
     w.put(row, 0, 0);
     w.get(row, 0, 0);
     w.accumulate(row, reduce::sum, 0, 0);
+    static_cast<void>(failed(w.try_put(row, 0, 0)) || failed(w.try_get(row, 0, 0)) ||
+                      failed(w.try_accumulate(row, reduce::sum, 0, 0)));
     w.put(row.data(), all, 0, 0, column);
     w.get_accumulate(row.data(), all, before.data(), all, reduce::sum, 0, 0, column);
     w.fetch_and_op(1.0, before[0], reduce::sum, 0, 0);
