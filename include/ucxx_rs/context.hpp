@@ -90,11 +90,8 @@ class context_view : public detail::view<ucxx_context_t> {
 public:
   using view::view, view::operator=; ///< Borrows.
 
-  /// UCP's own handle, a ucp_context_h, for calls that this library has none of. nullptr after its
-  /// end, and in a forked child. UCP may be called only where progress is made: in a callback, in
-  /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
-  /// destroyed.
-  void *native() const noexcept { return ucxx_context_native(c_); }
+  /// UCP's own handle, a ucp_context_h: see `native_handle`.
+  native_handle native() const noexcept { return ucxx_context_native(c_); }
   /// Describes it to `f(const char *line)`, line by line.
   template <class F> status dump(F &&f) const noexcept {
     return static_cast<status>(ucxx_context_dump(

@@ -93,11 +93,8 @@ public:
     return detail::filled(s, load);
   }
 
-  /// UCP's own handle, a ucp_ep_h, for calls that this library has none of. nullptr after its end,
-  /// and in a forked child. UCP may be called only where progress is made: in a callback, in
-  /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
-  /// destroyed.
-  void *native() const noexcept { return ucxx_endpoint_native(c_); }
+  /// UCP's own handle, a ucp_ep_h: see `native_handle`.
+  native_handle native() const noexcept { return ucxx_endpoint_native(c_); }
   /// Asks for the end of every operation of it in flight. Returns their number. It waits for the
   /// progress thread.
   std::size_t cancel_all() const { return try_cancel_all().value(); }

@@ -34,6 +34,12 @@ using std::chrono::nanoseconds;
 /// Waits without a limit.
 inline constexpr nanoseconds forever = nanoseconds::max();
 
+/// UCP's own handle of an object, for calls that this library has none of. nullptr after the end of
+/// the object, and in a forked child. UCP may be called only where progress is made: in a callback,
+/// in `run_pre`, or on the thread of a worker with manual progress. The handle must not be closed
+/// or destroyed.
+using native_handle = void *;
+
 namespace detail {
 
 /// As an argument: 0 checks once, and `forever` waits without a limit.

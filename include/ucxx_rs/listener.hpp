@@ -18,11 +18,8 @@ inline namespace UCXX_RS_MODE {
 class conn_request_view : public detail::view<ucxx_conn_request_t> {
 public:
   using view::view, view::operator=; ///< Borrows.
-  /// UCP's own handle, a ucp_conn_request_h, for calls that this library has none of. nullptr after
-  /// its end, and in a forked child. UCP may be called only where progress is made: in a callback,
-  /// in `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
-  /// destroyed.
-  void *native() const noexcept { return ucxx_conn_request_native(c_); }
+  /// UCP's own handle, a ucp_conn_request_h: see `native_handle`.
+  native_handle native() const noexcept { return ucxx_conn_request_native(c_); }
   /// The address of the client, as "ip:port", or "".
   std::string address() const { return try_address().value(); }
   /// As `address`, without throwing.

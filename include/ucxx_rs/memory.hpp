@@ -19,11 +19,8 @@ class endpoint_view;
 class memory_view : public detail::view<ucxx_memory_t> {
 public:
   using view::view, view::operator=; ///< Borrows.
-  /// UCP's own handle, a ucp_mem_h, for calls that this library has none of. nullptr after its end,
-  /// and in a forked child. UCP may be called only where progress is made: in a callback, in
-  /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
-  /// destroyed.
-  void *native() const noexcept { return ucxx_memory_native(c_); }
+  /// UCP's own handle, a ucp_mem_h: see `native_handle`.
+  native_handle native() const noexcept { return ucxx_memory_native(c_); }
   /// Address of its first byte.
   void *data() const noexcept { return ucxx_memory_base(c_); }
   /// Length in bytes.
@@ -89,11 +86,8 @@ enum class atomic_op : std::int32_t {
 class rkey_view : public detail::view<ucxx_rkey_t> {
 public:
   using view::view, view::operator=; ///< Borrows.
-  /// UCP's own handle, a ucp_rkey_h, for calls that this library has none of. nullptr after its
-  /// end, and in a forked child. UCP may be called only where progress is made: in a callback, in
-  /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
-  /// destroyed.
-  void *native() const noexcept { return ucxx_rkey_native(c_); }
+  /// UCP's own handle, a ucp_rkey_h: see `native_handle`.
+  native_handle native() const noexcept { return ucxx_rkey_native(c_); }
   /// Address of the memory at the peer.
   std::uint64_t base() const noexcept { return ucxx_rkey_base(c_); }
   /// Length of the memory in bytes.

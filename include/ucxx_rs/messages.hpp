@@ -14,11 +14,8 @@ inline namespace UCXX_RS_MODE {
 class tag_message_view : public detail::view<ucxx_tag_message_t> {
 public:
   using view::view, view::operator=; ///< Borrows.
-  /// UCP's own handle, a ucp_tag_message_h, for calls that this library has none of. nullptr after
-  /// its end, and in a forked child. UCP may be called only where progress is made: in a callback,
-  /// in `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
-  /// destroyed.
-  void *native() const noexcept { return ucxx_tag_message_native(c_); }
+  /// UCP's own handle, a ucp_tag_message_h: see `native_handle`.
+  native_handle native() const noexcept { return ucxx_tag_message_native(c_); }
   /// Receives it.
   auto recv(mutable_buffer data) const noexcept {
     return detail::describe<recv_info>(

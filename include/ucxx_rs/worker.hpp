@@ -45,11 +45,8 @@ class worker_view : public detail::view<ucxx_worker_t> {
 public:
   using view::view, view::operator=; ///< Borrows.
 
-  /// UCP's own handle, a ucp_worker_h, for calls that this library has none of. nullptr after its
-  /// end, and in a forked child. UCP may be called only where progress is made: in a callback, in
-  /// `run_pre`, or on the thread of a worker with manual progress. It must not be closed or
-  /// destroyed.
-  void *native() const noexcept { return ucxx_worker_native(c_); }
+  /// UCP's own handle, a ucp_worker_h: see `native_handle`.
+  native_handle native() const noexcept { return ucxx_worker_native(c_); }
   /// Makes one pass of progress. Returns how many events it handled.
   std::uint32_t progress() const { return try_progress().value(); }
   /// As `progress`, without throwing: `busy` in a callback, or with a progress thread.

@@ -63,9 +63,9 @@ using contexts = types<context, context_view, context_params, feature, network, 
 using workers = types<worker, worker_view, worker_params, thread_mode, progress_mode>;
 using endpoints = types<endpoint, endpoint_view, endpoint_params, error_handling, close_mode,
                         am_memory, address, address_view>;
-using listeners =
-    types<listener, listener_view, listener_params, conn_request, conn_request_view, notifier,
-          notifier_view, completion, event, exception_handler, log_callback, nanoseconds>;
+using listeners = types<listener, listener_view, listener_params, conn_request, conn_request_view,
+                        notifier, notifier_view, completion, event, exception_handler, log_callback,
+                        nanoseconds, native_handle>;
 using operations = types<request, request_view, op_params, default_params, flag, recv_info,
                          decltype(declval<worker_view>().flush()), operation<void, int>>;
 using lists = types<const_buffer, mutable_buffer, const_buffers, mutable_buffers, bytes_view,
