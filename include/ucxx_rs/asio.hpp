@@ -261,6 +261,7 @@ private:
 /// Submits an operation of this worker. The handler gets `(std::error_code, T)`, or
 /// `(std::error_code)` if the operation gives nothing. T is its result, or std::optional of it for
 /// results that are buffers.
+/// @return What the token makes of it.
 template <class Result, class Start, class Params, class Token>
 auto async_run(const asio_worker &worker, operation<Result, Start, Params> described,
                Token &&token) {
@@ -277,6 +278,7 @@ auto async_run(const asio_worker &worker, operation<Result, Start, Params> descr
 #if UCXX_RS_COROUTINES && UCXX_RS_EXCEPTIONS
 /// Runs a task that awaits operations of this worker. It starts at once, and continues in
 /// callbacks. The handler gets `(std::exception_ptr, T)`, or `(std::exception_ptr)`.
+/// @return What the token makes of it.
 template <class T, class Token>
 auto async_run(const asio_worker &worker, task<T> work, Token &&token) {
   return detail::net::async_initiate<Token,
@@ -328,6 +330,7 @@ private:
 
 /// Takes the next completion. The handler gets `(std::error_code, completion)`: `closed` after
 /// `stop`, when nothing is left. One at a time.
+/// @return What the token makes of it.
 template <class Token> auto async_next(asio_notifier &from, Token &&token) {
   return detail::net::async_compose<Token, void(std::error_code, completion)>(
       asio_notifier::next{from}, token, from.get_executor());

@@ -165,9 +165,10 @@ private:
 };
 
 /// The bytes of one object, to send or to fill.
-template <class T> auto object(T &value) noexcept {
+template <class T>
+std::conditional_t<std::is_const_v<T>, const_buffer, mutable_buffer> object(T &value) noexcept {
   static_assert(std::is_trivially_copyable_v<T>, "the object cannot be copied as bytes");
-  return std::conditional_t<std::is_const_v<T>, const_buffer, mutable_buffer>(&value, sizeof value);
+  return {&value, sizeof value};
 }
 
 namespace detail {

@@ -106,6 +106,7 @@ public:
   }
 
   /// Sends a tag message.
+  /// @return An operation that gives nothing.
   auto tag_send(const_buffer data, std::uint64_t tag) const noexcept {
     return detail::describe<void>(
         [c = c_, data, tag](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -114,6 +115,7 @@ public:
         data.memory());
   }
   /// Sends a tag message. It completes when the peer has matched it.
+  /// @return An operation that gives nothing.
   auto tag_send_sync(const_buffer data, std::uint64_t tag) const noexcept {
     return detail::describe<void>(
         [c = c_, data, tag](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -122,6 +124,7 @@ public:
         data.memory());
   }
   /// Sends one tag message from several buffers.
+  /// @return An operation that gives nothing.
   auto tag_send_iov(const_buffers list, std::uint64_t tag) const noexcept {
     return detail::describe<void>(
         [c = c_, list, tag](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -129,6 +132,7 @@ public:
         });
   }
   /// Sends several buffers, which the peer receives by `tag_recv_multi` as they are.
+  /// @return An operation that gives nothing.
   auto tag_send_multi(const_buffers list, std::uint64_t tag) const noexcept {
     return detail::describe<void>(
         [c = c_, list, tag](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -137,6 +141,7 @@ public:
   }
 
   /// Sends bytes of the endpoint's stream.
+  /// @return An operation that gives nothing.
   auto stream_send(const_buffer data) const noexcept {
     return detail::describe<void>(
         [c = c_, data](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -146,6 +151,7 @@ public:
   }
   /// Receives bytes of the endpoint's stream: as many as the buffer has, or with
   /// `flag::stream_partial` what there is.
+  /// @return An operation that gives `recv_info`.
   auto stream_recv(mutable_buffer data) const noexcept {
     return detail::describe<recv_info>(
         [c = c_, data](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -155,6 +161,7 @@ public:
   }
 
   /// Sends an active message to the peer's handler of this id. The header is copied.
+  /// @return An operation that gives nothing.
   auto am_send(std::uint16_t id, const_buffer header, const_buffer data = {}) const noexcept {
     return detail::describe<void>(
         [c = c_, id, header, data](const ucxx_op_params_t *params,
@@ -165,6 +172,7 @@ public:
         data.memory());
   }
   /// Sends one active message from several buffers.
+  /// @return An operation that gives nothing.
   auto am_send_iov(std::uint16_t id, const_buffer header, const_buffers list) const noexcept {
     return detail::describe<void>([c = c_, id, header, list](const ucxx_op_params_t *params,
                                                              ucxx_request_t **request) noexcept {
@@ -173,6 +181,7 @@ public:
     });
   }
   /// Sends several buffers to the peer's handler of `set_multi_handler`.
+  /// @return An operation that gives nothing.
   auto am_send_multi(std::uint16_t id, const_buffer header, const_buffers list) const noexcept {
     return detail::describe<void>([c = c_, id, header, list](const ucxx_op_params_t *params,
                                                              ucxx_request_t **request) noexcept {
@@ -181,6 +190,7 @@ public:
     });
   }
   /// Sends to the queue of the peer's endpoint, as UCXX does.
+  /// @return An operation that gives nothing.
   auto am_queue_send(const_buffer data) const noexcept {
     return detail::describe<void>(
         [c = c_, data](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -190,6 +200,7 @@ public:
   }
   /// Sends to the peer's handler of this owner and id, with a header. `owner` has to live until the
   /// operation is submitted.
+  /// @return An operation that gives nothing.
   auto am_queue_send_to(const char *owner, std::uint64_t id, const_buffer header, const_buffer data,
                         am_memory policy = am_memory::any) const noexcept {
     return detail::describe<void>(
@@ -200,6 +211,7 @@ public:
         data.memory());
   }
   /// As `am_queue_send`, from several buffers.
+  /// @return An operation that gives nothing.
   auto am_queue_send_iov(const_buffers list) const noexcept {
     return detail::describe<void>(
         [c = c_, list](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -207,6 +219,7 @@ public:
         });
   }
   /// As `am_queue_send_to`, from several buffers.
+  /// @return An operation that gives nothing.
   auto am_queue_send_to_iov(const char *owner, std::uint64_t id, const_buffer header,
                             const_buffers list, am_memory policy = am_memory::any) const noexcept {
     return detail::describe<void>(
@@ -216,6 +229,7 @@ public:
         });
   }
   /// Receives the oldest message of the queue.
+  /// @return An operation that gives a `queue_message`.
   auto am_queue_recv(const receive_params &from = {}) const noexcept {
     return detail::describe<queue_message>(
         [c = c_, a = detail::c_allocator(from)](const ucxx_op_params_t *params,
@@ -231,6 +245,7 @@ public:
   }
 
   /// Asks the peer's fetch handler of this id, and receives its reply into `reply`.
+  /// @return An operation that gives `recv_info`.
   auto fetch(std::uint16_t id, const_buffer header, mutable_buffer reply) const noexcept {
     return detail::describe<recv_info>(
         [c = c_, id, header, reply](const ucxx_op_params_t *params,
@@ -241,6 +256,7 @@ public:
         reply.memory());
   }
   /// Asks, and receives the reply into several buffers, one after the other.
+  /// @return An operation that gives `recv_info`.
   auto fetch_iov(std::uint16_t id, const_buffer header, mutable_buffers list) const noexcept {
     return detail::describe<recv_info>(
         [c = c_, id, header, list](const ucxx_op_params_t *params,
@@ -250,6 +266,7 @@ public:
         });
   }
   /// Asks with up to 8 MiB of data, and receives the reply into a new buffer.
+  /// @return An operation that gives `buffers`.
   auto fetch_alloc(std::uint16_t id, const_buffer header, const_buffer data = {},
                    const receive_params &from = {}) const noexcept {
     return detail::describe<buffers>(
@@ -262,6 +279,7 @@ public:
   }
 
   /// Completes when everything that was sent before has arrived.
+  /// @return An operation that gives nothing.
   auto flush() const noexcept {
     return detail::describe<void>(
         [c = c_](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -269,6 +287,7 @@ public:
         });
   }
   /// Closes it. The owner still has to end.
+  /// @return An operation that gives nothing.
   auto close(close_mode how = close_mode::flush) const noexcept {
     return detail::describe<void>(
         [c = c_, how](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -296,6 +315,7 @@ public:
 
 #if UCXX_RS_COROUTINES
   /// To await that it is writable. Throws why it has ended.
+  /// @return To be awaited. Gives nothing.
   auto writable() const noexcept {
     struct awaiting {
       ucxx_endpoint_t *c;

@@ -130,6 +130,7 @@ public:
     return envelope(leased);
   }
   /// Receives a tag message into an envelope, and commits it (producers).
+  /// @return An operation that gives `recv_info`.
   auto recv(std::uint64_t tag, std::uint64_t mask = ~0ull) const noexcept {
     return detail::describe<recv_info>(
         [c = c_, tag, mask](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -137,6 +138,7 @@ public:
         });
   }
   /// Sends the oldest chunk as a tag message, and consumes it (consumers).
+  /// @return An operation that gives nothing.
   auto send(endpoint_view to, std::uint64_t tag) const noexcept {
     return detail::describe<void>([c = c_, to = to.c(), tag](const ucxx_op_params_t *params,
                                                              ucxx_request_t **request) noexcept {

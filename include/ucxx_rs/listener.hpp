@@ -148,9 +148,9 @@ public:
   }
 
 #if UCXX_RS_COROUTINES
-  /// Awaits a client: `co_await listener.accept()` gives a conn_request, or throws `closed` when
-  /// the listener is destroyed. One coroutine at a time. The listener has no `on_connect` and no
-  /// notifier.
+  /// Awaits a client: `co_await listener.accept()` throws `closed` when the listener is destroyed.
+  /// One coroutine at a time. The listener has no `on_connect` and no notifier.
+  /// @return To be awaited. Gives a `conn_request`.
   auto accept() noexcept {
     struct awaiting : detail::waiting_clients::waiter {
       detail::waiting_clients &clients;

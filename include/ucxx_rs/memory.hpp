@@ -103,6 +103,7 @@ public:
 
   /// Writes to the peer's memory. Afterwards the buffer may be reused. A flush of the endpoint says
   /// that the bytes have arrived.
+  /// @return An operation that gives nothing.
   auto put(const_buffer data, std::uint64_t offset) const noexcept {
     return detail::describe<void>(
         [c = c_, data, offset](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -111,6 +112,7 @@ public:
         data.memory());
   }
   /// Reads from the peer's memory.
+  /// @return An operation that gives nothing.
   auto get(mutable_buffer data, std::uint64_t offset) const noexcept {
     return detail::describe<void>(
         [c = c_, data, offset](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -119,15 +121,18 @@ public:
         data.memory());
   }
   /// Changes an integer of 4 or 8 bytes, and does not ask for its previous value.
+  /// @return An operation that gives nothing.
   template <class T> auto atomic(atomic_op op, std::uint64_t offset, T operand) const noexcept {
     return describe_atomic<void>(static_cast<std::int32_t>(op), offset, operand, T());
   }
   /// Changes an integer of 4 or 8 bytes, and gives its previous value.
+  /// @return An operation that gives a T.
   template <class T>
   auto fetch_atomic(atomic_op op, std::uint64_t offset, T operand) const noexcept {
     return describe_atomic<T>(static_cast<std::int32_t>(op), offset, operand, T());
   }
   /// Stores `desired` if the integer equals `expected`, and gives its previous value.
+  /// @return An operation that gives a T.
   template <class T>
   auto compare_and_swap(std::uint64_t offset, T expected, T desired) const noexcept {
     return describe_atomic<T>(UCXX_ATOMIC_CSWAP, offset, desired, expected);

@@ -17,6 +17,7 @@ public:
   /// UCP's own handle, a ucp_tag_message_h: see `native_handle`.
   native_handle native() const noexcept { return ucxx_tag_message_native(c_); }
   /// Receives it.
+  /// @return An operation that gives `recv_info`.
   auto recv(mutable_buffer data) const noexcept {
     return detail::describe<recv_info>(
         [c = c_, data](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -61,6 +62,7 @@ public:
     return endpoint_view(c);
   }
   /// Receives the data.
+  /// @return An operation that gives `recv_info`.
   auto recv(mutable_buffer into) const noexcept {
     return detail::describe<recv_info>(
         [c = c_, into](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -69,6 +71,7 @@ public:
         into.memory());
   }
   /// Receives the data into several buffers, one after the other.
+  /// @return An operation that gives `recv_info`.
   auto recv_iov(mutable_buffers list) const noexcept {
     return detail::describe<recv_info>(
         [c = c_, list](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -104,6 +107,7 @@ public:
   /// The endpoint to the requester. It is valid as long as the fetch.
   endpoint_view endpoint() const noexcept { return endpoint_view(ucxx_fetch_endpoint(c_)); }
   /// Sends the reply.
+  /// @return An operation that gives nothing.
   auto reply(const_buffer data) const noexcept {
     return detail::describe<void>(
         [c = c_, data](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -112,6 +116,7 @@ public:
         data.memory());
   }
   /// Sends the reply from several buffers.
+  /// @return An operation that gives nothing.
   auto reply_iov(const_buffers list) const noexcept {
     return detail::describe<void>(
         [c = c_, list](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {

@@ -29,6 +29,7 @@ public:
 
   /// Awaits the next completion or event. Throws `closed` when the notifier was stopped, and
   /// nothing is left. Several coroutines may await: the first one gets the first.
+  /// @return To be awaited. Gives a `completion`.
   auto next() noexcept { return awaiting(*this); }
 
   /// Runs a task to its end, and returns its result. Progress threads drive the workers.

@@ -250,8 +250,8 @@ public:
       : start_(std::move(start)), memory_(memory), params_(params) {}
 
   /// The same with parameters.
-  auto with(const op_params &params) && noexcept {
-    return operation<Result, Start, op_params>(std::move(start_), memory_, params);
+  operation<Result, Start, op_params> with(const op_params &params) && noexcept {
+    return {std::move(start_), memory_, params};
   }
 
   /// Submits it, and waits until it has completed. Not in a callback. Returns its result.
@@ -330,9 +330,11 @@ public:
   /// Submits it, and resumes the coroutine with its result, on the thread that makes progress. An
   /// error is thrown.
   auto operator co_await() && noexcept { return detail::awaiter<operation>(std::move(*this)); }
-  /// To await without throwing: gives what `try_wait` returns.
+  /// To await without throwing.
+  /// @return To be awaited. Gives what `try_wait` returns.
   auto as_result() && noexcept { return detail::result_of<operation>{std::move(*this)}; }
   /// To await with a token: a stop cancels the operation, which then throws `canceled`.
+  /// @return To be awaited. Gives a Result.
   auto stoppable(std::stop_token token) && noexcept {
     return detail::stoppable<operation>(std::move(*this), std::move(token));
   }

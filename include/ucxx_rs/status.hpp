@@ -234,12 +234,12 @@ public:
     return has_value() ? std::move(**this) : static_cast<T>(std::forward<U>(other));
   }
   /// Calls `f` with the value, which returns another result. Passes an error on.
-  template <class F> auto and_then(F &&f) && -> std::invoke_result_t<F, T> {
+  template <class F> std::invoke_result_t<F, T> and_then(F &&f) && {
     if (!has_value()) return error();
     return std::forward<F>(f)(std::move(**this));
   }
   /// Replaces the value by what `f` makes of it. Passes an error on.
-  template <class F> auto transform(F &&f) && -> result<std::invoke_result_t<F, T>> {
+  template <class F> result<std::invoke_result_t<F, T>> transform(F &&f) && {
     if (!has_value()) return error();
     return std::forward<F>(f)(std::move(**this));
   }

@@ -205,6 +205,7 @@ public:
     return begun(s, target, ucxx_window_unlock);
   }
   /// Locks a target without waiting. After it has completed, end it by `unlock`.
+  /// @return An operation that gives nothing.
   auto lock_nb(std::uint32_t target, lock_type type = lock_type::exclusive,
                assertion promised = assertion::none) const noexcept {
     return detail::describe<void>(
@@ -288,6 +289,7 @@ public:
     return static_cast<status>(ucxx_window_flush(c_, target));
   }
   /// As `flush`, without waiting.
+  /// @return An operation that gives nothing.
   auto flush_nb(std::uint32_t target) const noexcept {
     return detail::describe<void>(
         [c = c_, target](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -419,6 +421,7 @@ public:
   }
 
   /// `put` as an operation.
+  /// @return An operation that gives nothing.
   auto rput(const T *from, const layout<T> &mine, std::uint32_t target, std::int64_t disp,
             const layout<T> &theirs) const noexcept {
     return detail::describe<void>(
@@ -428,6 +431,7 @@ public:
         });
   }
   /// `get` as an operation.
+  /// @return An operation that gives nothing.
   auto rget(T *into, const layout<T> &mine, std::uint32_t target, std::int64_t disp,
             const layout<T> &theirs) const noexcept {
     return detail::describe<void>(
@@ -437,6 +441,7 @@ public:
         });
   }
   /// `accumulate` as an operation.
+  /// @return An operation that gives nothing.
   auto raccumulate(const T *from, const layout<T> &mine, reduce op, std::uint32_t target,
                    std::int64_t disp, const layout<T> &theirs) const noexcept {
     return detail::describe<void>(
@@ -447,6 +452,7 @@ public:
         });
   }
   /// `get_accumulate` as an operation.
+  /// @return An operation that gives nothing.
   auto rget_accumulate(const T *from, const layout<T> &mine, T *before, const layout<T> &result,
                        reduce op, std::uint32_t target, std::int64_t disp,
                        const layout<T> &theirs) const noexcept {

@@ -146,6 +146,7 @@ public:
   }
 
   /// Completes when all that was sent before has arrived, on all endpoints.
+  /// @return An operation that gives nothing.
   auto flush() const noexcept {
     return detail::describe<void>(
         [c = c_](const ucxx_op_params_t *params, ucxx_request_t **request) noexcept {
@@ -167,6 +168,7 @@ public:
   status try_fence() const noexcept { return static_cast<status>(ucxx_worker_fence(c_)); }
 
   /// Receives a tag message whose tag is `tag` in the bits of `mask`.
+  /// @return An operation that gives `recv_info`.
   auto tag_recv(mutable_buffer data, std::uint64_t tag, std::uint64_t mask = ~0ull) const noexcept {
     return detail::describe<recv_info>(
         [c = c_, data, tag, mask](const ucxx_op_params_t *params,
@@ -176,6 +178,7 @@ public:
         data.memory());
   }
   /// Receives a tag message into several buffers, one after the other.
+  /// @return An operation that gives `recv_info`.
   auto tag_recv_iov(mutable_buffers list, std::uint64_t tag,
                     std::uint64_t mask = ~0ull) const noexcept {
     return detail::describe<recv_info>(
@@ -185,6 +188,7 @@ public:
         });
   }
   /// Receives what `tag_send_multi` has sent, into new buffers.
+  /// @return An operation that gives `buffers`.
   auto tag_recv_multi(std::uint64_t tag, std::uint64_t mask = ~0ull,
                       const receive_params &from = {}) const noexcept {
     return detail::describe<buffers>(

@@ -61,15 +61,27 @@ class Reach(unittest.TestCase):
 
     def test_names_names_every_type(self):
         # Types begin in the first column, and those of `detail` are not for users.
-        details = re.compile(r"^namespace detail {.*?^} // namespace detail", re.M | re.S)
-        text = details.sub("", self.headers)
         kinds = r"(?:template <.*>\s+)?(?:class|struct|enum class|using)"
         types = set(
-            re.findall(rf"^{kinds} (?:\[\[nodiscard]] )?(\w+)(?= [:={{])", text, re.M)
+            re.findall(rf"^{kinds} (?:\[\[nodiscard]] )?(\w+)(?= [:={{])", self.outside(), re.M)
         )
         self.assertGreater(len(types), 80)
         named = re.findall(r"\w+", without_comments((ROOT / "tests/cpp/names.cpp").read_text()))
         self.assertEqual(sorted(types - set(named)), ["asio_notifier", "asio_worker"])
+
+    def test_results_are_named(self):
+        # The reference shows no type for `auto`.
+        users = re.sub(r"^private:.*?^};", "", self.outside(), flags=re.M | re.S)
+        functions = re.findall(
+            r"((?:^ *///.*\n)+)(?:^ *template.*\n)?.*\bauto (\w+)\(", users, re.M
+        )
+        self.assertGreater(len(functions), 40)
+        self.assertEqual([name for comment, name in functions if "@return" not in comment], [])
+
+    def outside(self):
+        """What is not in `detail`."""
+        details = re.compile(r"^namespace detail {.*?^} // namespace detail", re.M | re.S)
+        return details.sub("", self.headers)
 
     def missing(self, names):
         return sorted(each for each in names if each not in self.words)
