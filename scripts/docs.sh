@@ -38,6 +38,8 @@ cp site/index.md README.md CHANGELOG.md CONTRIBUTING.md LICENSE "$pages"
     'OPTIMIZE_OUTPUT_FOR_C = NO' 'EXTRACT_ALL = NO' 'MARKDOWN_SUPPORT = YES' 'MACRO_EXPANSION = YES' 'EXPAND_ONLY_PREDEF = YES' \
     'PREDEFINED = UCXX_RS_COROUTINES=1 UCXX_RS_EXCEPTIONS=1 __cpp_lib_span=1 __cpp_lib_expected=1'
 } | doxygen -
+# A comment after something that Doxygen does not list would be that of the next thing.
+! grep -rn '<para>&lt; ' "$out/cpp/xml" || die "a comment after a declaration belongs to another one"
 cp site/{cpp,python}.md "$pages/reference"
 for file in include/ucxx_rs/*.hpp; do
   grep -q "{doxygenfile} $(basename "$file")$" site/cpp.md || die "site/cpp.md lacks $(basename "$file")"

@@ -118,6 +118,17 @@ def read_docstring(_app, _what, _name, _object, _options, lines):
     lines[:] = text.split("\n")
 
 
+def link_to_c(app, env, node, shown):
+    """C++ has no entries for types of C, such as what `query()` returns: theirs are linked to."""
+    name = node.get("reftarget", "")
+    if node.get("refdomain") != "cpp" or not name.startswith("ucxx_"):
+        return None
+    c = env.get_domain("c")
+    found = c.resolve_any_xref(env, node["refdoc"], app.builder, name, node, shown)
+    return found[0][1] if found else None
+
+
 def setup(app):
     app.connect("source-read", read_page)
     app.connect("autodoc-process-docstring", read_docstring)
+    app.connect("missing-reference", link_to_c)

@@ -58,7 +58,7 @@ inline ucxx_allocator_t c_allocator(const receive_params &params) noexcept {
 /// Received buffers, borrowed.
 class buffers_view : public detail::view<ucxx_buffers_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// How many there are.
   std::size_t size() const noexcept { return ucxx_buffers_count(c_); }
   /// One of them; it is valid as long as the buffers. `index` is less than `size()`.
@@ -83,7 +83,7 @@ public:
 /// Received buffers. They are freed with it.
 class buffers : public detail::owner<buffers_view, ucxx_buffers_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
   /// What a receive has made. `request` is its request in the C interface.
   static result<buffers> take(ucxx_request_t *request) noexcept {
     ucxx_buffers_t *made = nullptr;

@@ -88,7 +88,7 @@ template <class F> status visit_config(F &&f) noexcept {
 /// An initialised UCX, borrowed.
 class context_view : public detail::view<ucxx_context_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
 
   /// UCP's own handle, a ucp_context_h: see `native_handle`.
   native_handle native() const noexcept { return ucxx_context_native(c_); }
@@ -109,7 +109,7 @@ public:
 /// An initialised UCX. Workers keep what they need of it: it may end before them.
 class context : public detail::owner<context_view, ucxx_context_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
 
   /// Initialises UCX.
   static context create(const context_params &params = {}) { return try_create(params).value(); }

@@ -191,7 +191,8 @@ public:
   using promise_type = detail::task_promise<T>; ///< For the compiler.
   using result_type = T; ///< What it gives.
   task(task &&other) noexcept : own_(std::exchange(other.own_, nullptr)) {} ///< Takes over.
-  task &operator=(task &&other) noexcept { ///< Takes over.
+  /// Takes over.
+  task &operator=(task &&other) noexcept {
     task taken(std::move(other));
     std::swap(own_, taken.own_);
     return *this;

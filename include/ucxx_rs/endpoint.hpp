@@ -18,7 +18,7 @@ class notifier_view;
 /// The address of a worker, borrowed.
 class address_view : public detail::view<ucxx_address_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// Its bytes, to be sent to peers by any means.
   const_buffer bytes() const noexcept {
     return {ucxx_address_data(c_), ucxx_address_length(c_), memory_type::host};
@@ -28,7 +28,7 @@ public:
 /// The address of a worker.
 class address : public detail::owner<address_view, ucxx_address_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
   /// The address of a worker of this process.
   static address of(worker_view worker);
   /// As `of`, without throwing.
@@ -70,7 +70,7 @@ enum class am_memory : std::int32_t {
 /// A connection to one peer, borrowed.
 class endpoint_view : public detail::view<ucxx_endpoint_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
 
   /// `ok`, or why it has ended.
   ucxx_rs::status status() const noexcept {
@@ -373,7 +373,7 @@ struct endpoint_params {
 /// and the destructor waits for it, but not in a callback. Endpoints end before their worker.
 class endpoint : public detail::owner<endpoint_view, ucxx_endpoint_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
 
   /// Connects to a listener by name or number. Operations need not wait for the answer.
   static endpoint connect(worker_view worker, const char *host, std::uint16_t port,

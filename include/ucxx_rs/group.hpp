@@ -34,7 +34,7 @@ struct group_params {
 /// A set of processes, borrowed.
 class group_view : public detail::view<ucxx_group_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   std::uint32_t rank() const noexcept { return ucxx_group_rank(c_); } ///< Of this process.
   std::uint32_t size() const noexcept { return ucxx_group_size(c_); } ///< Number of members.
   /// Checks whether a member runs on this host.
@@ -86,7 +86,7 @@ public:
 /// A set of processes. Its destructor notifies the other members.
 class group : public detail::owner<group_view, ucxx_group_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
   /// Makes a group: all members call it, and it blocks until all have arrived.
   static group create(worker_view worker, group_params params = {}) {
     return try_create(worker, std::move(params)).value();

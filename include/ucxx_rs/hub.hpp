@@ -57,9 +57,10 @@ enum class link_type : std::int32_t {
 /// `autocommit`.
 class envelope : public detail::view<ucxx_envelope_t> {
 public:
-  using view::view; ///< Takes over.
+  using view::view; // Takes over.
   envelope(envelope &&other) noexcept : view(other) { other.c_ = nullptr; } ///< Takes over.
-  envelope &operator=(envelope &&other) noexcept { ///< Takes over.
+  /// Takes over.
+  envelope &operator=(envelope &&other) noexcept {
     envelope taken(std::move(other));
     std::swap(c_, taken.c_);
     return *this;
@@ -120,7 +121,7 @@ private:
 /// A producer, consumer or reader of a hub, borrowed.
 class hub_link_view : public detail::view<ucxx_link_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
 
   /// Leases an envelope without waiting: `no_resource` if none is available.
   result<envelope> try_lease(nanoseconds timeout = nanoseconds(0)) const noexcept {
@@ -177,7 +178,7 @@ struct link_params {
 /// A queue of chunks, borrowed.
 class hub_view : public detail::view<ucxx_hub_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
 
   /// Adds envelopes in this memory.
   void add_envelopes(memory_kind kind, std::size_t count) const {
@@ -253,7 +254,7 @@ public:
 /// A queue of chunks, with the envelopes that contain them.
 class hub : public detail::owner<hub_view, ucxx_hub_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
   /// Makes a hub.
   static hub create(context_view context, const hub_params &params) {
     return try_create(context, params).value();

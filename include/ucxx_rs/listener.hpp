@@ -17,7 +17,7 @@ inline namespace UCXX_RS_MODE {
 /// A client that asks for a connection, borrowed.
 class conn_request_view : public detail::view<ucxx_conn_request_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// UCP's own handle, a ucp_conn_request_h: see `native_handle`.
   native_handle native() const noexcept { return ucxx_conn_request_native(c_); }
   /// The address of the client, as "ip:port", or "".
@@ -36,7 +36,7 @@ public:
 /// A client that asks for a connection. Without an answer it is rejected at the end.
 class conn_request : public detail::owner<conn_request_view, ucxx_conn_request_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
 };
 
 inline result<endpoint> endpoint::try_accept(const conn_request_view &client,
@@ -61,7 +61,7 @@ struct listener_params {
 /// A listening address and port, borrowed.
 class listener_view : public detail::view<ucxx_listener_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// Where it listens, as "ip:port".
   std::string address() const { return try_address().value(); }
   /// As `address`, without throwing.
@@ -130,11 +130,13 @@ public:
   static listener create(worker_view worker, listener_params params);
   /// As `create`, without throwing.
   static result<listener> try_create(worker_view worker, listener_params params);
-  listener(listener &&other) noexcept ///< Takes over.
+  /// Takes over.
+  listener(listener &&other) noexcept
       : listener_view(other), on_connect_(std::exchange(other.on_connect_, nullptr)) {
     other.c_ = nullptr;
   }
-  listener &operator=(listener &&other) noexcept { ///< Takes over.
+  /// Takes over.
+  listener &operator=(listener &&other) noexcept {
     listener taken(std::move(other));
     std::swap(c_, taken.c_);
     std::swap(on_connect_, taken.on_connect_);

@@ -18,7 +18,7 @@ class endpoint_view;
 /// Memory that is registered with UCX, borrowed.
 class memory_view : public detail::view<ucxx_memory_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// UCP's own handle, a ucp_mem_h: see `native_handle`.
   native_handle native() const noexcept { return ucxx_memory_native(c_); }
   /// Address of its first byte.
@@ -46,7 +46,7 @@ public:
 /// Memory that is registered with UCX. It has to outlive what peers do with its keys.
 class memory : public detail::owner<memory_view, ucxx_memory_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
 
   /// Registers memory of the caller's, which has to live longer.
   static memory register_(context_view context, mutable_buffer range) {
@@ -85,7 +85,7 @@ enum class atomic_op : std::int32_t {
 /// A key to registered memory of a peer, borrowed. Offsets are in bytes from its beginning.
 class rkey_view : public detail::view<ucxx_rkey_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// UCP's own handle, a ucp_rkey_h: see `native_handle`.
   native_handle native() const noexcept { return ucxx_rkey_native(c_); }
   /// Address of the memory at the peer.
@@ -162,7 +162,7 @@ private:
 /// A key to registered memory of a peer, for one endpoint.
 class rkey : public detail::owner<rkey_view, ucxx_rkey_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
   /// Makes a key of what `memory_view::pack` wrote at the peer. The endpoint leads there.
   static rkey unpack(endpoint_view endpoint, bytes_view bytes);
   /// As `unpack`, without throwing.

@@ -13,7 +13,7 @@ inline namespace UCXX_RS_MODE {
 /// A tag message that a probe has removed from matching, borrowed.
 class tag_message_view : public detail::view<ucxx_tag_message_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// UCP's own handle, a ucp_tag_message_h: see `native_handle`.
   native_handle native() const noexcept { return ucxx_tag_message_native(c_); }
   /// Receives it.
@@ -30,14 +30,14 @@ public:
 /// A tag message that a probe has removed from matching. What is not received is dropped with it.
 class tag_message : public detail::owner<tag_message_view, ucxx_tag_message_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
   recv_info info = {}; ///< Its length and its tag.
 };
 
 /// An active message that has arrived, borrowed.
 class am_message_view : public detail::view<ucxx_am_message_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// The sender's header. It is valid as long as the message.
   const_buffer header() const noexcept {
     std::size_t length = 0;
@@ -83,13 +83,13 @@ public:
 /// An active message that has arrived. Its credit goes back to the sender with it.
 class am_message : public detail::owner<am_message_view, ucxx_am_message_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
 };
 
 /// A fetch that has arrived, borrowed.
 class fetch_view : public detail::view<ucxx_fetch_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
   /// What is asked. It is valid as long as the fetch.
   const_buffer header() const noexcept {
     std::size_t length = 0;
@@ -132,7 +132,7 @@ public:
 /// A fetch that has arrived. Without a reply, its destructor rejects it with `canceled`.
 class fetch : public detail::owner<fetch_view, ucxx_fetch_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
 };
 
 /// A message of several buffers, or of a queue, as its handler gets it.

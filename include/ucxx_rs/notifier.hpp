@@ -25,7 +25,8 @@ class completion {
 public:
   completion() noexcept = default; ///< Empty, to be polled into.
   completion(completion &&other) noexcept : c_(std::exchange(other.c_, {})) {} ///< Takes over.
-  completion &operator=(completion &&other) noexcept { ///< Takes over.
+  /// Takes over.
+  completion &operator=(completion &&other) noexcept {
     completion taken(std::move(other));
     std::swap(c_, taken.c_);
     return *this;
@@ -71,7 +72,7 @@ static_assert(sizeof(completion) == sizeof(ucxx_completion_t), "arrays of it are
 /// A completion queue for all workers of a context, borrowed.
 class notifier_view : public detail::view<ucxx_notifier_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
 
   /// Takes what has been reported, up to the size of `into`. Returns how many. It never waits.
   template <class Completions> std::size_t poll(Completions &into) const {
@@ -113,7 +114,7 @@ public:
 /// A completion queue for all workers of a context.
 class notifier : public detail::owner<notifier_view, ucxx_notifier_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
   /// Makes a notifier.
   static notifier create(context_view context) { return try_create(context).value(); }
   /// As `create`, without throwing.

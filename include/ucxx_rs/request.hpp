@@ -69,7 +69,7 @@ struct op_params {
 /// A submitted operation, borrowed.
 class request_view : public detail::view<ucxx_request_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
 
   /// Its present status.
   ucxx_rs::status status() const noexcept {

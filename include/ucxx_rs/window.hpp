@@ -111,7 +111,8 @@ public:
   epoch(ucxx_window_t *window, std::uint32_t target,
         ucxx_status_t (*ending)(ucxx_window_t *, std::uint32_t)) noexcept
       : window_(window), target_(target), end_(ending) {}
-  epoch(epoch &&other) noexcept ///< Takes over.
+  /// Takes over.
+  epoch(epoch &&other) noexcept
       : window_(std::exchange(other.window_, nullptr)), target_(other.target_), end_(other.end_) {}
   epoch &operator=(epoch &&) = delete;
   ~epoch() { static_cast<void>(try_end()); }
@@ -135,7 +136,7 @@ template <class T> class window_view : public detail::view<ucxx_window_t> {
   static_assert(detail::element_type<T> >= 0, "windows have no elements of this type");
 
 public:
-  using borrowed::borrowed, borrowed::operator=; ///< Borrows.
+  using borrowed::borrowed, borrowed::operator=; // Borrows.
 
   /// This member's memory: its first element.
   T *data() const { return static_cast<T *>(query().data); }
@@ -488,7 +489,7 @@ template <class T> class window : public detail::owner<window_view<T>, ucxx_wind
   using base = detail::owner<window_view<T>, ucxx_window_destroy>;
 
 public:
-  using base::base; ///< Takes over.
+  using base::base; // Takes over.
   /// Of the caller's memory, which has to live longer.
   template <class R>
   static window create(group_view group, R &range, const window_params &params = {}) {

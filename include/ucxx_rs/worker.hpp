@@ -43,7 +43,7 @@ struct worker_params {
 /// A worker, borrowed.
 class worker_view : public detail::view<ucxx_worker_t> {
 public:
-  using view::view, view::operator=; ///< Borrows.
+  using view::view, view::operator=; // Borrows.
 
   /// UCP's own handle, a ucp_worker_h: see `native_handle`.
   native_handle native() const noexcept { return ucxx_worker_native(c_); }
@@ -404,7 +404,7 @@ template <class T> T worker_view::run(task<T> work) const {
 /// callback runs afterwards. End its endpoints before.
 class worker : public detail::owner<worker_view, ucxx_worker_destroy> {
 public:
-  using owner::owner; ///< Takes over.
+  using owner::owner; // Takes over.
   /// Makes a worker.
   static worker create(const context_view &context, const worker_params &params = {}) {
     return try_create(context, params).value();
