@@ -60,6 +60,14 @@ have_libclang() {
   [ -n "$found" ] || [ -n "${LIBCLANG_PATH:-}" ]
 }
 
+have_boost() { have_header boost/version.hpp; }
+# The newest Boost whose Asio is new enough, where there is no Boost yet: two of them exclude each
+# other. Where there is none, or an old one, tests of Boost.Asio are left out.
+boost_deb=libboost-dev
+if command -v apt-cache >/dev/null; then
+  boost_deb=$(apt-cache pkgnames libboost1. 2>/dev/null | grep -E '^libboost1[.](7[89]|[89][0-9])-dev$' | sort -V | tail -n 1 || true)
+fi
+
 find_missing() {
   missing_deb=() missing_rpm=()
   if [ "$level" = docs ]; then
@@ -88,6 +96,7 @@ find_missing() {
   need gdb gdb have gdb
   need clang clang have clang++
   need libasio-dev asio-devel have_header asio.hpp
+  need "$boost_deb" boost-devel have_boost
   need libuv1-dev libuv-devel have_header uv.h
   need libevent-dev libevent-devel have_header event2/event.h
   need ucx-utils ucx have ucx_perftest

@@ -7,20 +7,10 @@
 #include <string>
 #include <thread>
 
-#include <asio/bind_cancellation_slot.hpp>
-#include <asio/bind_executor.hpp>
-#include <asio/co_spawn.hpp>
-#include <asio/detached.hpp>
-#include <asio/experimental/awaitable_operators.hpp>
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
-#include <asio/strand.hpp>
-#include <asio/thread_pool.hpp>
-#include <asio/use_awaitable.hpp>
-#include <asio/use_future.hpp>
-
 #include <ucxx_rs.hpp>
 #include <ucxx_rs/asio.hpp>
+
+#include "asio_headers.hpp"
 
 namespace {
 
@@ -90,8 +80,8 @@ void futures() {
   try {
     failed.get();
     require(false, "a send on a closed endpoint fails");
-  } catch (const std::system_error &e) {
-    require(e.code().category() == ucxx_rs::category(), "its code");
+  } catch (const asio_error &e) {
+    require(std::error_code(e.code()).category() == ucxx_rs::category(), "its code");
   }
   l.self.reset();
   l.worker->stop();
@@ -199,9 +189,7 @@ void notifiers() {
           static_cast<void>(notifier.stop());
           try {
             static_cast<void>(co_await ucxx_rs::async_next(events, use_awaitable));
-          } catch (const std::system_error &e) {
-            closed = e.code() == ucxx_rs::make_error_code(status::closed);
-          }
+          } catch (const asio_error &e) { closed = std::error_code(e.code()) == status::closed; }
           done();
         },
         [](std::exception_ptr thrown) {

@@ -3,14 +3,9 @@
 //
 // echo_asio.cpp: an echo server and its clients as coroutines of Asio. echo.hpp has the command
 // line.
-#include <asio/co_spawn.hpp>
-#include <asio/detached.hpp>
-#include <asio/io_context.hpp>
-#include <asio/use_awaitable.hpp>
-#include <asio/use_future.hpp>
-
 #include <ucxx_rs/asio.hpp>
 
+#include "asio_headers.hpp"
 #include "echo.hpp"
 
 namespace {
@@ -40,7 +35,7 @@ private:
         co_await async_run(worker_, peer.stream_recv(data), use_awaitable);
         co_await async_run(worker_, peer.stream_send(data), use_awaitable);
       }
-    } catch (const std::system_error &) {} // the client has closed
+    } catch (const asio_error &) {} // the client has closed
     if (--left_ == 0) worker_.stop(); // io.run() returns
   }
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copyright (c) the ucxx_rs developers
 //
-// ucxx_rs/asio.hpp: workers and notifiers in an event loop of standalone Asio, 1.22 or later.
-// ucxx_rs.hpp does not include it. See docs/event-loops.md.
+// ucxx_rs/asio.hpp: workers and notifiers in an event loop of Asio. ucxx_rs.hpp does not include
+// it. See docs/event-loops.md.
+//
+// It uses standalone Asio, 1.22 or later. With the macro UCXX_RS_BOOST_ASIO it uses Boost.Asio, of
+// Boost 1.78 or later: `asio` means `boost::asio` then. All files of a program have to agree.
 //
 //     asio::io_context io;
 //     ucxx_rs::asio_worker worker(io.get_executor(), ucxx_rs::worker::create(context));
@@ -15,6 +18,16 @@
 #ifndef UCXX_RS_ASIO_HPP
 #define UCXX_RS_ASIO_HPP
 
+#ifdef UCXX_RS_BOOST_ASIO
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/compose.hpp>
+#include <boost/asio/defer.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#else
 #include <asio/any_io_executor.hpp>
 #include <asio/associated_cancellation_slot.hpp>
 #include <asio/associated_executor.hpp>
@@ -23,6 +36,7 @@
 #include <asio/executor_work_guard.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
+#endif
 
 #include "worker.hpp"
 
@@ -30,7 +44,13 @@ namespace ucxx_rs {
 inline namespace UCXX_RS_MODE {
 namespace detail {
 
+#ifdef UCXX_RS_BOOST_ASIO
+namespace net = ::boost::asio;
+using asio_code = ::boost::system::error_code;
+#else
 namespace net = ::asio;
+using asio_code = std::error_code;
+#endif
 
 /// A descriptor of this library in a reactor. The library owns it, so it is never closed here.
 class watched {
@@ -87,7 +107,7 @@ private:
     }
     if (ended_ || waiting_) return;
     waiting_ = true;
-    fd_.async_wait([self = shared_from_this()](std::error_code failed) {
+    fd_.async_wait([self = shared_from_this()](asio_code failed) {
       if (!failed) self->pass(true);
     });
   }
@@ -163,7 +183,7 @@ private:
     if (slot.is_connected()) slot.clear();
     auto handler = std::move(own->handler_);
     if constexpr (std::is_void_v<result_type>) {
-      auto code = make_error_code(own->status_);
+      asio_code code = make_error_code(own->status_);
       own.reset(); // the memory is free for what the handler starts
       handler(code);
     } else {
@@ -173,7 +193,7 @@ private:
         own->status_ = got.error();
         if (got) value = std::move(*got);
       }
-      auto code = make_error_code(own->status_);
+      asio_code code = make_error_code(own->status_);
       own.reset();
       handler(code, std::move(value));
     }
@@ -258,16 +278,16 @@ private:
   std::shared_ptr<detail::driver> driver_;
 };
 
-/// Submits an operation of this worker. The handler gets `(std::error_code, T)`, or
-/// `(std::error_code)` if the operation gives nothing. T is its result, or std::optional of it for
-/// results that are buffers.
+/// Submits an operation of this worker. The handler gets `(error_code, T)`, or `(error_code)` if
+/// the operation gives nothing. T is its result, or std::optional of it for results that are
+/// buffers. error_code is that of Asio: std::error_code, or boost::system::error_code.
 /// @return What the token makes of it.
 template <class Result, class Start, class Params, class Token>
 auto async_run(const asio_worker &worker, operation<Result, Start, Params> described,
                Token &&token) {
   using started = operation<Result, Start, Params>;
   return detail::net::async_initiate<Token,
-                                     typename detail::signature<std::error_code, Result>::type>(
+                                     typename detail::signature<detail::asio_code, Result>::type>(
       [by = worker.driver_](auto handler, started submitted) {
         detail::asio_operation<started, decltype(handler)>::start(by, std::move(submitted),
                                                                   std::move(handler));
@@ -307,7 +327,7 @@ private:
   struct next {
     asio_notifier &from;
     bool posted = false; // a handler does not run inside the call that starts it
-    template <class Self> void operator()(Self &self, std::error_code failed = {}) {
+    template <class Self> void operator()(Self &self, detail::asio_code failed = {}) {
       if (!std::exchange(posted, true)) {
         return detail::net::post(from.executor_, std::move(self));
       }
@@ -316,7 +336,7 @@ private:
         std::array<completion, 1> one;
         auto count = from.try_poll(one);
         if (!count) return self.complete(make_error_code(count.error()), completion());
-        if (*count == 1) return self.complete(std::error_code(), std::move(one[0]));
+        if (*count == 1) return self.complete(detail::asio_code(), std::move(one[0]));
         auto armed = from.arm();
         if (armed == status::ok) return from.fd_.async_wait(std::move(self));
         if (armed != status::busy) { return self.complete(make_error_code(armed), completion()); }
@@ -328,11 +348,11 @@ private:
   detail::watched fd_;
 };
 
-/// Takes the next completion. The handler gets `(std::error_code, completion)`: `closed` after
+/// Takes the next completion. The handler gets `(error_code, completion)`: `closed` after
 /// `stop`, when nothing is left. One at a time.
 /// @return What the token makes of it.
 template <class Token> auto async_next(asio_notifier &from, Token &&token) {
-  return detail::net::async_compose<Token, void(std::error_code, completion)>(
+  return detail::net::async_compose<Token, void(detail::asio_code, completion)>(
       asio_notifier::next{from}, token, from.get_executor());
 }
 
