@@ -15,6 +15,9 @@ from ._native import ffi, lib
 
 HOST: int = lib.UCXX_MEMORY_HOST
 CUDA: int = lib.UCXX_MEMORY_CUDA
+_from_buffer = ffi.from_buffer
+_CHARS = ffi.typeof("char[]")
+_LIST = ffi.typeof("ucxx_buffer_t[]")
 #: Any object of the kinds that this module's text names.
 Buffer = typing.Any
 
@@ -43,7 +46,7 @@ def region(buffer: Buffer, *, writable: bool) -> Region:
     """The memory of a buffer. TypeError if it is none; ValueError or BufferError if it is not
     contiguous or may not be written."""
     try:
-        view = ffi.from_buffer("char[]", buffer, writable)
+        view = _from_buffer(_CHARS, buffer, writable)
     except TypeError:
         return _foreign(buffer, writable)
     return Region(view, len(view), HOST, 0, view)
@@ -55,7 +58,7 @@ def one(
     """The buffer of an operation: what keeps it alive, its address and its length. Memory of
     another type is added to the options."""
     try:
-        view = ffi.from_buffer("char[]", buffer, writable)
+        view = _from_buffer(_CHARS, buffer, writable)
     except TypeError:
         found = _foreign(buffer, writable)
         options["memory_type"] = found.memory_type
@@ -148,12 +151,18 @@ class BufferList:
     __slots__ = ("array", "count", "keep")
 
     def __init__(self, buffers: typing.Iterable[Buffer], *, writable: bool) -> None:
-        regions = [region(buffer, writable=writable) for buffer in buffers]
-        self.count = len(regions)
-        self.array = ffi.new("ucxx_buffer_t[]", self.count or 1)
-        self.keep = regions
-        for entry, one in zip(self.array, regions):
-            entry.data = one.pointer
-            entry.length = one.length
-            entry.memory_type = one.memory_type
-            entry.device_id = one.device_id
+        entries = []
+        keep = []
+        for buffer in buffers:
+            try:
+                view = _from_buffer(_CHARS, buffer, writable)
+            except TypeError:
+                view, length, memory_type, device, alive = _foreign(buffer, writable)
+                entries.append((view, length, memory_type, device))
+                keep.append(alive)
+            else:
+                entries.append((view, len(view), HOST, 0))
+                keep.append(view)
+        self.count = len(entries)
+        self.array = ffi.new(_LIST, entries or 1)
+        self.keep = keep

@@ -10,6 +10,8 @@ from ._native import ffi, lib
 from ._requests import Request
 from ._status import check
 
+_CUDA: int = lib.UCXX_MEMORY_CUDA
+
 #: What a multi-buffer receive has received: a memoryview each for memory that the CPU can read,
 #: a `DeviceFrame` for memory of a GPU.
 Frames = typing.List[typing.Any]
@@ -32,23 +34,26 @@ def taken(handle: typing.Any) -> Frames:
     check(lib.ucxx_request_take_buffers(handle, place))
     # Destroyed with the last frame, and the last view of one.
     buffers = ffi.gc(place[0], lib.ucxx_buffers_destroy)
+
+    def keep(_pointer: typing.Any) -> typing.Any:
+        # The destructor of each frame's pointer, so the pointer keeps the buffers; a memoryview
+        # keeps the pointer.
+        return buffers
+
     got = ffi.new("ucxx_buffer_t *")
+    get, gc, make = lib.ucxx_buffers_get, ffi.gc, ffi.buffer
     frames: Frames = []
     for index in range(lib.ucxx_buffers_count(buffers)):
-        check(lib.ucxx_buffers_get(buffers, index, got))
-        frames.append(_frame(buffers, got))
+        check(get(buffers, index, got))
+        length = got.length
+        if not length:
+            frames.append(memoryview(bytearray()))
+        elif got.memory_type == _CUDA:
+            address = int(ffi.cast("uintptr_t", got.data))
+            frames.append(DeviceFrame(address, length, buffers))
+        else:
+            frames.append(memoryview(make(gc(got.data, keep), length)))
     return frames
-
-
-def _frame(buffers: typing.Any, got: typing.Any) -> typing.Any:
-    if got.memory_type == lib.UCXX_MEMORY_CUDA:
-        return DeviceFrame(int(ffi.cast("uintptr_t", got.data)), got.length, buffers)
-    if not got.length:
-        return memoryview(bytearray())
-    # The destructor of this pointer refers to the buffers, so it keeps them: a memoryview keeps
-    # the pointer's ffi.buffer, and that the pointer.
-    pointer = ffi.gc(ffi.cast("char *", got.data), lambda _pointer: buffers)
-    return memoryview(ffi.buffer(pointer, got.length))
 
 
 class ReceiveFrames(Request[Frames]):
