@@ -417,17 +417,18 @@ class Traffic:
 
     def suspend(self, request: Request[typing.Any]) -> typing.Generator[typing.Any, None, None]:
         """Waits on the running loop until the operation has ended."""
+        if request._status != INPROGRESS:
+            self._turn = _TURN
+            yield
+            return
         loop = asyncio.get_running_loop()
         driver = self.driver(loop)
-        if request._status == INPROGRESS and self._turn >= 0:
+        if self._turn >= 0:
             driver.spin(request)
             if request._status != INPROGRESS:
                 return
         self._turn = _TURN
         canceled: asyncio.CancelledError | None = None
-        if request._status != INPROGRESS:
-            yield
-            return
         while request._status == INPROGRESS:
             waiter = loop.create_future()
             if request._waiters is None:
