@@ -10,7 +10,7 @@ import warnings
 import weakref
 
 from ._buffers import Buffer, BufferList, one
-from ._context import new
+from ._context import made, new
 from ._frames import FetchFrames
 from ._handlers import report as report_failure
 from ._memory import RemoteMemory
@@ -57,17 +57,33 @@ def endpoint_params(
 ) -> tuple[typing.Any, CloseReport]:
     """The parameters of an endpoint, and what its end is reported to."""
     params = new("endpoint_params")
-    report = CloseReport(traffic, options.pop("on_close", None))
+    on_close = options.pop("on_close", None)
     for name, value in options.items():
         if name in ("connect_timeout", "liveness"):
             name, value = name + "_ns", int(value * 1e9)
         if not hasattr(params, name):
-            traffic.forget(report.number)
             raise TypeError(f"{name!r} is no option of an endpoint")
         setattr(params, name, value)
+    report = CloseReport(traffic, on_close)
     params.notifier = traffic.notifier
     params.on_close_arg = ffi.cast("void *", report.number)
     return params, report
+
+
+def make_endpoint(
+    worker: Worker,
+    options: dict[str, typing.Any],
+    call: typing.Callable[..., int],
+    *arguments: typing.Any,
+) -> Endpoint:
+    """The endpoint that a call of the library makes: `call(*arguments, params, endpoint)`."""
+    params, report = endpoint_params(worker.traffic, options)
+    try:
+        handle = made("endpoint", call, *arguments, params)
+    except BaseException:
+        worker.traffic.forget(report.number)
+        raise
+    return worker.adopt(Endpoint(worker, handle, report))
 
 
 class Endpoint:

@@ -10,7 +10,7 @@ import time
 import typing
 
 from ._context import made, new
-from ._endpoint import Endpoint, endpoint_params
+from ._endpoint import Endpoint, make_endpoint
 from ._handlers import call_handler
 from ._native import ffi, lib
 from ._requests import wake
@@ -36,9 +36,7 @@ class ConnectionRequest:
 
     def accept(self, **options: typing.Any) -> Endpoint:
         """The endpoint to the client. `options`: as for `worker.connect`."""
-        params, report = endpoint_params(self._worker.traffic, options)
-        handle = made("endpoint", lib.ucxx_endpoint_accept, self.handle, params)
-        return self._worker.adopt(Endpoint(self._worker, handle, report))
+        return make_endpoint(self._worker, options, lib.ucxx_endpoint_accept, self.handle)
 
     def reject(self) -> None:
         check(lib.ucxx_conn_request_reject(self.handle))

@@ -225,9 +225,14 @@ class Traffic:
         except IndexError:
             slot = self._new_slot()
         self._table[slot.number] = request
-        if options:
-            self._set_options(slot, options)
-        status = call(*arguments, slot.params, slot.out)
+        try:
+            if options:
+                self._set_options(slot, options)
+            status = call(*arguments, slot.params, slot.out)
+        except Exception:
+            # An argument of a wrong type, or out of range: nothing was called.
+            self._give_back(slot)
+            raise
         while status == _NO_RESOURCE and self.has_thread:
             # The submission queue is full. The progress thread empties it without ever waiting
             # for Python, so this ends soon.
@@ -272,6 +277,8 @@ class Traffic:
         if timeout is not None:
             slot.params.timeout_ns = max(1, int(timeout * 1e9))
         for name, value in options.items():
+            if not hasattr(slot.params, name):
+                raise TypeError(f"{name!r} is no option of an operation")
             setattr(slot.params, name, value)
 
     # Completion.
@@ -431,9 +438,10 @@ class Traffic:
         canceled: asyncio.CancelledError | None = None
         while request._status == INPROGRESS:
             waiter = loop.create_future()
-            if request._waiters is None:
-                request._waiters = []
-            request._waiters.append(waiter)
+            waiters = request._waiters
+            if waiters is None:
+                waiters = request._waiters = []
+            waiters.append(waiter)
             if request._status != INPROGRESS:
                 # It ended on another thread, which may not have seen the waiter.
                 break

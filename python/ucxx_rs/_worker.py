@@ -14,7 +14,7 @@ import weakref
 
 from ._buffers import Buffer, BufferList, one
 from ._context import Context, dumped, made, new
-from ._endpoint import Endpoint, endpoint_params
+from ._endpoint import Endpoint, make_endpoint
 from ._frames import Frames, ReceiveFrames
 from ._listener import ConnectionRequest, Listener
 from ._handlers import call_handler
@@ -103,20 +103,16 @@ class Worker:
         if isinstance(peer, tuple):
             peer, port = peer
         worker = self.open()
-        params, report = endpoint_params(self.traffic, options)
         if isinstance(peer, str):
             if port is None:
                 raise TypeError("a host needs a port")
-            handle = made(
-                "endpoint", lib.ucxx_endpoint_connect, worker, peer.encode(), port, params
-            )
-        else:
-            address = made("address", lib.ucxx_address_from_bytes, peer, len(peer))
-            try:
-                handle = made("endpoint", lib.ucxx_endpoint_create, worker, address, params)
-            finally:
-                lib.ucxx_address_destroy(address)
-        return self.adopt(Endpoint(self, handle, report))
+            connect = lib.ucxx_endpoint_connect
+            return make_endpoint(self, options, connect, worker, peer.encode(), port)
+        address = made("address", lib.ucxx_address_from_bytes, peer, len(peer))
+        try:
+            return make_endpoint(self, options, lib.ucxx_endpoint_create, worker, address)
+        finally:
+            lib.ucxx_address_destroy(address)
 
     def listen(
         self,
