@@ -348,15 +348,17 @@ class Traffic:
 
     # Events.
 
-    def listen(self, target: Target) -> int:
-        """A number to report events by. They are handled on the loop that runs now, if one does."""
+    def listen(self, target: Target, number: int | None = None) -> int:
+        """A number to report events by: a new one, or one of before for another target. They are
+        handled on the loop that runs now, if one does."""
         try:
             loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:
             loop = None
         if loop is not None:
             self.driver(loop)
-        number = next(self._numbers)
+        if number is None:
+            number = next(self._numbers)
         self._targets[number] = (target, loop)
         return number
 

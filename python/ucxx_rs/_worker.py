@@ -161,11 +161,13 @@ class Worker:
 
     def recv_into(
         self, buffers: typing.Iterable[Buffer], tag: int = 0, mask: int = EVERY_BIT,
-        **options: typing.Any,
+        *, source: Endpoint | None = None, **options: typing.Any,
     ) -> Receive:  # fmt: skip
         """Receives one message into several buffers, one after the other."""
         places = BufferList(buffers, writable=True)
-        request = Receive(self.traffic, places)
+        if source is not None:
+            options["source"] = source.open()
+        request = Receive(self.traffic, (places, source))
         self.traffic.submit(
             request, lib.ucxx_tag_recv_iov, self.open(), places.array, places.count, tag, mask,
             **options,
@@ -173,13 +175,16 @@ class Worker:
         return request
 
     def recv_multi(
-        self, tag: int = 0, mask: int = EVERY_BIT, **options: typing.Any
-    ) -> Request[Frames]:
+        self, tag: int = 0, mask: int = EVERY_BIT, *, source: Endpoint | None = None,
+        **options: typing.Any,
+    ) -> Request[Frames]:  # fmt: skip
         """Receives the buffers of one `send_multi`, however many and large they are.
 
         The frames are memory of the library that lives as long as they, or views of them, do.
         """
-        request = ReceiveFrames(self.traffic, None)
+        if source is not None:
+            options["source"] = source.open()
+        request = ReceiveFrames(self.traffic, source)
         self.traffic.submit(
             request, lib.ucxx_tag_recv_multi, self.open(), tag, mask, ffi.NULL, **options
         )
@@ -210,7 +215,8 @@ class Worker:
         """
 
         def replied(fetch: Fetch, value: typing.Any) -> None:
-            if value is not None:
+            # Not what fetch.reply has returned.
+            if value is not None and not isinstance(value, Request):
                 fetch.reply(value)
 
         self._set_handler("fetch", id, handler, lambda handle: Fetch(self, handle), replied)
@@ -224,21 +230,27 @@ class Worker:
         finish: typing.Callable[[typing.Any, typing.Any], None] = lambda _arrived, _value: None,
     ) -> None:
         register = getattr(lib, f"ucxx_worker_set_{kind}_notifier")
-        number = 0
+        number = self._handlers.get((kind, id))
         if handler is None:
             check(register(self.open(), id, ffi.NULL, ffi.NULL))
-        else:
-            user = handler
-            number = self.traffic.listen(
-                lambda handle, _status: call_handler(user, wrap(handle), finish)
-            )
-            status = register(self.open(), id, self.traffic.notifier, ffi.cast("void *", number))
-            if status < 0:
+            if number is not None:
                 self.traffic.forget(number)
-                check(status)
-        self.traffic.forget(self._handlers.pop((kind, id), 0))
-        if number:
-            self._handlers[kind, id] = number
+            return
+        user = handler
+
+        def target(handle: int, _status: int) -> None:
+            call_handler(user, wrap(handle), finish)
+
+        # An id keeps its number: what has been reported by it and not been handled yet goes to the
+        # new handler.
+        known = number
+        number = self.traffic.listen(target, known)
+        status = register(self.open(), id, self.traffic.notifier, ffi.cast("void *", number))
+        if status < 0:
+            if known is None:
+                self.traffic.forget(number)
+            check(status)
+        self._handlers[kind, id] = number
 
     # Progress.
 
