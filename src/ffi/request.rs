@@ -3,6 +3,7 @@
 use super::guard::{self, Explained};
 use super::handle::{self, null, place, ucxx_request_t};
 use super::status::ucxx_status_t;
+use super::text_out;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::request::{self, Slot};
 use crate::engine::core::worker::request_wait;
@@ -261,6 +262,47 @@ pub unsafe extern "C" fn ucxx_request_error_message(
     guard::quietly(c"".as_ptr(), || {
         // SAFETY: as for this function.
         unsafe { handle::get(request) }.map_or(c"".as_ptr(), |slot| slot.error_message().as_ptr())
+    })
+}
+
+/// Writes what UCX says of the operation into `text`: length, protocol, transports.
+///
+/// The worker has to be created with `describe_requests`. The text is UCX's own, from the moment at
+/// which UCX had begun the operation, so it differs between releases of UCX. It is terminated.
+/// `capacity` is in bytes, and 1024 are always sufficient. UCX describes tag messages, and what is
+/// sent by streams, active messages, puts and gets. Otherwise the text is one of these:
+///
+/// - "completed at once": UCX kept no request that it could have described.
+/// - "waits in the library: UCX does not have it yet".
+/// - "ended before UCX had begun it".
+/// - "UCX does not describe this operation": it consists of other operations, such as a fetch or a
+///   flush, or this release of UCX has no text. Releases before 1.16 have none of streams, puts and
+///   gets.
+///
+/// Returns:
+/// - UCXX_OK: `text` is written.
+/// - UCXX_ERR_UNSUPPORTED: the worker was created without `describe_requests`.
+/// - UCXX_ERR_BUFFER_TOO_SMALL: nothing is written. The message has the needed capacity.
+///
+/// Threads: any.
+/// See also: ucxx_worker_dump, ucxx_request_error_message.
+///
+/// # Safety
+/// A request of this library; `text` is writable for `capacity` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn ucxx_request_describe(
+    request: *const ucxx_request_t,
+    text: *mut c_char,
+    capacity: usize,
+) -> ucxx_status_t {
+    guard::status(|| {
+        // SAFETY: as for this function.
+        let slot = unsafe { handle::get(request) }?;
+        // SAFETY: as above.
+        unsafe { handle::place(text, "text") }?;
+        let description = slot.description()?;
+        // SAFETY: as above.
+        unsafe { text_out::write(&description, text, capacity) }
     })
 }
 

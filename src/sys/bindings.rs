@@ -645,6 +645,7 @@ unsafe extern "C" {
     pub fn ucp_listener_query(listener: ucp_listener_h, attr: *mut ucp_listener_attr_t) -> ucs_status_t;
     pub fn ucp_conn_request_query(conn_request: ucp_conn_request_h, attr: *mut ucp_conn_request_attr_t)
         -> ucs_status_t;
+    pub fn ucp_request_query(request: *mut libc::c_void, attr: *mut ucp_request_attr_t) -> ucs_status_t;
     pub fn ucp_ep_create(worker: ucp_worker_h, params: *const ucp_ep_params_t, ep_p: *mut ucp_ep_h) -> ucs_status_t;
     pub fn ucp_ep_close_nbx(ep: ucp_ep_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
     pub fn ucp_listener_reject(listener: ucp_listener_h, conn_request: ucp_conn_request_h) -> ucs_status_t;
@@ -746,6 +747,7 @@ unsafe extern "C" {
     ) -> ucs_status_ptr_t;
     pub fn ucp_request_cancel(worker: ucp_worker_h, request: *mut libc::c_void);
     pub fn ucp_stream_data_release(ep: ucp_ep_h, data: *mut libc::c_void);
+    pub fn ucp_request_free(request: *mut libc::c_void);
     pub fn ucp_worker_flush_nbx(worker: ucp_worker_h, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
     pub fn ucp_ep_query(ep: ucp_ep_h, attr: *mut ucp_ep_attr_t) -> ucs_status_t;
 }

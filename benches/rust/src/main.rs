@@ -89,6 +89,7 @@ fn worker(context: &Arc<Context>) -> Arc<SharedWorker> {
         thread_mode: ThreadMode::Single,
         spin_ns: 0,
         name: None,
+        describe_requests: false,
         progress_mode: ProgressMode::Manual,
         thread,
     };

@@ -178,6 +178,7 @@ impl Service {
             thread_mode: ThreadMode::Multi,
             spin_ns: 0,
             name: Some(c"ucxx_group".to_owned()),
+            describe_requests: false,
             progress_mode: ProgressMode::Adaptive,
             thread,
         };

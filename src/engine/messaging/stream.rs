@@ -68,7 +68,8 @@ fn post_send(
         // UCP's receiving side does not accept an empty message.
         return std::ptr::null_mut();
     };
-    let param = Param::of_buffer(slot, queued.memory_type, false);
+    let mut param = Param::of_buffer(slot, queued.memory_type, false);
+    param.let_ucx_describe(slot);
     // SAFETY: an open endpoint inside its worker's gate; the caller keeps the buffer, and the
     // worker the slot.
     unsafe { sys::ucp_stream_send_nbx(to.ucp.get(), queued.buffer, queued.count, param.as_ptr()) }

@@ -32,7 +32,8 @@ fn post_by_key(
     queued: &Queued,
     _: Option<&Endpoint>,
 ) -> sys::ucs_status_ptr_t {
-    let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
+    let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
+    param.let_ucx_describe(slot);
     // SAFETY: the operation's own reference.
     let key = unsafe { &*queued.rkey.cast::<Rkey>() };
     key.post(

@@ -225,6 +225,7 @@ impl Rkey {
             slot.prepare(kind);
             let mut param = Param::new(slot);
             param.memory_type(memory_type);
+            param.let_ucx_describe(slot);
             let posted = self.post(&inside, slot, kind, buffer, length, address, &param);
             // An operation that is complete does not need the key.
             let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))

@@ -184,6 +184,7 @@ impl Endpoint {
         let room =
             slot.room(if kind == header::Kind::Multi { length + number as usize } else { length });
         let mut param = Param::new(slot);
+        param.let_ucx_describe(slot);
         // Until the peer has sent its number for the connection, UCP must identify the sender.
         let flags = if connection == 0 { protocol | sys::UCP_AM_SEND_FLAG_REPLY } else { protocol };
         let packs = !queued.scattered

@@ -31,9 +31,13 @@ impl Returned {
             Posted::Done => Returned::Done,
             Posted::Failed(status) => Returned::Refused(Status(status.into())),
             Posted::Pending if slot.has_mark(mark::INLINE) => {
+                slot.note_request(pointer, true);
                 Returned::Ended(Status(slot.reason.replace(0)))
             }
-            Posted::Pending => Returned::Pending,
+            Posted::Pending => {
+                slot.note_request(pointer, false);
+                Returned::Pending
+            }
         }
     }
 

@@ -82,6 +82,7 @@ impl Worker {
             }
             Returned::Refused(status) => Err(self.refused(slot, status, endpoint)),
             Returned::Done => {
+                slot.note_done();
                 slot.begin(slot.kind.get(), params, length, tag, out.is_wanted());
                 self.start(slot, endpoint, params, out);
                 self.complete(slot, Status::OK);

@@ -10,6 +10,7 @@ pub mod buffer;
 pub(crate) mod cancel;
 pub(crate) mod completion;
 pub(crate) mod completion_flag;
+pub(crate) mod description;
 pub(crate) mod error_text;
 pub mod fast_path;
 pub mod inflight;

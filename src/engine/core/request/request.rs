@@ -20,6 +20,7 @@ use crate::engine::core::channel::receive_buffers::Buffers;
 use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::completion_flag::Done;
+use crate::engine::core::request::description::Description;
 use crate::engine::core::request::inflight;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::Store;
@@ -196,6 +197,8 @@ pub struct Slot {
     /// What to submit, while the slot is in the ring.
     pub(crate) queued: Cell<Queued>,
     message: Cell<Option<Box<CString>>>,
+    /// If its worker describes requests. Never changes.
+    pub(crate) description: Option<Box<Description>>,
     /// Link of a notifier's queue, later of the list of released slots. Used by the thread that
     /// pushes, then by the one that takes or drains.
     pub(crate) next_foreign: AtomicPtr<Slot>,
@@ -208,7 +211,7 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    pub(crate) fn new(worker: *const SharedWorker, pooled: bool) -> Self {
+    pub(crate) fn new(worker: *const SharedWorker, pooled: bool, describes: bool) -> Self {
         Slot {
             status: AtomicI32::new(0),
             done: Done::new(),
@@ -244,6 +247,7 @@ impl Slot {
             state: Cell::new(None),
             queued: Cell::new(Queued::NOTHING),
             message: Cell::new(None),
+            description: describes.then(|| Box::new(Description::new())),
             next_foreign: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -363,7 +367,12 @@ impl Slot {
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
-        Ticket { slot: self, use_number: self.use_number.get() }
+        Ticket { slot: self, use_number: self.use_number() }
+    }
+
+    /// Of the present use; it does not change while the caller or the engine holds the slot.
+    pub(crate) fn use_number(&self) -> u32 {
+        self.use_number.get()
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 //! The struct has a dozen fields and is filled for every message: clearing the other fields would
 //! cost more than all the rest.
 
+use crate::engine::core::request::description;
 use crate::engine::core::request::request::Slot;
 use crate::sys;
 use std::cell::UnsafeCell;
@@ -90,6 +91,34 @@ impl Param {
             self.add(sys::UCP_OP_ATTR_FIELD_DATATYPE);
             // SAFETY: writes to a field of our own struct.
             unsafe { (*self.0.as_mut_ptr()).datatype = sys::DATATYPE_IOV };
+        }
+    }
+
+    /// UCX allocates the request if the worker describes requests. Comes after `receive`.
+    #[inline(always)]
+    pub(crate) fn let_ucx_describe(&mut self, slot: &Slot) {
+        if slot.description.is_some() {
+            self.describe(slot);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn describe(&mut self, slot: &Slot) {
+        if !description::may_allocate(slot.kind.get()) {
+            return;
+        }
+        // SAFETY: fields of our own struct; `without_request` has set the mask.
+        unsafe {
+            let place = self.0.as_mut_ptr();
+            (*place).op_attr_mask &= !sys::UCP_OP_ATTR_FIELD_REQUEST;
+            (*place).op_attr_mask |= sys::UCP_OP_ATTR_FIELD_USER_DATA;
+            (*place).user_data = std::ptr::from_ref(slot).cast_mut().cast();
+            if (*place).op_attr_mask & sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL != 0 {
+                (*place).cb.recv = Some(description::on_received);
+            } else {
+                (*place).cb.send = Some(description::on_sent);
+            }
         }
     }
 

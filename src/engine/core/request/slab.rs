@@ -99,12 +99,14 @@ impl Slab {
         if chunk.is_null() {
             handle_alloc_error(self.layout());
         }
+        // SAFETY: the worker that grows its slab.
+        let describes = unsafe { &*worker }.describes_requests;
         for index in (0..CHUNK).rev() {
             // SAFETY: inside the chunk and aligned: chunk, stride and front are multiples of the
             // alignment.
             let slot = unsafe {
                 let slot = chunk.add(index * self.stride() + self.front).cast::<Slot>();
-                slot.write(Slot::new(worker, pooled));
+                slot.write(Slot::new(worker, pooled, describes));
                 &*slot
             };
             self.push(slot);

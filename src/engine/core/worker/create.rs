@@ -49,6 +49,8 @@ pub struct WorkerParams {
     pub spin_ns: u64,
     /// Shown in dumps, and the name of the progress thread.
     pub name: Option<CString>,
+    /// Keeps UCX's descriptions of requests.
+    pub describe_requests: bool,
     /// The progress mode from the start.
     pub progress_mode: ProgressMode,
     /// For progress threads, now or later.
@@ -75,6 +77,11 @@ impl SharedWorker {
             ThreadMode::Single => sys::UCS_THREAD_MODE_SINGLE,
             _ => sys::UCS_THREAD_MODE_SERIALIZED,
         };
+        if params.describe_requests {
+            // Requests that a peer's death has left in UCX would be reported when it ends.
+            ucp_params.field_mask |= u64::from(sys::UCP_WORKER_PARAM_FIELD_FLAGS);
+            ucp_params.flags = u64::from(sys::UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK);
+        }
         runtime::check_thread_can_be_made()?;
         let mut ucp = std::ptr::null_mut();
         // SAFETY: a live context, params with their mask, a valid out-pointer.
@@ -98,6 +105,7 @@ impl SharedWorker {
         }
         let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
         let progress_mode = params.progress_mode;
+        let has_fast_path = params.thread_mode == ThreadMode::Single && !params.describe_requests;
         let worker = SharedWorker::of(Worker {
             any: AnyThread {
                 _thread: CacheLine,
@@ -110,14 +118,11 @@ impl SharedWorker {
                 states: protocols.of_worker(),
                 ucp: UcpWorker(ucp),
                 name: params.name,
+                describes_requests: params.describe_requests,
                 identity,
                 spin_ns: if params.spin_ns == 0 { DEFAULT_SPIN_NS } else { params.spin_ns },
                 closed: AtomicBool::new(false),
-                fast_thread: Token::new(if params.thread_mode == ThreadMode::Single {
-                    this_thread()
-                } else {
-                    0
-                }),
+                fast_thread: Token::new(if has_fast_path { this_thread() } else { 0 }),
                 features: context.features,
                 special: AtomicBool::new(false),
                 wakeup: OnceCell::new(),

@@ -343,7 +343,11 @@ impl Worker {
         slot.add_mark(mark::SUBMITTING);
         let pointer = (self.operation(slot).post)(self, slot, queued, endpoint);
         slot.clear_mark(mark::SUBMITTING);
-        Returned::of(slot, pointer)
+        let returned = Returned::of(slot, pointer);
+        if matches!(returned, Returned::Done) {
+            slot.note_done();
+        }
+        returned
     }
 
     /// Gives UCP a send that waited in its endpoint's queue.

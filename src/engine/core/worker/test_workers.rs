@@ -15,7 +15,14 @@ pub(crate) fn new_worker(context: &Arc<Context>) -> Arc<SharedWorker> {
     let (thread_mode, progress_mode) = (ThreadMode::Single, ProgressMode::Manual);
     SharedWorker::new(
         context,
-        WorkerParams { thread_mode, spin_ns: 0, name: None, progress_mode, thread },
+        WorkerParams {
+            thread_mode,
+            spin_ns: 0,
+            name: None,
+            describe_requests: false,
+            progress_mode,
+            thread,
+        },
         PROTOCOLS,
     )
     .unwrap()

@@ -101,6 +101,8 @@ pub struct AnyThread {
     pub(crate) special: AtomicBool,
     pub(crate) spin_ns: u64,
     pub(crate) name: Option<CString>,
+    /// It keeps UCX's descriptions of its requests: see `request::description`.
+    pub(crate) describes_requests: bool,
     pub(crate) identity: Identity,
     pub(crate) wakeup: OnceCell<Wakeup>,
     /// What UCP reports of the worker never changes: it is cached here for every thread.

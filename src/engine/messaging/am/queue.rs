@@ -141,6 +141,7 @@ pub(crate) fn post_to_queue(
     let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     // UCXX finds its endpoint by this flag.
     param.flags(sys::UCP_AM_SEND_FLAG_REPLY | queued.tag as u32);
+    param.let_ucx_describe(slot);
     let ucp = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
     let data = (queued.buffer.cast_const(), queued.count);
     // SAFETY: an open endpoint inside its worker's gate; the caller keeps the buffer, and the

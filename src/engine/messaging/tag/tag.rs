@@ -264,7 +264,8 @@ pub(crate) fn post_send(
     queued: &Queued,
     to: Option<&Endpoint>,
 ) -> sys::ucs_status_ptr_t {
-    let param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
+    let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
+    param.let_ucx_describe(slot);
     let to = to.map_or(std::ptr::null_mut(), |to| to.ucp.get());
     // SAFETY: inside the gate of a live worker, on an open endpoint; the caller keeps the buffer,
     // and the worker the slot.
@@ -302,6 +303,7 @@ pub(crate) fn post_receive(
 ) -> sys::ucs_status_ptr_t {
     let mut param = Param::of_buffer(slot, queued.memory_type, queued.scattered);
     param.receive(Some(on_received));
+    param.let_ucx_describe(slot);
     let (buffer, count) = (queued.buffer, queued.count);
     if !queued.message.is_null() {
         // SAFETY: inside the gate of a live worker; the caller keeps the buffer, and the worker the
@@ -333,5 +335,5 @@ pub(crate) fn cancel_receive(worker: &Worker, slot: &Slot, reason: Status) {
     slot.reason.set(reason.0);
     // SAFETY: a live worker, and one of its requests that has not completed. UCP ignores the cancel
     // if it has already matched.
-    unsafe { sys::ucp_request_cancel(worker.ucp(), std::ptr::from_ref(slot).cast_mut().cast()) };
+    unsafe { sys::ucp_request_cancel(worker.ucp(), slot.ucx_request()) };
 }
