@@ -98,6 +98,15 @@ public:
   }
   /// What a completed receive has received.
   recv_info info() const { return try_info().value(); }
+  /// What UCX says of it: protocol, length, transports. Its worker needs `describe_requests`.
+  std::string describe() const { return try_describe().value(); }
+  /// As `describe`, without throwing.
+  result<std::string> try_describe() const {
+    char text[1024] = "";
+    auto s = static_cast<ucxx_rs::status>(ucxx_request_describe(c_, text, sizeof text));
+    if (failed(s)) return s;
+    return std::string(text);
+  }
   /// Why it failed. The text is valid until it is destroyed.
   const char *error_message() const noexcept { return ucxx_request_error_message(c_); }
 };
@@ -128,6 +137,13 @@ public:
   result<recv_info> try_info() const noexcept {
     if (!c_) return ucxx_rs::status::no_elem;
     return view().try_info();
+  }
+  /// What UCX says of it: see `request_view::describe`.
+  std::string describe() const { return try_describe().value(); }
+  /// As `describe`, without throwing.
+  result<std::string> try_describe() const {
+    if (!c_) return std::string("completed at once");
+    return view().try_describe();
   }
   /// Why it failed, or "".
   const char *error_message() const noexcept { return c_ ? view().error_message() : ""; }

@@ -38,6 +38,7 @@ struct worker_params {
   void (*thread_start)(void *arg) = nullptr; ///< Runs first on each progress thread.
   void *thread_start_arg = nullptr; ///< Its argument.
   const char *name = nullptr; ///< Of the thread, and in dumps.
+  bool describe_requests = false; ///< Whether it keeps UCX's descriptions: `request::describe`.
 };
 
 /// A worker, borrowed.
@@ -422,6 +423,7 @@ public:
     c.thread_start = params.thread_start;
     c.thread_start_arg = params.thread_start_arg;
     c.name = params.name;
+    c.describe_requests = params.describe_requests;
     ucxx_worker_t *made = nullptr;
     auto s = ucxx_worker_create(context.c(), &c, &made);
     return detail::owned<worker>(s, made);

@@ -107,6 +107,23 @@ void every_form(const pair &p) {
   CHECK_THROWS(wait_all(both), status::canceled);
 }
 
+void descriptions(const pair &p) {
+  std::array<int, 1> in{};
+  CHECK(request().describe() == "completed at once");
+  auto plain = p.b.tag_recv(in, 11).submit();
+  CHECK(plain.try_describe().error() == status::unsupported);
+  worker_params params;
+  params.describe_requests = true;
+  auto describing = worker::create(p.context, params);
+  auto described = describing.tag_recv(in, 11).submit();
+  CHECK(described.describe().find("length 4") != std::string::npos);
+  CHECK(request_view(described.c()).describe() == described.describe());
+  plain.cancel();
+  described.cancel();
+  CHECK_THROWS(described.wait(), status::canceled);
+  p.until([&] { return plain.done(); });
+}
+
 void buffers_of_all_kinds(const pair &p) {
   std::array<int, 2> one{1, 2};
   std::string two = "two";
@@ -240,6 +257,7 @@ int main() {
     pair p(mode);
     errors(p);
     every_form(p);
+    descriptions(p);
     buffers_of_all_kinds(p);
     reported_by_a_notifier(p);
     callables_of_all_sizes(p);

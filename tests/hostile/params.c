@@ -99,6 +99,7 @@ const ucxx_worker_params_t *worker_params(caller_t *c) {
   p->spin_ns = one_in(c, 4) ? number(c, 100000) % SECOND : 0;
   p->wait_takeover = one_of(c, -1, 1);
   p->cpu = one_in(c, 8) ? one_of(c, 0, 2) : 0;
+  p->describe_requests = one_in(c, 8) ? (uint8_t)draw(c, 3) : 0;
   p->thread_start = one_in(c, 4) ? on_run : NULL;
   if (p->thread_start != NULL) {
     record_t *record = c->record = new_record(c);

@@ -87,10 +87,14 @@ ucxx_status_t sized_output(fixture_t *f, size_t known,
 
 /* Rows for a params struct. TRY is a function (fixture, params) that undoes its effect on
  * success. */
-#define SIZE_ROWS(prefix, type, TRY)                                                  \
+#define SIZE_ROWS(prefix, type, TRY) GROWN_SIZE_ROWS(prefix, type, sizeof(type), TRY)
+
+/* The same for a struct that once had only `first` bytes. */
+#define GROWN_SIZE_ROWS(prefix, type, first, TRY)                                     \
+  ROW(prefix##_size_first, UCXX_OK, NULL, TRY(f, sized(f, first, 0)))                 \
   ROW(prefix##_size_0, UCXX_ERR_INVALID_PARAM, "struct_size", TRY(f, sized(f, 0, 0))) \
   ROW(prefix##_size_small, UCXX_ERR_INVALID_PARAM, "struct_size",                     \
-      TRY(f, sized(f, sizeof(type) - 8, 0)))                                          \
+      TRY(f, sized(f, (first) - 8, 0)))                                               \
   ROW(prefix##_size_huge, UCXX_ERR_INVALID_PARAM, "struct_size",                      \
       TRY(f, sized(f, SIZE_MAX, sizeof(type))))                                       \
   ROW(prefix##_size_dirty_tail, UCXX_ERR_INVALID_PARAM, "struct_size",                \

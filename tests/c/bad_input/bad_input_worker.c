@@ -28,6 +28,13 @@ static ucxx_status_t try_depth(fixture_t *f, uint32_t depth) {
   return try_worker(f, &params);
 }
 
+static ucxx_status_t try_described(fixture_t *f, uint8_t describe_requests, uint8_t reserved) {
+  ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
+  params.describe_requests = describe_requests;
+  params.reserved[6] = reserved;
+  return try_worker(f, &params);
+}
+
 static ucxx_status_t try_pinned(fixture_t *f, int32_t cpu) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
