@@ -467,7 +467,8 @@ public:
   }
 
 private:
-  template <class R> static std::size_t count(const R &range) noexcept {
+  // Because of `auto` the compiler reports the assertion before what follows from the mistake.
+  template <class R> static auto count(const R &range) noexcept {
     static_assert(std::is_same_v<std::remove_cv_t<detail::element_of<const R>>, T>,
                   "the elements are not those of the window");
     return std::size(range);

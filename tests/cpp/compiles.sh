@@ -12,17 +12,17 @@ here=$(dirname "${BASH_SOURCE[0]}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 warnings=(-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
-passed=0
+cores=$(nproc)
+started=0
 
-check() { # what, compiler and its options..., source on stdin
-  local what=$1
+check() { # what, compiler and its options..., source on stdin. It compiles beside the others
+  local what=$1 source=$work/source$started.cpp
   shift
-  cat > "$work/source.cpp"
-  if ! "$@" "${warnings[@]}" -I "$include" -fsyntax-only "$work/source.cpp"; then
-    printf 'compiles: %s: %s\n' "$what" "$*" >&2
-    exit 1
-  fi
-  passed=$((passed + 1))
+  cat > "$source"
+  # `wait -n` returns when one has ended.
+  [ "$started" -lt "$cores" ] || wait -n
+  started=$((started + 1))
+  { "$@" "${warnings[@]}" -I "$include" -fsyntax-only "$source" 2>&1 || printf 'compiles: %s: %s\n' "$what" "$*"; } > "$source.said" &
 }
 
 compilers=(g++)
@@ -32,7 +32,7 @@ for compiler in "${compilers[@]}"; do
   for standard in c++17 c++20 c++2b; do
     check "used, as $standard" "$compiler" "-std=$standard" < <(printf '#include <ucxx_rs.hpp>\n'; cat "$here/uses.cpp")
   done
-    check "names" "$compiler" -std=c++20 < "$here/names.cpp"
+  check "names" "$compiler" -std=c++20 < "$here/names.cpp"
   for standard in c++17 c++20; do
     check "without exceptions, as $standard" "$compiler" "-std=$standard" -fno-exceptions -fno-rtti < "$here/uses.cpp"
   done
@@ -49,5 +49,8 @@ if [ -n "$ucxx" ]; then
   check "before UCXX's" g++ -std=c++17 -isystem "$ucxx" < <(printf '#include <ucxx_rs.hpp>\n#include <ucxx/api.h>\n')
   check "after UCXX's" g++ -std=c++17 -isystem "$ucxx" < <(printf '#include <ucxx/api.h>\n#include <ucxx_rs.hpp>\n')
 fi
-printf 'compiles: %d compilations without a warning\n' "$passed"
+wait
+cat "$work"/*.said >&2
+[ "$(cat "$work"/*.said | wc -c)" -eq 0 ] || exit 1
+printf 'compiles: %d compilations without a warning\n' "$started"
 "$here/test_must_not_compile.py" "$include" g++
