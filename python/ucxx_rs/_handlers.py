@@ -13,6 +13,13 @@ import typing
 _tasks: set[asyncio.Task[None]] = set()
 
 
+def spawn(coroutine: typing.Coroutine[typing.Any, typing.Any, None]) -> None:
+    """A task of the running loop that lives until it has ended."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
 def call_handler(
     handler: typing.Callable[[typing.Any], typing.Any],
     arrived: typing.Any,
@@ -24,13 +31,10 @@ def call_handler(
     try:
         value = handler(arrived)
         if inspect.iscoroutine(value):
-            loop = asyncio._get_running_loop()
-            if loop is None:
+            if asyncio._get_running_loop() is None:
                 value.close()
                 raise TypeError("a coroutine function as a handler needs a running event loop")
-            task = loop.create_task(_finish(value, arrived, finish))
-            _tasks.add(task)
-            task.add_done_callback(_tasks.discard)
+            spawn(_finish(value, arrived, finish))
             return
         finish(arrived, value)
     except Exception as failure:

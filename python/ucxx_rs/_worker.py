@@ -21,7 +21,7 @@ from ._handlers import call_handler
 from ._messages import Fetch, Message
 from ._native import ffi, lib
 from ._progress import DRIVERS, MODES, Progress
-from ._requests import Receive, Request, Traffic
+from ._requests import Receive, Received, Request, Traffic
 from ._status import OK, Error, check, error
 
 EVERY_BIT = 2**64 - 1
@@ -189,6 +189,15 @@ class Worker:
             request, lib.ucxx_tag_recv_multi, self.open(), tag, mask, ffi.NULL, **options
         )
         return request
+
+    def probe(self, tag: int = 0, mask: int = EVERY_BIT) -> Received | None:
+        """The oldest message that has arrived with such a tag, and that no receive has taken."""
+        info = ffi.new("ucxx_recv_info_t *")
+        status = lib.ucxx_tag_probe(self.open(), tag, mask, info, ffi.NULL)
+        if status == lib.UCXX_ERR_NO_MESSAGE:
+            return None
+        check(status)
+        return Received(info.length, info.sender_tag)
 
     def flush(self) -> Request[None]:
         """Ends when every send submitted before has arrived."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 # distributed has few types of its own.
 # mypy: disable-error-code="no-untyped-call"
 # pyright: basic, reportIncompatibleMethodOverride=false, reportArgumentType=false
+import asyncio
 import atexit
 import itertools
 import os
@@ -30,6 +31,7 @@ from distributed.comm.utils import ensure_concrete_host, from_frames, to_frames
 from distributed.utils import ensure_ip, get_ip, nbytes
 
 from . import Endpoint, Error, Worker
+from ._handlers import spawn
 from ._requests import Request
 
 PREFIX = "ucxxrs://"
@@ -79,11 +81,15 @@ class UCXXRSComm(Comm):
         if self._closed:
             raise CommClosedError(f"{self}: closed")
         worker = typing.cast(Worker, self._endpoint.worker)
+        ended = self._endpoint.ended
+        if ended and worker.probe(self._receives) is None:
+            self.abort()
+            raise CommClosedError(f"{self}: the peer has closed the connection")
         try:
             # It has no source: what the peer sent before it closed can still be received.
             request = self._reading = worker.recv_multi(self._receives)
-            if self._endpoint.ended:
-                request.cancel()
+            if ended:
+                self.ended()
             frames = await request
         except Error as failure:
             self.abort()
@@ -130,7 +136,17 @@ class UCXXRSComm(Comm):
     def ended(self) -> None:
         """The peer has closed the connection, or it broke. What was sent before has arrived."""
         if self._reading is not None:
-            self._reading.cancel()
+            spawn(self._give_up(self._reading))
+
+    async def _give_up(self, request: Request[typing.Any]) -> None:
+        """Cancels a receive when nothing is left that it could receive."""
+        worker = typing.cast(Worker, self._endpoint.worker)
+        while not request.done and not self._closed:
+            if worker.probe(self._receives) is None:
+                request.cancel()
+                return
+            # The worker is about to take it.
+            await asyncio.sleep(0.001)
 
     async def close(self) -> None:
         if self._closed:
