@@ -284,9 +284,10 @@ class Endpoint:
         report = self._report
         if report is None:
             raise error(lib.UCXX_ERR_UNSUPPORTED, "the end of this endpoint is not reported")
-        self.traffic.driver(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
         while report.status is None and self.handle != ffi.NULL:
-            waiter = asyncio.get_running_loop().create_future()
+            self.traffic.driver(loop)
+            waiter = loop.create_future()
             report.waiters.append(waiter)
             await waiter
         return report.error()

@@ -8,6 +8,7 @@ import asyncio
 import collections
 import time
 import typing
+import weakref
 
 from ._context import made, new
 from ._endpoint import Endpoint, make_endpoint
@@ -68,7 +69,17 @@ class Listener:
         kept_host = ffi.new("char[]", host.encode()) if host else ffi.NULL
         params.host, params.port = kept_host, port
         params.notifier = worker.traffic.notifier
-        self._number = worker.traffic.listen(self._requested)
+        # The traffic keeps neither the listener nor the worker alive.
+        weak = weakref.WeakMethod(self._requested)
+
+        def target(handle: int, status: int) -> None:
+            requested = weak()
+            if requested is not None:
+                requested(handle, status)
+            else:
+                lib.ucxx_conn_request_destroy(ffi.cast("ucxx_conn_request_t *", handle))
+
+        self._number = worker.traffic.listen(target)
         params.on_connect_arg = ffi.cast("void *", self._number)
         self.handle = ffi.NULL
         try:
@@ -141,6 +152,7 @@ class Listener:
         """Ends it. Connections that it has made stay."""
         handle, self.handle = self.handle, ffi.NULL
         if handle != ffi.NULL:
+            self.worker._listeners.discard(self)
             lib.ucxx_listener_destroy(handle)
             self.worker.traffic.forget(self._number)
             self._arrived.clear()

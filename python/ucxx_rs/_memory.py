@@ -88,7 +88,12 @@ class RemoteMemory:
         self.handle = made("rkey", lib.ucxx_rkey_unpack, endpoint.open(), packed, len(packed))
 
     def __len__(self) -> int:
-        return int(lib.ucxx_rkey_length(self.handle))
+        return int(lib.ucxx_rkey_length(self.open()))
+
+    def open(self) -> typing.Any:
+        """The handle for calls of C. It may not be used after the endpoint's worker."""
+        self._endpoint.open()
+        return self.handle
 
     def put(self, buffer: Buffer, offset: int = 0, **options: typing.Any) -> Request[None]:
         """Writes. It ends when the buffer may be used again; flush the endpoint to know that it
@@ -106,7 +111,7 @@ class RemoteMemory:
         keep, pointer, length = one(buffer, writable, options)
         traffic = self._endpoint.traffic
         request: Request[None] = Request(traffic, (keep, self))
-        traffic.submit(request, call, self.handle, pointer, length, offset, **options)
+        traffic.submit(request, call, self.open(), pointer, length, offset, **options)
         return request
 
     def atomic(
@@ -134,7 +139,7 @@ class RemoteMemory:
         request = Atomic(traffic, (values, self))
         request._place, request._format = place, which
         traffic.submit(
-            request, lib.ucxx_rma_atomic, self.handle, constant("ATOMIC", op), size, *values,
+            request, lib.ucxx_rma_atomic, self.open(), constant("ATOMIC", op), size, *values,
             place, offset, **options,
         )  # fmt: skip
         return request

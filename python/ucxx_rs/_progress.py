@@ -17,6 +17,7 @@ forgotten worker must be collectable.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import typing
 
@@ -48,7 +49,7 @@ class ThreadDriver:
         # If it cannot be armed there is more to poll, and the descriptor stays readable: the loop
         # calls again.
         self._traffic.drain(self.loop)
-        lib.ucxx_notifier_arm(self._traffic.notifier)
+        self._traffic.arm()
 
     def spin(self, request: Request[typing.Any]) -> None:
         pass
@@ -72,28 +73,39 @@ class PollingDriver:
         self._traffic = traffic
         self._events = ffi.new("uint32_t *")
         self._spins = _SPINS
+        self._thread = threading.get_ident()
+        # Whether the loop's thread calls the worker now, and must not any more.
+        self._inside = self._stopped = False
         self._next: asyncio.Handle | None = loop.call_soon(self._turn)
 
     def _pass(self) -> bool:
         """Progresses until there is something, or for PASSES passes. Whether there was."""
         worker, events = self._traffic.worker, self._events
         found = False
-        for _ in range(self.PASSES):
-            check(lib.ucxx_worker_progress(worker, events))
-            if events[0]:
-                found = True
-                break
+        self._inside = True
+        if not self._stopped:
+            for _ in range(self.PASSES):
+                check(lib.ucxx_worker_progress(worker, events))
+                if events[0]:
+                    found = True
+                    break
+        self._inside = False
         return self._traffic.drain(self.loop) or found
 
     def _turn(self) -> None:
         self._spins = _SPINS
         self._pass()
-        self._next = self.loop.call_soon(self._turn)
+        # What the pass has called may have closed the worker.
+        if not self._stopped:
+            self._next = self.loop.call_soon(self._turn)
 
     def spin(self, request: Request[typing.Any]) -> None:
         if self._spins <= 0:
             return
-        lib.ucxx_request_wait(request._handle, _SPIN_NS)
+        self._inside = True
+        if not self._stopped:
+            lib.ucxx_request_wait(request._handle, _SPIN_NS)
+        self._inside = False
         self._traffic.drain(self.loop)
         if not request.done:
             self._spins -= 1
@@ -102,8 +114,11 @@ class PollingDriver:
         pass
 
     def stop(self) -> None:
+        self._stopped = True
         if self._next is not None:
             self._next.cancel()
+        while self._inside and threading.get_ident() != self._thread:
+            time.sleep(0.0002)
 
 
 class BlockingDriver(PollingDriver):
@@ -126,7 +141,10 @@ class BlockingDriver(PollingDriver):
         self._spins = _SPINS
         self._next = None
         now = time.monotonic_ns()
-        if self._pass():
+        found = self._pass()
+        if self._stopped:
+            return
+        if found:
             self._last = now
         elif now - self._last > self.IDLE_NS:
             if lib.ucxx_worker_arm(self._traffic.worker) == OK:

@@ -209,6 +209,9 @@ class Traffic:
         self._targets: dict[int, tuple[Target, asyncio.AbstractEventLoop | None]] = {}
         self._numbers = itertools.count(1)
         self._turn = _TURN
+        # Threads in calls that must have returned before the worker is destroyed.
+        self._inside = 0
+        self._closing = False
 
     # Submission.
 
@@ -289,7 +292,8 @@ class Traffic:
         events: list[tuple[int, int, int, int]] = []
         any_ended = False
         with self._lock:
-            while True:
+            # A target may close the worker, and so may another thread.
+            while self.notifier != _NULL:
                 status = lib.ucxx_notifier_poll(
                     self.notifier, self._batch, _COMPLETION, _BATCH, self._count
                 )
@@ -398,7 +402,7 @@ class Traffic:
                 if deadline is not None:
                     slice_ns = min(slice_ns, max(0, deadline - time.monotonic_ns()))
                 # The end is reported before a waiting thread is released, so draining finds it.
-                lib.ucxx_request_wait(request._handle, slice_ns)
+                self.call(lib.ucxx_request_wait, request._handle, slice_ns)
                 self.drain()
                 if request._status == INPROGRESS and slice_ns == 0:
                     raise TimeoutError("the operation has not ended in time; it continues")
@@ -409,10 +413,34 @@ class Traffic:
                     lib.ucxx_request_destroy(request._handle)
                     request._handle = _NULL
 
+    def call(self, function: typing.Callable[..., int], *arguments: typing.Any) -> int:
+        """A call that waits. Another thread that closes the worker waits for its end."""
+        with self._lock:
+            closing = self._closing
+            if not closing:
+                self._inside += 1
+        if closing:
+            # The thread that closes it reports the end of every operation.
+            time.sleep(0.001)
+            return OK
+        try:
+            return function(*arguments)
+        finally:
+            with self._lock:
+                self._inside -= 1
+
+    def arm(self) -> None:
+        """Makes the notifier's descriptor readable for what comes next."""
+        with self._lock:
+            if self.notifier != _NULL:
+                lib.ucxx_notifier_arm(self.notifier)
+
     def driver(self, loop: asyncio.AbstractEventLoop) -> Driver:
         """What drives this worker on a loop, made by the first use."""
         found = self.drivers.get(loop)
         if found is None:
+            if self._closing:
+                raise error(lib.UCXX_ERR_CLOSED, "worker: has been closed")
             for old in [old for old in self.drivers if old.is_closed()]:
                 del self.drivers[old]
             found = self.drivers[loop] = self.attach(loop)
@@ -468,16 +496,23 @@ class Traffic:
 
     def stop(self) -> None:
         """Before the worker is destroyed."""
+        with self._lock:
+            self._closing = True
+        # Wakes threads that wait for it.
+        lib.ucxx_notifier_stop(self.notifier)
         for driver in list(self.drivers.values()):
             driver.stop()
         self.drivers.clear()
+        while self._inside:
+            time.sleep(0.0002)
 
     def finish(self) -> None:
         """After the worker was destroyed, which ended all operations: reports their ends."""
-        lib.ucxx_notifier_stop(self.notifier)
         self._targets.clear()
         self.drain()
-        lib.ucxx_notifier_destroy(self.notifier)
+        with self._lock:
+            notifier, self.notifier = self.notifier, _NULL
+            lib.ucxx_notifier_destroy(notifier)
 
     def __len__(self) -> int:
         """How many operations are in progress."""

@@ -70,7 +70,8 @@ class Worker:
         traffic, kind = self.traffic, DRIVERS[progress]
         traffic.attach = lambda loop: kind(traffic, loop)
         self._endpoints: weakref.WeakSet[Endpoint] = weakref.WeakSet()
-        self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
+        # A listener with a handler works without a reference of the program.
+        self._listeners: set[Listener] = set()
         self._handlers: dict[tuple[str, int], int] = {}
         loop = asyncio._get_running_loop()
         if loop is not None:
@@ -213,7 +214,7 @@ class Worker:
         It may be a coroutine function. It runs on the loop that runs now, or, without one, on the
         thread that waits on this worker.
         """
-        self._set_handler("am", id, handler, lambda handle: Message(self, handle))
+        self._set_handler("am", id, handler, Message)
 
     def on_fetch(self, id: int, handler: typing.Callable[[Fetch], typing.Any] | None) -> None:
         """Calls `handler(fetch)` for peers' fetches with this id; None removes it.
@@ -228,14 +229,14 @@ class Worker:
             if value is not None and not isinstance(value, Request):
                 fetch.reply(value)
 
-        self._set_handler("fetch", id, handler, lambda handle: Fetch(self, handle), replied)
+        self._set_handler("fetch", id, handler, Fetch, replied)
 
     def _set_handler(
         self,
         kind: str,
         id: int,
         handler: typing.Callable[[typing.Any], typing.Any] | None,
-        wrap: typing.Callable[[int], typing.Any],
+        wrap: typing.Callable[[typing.Any, int], typing.Any],
         finish: typing.Callable[[typing.Any, typing.Any], None] = lambda _arrived, _value: None,
     ) -> None:
         register = getattr(lib, f"ucxx_worker_set_{kind}_notifier")
@@ -245,10 +246,12 @@ class Worker:
             if number is not None:
                 self.traffic.forget(number)
             return
-        user = handler
+        user, weak = handler, weakref.ref(self)
 
         def target(handle: int, _status: int) -> None:
-            call_handler(user, wrap(handle), finish)
+            arrived, worker = wrap(weak(), handle), weak()
+            if worker is not None:
+                call_handler(user, arrived, finish)
 
         # An id keeps its number: what has been reported by it and not been handled yet goes to the
         # new handler.
@@ -271,7 +274,7 @@ class Worker:
         while True:
             worker = self.open()
             if not self.traffic.has_thread:
-                check(lib.ucxx_worker_progress(worker, events))
+                check(self.traffic.call(lib.ucxx_worker_progress, worker, events))
             if self.traffic.drain(asyncio._get_running_loop()):
                 return True
             left = _SLICE_NS
@@ -280,9 +283,9 @@ class Worker:
                 if left <= 0:
                     return False
             if self.traffic.has_thread:
-                status = lib.ucxx_notifier_wait(self.traffic.notifier, left)
+                status = self.traffic.call(lib.ucxx_notifier_wait, self.traffic.notifier, left)
             else:
-                status = lib.ucxx_worker_wait(worker, left)
+                status = self.traffic.call(lib.ucxx_worker_wait, worker, left)
             if status not in (OK, lib.UCXX_ERR_TIMED_OUT):
                 check(status)
 
