@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sys
 import typing
 
 # asyncio keeps only weak references to tasks.
@@ -63,14 +62,14 @@ async def _finish(
 
 
 def report(source: typing.Any, failure: BaseException) -> None:
-    """An exception that nobody can catch: to the loop's exception handler, or to
-    sys.unraisablehook."""
+    """An exception that nobody can catch: to the loop's exception handler, or, without a loop, to
+    the log "ucxx_rs"."""
     loop = asyncio._get_running_loop()
     if loop is not None:
         loop.call_exception_handler(
             {"message": f"exception in a handler of ucxx_rs: {source!r}", "exception": failure}
         )
     else:
-        made = typing.cast(typing.Any, sys).UnraisableHookArgs
-        trace = failure.__traceback__
-        sys.unraisablehook(made((type(failure), failure, trace, "in a handler", source)))
+        import logging
+
+        logging.getLogger("ucxx_rs").error("exception in a handler: %r", source, exc_info=failure)
