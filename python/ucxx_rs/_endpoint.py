@@ -15,7 +15,7 @@ from ._frames import FetchFrames
 from ._handlers import report as report_failure
 from ._memory import RemoteMemory
 from ._native import ffi, lib
-from ._requests import Receive, Received, Request, Traffic, wake
+from ._requests import Receive, Received, Request, Traffic, wake_from
 from ._status import OK, Closed, Error, check, error, text
 
 if typing.TYPE_CHECKING:
@@ -39,8 +39,7 @@ class CloseReport:
         self.status = status
         self.traffic.forget(self.number)
         for waiter in self.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            wake_from(asyncio._get_running_loop(), waiter)
         endpoint = self.endpoint() if self.endpoint is not None else None
         if endpoint is not None and endpoint.on_close is not None:
             try:
@@ -301,9 +300,7 @@ class Endpoint:
             # The endpoint is this object's own, not one that a message was answered by.
             self.traffic.forget(self._report.number)
             for waiter in self._report.waiters:
-                loop = waiter.get_loop()
-                if not waiter.done() and not loop.is_closed():
-                    loop.call_soon_threadsafe(wake, waiter)
+                wake_from(asyncio._get_running_loop(), waiter)
             if lib.ucxx_endpoint_status(handle) == OK:
                 lib.ucxx_endpoint_close(handle, lib.UCXX_CLOSE_FORCE, ffi.NULL, ffi.NULL)
         lib.ucxx_endpoint_destroy(handle)

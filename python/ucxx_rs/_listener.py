@@ -14,7 +14,7 @@ from ._context import made, new
 from ._endpoint import Endpoint, make_endpoint
 from ._handlers import call_handler
 from ._native import ffi, lib
-from ._requests import wake
+from ._requests import wake_from
 from ._status import check, error, text
 
 if typing.TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Listener:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                waiter.set_result(None)
+                wake_from(asyncio._get_running_loop(), waiter)
                 break
 
     @property
@@ -124,7 +124,7 @@ class Listener:
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled() and self._waiters:
                     # It was woken for a client that another one may take now.
-                    wake(self._waiters.popleft())
+                    wake_from(loop, self._waiters.popleft())
                 raise
         return self._arrived.popleft().accept(**options)
 
@@ -157,7 +157,7 @@ class Listener:
             self.worker.traffic.forget(self._number)
             self._arrived.clear()
             while self._waiters:
-                wake(self._waiters.popleft())
+                wake_from(asyncio._get_running_loop(), self._waiters.popleft())
 
     def __enter__(self) -> Listener:
         return self

@@ -14,6 +14,7 @@ Who touches what:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import threading
@@ -344,11 +345,7 @@ class Traffic:
             request._slot = None
         waiters, request._waiters = request._waiters, None
         for waiter in waiters or ():
-            its_loop = waiter.get_loop()
-            if its_loop is loop:
-                wake(waiter)
-            elif not its_loop.is_closed():
-                its_loop.call_soon_threadsafe(wake, waiter)
+            wake_from(loop, waiter)
 
     # Events.
 
@@ -378,14 +375,20 @@ class Traffic:
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:
         target, its_loop = self._targets.get(number, (None, None))
-        if target is not None and (its_loop is None or its_loop is loop):
-            target(handle, status)
-        elif target is not None and its_loop is not None and not its_loop.is_closed():
-            its_loop.call_soon_threadsafe(target, handle, status)
-        elif kind in _DESTROY:
+        if target is None:
             # Nobody listens any more.
-            type_name, destroy = _DESTROY[kind]
-            destroy(ffi.cast(type_name, handle))
+            if kind in _DESTROY:
+                type_name, destroy = _DESTROY[kind]
+                destroy(ffi.cast(type_name, handle))
+            return
+        if its_loop is not None and its_loop is not loop:
+            try:
+                its_loop.call_soon_threadsafe(target, handle, status)
+                return
+            except RuntimeError:
+                # It has been closed. What it listened for is handled here.
+                pass
+        target(handle, status)
 
     # Waiting.
 
@@ -489,8 +492,9 @@ class Traffic:
         for loop, driver in list(self.drivers.items()):
             if loop is running:
                 driver.kick()
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(driver.kick)
+            else:
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(driver.kick)
 
     # The end.
 
@@ -522,3 +526,14 @@ class Traffic:
 def wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def wake_from(loop: asyncio.AbstractEventLoop | None, waiter: asyncio.Future[None]) -> None:
+    """Wakes a task of any loop. `loop`: the one on whose thread this is."""
+    its_loop = waiter.get_loop()
+    if its_loop is loop:
+        wake(waiter)
+    else:
+        # A closed loop has no task that waits. Another thread may close it at this moment.
+        with contextlib.suppress(RuntimeError):
+            its_loop.call_soon_threadsafe(wake, waiter)
