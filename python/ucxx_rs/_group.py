@@ -100,10 +100,11 @@ class Group:
     def allgather(self, mine: Buffer) -> list[bytes]:
         """The bytes of all members, by rank. All give the same number of bytes."""
         memory = region(mine, writable=False)
-        everything = ffi.new("char[]", memory.length * self.size or 1)
-        check(lib.ucxx_group_allgather(self.open(), memory.pointer, memory.length, everything))
-        data = bytes(ffi.buffer(everything, memory.length * self.size))
-        return [data[at : at + memory.length] for at in range(0, len(data), memory.length)]
+        length, size = memory.length, self.size
+        everything = ffi.new("char[]", length * size or 1)
+        check(lib.ucxx_group_allgather(self.open(), memory.pointer, length, everything))
+        data = bytes(ffi.buffer(everything, length * size))
+        return [data[rank * length : (rank + 1) * length] for rank in range(size)]
 
     async def aallgather(self, mine: Buffer) -> list[bytes]:
         return await asyncio.to_thread(self.allgather, mine)

@@ -70,7 +70,7 @@ class Epoch:
     def put(self, data: Buffer, offset: int = 0, rank: int | None = None) -> None:
         """Writes the elements of `data` from element `offset` of the target on. `data` may be
         reused at once; the next flush, or the end of the epoch, completes it at the target."""
-        pointer, layout = self.window.layout(data, writable=False)
+        pointer, layout, _ = self.window.layout(data, writable=False)
         check(
             lib.ucxx_window_put(
                 self.window.open(), pointer, layout, self._rank(rank), offset, layout
@@ -80,8 +80,8 @@ class Epoch:
     def get(self, into: Buffer, offset: int = 0, rank: int | None = None) -> None:
         """Reads elements of the target. `into` is filled at the next flush, or at the end of the
         epoch, and must live until then."""
-        pointer, layout = self.window.layout(into, writable=True)
-        self.window.keep(pointer)
+        pointer, layout, keep = self.window.layout(into, writable=True)
+        self.window.keep(keep)
         check(
             lib.ucxx_window_get(
                 self.window.open(), pointer, layout, self._rank(rank), offset, layout
@@ -92,7 +92,7 @@ class Epoch:
         self, data: Buffer, offset: int = 0, op: Reduce = "sum", rank: int | None = None
     ) -> None:
         """Combines `data` with elements of the target, atomically for each element."""
-        pointer, layout = self.window.layout(data, writable=False)
+        pointer, layout, _ = self.window.layout(data, writable=False)
         check(
             lib.ucxx_window_accumulate(
                 self.window.open(),
@@ -159,9 +159,9 @@ class Epoch:
         self, call: typing.Callable[..., int], data: Buffer, writable: bool, offset: int,
         rank: int | None,
     ) -> Request[None]:  # fmt: skip
-        pointer, layout = self.window.layout(data, writable=writable)
+        pointer, layout, keep = self.window.layout(data, writable=writable)
         traffic = self.window.group.worker.traffic
-        request: Request[None] = Request(traffic, (pointer, self))
+        request: Request[None] = Request(traffic, (keep, self))
         traffic.submit(
             request, call, self.window.open(), pointer, layout, self._rank(rank), offset, layout
         )
@@ -335,8 +335,9 @@ class Window:
 
     # What epochs need.
 
-    def layout(self, data: Buffer, *, writable: bool) -> tuple[typing.Any, typing.Any]:
-        """Address and layout of a buffer: whole elements of the window's type."""
+    def layout(self, data: Buffer, *, writable: bool) -> tuple[typing.Any, typing.Any, typing.Any]:
+        """Address and layout of a buffer, whole elements of the window's type, and what keeps its
+        memory alive."""
         memory = region(data, writable=writable)
         if memory.length % self.item:
             raise error(
@@ -345,7 +346,7 @@ class Window:
             )
         made = ffi.new("ucxx_layout_t *")
         lib.ucxx_layout_init_contiguous(made, self.element_type, memory.length // self.item)
-        return memory.pointer, made
+        return memory.pointer, made, memory.keep
 
     def scalar(self, value: typing.Any) -> typing.Any:
         """Memory for one element."""
