@@ -101,7 +101,7 @@ class UCXEndpoint:
             worker._events.forget(self._number)
             raise error(failure.status, str(failure)) from None
         self._id = int(ffi.cast("uintptr_t", self._handle))
-        worker._attach()
+        worker._expect_events()
         return self
 
     # Operations.

@@ -3,8 +3,11 @@
 """Connection requests and ends of endpoints.
 
 UCXX calls back for them on its progress thread, whatever the program does at that time. Here no
-Python code runs on that thread. While there is one, a thread of Python waits for the events;
-without one, `UCXWorker.progress` and what else makes progress hands them out.
+Python code runs on that thread:
+
+- The event loop on which a listener or an endpoint was made calls back.
+- Without one, but with a progress thread: a thread of Python does, which waits for events.
+- Otherwise `UCXWorker.progress` does, and whatever else makes progress.
 """
 
 from __future__ import annotations
@@ -82,14 +85,23 @@ class Events:
     def threaded(self) -> bool:
         return self._thread is not None
 
+    def descriptor(self) -> int:
+        """Readable when there is an event, once it is armed."""
+        place = ffi.new("int *")
+        check(lib.ucxx_notifier_event_fd(self.notifier, place))
+        return int(place[0])
+
+    def arm(self) -> bool:
+        """Whether the descriptor becomes readable with the next event."""
+        return bool(lib.ucxx_notifier_arm(self.notifier) == OK)
+
     def start(self) -> None:
         if self._thread is None:
             self._stop = os.eventfd(0)
-            place = ffi.new("int *")
-            check(lib.ucxx_notifier_event_fd(self.notifier, place))
             self._thread = threading.Thread(
-                target=self._run, args=(place[0], self._stop), name="ucxx events", daemon=True
-            )
+                target=self._run, args=(self.descriptor(), self._stop), name="ucxx events",
+                daemon=True,
+            )  # fmt: skip
             self._thread.start()
 
     def _run(self, descriptor: int, stop: int) -> None:
@@ -98,7 +110,7 @@ class Events:
         waiting.register(stop, select.POLLIN)
         while True:
             self.drain()
-            if lib.ucxx_notifier_arm(self.notifier) != OK:
+            if not self.arm():
                 continue
             if any(ready == stop for ready, _ in waiting.poll()):
                 os.close(stop)

@@ -35,6 +35,27 @@ class NoDriver:
         pass
 
 
+class LoopDriver(ThreadDriver):
+    """A progress thread; the loop watches for ends of operations and for events."""
+
+    def __init__(self, traffic: WorkerTraffic, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(traffic, loop)
+        self._events = traffic.events
+        self._of_events = self._events.descriptor()
+        loop.add_reader(self._of_events, self._event)
+        self._event()
+
+    def _event(self) -> None:
+        # If it cannot be armed, the descriptor stays readable, and the loop calls again.
+        self._events.drain()
+        self._events.arm()
+
+    def stop(self) -> None:
+        super().stop()
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self._of_events)
+
+
 class WorkerTraffic(Traffic):
     """All operations of one worker."""
 
@@ -50,9 +71,17 @@ class WorkerTraffic(Traffic):
         if self.python_futures:
             return NoDriver(self, loop)
         if self.has_thread:
-            return ThreadDriver(self, loop)
+            return LoopDriver(self, loop)
         # A worker whose descriptor is in use sleeps; see UCXWorker.epoll_file_descriptor.
         return BlockingDriver(self, loop) if self.needs_kick else NoDriver(self, loop)
+
+    @property
+    def has_loop(self) -> bool:
+        """Whether a loop watches for events."""
+        return any(
+            isinstance(driver, LoopDriver) and not loop.is_closed()
+            for loop, driver in self.drivers.items()
+        )
 
     def drain(self, loop: asyncio.AbstractEventLoop | None = None) -> bool:
         found = super().drain(loop)

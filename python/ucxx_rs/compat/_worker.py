@@ -188,7 +188,6 @@ class UCXWorker:
         if self._start_callback is not None:
             callback = ffi.callback("void(void *)", lambda _: self._started())
             check(lib.ucxx_worker_run_pre(self._handle, callback, ffi.NULL, 2**64 - 1))
-        self._events.start()
         self._attach()
 
     def _started(self) -> None:
@@ -212,6 +211,12 @@ class UCXWorker:
         loop = asyncio._get_running_loop()
         if loop is not None:
             self._traffic.driver(loop)
+
+    def _expect_events(self) -> None:
+        """Has the running event loop call back for events, or a thread if there is none."""
+        self._attach()
+        if self._traffic.has_thread and not self._traffic.has_loop:
+            self._events.start()
 
     # Python futures: UCXX's notifier thread waits for ends, and has the event loop handle them.
 
@@ -426,7 +431,7 @@ class UCXListener:
         except Error as failure:
             worker._events.forget(self._number)
             raise error(failure.status, str(failure)) from None
-        worker._attach()
+        worker._expect_events()
         return self
 
     def create_endpoint_from_conn_request(
