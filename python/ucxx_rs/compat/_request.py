@@ -206,9 +206,9 @@ class UCXBufferRequests:
         return (self._whole,) * (self._sent if frames is None else len(frames))
 
     @property
-    def py_buffers(self) -> tuple[typing.Any, ...]:
+    def py_buffers(self) -> list[typing.Any]:
         """What a receive has received."""
-        return tuple(array(frame) for frame in _frames(self._whole) or ())
+        return [array(frame) for frame in _frames(self._whole) or ()]
 
 
 def _frames(whole: UCXRequest) -> list[typing.Any] | None:
