@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pickle
 import typing
 
 from .._context import config as current_config
@@ -95,9 +96,10 @@ class UCXAddress(bytes):
 
     @classmethod
     def create_from_buffer(cls, buf: typing.Any) -> UCXAddress:
-        if not len(buf):
+        found = bytes(memoryview(buf))
+        if not found:
             raise ValueError("the address is empty")
-        return bytes.__new__(cls, buf)
+        return bytes.__new__(cls, found)
 
     @classmethod
     def create_from_worker(cls, worker: typing.Any) -> UCXAddress:
@@ -108,8 +110,9 @@ class UCXAddress(bytes):
         finally:
             lib.ucxx_address_destroy(address)
 
-    def __reduce__(self) -> tuple[typing.Any, tuple[bytes]]:
-        return UCXAddress.create_from_buffer, (bytes(self),)
+    def __reduce_ex__(self, protocol: typing.Any) -> tuple[typing.Any, tuple[typing.Any]]:
+        data = pickle.PickleBuffer(self) if protocol >= 5 else bytes(self)
+        return UCXAddress.create_from_buffer, (data,)
 
     @property
     def address(self) -> int:

@@ -119,14 +119,17 @@ class UCXEndpoint:
         self, arr: Array, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull
     ) -> UCXRequest:
         """Receives one message from any endpoint of the worker. It is cancelled when this endpoint
-        ends."""
+        ends. If it has ended before, the receive takes a message that has arrived."""
         self._need(_TAG, "TAG")
         pointer, length, memory_type = arr.memory(True)
         request: Request[None] = Request(self._traffic, (arr, self))
+        alive = self.alive
         self._traffic.post(
             request, memory_type, lib.ucxx_tag_recv, self._worker._open(), pointer, length,
-            tag.value, tag_mask.value, source=self._open(),
+            tag.value, tag_mask.value, source=self._handle if alive else ffi.NULL,
         )  # fmt: skip
+        if not alive:
+            request.cancel()
         return _Sourced(request)
 
     def tag_recv_with_handle(self, arr: Array, probe_result: TagProbeResult) -> UCXRequest:
@@ -151,13 +154,16 @@ class UCXEndpoint:
         request = ReceiveFrames(self._traffic, self)
         self._traffic.post(
             request, lib.UCXX_MEMORY_HOST, lib.ucxx_tag_recv_multi, self._worker._open(),
-            tag.value, tag_mask.value, ffi.NULL, source=self._open(),
+            tag.value, tag_mask.value, ffi.NULL,
+            source=self._handle if self.alive else ffi.NULL,
         )  # fmt: skip
         return UCXBufferRequests(_Sourced(request))
 
     def stream_send(self, arr: Array) -> UCXRequest:
         self._need(_STREAM, "STREAM")
         pointer, length, memory_type = arr.memory(False)
+        if not length:
+            raise RuntimeError("a stream cannot send nothing")
         request: Request[None] = Request(self._traffic, (arr, self))
         self._traffic.post(
             request, memory_type, lib.ucxx_stream_send, self._open(), pointer, length
@@ -169,6 +175,8 @@ class UCXEndpoint:
         with UCXX; `raise_on_error` then has the reason."""
         self._need(_STREAM, "STREAM")
         pointer, length, memory_type = arr.memory(True)
+        if not length:
+            raise RuntimeError("a stream cannot receive nothing")
         request: Request[None] = Request(self._traffic, (arr, self))
         self._traffic.post(
             request, memory_type, lib.ucxx_stream_recv, self._open(), pointer, length
@@ -202,7 +210,7 @@ class UCXEndpoint:
 
     def _need(self, flag: int, name: str) -> None:
         if not self._flags & flag:
-            raise ValueError(f"the context was created without Feature.{name}")
+            raise ValueError(f"UCXContext must be created with `Feature.{name}`")
 
     # State.
 

@@ -152,7 +152,8 @@ class UCXWorker:
         loop = asyncio._get_running_loop()
         worker = self._open()
         found = self._traffic.drain(loop) or self.progress_once()
-        while not found:
+        # Without that feature UCX cannot wait, and the caller polls.
+        while not found and self._flags & Feature.WAKEUP.value:
             left = _SLICE_NS
             if deadline is not None:
                 left = min(left, deadline - time.monotonic_ns())
@@ -302,7 +303,7 @@ class UCXWorker:
 
     def _need_tag(self) -> None:
         if not self._flags & Feature.TAG.value:
-            raise ValueError("the context was created without Feature.TAG")
+            raise ValueError("UCXContext must be created with `Feature.TAG`")
 
     # Endpoints.
 
