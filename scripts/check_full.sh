@@ -99,6 +99,7 @@ part "hostile calls under valgrind" hostile_under_valgrind "$suites/tests/c/host
 for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel" examples_under_valgrind "$wheel"; done
 part "Rust tests, 20 times" rust_repeated
 part "UCXX as a peer" tests/bindings/ucxx/run.sh "$suites/tests/c"
+part "UCXX's Python code on this library" python/tests/compat/run.sh "$stage"
 part "decoders, fed by libFuzzer" scripts/fuzz.sh
 part "a million operations for threads that fall asleep" at_random progress_thread_sleep 1000000
 part "threads that start and stop under traffic" at_random progress_thread_restart 2000

@@ -123,13 +123,16 @@ class UCXEndpoint:
         self._need(_TAG, "TAG")
         pointer, length, memory_type = arr.memory(True)
         request: Request[None] = Request(self._traffic, (arr, self))
-        alive = self.alive
+        if not self.alive:
+            found = self._worker.tag_probe(tag, tag_mask, remove=True)
+            if found.matched:
+                return self._worker.tag_recv_with_handle(arr, found)
+            request._status = lib.UCXX_ERR_CANCELED
+            return UCXRequest(request)
         self._traffic.post(
             request, memory_type, lib.ucxx_tag_recv, self._worker._open(), pointer, length,
-            tag.value, tag_mask.value, source=self._handle if alive else ffi.NULL,
+            tag.value, tag_mask.value, source=self._handle,
         )  # fmt: skip
-        if not alive:
-            request.cancel()
         return _Sourced(request)
 
     def tag_recv_with_handle(self, arr: Array, probe_result: TagProbeResult) -> UCXRequest:
@@ -199,7 +202,7 @@ class UCXEndpoint:
         self._traffic.post(
             request, lib.UCXX_MEMORY_HOST, lib.ucxx_am_queue_recv, self._open(), ffi.NULL
         )
-        return UCXRequest(request)
+        return _Sourced(request)
 
     def am_probe(self) -> bool:
         """Whether an active message waits."""
