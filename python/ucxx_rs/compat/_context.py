@@ -7,13 +7,12 @@ from __future__ import annotations
 import pickle
 import typing
 
+from .._context import Context, made, version
 from .._context import config as current_config
-from .._context import dumped, made, new, version
-from .._context import Context
 from .._native import ffi, lib
 from .._status import Error
 from ._types import FEATURES, Feature
-from .exceptions import UCXInvalidParamError, check, error
+from .exceptions import error
 
 _DEFAULT = (Feature.TAG, Feature.WAKEUP, Feature.STREAM, Feature.AM, Feature.RMA)
 
@@ -25,7 +24,7 @@ class UCXConfig:
         self._config = current_config()
         for name in config_dict or {}:
             if name not in self._config:
-                raise UCXInvalidParamError(f"UCX has no option {name}")
+                raise error(lib.UCXX_ERR_INVALID_PARAM, f"UCX has no option {name}")
         self._config.update(config_dict or {})
 
     @property
@@ -135,9 +134,3 @@ def get_current_options() -> dict[str, str]:
 def get_ucx_version() -> tuple[int, int, int]:
     """The version of the UCX that this library uses."""
     return version()[1]
-
-
-__all__ = [
-    "UCXAddress", "UCXConfig", "UCXContext", "check", "dumped", "get_current_options",
-    "get_ucx_version", "made", "new",
-]  # fmt: skip

@@ -16,9 +16,10 @@ from ._context import UCXAddress
 from ._request import UCXBufferRequests, UCXRequest
 from ._types import Feature, UCXXTag, UCXXTagMask, UCXXTagMaskFull
 from .arr import Array
-from .exceptions import check, error
+from .exceptions import error
 
 if typing.TYPE_CHECKING:
+    from ._traffic import WorkerTraffic
     from ._worker import TagProbeResult, UCXListener, UCXWorker
 
 logger = logging.getLogger("ucx")
@@ -34,6 +35,14 @@ class UCXEndpoint:
     - `handle` identifies it, but is not UCP's: this library may replace UCP's endpoint.
     - A failure is always reported by the request, never by the call that began the operation.
     """
+
+    _handle: typing.Any
+    _worker: UCXWorker
+    _traffic: WorkerTraffic
+    _flags: int
+    _ended: _End
+    _number: int
+    _id: int
 
     def __init__(self) -> None:
         raise TypeError("UCXEndpoint cannot be instantiated directly.")
@@ -122,13 +131,14 @@ class UCXEndpoint:
         ends. If it has ended before, the receive takes a message that has arrived."""
         self._need(_TAG, "TAG")
         pointer, length, memory_type = arr.memory(True)
-        request: Request[None] = Request(self._traffic, (arr, self))
         if not self.alive:
             found = self._worker.tag_probe(tag, tag_mask, remove=True)
             if found.matched:
                 return self._worker.tag_recv_with_handle(arr, found)
-            request._status = lib.UCXX_ERR_CANCELED
-            return UCXRequest(request)
+            ended: Request[None] = Request(self._traffic, None)
+            ended._status = lib.UCXX_ERR_CANCELED
+            return UCXRequest(ended)
+        request: Request[None] = Request(self._traffic, (arr, self))
         self._traffic.post(
             request, memory_type, lib.ucxx_tag_recv, self._worker._open(), pointer, length,
             tag.value, tag_mask.value, source=self._handle,
@@ -304,7 +314,7 @@ class _Sourced(UCXRequest):
     @property
     def status(self) -> int:
         status = super().status
-        return lib.UCXX_ERR_CANCELED if status in _ENDS else status  # type: ignore[no-any-return]
+        return lib.UCXX_ERR_CANCELED if status in _ENDS else status
 
 
 _ENDS = {
@@ -332,6 +342,3 @@ class _End:
                 callback()
             except Exception:
                 logger.exception("the close callback of an endpoint has failed")
-
-
-__all__ = ["UCXEndpoint", "check"]

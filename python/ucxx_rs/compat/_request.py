@@ -126,7 +126,7 @@ class CCCLBufferWrapper:
     def __init__(self, frame: DeviceFrame) -> None:
         self._frame = frame
         self.nbytes = frame.nbytes
-        self.__cuda_array_interface__ = frame.__cuda_array_interface__
+        self.__cuda_array_interface__: dict[str, typing.Any] = frame.__cuda_array_interface__
 
     def copy_to_host(self, ary: typing.Any = None) -> typing.Any:
         """Copies it to `ary`, or to a new array of bytes."""
@@ -134,7 +134,7 @@ class CCCLBufferWrapper:
 
         import numpy
 
-        host = numpy.empty(self.nbytes, numpy.uint8) if ary is None else ary
+        host: typing.Any = numpy.empty(self.nbytes, numpy.uint8) if ary is None else ary
         flat = memoryview(host).cast("B")
         address = (ctypes.c_char * flat.nbytes).from_buffer(flat)
         copy = ctypes.CDLL("libcuda.so.1").cuMemcpyDtoH_v2

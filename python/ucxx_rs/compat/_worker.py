@@ -386,6 +386,11 @@ class TagProbeResult:
 class UCXListener:
     """Listens at a port, on all interfaces. `create` makes it. It ends with its last reference."""
 
+    _handle: typing.Any
+    _worker: UCXWorker
+    _requests: dict[int, typing.Any]
+    _number: int
+
     def __init__(self) -> None:
         raise TypeError("UCXListener cannot be instantiated directly.")
 
@@ -404,7 +409,7 @@ class UCXListener:
         self = object.__new__(cls)
         self._handle = ffi.NULL
         self._worker = worker
-        self._requests: dict[int, typing.Any] = {}
+        self._requests = {}
         args, kwargs = cb_args or (), cb_kwargs or {}
         this = weakref.ref(self)
 

@@ -40,8 +40,8 @@ class Array:
                 self.readonly = view.readonly
                 self.itemsize = view.itemsize
                 self.ndim = view.ndim
-                self.shape = view.shape
-                self.strides = view.strides
+                self.shape = view.shape or ()
+                self.strides = view.strides or ()
                 self._nbytes_ = view.nbytes
                 return
         self._view = obj
