@@ -255,6 +255,26 @@ def test_listener(thread, deliver):
     peer.close_blocking()
 
 
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_progress_mode_that_begins_later(blocking):
+    async def main():
+        worker = api.UCXWorker(api.UCXContext())
+        there = api.UCXEndpoint.create_from_worker_address(worker, worker.address, True)
+        into = bytearray(1)
+        receive = there.tag_recv(Array(into), api.UCXXTag(1))
+        if blocking:
+            assert worker.epoll_file_descriptor > 0
+        else:
+            worker.start_progress_thread()
+        waiting = asyncio.ensure_future(receive.wait())
+        await asyncio.sleep(0.1)
+        await there.tag_send(Array(b"x"), api.UCXXTag(1)).wait()
+        await asyncio.wait_for(waiting, 10)
+        assert into == b"x"
+
+    asyncio.run(main())
+
+
 # UCXX has Python futures in its thread modes only.
 @pytest.mark.parametrize(
     "mode, futures",

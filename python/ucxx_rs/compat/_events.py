@@ -108,13 +108,12 @@ class Events:
         waiting = select.poll()
         waiting.register(descriptor, select.POLLIN)
         waiting.register(stop, select.POLLIN)
-        while True:
+        # A callback may stop this thread, and destroy the notifier.
+        while self._thread is threading.current_thread():
             self.drain()
-            if not self.arm():
-                continue
-            if any(ready == stop for ready, _ in waiting.poll()):
-                os.close(stop)
-                return
+            if self._thread is threading.current_thread() and self.arm():
+                waiting.poll()
+        os.close(stop)
 
     def stop(self) -> None:
         """Ends the thread. A callback that it runs may call this."""

@@ -15,8 +15,7 @@ from ._events import Events
 
 
 class NoDriver:
-    """An event loop that does not drive the worker: a task of UCXX's calls its `progress`, or a
-    notifier thread its `run_request_notifier`."""
+    """An event loop that does not drive the worker: a task of UCXX's calls its `progress`."""
 
     def __init__(self, traffic: Traffic, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -35,25 +34,47 @@ class NoDriver:
         pass
 
 
-class LoopDriver(ThreadDriver):
-    """A progress thread; the loop watches for ends of operations and for events."""
+class EventReader:
+    """Has a loop call back for events."""
 
-    def __init__(self, traffic: WorkerTraffic, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(traffic, loop)
-        self._events = traffic.events
-        self._of_events = self._events.descriptor()
-        loop.add_reader(self._of_events, self._event)
-        self._event()
+    def __init__(self, events: Events, loop: asyncio.AbstractEventLoop) -> None:
+        self._events = events
+        self._loop = loop
+        self._descriptor = events.descriptor()
+        loop.add_reader(self._descriptor, self._readable)
+        self._readable()
 
-    def _event(self) -> None:
+    def _readable(self) -> None:
         # If it cannot be armed, the descriptor stays readable, and the loop calls again.
         self._events.drain()
         self._events.arm()
 
     def stop(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._descriptor)
+
+
+class LoopDriver(ThreadDriver):
+    """A progress thread; the loop watches for ends of operations and for events."""
+
+    def __init__(self, traffic: WorkerTraffic, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(traffic, loop)
+        self._reader = EventReader(traffic.events, loop)
+
+    def stop(self) -> None:
         super().stop()
-        if not self.loop.is_closed():
-            self.loop.remove_reader(self._of_events)
+        self._reader.stop()
+
+
+class FutureDriver(NoDriver):
+    """A progress thread; a notifier thread watches for ends, and the loop for events."""
+
+    def __init__(self, traffic: WorkerTraffic, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(traffic, loop)
+        self._reader = EventReader(traffic.events, loop)
+
+    def stop(self) -> None:
+        self._reader.stop()
 
 
 class WorkerTraffic(Traffic):
@@ -68,18 +89,18 @@ class WorkerTraffic(Traffic):
         self.attach = self._attach
 
     def _attach(self, loop: asyncio.AbstractEventLoop) -> Driver:
-        if self.python_futures:
-            return NoDriver(self, loop)
         if self.has_thread:
-            return LoopDriver(self, loop)
+            return (FutureDriver if self.python_futures else LoopDriver)(self, loop)
         # A worker whose descriptor is in use sleeps; see UCXWorker.epoll_file_descriptor.
-        return BlockingDriver(self, loop) if self.needs_kick else NoDriver(self, loop)
+        if self.needs_kick and not self.python_futures:
+            return BlockingDriver(self, loop)
+        return NoDriver(self, loop)
 
     @property
     def has_loop(self) -> bool:
         """Whether a loop watches for events."""
         return any(
-            isinstance(driver, LoopDriver) and not loop.is_closed()
+            isinstance(driver, (LoopDriver, FutureDriver)) and not loop.is_closed()
             for loop, driver in self.drivers.items()
         )
 

@@ -116,7 +116,9 @@ class UCXWorker:
             # The loop has one reader for a descriptor, and UCXX adds its own.
             self._descriptor = os.dup(place[0])
             self._traffic.needs_kick = True
-        self._attach()
+            self._attach(anew=True)
+        else:
+            self._attach()
         return self._descriptor
 
     def arm(self) -> bool:
@@ -189,7 +191,7 @@ class UCXWorker:
         if self._start_callback is not None:
             callback = ffi.callback("void(void *)", lambda _: self._started())
             check(lib.ucxx_worker_run_pre(self._handle, callback, ffi.NULL, 2**64 - 1))
-        self._attach()
+        self._attach(anew=True)
 
     def _started(self) -> None:
         try:
@@ -207,10 +209,14 @@ class UCXWorker:
             self._traffic.has_thread = False
             lib.ucxx_worker_stop_progress_thread(self._open())
 
-    def _attach(self) -> None:
-        """Has the running event loop, if there is one, drive this worker."""
+    def _attach(self, anew: bool = False) -> None:
+        """Has the running event loop, if there is one, drive this worker; `anew`, as the progress
+        mode of now needs it."""
         loop = asyncio._get_running_loop()
         if loop is not None:
+            old = self._traffic.drivers.pop(loop, None) if anew else None
+            if old is not None:
+                old.stop()
             self._traffic.driver(loop)
 
     def _expect_events(self) -> None:
