@@ -20,6 +20,7 @@ import os
 import threading
 import time
 import typing
+from threading import get_ident
 
 from ._native import ffi, lib
 from ._status import INPROGRESS, OK, Error, check, error, text
@@ -210,8 +211,9 @@ class Traffic:
         self._targets: dict[int, tuple[Target, asyncio.AbstractEventLoop | None]] = {}
         self._numbers = itertools.count(1)
         self._turn = _TURN
-        # Threads in calls that must have returned before the worker is destroyed.
-        self._inside = 0
+        # The threads in calls that must have returned before the worker is destroyed. A thread
+        # enters it, and then looks whether the worker is being closed. Lists need no lock for that.
+        self._inside: list[int] = []
         self._closing = False
 
     # Submission.
@@ -224,6 +226,22 @@ class Traffic:
         **options: typing.Any,
     ) -> None:
         """Calls an operation of the library: `call(*arguments, params, request)`."""
+        thread = get_ident()
+        self._inside.append(thread)
+        try:
+            if self._closing:
+                raise error(lib.UCXX_ERR_CLOSED, "worker: has been closed")
+            self._submit(request, call, arguments, options)
+        finally:
+            self._inside.remove(thread)
+
+    def _submit(
+        self,
+        request: Request[T],
+        call: typing.Callable[..., int],
+        arguments: tuple[typing.Any, ...],
+        options: dict[str, typing.Any],
+    ) -> None:
         try:
             slot = self._free.pop()
         except IndexError:
@@ -418,19 +436,16 @@ class Traffic:
 
     def call(self, function: typing.Callable[..., int], *arguments: typing.Any) -> int:
         """A call that waits. Another thread that closes the worker waits for its end."""
-        with self._lock:
-            closing = self._closing
-            if not closing:
-                self._inside += 1
-        if closing:
-            # The thread that closes it reports the end of every operation.
-            time.sleep(0.001)
-            return OK
+        thread = get_ident()
+        self._inside.append(thread)
         try:
-            return function(*arguments)
+            if not self._closing:
+                return function(*arguments)
         finally:
-            with self._lock:
-                self._inside -= 1
+            self._inside.remove(thread)
+        # The thread that closes it reports the end of every operation.
+        time.sleep(0.001)
+        return OK
 
     def arm(self) -> None:
         """Makes the notifier's descriptor readable for what comes next."""
@@ -500,14 +515,15 @@ class Traffic:
 
     def stop(self) -> None:
         """Before the worker is destroyed."""
-        with self._lock:
-            self._closing = True
+        self._closing = True
         # Wakes threads that wait for it.
         lib.ucxx_notifier_stop(self.notifier)
         for driver in list(self.drivers.values()):
             driver.stop()
         self.drivers.clear()
-        while self._inside:
+        # Not for this thread itself: a signal handler may close the worker.
+        own = get_ident()
+        while any(thread != own for thread in list(self._inside)):
             time.sleep(0.0002)
 
     def finish(self) -> None:
