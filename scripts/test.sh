@@ -21,11 +21,11 @@ oldest_rust=$(package_field rust-version)
 
 newest=${ucx_wheels[-1]}
 # The steps that fail fastest are first.
-steps=(fmt clippy stage header abi suites readme tools cargo-test install bindings wheel asan system-ucx "ucx-$newest" faults loom tsan)
+steps=(fmt clippy stage header abi suites readme tools cargo-test install bindings python wheel asan system-ucx "ucx-$newest" faults loom tsan)
 rare_steps=(msrv no-cuda loom-clippy valgrind)
 for wheel in "${ucx_wheels[@]}"; do [ "$wheel" = "$newest" ] || rare_steps+=("ucx-$wheel"); done
 # These steps use the library that the stage step installs.
-staged=" no-cuda abi readme tools suites system-ucx faults asan bindings wheel valgrind "
+staged=" no-cuda abi readme tools suites system-ucx faults asan bindings python wheel valgrind "
 for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
 
 step_fmt() {
@@ -270,6 +270,10 @@ step_tsan() {
 
 step_bindings() {
   tests/bindings/run.sh "$stage"
+}
+
+step_python() {
+  python/tests/run.sh "$stage"
 }
 
 step_wheel() {

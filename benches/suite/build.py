@@ -14,11 +14,11 @@ from . import NotWanted, Unavailable, mpi
 
 BENCHES = Path(__file__).resolve().parent.parent
 SOURCES = BENCHES / "c"
-CLIENT = BENCHES.parent / "tests" / "bindings" / "python"
+PACKAGE = BENCHES.parent / "python"
 UCXX_PACKAGE = "libucxx-cu12"
 UCXX_VERSION = "0.52.0"
 PYTHON_PACKAGE = "ucxx-cu12"
-# For our own client, in the same environment.
+# For our own package, in the same environment.
 CFFI = "cffi==2.1.1"
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
@@ -140,7 +140,7 @@ class Programs:
     def environment(self, implementation):
         """Environment variables that the programs of an implementation need in addition."""
         if implementation == "python_ours":
-            return {"PYTHONPATH": f"{self.out / 'python'}:{CLIENT}"}
+            return {"PYTHONPATH": str(self.out / "python")}
         return {}
 
     def python_ucx(self):
@@ -363,8 +363,6 @@ class Programs:
         return [python, BENCHES / "python" / f"{program}_ucxx.py"]
 
     def _build_python_ours(self, program):
-        if not (CLIENT / "ucxx_rs_client").is_dir():
-            raise Unavailable("there is no Python client of this library yet")
         library = self.library_path()
         if library is None:
             raise Unavailable("ucxx_rs is not installed")
@@ -372,11 +370,7 @@ class Programs:
             raise NotWanted("UCXX was left out, and with it the Python that both sides run in")
         python = self.peers / "python" / "bin" / "python"
         _run(
-            [python, CLIENT / "ucxx_rs_build.py", self.out / "python"],
-            {
-                **os.environ,
-                "PKG_CONFIG_PATH": str(library.parent / "pkgconfig"),
-                "PYTHONDONTWRITEBYTECODE": "1",
-            },
+            [python, PACKAGE / "build_folder.py", self.out / "python", self.prefix],
+            {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )
         return [python, BENCHES / "python" / f"{program}_ucxx_rs.py"]

@@ -13,7 +13,7 @@ import unittest
 
 import cffi
 from pycparser import c_ast, c_parser
-from ucxx_rs_build import declarations
+from build_native import declarations
 
 PREFIX = pathlib.Path(os.environ["UCXX_RS_PREFIX"])
 LIBRARY = PREFIX / "lib" / "libucxx_rs.so"
@@ -45,7 +45,9 @@ def exported_symbols():
 
 class Pycparser(unittest.TestCase):
     def test_declares_what_the_library_exports(self):
-        declared = declared_functions(declarations(PREFIX / "include"))
+        declared = declared_functions(
+            declarations(PREFIX / "include", PREFIX / "include" / "ucxx_rs.h")
+        )
         self.assertTrue(declared)
         self.assertEqual(declared, exported_symbols())
 
@@ -54,7 +56,7 @@ class Cffi(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.ffi = cffi.FFI()
-        cls.ffi.cdef(declarations(PREFIX / "include"))
+        cls.ffi.cdef(declarations(PREFIX / "include", PREFIX / "include" / "ucxx_rs.h"))
         cls.lib = cls.ffi.dlopen(str(LIBRARY))
 
     def ok(self, status):

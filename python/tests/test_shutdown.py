@@ -6,14 +6,13 @@ import asyncio
 import collections
 import gc
 import os
-import subprocess
-import sys
 import unittest
 import warnings
 import weakref
 
-from client_case import MODES, ClientCase
-from ucxx_rs_client import Context, Status, UcxxError, Worker
+import ucxx_rs
+from case import MODES, LoopCase
+from ucxx_rs._native import lib
 
 CYCLES = 4
 
@@ -39,8 +38,8 @@ async def use(mode, end):
     """Two workers, messages, buffers and fetches both ways, and an end; returns weak references to
     them.
     """
-    context = Context({"TLS": "posix,cma,tcp,self"})
-    one, other = Worker(context, mode), Worker(context, mode)
+    context = ucxx_rs.Context({"TLS": "posix,cma,tcp,self"})
+    one, other = ucxx_rs.Worker(context, mode), ucxx_rs.Worker(context, mode)
     there, back = one.connect(other.address), other.connect(one.address)
     for receiver, endpoint in ((other, there), (one, back)):
         received = receiver.recv(bytearray(100_000), 1)
@@ -49,7 +48,8 @@ async def use(mode, end):
         received = receiver.recv_multi(2)
         await endpoint.send_multi([bytes(100_000), b"", b"frame"], 2)
         await received
-        receiver.set_fetch_handler(1, lambda question: question.reply(question.header))
+        receiver.on_fetch(1, lambda question: question.header)
+        receiver.on_message(1, print)
         await endpoint.fetch(1, b"question", bytearray(8))
     await end(one, other)
     return weakref.ref(one), weakref.ref(other)
@@ -57,7 +57,7 @@ async def use(mode, end):
 
 async def close(*workers):
     for worker in workers:
-        await worker.close()
+        await worker.aclose()
 
 
 async def abort(*workers):
@@ -71,7 +71,7 @@ async def forget(*workers):
     pass
 
 
-class Shutdown(ClientCase):
+class Shutdown(LoopCase):
     async def leaves_nothing(self, mode, end):
         # Once before: objects that UCX and Python keep for good do not count.
         counts = []
@@ -109,12 +109,13 @@ class Shutdown(ClientCase):
                 warnings.simplefilter("always", ResourceWarning)
                 await self.leaves_nothing(mode, forget)
                 self.assertEqual(sum("Worker" in text for text in caught), 2 * CYCLES)
-                self.assertEqual(sum("Endpoint" in text for text in caught), 2 * CYCLES)
+                # Not one whose peer has ended it before.
+                self.assertGreaterEqual(sum("Endpoint" in text for text in caught), CYCLES)
 
     async def test_a_worker_with_operations_in_flight_is_not_collected(self):
         for mode in MODES:
             with self.subTest(mode=mode):
-                worker = Worker(Context(), mode)
+                worker = ucxx_rs.Worker(ucxx_rs.Context(), mode)
                 endpoint = worker.connect(worker.address)
                 received = worker.recv(bytearray(4), 1)
                 watched = weakref.ref(worker)
@@ -123,56 +124,27 @@ class Shutdown(ClientCase):
                 self.assertIsNotNone(watched())
                 await endpoint.send(b"self", 1)
                 self.assertEqual((await received).length, 4)
-                await watched().close()
+                await watched().aclose()
                 del endpoint, received
                 gc.collect()
                 self.assertIsNone(watched())
 
     async def test_what_is_closed_says_so_and_may_be_closed_again(self):
-        worker = Worker(Context(), "notifier")
+        worker = ucxx_rs.Worker()
         endpoint = worker.connect(worker.address)
         await asyncio.gather(endpoint.close(), endpoint.close())
         await endpoint.close()
-        await worker.close()
-        await worker.close()
+        await worker.aclose()
+        await worker.aclose()
         worker.abort()
         for call in (
             lambda: worker.recv(bytearray(1), 1),
             lambda: worker.connect(b""),
             lambda: endpoint.send(b"", 1),
         ):
-            with self.assertRaises(UcxxError) as caught:
+            with self.assertRaises(ucxx_rs.Error) as caught:
                 call()
-            self.assertEqual(caught.exception.status, Status.ERR_CLOSED)
-
-    def test_a_process_that_closes_nothing_ends_well(self):
-        program = """if True:
-            import asyncio, sys
-            from ucxx_rs_client import Context, Worker
-            kept = []
-            async def main():
-                worker = Worker(Context(), sys.argv[1])
-                endpoint = worker.connect(worker.address)
-                received = worker.recv(bytearray(4), 1)
-                await endpoint.send(b"self", 1)
-                await received
-                await endpoint.send_multi([bytes(1000)], 2)
-                worker.set_fetch_handler(1, kept.append)
-                fetched = endpoint.fetch(1, b"kept", bytearray(1))
-                while not kept:
-                    await asyncio.sleep(0)
-                kept.extend([worker, endpoint, fetched, worker.recv(bytearray(4), 1)])
-                kept.append((await worker.recv_multi(2)).frames)
-            asyncio.run(main())
-        """
-        environment = dict(
-            os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path)
-        )
-        for mode in MODES:
-            with self.subTest(mode=mode):
-                command = [sys.executable, "-W", "ignore", "-c", program, mode]
-                done = subprocess.run(command, env=environment, capture_output=True, text=True)
-                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            self.assertEqual(caught.exception.status, lib.UCXX_ERR_CLOSED)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,12 @@ import sys
 import tempfile
 import unittest
 
-from _ucxx_rs import ffi, lib
-from client_case import LIMIT_S, THREADED, ClientCase
-from ucxx_rs_client.delivery import BATCH
+from case import LIMIT_S, LoopCase
 
 HELD = ctypes.PyDLL(None)
 COUNT = 20
 # A rendezvous, which needs both sides several times.
 LARGE = 1 << 20
-MANY = 2000
 
 
 def run_with_lock_held(command):
@@ -32,19 +29,7 @@ def run_with_lock_held(command):
     )
 
 
-def wait_with_lock_held(operations):
-    """Waits until the library has completed, and reported, all of them."""
-    requests = ffi.new("ucxx_request_t *[]", [operation.request for operation in operations])
-    # The addresses of the function and of the list, for a call that cffi would make without the
-    # lock.
-    address = int(ffi.cast("uintptr_t", ffi.addressof(lib, "ucxx_request_wait_all")))
-    call = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)(
-        address
-    )
-    return call(int(ffi.cast("uintptr_t", requests)), len(operations), LIMIT_S // 2 * 10**9)
-
-
-class InterpreterLock(ClientCase):
+class InterpreterLock(LoopCase):
     def setUp(self):
         super().setUp()
         # No other thread can take the lock from one that does not release it.
@@ -62,20 +47,18 @@ class InterpreterLock(ClientCase):
                 sends = [peer.endpoint.send(b"\2" * LARGE, 2) for _ in range(COUNT)]
                 arguments = {"receive_tag": 2, "send_tag": 1, "size": LARGE, "count": COUNT}
                 exchanged = peer.ask("exchange_when_told", go=go, done=done, **arguments)
-                wakeups = getattr(worker.delivery, "wakeups", 0)
                 status = run_with_lock_held(
                     f"echo go >{go} && read -r answer <{done} && test $answer = done"
                 )
                 self.assertEqual(status, 0)
-                # Python was really locked out: no future has been notified yet.
-                self.assertEqual(getattr(worker.delivery, "wakeups", 0), wakeups)
-                self.assertEqual(worker.in_flight, 2 * COUNT)
-                self.assertFalse(any(operation.done() for operation in (*receives, *sends)))
+                # Python was really locked out: nothing has been drained yet.
+                self.assertEqual(worker.in_progress, 2 * COUNT)
+                self.assertFalse(any(operation.done for operation in (*receives, *sends)))
                 await asyncio.gather(*receives, *sends)
                 self.assertTrue(all(back == b"\1" * LARGE for back in backs))
                 self.assertTrue(await exchanged)
 
-        await self.over_everything(test, modes=THREADED)
+        await self.over_everything(test, modes=["thread"])
 
     async def test_questions_are_taken_while_python_is_locked_out(self):
         async def test(worker, peer):
@@ -89,7 +72,7 @@ class InterpreterLock(ClientCase):
                     headers.append(question.header)
                     question.reply(b"answer")
 
-                worker.set_fetch_handler(1, handler)
+                worker.on_fetch(1, handler)
                 fetched = peer.ask("fetch_when_told", go=go, done=done, served=1, unserved=2)
                 # The library itself rejects the others, on the thread on which it delivered the
                 # first one before.
@@ -102,20 +85,7 @@ class InterpreterLock(ClientCase):
                 self.assertEqual(await fetched, "answer")
                 self.assertEqual(headers, [b"served"])
 
-        await self.over_everything(test, modes=THREADED)
-
-    async def test_a_batch_wakes_the_loop_once(self):
-        async def test(worker, peer):
-            receives = [worker.recv(bytearray(8), 1) for _ in range(MANY)]
-            given = peer.ask("give", tag=1, size=8, count=MANY)
-            wakeups = worker.delivery.wakeups
-            self.assertEqual(wait_with_lock_held(receives), lib.UCXX_OK)
-            self.assertEqual(worker.delivery.wakeups, wakeups)
-            self.assertEqual({received.length for received in await asyncio.gather(*receives)}, {8})
-            self.assertEqual(worker.delivery.wakeups - wakeups, -(-MANY // BATCH))
-            await given
-
-        await self.over_everything(test, modes=["notifier"])
+        await self.over_everything(test, modes=["thread"])
 
 
 if __name__ == "__main__":
