@@ -9,4 +9,8 @@ They run unmodified after
 
 where VENV is an environment made with `pip install --no-deps ucxx-cu12 distributed-ucxx-cu12`.
 `uninstall VENV` brings UCXX's own modules back. What differs from UCXX is in each class's text.
+
+- Peers may use UCXX itself: the bytes on the wire are the same.
+- There are no C++ objects behind these classes: each `ucxx_ptr` raises NotImplementedError. C++
+  code that takes such a pointer, as raft-dask's does, needs UCXX itself.
 """

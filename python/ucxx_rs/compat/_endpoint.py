@@ -206,7 +206,10 @@ class UCXEndpoint:
         return UCXRequest(request)
 
     def am_recv(self) -> UCXRequest:
-        """Receives one active message. `UCXRequest.recv_buffer` then has it."""
+        """Receives one active message. `UCXRequest.recv_buffer` then has it.
+
+        Unlike with UCXX, messages that wait when the peer closes are lost.
+        """
         self._need(_AM, "AM")
         request = ReceiveFrames(self._traffic, self)
         self._traffic.post(
