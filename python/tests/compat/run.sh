@@ -17,8 +17,8 @@ theirs=(ucxx-cu12==0.52.0 distributed-ucxx-cu12==0.52.0)
 python=$("$root/scripts/venv.sh" --name compat "${packages[@]}")
 wheel=$("$root/scripts/wheel.sh" --prefix "$prefix" | tail -n 1)
 environment=$(dirname "$(dirname "$python")")
-"$python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "${theirs[@]}" "$wheel" >&2 ||
-  die "pip could not install: ${theirs[*]} $wheel"
+"$python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
+  "${theirs[@]}" "$wheel" >&2 || die "pip could not install: ${theirs[*]} $wheel"
 
 # The wheel of UCX, which UCXX's Python code needs in place of an older one of the system.
 unset LD_LIBRARY_PATH
@@ -31,7 +31,8 @@ cd "$here"
 "$python" plugin_tests.py
 # The environment is as before afterwards.
 "$python" -m ucxx_rs.compat uninstall "$environment"
+folder=$("$python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/ucxx/_lib
 for module in libucxx arr; do
-  [ -e "$environment"/lib/python3*/site-packages/ucxx/_lib/$module.abi3.so ] || die "uninstall has not brought back $module"
+  [ -e "$folder/$module.abi3.so" ] || die "uninstall has not brought back $module"
 done
 say "compat: passed"
