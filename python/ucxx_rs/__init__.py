@@ -71,6 +71,8 @@ from ._status import (  # noqa: E402
 from ._window import Epoch, Window  # noqa: E402
 from ._worker import Worker  # noqa: E402
 
+__version__ = ".".join(map(str, version()[0]))
+
 __all__ = [
     "AlreadyExists",
     "ApplicationError",

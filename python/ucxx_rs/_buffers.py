@@ -17,6 +17,7 @@ HOST: int = lib.UCXX_MEMORY_HOST
 CUDA: int = lib.UCXX_MEMORY_CUDA
 _from_buffer = ffi.from_buffer
 _CHARS = ffi.typeof("char[]")
+_PLAIN = (bytes, bytearray)
 _LIST = ffi.typeof("ucxx_buffer_t[]")
 #: Any object of the kinds that this module's text names.
 Buffer = typing.Any
@@ -42,11 +43,25 @@ class Region(typing.NamedTuple):
     keep: typing.Any
 
 
+def _chars(buffer: Buffer, writable: bool) -> typing.Any:
+    """The bytes of an object with the buffer protocol. TypeError if it has none."""
+    if type(buffer) not in _PLAIN and _has_objects(buffer):
+        raise ValueError("an array of objects has no data to send: pickle it, or give it a dtype")
+    return _from_buffer(_CHARS, buffer, writable)
+
+
+def _has_objects(buffer: Buffer) -> bool:
+    dtype = getattr(buffer, "dtype", None)
+    if dtype is not None:
+        return bool(getattr(dtype, "hasobject", False))
+    return isinstance(buffer, memoryview) and "O" in buffer.format
+
+
 def region(buffer: Buffer, *, writable: bool) -> Region:
     """The memory of a buffer. TypeError if it is none; ValueError or BufferError if it is not
     contiguous or may not be written."""
     try:
-        view = _from_buffer(_CHARS, buffer, writable)
+        view = _chars(buffer, writable)
     except TypeError:
         return _foreign(buffer, writable)
     return Region(view, len(view), HOST, 0, view)
@@ -58,7 +73,7 @@ def one(
     """The buffer of an operation: what keeps it alive, its address and its length. Memory of
     another type is added to the options."""
     try:
-        view = _from_buffer(_CHARS, buffer, writable)
+        view = _chars(buffer, writable)
     except TypeError:
         found = _foreign(buffer, writable)
         options["memory_type"] = found.memory_type
@@ -155,7 +170,7 @@ class BufferList:
         keep = []
         for buffer in buffers:
             try:
-                view = _from_buffer(_CHARS, buffer, writable)
+                view = _chars(buffer, writable)
             except TypeError:
                 view, length, memory_type, device, alive = _foreign(buffer, writable)
                 entries.append((view, length, memory_type, device))

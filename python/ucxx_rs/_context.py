@@ -52,6 +52,8 @@ class Context:
         for at, entry in enumerate(entries[0 : len(keep) // 2]):
             entry.key, entry.value = keep[2 * at], keep[2 * at + 1]
         params.config, params.config_count = entries, len(keep) // 2
+        if isinstance(features, str):
+            raise TypeError(f"features: a list of names is expected, not {features!r}")
         if features is not None:
             params.features = 0
             for feature in features:
@@ -115,5 +117,7 @@ def dumped(call: typing.Callable[..., int], handle: typing.Any) -> str:
 def constant(group: str, name: str) -> int:
     value = getattr(lib, f"UCXX_{group}_{name.upper()}", None)
     if value is None:
-        raise ValueError(f"{name!r} is not known; see ucxx_{group.lower()} in the C header")
+        start = f"UCXX_{group}_"
+        known = [one[len(start) :].lower() for one in dir(lib) if one.startswith(start)]
+        raise ValueError(f"{name!r} is none of {', '.join(known)}")
     return int(value)

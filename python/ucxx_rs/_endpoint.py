@@ -188,6 +188,8 @@ class Endpoint:
         result is the reply, as a memoryview of memory that the library has made, and `data` goes
         with the question.
         """
+        if not isinstance(header, bytes):
+            raise TypeError(f"header: bytes are expected, not {type(header).__name__}")
         if into is None:
             keep, pointer, length = one(data, False, options)
             request: Request[typing.Any] = FetchFrames(self.traffic, (keep, self))
@@ -255,7 +257,7 @@ class Endpoint:
     def open(self) -> typing.Any:
         """The handle for calls of C, while there is one."""
         if self.handle == ffi.NULL:
-            raise error(lib.UCXX_ERR_CLOSED, "endpoint: has been closed with its worker")
+            raise error(lib.UCXX_ERR_CLOSED, "endpoint: has been closed")
         return self.handle
 
     def close(self, *, force: bool = False, **options: typing.Any) -> Request[None]:

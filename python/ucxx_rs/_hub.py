@@ -29,24 +29,31 @@ class Envelope:
     """The lease of an envelope: `with` commits it at the end of the block, and aborts it if the
     block raises."""
 
+    __slots__ = ("_link", "handle", "length", "_attr", "_view")
+    #: Bytes of the chunk. Whoever fills an envelope sets it before the commit.
+    length: int | None
+
     def __init__(self, link: Link, handle: typing.Any) -> None:
         self._link = link
         self.handle = handle
         attr = new("envelope_attr")
         check(lib.ucxx_envelope_query(handle, attr))
-        #: Bytes of the chunk. The block that fills an envelope sets it.
-        self.length = int(attr.length)
-        #: The size of the envelope.
-        self.capacity = int(attr.capacity)
+        self.length = None if link.kind == "produce" else int(attr.length)
         self._attr = attr
         self._view: memoryview | None = None
+
+    @property
+    def capacity(self) -> int:
+        """The size of the envelope in bytes."""
+        return int(self._attr.capacity)
 
     @property
     def data(self) -> typing.Any:
         """The memory: the whole envelope where it is written, the chunk where it is read. Of a GPU
         it has `__cuda_array_interface__`."""
+        self._open()
         writes = self._link.kind in ("produce", "modify")
-        size = self.capacity if writes else self.length
+        size = self.capacity if writes else self.length or 0
         if self._attr.kind.memory_type == lib.UCXX_MEMORY_CUDA:
             from ._frames import DeviceFrame
 
@@ -59,22 +66,24 @@ class Envelope:
     @property
     def metadata(self) -> memoryview:
         """64 bytes that travel with the chunk."""
+        self._open()
         return self._memory(self._attr.metadata, self._attr.metadata_length)
 
     def _memory(self, data: typing.Any, size: int) -> memoryview:
         if not size:
             return memoryview(bytearray())
-        hub = self._link.hub
-        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: hub)
+        # The memory lives as long as a view of it, also after the hub was closed.
+        owner = self._link.hub.owner
+        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: owner)
         return memoryview(ffi.buffer(pointer, size)).cast("B")
 
     def commit(self, length: int | None = None) -> None:
         """Ends the lease: what was produced is in the queue, what was consumed is out of it."""
-        check(
-            lib.ucxx_envelope_commit(
-                self._open(), self.length if length is None else length, ffi.NULL
-            )
-        )
+        if length is None:
+            length = self.length
+        if length is None:
+            raise error(lib.UCXX_ERR_INVALID_PARAM, "envelope: set its `length` before the commit")
+        check(lib.ucxx_envelope_commit(self._open(), length, ffi.NULL))
         self._ended()
 
     def abort(self) -> None:
@@ -101,10 +110,12 @@ class Envelope:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.handle == ffi.NULL:
             return
-        if kind is None:
-            self.commit()
-        else:
-            self.abort()
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            if self.handle != ffi.NULL:
+                self.abort()
 
     def __del__(self) -> None:
         if getattr(self, "handle", ffi.NULL) != ffi.NULL:
@@ -274,6 +285,7 @@ class Hub:
         params.worker = worker.open() if worker is not None else ffi.NULL
         self._context = context
         self.handle = made("hub", lib.ucxx_hub_create, context.handle, params)
+        self.owner: typing.Any = ffi.gc(self.handle, lib.ucxx_hub_destroy)
         if count:
             self.add(count)
 
@@ -321,10 +333,11 @@ class Hub:
         return self.handle
 
     def close(self) -> None:
-        """Gives up the hub and its envelopes."""
+        """Ends the stream, and gives up the hub. Its envelopes live as long as views of them."""
         handle, self.handle = self.handle, ffi.NULL
         if handle != ffi.NULL:
-            lib.ucxx_hub_destroy(handle)
+            lib.ucxx_hub_close(handle)
+            self.owner = None
 
     def __enter__(self) -> Hub:
         return self

@@ -148,6 +148,11 @@ class Fetch(_Arrived):
         self._kept = True
         return self
 
+    @property
+    def is_handled(self) -> bool:
+        """Whether it was replied to, rejected or kept."""
+        return self._answered or self._kept
+
     def handled(self, failure: BaseException | None) -> None:
         if failure is not None and not self._answered and self.handle != ffi.NULL:
             lib.ucxx_fetch_reject(self.handle, lib.UCXX_ERR_REJECTED)

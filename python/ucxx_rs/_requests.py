@@ -104,6 +104,9 @@ class Request(typing.Generic[T]):
     @property
     def done(self) -> bool:
         """Whether it has ended, and its memory is free."""
+        if self._status == INPROGRESS and asyncio._get_running_loop() is None:
+            # No loop polls.
+            self._traffic.drain()
         return self._status != INPROGRESS
 
     def result(self) -> T:
@@ -423,7 +426,9 @@ class Traffic:
                 if deadline is not None:
                     slice_ns = min(slice_ns, max(0, deadline - time.monotonic_ns()))
                 # The end is reported before a waiting thread is released, so draining finds it.
-                self.call(lib.ucxx_request_wait, request._handle, slice_ns)
+                status = self.call(lib.ucxx_request_wait, request._handle, slice_ns)
+                if status == lib.UCXX_ERR_FORKED:
+                    check(status)
                 self.drain()
                 if request._status == INPROGRESS and slice_ns == 0:
                     raise TimeoutError("the operation has not ended in time; it continues")

@@ -48,8 +48,28 @@ def _type_name(dtype: Dtype) -> str:
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     name = {"int": "int64", "float": "float64", "complex": "complex128"}.get(name, name)
     if name not in _TYPES:
-        raise error(lib.UCXX_ERR_RMA_TYPE, f"{dtype!r} is no element type of a window")
+        with contextlib.suppress(ImportError, TypeError):
+            import numpy
+
+            name = numpy.dtype(dtype).name
+    if name not in _TYPES:
+        known = ", ".join(_TYPES)
+        raise error(lib.UCXX_ERR_RMA_TYPE, f"dtype: {dtype!r} is none of {known}")
     return str(name)
+
+
+def _type_of(data: Buffer) -> str | None:
+    """The name of a buffer's element type. None for bytes, and where it has none."""
+    name = getattr(getattr(data, "dtype", None), "name", None)
+    if name is None:
+        try:
+            name = _NAMES.get(memoryview(data).format)
+        except TypeError:
+            return None
+    return None if name == "uint8" else name
+
+
+_NAMES = {format: name for name, format in _FORMATS.items()} | {"l": "int64", "L": "uint64"}
 
 
 class Epoch:
@@ -243,6 +263,7 @@ class Window:
             call = lib.ucxx_window_allocate_shared if shared else lib.ucxx_window_allocate
             check(call(group.open(), int(count or 0) * self.item, self.item, params, base, place))
         self.handle = place[0]
+        self._owner: typing.Any = ffi.gc(self.handle, lib.ucxx_window_destroy)
 
     @classmethod
     async def make(cls, group: Group, *arguments: typing.Any, **options: typing.Any) -> Window:
@@ -267,7 +288,9 @@ class Window:
     def _view(self, data: typing.Any, size: int) -> memoryview:
         if not size:
             return memoryview(bytearray())
-        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: self)
+        # The memory lives as long as a view of it, also after the window was closed.
+        owner, group = self._owner, self.group
+        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: (owner, group))
         view = memoryview(ffi.buffer(pointer, size))
         bytes_view: typing.Any = view.cast("B")
         found = _FORMATS.get(self.dtype)
@@ -339,6 +362,9 @@ class Window:
         """Address and layout of a buffer, whole elements of the window's type, and what keeps its
         memory alive."""
         memory = region(data, writable=writable)
+        name = _type_of(data)
+        if name not in (None, self.dtype):
+            raise error(lib.UCXX_ERR_RMA_TYPE, f"the data is {name}, and the window {self.dtype}")
         if memory.length % self.item:
             raise error(
                 lib.UCXX_ERR_RMA_TYPE,
@@ -380,8 +406,7 @@ class Window:
         try:
             check(lib.ucxx_window_close(handle))
         finally:
-            self.handle = ffi.NULL
-            lib.ucxx_window_destroy(handle)
+            self._abandon()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
@@ -393,9 +418,10 @@ class Window:
         if kind is None:
             self.close()
         else:
-            self.__del__()
+            self._abandon()
+
+    def _abandon(self) -> None:
+        self.handle, self._owner = ffi.NULL, None
 
     def __del__(self) -> None:
-        handle, self.handle = getattr(self, "handle", ffi.NULL), ffi.NULL
-        if handle != ffi.NULL:
-            lib.ucxx_window_destroy(handle)
+        self._abandon()

@@ -50,6 +50,8 @@ class Worker:
     ) -> None:
         if progress not in MODES:
             raise ValueError(f'progress: {progress!r} is none of "thread", "polling", "blocking"')
+        if context is not None and not isinstance(context, Context):
+            raise TypeError(f"context: a Context is expected, not {context!r}")
         self.context = context or Context()
         self.progress_mode = progress
         params = new("worker_params")
@@ -105,8 +107,8 @@ class Worker:
             peer, port = peer
         worker = self.open()
         if isinstance(peer, str):
-            if port is None:
-                raise TypeError("a host needs a port")
+            if not isinstance(port, int) or not 0 <= port < 1 << 16:
+                raise TypeError(f"port: 0 to 65535 are expected with a host, not {port!r}")
             connect = lib.ucxx_endpoint_connect
             return make_endpoint(self, options, connect, worker, peer.encode(), port)
         address = made("address", lib.ucxx_address_from_bytes, peer, len(peer))
@@ -122,10 +124,13 @@ class Worker:
         host: str | None = None,
     ) -> Listener:
         """Listens for peers that connect by host and port. Port 0: a free one, `listener.port`.
+        Without a host only for peers on this host; `host="0.0.0.0"` for all.
 
         Without a handler, `await listener.accept()` or `async for endpoint in listener`. A handler
         gets each `ConnectionRequest`; it may be a coroutine function.
         """
+        if handler is not None and not callable(handler):
+            raise TypeError(f"handler: {handler!r} cannot be called; a port is `port=`")
         listener = Listener(self, handler, host, port)
         self._listeners.add(listener)
         return listener
@@ -227,7 +232,11 @@ class Worker:
         def replied(fetch: Fetch, value: typing.Any) -> None:
             # Not what fetch.reply has returned.
             if value is not None and not isinstance(value, Request):
-                fetch.reply(value)
+                # A client that has gone needs no reply.
+                with contextlib.suppress(ConnectionError):
+                    fetch.reply(value)
+            elif value is None and not fetch.is_handled:
+                raise TypeError("the handler returned nothing, and has neither replied nor kept it")
 
         self._set_handler("fetch", id, handler, Fetch, replied)
 
@@ -239,6 +248,8 @@ class Worker:
         wrap: typing.Callable[[typing.Any, int], typing.Any],
         finish: typing.Callable[[typing.Any, typing.Any], None] = lambda _arrived, _value: None,
     ) -> None:
+        if handler is not None and not callable(handler):
+            raise TypeError(f"handler: {handler!r} cannot be called")
         register = getattr(lib, f"ucxx_worker_set_{kind}_notifier")
         number = self._handlers.get((kind, id))
         if handler is None:
@@ -292,6 +303,8 @@ class Worker:
     @property
     def in_progress(self) -> int:
         """How many operations have not ended."""
+        if asyncio._get_running_loop() is None and not self.closed:
+            self.traffic.drain()
         return len(self.traffic)
 
     def cancel_all(self) -> int:
