@@ -36,9 +36,8 @@ def pkg_config(prefix, *arguments):
 def build(folder, prefix):
     made = pathlib.Path(folder) / PACKAGE.name
     shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(parents=True)
-    for source in PACKAGE.glob("*.py*"):
-        shutil.copy(source, made)
+    made.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(PACKAGE, made, ignore=shutil.ignore_patterns("__pycache__"))
     source = made / "_native.c"
     prefix = pathlib.Path(prefix).resolve()
     build_native.generate(source, *pkg_config(prefix, "--variable=includedir"))

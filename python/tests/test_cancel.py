@@ -191,7 +191,7 @@ class Cancel(LoopCase):
 
     async def test_a_cancelled_operation_frees_its_number_for_the_next(self):
         # Cancelled while messages arrive: each receive ends once, one way or the other.
-        count = 300
+        count = 100
 
         async def test(worker, peer):
             given = peer.ask("give", tag=1, size=8, count=count)
