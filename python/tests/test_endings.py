@@ -96,8 +96,9 @@ INTERRUPTED = """if True:
             asyncio.run(main())
         else:
             with worker:
+                received = worker.recv(bytearray(4), 1)
                 print("ready", flush=True)
-                worker.recv(bytearray(4), 1).wait()
+                received.wait()
     except KeyboardInterrupt:
         print("interrupted", worker.closed, worker.in_progress, flush=True)
 """
