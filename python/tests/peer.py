@@ -9,6 +9,7 @@ A process serves one test after the other, each with a worker of its own.
 
 import asyncio
 import atexit
+import ctypes
 import json
 import os
 import pathlib
@@ -454,6 +455,8 @@ async def serve(sock, tls):
 
 
 if __name__ == "__main__":
+    # Whatever it waits for, it ends with the tests: PR_SET_PDEATHSIG.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     asyncio.run(serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2]))
 else:
     atexit.register(Peer.end_all)
