@@ -30,8 +30,8 @@ class Context:
 
     - `config`: UCX's options by name. `{"TLS": "tcp,self"}` is what `UCX_TLS=tcp,self` is in the
       environment. They take precedence over the environment.
-    - `features`: "tag", "stream", "am", "wakeup", and, for memory and windows, "rma", "atomic". By
-      default the first four.
+    - `features`: "tag", "stream", "am", and, for memory and windows, "rma", "atomic". By default the
+      first three.
     - `network`: "all", or "local": shared memory, and TCP over the loopback interface.
     - `name`: shown in logs.
     """
@@ -55,7 +55,7 @@ class Context:
         if isinstance(features, str):
             raise TypeError(f"features: a list of names is expected, not {features!r}")
         if features is not None:
-            params.features = 0
+            params.features = lib.UCXX_FEATURE_WAKEUP
             for feature in features:
                 params.features |= constant("FEATURE", feature)
         params.network = constant("NETWORK", network)

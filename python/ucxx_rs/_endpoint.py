@@ -323,7 +323,10 @@ class Endpoint:
         if getattr(self, "handle", ffi.NULL) == ffi.NULL:
             return
         if self._closing is None and not self.closed and self._report is not None:
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
+            try:
+                warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
+            finally:
+                self.abort()
         self.abort()
 
     def __repr__(self) -> str:

@@ -26,6 +26,8 @@ class _Arrived:
     def __init__(self, worker: Worker, handle: typing.Any) -> None:
         self._worker = worker
         self.handle = handle
+        # Given back with the last view of its data.
+        self._owner: typing.Any = ffi.gc(handle, type(self)._destroy)
         self._kept = False
 
     def keep(self) -> typing.Any:
@@ -39,17 +41,11 @@ class _Arrived:
         return self.handle
 
     def close(self) -> None:
-        """Gives it back."""
-        handle, self.handle = self.handle, ffi.NULL
-        if handle != ffi.NULL:
-            type(self)._destroy(handle)
+        """Gives it back, when no view of its data is left."""
+        self.handle, self._owner = ffi.NULL, None
 
     def handled(self, _failure: BaseException | None) -> None:
         if not self._kept:
-            self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", ffi.NULL) != ffi.NULL:
             self.close()
 
 
@@ -77,7 +73,8 @@ class Message(_Arrived):
         data = lib.ucxx_am_message_data(self.open())
         if data == ffi.NULL:
             return memoryview(b"") if not len(self) else None
-        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: self)
+        owner = self._owner
+        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: owner)
         return memoryview(ffi.buffer(pointer, len(self))).toreadonly()
 
     def recv(self, buffer: Buffer, **options: typing.Any) -> Receive:

@@ -273,6 +273,11 @@ class Traffic:
                     self._give_back(slot)
             if self.needs_kick:
                 self.kick()
+            if not self.drivers and not self.has_thread:
+                loop = asyncio._get_running_loop()
+                if loop is not None:
+                    # The first operation of this loop: it progresses from now on.
+                    self.driver(loop)
             return
         if status == OK:
             if request._receives:

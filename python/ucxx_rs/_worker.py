@@ -226,7 +226,8 @@ class Worker:
 
         The handler returns the reply: bytes, an array, or None if it has called `fetch.reply` or
         `fetch.reject` itself, or keeps the fetch for later. It may be a coroutine function. If it
-        raises, the fetch is rejected.
+        raises, the fetch is rejected. At most 256 fetches of a peer may wait for their replies; the
+        peer's next ones wait.
         """
 
         def replied(fetch: Fetch, value: typing.Any) -> None:
@@ -393,8 +394,10 @@ class Worker:
     def __del__(self) -> None:
         if getattr(self, "handle", ffi.NULL) == ffi.NULL:
             return
-        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
-        self.abort()
+        try:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
+        finally:
+            self.abort()
 
     def __repr__(self) -> str:
         state = (
