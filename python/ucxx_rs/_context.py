@@ -30,8 +30,8 @@ class Context:
 
     - `config`: UCX's options by name. `{"TLS": "tcp,self"}` is what `UCX_TLS=tcp,self` is in the
       environment. They take precedence over the environment.
-    - `features`: "tag", "stream", "am", and, for memory and windows, "rma", "atomic". By default the
-      first three.
+    - `features`: "tag", "stream", "am", and, for memory and windows, "rma", "atomic". By default
+      the first three.
     - `network`: "all", or "local": shared memory, and TCP over the loopback interface.
     - `name`: shown in logs.
     """
