@@ -28,6 +28,7 @@ logger = logging.getLogger("ucx")
 #: Called with the handle and the status of an event.
 Target = typing.Callable[[int, int], None]
 _BATCH = 16
+_COMPLETION = ffi.sizeof("ucxx_completion_t")
 
 
 class Events:
@@ -59,19 +60,20 @@ class Events:
         found = False
         while True:
             with self._lock:
+                count = self._count
                 status = lib.ucxx_notifier_poll(
-                    self.notifier, self._batch, ffi.sizeof("ucxx_completion_t"), _BATCH, self._count
+                    self.notifier, self._batch, _COMPLETION, _BATCH, count
                 )
+                if status != OK or not count[0]:
+                    return found
                 events = [
                     (
                         int(ffi.cast("uintptr_t", one.user_data)),
                         int(ffi.cast("uintptr_t", one.handle)),
                         one.status,
                     )
-                    for one in self._batch[0 : self._count[0] if status == OK else 0]
+                    for one in self._batch[0 : count[0]]
                 ]
-            if not events:
-                return found
             found = True
             for number, handle, result in events:
                 target = self._targets.get(number)

@@ -32,7 +32,8 @@ class UCXRequest:
     @property
     def completed(self) -> bool:
         request = self._request
-        if request._status == INPROGRESS:
+        # Without a thread, what makes progress also hands out what has ended.
+        if request._status == INPROGRESS and request._traffic.has_thread:
             request._traffic.drain(asyncio._get_running_loop())
         return request._status != INPROGRESS
 

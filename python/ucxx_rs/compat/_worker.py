@@ -129,9 +129,11 @@ class UCXWorker:
         """Makes progress until there is nothing to do."""
         traffic = self._traffic
         if not traffic.has_thread:
-            worker, passed = self._handle, self._passed
+            worker, passed, make = self._handle, self._passed, lib.ucxx_worker_progress
             for _ in range(_PASSES):
-                check(lib.ucxx_worker_progress(worker, passed))
+                status = make(worker, passed)
+                if status < 0:
+                    check(status)
                 if not passed[0]:
                     break
         if not self._futures:
