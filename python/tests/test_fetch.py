@@ -132,7 +132,7 @@ class Fetch(LoopCase):
             }
             headers = [head("reject", status=status) for status in statuses] + [head("forget")]
             nothing = checksum(b"", 10)
-            expected = [[name, None, nothing] for name in (*statuses.values(), CANCELED)]
+            expected = [[name, None, nothing] for name in (*statuses.values(), REJECTED)]
             self.assertEqual(await asks("fetch", id=ID, headers=headers, capacity=10), expected)
             # Neither without a handler ever, nor after the handler was removed.
             self.assertEqual(

@@ -185,8 +185,10 @@ class Threads(Case):
                 with sink.lease_wait(1) as envelope:
                     self.assertEqual(envelope.data[0], 9)
             self.assert_raises("INVALID_PARAM", source.recv)
-            with source.lease_wait() as envelope, self.assertRaises(ucxx_rs.Error):
-                envelope.commit(101)
+            with source.lease_wait() as envelope:
+                self.assert_raises("INVALID_PARAM", envelope.commit)
+                self.assert_raises("INVALID_PARAM", envelope.commit, 101)
+                envelope.abort()
         for call in (hub.produce, hub.end, hub.stats):
             self.assert_raises("CLOSED", call)
         self.assert_raises("CLOSED", source.lease_wait)

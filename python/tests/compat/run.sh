@@ -3,6 +3,8 @@
 # fixed versions and this package's wheel, puts ucxx_rs.compat in the place of UCXX's extension
 # modules, and runs what is in this folder.
 #
+# Before that, the tests of this library's own backend of Dask, in the same environment.
+#
 #   python/tests/compat/run.sh PREFIX      an installed library: target/stage
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -24,6 +26,8 @@ environment=$(dirname "$(dirname "$python")")
 unset LD_LIBRARY_PATH
 export UCXX_RS_UCX=wheel PYTHONDONTWRITEBYTECODE=1
 cd "$here"
+# Dask on this library without UCXX's packages.
+"$python" ../dask/test_distributed.py
 "$python" -m ucxx_rs.compat install "$environment"
 "$python" -m pytest -q -p no:cacheprovider test_compat.py
 "$python" benchmarks.py
