@@ -135,6 +135,32 @@ class Loops(Case):
 
         self.over_modes(test)
 
+    def test_a_long_row_of_awaits_that_end_soon_leaves_the_loop_its_turn(self):
+        async def main(mode):
+            turns = 0
+
+            async def other():
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            async with ucxx_rs.Worker(context(), mode) as worker:
+                endpoint, place = worker.connect(worker.address), bytearray(1)
+                beside = asyncio.create_task(other())
+                for _ in range(1280):
+                    # It is in progress when it is awaited, and ends in the first pass.
+                    received = worker.recv(place, 1)
+                    endpoint.send(b"a", 1)
+                    await received
+                beside.cancel()
+            return turns
+
+        def test(mode):
+            self.assertGreaterEqual(asyncio.run(main(mode)), 15)
+
+        self.over_modes(test)
+
     def test_what_another_thread_has_progressed_reaches_the_loop(self):
         # A call that waits in another thread, as those of groups do, takes the loop's events.
         async def use(pair):

@@ -57,7 +57,8 @@ class Envelope:
         if self._attr.kind.memory_type == lib.UCXX_MEMORY_CUDA:
             from ._frames import DeviceFrame
 
-            return DeviceFrame(int(ffi.cast("uintptr_t", self._attr.data)), size, self)
+            address = int(ffi.cast("uintptr_t", self._attr.data))
+            return DeviceFrame(address, size, self._link.hub.owner)
         if self._view is None:
             view = self._memory(self._attr.data, size)
             self._view = view if writes else view.toreadonly()

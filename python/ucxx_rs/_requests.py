@@ -488,7 +488,7 @@ class Traffic:
             return
         loop = asyncio.get_running_loop()
         driver = self.driver(loop)
-        if self._turn >= 0:
+        if not self.turn_is_over():
             driver.spin(request)
             if request._status != INPROGRESS:
                 return
