@@ -84,7 +84,9 @@ FORK = """if True:
 """
 
 INTERRUPTED = """if True:
-    import asyncio, sys, ucxx_rs
+    import asyncio, signal, sys, ucxx_rs
+    # Ignored in what a shell runs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     worker = ucxx_rs.Worker(ucxx_rs.Context({"TLS": "tcp,self"}), sys.argv[1])
     async def main():
         async with worker:
