@@ -18,6 +18,11 @@ def new(name: str) -> typing.Any:
     return made
 
 
+def fields(got: typing.Any) -> dict[str, typing.Any]:
+    """What a call has filled in, by name."""
+    return {name: getattr(got, name) for name in dir(got) if name != "struct_size"}
+
+
 def made(kind: str, call: typing.Callable[..., int], *arguments: typing.Any) -> typing.Any:
     """The handle that a call of the library makes: its last parameter."""
     place = ffi.new(f"ucxx_{kind}_t **")

@@ -10,7 +10,7 @@ import warnings
 import weakref
 
 from ._buffers import Buffer, BufferList, one
-from ._context import made, new
+from ._context import fields, made, new
 from ._frames import FetchFrames
 from ._handlers import report as report_failure
 from ._memory import RemoteMemory
@@ -92,13 +92,10 @@ class Endpoint:
     once is raised by the call itself. All take `timeout` in seconds.
     """
 
-    def __init__(
-        self, worker: Worker | None, handle: typing.Any, report: CloseReport | None,
-        traffic: Traffic | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, worker: Worker, handle: typing.Any, report: CloseReport | None) -> None:
         self.worker = worker
         self.handle = handle
-        self.traffic = traffic or typing.cast("Worker", worker).traffic
+        self.traffic = worker.traffic
         self._report = report
         #: Called with the endpoint and the reason when it has ended, on either side.
         self.on_close: OnClose | None = None
@@ -243,8 +240,8 @@ class Endpoint:
         check(lib.ucxx_endpoint_query(self.open(), got))
         return {
             name: text(value) if "char" in str(value) else value
-            for name in dir(got) if name != "struct_size" for value in [getattr(got, name)]
-        }  # fmt: skip
+            for name, value in fields(got).items()
+        }
 
     def cancel_all(self) -> int:
         """Cancels all operations of this endpoint. Returns how many."""

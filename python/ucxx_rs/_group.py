@@ -10,14 +10,15 @@ import typing
 from ._buffers import Buffer, region
 from ._context import constant, made, new
 from ._endpoint import Endpoint
+from ._handle import Closable
 from ._native import ffi, lib
-from ._status import check, error
+from ._status import check
 
 if typing.TYPE_CHECKING:
     from ._worker import Worker
 
 
-class Group:
+class Group(Closable):
     """Processes that know each other by rank. All members make it at about the same time.
 
     - `bootstrap="env"`: rank and size come from the launcher's environment (mpirun, srun,
@@ -31,6 +32,8 @@ class Group:
     What all members do together blocks this thread, as in MPI. In asyncio use `Group.make`, and
     the forms that begin with "a"; they wait on another thread.
     """
+
+    _what = "group"
 
     def __init__(
         self,
@@ -117,23 +120,8 @@ class Group:
     async def abroadcast(self, data: Buffer, root: int = 0) -> None:
         await asyncio.to_thread(self.broadcast, data, root)
 
-    def open(self) -> typing.Any:
-        if self.handle == ffi.NULL:
-            raise error(lib.UCXX_ERR_CLOSED, "group: has been closed")
-        return self.handle
-
     def close(self) -> None:
         """Leaves the group. Close its windows before."""
         handle, self.handle = self.handle, ffi.NULL
         if handle != ffi.NULL:
             lib.ucxx_group_destroy(handle)
-
-    def __enter__(self) -> Group:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", ffi.NULL) != ffi.NULL:
-            self.close()

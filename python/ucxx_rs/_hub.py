@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 import typing
 
-from ._context import Context, constant, made, new
+from ._context import Context, constant, fields, made, new
 from ._endpoint import Endpoint
+from ._handle import Closable, view_of
 from ._native import ffi, lib
 from ._requests import Request, wake
 from ._status import OK, Closed, check, error
@@ -71,12 +72,8 @@ class Envelope:
         return self._memory(self._attr.metadata, self._attr.metadata_length)
 
     def _memory(self, data: typing.Any, size: int) -> memoryview:
-        if not size:
-            return memoryview(bytearray())
-        # The memory lives as long as a view of it, also after the hub was closed.
-        owner = self._link.hub.owner
-        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: owner)
-        return memoryview(ffi.buffer(pointer, size)).cast("B")
+        # It lives as long as a view of it, also after the hub was closed.
+        return view_of(data, size, self._link.hub.owner)
 
     def commit(self, length: int | None = None) -> None:
         """Ends the lease: what was produced is in the queue, what was consumed is out of it."""
@@ -127,7 +124,7 @@ class Envelope:
 LinkKind = typing.Literal["produce", "consume", "peek", "modify"]
 
 
-class Link:
+class Link(Closable):
     """One side of a hub: it leases envelopes. `hub.produce()`, `consume`, `peek` and `modify` make
     it.
 
@@ -135,6 +132,8 @@ class Link:
             with envelope:
                 use(envelope.data)
     """
+
+    _what = "link"
 
     def __init__(
         self, hub: Hub, kind: LinkKind, device: int | None, *, broadcast: bool = False
@@ -240,33 +239,20 @@ class Link:
         self.hub.worker.traffic.submit(request, lib.ucxx_link_recv, self.open(), tag, mask)
         return request
 
-    def open(self) -> typing.Any:
-        if self.handle == ffi.NULL:
-            raise error(lib.UCXX_ERR_CLOSED, "link: has been closed")
-        return self.handle
-
     def close(self) -> None:
         handle, self.handle = self.handle, ffi.NULL
         if handle != ffi.NULL:
             lib.ucxx_link_destroy(handle)
 
-    def __enter__(self) -> Link:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", ffi.NULL) != ffi.NULL:
-            self.close()
-
-
-class Hub:
+class Hub(Closable):
     """A queue of chunks. `add` gives it envelopes of `envelope_size` bytes each.
 
     - `worker`: for `link.connect`, `send` and `recv`.
     - `max_chunks`, `max_bytes`: limits of the queue; producers wait for them.
     """
+
+    _what = "hub"
 
     def __init__(
         self,
@@ -315,7 +301,7 @@ class Hub:
         """Counters: see ucxx_hub_stats in the C header."""
         got = new("hub_stats")
         check(lib.ucxx_hub_query_stats(self.open(), got))
-        return {name: getattr(got, name) for name in dir(got) if name != "struct_size"}
+        return fields(got)
 
     def end(self) -> None:
         """Ends the stream: producers get Closed at once, consumers after the last chunk."""
@@ -328,27 +314,12 @@ class Hub:
     async def drain(self, timeout: float | None = None) -> None:
         await asyncio.to_thread(self.drain_wait, timeout)
 
-    def open(self) -> typing.Any:
-        if self.handle == ffi.NULL:
-            raise error(lib.UCXX_ERR_CLOSED, "hub: has been closed")
-        return self.handle
-
     def close(self) -> None:
         """Ends the stream, and gives up the hub. Its envelopes live as long as views of them."""
         handle, self.handle = self.handle, ffi.NULL
         if handle != ffi.NULL:
             lib.ucxx_hub_close(handle)
             self.owner = None
-
-    def __enter__(self) -> Hub:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", ffi.NULL) != ffi.NULL:
-            self.close()
 
 
 def _memory_kind(device: int | None) -> typing.Any:

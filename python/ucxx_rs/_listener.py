@@ -13,9 +13,10 @@ import weakref
 from ._context import made, new
 from ._endpoint import Endpoint, make_endpoint
 from ._handlers import call_handler
+from ._handle import Closable
 from ._native import ffi, lib
 from ._requests import wake_from
-from ._status import check, error, text
+from ._status import check, text
 
 if typing.TYPE_CHECKING:
     from ._worker import Worker
@@ -51,8 +52,10 @@ class ConnectionRequest:
             lib.ucxx_conn_request_destroy(handle)
 
 
-class Listener:
+class Listener(Closable):
     """Listens at a port of the worker. `worker.listen` makes it."""
+
+    _what = "listener"
 
     def __init__(
         self,
@@ -143,11 +146,6 @@ class Listener:
         while True:
             yield await self.accept()
 
-    def open(self) -> typing.Any:
-        if self.handle == ffi.NULL:
-            raise error(lib.UCXX_ERR_CLOSED, "listener: has been closed")
-        return self.handle
-
     def close(self) -> None:
         """Ends it. Connections that it has made stay."""
         handle, self.handle = self.handle, ffi.NULL
@@ -158,13 +156,3 @@ class Listener:
             self._arrived.clear()
             while self._waiters:
                 wake_from(asyncio._get_running_loop(), self._waiters.popleft())
-
-    def __enter__(self) -> Listener:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", ffi.NULL) != ffi.NULL:
-            self.close()

@@ -9,6 +9,7 @@ import typing
 
 from ._buffers import Buffer, one, region
 from ._context import Context, constant, made
+from ._handle import view_of
 from ._native import ffi, lib
 from ._requests import Request
 from ._status import check, error
@@ -44,9 +45,7 @@ class Memory:
     @property
     def view(self) -> memoryview:
         """The memory, if the CPU can use it."""
-        base = lib.ucxx_memory_base(self.handle)
-        pointer = ffi.gc(ffi.cast("char *", base), lambda _pointer: self)
-        return memoryview(ffi.buffer(pointer, len(self)))
+        return view_of(lib.ucxx_memory_base(self.handle), len(self), self)
 
     @property
     def packed(self) -> bytes:

@@ -8,6 +8,7 @@ import typing
 
 from ._buffers import Buffer, one
 from ._context import made
+from ._handle import view_of
 from ._native import ffi, lib
 from ._requests import Receive, Request
 from ._status import check, error
@@ -73,9 +74,7 @@ class Message(_Arrived):
         data = lib.ucxx_am_message_data(self.open())
         if data == ffi.NULL:
             return memoryview(b"") if not len(self) else None
-        owner = self._owner
-        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: owner)
-        return memoryview(ffi.buffer(pointer, len(self))).toreadonly()
+        return view_of(data, len(self), self._owner).toreadonly()
 
     def recv(self, buffer: Buffer, **options: typing.Any) -> Receive:
         """Receives the data into a buffer, wherever it is."""

@@ -378,10 +378,7 @@ class Traffic:
     def listen(self, target: Target, number: int | None = None) -> int:
         """A number to report events by: a new one, or one of before for another target. They are
         handled on the loop that runs now, if one does."""
-        try:
-            loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
+        loop = asyncio._get_running_loop()
         if loop is not None:
             self.driver(loop)
         if number is None:

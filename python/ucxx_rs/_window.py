@@ -11,6 +11,7 @@ import typing
 from ._buffers import Buffer, region
 from ._context import constant, new
 from ._group import Group
+from ._handle import view_of
 from ._native import ffi, lib
 from ._requests import Request
 from ._status import check, error
@@ -286,15 +287,9 @@ class Window:
         return self._view(base[0], size[0])
 
     def _view(self, data: typing.Any, size: int) -> memoryview:
-        if not size:
-            return memoryview(bytearray())
-        # The memory lives as long as a view of it, also after the window was closed.
-        owner, group = self._owner, self.group
-        pointer = ffi.gc(ffi.cast("char *", data), lambda _pointer: (owner, group))
-        view = memoryview(ffi.buffer(pointer, size))
-        bytes_view: typing.Any = view.cast("B")
-        found = _FORMATS.get(self.dtype)
-        return typing.cast(memoryview, bytes_view.cast(found) if found else bytes_view)
+        # It lives as long as a view of it, also after the window was closed.
+        view: typing.Any = view_of(data, size, (self._owner, self.group))
+        return typing.cast(memoryview, view.cast(_FORMATS.get(self.dtype, "B")) if size else view)
 
     @property
     def array(self) -> typing.Any:

@@ -13,7 +13,7 @@ import warnings
 import weakref
 
 from ._buffers import Buffer, BufferList, one
-from ._context import Context, dumped, made, new
+from ._context import Context, dumped, fields, made, new
 from ._endpoint import Endpoint, make_endpoint
 from ._frames import Frames, ReceiveFrames
 from ._listener import ConnectionRequest, Listener
@@ -318,7 +318,7 @@ class Worker:
         """Counters since the worker was made: see ucxx_worker_stats in the C header."""
         got = new("worker_stats")
         check(lib.ucxx_worker_query_stats(self.open(), got))
-        return {name: getattr(got, name) for name in dir(got) if name != "struct_size"}
+        return fields(got)
 
     def dump(self) -> str:
         """A description of the worker and of what is in progress."""

@@ -80,7 +80,7 @@ class UCXXRSComm(Comm):
     async def read(self, deserializers: typing.Any = None) -> typing.Any:
         if self._closed:
             raise CommClosedError(f"{self}: closed")
-        worker = typing.cast(Worker, self._endpoint.worker)
+        worker = self._endpoint.worker
         ended = self._endpoint.ended
         if ended and worker.probe(self._receives) is None:
             self.abort()
@@ -140,7 +140,7 @@ class UCXXRSComm(Comm):
 
     async def _give_up(self, request: Request[typing.Any]) -> None:
         """Cancels a receive when nothing is left that it could receive."""
-        worker = typing.cast(Worker, self._endpoint.worker)
+        worker = self._endpoint.worker
         while not request.done and not self._closed:
             if worker.probe(self._receives) is None:
                 request.cancel()
