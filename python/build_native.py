@@ -2,12 +2,10 @@
 # Copyright the ucxx_rs developers
 """Generates the C source of the extension module ucxx_rs._native with cffi, in its API mode.
 
-    python build_native.py SOURCE INCLUDE [HEADER]
+    python build_native.py SOURCE INCLUDE
 
 - SOURCE: the file to write. CMakeLists.txt compiles it.
 - INCLUDE: the folder of ucxx_rs.h.
-- HEADER: a header of C that is compiled into the module as well. It includes ucxx_rs.h, and its
-  declarations are offered too.
 
 cffi reads the declarations of the installed header. The C compiler reads the header itself, and
 refuses what cffi has understood differently.
@@ -44,17 +42,16 @@ def declarations(include, header):
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def generate(source, include, header=None):
+def generate(source, include):
     import cffi
 
-    header = pathlib.Path(header or pathlib.Path(include) / "ucxx_rs.h")
     ffi = cffi.FFI()
-    ffi.cdef(declarations(include, header))
-    ffi.set_source(MODULE, f'#include "{header.name}"')
+    ffi.cdef(declarations(include, pathlib.Path(include) / "ucxx_rs.h"))
+    ffi.set_source(MODULE, "#include <ucxx_rs.h>")
     ffi.emit_c_code(str(source))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
     generate(*sys.argv[1:])
