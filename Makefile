@@ -20,7 +20,7 @@ N ?= 2
 PROGRAM ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test docs check-full soak bench group setup build wheel install uninstall header clean
+.PHONY: help demo test docs check-full soak bench group setup build wheel packages install uninstall header clean
 
 # Quotes a value for the shell, for any characters in it.
 quoted = '$(subst ','\'',$(1))'
@@ -65,6 +65,10 @@ setup: ## install what building and the demo need (as root; otherwise print the 
 wheel: ## build the wheel of the Python package ucxx-rs into target/wheel
 	scripts/setup.sh wheel
 	scripts/wheel.sh
+
+packages: ## build all packages of packaging/ that this machine can build, into target/packages
+	scripts/setup.sh packages
+	scripts/packages.sh build
 
 features = $(if $(filter no,$(CUDA)), --no-default-features)
 build: ## build the shared and the static library into target/release (the default)

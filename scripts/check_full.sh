@@ -92,6 +92,8 @@ rust_repeated() {
 part "all tests" scripts/test.sh --all
 part "site" scripts/docs.sh
 part "Python package from its source distribution" tests/wheel/sdist.sh
+part "packages are built" make packages
+part "packages are installed, and used" scripts/packages.sh try
 part "ten minutes of stress" env STAGED=yes scripts/stress.sh 10
 part "models with more preemptions" env LOOM_MAX_PREEMPTIONS=4 scripts/test.sh loom
 part "C tests under valgrind" under_valgrind

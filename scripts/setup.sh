@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing on this machine.
 #
-#   scripts/setup.sh [demo|wheel|test|full|docs]
+#   scripts/setup.sh [demo|wheel|test|full|docs|packages]
 #
 #   demo  what the library and the C examples need (the default)
 #   wheel also what the wheel of the Python package needs
 #   test  also what the fast tests need
 #   full  also what `make check-full` and `make bench` need
 #   docs  only what `make docs` needs
+#   packages  what `make packages` needs: wheel, and the tools of the distributions
 #
 # As root on Debian, Ubuntu or Fedora it uses the package manager. Otherwise it prints the command
 # to run, and stops. It also does that inside the build of a package (dh, rpmbuild, fakeroot).
@@ -15,7 +16,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 level=${1:-demo}
-case $level in demo | wheel | test | full | docs) ;; *) die "unknown level '$level': demo, wheel, test, full or docs" ;; esac
+case $level in demo | wheel | test | full | docs | packages) ;; *) die "unknown level '$level': demo, wheel, test, full, docs or packages" ;; esac
 
 missing_deb=()
 missing_rpm=()
@@ -68,6 +69,24 @@ if command -v apt-cache >/dev/null; then
   boost_deb=$(apt-cache pkgnames libboost1. 2>/dev/null | grep -E '^libboost1[.](7[89]|[89][0-9])-dev$' | sort -V | tail -n 1 || true)
 fi
 
+# What the packages of other systems are made and checked with. Fedora has no Debian tools; there
+# only the RPM is built.
+find_missing_of_packages() {
+  need rpm rpm-build have rpmbuild
+  need rpmlint rpmlint have rpmlint
+  need abigail-tools libabigail have abidiff
+  need qemu-user qemu-user have qemu-aarch64
+  need 'gcc-aarch64-linux-gnu g++-aarch64-linux-gnu' gcc-aarch64-linux-gnu have aarch64-linux-gnu-gcc
+  if command -v dpkg >/dev/null; then
+    need dpkg-dev '' have dpkg-buildpackage
+    need debhelper '' have dh
+    need dh-python '' have dh_python3
+    need lintian '' have lintian
+    need devscripts '' have hardening-check
+    need debootstrap '' have debootstrap
+  fi
+}
+
 find_missing() {
   missing_deb=() missing_rpm=()
   if [ "$level" = docs ]; then
@@ -88,6 +107,10 @@ find_missing() {
   need python3-venv python3 have_venv
   need python3-dev python3-devel have_python_headers
   [ "$level" != wheel ] || return 0
+  if [ "$level" = packages ]; then
+    find_missing_of_packages
+    return
+  fi
   need libc6-dev libasan have_sanitizer
   need valgrind valgrind have valgrind
   need libclang-dev clang-devel have_libclang
@@ -129,7 +152,7 @@ check_rust() {
   have_version=$(rustc --version | awk '{ print $2 }')
   at_least "${have_version%%-*}" "$oldest" ||
     die "rustc $have_version is too old: $oldest or newer is needed (rustup update stable)"
-  case $level in demo | wheel) return 0 ;; esac
+  case $level in demo | wheel | packages) return 0 ;; esac
   cargo fmt --version >/dev/null 2>&1 || add_component rustfmt
   cargo clippy --version >/dev/null 2>&1 || add_component clippy
   # For ThreadSanitizer, which needs the standard library built with it. Without rustup that test is
