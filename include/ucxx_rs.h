@@ -2114,7 +2114,7 @@ struct ucxx_allocator {
    * Allocates a buffer. NULL means the library's own memory:
    *
    * - Host memory is from malloc. When buffers are destroyed, the worker keeps up to 64 MiB of
-   *   it for later receives.
+   *   it for later receives. Frames of up to 4,096 bytes of one message share one block.
    * - Frames that their sender announces as CUDA memory are from cuMemAlloc. The device is that
    *   of the CUDA context that is current on the thread that makes progress, or device 0 if
    *   there is none. The sender does not announce a device. The memory is in the device's
@@ -4552,11 +4552,13 @@ size_t ucxx_buffers_count(const ucxx_buffers_t *buffers);
 UCXX_NODISCARD ucxx_status_t ucxx_buffers_get(const ucxx_buffers_t *buffers, size_t index, ucxx_buffer_t *buffer);
 
 /**
- * Takes one of the buffers out of the others.
+ * Takes one of the buffers out of the others. A frame that shares a block (see
+ * ucxx_allocator_t) is copied, so its address is another one than that of ucxx_buffers_get.
  *
  * Returns:
  * - UCXX_OK: `*buffer` is filled.
  * - UCXX_ERR_OUT_OF_RANGE: `index` is not below ucxx_buffers_count.
+ * - UCXX_ERR_NO_MEMORY: there is no memory for the copy. The buffer stays with the others.
  *
  * Threads: any, while no other thread uses the buffers.
  * Ownership: the caller frees the buffer: with its own `deallocate` if it gave one, otherwise with

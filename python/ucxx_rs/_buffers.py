@@ -19,6 +19,8 @@ _from_buffer = ffi.from_buffer
 _CHARS = ffi.typeof("char[]")
 _PLAIN = (bytes, bytearray)
 _LIST = ffi.typeof("ucxx_buffer_t[]")
+_ADDRESSES = ffi.typeof("char *[]")
+_LENGTHS = ffi.typeof("size_t[]")
 #: Any object of the kinds that this module's text names.
 Buffer = typing.Any
 
@@ -166,18 +168,21 @@ class BufferList:
     __slots__ = ("array", "count", "keep")
 
     def __init__(self, buffers: typing.Iterable[Buffer], *, writable: bool) -> None:
-        entries = []
-        keep = []
-        for buffer in buffers:
-            try:
-                view = _chars(buffer, writable)
-            except TypeError:
-                view, length, memory_type, device, alive = _foreign(buffer, writable)
-                entries.append((view, length, memory_type, device))
-                keep.append(alive)
-            else:
-                entries.append((view, len(view), HOST, 0))
-                keep.append(view)
-        self.count = len(entries)
-        self.array = ffi.new(_LIST, entries or 1)
-        self.keep = keep
+        buffers = list(buffers)
+        self.count = len(buffers)
+        try:
+            views = [
+                _from_buffer(_CHARS, buffer, writable)
+                if type(buffer) in _PLAIN
+                else _chars(buffer, writable)
+                for buffer in buffers
+            ]
+        except TypeError:
+            regions = [region(buffer, writable=writable) for buffer in buffers]
+            self.array = ffi.new(_LIST, [found[:4] for found in regions])
+            self.keep = [found.keep for found in regions]
+            return
+        self.array = ffi.new(_LIST, self.count or 1)
+        lengths = ffi.new(_LENGTHS, list(map(len, views)))
+        lib.buffers_fill(self.array, self.count, ffi.new(_ADDRESSES, views), lengths)
+        self.keep = views

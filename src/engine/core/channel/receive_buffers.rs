@@ -43,11 +43,50 @@ pub struct Frame {
     pub device_id: i32,
 }
 
+impl Frame {
+    const NOTHING: Frame =
+        Frame { data: std::ptr::null_mut(), length: 0, memory_type: memory_type::HOST, device_id: 0 };
+}
+
+/// Longer frames have memory of their own.
+const LONGEST_PACKED: usize = 4096;
+/// As malloc aligns.
+const ALIGNMENT: usize = align_of::<libc::max_align_t>();
+
+/// The memory that the small frames of a message share: one allocation, one entry in the cache, and
+/// a reader's views of it can be cheap slices of one.
+#[derive(Clone, Copy)]
+struct Packed {
+    /// Null if there is none.
+    start: *mut c_void,
+    length: usize,
+}
+
+impl Packed {
+    const NOTHING: Packed = Packed { start: std::ptr::null_mut(), length: 0 };
+
+    fn has(&self, frame: &Frame) -> bool {
+        let offset = (frame.data as usize).wrapping_sub(self.start as usize);
+        offset < self.length && !frame.data.is_null()
+    }
+}
+
+/// The frame is small, and not in a device's memory.
+fn is_packed(frame: &Frame) -> bool {
+    (1..=LONGEST_PACKED).contains(&frame.length) && !memory_type::is_device(frame.memory_type)
+}
+
+/// What a frame takes of the shared block.
+fn room_of(frame: &Frame) -> usize {
+    frame.length.next_multiple_of(ALIGNMENT)
+}
+
 /// Received buffers. Dropping it frees those that were not taken; that may run the caller's code,
 /// so it happens outside the gate.
 pub struct Buffers {
     allocator: Allocator,
     frames: Vec<Frame>,
+    packed: Packed,
     /// Set if the library has allocated CUDA buffers.
     gpu: Option<Arc<Gpu>>,
     /// The cache for the library's own buffers.
@@ -67,73 +106,76 @@ impl Buffers {
         store: &Arc<FrameStore>,
     ) -> Result<Self> {
         let mut kept = store.lock();
-        let mut buffers =
-            Buffers { allocator, frames: kept.take_list(), gpu: None, store: store.clone() };
+        let mut buffers = Buffers {
+            allocator,
+            frames: kept.take_list(),
+            packed: Packed::NOTHING,
+            gpu: None,
+            store: store.clone(),
+        };
         // The caller's function runs outside every lock.
-        let mut kept = allocator.allocate.is_none().then_some(kept);
-        buffers.frames.reserve(wanted.len());
-        for (length, memory_type) in wanted {
-            let mut frame = Frame { data: std::ptr::null_mut(), length, memory_type, device_id: 0 };
-            let filled = match &mut kept {
-                _ if length == 0 => Ok(()),
-                Some(kept) => buffers.fill_own(&mut frame, reaches_cuda, kept),
-                None => buffers.fill(&mut frame),
-            };
-            if let Err(error) = filled {
-                // Dropping buffers takes the lock.
-                drop(kept);
-                return Err(error);
-            }
-            buffers.frames.push(frame);
+        let kept = allocator.allocate.is_none().then_some(kept);
+        buffers.frames.extend(wanted.map(|(length, memory_type)| Frame {
+            data: std::ptr::null_mut(),
+            length,
+            memory_type,
+            device_id: 0,
+        }));
+        // The lock goes before the buffers, if there is an error: dropping them takes it.
+        match kept {
+            Some(mut kept) => buffers.fill_own(reaches_cuda, &mut kept)?,
+            None => buffers.fill()?,
         }
-        drop(kept);
         Ok(buffers)
     }
 
-    fn fill(&self, frame: &mut Frame) -> Result<()> {
-        let Some(allocate) = self.allocator.allocate else { return Ok(()) };
-        // SAFETY: the caller's function and argument; a valid out-pointer.
-        let status = Status(unsafe {
-            allocate.call_out((
-                self.allocator.arg,
-                frame.length,
-                frame.memory_type,
-                frame.device_id,
-                &raw mut frame.data,
-            ))
-        });
-        if status.is_error() {
-            return Err(refused(frame, status));
+    fn fill(&mut self) -> Result<()> {
+        let Allocator { allocate: Some(allocate), arg, .. } = self.allocator else { return Ok(()) };
+        for frame in self.frames.iter_mut().filter(|frame| frame.length > 0) {
+            // SAFETY: the caller's function and argument; a valid out-pointer.
+            let status = Status(unsafe {
+                allocate.call_out((
+                    arg,
+                    frame.length,
+                    frame.memory_type,
+                    frame.device_id,
+                    &raw mut frame.data,
+                ))
+            });
+            if status.is_error() {
+                return Err(refused(frame, status));
+            }
+            check_made(frame)?;
         }
-        check_made(frame)
+        Ok(())
     }
 
     /// The library's own memory comes from malloc and the CUDA driver, so that a caller can free a
-    /// buffer that it takes.
-    fn fill_own(&mut self, frame: &mut Frame, reaches_cuda: bool, kept: &mut Kept) -> Result<()> {
-        if memory_type::is_cuda(frame.memory_type) && reaches_cuda {
-            let gpu = match &self.gpu {
-                Some(gpu) => gpu,
-                None => self.gpu.insert(cuda_driver::gpu_of_thread()?),
-            };
-            let failed = |fault: cuda_driver::Fault| {
-                fault.into_error(format!("allocator: CUDA device {}", gpu.number()))
-            };
-            frame.data = gpu.allocate(frame.length).map_err(failed)?.cast();
-            frame.device_id = gpu.number();
-            return Ok(());
+    /// buffer that it takes. Small frames of a message share one block.
+    fn fill_own(&mut self, reaches_cuda: bool, kept: &mut Kept) -> Result<()> {
+        let small = self.frames.iter().filter(|frame| is_packed(frame));
+        let (count, length) =
+            small.fold((0, 0), |(count, end), frame| (count + 1, end + room_of(frame)));
+        if count > 1 {
+            let start = kept.take(length);
+            check_made(&Frame { data: start, length, ..Frame::NOTHING })?;
+            self.packed = Packed { start, length };
         }
-        if memory_type::is_device(frame.memory_type) {
-            let text = match frame.memory_type {
-                memory_type::CUDA => {
-                    "has no `allocate`, and the loaded UCX cannot receive into CUDA memory here"
-                }
-                _ => "has no `allocate`, and the library allocates no memory of this type",
-            };
-            return Err(Error::new(Status::UNSUPPORTED, format!("allocator: {text}")));
+        let mut next = self.packed.start;
+        for frame in self.frames.iter_mut().filter(|frame| frame.length > 0) {
+            if count > 1 && is_packed(frame) {
+                frame.data = next;
+                next = next.wrapping_byte_add(room_of(frame));
+            } else if memory_type::is_cuda(frame.memory_type) && reaches_cuda {
+                allocate_on_gpu(frame, &mut self.gpu)?;
+            } else if memory_type::is_device(frame.memory_type) {
+                return Err(not_allocated(frame.memory_type));
+            } else {
+                frame.data = kept.take(frame.length);
+                check_made(frame)?;
+            }
         }
-        frame.data = kept.take(frame.length);
-        check_made(frame)
+        Ok(())
     }
 
     /// Number of buffers.
@@ -151,9 +193,17 @@ impl Buffers {
         self.frames.get(index).copied().ok_or_else(|| self.no_such(index))
     }
 
-    /// Takes one buffer out; the caller frees it.
+    /// Takes one buffer out; the caller frees it. So it leaves the block that it shares.
     pub fn take(&mut self, index: usize) -> Result<Frame> {
-        let frame = self.get(index)?;
+        let mut frame = self.get(index)?;
+        if self.packed.has(&frame) {
+            let shared = frame.data;
+            // SAFETY: no precondition.
+            frame.data = unsafe { libc::malloc(frame.length) };
+            check_made(&frame)?;
+            // SAFETY: as long as the frame, in the block; the other one is new.
+            unsafe { frame.data.copy_from_nonoverlapping(shared, frame.length) };
+        }
         self.frames[index].data = std::ptr::null_mut();
         Ok(frame)
     }
@@ -194,6 +244,30 @@ fn check_made(frame: &Frame) -> Result<()> {
     Ok(())
 }
 
+fn allocate_on_gpu(frame: &mut Frame, own: &mut Option<Arc<Gpu>>) -> Result<()> {
+    let gpu = match own {
+        Some(gpu) => gpu,
+        None => own.insert(cuda_driver::gpu_of_thread()?),
+    };
+    let failed = |fault: cuda_driver::Fault| {
+        fault.into_error(format!("allocator: CUDA device {}", gpu.number()))
+    };
+    frame.data = gpu.allocate(frame.length).map_err(failed)?.cast();
+    frame.device_id = gpu.number();
+    Ok(())
+}
+
+#[cold]
+fn not_allocated(kind: i32) -> Error {
+    let text = match kind {
+        memory_type::CUDA => {
+            "has no `allocate`, and the loaded UCX cannot receive into CUDA memory here"
+        }
+        _ => "has no `allocate`, and the library allocates no memory of this type",
+    };
+    Error::new(Status::UNSUPPORTED, format!("allocator: {text}"))
+}
+
 #[cold]
 fn refused(frame: &Frame, status: Status) -> Error {
     let Frame { length, memory_type, .. } = frame;
@@ -226,7 +300,10 @@ impl Drop for Buffers {
             // SAFETY: from `fill_own`, which allocates CUDA memory only on this GPU.
             made().filter(is_the_gpus).for_each(|frame| unsafe { gpu.free(frame.data.cast()) });
         }
-        let rest = made().filter(|frame| !is_the_gpus(frame));
+        let block = Frame { data: self.packed.start, length: self.packed.length, ..Frame::NOTHING };
+        let block = std::iter::once(&block).filter(|block| !block.data.is_null());
+        let alone = made().filter(|frame| !is_the_gpus(frame) && !self.packed.has(frame));
+        let rest = alone.chain(block);
         match self.store.try_lock() {
             Some(mut kept) => {
                 // SAFETY: from `fill_own`, which takes everything else from the store.
