@@ -44,8 +44,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    const NOTHING: Frame =
-        Frame { data: std::ptr::null_mut(), length: 0, memory_type: memory_type::HOST, device_id: 0 };
+    const NOTHING: Frame = Frame {
+        data: std::ptr::null_mut(),
+        length: 0,
+        memory_type: memory_type::HOST,
+        device_id: 0,
+    };
 }
 
 /// Longer frames have memory of their own.
