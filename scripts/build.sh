@@ -42,9 +42,7 @@ else
   export CARGO_ENCODED_RUSTFLAGS
 fi
 
-# The exported symbols have a version, so that two releases of the library can be in one process.
-version=$(package_field version)
-export UCXX_RS_SYMBOL_VERSION=UCXX_RS_${version%.*}
+# link_versioned.sh calls the user's linker.
 triple=${CARGO_BUILD_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
 linker=CARGO_TARGET_$(tr a-z- A-Z_ <<< "$triple")_LINKER
 export UCXX_RS_LINKER=${!linker:-cc}
