@@ -42,6 +42,6 @@ fi
 export CARGO_TARGET_DIR=$out/cargo
 rpmbuild "${options[@]}" -ba "$here/ucxx_rs.spec"
 mv "$out"/rpmbuild/RPMS/*/*.rpm "$out"/rpmbuild/SRPMS/*.rpm "$out/"
-[ -e "$out/$name-$version"-*.src.rpm ] || die "the spec has another version than Cargo.toml, $version"
+compgen -G "$out/$name-$version-*.src.rpm" > /dev/null || die "the spec has another version than Cargo.toml, $version"
 
 rpmlint --config "$here/rpmlint.toml" "$out"/*.rpm
