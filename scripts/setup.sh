@@ -73,6 +73,9 @@ fi
 # only the RPM is built.
 find_missing_of_packages() {
   need rpm rpm-build have rpmbuild
+  # rpmbuild calls these: for debug information, and for the dependencies of Python packages.
+  need elfutils elfutils have eu-strip
+  need python3-packaging python3-packaging /usr/bin/python3 -c 'import packaging'
   need rpmlint rpmlint have rpmlint
   need abigail-tools libabigail have abidiff
   need qemu-user qemu-user have qemu-aarch64

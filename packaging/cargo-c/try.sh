@@ -4,14 +4,16 @@
 #
 #   packaging/cargo-c/try.sh OUT
 #
+# UCXX_RS_PREFIX: where `make install` has installed; without it, that is done here.
+#
 # There is nothing to remove: cargo-c has no command for that.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 [ $# -eq 1 ] || die "usage: try.sh OUT"
 out=$(cd "$1" && pwd)
-theirs=$out/prefix ours=$out/make work=$out/try
+theirs=$out/prefix ours=${UCXX_RS_PREFIX:-} work=$out/try
 [ -d "$theirs" ] || die "$theirs is missing: build.sh has not run"
-rm -rf "$ours" "$work"
+rm -rf "$work"
 mkdir -p "$work"
 
 say "--- programs"
@@ -27,8 +29,11 @@ cc -o "$work/hello_static" "$root/c_examples/hello_tag.c" "${flags[@]}"
 for program in hello_tag ping_pong hello_static; do "$root/c_examples/run_pair.sh" "$work" "$program"; done
 
 say "--- the same as make install"
-"$root/scripts/build.sh" --quiet
-"$root/scripts/install.sh" --prefix "$ours" > "$work/installed"
+if [ -z "$ours" ]; then
+  ours=$work/make
+  "$root/scripts/build.sh" --quiet
+  "$root/scripts/install.sh" --prefix "$ours" > "$work/installed"
+fi
 same() { # WHAT COMMAND...: prints the same for both trees
   local what=$1
   shift

@@ -33,7 +33,8 @@ export LD_LIBRARY_PATH=$usr/lib64 UCX_TLS=posix,cma,self
 export PKG_CONFIG_PATH=$usr/lib64/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 
 say "--- CMake: the examples of the documentation"
-cmake -S "$doc/c_examples" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$usr"
+# CMAKE_PREFIX_PATH would do where CMake searches lib64, which Debian's does not.
+cmake -S "$doc/c_examples" -B "$work/cmake" -Ducxx_rs_DIR="$usr/lib64/cmake/ucxx_rs"
 cmake --build "$work/cmake" --target hello_tag cpp_ping_pong
 bash "$doc/c_examples/run_pair.sh" "$work/cmake" hello_tag
 bash "$doc/c_examples/run_pair.sh" "$work/cmake/cpp" ping_pong
@@ -48,7 +49,7 @@ done
 
 say "--- tools"
 "$usr/bin/ucxx_rs_info" --versions
-"$usr/bin/ucxx_rs_perftest" --self -s 8 -t tag_lat
+"$usr/bin/ucxx_rs_perftest" --self -s 8 -n 1000 -t tag_lat
 "$usr/bin/ucxx_rs_group" 2 "$usr/bin/ucxx_rs_info" --versions > /dev/null
 
 say "--- Python"
