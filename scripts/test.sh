@@ -132,6 +132,7 @@ step_abi() {
   tests/abi/test_snapshot.py "$stage"
   tests/abi/test_symbols.py "$stage"
   tests/abi/test_names.py "$stage"
+  tests/abi/abidiff.py "$stage"
 }
 
 step_readme() {
