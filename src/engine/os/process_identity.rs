@@ -5,8 +5,10 @@
 //! does not allocate. It reads `/proc`, and needs no permission that shared segments do not need.
 #![deny(unsafe_code)]
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Error, Read, Write};
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 /// Identifies the process, and the worker in it, that made an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -18,7 +20,7 @@ pub(crate) struct Identity {
     pub(crate) pid: u32,
     /// In clock ticks since boot: differs from that of a later process with the same pid.
     pub(crate) start_time: u64,
-    /// Number of the worker in its process.
+    /// Number of the worker in its process, counted from `first_number`.
     pub(crate) worker: u64,
 }
 
@@ -68,8 +70,17 @@ impl Identity {
         hasher.update(&self.pid_namespace.to_le_bytes());
         hasher.update(&self.pid.to_le_bytes());
         hasher.update(&self.start_time.to_le_bytes());
+        hasher.update(&(self.worker >> 32).to_le_bytes());
         (u64::from(hasher.finalize()) << 32) | (self.worker & 0xffff_ffff)
     }
+}
+
+/// Workers and registered memory are numbered from here: 32 random bits, then zeros. A process may
+/// contain this library several times, as libraries that it loads may each be linked to the
+/// archive. They must not take each other's workers and memory for their own.
+pub(crate) fn first_number() -> u64 {
+    static FIRST: OnceLock<u64> = OnceLock::new();
+    *FIRST.get_or_init(|| RandomState::new().build_hasher().finish() << 32)
 }
 
 /// The kernel's boot id, changed by UCXX_RS_HOST_ID if that is set. With different values,
@@ -93,21 +104,17 @@ fn boot_id() -> [u8; 16] {
 }
 
 fn start_time() -> Option<u64> {
-    start_time_in("/proc/self/stat")
+    start_time_of(std::process::id())
 }
 
 /// Start time of another process of this pid namespace. `None` if the process has ended or `/proc`
 /// does not show it.
 pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
-    start_time_in(&format!("/proc/{pid}/stat"))
+    let text = with_stat_path(pid, |path| std::fs::read_to_string(path));
+    field(&text.ok()?, 19)
 }
 
-/// Field 22 of the file, counted after the command name, which may contain blanks and parentheses.
-fn start_time_in(file: &str) -> Option<u64> {
-    field(&std::fs::read_to_string(file).ok()?, 19)
-}
-
-/// A field of `/proc/PID/stat`, counted from after the name.
+/// A field of the text of a `stat`, counted from after the name.
 fn field(stat: &str, number: usize) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(number)?.parse().ok()
 }
@@ -156,7 +163,7 @@ pub(crate) fn goes_on(process: &Identity) -> bool {
 
 fn life(process: &Identity) -> Life {
     let mut buffer = [0; 1024];
-    let read = path_of(process.pid, "stat", |path| std::fs::File::open(path)?.read(&mut buffer));
+    let read = with_stat_path(process.pid, |path| std::fs::File::open(path)?.read(&mut buffer));
     match read {
         Ok(length) => life_in(&buffer[..length], process.start_time)
             .unwrap_or_else(|| life_by_paths(process.pid)),
@@ -246,15 +253,29 @@ fn says_gone(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
+/// Calls `work` with the path of the main thread's `stat`. Its fields that are used here are those
+/// of the process, but the kernel does not add up the times of all threads for it. qemu-user also
+/// leaves it alone, while it gives a process another start time of its own in `/proc/PID/stat`.
+fn with_stat_path<T>(pid: u32, work: impl FnOnce(&str) -> Result<T, Error>) -> Result<T, Error> {
+    with_path(format_args!("/proc/{pid}/task/{pid}/stat"), work)
+}
+
 /// Calls `work` with the path of a file in `/proc/PID`.
 fn path_of<T>(
     pid: u32,
     name: &str,
     work: impl FnOnce(&str) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let mut path = [0; 32];
+    with_path(format_args!("/proc/{pid}/{name}"), work)
+}
+
+fn with_path<T>(
+    text: std::fmt::Arguments<'_>,
+    work: impl FnOnce(&str) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut path = [0; 48];
     let mut rest = &mut path[..];
-    write!(rest, "/proc/{pid}/{name}")?;
+    rest.write_fmt(text)?;
     let left = rest.len();
     work(std::str::from_utf8(&path[..path.len() - left]).expect("written as text"))
 }

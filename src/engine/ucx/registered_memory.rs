@@ -6,7 +6,7 @@
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::own_memory;
-use crate::engine::os::process_identity::Identity;
+use crate::engine::os::process_identity::{first_number, Identity};
 use crate::engine::ucx::context::{feature, Context};
 use crate::engine::ucx::memory_type;
 use crate::engine::ucx::packed_key::KeyHeader;
@@ -134,7 +134,7 @@ impl Memory {
             base,
             length,
             memory_type,
-            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            number: first_number() + LAST.fetch_add(1, Ordering::Relaxed) + 1,
             packed: OnceCell::new(),
         };
         memory.look()?;

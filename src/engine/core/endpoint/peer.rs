@@ -14,10 +14,9 @@ impl SharedEndpoint {
             Some(_) if self.to_self => "this worker itself".to_owned(),
             Some(origin) => {
                 let place = if self.same_host() { "this host" } else { "another host" };
-                format!(
-                    "process {} on {place} (worker {})",
-                    origin.identity.pid, origin.identity.worker
-                )
+                // The other half tells copies of the library apart.
+                let worker = origin.identity.worker & 0xffff_ffff;
+                format!("process {} on {place} (worker {worker})", origin.identity.pid)
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::engine::core::worker::wake_hint::WakeHint;
 use crate::engine::core::worker::wakeup::Resting;
 use crate::engine::core::worker::worker::{AnyThread, SharedWorker, UcpWorker, Worker, CLIENT_ID};
 use crate::engine::os::fork::Token;
-use crate::engine::os::process_identity::Identity;
+use crate::engine::os::process_identity::{first_number, Identity};
 use crate::engine::ucx::context::{feature, Context};
 use crate::engine::ucx::runtime;
 use crate::engine::wire::header::{Question, HEADER};
@@ -103,7 +103,8 @@ impl SharedWorker {
             unsafe { sys::ucp_worker_destroy(ucp) };
             return Err(error);
         }
-        let identity = Identity::of_this_process(NUMBER.fetch_add(1, Ordering::Relaxed));
+        let number = first_number() + NUMBER.fetch_add(1, Ordering::Relaxed);
+        let identity = Identity::of_this_process(number);
         let progress_mode = params.progress_mode;
         let has_fast_path = params.thread_mode == ThreadMode::Single && !params.describe_requests;
         let worker = SharedWorker::of(Worker {
