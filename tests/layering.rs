@@ -1,4 +1,4 @@
-//! `ffi -> engine -> sys`: no arrow back, none that skips a layer; and the places where `unsafe` is
+//! `ffi -> engine -> sys`, `api -> engine`: no arrow back, none that skips a layer; and the places where `unsafe` is
 //! allowed.
 
 use std::path::Path;
@@ -33,13 +33,35 @@ fn ffi_knows_nothing_of_ucx() {
 }
 
 #[test]
-fn the_engine_knows_nothing_of_c() {
-    refuse("engine", &["crate::ffi", "super::ffi", "no_mangle", "export_name"]);
+fn the_engine_knows_neither_interface() {
+    let words = ["crate::ffi", "super::ffi", "crate::api", "super::api"];
+    refuse("engine", &words);
+    refuse("engine", &["no_mangle", "export_name"]);
+}
+
+#[test]
+fn the_rust_interface_knows_neither_c_nor_ucx() {
+    refuse("api", &["crate::ffi", "super::ffi", "no_mangle", "export_name"]);
+    refuse("api", &["sys::", "use crate::sys", "ucp_", "ucs_"]);
+}
+
+/// Users of the Rust interface need no `unsafe`, and see no pointers.
+#[test]
+fn the_rust_interface_is_safe() {
+    for (path, text) in sources("src/api") {
+        for (number, line) in code(&text) {
+            let line = line.trim_start();
+            let public = line.starts_with("pub ");
+            let unsafe_or_raw =
+                ["unsafe", "*mut ", "*const "].iter().any(|word| line.contains(word));
+            assert!(!(public && unsafe_or_raw), "{}:{number}: {line}", path.display());
+        }
+    }
 }
 
 #[test]
 fn sys_knows_nobody() {
-    refuse("sys", &["crate::engine", "crate::ffi", "super::engine"]);
+    refuse("sys", &["crate::engine", "crate::ffi", "crate::api", "super::engine"]);
 }
 
 /// Thread-locals with a destructor are destroyed before destructors that may still call the

@@ -200,7 +200,9 @@ pub unsafe extern "C" fn ucxx_listener_address(
 pub unsafe extern "C" fn ucxx_listener_destroy(listener: *mut ucxx_listener_t) {
     guard::whole(|| {
         // SAFETY: as for this function.
-        unsafe { handle::take_arc(listener) }.into_iter().for_each(Listener::destroy);
+        if let Some(listener) = unsafe { handle::take_arc(listener) } {
+            listener.destroy(true);
+        }
         Ok(Status::OK)
     });
 }

@@ -10,7 +10,7 @@ use crate::engine::ucx::cuda_driver::{self, Gpu};
 use crate::engine::ucx::memory_type::{self, CUDA, CUDA_PINNED, DUMMY, HOST};
 use crate::engine::ucx::registered_memory::{physical_memory, Memory};
 use crate::engine::wire::hub_stream::METADATA;
-use std::alloc::{alloc, dealloc, Layout};
+use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -274,8 +274,9 @@ impl Slab {
             let pages = LargePages::new(layout.size())?;
             return Some(Slab { base: pages.base(), source: Source::Pages(pages), memory: None });
         }
+        // Zeroed: users who may not see memory that was never written get slices of it.
         // SAFETY: the layout is not empty: at least one envelope of at least one byte.
-        let base = unsafe { alloc(layout) };
+        let base = unsafe { alloc_zeroed(layout) };
         (!base.is_null()).then_some(Slab { base, source: Source::Heap(layout), memory: None })
     }
 

@@ -415,18 +415,11 @@ impl SharedEndpoint {
     /// and waits for its end and its callbacks. From a callback it does not wait: the endpoint then
     /// ends after the pass.
     pub fn destroy(self: Arc<Self>) {
-        if !self.release()
-            || self.worker().generation.is_past()
-            || self.worker().closed.load(Ordering::Acquire)
-        {
+        if !self.gave_back_the_last() {
             return;
         }
         if deferred::in_callback() {
-            let worker = self.worker().clone();
-            let _ = worker.post(move |inside| {
-                inside.push_event(Event::DestroyEndpoint(self.of(inside).inward()));
-            });
-            return;
+            return self.end_after_the_pass();
         }
         let begun = self.on_owner(|inside| {
             inside.begin_destroy();
@@ -459,6 +452,27 @@ impl SharedEndpoint {
                 return;
             }
         }
+    }
+
+    /// The same without waiting, on any thread: for users whose callbacks own what they use.
+    pub(crate) fn destroy_later(self: Arc<Self>) {
+        if self.gave_back_the_last() {
+            self.end_after_the_pass();
+        }
+    }
+
+    /// Gives a handle back. True if it was the last one of an endpoint that can be used.
+    fn gave_back_the_last(&self) -> bool {
+        self.release()
+            && !self.worker().generation.is_past()
+            && !self.worker().closed.load(Ordering::Acquire)
+    }
+
+    fn end_after_the_pass(self: Arc<Self>) {
+        let worker = self.worker().clone();
+        let _ = worker.post(move |inside| {
+            inside.push_event(Event::DestroyEndpoint(self.of(inside).inward()));
+        });
     }
 }
 

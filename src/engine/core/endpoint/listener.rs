@@ -342,14 +342,14 @@ impl Listener {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Ends it for the user, and waits until its callback has returned. From a callback it does not
+    /// Ends it for the user. `waits`: until its callback has returned. From a callback it does not
     /// wait.
-    pub fn destroy(self: Arc<Self>) {
+    pub fn destroy(self: Arc<Self>, waits: bool) {
         let worker = self.worker.clone();
         if worker.generation.is_past() {
             return;
         }
-        if deferred::in_callback() {
+        if !waits || deferred::in_callback() {
             let _ = worker.post(move |inside| self.end(inside));
             return;
         }
