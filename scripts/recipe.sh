@@ -3,12 +3,13 @@
 #
 #   scripts/recipe.sh KIND OUT [ARCHIVE [URL]]      KIND: conan, conda, homebrew, spack or vcpkg
 #
-# - It copies packaging/KIND to OUT, and replaces in all files @VERSION@, @DESCRIPTION@,
-#   @HOMEPAGE@, @SOURCE_URL@, @SOURCE_SHA256@ and @SOURCE_SHA512@.
+# - It copies packaging/KIND/recipe to OUT, and replaces in all files @VERSION@, @DESCRIPTION@,
+#   @HOMEPAGE@, @MAINTAINER@, @SOURCE_URL@, @SOURCE_SHA256@ and @SOURCE_SHA512@.
 # - ARCHIVE is the source archive of the release. Without it, one is made of the files that git
 #   knows.
 # - URL is where the archive was published. Without it, the recipe takes the local file.
-# - HOMEPAGE, a variable of the environment, is the project's public address.
+# - HOMEPAGE and MAINTAINER are variables of the environment: the project's public address, and
+#   the GitHub name of the recipe's maintainer.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -16,11 +17,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kind=$1
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
-[ -d "$root/packaging/$kind" ] || die "'$kind': there is no packaging/$kind"
+[ -d "$root/packaging/$kind/recipe" ] || die "'$kind': there is no packaging/$kind/recipe"
 version=$(package_field version)
 
 archive=${3:-}
 if [ -z "$archive" ]; then
+  git -C "$root" rev-parse >/dev/null 2>&1 || die "this is no git checkout; name the source archive"
   archive=$target_dir/packages/recipe-source/ucxx_rs-$version.tar.gz
   mkdir -p "${archive%/*}"
   # The same bytes for the same files, so that no tool builds again without need.
@@ -32,8 +34,7 @@ fi
 [ -f "$archive" ] || die "$archive is missing"
 archive=$(realpath "$archive")
 
-cp -R "$root/packaging/$kind/." "$out"
-rm -f "$out"/{build,try}.sh
+cp -R "$root/packaging/$kind/recipe/." "$out"
 # One program tries all packages. The recipes that have a test of their own want it beside them.
 if [ -d "$out/test_package" ]; then
   cp "$root/tests/install/consumer.c" "$out/test_package/test_package.c"
@@ -47,6 +48,7 @@ fill() { # NAME VALUE
 fill VERSION "$version"
 fill DESCRIPTION "$(package_field description)"
 fill HOMEPAGE "${HOMEPAGE:-https://homepage.invalid}"
+fill MAINTAINER "${MAINTAINER:-nobody}"
 fill SOURCE_URL "${4:-file://$archive}"
 fill SOURCE_SHA256 "$(sha256sum "$archive" | cut -d ' ' -f 1)"
 fill SOURCE_SHA512 "$(sha512sum "$archive" | cut -d ' ' -f 1)"

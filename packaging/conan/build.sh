@@ -12,7 +12,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
 python=$("$root/scripts/venv.sh" --name conan conan==2.34.0)
 conan=$(dirname "$python")/conan
 # Only the conan of this run may use them, and nothing of the user's is changed.
-rm -rf "$out/home" "$out/recipe"
+rm -rf "${out:?}/home" "$out/recipe"
 export CONAN_HOME=$out/home
 "$root/scripts/recipe.sh" conan "$out/recipe"
 "$conan" profile detect

@@ -19,4 +19,7 @@ bundle=$("$root/scripts/cargo_tool.sh" cargo-bundle-licenses 4.2.0)
 # rattler-build looks for patchelf.
 PATH=$(dirname "$host"):$PATH
 unset CARGO_TARGET_DIR
+# The user's own cache gets no stand-ins.
+rm -rf "$out/cache"
+export RATTLER_CACHE_DIR=$out/cache
 "$python" "$root/packaging/conda/build.py" "$out/recipe/recipe.yaml" "$out" "$bundle" "$host"
