@@ -87,6 +87,9 @@ find_missing_of_packages() {
     need lintian '' have lintian
     need devscripts '' have hardening-check
     need debootstrap '' have debootstrap
+    need nix-bin '' have nix-build
+    need ruby '' have ruby
+    need rubocop '' have rubocop
   fi
 }
 
