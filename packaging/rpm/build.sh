@@ -37,6 +37,8 @@ if ! rpm -q rpm >/dev/null 2>&1; then
   python=$("$root/scripts/venv.sh" --name rpm cffi==2.1.1)
   PATH=$(dirname "$python"):$PATH
   options+=(--nodeps --load "$here/macros" --define "__python3 $python")
+  CFLAGS=$(rpm --eval '%{optflags}')
+  export CFLAGS
 fi
 # A fixed folder: a second build has less to do.
 export CARGO_TARGET_DIR=$out/cargo

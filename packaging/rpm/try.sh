@@ -18,7 +18,8 @@ empty=$out/root work=$out/try
 rm -rf "$empty" "$work"
 mkdir -p "$empty" "$work"
 in_root() { rpm --root "$empty" "$@"; }
-left() { find "$empty" -mindepth 1 ! -path "$empty/var*" ! -path "$empty$(rpm --eval '%{_dbpath}')*"; }
+# Other folders belong to the distribution.
+left() { find "$empty" \( ! -type d -o -name '*ucxx_rs*' \) ! -path "$empty$(rpm --eval '%{_dbpath}')/*"; }
 
 say "--- install"
 in_root --initdb
