@@ -134,14 +134,23 @@ done
 # global. --force-group-allocation removes the COMDAT groups. Otherwise the linker could drop a
 # group in favour of the same group of another Rust archive, and local references to it would have
 # no target.
+#
+# The exports are hidden: a library that contains the archive does not export them, and so does not
+# use those of another one. A reference to a hidden symbol makes it hidden.
 make_archive() {
   local exports
   # Read the symbols of the shared library, not of the archive: the archive may contain LLVM
   # bitcode, and nm passes that to an LLVM plugin that may be too old.
   mapfile -t exports < <(readelf --dyn-syms -W "$shared" | awk '$7 != "UND" && sub(/@.*/, "", $8) && $8 ~ /^ucxx_/ { print $8 }')
   [ "${#exports[@]}" -gt 0 ] || die "$shared exports no ucxx_ function with a version; scripts/build.sh makes one that does"
-  "${LD:-ld}" -r --force-group-allocation "${exports[@]/#/--undefined=}" -o "$work/all.o" "$archive"
-  "${OBJCOPY:-objcopy}" --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd \
+  {
+    printf '.globl %s\n' "${exports[@]}"
+    printf '.hidden %s\n' "${exports[@]}"
+    say '.section .ucxx_rs_hidden'
+    printf '.8byte %s\n' "${exports[@]}"
+  } | "${AS:-as}" --noexecstack -o "$work/hidden.o" -
+  "${LD:-ld}" -r --force-group-allocation -o "$work/all.o" "$work/hidden.o" "$archive"
+  "${OBJCOPY:-objcopy}" --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd --remove-section=.ucxx_rs_hidden \
     "${exports[@]/#/--keep-global-symbol=}" "$work/all.o" "$work/ucxx_rs.o"
   "${AR:-ar}" rcsD "$work/libucxx_rs.a" "$work/ucxx_rs.o"
 }

@@ -22,6 +22,24 @@ pub(super) unsafe fn open(name: &CStr, flags: c_int) -> Result<*mut c_void, Stri
     Err(unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned())
 }
 
+/// Keeps the library that contains `code` mapped, whatever is closed. Does nothing for a program,
+/// which stays anyway.
+pub(crate) fn keep(code: *const c_void) {
+    // SAFETY: all-zero is valid: a struct of pointers.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for; a valid place for the result.
+    if unsafe { libc::dladdr(code, &mut found) } == 0 || found.dli_fname.is_null() {
+        return;
+    }
+    // A name without a slash would be searched for in the loader's folders.
+    // SAFETY: the loader's terminated name of a file that it has mapped.
+    if unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes().contains(&b'/') {
+        let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: as above; nothing is loaded, so no constructor runs.
+        unsafe { libc::dlopen(found.dli_fname, flags) };
+    }
+}
+
 /// Defines a struct of functions, with `find`, which looks them up.
 macro_rules! functions {
     ($(#[$about:meta])* $library:ident {

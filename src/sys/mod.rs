@@ -25,6 +25,8 @@ pub(crate) mod cuda;
 mod loaded;
 pub(crate) mod pmix;
 
+pub(crate) use loaded::keep as keep_loaded;
+
 #[cfg(feature = "vendored")]
 use ucx1_sys as _;
 

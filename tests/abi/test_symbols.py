@@ -68,6 +68,22 @@ class Symbols(unittest.TestCase):
         names = re.findall(r"Name: (\S+)", defined)
         self.assertEqual(names, [f"libucxx_rs.so.{self.version}", self.node])
 
+    def test_the_loader_leaves_nothing_to_write_but_data(self):
+        dynamic = output("readelf", "--dynamic", "--wide", self.library)
+        segments = output("readelf", "--segments", "--wide", self.library)
+        self.assertRegex(dynamic, r"FLAGS.*BIND_NOW")
+        self.assertNotIn("TEXTREL", dynamic)
+        self.assertIn("GNU_RELRO", segments)
+        self.assertRegex(segments, r"GNU_STACK.* RW ")
+        self.assertNotIn("RWE", segments)
+
+    def test_the_archive_exports_nothing_from_a_library_that_contains_it(self):
+        archive = self.library.with_name("libucxx_rs.a")
+        lines = output("readelf", "--symbols", "--wide", archive).splitlines()
+        defined = [line.split() for line in lines if re.search(r" GLOBAL \S+ +\d+ ucxx_", line)]
+        self.assertEqual(sorted(fields[7] for fields in defined), self.functions)
+        self.assertEqual({fields[5] for fields in defined}, {"HIDDEN"})
+
     def test_two_releases_in_one_process_are_not_mixed(self):
         with tempfile.TemporaryDirectory() as folder:
             folder = Path(folder)

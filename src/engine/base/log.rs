@@ -118,6 +118,9 @@ pub(crate) fn with_reason(text: String, logged: &[(i32, String)]) -> String {
 pub(crate) fn take_over_ucx() {
     static TAKEN: Once = Once::new();
     TAKEN.call_once(|| {
+        // UCX calls the handler as long as the process lives. The shared library stays by itself,
+        // but the archive may be in a library that is closed.
+        sys::keep_loaded(from_ucx as *const c_void);
         let push = sys::symbol(c"ucs_log_push_handler");
         if push.is_null() {
             return;

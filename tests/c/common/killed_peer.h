@@ -67,7 +67,7 @@ static inline ucxx_address_t *victim_start(victim_t *victim, ucxx_worker_t *work
     char number[16];
     /* dup clears close-on-exec. */
     snprintf(number, sizeof number, "%d", dup(ends[1]));
-    execl("/proc/self/exe", program_invocation_short_name, number, argument, (char *)NULL);
+    execlp(program_invocation_name, program_invocation_name, number, argument, (char *)NULL);
     _exit(127);
   }
   close(ends[1]);
