@@ -85,12 +85,12 @@ impl Worker {
         handler: F,
         keeps_credit: bool,
     ) -> Result<()> {
-        let arg = Handler::new(self, handler);
+        let arg = Handler::raw(self, handler);
         let destroy = Handler::<F>::destroy;
         let to = FetchTo { function: on_fetch::<F>, keeps_credit };
         let set = calling(|| self.shared().set_fetch_handler(id, Some(to), arg, Some(destroy)));
         set.inspect_err(|_| {
-            // SAFETY: from `new`, and not registered.
+            // SAFETY: from `raw`, and not registered.
             unsafe { destroy(arg) };
         })
     }

@@ -108,6 +108,9 @@ unsafe impl Send for Leased {}
 // SAFETY: with a shared reference the bytes are only read.
 unsafe impl Sync for Leased {}
 
+/// Chunks of a connection that may be in transit.
+const WINDOW: u32 = 4;
+
 const HOST: MemoryKind = MemoryKind { memory_type: memory_type::HOST, device_id: 0 };
 
 impl Hub {
@@ -261,7 +264,7 @@ impl LinkInner {
     }
 
     fn connect(&self, endpoint: &Endpoint, id: u64) -> Result<()> {
-        calling(|| self.link().connect(endpoint.shared(), id, 0))?;
+        calling(|| self.link().connect(endpoint.shared(), id, WINDOW))?;
         self.connected.lock().push(endpoint.clone());
         Ok(())
     }

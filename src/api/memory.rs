@@ -32,8 +32,9 @@ struct Inner {
     number: OnceLock<u64>,
 }
 
-/// The memory of this process for which there is a key. A [`Remote`] to it keeps it alive: between
-/// two workers of one process safe code could write to memory that was freed otherwise.
+/// The memory of this process for which there is a key. A [`Remote`] to it keeps it alive, until
+/// what it has put there has arrived: between two workers of one process safe code could write to
+/// memory that was freed otherwise.
 static OWN: Mutex<BTreeMap<u64, Weak<Inner>>> = Mutex::new(BTreeMap::new());
 
 /// A peer's [`Memory`], reached through an endpoint.
@@ -245,10 +246,6 @@ impl Remote {
         self.0.key.as_ref().expect("taken only when it is dropped")
     }
 
-    pub(crate) fn own(&self) -> Option<&Memory> {
-        self.0.own.as_ref()
-    }
-
     /// The endpoint to the peer.
     pub fn endpoint(&self) -> &Endpoint {
         &self.0.endpoint
@@ -351,6 +348,10 @@ impl Drop for Reached {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             key.destroy();
+        }
+        if let Some(memory) = self.own.take() {
+            let flush = |params: &_, out, _| self.endpoint.shared().flush(params, out);
+            Operation::<()>::submit(Keep::Written(memory), flush).detach();
         }
     }
 }

@@ -48,13 +48,13 @@ pub(crate) struct Handler<F> {
 }
 
 impl<F> Handler<F> {
-    pub(crate) fn new(worker: &Worker, function: F) -> *mut c_void {
+    pub(crate) fn raw(worker: &Worker, function: F) -> *mut c_void {
         Box::into_raw(Box::new(Handler { function, worker: worker.downgrade() })).cast()
     }
 
     /// `destroy_arg`: the handler was removed and does not run.
     pub(crate) unsafe extern "C" fn destroy(arg: *mut c_void) {
-        // SAFETY: from `new`; called once.
+        // SAFETY: from `raw`; called once.
         drop(unsafe { Box::from_raw(arg.cast::<Self>()) });
     }
 }
@@ -107,12 +107,12 @@ impl Worker {
         id: u16,
         handler: F,
     ) -> Result<()> {
-        let arg = Handler::new(self, handler);
+        let arg = Handler::raw(self, handler);
         let destroy = Handler::<F>::destroy;
         let set =
             calling(|| self.shared().set_am_handler(id, Some(on_message::<F>), arg, Some(destroy)));
         set.inspect_err(|_| {
-            // SAFETY: from `new`, and not registered.
+            // SAFETY: from `raw`, and not registered.
             unsafe { destroy(arg) };
         })
     }

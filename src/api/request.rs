@@ -52,6 +52,9 @@ pub(crate) enum Keep {
     Endpoint(Endpoint),
     Message(Message),
     Remote(Remote),
+    /// Memory of this process that peers of this process may still be writing to. Only the success
+    /// of the operation shows that they are not; it is never freed otherwise.
+    Written(Memory),
     Link(Arc<LinkInner>, Option<Endpoint>),
 }
 
@@ -67,8 +70,8 @@ struct State<B> {
     stage: Mutex<Stage>,
     buffer: UnsafeCell<Option<B>>,
     info: UnsafeCell<RecvInfo>,
-    /// The other side of a put or a get, if that is in this process.
-    _memory: Option<Memory>,
+    /// Of `Keep::Written`.
+    written: Option<Memory>,
 }
 
 // SAFETY: the buffer moves between threads, as `B: Send` allows, and is never used by two at once:
@@ -79,6 +82,9 @@ unsafe impl<B: Send> Sync for State<B> {}
 
 impl<B> State<B> {
     fn end(&self, result: Result<()>) {
+        if result.is_err() {
+            mem::forget(self.written.clone());
+        }
         let before = mem::replace(&mut *self.stage.lock(), Stage::Ended(result));
         if let Stage::Running(Some(waker)) = before {
             waker.wake();
@@ -213,8 +219,8 @@ impl<B: Send + 'static, T: Outcome> Request<B, T> {
             stage: Mutex::new(Stage::Running(None)),
             buffer: UnsafeCell::new(Some(buffer)),
             info: UnsafeCell::default(),
-            _memory: match &keep {
-                Keep::Remote(remote) => remote.own().cloned(),
+            written: match &keep {
+                Keep::Written(memory) => Some(memory.clone()),
                 _ => None,
             },
         });
@@ -228,11 +234,10 @@ impl<B: Send + 'static, T: Outcome> Request<B, T> {
         };
         // SAFETY: nobody else has the state yet.
         let place = unsafe { &mut *state.buffer.get() };
+        // SAFETY: the place outlives the call.
+        let out = unsafe { Out::new(&raw mut slot) };
         let submitted = match place {
-            // SAFETY: the place outlives the call.
-            Some(buffer) => {
-                start(buffer, &params, unsafe { Out::new(&raw mut slot) }, state.info.get())
-            }
+            Some(buffer) => start(buffer, &params, out, state.info.get()),
             None => unreachable!("the buffer was put there"),
         };
         if !matches!(submitted, Ok(Submitted::Pending)) {

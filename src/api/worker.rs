@@ -190,8 +190,9 @@ impl Worker {
         WeakWorker(Arc::downgrade(&self.0))
     }
 
-    /// Drops this handle, and waits until the worker has ended: with the last of its other handles.
-    /// No executor thread waits meanwhile.
+    /// Drops this handle, and waits until the worker has ended, which it does with the last of its
+    /// handles. So drop its endpoints before, or this never returns. No executor thread waits
+    /// meanwhile.
     pub async fn close(self) {
         let closing = {
             let mut leftovers = self.0.leftovers.lock();
