@@ -30,6 +30,7 @@ use_tree() { # name, prefix, libdir below it
   local pc=(env "PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}" pkg-config)
   [ "$("${pc[@]}" --modversion ucxx_rs)" = "$version" ] || fail "$name: pkg-config does not report version $version"
 
+  # shellcheck disable=SC2034  # used by name
   local cflags shared_libs static_libs
   # A shell that parses them again handles spaces in names.
   eval "cflags=($("${pc[@]}" --cflags ucxx_rs)) shared_libs=($("${pc[@]}" --libs ucxx_rs))"
