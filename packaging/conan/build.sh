@@ -12,7 +12,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -n 1)
 python=$("$root/scripts/venv.sh" --name conan conan==2.34.0)
 conan=$(dirname "$python")/conan
 # Only the conan of this run may use them, and nothing of the user's is changed.
-rm -rf "${out:?}/home" "$out/recipe"
+rm -rf "${out:?}/home" "$out/recipe" "$out"/*.tgz
 export CONAN_HOME=$out/home
 "$root/scripts/recipe.sh" conan "$out/recipe"
 "$conan" profile detect
@@ -23,4 +23,5 @@ for options in shared=True,tools=True shared=False; do
   # One folder for both, as cargo builds both libraries at once.
   CARGO_TARGET_DIR=$out/cargo "$conan" create "$out/recipe" --version="$version" "${given[@]}"
 done
-"$conan" cache save 'ucxx_rs/*:*' --file="$out/ucxx_rs-$version-conan.tgz"
+"$conan" cache save 'ucxx_rs/*:*' --file="$out/unfinished.tgz"
+mv "$out/unfinished.tgz" "$out/ucxx_rs-$version-conan.tgz"
