@@ -1,5 +1,5 @@
-//! `ffi -> engine -> sys`, `api -> engine`: no arrow back, none that skips a layer; and the places where `unsafe` is
-//! allowed.
+//! `ffi -> engine -> sys`, `api -> engine`: no arrow back, none that skips a layer; and the places
+//! where `unsafe` is allowed.
 
 use std::path::Path;
 

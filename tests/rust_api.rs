@@ -3,55 +3,26 @@
 //! its task in the environment.
 #![allow(missing_docs)]
 
-use std::future::{poll_fn, Future};
+use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
-use std::pin::{pin, Pin};
+use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc};
-use std::task::{Context as Waking, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context as Waking, Waker};
+use std::thread;
 use std::time::Duration;
-use ucxx_rs::{
-    Context, Endpoint, Error, Feature, Hub, Match, Memory, Progress, Request, Status, Worker,
-};
+use ucxx_rs::{Context, Endpoint, Feature, Hub, Match, Memory, Progress, Request, Status, Worker};
+
+mod executor;
+use executor::{next, run, run_slowly, status};
 
 const TASK: &str = "UCXX_TEST_TASK";
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: usize = 4 << 20;
 
-/// An executor for one future. It waits `pause` before each poll.
-fn run_slowly<T>(pause: Duration, future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    #[allow(clippy::disallowed_methods)] // A test has no thread whose storage is gone.
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        thread::sleep(pause);
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Waking::from_waker(&waker)) {
-            return output;
-        }
-        thread::park();
-    }
-}
-
-fn run<T>(future: impl Future<Output = T>) -> T {
-    run_slowly(Duration::ZERO, future)
-}
-
-/// The next of a stream.
-async fn next<S: futures_core::Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
-    poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
-}
-
 /// Two workers, connected by addresses in both directions.
 struct Pair {
-    context: Context,
     here: Worker,
     there: Worker,
     to_there: Endpoint,
@@ -69,15 +40,11 @@ fn pair_of(tls: &str, progress: Progress) -> Pair {
     let (here, there) = (worker(), worker());
     let to_there = here.connect_to(&there.address().unwrap()).unwrap();
     let to_here = there.connect_to(&here.address().unwrap()).unwrap();
-    Pair { context, here, there, to_there, to_here }
+    Pair { here, there, to_there, to_here }
 }
 
 fn pairs() -> impl Iterator<Item = Pair> {
     ["sm,self", "tcp"].into_iter().map(|tls| pair_of(tls, Progress::Adaptive))
-}
-
-fn status<T>(result: Result<T, Error>) -> Status {
-    result.map_or_else(|error| error.status(), |_| Status::OK)
 }
 
 #[test]
@@ -487,79 +454,6 @@ fn manual_progress_is_made_by_those_who_wait() {
     while worker.progress_wait(SHORT).unwrap() {}
     let busy = Worker::new(&context).unwrap();
     assert_eq!(status(busy.progress()), Status::BUSY);
-}
-
-#[test]
-fn hubs_are_streams_of_chunks() {
-    let context = Context::new().unwrap();
-    let hub = Hub::new(&context, 4096, 4).unwrap();
-    let (producer, mut consumer) = (hub.produce().unwrap(), hub.consume().unwrap());
-    let filling = thread::spawn(move || {
-        run(async {
-            for number in 0..1000u32 {
-                producer.push(&number.to_le_bytes()).await.unwrap();
-            }
-        });
-        hub.end().unwrap();
-    });
-    run(async {
-        let mut expected = 0u32;
-        while let Some(chunk) = next(&mut consumer).await {
-            assert_eq!(&chunk.unwrap()[..], expected.to_le_bytes());
-            expected += 1;
-        }
-        assert_eq!(expected, 1000);
-    });
-    filling.join().unwrap();
-    assert_eq!(status(consumer.lease_wait()), Status::CLOSED);
-}
-
-#[test]
-fn leases_are_given_back() {
-    let hub = Hub::new(&Context::new().unwrap(), 16, 1).unwrap();
-    let (producer, consumer) = (hub.produce().unwrap(), hub.consume().unwrap());
-    let envelope = producer.lease_wait().unwrap();
-    assert_eq!(&envelope[..], [0; 16]);
-    drop(envelope);
-    let mut envelope = producer.lease_timeout(SHORT).unwrap();
-    envelope[0] = 1;
-    assert_eq!(status(producer.lease_timeout(SHORT)), Status::TIMED_OUT);
-    envelope.commit(1).unwrap();
-    consumer.lease_wait().unwrap().give_back();
-    assert_eq!(run(consumer.pop()).unwrap(), [1]);
-    assert_eq!(status(producer.lease_wait().unwrap().commit(17)), Status::INVALID_PARAM);
-    assert_eq!(status(run(producer.push(&[0; 17]))), Status::INVALID_PARAM);
-    assert_eq!(hub.len(), 0);
-}
-
-#[test]
-fn hubs_are_joined_by_endpoints() {
-    let pair = pair_of("sm,self", Progress::Adaptive);
-    let hub = |worker| Hub::builder(&pair.context, 64, 4).worker(worker).build().unwrap();
-    let (from, to) = (hub(&pair.here), hub(&pair.there));
-    let (producer, mut arriving) = (from.produce().unwrap(), to.consume().unwrap());
-    let (leaving, entering) = (from.consume().unwrap(), to.produce().unwrap());
-    entering.connect(&pair.to_here, 3).unwrap();
-    leaving.connect(&pair.to_there, 3).unwrap();
-    assert_eq!(status(leaving.lease_wait()), Status::BUSY);
-    let filling = thread::spawn(move || {
-        (0..100u8).for_each(|byte| run(producer.push(&[byte; 20])).unwrap());
-        from.end().unwrap();
-    });
-    run(async {
-        for byte in 0..100u8 {
-            assert_eq!(next(&mut arriving).await.unwrap().unwrap()[..], [byte; 20]);
-        }
-        assert!(next(&mut arriving).await.is_none());
-    });
-    filling.join().unwrap();
-    // And by single messages.
-    let (one, other) = (hub(&pair.here), hub(&pair.there));
-    let receive = other.produce().unwrap().recv(9);
-    run(one.produce().unwrap().push(b"chunk")).unwrap();
-    one.consume().unwrap().send(&pair.to_there, 9).wait().unwrap();
-    assert_eq!(receive.wait().unwrap().length, 5);
-    assert_eq!(run(other.consume().unwrap().pop()).unwrap(), b"chunk");
 }
 
 #[test]

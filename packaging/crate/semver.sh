@@ -5,6 +5,7 @@
 #
 # There is no release on crates.io to compare with before the first one.
 set -euo pipefail
+# shellcheck source=SCRIPTDIR/../../scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 cd "$root"
 
