@@ -90,6 +90,8 @@ find_missing_of_packages() {
     need nix-bin '' have nix-build
     need ruby '' have ruby
     need rubocop '' have rubocop
+    # Debian's own Python, which may be another one than the first in PATH.
+    need 'python3-cffi python3-dev libpython3-dev' '' dpkg-checkbuilddeps "$root/debian/control"
   fi
 }
 
