@@ -48,13 +48,16 @@ files() {
 }
 contents() { (cd "$1" && find include -type f -exec sha256sum {} + | sort); }
 symbols() { nm -D --defined-only "$1/lib/libucxx_rs.so" | awk '{ print $2, $3 }'; }
-dynamic() { readelf -dW "$1/lib/libucxx_rs.so" | grep -E 'SONAME|NEEDED|FLAGS|RUNPATH|RPATH' | sed 's/^ *0x[0-9a-f]* //' | sort; }
-# Without variables for folders, and with options in one order: those of cargo-c's file come from
-# rustc.
+dynamic() {
+  readelf -dW "$1/lib/libucxx_rs.so" | grep -E 'SONAME|NEEDED|FLAGS|RUNPATH|RPATH' |
+    sed 's/^ *0x[0-9a-f]* //' | sort
+}
+# Not --static: cargo-c takes those options from rustc, and adds libucp and libc.
 package() {
   local query
   for query in --modversion --cflags --libs --print-requires-private; do
-    PKG_CONFIG_PATH=$1/lib/pkgconfig pkg-config "$query" ucxx_rs | sed "s|$1|PREFIX|g; s|PREFIX/lib/pkgconfig/../..|PREFIX|g"
+    PKG_CONFIG_PATH=$1/lib/pkgconfig pkg-config "$query" ucxx_rs |
+      sed "s|$1|PREFIX|g; s|PREFIX/lib/pkgconfig/../..|PREFIX|g"
   done
 }
 same "the lists of files" files
