@@ -20,7 +20,7 @@ N ?= 2
 PROGRAM ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test docs check-full soak bench group setup build wheel packages install uninstall header clean
+.PHONY: help demo test docs check-full soak bench group setup build wheel packages dist install uninstall header clean
 
 # Quotes a value for the shell, for any characters in it.
 quoted = '$(subst ','\'',$(1))'
@@ -69,6 +69,10 @@ wheel: ## build the wheel of the Python package ucxx-rs into target/wheel
 packages: ## build all packages of packaging/ that this machine can build, into target/packages
 	scripts/setup.sh packages
 	scripts/packages.sh build
+
+dist: ## make the files of a release, with checksums, into target/dist
+	scripts/setup.sh packages
+	packaging/dist.sh
 
 features = $(if $(filter no,$(CUDA)), --no-default-features)
 build: ## build the shared and the static library into target/release (the default)
