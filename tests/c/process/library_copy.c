@@ -95,9 +95,7 @@ static uint64_t add(int to, uint64_t operand) {
   return atomic(rkeys[to], UCXX_ATOMIC_ADD, 8, operand, 0, 8);
 }
 
-static uint64_t memory_word(void) {
-  return __atomic_load_n(&words[1], __ATOMIC_SEQ_CST);
-}
+static uint64_t memory_word(void) { return __atomic_load_n(&words[1], __ATOMIC_SEQ_CST); }
 
 static const char *error(const char *argument) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
@@ -143,8 +141,8 @@ static void end(void) {
 __attribute__((visibility("default"))) const copy_t *copy_functions(void);
 
 const copy_t *copy_functions(void) {
-  static const copy_t functions = {begin,       address, key,   connect_to, send_word,
-                                   receive,     add,     memory_word, error, lines, log_a_line,
-                                   count_notified, code, end};
+  static const copy_t functions = {
+      begin,       address, key,   connect_to, send_word,      receive, add,
+      memory_word, error,   lines, log_a_line, count_notified, code,    end};
   return &functions;
 }
