@@ -95,7 +95,7 @@ impl SharedWord {
 
 fn wait(word: &AtomicU32, flags: i32, expected: u32, longest: Option<Duration>) -> io::Result<()> {
     let timeout = longest.map(|longest| libc::timespec {
-        tv_sec: longest.as_secs().min(i64::MAX as u64 / 4) as libc::time_t,
+        tv_sec: longest.as_secs().min(i64::MAX as u64 / 4) as _,
         tv_nsec: longest.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
