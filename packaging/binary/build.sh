@@ -34,9 +34,22 @@ END
 chmod +x "$work/cc"
 
 # zig makes the empty libraries with the symbols of that glibc when it links the first program. It
-# compiles some files for that, and writes the current folder into them.
+# compiles some files of its own for that, whose debug information has zig's folder. The same
+# options later on use the same files.
+cflags='-O2 -g -fdebug-compilation-dir=.'
 export ZIG_GLOBAL_CACHE_DIR=$work/zig ZIG_LOCAL_CACHE_DIR=$work/zig
-printf 'int main(void) { return 0; }\n' | (cd / && "$work/cc" -x c - -o "$work/first" -lpthread)
+# shellcheck disable=SC2086  # several options
+printf 'int main(void) { return 0; }\n' | "$work/cc" $cflags -x c - -o "$work/first" -lpthread
+find "$work/zig" -name '*.o' -exec objcopy --strip-debug {} \;
+# objcopy refuses archives whose members have folders in their names.
+archive=$(find "$work/zig" -name libc_nonshared.a)
+mkdir "$work/nonshared"
+while read -r member; do
+  ar pP "$archive" "$member" > "$work/nonshared/${member##*/}"
+  objcopy --strip-debug "$work/nonshared/${member##*/}"
+done < <(ar t "$archive")
+rm "$archive"
+ar rcsD "$archive" "$work/nonshared"/*
 libc=$build/glibc-$glibc
 rm -rf "$libc"
 mkdir -p "$libc"
@@ -47,7 +60,7 @@ printf 'GROUP ( libc.so.6 libc_nonshared.a AS_NEEDED ( libld.so.2 ) )\n' > "$lib
 
 # A folder of its own: cargo does not notice that only the libraries of a link have changed.
 CARGO_TARGET_DIR=$build "$root/scripts/build.sh" -- -L native="$libc" -C link-arg=-Wl,--build-id=sha1
-CC=$work/cc CFLAGS='-O2 -g -fdebug-compilation-dir=.' LDFLAGS=-Wl,--build-id=sha1 "$root/scripts/install.sh" --prefix "$work/$name" --build "$build/release" >/dev/null
+CC=$work/cc CFLAGS=$cflags LDFLAGS=-Wl,--build-id=sha1 "$root/scripts/install.sh" --prefix "$work/$name" --build "$build/release" >/dev/null
 
 programs() { find "$work/$name" -type f \( -path '*/bin/*' -o -name 'lib*.so.*' \) -exec sh -c 'readelf -h "$1" >/dev/null 2>&1' _ {} \; -print; }
 # gdb looks for FILE's debug information in .debug/FILE.debug beside it.
