@@ -72,6 +72,9 @@ fi
 # What the packages of other systems are made and checked with. Fedora has no Debian tools; there
 # only the RPM is built.
 find_missing_of_packages() {
+  need xz-utils xz have xz
+  need gdb gdb have gdb
+  need git git have git
   need rpm rpm-build have rpmbuild
   # rpmbuild calls these: for debug information, and for the dependencies of Python packages.
   need elfutils elfutils have eu-strip
