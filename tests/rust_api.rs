@@ -385,6 +385,11 @@ fn listeners_accept_and_reject() {
 #[test]
 fn the_end_of_a_worker_ends_what_waits_for_it() {
     let pair = pair_of("sm,self", Progress::Adaptive);
+    // The two know each other: a worker that has ended before says nothing to who comes later.
+    pair.to_there.tag_send_wait(b"x", 1).unwrap();
+    pair.there.tag_recv_wait(&mut [0], 1).unwrap();
+    pair.to_here.tag_send_wait(b"x", 1).unwrap();
+    pair.here.tag_recv_wait(&mut [0], 1).unwrap();
     let closed = pair.to_there.clone();
     let (done, is_done) = mpsc::channel();
     let waiting = thread::spawn(move || {
