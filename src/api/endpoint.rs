@@ -79,6 +79,9 @@ impl Endpoint {
 
     /// Waits until the endpoint has ended, for any reason, and returns it: `OK` if it was closed
     /// here, `CONNECTION_RESET` if the peer closed it, `PEER_FAILED` if the peer died.
+    ///
+    /// A worker of a living process that had ended before the connection was made is not noticed,
+    /// except by [`connect_timeout`](crate::WorkerBuilder::connect_timeout).
     pub async fn closed(&self) -> Status {
         poll_fn(|context| self.0.end.poll(context)).await
     }
