@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import header  # noqa: E402
+from sphinx.ext.autodoc.mock import _MockObject  # noqa: E402
 
 project = "ucxx_rs"
 author = "the ucxx_rs developers"
@@ -20,6 +21,8 @@ extensions = ["breathe", "myst_parser", "sphinx.ext.autodoc"]
 sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
 sys.modules["ucxx_rs._ucx"] = types.SimpleNamespace(load=lambda: None)
 autodoc_mock_imports = ["ucxx_rs._native"]
+# The package asks the library for its version, and compares the status.
+_MockObject.__lt__ = lambda self, other: False
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 primary_domain = "c"
