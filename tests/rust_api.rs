@@ -462,6 +462,33 @@ fn manual_progress_is_made_by_those_who_wait() {
 }
 
 #[test]
+fn threads_that_wait_bring_each_other_s_messages() {
+    const EACH: u64 = 2_000;
+    let pair = pair_of("sm,self", Progress::Adaptive);
+    let manual = Worker::builder(&context("sm,self")).progress(Progress::Manual).build().unwrap();
+    let queues: Vec<_> = (0..3).map(|id| manual.messages(id).unwrap()).collect();
+    let endpoint = pair.here.connect_to(&manual.address().unwrap()).unwrap();
+    thread::scope(|scope| {
+        let waiting: Vec<_> = queues
+            .iter()
+            .map(|queue| {
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        assert_eq!(queue.next_wait().unwrap().header(), number.to_le_bytes());
+                    }
+                })
+            })
+            .collect();
+        for number in 0..EACH {
+            for id in 0..3 {
+                endpoint.am_send_wait(id, &number.to_le_bytes(), b"").unwrap();
+            }
+        }
+        waiting.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
 fn a_peer_that_dies_ends_what_waits_for_it() {
     let context = Context::new().unwrap();
     let worker = Worker::new(&context).unwrap();

@@ -47,6 +47,11 @@ impl<T> Mailbox<T> {
         left
     }
 
+    fn has_news(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.closed || !inner.queue.is_empty()
+    }
+
     /// Wakes everybody, outside the lock: wakers are user code.
     fn tell(&self, mut inner: MutexGuard<'_, Inner<T>>) {
         let wakers = std::mem::take(&mut inner.wakers);
@@ -87,7 +92,8 @@ impl<T> Mailbox<T> {
                 self.changed.wait(&mut inner);
             } else {
                 drop(inner);
-                calling(|| worker.shared().wait(u64::MAX))?;
+                // Not one pass: another thread may make the pass that brings it.
+                calling(|| worker.shared().drive(&|| self.has_news(), u64::MAX))?;
             }
         }
     }
