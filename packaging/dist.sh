@@ -50,7 +50,17 @@ for each in "${patterns[@]}"; do
   fi
 done
 [ "$no_build" = yes ] || rm -rf "$target_dir/wheel"
-part wheel "$target_dir/wheel" '.*\.whl' scripts/wheel.sh
+# With the library of the binary archive, so that it runs on systems that are as old.
+wheel() {
+  local archive tree status=0
+  archive=$(compgen -G "$packages/binary/ucxx_rs-*-linux-gnu.tar.xz") || { scripts/wheel.sh; return; }
+  tree=$(mktemp -d)
+  tar -xf "$archive" -C "$tree"
+  scripts/wheel.sh --prefix "$tree"/ucxx_rs-* || status=$?
+  rm -rf "$tree"
+  return "$status"
+}
+part wheel "$target_dir/wheel" '.*\.whl' wheel
 
 cd "$dist"
 sums=$(find . -type f -printf '%P\n' | LC_ALL=C sort | xargs -r -d '\n' sha256sum)
