@@ -7,7 +7,7 @@ use crate::api::message::{guarded, part, Handler};
 use crate::api::opaque;
 use crate::api::request::{Keep, Request};
 use crate::api::worker::Worker;
-use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::base::status::{Result, Status};
 use crate::engine::messaging::fetch::reply::{self, FetchTo};
 use crate::engine::messaging::fetch::request::Room;
 use futures_core::Stream;
@@ -201,7 +201,7 @@ impl Drop for Fetch {
 impl Fetches {
     /// The next question.
     pub async fn next(&self) -> Fetch {
-        poll_fn(|context| self.poll(context)).await
+        poll_fn(|context| self.waiting.poll(context)).await
     }
 
     /// The next question, waited for on this thread.
@@ -210,16 +210,7 @@ impl Fetches {
     ///
     /// `BUSY` from a handler.
     pub fn next_wait(&self) -> Result<Fetch> {
-        let ended = || Error::new(Status::CLOSED, "fetches: have ended");
-        self.waiting.wait(&self.worker)?.ok_or_else(ended)
-    }
-
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Fetch> {
-        match self.waiting.poll(context) {
-            Poll::Ready(Some(fetch)) => Poll::Ready(fetch),
-            // It is never closed.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
+        self.waiting.wait(&self.worker)
     }
 }
 
@@ -227,7 +218,7 @@ impl Stream for Fetches {
     type Item = Fetch;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Fetch>> {
-        self.poll(context).map(Some)
+        self.waiting.poll(context).map(Some)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Hubs: bounded queues of chunks in place.
 
-use crate::api::calling;
 use crate::api::context::Context;
 use crate::api::endpoint::Endpoint;
+use crate::api::mailbox::Wakers;
 use crate::api::opaque;
 use crate::api::request::{Keep, Operation, Received};
 use crate::api::worker::Worker;
+use crate::api::{calling, nanoseconds};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::hub::envelope::Lease;
 use crate::engine::hub::hub;
@@ -22,7 +23,7 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 /// A queue of chunks that lie in a fixed number of envelopes.
@@ -86,7 +87,7 @@ unsafe impl Sync for LinkInner {}
 
 /// Tasks that wait for a lease.
 #[derive(Default)]
-struct Ready(Mutex<Vec<Waker>>);
+struct Ready(Mutex<Wakers>);
 
 /// An empty envelope, to be filled and committed. Dropping it gives it back unused.
 pub struct Envelope(Leased);
@@ -229,8 +230,8 @@ unsafe extern "C" fn on_ready(arg: *mut c_void, _link: *mut c_void, _status: i32
         Arc::increment_strong_count(ready);
         Arc::from_raw(ready)
     };
-    let wakers = std::mem::take(&mut *ready.0.lock());
-    wakers.into_iter().for_each(Waker::wake);
+    let wakers = ready.0.lock().take();
+    wakers.wake();
 }
 
 impl LinkInner {
@@ -251,11 +252,7 @@ impl LinkInner {
 
     fn poll(self: &Arc<Self>, context: &std::task::Context<'_>) -> Poll<Result<Leased>> {
         // Before the attempt: the callback comes after it.
-        let mut wakers = self.ready.0.lock();
-        if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            wakers.push(context.waker().clone());
-        }
-        drop(wakers);
+        self.ready.0.lock().add(context);
         match self.lease(0) {
             Ok(None) => Poll::Pending,
             Ok(Some(leased)) => Poll::Ready(Ok(leased)),
@@ -454,10 +451,6 @@ impl Stream for Consumer {
             leased => Some(leased.map(Chunk)),
         })
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Envelope {

@@ -108,8 +108,7 @@ impl Listener {
     ///
     /// `BUSY` from a handler.
     pub fn next_wait(&self) -> Result<ConnectionRequest> {
-        let client = self.waiting.wait(&self.worker)?;
-        client.map(|client| self.request(client)).ok_or_else(ended)
+        Ok(self.request(self.waiting.wait(&self.worker)?))
     }
 
     fn request(&self, client: Client) -> ConnectionRequest {
@@ -117,11 +116,7 @@ impl Listener {
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<ConnectionRequest> {
-        match self.waiting.poll(context) {
-            Poll::Ready(Some(client)) => Poll::Ready(self.request(client)),
-            // It is closed only when it is dropped.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
+        self.waiting.poll(context).map(|client| self.request(client))
     }
 }
 

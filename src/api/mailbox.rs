@@ -5,7 +5,7 @@ use crate::api::calling;
 use crate::api::worker::Worker;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
@@ -17,13 +17,34 @@ pub(crate) struct Mailbox<T> {
 
 struct Inner<T> {
     queue: VecDeque<T>,
-    wakers: Vec<Waker>,
+    wakers: Wakers,
     closed: bool,
+}
+
+/// Tasks that wait.
+#[derive(Default)]
+pub(crate) struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    pub(crate) fn add(&mut self, context: &Context<'_>) {
+        if !self.0.iter().any(|waker| waker.will_wake(context.waker())) {
+            self.0.push(context.waker().clone());
+        }
+    }
+
+    /// Takes them out of their lock. They are user code, so they are woken outside of it.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
+    pub(crate) fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
+    }
 }
 
 impl<T> Mailbox<T> {
     pub(crate) fn new() -> Self {
-        let inner = Inner { queue: VecDeque::new(), wakers: Vec::new(), closed: false };
+        let inner = Inner { queue: VecDeque::new(), wakers: Wakers::default(), closed: false };
         Mailbox { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
@@ -34,56 +55,41 @@ impl<T> Mailbox<T> {
             return Some(one);
         }
         inner.queue.push_back(one);
-        self.tell(inner);
+        let wakers = inner.wakers.take();
+        self.changed.notify_all();
+        drop(inner);
+        wakers.wake();
         None
     }
 
-    /// Nothing more is taken. Returns what was left.
+    /// Nothing more is taken. Only the owner's end calls it, so nobody waits then. Returns what was
+    /// left.
     pub(crate) fn close(&self) -> VecDeque<T> {
         let mut inner = self.inner.lock();
         inner.closed = true;
-        let left = std::mem::take(&mut inner.queue);
-        self.tell(inner);
-        left
+        std::mem::take(&mut inner.queue)
     }
 
     fn has_news(&self) -> bool {
-        let inner = self.inner.lock();
-        inner.closed || !inner.queue.is_empty()
+        !self.inner.lock().queue.is_empty()
     }
 
-    /// Wakes everybody, outside the lock: wakers are user code.
-    fn tell(&self, mut inner: MutexGuard<'_, Inner<T>>) {
-        let wakers = std::mem::take(&mut inner.wakers);
-        self.changed.notify_all();
-        drop(inner);
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// None after the end.
-    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<T>> {
+    /// The next one.
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<T> {
         let mut inner = self.inner.lock();
         if let Some(one) = inner.queue.pop_front() {
-            return Poll::Ready(Some(one));
+            return Poll::Ready(one);
         }
-        if inner.closed {
-            return Poll::Ready(None);
-        }
-        if !inner.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            inner.wakers.push(context.waker().clone());
-        }
+        inner.wakers.add(context);
         Poll::Pending
     }
 
     /// Waits on this thread. It makes the progress of the worker if no thread does.
-    pub(crate) fn wait(&self, worker: &Worker) -> Result<Option<T>> {
+    pub(crate) fn wait(&self, worker: &Worker) -> Result<T> {
         loop {
             let mut inner = self.inner.lock();
             if let Some(one) = inner.queue.pop_front() {
-                return Ok(Some(one));
-            }
-            if inner.closed {
-                return Ok(None);
+                return Ok(one);
             }
             if deferred::in_callback() {
                 return Err(Error::new(Status::BUSY, "a callback or a handler may not wait"));
@@ -101,20 +107,20 @@ impl<T> Mailbox<T> {
 
 /// Something that happens once, and that many may wait for.
 pub(crate) struct Once {
-    inner: Mutex<(Option<Status>, Vec<Waker>)>,
+    inner: Mutex<(Option<Status>, Wakers)>,
 }
 
 impl Once {
     pub(crate) fn new() -> Self {
-        Once { inner: Mutex::new((None, Vec::new())) }
+        Once { inner: Mutex::default() }
     }
 
     pub(crate) fn happen(&self, status: Status) {
         let mut inner = self.inner.lock();
         inner.0 = Some(status);
-        let wakers = std::mem::take(&mut inner.1);
+        let wakers = inner.1.take();
         drop(inner);
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.wake();
     }
 
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Status> {
@@ -122,9 +128,7 @@ impl Once {
         if let Some(status) = inner.0 {
             return Poll::Ready(status);
         }
-        if !inner.1.iter().any(|waker| waker.will_wake(context.waker())) {
-            inner.1.push(context.waker().clone());
-        }
+        inner.1.add(context);
         Poll::Pending
     }
 }

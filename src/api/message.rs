@@ -6,7 +6,7 @@ use crate::api::mailbox::Mailbox;
 use crate::api::opaque;
 use crate::api::request::{Keep, Request, WAITS};
 use crate::api::worker::{WeakWorker, Worker};
-use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::base::status::Result;
 use crate::engine::core::channel::message;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
@@ -245,7 +245,7 @@ impl Drop for Message {
 impl Messages {
     /// The next message.
     pub async fn next(&self) -> Message {
-        poll_fn(|context| self.poll(context)).await
+        poll_fn(|context| self.waiting.poll(context)).await
     }
 
     /// The next message, waited for on this thread.
@@ -254,16 +254,7 @@ impl Messages {
     ///
     /// `BUSY` from a handler.
     pub fn next_wait(&self) -> Result<Message> {
-        let ended = || Error::new(Status::CLOSED, "messages: have ended");
-        self.waiting.wait(&self.worker)?.ok_or_else(ended)
-    }
-
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Message> {
-        match self.waiting.poll(context) {
-            Poll::Ready(Some(message)) => Poll::Ready(message),
-            // It is never closed.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
+        self.waiting.wait(&self.worker)
     }
 }
 
@@ -271,7 +262,7 @@ impl Stream for Messages {
     type Item = Message;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Message>> {
-        self.poll(context).map(Some)
+        self.waiting.poll(context).map(Some)
     }
 }
 

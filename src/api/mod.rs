@@ -23,6 +23,7 @@ pub(crate) mod worker;
 use crate::engine::base::status::{Error, Status};
 use crate::engine::core::worker::deferred_end;
 use std::io;
+use std::time::Duration;
 
 /// Calls what may run callbacks. Then ends the workers that callbacks on this thread have dropped.
 pub(crate) fn calling<T>(f: impl FnOnce() -> T) -> T {
@@ -31,6 +32,11 @@ pub(crate) fn calling<T>(f: impl FnOnce() -> T) -> T {
         deferred_end::end_doomed();
     }
     result
+}
+
+/// A time limit of the engine: what is too long for it has no end.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// `Debug` for handles: the name of the type.

@@ -21,13 +21,13 @@
 //! The stage is behind a lock, which publishes the buffer and `info` to whoever finds `Ended`.
 //! Before, UCX uses the buffer; afterwards, only the `Request` does.
 
-use crate::api::calling;
 use crate::api::endpoint::Endpoint;
 use crate::api::hub::LinkInner;
 use crate::api::memory::{Memory, Remote};
 use crate::api::message::Message;
 use crate::api::opaque;
 use crate::api::worker::Worker;
+use crate::api::{calling, nanoseconds};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, RecvInfo, Submitted};
@@ -274,7 +274,7 @@ impl<B: Send + 'static, T: Outcome> Request<B, T> {
     ///
     /// `BUSY` in a handler or a waker that the library calls; `FORKED` in a forked child.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<bool> {
-        self.wait_for(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))?;
+        self.wait_for(nanoseconds(timeout))?;
         Ok(self.is_done())
     }
 

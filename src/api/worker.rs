@@ -1,11 +1,11 @@
 //! Workers.
 
-use crate::api::calling;
 use crate::api::context::{text, Context};
 use crate::api::endpoint::Endpoint;
 use crate::api::mailbox::Once;
 use crate::api::opaque;
 use crate::api::request::{Keep, Operation, WAITS};
+use crate::api::{calling, nanoseconds};
 use crate::engine::assembly::PROTOCOLS;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::EndpointParams;
@@ -34,7 +34,7 @@ use std::time::Duration;
 /// about a second. [`close`](Self::close) waits in async code instead. What is in flight ends with
 /// `CANCELED`.
 ///
-/// A handler that owns a `Worker` keeps it alive for ever: use [`downgrade`](Self::downgrade).
+/// A worker whose handler owns it never ends: use [`downgrade`](Self::downgrade).
 #[derive(Clone)]
 pub struct Worker(Arc<Inner>);
 
@@ -181,8 +181,7 @@ impl Worker {
     ///
     /// As [`progress`](Self::progress).
     pub fn progress_wait(&self, timeout: Duration) -> Result<bool> {
-        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        calling(|| self.shared().wait(timeout))
+        calling(|| self.shared().wait(nanoseconds(timeout)))
     }
 
     /// A reference that does not keep the worker alive, for handlers.
@@ -212,13 +211,14 @@ impl Worker {
     }
 
     pub(crate) fn endpoint_params(&self) -> EndpointParams {
-        let nanoseconds = |time: Option<Duration>| {
+        // 0 is none.
+        let limit = |time: Option<Duration>| {
             time.map_or(0, |time| time.as_nanos().clamp(1, 1 << 62) as u64)
         };
         let EndpointDefaults { connect_timeout, liveness } = self.0.endpoints;
         EndpointParams {
-            connect_timeout_ns: nanoseconds(connect_timeout),
-            liveness_ns: nanoseconds(liveness),
+            connect_timeout_ns: limit(connect_timeout),
+            liveness_ns: limit(liveness),
             ..EndpointParams::quiet(true)
         }
     }
