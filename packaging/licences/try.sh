@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the licences, sources and advisories of the crates, by cargo-deny. The data base of the
-# advisories is a git repository; where it cannot be fetched, they are not checked, and the last line names that.
+# advisories is a git repository. Where it cannot be fetched, they are not checked, and the last
+# line names that.
 #
 #   packaging/licences/try.sh OUT     OUT is not used
 set -euo pipefail
