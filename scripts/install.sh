@@ -40,6 +40,7 @@ case $bindir in /*) ;; *) bindir=$prefix/$bindir ;; esac
 libdir=$(realpath -ms -- "$libdir") includedir=$(realpath -ms -- "$includedir") bindir=$(realpath -ms -- "$bindir")
 if [ -n "$destdir" ]; then destdir=$(realpath -ms -- "$destdir"); fi
 docdir=$prefix/share/doc/ucxx_rs
+datadir=$prefix/share/ucxx_rs
 mandir=$prefix/share/man
 completionsdir=$prefix/share/bash-completion/completions
 pkgconfigdir=$libdir/pkgconfig
@@ -94,6 +95,9 @@ if [ "$tools" = yes ]; then
     plan 644 "$root/tools/completions/$name" "$completionsdir" "$name"
   done
 fi
+while IFS= read -r file; do
+  plan 644 "$root/share/ucxx_rs/$file" "$(dirname "$datadir/$file")" "$(basename "$file")"
+done < <(cd "$root/share/ucxx_rs" && find . -type f -printf '%P\n' | LC_ALL=C sort)
 plan 644 "$work/ucxx_rs.7" "$mandir/man7" ucxx_rs.7
 pages=()
 for file in "$root"/{README,CHANGELOG,c_examples/README}.md "$root"/docs/{,tutorial/}*.md; do
@@ -114,7 +118,7 @@ if [ "$uninstall" = yes ]; then
     fi
   done
   # Remove the folders that contain only this package.
-  for folder in "$destdir$docdir" "$destdir$cmakedir" "$destdir$includedir/ucxx_rs"; do
+  for folder in "$destdir$docdir" "$destdir$datadir" "$destdir$cmakedir" "$destdir$includedir/ucxx_rs"; do
     if [ -d "$folder" ]; then find "$folder" -depth -type d -empty -delete; fi
   done
   exit

@@ -133,6 +133,7 @@ step_abi() {
   tests/abi/test_symbols.py "$stage"
   tests/abi/test_names.py "$stage"
   tests/abi/abidiff.py "$stage"
+  scripts/api_json.py
 }
 
 step_readme() {

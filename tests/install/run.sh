@@ -70,7 +70,7 @@ cat > expected <<END
 ./bin/ucxx_rs_group
 ./bin/ucxx_rs_info
 ./bin/ucxx_rs_perftest
-$(cd "$root" && printf './%s\n' include/ucxx_rs.h include/ucxx_rs.hpp include/ucxx_rs/*.hpp)
+$(cd "$root" && printf './%s\n' include/ucxx_rs.h include/ucxx_rs.hpp include/ucxx_rs/*.hpp && find ./share -type f)
 ./lib/cmake/ucxx_rs/ucxx_rs-config-version.cmake
 ./lib/cmake/ucxx_rs/ucxx_rs-config.cmake
 ./lib/cmake/ucxx_rs/ucxx_rs-targets.cmake

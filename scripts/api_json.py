@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""Describes the C interface for programs that generate bindings.
+
+It writes share/ucxx_rs/api.json from the header, which tests/header_sync.rs generates from src/ffi.
+The header says what a compiler needs. What only its comments and its conventions say is made
+explicit here: directions, ownership, lengths, and which pointers may be NULL. docs/bindings.md
+describes the format. A parameter that no rule describes is an error, so nothing is guessed.
+
+  scripts/api_json.py --check     share/ucxx_rs/api.json is current (default)
+  scripts/api_json.py --update    writes it
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+root = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(root / "tests/abi"))
+import header as c_header  # noqa: E402
+
+OUTPUT = root / "share/ucxx_rs/api.json"
+# Sizes and offsets, as a compiler has them.
+LAYOUTS = root / "tests/abi/snapshot.txt"
+NUMBERS = {
+    "int32_t", "uint32_t", "int64_t", "uint64_t", "uint16_t", "uint8_t", "size_t", "int", "double",
+}  # fmt: skip
+
+# What neither a type nor a comment's form says. Key: "function.parameter", or "*.parameter".
+NULLABLE = {
+    # The comments of these say it in words of their own.
+    "ucxx_memory_pack.bytes",
+    "ucxx_rma_atomic.compare",
+    "ucxx_rma_atomic.result",
+    "ucxx_window_fetch_and_op.origin",
+    "ucxx_group_allgather.mine",
+    "ucxx_window_shared_query.size",
+    "ucxx_window_shared_query.disp_unit",
+    "ucxx_window_shared_query.base",
+    # As those that they refer to.
+    "ucxx_worker_set_fetch_notifier.notifier",
+    "ucxx_window_get_accumulate.origin",
+    "ucxx_window_rget_accumulate.origin",
+    "ucxx_endpoint_cancel_all.count",
+    "ucxx_worker_destroy_nb.done",
+    "*.destroy_arg",
+    # The rules at the top of the header. A callback's argument is the caller's own.
+    "*.params",
+    "*.arg",
+    "*.user_data",
+    "*.stream",
+}
+# Arrays whose length is not the next parameter.
+LENGTHS = {
+    "ucxx_notifier_poll.completions": "max",
+    "ucxx_link_lease_many.envelopes": "count",
+    "ucxx_rma_atomic.operand": "size",
+    "ucxx_rma_atomic.compare": "size",
+    "ucxx_rma_atomic.result": "size",
+    "ucxx_memory_pack.bytes": "length",
+    "ucxx_group_allgather.mine": "length",
+    "ucxx_group_allgather.all": "length * ucxx_group_size(group)",
+    "ucxx_window_fetch_and_op.origin": "ucxx_type_size(element_type)",
+    "ucxx_window_fetch_and_op.result": "ucxx_type_size(element_type)",
+    "ucxx_window_compare_and_swap.origin": "ucxx_type_size(element_type)",
+    "ucxx_window_compare_and_swap.compare": "ucxx_type_size(element_type)",
+    "ucxx_window_compare_and_swap.result": "ucxx_type_size(element_type)",
+}
+# Addresses that are not the beginning of an array.
+ADDRESSES = {"ucxx_window_detach.base", "ucxx_hub_add_buffer.data"}
+# Handles of others that a function returns or sets: they are not to be destroyed.
+BORROWED = {"ucxx_group_endpoint.endpoint"}
+# Memory that the library uses until the object of this name is destroyed, closed or told to let go.
+KEPT = {
+    "ucxx_memory_register.base": "memory",
+    "ucxx_window_create.base": "window",
+    "ucxx_window_attach.base": "window",
+    "ucxx_layout_init_blocks.blocks": "layout",
+}
+# After these calls the caller has the handle no more, if they succeed.
+TAKES = {
+    "ucxx_worker_destroy_nb.worker",
+    "ucxx_envelope_commit.envelope",
+    "ucxx_envelope_abort.envelope",
+    "ucxx_envelope_release.envelope",
+}
+# Callbacks that run only inside the call that they are given to.
+INSIDE = {"visit", "line", "function"}
+
+
+def comment(text):
+    """The lines of a comment as paragraphs, and lists as they are."""
+    lines = [re.sub(r"^\s*\*? ?", "", line, count=1).rstrip() for line in text.split("\n")]
+    return "\n".join(lines).strip()
+
+
+def sections(text):
+    """A function's comment by its parts."""
+    found = {"text": [], "returns": [], "threads": [], "ownership": [], "see": []}
+    names = {"Returns:": "returns", "Threads:": "threads", "Ownership:": "ownership"}
+    names["See also:"] = "see"
+    at = "text"
+    for line in text.split("\n"):
+        for name, part in names.items():
+            if line.startswith(name):
+                at, line = part, line[len(name) :].strip()
+                break
+        found[at].append(line)
+    return {part: "\n".join(lines).strip() for part, lines in found.items() if any(lines)}
+
+
+def statuses(text):
+    """The list under "Returns": which statuses, and when."""
+    flat = re.sub(r"\n(?!- )\s*", " ", text)
+    return [
+        {"status": status, "when": line.split(":", 1)[-1].strip()}
+        for line in flat.split("\n")
+        if line.startswith("- ")
+        for status in re.findall(r"\bUCXX_(?:ERR_\w+|OK|INPROGRESS)\b", line.split(":")[0])
+    ]
+
+
+class Api:
+    def __init__(self, path):
+        self.text = path.read_text(encoding="utf-8")
+        self.header = c_header.read(path)
+        self.names = {function.name for function in self.header.functions}
+        self.layouts = LAYOUTS.read_text(encoding="utf-8")
+        self.opaque = {f"{name}_t" for name in self.header.opaque}
+        self.structs = {f"{name}_t": name for name in self.header.structs}
+        self.callbacks = {name: kind for name, kind in self.header.types.items() if "(*)" in kind}
+
+    # Types
+
+    def type(self, spelled):
+        """A type as the header spells it, taken apart."""
+        spelled = c_header.tidy(spelled)
+        if "(*)" in spelled:
+            return {"kind": "callback", **self.signature(spelled)}
+        if array := re.fullmatch(r"(.*?)\s*\[(\d+)\]", spelled):
+            return {"kind": "array", "of": self.type(array[1]), "count": int(array[2])}
+        if spelled.endswith("*"):
+            to = spelled[:-1].strip()
+            constant = to.endswith("*const") or to.startswith("const ")
+            if to.endswith("*const"):
+                to = to[: -len("const")].strip()
+            elif not to.endswith("*"):
+                to = to.removeprefix("const ")
+            else:
+                constant = False
+            if to in ("void", "char") or to in self.opaque:
+                kind = {"void": "address", "char": "string"}.get(to, "handle")
+                type = {"kind": kind, "const": constant}
+                return type if kind != "handle" else type | {"name": to}
+            return {"kind": "pointer", "const": constant, "to": self.type(to)}
+        if spelled in NUMBERS:
+            return {"kind": "number", "name": spelled}
+        if spelled in ("void", "char"):
+            return {"kind": spelled}
+        if spelled == "ucxx_status_t":
+            return {"kind": "status"}
+        if spelled in self.callbacks:
+            return {"kind": "callback", "name": spelled}
+        if spelled in self.structs:
+            return {"kind": "struct", "name": spelled}
+        raise c_header.NotUnderstood(spelled)
+
+    def signature(self, spelled):
+        result, inside = re.fullmatch(r"(.*?)\s*\(\*\)\((.*)\)", spelled).groups()
+        each = [] if inside == "void" else c_header.split_list(inside)
+        return {"result": self.type(result), "takes": [self.type(one) for one in each]}
+
+    # Comments
+
+    def comment_before(self, pattern, within=None):
+        text = self.text if within is None else within
+        found = re.search(r"/\*\*((?:(?!\*/).)*)\*/\s*(?:UCXX_NODISCARD\s+)?" + pattern, text, re.S)
+        return comment(found[1]) if found else ""
+
+    def body(self, what, name):
+        return re.search(rf"^{what} {name} \{{(.*?)^\}};", self.text, re.S | re.M)[1]
+
+    # Parts of the description
+
+    def enum(self, name):
+        body = self.body("enum", name)
+        values = []
+        for constant in self.header.enums[name]:
+            value = re.search(rf"\b{constant} = (-?\d+),", body)
+            doc = self.comment_before(rf"{constant} = ", body)
+            if f"\nconstant {constant} = {value[1]}\n" not in self.layouts:
+                raise c_header.NotUnderstood(f"{constant}: {LAYOUTS.name} has another value")
+            values.append({"name": constant, "value": int(value[1]), "doc": doc})
+        doc = self.comment_before(rf"enum {name} \{{")
+        return {"name": name, "doc": doc, "values": values}
+
+    def struct(self, name):
+        typedef, body = f"{name}_t", self.body("struct", name)
+        members = [
+            {
+                "name": member.name,
+                "type": self.type(member.type),
+                "offset": self.measured(rf"member {name}\.{member.name}: at (\d+),"),
+                "doc": self.comment_before(rf"[^;]*?\b{member.name}\b[^;]*;", body),
+            }
+            for member in self.header.structs[name]
+        ]
+        described = {"name": typedef, "doc": self.comment_before(rf"struct {name} \{{")}
+        if f"{name}_init" in self.names and members[0]["name"] == "struct_size":
+            described["init"] = f"{name}_init"
+        described["size"] = self.measured(rf"struct {name}: (\d+) bytes")
+        return described | {"members": members}
+
+    def measured(self, pattern):
+        found = re.search(rf"^{pattern}", self.layouts, re.M)
+        if found is None:
+            raise c_header.NotUnderstood(f"{pattern}: not in {LAYOUTS.name}")
+        return int(found[1])
+
+    def handle(self, name):
+        destroy = name.removesuffix("_t") + "_destroy"
+        described = {"name": name, "doc": self.comment_before(rf"struct {name[:-2]};")}
+        return described | ({"destroy": destroy} if destroy in self.names else {})
+
+    def callback(self, name):
+        doc = self.comment_before(rf"typedef [^;]*\(\*{name}\)")
+        spelled = re.search(rf"typedef [^;(]*\(\*{name}\)\((.*?)\);", self.text, re.S)[1]
+        names = [each.name for each in c_header.parameters(spelled)]
+        signature = self.signature(self.callbacks[name])
+        takes = [{"name": n, "type": t} for n, t in zip(names, signature["takes"], strict=True)]
+        return {"name": name, "doc": doc, "result": signature["result"], "parameters": takes}
+
+    def function(self, function):
+        doc = sections(self.comment_before(rf"[^;{{]*?\b{function.name}\("))
+        names = [each.name for each in function.parameters]
+        operation = names[-2:] == ["params", "request"]
+        described = {
+            "name": function.name,
+            "operation": operation,
+            "result": self.result(function, doc),
+            "parameters": [
+                self.parameter(function, index, operation, doc)
+                for index in range(len(function.parameters))
+            ],
+            "doc": doc.get("text", ""),
+        }
+        if found := statuses(doc.get("returns", "")):
+            described["returns"] = found
+        for part in ("threads", "ownership"):
+            if part in doc:
+                described[part] = re.sub(r"\s+", " ", doc[part])
+        return described
+
+    def result(self, function, doc):
+        type = self.type(function.result)
+        if type["kind"] in ("handle", "address", "string"):
+            type["ownership"] = "borrowed"
+            type["nullable"] = "never NULL" not in doc.get("returns", "")
+        return type
+
+    def nullable(self, key, operation, doc):
+        """Whether the comment, or a rule for all functions, allows NULL."""
+        function, name = key.split(".")
+        if key in NULLABLE or f"*.{name}" in NULLABLE or function.endswith("_init"):
+            return True
+        if name == "request" and operation:
+            return True
+        flat = re.sub(r"\n(?!- |\n)\s*", " ", doc.get("text", ""))
+        named = rf"\bNULL for `{name}`|\bNULL `{name}` means|If `{name}` is not NULL"
+        for line in flat.split("\n"):
+            item = re.match(r"- ((?:`\w+`(?:, | and )?)+):", line)
+            for sentence in re.split(r"(?<=[.:;]) ", line):
+                about = f"`{name}`" in sentence or (item and f"`{name}`" in item[1])
+                allows = r"\boptional\b|\bmay be NULL\b|\bNULL (means|removes|sends)"
+                if about and re.search(allows, sentence):
+                    return True
+                if re.search(named, sentence):
+                    return "is invalid" not in sentence
+        return False
+
+    def parameter(self, function, index, operation, doc):
+        given = function.parameters[index]
+        key, type = f"{function.name}.{given.name}", self.type(given.type)
+        described = {"name": given.name, "type": type, "direction": "in"}
+        kind = type["kind"]
+        if kind in ("number", "struct", "status"):
+            return described
+        described["nullable"] = self.nullable(key, operation, doc)
+        more = getattr(self, f"{kind}_parameter")(
+            key, type, self.length(function, index), operation
+        )
+        return described | more
+
+    def length(self, function, index):
+        """The parameter that says how many bytes or elements are there, or None."""
+        given, after = function.parameters[index], function.parameters[index + 1 :][:1]
+        if found := LENGTHS.get(f"{function.name}.{given.name}"):
+            return found
+        layout = f"{given.name}_layout"
+        if any(each.name == layout for each in function.parameters):
+            return layout
+        named = r"(\w+_)?(length|count|capacity|size)"
+        if after and re.fullmatch(named, after[0].name) and "*" not in after[0].type:
+            return after[0].name
+        return None
+
+    def callback_parameter(self, key, _type, _length, _operation):
+        function, name = key.split(".")
+        # Inside the call; any number of times until it is replaced; or once, later.
+        registered = "_set_" in function and name != "destroy_arg"
+        return {"runs": "inside" if name in INSIDE else "registered" if registered else "once"}
+
+    def handle_parameter(self, key, type, _length, _operation):
+        function, _ = key.split(".")
+        if function == type["name"][:-2] + "_destroy":
+            return {"nullable": True, "ownership": "taken"}
+        return {"ownership": "taken" if key in TAKES else "borrowed"}
+
+    def string_parameter(self, _key, type, length, _operation):
+        return {} if type["const"] else {"direction": "out", "length": length, "unit": "bytes"}
+
+    def address_parameter(self, key, type, length, operation):
+        function, name = key.split(".")
+        if name in ("arg", "user_data", "stream") or key in ADDRESSES:
+            return {"opaque": True}
+        if length is None:
+            raise c_header.NotUnderstood(f"{key}: how long is it?")
+        both = key in KEPT or key == "ucxx_group_broadcast.data"
+        # What a window's calls without a request read is copied; what they write comes later.
+        later = "epoch" if function.startswith("ucxx_window_") and not type["const"] else "call"
+        copied = name == "header"
+        return {
+            "direction": "inout" if both else "in" if type["const"] else "out",
+            "length": length,
+            "unit": "layout" if length.endswith("_layout") else "bytes",
+            "valid_for": KEPT.get(key)
+            or ("call" if copied else "operation" if operation else later),
+        }
+
+    def pointer_parameter(self, key, type, length, operation):
+        function, _ = key.split(".")
+        to, const = type["to"], type["const"]
+        if function.endswith("_init"):
+            return {"direction": "out", "length": "struct_size", "unit": "bytes"}
+        if function.startswith("ucxx_layout_init") and not const:
+            return {"direction": "out"}
+        if length is not None:
+            described = {"direction": "in" if const else "out", "length": length}
+            described |= {"unit": "elements", "valid_for": KEPT.get(key, "call")}
+            if to.get("name") == "ucxx_envelope_t":
+                described["ownership"] = "lease"
+            if to.get("name") == "ucxx_buffer_t":
+                written = "recv" in function or function == "ucxx_am_fetch_iov"
+                way = "out" if written else "in"
+                described["buffers"] = {"direction": way, "valid_for": "operation"}
+            return described
+        if to["kind"] == "handle":
+            lease = to["name"] == "ucxx_envelope_t"
+            owned = "borrowed" if key in BORROWED else "lease" if lease else "owned"
+            return {"direction": "out", "ownership": owned}
+        if const:
+            return {}
+        versioned = to["kind"] == "struct" and self.is_versioned(to["name"])
+        both = versioned or key == "ucxx_memory_pack.length"
+        return {"direction": "inout" if both else "out"}
+
+    def is_versioned(self, typedef):
+        return self.header.structs[self.structs[typedef]][0].name == "struct_size"
+
+    def describe(self):
+        version = self.header.version
+        return {
+            "format": 1,
+            "library": "ucxx_rs",
+            "version": ".".join(
+                str(version[f"UCXX_RS_VERSION_{n}"]) for n in ("MAJOR", "MINOR", "PATCH")
+            ),
+            "status": "int32_t",
+            "enums": [self.enum(name) for name in self.header.enums],
+            "handles": [self.handle(f"{name}_t") for name in self.header.opaque],
+            "structs": [self.struct(name) for name in self.header.structs],
+            "callbacks": [self.callback(name) for name in self.callbacks],
+            "functions": [self.function(function) for function in self.header.functions],
+        }
+
+
+def written(described):
+    """A line for each thing that is described, so that a change is seen as one."""
+    parts = []
+    for key, value in described.items():
+        if isinstance(value, list):
+            lines = ",\n  ".join(json.dumps(each) for each in value)
+            parts.append(f'"{key}": [\n  {lines}\n ]')
+        else:
+            parts.append(f'"{key}": {json.dumps(value)}')
+    return "{\n " + ",\n ".join(parts) + "\n}\n"
+
+
+def main():
+    described = Api(root / "include/ucxx_rs.h").describe()
+    text = written(described)
+    if sys.argv[1:] == ["--update"]:
+        OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+        OUTPUT.write_text(text, encoding="utf-8")
+    elif sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(__doc__)
+    elif not OUTPUT.exists() or OUTPUT.read_text(encoding="utf-8") != text:
+        sys.exit(
+            f"{OUTPUT.relative_to(root)} is not what the header says: scripts/api_json.py --update"
+        )
+
+
+if __name__ == "__main__":
+    main()
