@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
 
   link_report(&links[0], &options);
   pair_close(links);
-  free(out);
-  free(in);
+  buffer_destroy(out);
+  buffer_destroy(in);
   return 0;
 }

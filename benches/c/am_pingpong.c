@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
   link_close(&link);
   harness_finish(&options);
   free(samples);
-  free(out);
-  free(inbox.buffers);
+  buffer_destroy(out);
+  buffer_destroy(inbox.buffers);
   return 0;
 }

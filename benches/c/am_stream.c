@@ -77,6 +77,6 @@ int main(int argc, char **argv) {
   link_close(&link);
   harness_finish(&options);
   free(rates);
-  free(memory);
+  buffer_destroy(memory);
   return 0;
 }

@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
   }
   for (long i = 0; i < options.producers; i++) {
     pthread_join(producers[i].thread, NULL);
-    free(producers[i].buffers);
+    buffer_destroy(producers[i].buffers);
   }
   report_samples(&options, "submission_ns", costs, (size_t)(options.producers * per_producer));
   report_samples(&options, "operations_per_second", rates, (size_t)options.batches);

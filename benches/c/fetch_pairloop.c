@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   link_report(&links[0], &options);
   fetch_close(&fetches[1]);
   pair_close(links);
-  free(out);
-  free(in);
+  buffer_destroy(out);
+  buffer_destroy(in);
   return 0;
 }

@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   fetches.protocol = options.protocol;
   double *samples = (double *)calloc((size_t)options.batches, sizeof *samples);
   if (samples == NULL) die("no memory");
-  memset(out, 0xa5, options.size);
+  buffer_fill(out, 0xa5, options.size);
 
   link_establish(&link, &options);
   fetch_open(&link, &fetches);
@@ -63,8 +63,7 @@ int main(int argc, char **argv) {
     if (batch >= 0) samples[batch] = (double)(now_ns() - start) / (double)count;
   }
   if (options.side == 0)
-    for (size_t at = 0; at < (size_t)options.window * options.size; at++)
-      if (in[at] != 0xa5) die("byte %zu of the answers is not what was sent", at);
+    buffer_check(in, 0xa5, (size_t)options.window * options.size, "the answers");
   report_samples(&options, "question_ns", samples, (size_t)options.batches);
   const double rate = 1e9 / samples[(options.batches - 1) / 2];
   report_number(&options, "messages_per_second", rate);
@@ -75,7 +74,7 @@ int main(int argc, char **argv) {
   link_close(&link);
   harness_finish(&options);
   free(samples);
-  free(out);
-  free(in);
+  buffer_destroy(out);
+  buffer_destroy(in);
   return 0;
 }

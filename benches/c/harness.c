@@ -2,6 +2,8 @@
  * Copyright the ucxx_rs developers */
 #include "harness.h"
 
+#include "cuda.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <sched.h>
@@ -17,6 +19,8 @@
 #include <unistd.h>
 
 static pid_t other_side = -1;
+static int buffers_are = WHERE_HOST, on_side;
+static const char *where; /* of each side, or of both */
 
 void die(const char *format, ...) {
   va_list arguments;
@@ -63,6 +67,7 @@ void harness_read(int argc, char **argv, struct options *options) {
                                         {"protocol", required_argument, NULL, 'r'},
                                         {"operation", required_argument, NULL, 'o'},
                                         {"memory", required_argument, NULL, 'M'},
+                                        {"where", required_argument, NULL, 'L'},
                                         {"processes", required_argument, NULL, 'N'},
                                         {"only", required_argument, NULL, 'O'},
                                         {"own-memory", required_argument, NULL, 'U'},
@@ -101,6 +106,7 @@ void harness_read(int argc, char **argv, struct options *options) {
     case 'r': options->protocol = choice("protocol", optarg, protocol); break;
     case 'o': options->operation = choice("operation", optarg, operation); break;
     case 'M': options->memory = choice("memory", optarg, memory); break;
+    case 'L': where = optarg; break;
     case 'N': options->processes = number("processes", optarg, 1); break;
     case 'O': options->only = optarg; break;
     case 'U': options->own_memory = number("own-memory", optarg, 0) != 0; break;
@@ -155,11 +161,23 @@ static void start_other_side(int argc, char **argv, struct options *options) {
   _exit(127);
 }
 
+/* "cuda" is for both sides, "cuda,host" for side 0 and for side 1. */
+static int kind_of_buffers(void) {
+  static const char *const kinds[] = {"host", "pinned", "cuda", "managed", NULL};
+  const char *comma = strchr(where, ',');
+  char mine[16];
+  if (comma != NULL && on_side != 0) where = comma + 1;
+  snprintf(mine, sizeof mine, "%.*s", (int)strcspn(where, ","), where);
+  return choice("where", mine, kinds);
+}
+
 void harness_start(int argc, char **argv, int two_processes, struct options *options) {
   options->thread_cpu = -1;
   harness_read(argc, argv, options);
   if (two_processes && options->side == 0) start_other_side(argc, argv, options);
   harness_pin(options->cpu[options->side != 0]);
+  on_side = options->side;
+  if (where != NULL) buffers_are = kind_of_buffers();
 }
 
 static void send_all(int socket, const void *data, size_t length) {
@@ -236,7 +254,7 @@ uint64_t now_ns(void) {
   return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-unsigned char *buffer_create(size_t length) {
+static unsigned char *host_buffer(size_t length) {
   void *memory;
   if (posix_memalign(&memory, 4096, length) != 0)
     die("no memory for a buffer of %zu bytes", length);
@@ -244,12 +262,83 @@ unsigned char *buffer_create(size_t length) {
   return memory;
 }
 
+/* The stream on which this process fills and checks its buffers. */
+static void *gpu(void) {
+  static void *stream;
+  if (stream != NULL) return stream;
+  const int devices = cuda_open();
+  if (devices == 0) die("--where: there is no GPU with a CUDA driver here");
+  cuda_enter(on_side % devices);
+  return stream = cuda_stream();
+}
+
+unsigned char *buffer_create(size_t length) {
+  uint64_t address = 0;
+  void *memory = NULL;
+  if (buffers_are == WHERE_HOST) return host_buffer(length);
+  gpu();
+  switch (buffers_are) {
+  case WHERE_PINNED: CUDA_MUST(cuda.allocate_pinned(&memory, length, 1)); break;
+  case WHERE_CUDA: CUDA_MUST(cuda.allocate(&address, length)); break;
+  default:
+    if (cuda.allocate_managed == NULL) die("the CUDA driver has no managed memory");
+    CUDA_MUST(cuda.allocate_managed(&address, length, 1));
+  }
+  unsigned char *buffer = memory != NULL ? memory : (unsigned char *)(uintptr_t)address;
+  buffer_fill(buffer, 0x5a, length);
+  return buffer;
+}
+
+void buffer_destroy(unsigned char *buffer) {
+  if (buffer == NULL) return;
+  if (buffers_are == WHERE_HOST)
+    free(buffer);
+  else if (buffers_are == WHERE_PINNED)
+    CUDA_MUST(cuda.free_pinned(buffer));
+  else
+    CUDA_MUST(cuda.free((uint64_t)(uintptr_t)buffer));
+}
+
+void buffer_write(unsigned char *buffer, const void *bytes, size_t length) {
+  if (buffers_are < WHERE_CUDA) {
+    memcpy(buffer, bytes, length);
+    return;
+  }
+  CUDA_MUST(cuda.to_device((uint64_t)(uintptr_t)buffer, bytes, length, gpu()));
+  CUDA_MUST(cuda.synchronize(gpu()));
+}
+
+void buffer_fill(unsigned char *buffer, unsigned char byte, size_t length) {
+  if (buffers_are < WHERE_CUDA) {
+    memset(buffer, byte, length);
+    return;
+  }
+  unsigned char *bytes = host_buffer(length);
+  memset(bytes, byte, length);
+  buffer_write(buffer, bytes, length);
+  free(bytes);
+}
+
+void buffer_check(const unsigned char *buffer, unsigned char byte, size_t length,
+                  const char *what) {
+  unsigned char *copy = NULL;
+  if (buffers_are >= WHERE_CUDA) {
+    copy = host_buffer(length);
+    CUDA_MUST(cuda.to_host(copy, (uint64_t)(uintptr_t)buffer, length, gpu()));
+    CUDA_MUST(cuda.synchronize(gpu()));
+    buffer = copy;
+  }
+  for (size_t at = 0; at < length; at++)
+    if (buffer[at] != byte) die("byte %zu of %s is not what was sent", at, what);
+  free(copy);
+}
+
 void report_text(const struct options *options, const char *key, const char *value) {
   if (options->side == 0) printf("%s=%s\n", key, value);
 }
 
 void report_number(const struct options *options, const char *key, double value) {
-  if (options->side == 0) printf("%s=%.9g\n", key, value);
+  if (options->side == 0) printf("%s=%.12g\n", key, value);
 }
 
 static int ascending(const void *left, const void *right) {

@@ -21,6 +21,8 @@ enum { COMPLETION_POLL, COMPLETION_WAIT, COMPLETION_CALLBACK, COMPLETION_NOTIFIE
  * that say so. */
 enum { OPERATION_PUT, OPERATION_GET, OPERATION_ADD };
 enum { MEMORY_ALLOCATED, MEMORY_REGISTERED };
+/* Where buffers are. Others than WHERE_HOST need the driver of a GPU, and LINK_DETECT. */
+enum { WHERE_HOST, WHERE_PINNED, WHERE_CUDA, WHERE_MANAGED };
 
 struct options {
   size_t size; /* bytes of one message */
@@ -86,8 +88,16 @@ int harness_wants(const struct options *options, const char *name);
 /* Nanoseconds of a monotonic clock. */
 uint64_t now_ns(void);
 
-/* Allocates memory for messages: page-aligned, with every page touched. */
+/* Allocates memory for messages where the option --where says, such as "cuda", or "cuda,host" for
+ * the two sides: page-aligned, with every page touched. On side 1 it is on the second GPU, if there
+ * are several. */
 unsigned char *buffer_create(size_t length);
+void buffer_destroy(unsigned char *buffer);
+void buffer_write(unsigned char *buffer, const void *bytes, size_t length);
+void buffer_fill(unsigned char *buffer, unsigned char byte, size_t length);
+/* Ends the program if a byte is another one. */
+void buffer_check(const unsigned char *buffer, unsigned char byte, size_t length,
+                  const char *what);
 
 /* Prints a line `key=value` of the report. Only side 0 prints. */
 void report_text(const struct options *options, const char *key, const char *value);

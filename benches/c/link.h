@@ -25,7 +25,7 @@
  * tags have no meaning. A program with progress threads includes link_threaded.h instead.
  *
  * Every failure ends the program. All implementations declare buffers as host memory, so that UCX
- * need not detect it. */
+ * need not detect it. With LINK_DETECT they do not: then --where may put them elsewhere. */
 #ifndef BENCH_LINK_H
 #define BENCH_LINK_H
 
@@ -33,6 +33,16 @@
 #include <stdlib.h>
 
 #include "harness.h"
+
+#ifdef LINK_DETECT
+#define LINK_UCP_MEMORY UCS_MEMORY_TYPE_UNKNOWN
+#define LINK_MEMORY UCXX_MEMORY_AUTO
+#define LINK_COPY(buffer, data, length) buffer_write(buffer, data, length)
+#else
+#define LINK_UCP_MEMORY UCS_MEMORY_TYPE_HOST
+#define LINK_MEMORY UCXX_MEMORY_HOST
+#define LINK_COPY(buffer, data, length) memcpy(buffer, data, length)
+#endif
 
 /* Set to use active messages: see link_am.h. */
 #ifndef LINK_AM

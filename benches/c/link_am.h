@@ -69,7 +69,7 @@ static ucs_status_t am_arrived(void *arg, const void *header, size_t header_leng
                                                  UCP_OP_ATTR_FIELD_USER_DATA,
                                  .cb = {.recv_am = am_pulled},
                                  .user_data = inbox,
-                                 .memory_type = UCS_MEMORY_TYPE_HOST};
+                                 .memory_type = LINK_UCP_MEMORY};
     ucs_status_ptr_t result = ucp_am_recv_data_nbx(inbox->link->worker, data,
                                                    inbox_buffer(inbox, length), length, &param);
     if (UCS_PTR_IS_ERR(result))
@@ -123,7 +123,7 @@ static void am_arrived(void *arg, ucxx_am_message_t *message) {
   if (data == NULL) {
     const size_t length = ucxx_am_message_length(message);
     ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-    params.memory_type = UCXX_MEMORY_HOST;
+    params.memory_type = LINK_MEMORY;
     params.callback = am_pulled;
     params.callback_arg = inbox;
     ucxx_status_t status =
@@ -149,7 +149,7 @@ static inline void am_open(struct link *link, struct inbox *inbox) {
 static inline void am_send(struct link *link, const void *buffer, size_t length,
                            struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
+  params.memory_type = LINK_MEMORY;
   ucxx_status_t status;
   while ((status = ucxx_am_send(link->endpoint, AM_ID, NULL, 0, buffer, length, &params,
                                 &operation->request)) == UCXX_ERR_NO_RESOURCE)

@@ -77,7 +77,7 @@ static ucs_status_t answer_came(void *arg, const void *header, size_t header_len
   unsigned char *buffer = fetch_buffer(fetches, number);
   if (length > fetches->size) die("an answer is too long");
   if (!(attributes->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-    memcpy(buffer, data, length);
+    LINK_COPY(buffer, data, length);
     fetches->waiting[number] = 0;
     return UCS_OK;
   }
@@ -86,7 +86,7 @@ static ucs_status_t answer_came(void *arg, const void *header, size_t header_len
                                                UCP_OP_ATTR_FIELD_USER_DATA,
                                .cb = {.recv_am = answer_pulled},
                                .user_data = &fetches->waiting[number],
-                               .memory_type = UCS_MEMORY_TYPE_HOST};
+                               .memory_type = LINK_UCP_MEMORY};
   ucs_status_ptr_t result =
       ucp_am_recv_data_nbx(fetches->link->worker, data, buffer, length, &param);
   if (UCS_PTR_IS_ERR(result))
@@ -143,7 +143,7 @@ static inline void fetch_answer(struct fetches *fetches, uint64_t number) {
                                                UCP_OP_ATTR_FIELD_USER_DATA,
                                .cb = {.send = answer_sent},
                                .user_data = fetches,
-                               .memory_type = UCS_MEMORY_TYPE_HOST};
+                               .memory_type = LINK_UCP_MEMORY};
   static const uint32_t protocols[] = {0, UCP_AM_SEND_FLAG_EAGER, UCP_AM_SEND_FLAG_RNDV};
   if (fetches->protocol != 0) {
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
@@ -181,7 +181,7 @@ static void question_came(void *arg, ucxx_fetch_t *fetch) {
   memcpy(&number, header, sizeof number);
   if (number >= (uint64_t)fetches->count) die("there is no question of that number");
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
+  params.memory_type = LINK_MEMORY;
   static const uint64_t protocols[] = {0, UCXX_FLAG_EAGER, UCXX_FLAG_RNDV};
   params.flags = protocols[fetches->protocol];
   link_check(ucxx_fetch_reply(fetch, fetches->answer, fetches->size, &params, NULL),
@@ -198,7 +198,7 @@ static inline void fetch_open(struct link *link, struct fetches *fetches) {
 
 static inline void fetch_begin(struct fetches *fetches, uint64_t number) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
+  params.memory_type = LINK_MEMORY;
   unsigned char *buffer = fetch_buffer(fetches, number);
   ucxx_status_t status;
   while ((status = ucxx_am_fetch(fetches->link->endpoint, QUESTION_ID, &number, sizeof number,

@@ -73,7 +73,7 @@ static inline void multi_prepare(struct multi *multi) {
   for (long at = 0; at < multi->frames; at++) {
     multi->list[at].data = multi->memory + (size_t)at * multi->size;
     multi->list[at].length = multi->size;
-    multi->list[at].memory_type = UCXX_MEMORY_HOST;
+    multi->list[at].memory_type = LINK_MEMORY;
   }
   link_check(ucxx_worker_set_multi_handler(multi->link->worker, MULTI_ID, multi_arrived, multi,
                                            NULL, NULL),

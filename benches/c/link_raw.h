@@ -73,7 +73,7 @@ static void link_received(void *request, ucs_status_t status, const ucp_tag_recv
    .request = (operation)->room + LINK_REQUEST_ROOM,                            \
    .cb = {.kind = function},                                                    \
    .user_data = (operation),                                                    \
-   .memory_type = UCS_MEMORY_TYPE_HOST}
+   .memory_type = LINK_UCP_MEMORY}
 
 #else
 
@@ -100,7 +100,7 @@ static inline int link_done(struct operation *operation) {
 }
 
 #define LINK_PARAM(operation, kind, function) \
-  {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE, .memory_type = UCS_MEMORY_TYPE_HOST}
+  {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE, .memory_type = LINK_UCP_MEMORY}
 
 #endif
 

@@ -73,7 +73,7 @@ static inline void region_open(struct link *link, struct region *region, size_t 
   params.address = region->own;
   params.length = size;
   params.flags = region->own == NULL ? UCP_MEM_MAP_ALLOCATE : 0;
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  params.memory_type = region->own == NULL ? UCS_MEMORY_TYPE_HOST : LINK_UCP_MEMORY;
   ucs_status_t status = ucp_mem_map(link->context, &params, &region->memory);
   if (status != UCS_OK) die("ucp_mem_map: %s", ucs_status_string(status));
   attr.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
@@ -93,7 +93,7 @@ static inline void region_open(struct link *link, struct region *region, size_t 
 static inline void region_close(struct region *region) {
   ucs_status_t status = ucp_mem_unmap(region->link->context, region->memory);
   if (status != UCS_OK) die("ucp_mem_unmap: %s", ucs_status_string(status));
-  free(region->own);
+  buffer_destroy(region->own);
 }
 
 static inline void remote_open(struct link *link, struct remote *remote, const void *key,
@@ -166,7 +166,7 @@ static inline void region_open(struct link *link, struct region *region, size_t 
                "ucxx_memory_allocate");
   else
     link_check(
-        ucxx_memory_register(link->context, region->own, size, UCXX_MEMORY_HOST, &region->memory),
+        ucxx_memory_register(link->context, region->own, size, LINK_MEMORY, &region->memory),
         "ucxx_memory_register");
   region->base = (unsigned char *)ucxx_memory_base(region->memory);
   region->key_length = sizeof region->key;
@@ -176,7 +176,7 @@ static inline void region_open(struct link *link, struct region *region, size_t 
 
 static inline void region_close(struct region *region) {
   ucxx_memory_destroy(region->memory);
-  free(region->own);
+  buffer_destroy(region->own);
 }
 
 static inline void remote_open(struct link *link, struct remote *remote, const void *key,
@@ -194,7 +194,7 @@ static inline void remote_started(ucxx_status_t status, struct operation *operat
 static inline void remote_put(struct remote *remote, const void *buffer, size_t length,
                               uint64_t offset, struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
+  params.memory_type = LINK_MEMORY;
   ucxx_status_t status;
   while ((status = ucxx_rma_put(remote->key, buffer, length, offset, &params,
                                 &operation->request)) == UCXX_ERR_NO_RESOURCE)
@@ -205,7 +205,7 @@ static inline void remote_put(struct remote *remote, const void *buffer, size_t 
 static inline void remote_get(struct remote *remote, void *buffer, size_t length, uint64_t offset,
                               struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
+  params.memory_type = LINK_MEMORY;
   ucxx_status_t status;
   while ((status = ucxx_rma_get(remote->key, buffer, length, offset, &params,
                                 &operation->request)) == UCXX_ERR_NO_RESOURCE)
@@ -216,7 +216,7 @@ static inline void remote_get(struct remote *remote, void *buffer, size_t length
 static inline void remote_add(struct remote *remote, const uint64_t *operand, uint64_t *result,
                               uint64_t offset, struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
+  params.memory_type = LINK_MEMORY;
   ucxx_status_t status;
   while ((status = ucxx_rma_atomic(remote->key, UCXX_ATOMIC_ADD, sizeof *operand, operand, NULL,
                                    result, offset, &params, &operation->request)) ==

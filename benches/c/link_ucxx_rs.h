@@ -91,7 +91,7 @@ static inline void link_connect(struct link *link, const void *bytes, size_t len
 static inline void link_recv(struct link *link, void *buffer, size_t length, uint64_t tag,
                              struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
+  params.memory_type = LINK_MEMORY;
 #ifdef LINK_STREAM
   (void)tag;
   ucxx_status_t status =
@@ -109,7 +109,7 @@ static inline void link_progress(struct link *link) { ucxx_worker_progress(link-
 static inline void link_send(struct link *link, const void *buffer, size_t length, uint64_t tag,
                              struct operation *operation) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.memory_type = UCXX_MEMORY_HOST;
+  params.memory_type = LINK_MEMORY;
   ucxx_status_t status;
 #ifdef LINK_STREAM
   (void)tag;

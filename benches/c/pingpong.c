@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
   link_close(&link);
   harness_finish(&options);
   free(samples);
-  free(out);
-  free(in);
+  buffer_destroy(out);
+  buffer_destroy(in);
   return 0;
 }

@@ -80,6 +80,6 @@ int main(int argc, char **argv) {
   remote_close(&remote);
   region_close(&region);
   pair_close(links);
-  free(buffer);
+  buffer_destroy(buffer);
   return 0;
 }

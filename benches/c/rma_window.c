@@ -53,11 +53,6 @@ static void in_windows(struct remote *remote, const struct options *options, uns
   for (long i = 0; i < options->window; i++) link_finish(remote->link, &operations[i]);
 }
 
-static void check_filled(const unsigned char *bytes, size_t length) {
-  for (size_t at = 0; at < length; at++)
-    if (bytes[at] != FILL) die("byte %zu is not what was put, or to be got", at);
-}
-
 /* Side 0 accesses the memory. */
 static void touch(struct link *link, const struct options *options, unsigned char *buffers,
                   size_t room) {
@@ -68,7 +63,7 @@ static void touch(struct link *link, const struct options *options, unsigned cha
   void *key = harness_exchange(options, "", 1, &length);
   double *samples = (double *)calloc((size_t)options->batches, sizeof *samples);
   if (samples == NULL) die("no memory");
-  memset(buffers, options->operation == OPERATION_PUT ? FILL : 0, room);
+  buffer_fill(buffers, options->operation == OPERATION_PUT ? FILL : 0, room);
   remote_open(link, &remote, key, length);
   free(key);
   for (long batch = -1; batch < options->batches; batch++) {
@@ -80,7 +75,7 @@ static void touch(struct link *link, const struct options *options, unsigned cha
       in_windows(&remote, options, buffers, count);
     if (batch >= 0) samples[batch] = (double)(now_ns() - start) / (double)count;
   }
-  if (options->operation == OPERATION_GET) check_filled(buffers, room);
+  if (options->operation == OPERATION_GET) buffer_check(buffers, FILL, room, "what was got");
   if (options->operation == OPERATION_ADD &&
       before + 1 != (uint64_t)(options->warmup + options->batches * options->iterations))
     die("the last number was %llu", (unsigned long long)before);
@@ -101,13 +96,13 @@ static void be_touched(struct link *link, const struct options *options, size_t 
   static uint64_t end;
   size_t length, nothing;
   region_open(link, &region, room, options->memory);
-  memset(region.base, options->operation == OPERATION_GET ? FILL : 0, room);
+  buffer_fill(region.base, options->operation == OPERATION_GET ? FILL : 0, room);
   /* A message ends it. To check the socket would be a system call in each pass. */
   link_recv(link, &end, sizeof end, TAG_END, &end_operation);
   const void *key = region_key(&region, &length);
   free(harness_exchange(options, key, length, &nothing));
   link_finish(link, &end_operation);
-  if (options->operation == OPERATION_PUT) check_filled(region.base, room);
+  if (options->operation == OPERATION_PUT) buffer_check(region.base, FILL, room, "the memory");
   link_meet(link, options);
   region_close(&region);
 }
@@ -138,6 +133,6 @@ int main(int argc, char **argv) {
     be_touched(&link, &options, room);
   link_close(&link);
   harness_finish(&options);
-  free(buffers);
+  buffer_destroy(buffers);
   return 0;
 }

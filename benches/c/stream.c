@@ -104,6 +104,6 @@ int main(int argc, char **argv) {
   link_close(&link);
   harness_finish(&options);
   free(rates);
-  free(buffers);
+  buffer_destroy(buffers);
   return 0;
 }

@@ -15,8 +15,8 @@ source "$here/../../scripts/lib.sh"
 
 [ $# -eq 1 ] || die "usage: build.sh OUT"
 out=$(realpath "$1")
-# What Red Hat Enterprise Linux 8 has. Rust's standard library would run on an older one.
-glibc=2.28
+cc=$here/cc.sh
+glibc=$("$cc" --glibc)
 machine=$(uname -m)
 name=ucxx_rs-$(package_field version)-$machine-linux-gnu
 build=$target_dir/packages/binary-build
@@ -24,22 +24,13 @@ time=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct HEAD 2>/dev/null 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-python=$("$root/scripts/venv.sh" --name zig ziglang==0.15.2)
-# zig's own linker takes --allow-shlib-undefined for the option that install.sh passes to GNU's.
-cat > "$work/cc" <<END
-#!/usr/bin/env bash
-exec '$python' -m ziglang cc -target $machine-linux-gnu.$glibc \\
-  "\${@/#-Wl,--unresolved-symbols=ignore-in-shared-libs/-Wl,--allow-shlib-undefined}"
-END
-chmod +x "$work/cc"
-
 # zig makes the empty libraries with the symbols of that glibc when it links the first program. It
 # compiles some files of its own for that, whose debug information has zig's folder. The same
 # options later on use the same files.
 cflags='-O2 -g -fdebug-compilation-dir=.'
 export ZIG_GLOBAL_CACHE_DIR=$work/zig ZIG_LOCAL_CACHE_DIR=$work/zig
 # shellcheck disable=SC2086  # several options
-printf 'int main(void) { return 0; }\n' | "$work/cc" $cflags -x c - -o "$work/first" -lpthread
+printf 'int main(void) { return 0; }\n' | "$cc" $cflags -x c - -o "$work/first" -lpthread
 find "$work/zig" -name '*.o' -exec objcopy --strip-debug {} \;
 # objcopy refuses archives whose members have folders in their names.
 archive=$(find "$work/zig" -name libc_nonshared.a)
@@ -60,7 +51,7 @@ printf 'GROUP ( libc.so.6 libc_nonshared.a AS_NEEDED ( libld.so.2 ) )\n' > "$lib
 
 # A folder of its own: cargo does not notice that only the libraries of a link have changed.
 CARGO_TARGET_DIR=$build "$root/scripts/build.sh" -- -L native="$libc" -C link-arg=-Wl,--build-id=sha1
-CC=$work/cc CFLAGS=$cflags LDFLAGS=-Wl,--build-id=sha1 "$root/scripts/install.sh" --prefix "$work/$name" --build "$build/release" >/dev/null
+CC=$cc CFLAGS=$cflags LDFLAGS=-Wl,--build-id=sha1 "$root/scripts/install.sh" --prefix "$work/$name" --build "$build/release" >/dev/null
 
 programs() { find "$work/$name" -type f \( -path '*/bin/*' -o -name 'lib*.so.*' \) -exec sh -c 'readelf -h "$1" >/dev/null 2>&1' _ {} \; -print; }
 # gdb looks for FILE's debug information in .debug/FILE.debug beside it.

@@ -248,6 +248,47 @@ typedef struct reader {
   uint32_t had, keeps, destroys;
 } reader_t;
 
+/* What the library has of the driver now: objects of the stand-in, or memory of a GPU. */
+static size_t in_use(void) {
+  size_t room = 0, all = 0;
+  if (cuda.count != NULL)
+    return (size_t)(cuda.count(DOUBLE_STREAMS) + cuda.count(DOUBLE_EVENTS) +
+                    cuda.count(DOUBLE_BLOCKS));
+  CHECK_CUDA(cuda.room(&room, &all));
+  return all - room;
+}
+
+static void many_leases(void) {
+  enum { ALL = 10000, FIRST = 1000 };
+  STEP("%d chunks, on streams, take no more than the first %d", ALL, FIRST);
+  hub_t hub = cuda_hub(SIZE, on_pinned, 3, 3);
+  ucxx_link_t *in = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_pinned),
+              *out = hub_link(hub.hub, UCXX_LINK_CONSUME, on_cuda);
+  void *stream = cuda_stream();
+  size_t after_first = 0;
+  for (uint64_t number = 0; number < ALL; number++) {
+    ucxx_envelope_t *envelope = lease_soon(in);
+    memset(look_at(envelope).data, (int)number, SIZE);
+    CHECK_OK(ucxx_envelope_commit(envelope, SIZE, NULL));
+    envelope = lease_soon(out);
+    if (look_at(envelope).ready_event != NULL)
+      CHECK_CUDA(cuda.stream_wait(stream, look_at(envelope).ready_event, 0));
+    CHECK_OK(ucxx_envelope_commit(envelope, 0, stream));
+    if (number + 1 == FIRST) {
+      CHECK_CUDA(cuda.stream_synchronize(stream));
+      after_first = in_use();
+    }
+  }
+  CHECK_CUDA(cuda.stream_synchronize(stream));
+  /* Other programs may use the same GPU. */
+  const size_t now = in_use(), others = cuda.count != NULL ? 0 : 32 << 20;
+  if (now > after_first + others) FAIL("%zu were in use, and now %zu", after_first, now);
+  ucxx_link_destroy(in);
+  ucxx_link_destroy(out);
+  hub_close(&hub);
+  CHECK_CUDA(cuda.stream_destroy(stream));
+}
+
 static void on_ready(void *arg, ucxx_link_t *link, ucxx_status_t status) {
   reader_t *reader = arg;
   ucxx_envelope_t *envelope = NULL;
@@ -312,6 +353,8 @@ int main(void) {
   arguments();
   ends();
   callbacks();
+  if (cuda.delay) cuda.delay(0, 0);
+  many_leases();
   STEP("the context that was current is");
   CHECK_CUDA(cuda.current(&now));
   CHECK(now == context);

@@ -32,6 +32,7 @@ static struct {
   int (*call)(void *, void (*)(void *), void *);
   int (*allocate)(uint64_t *, size_t);
   int (*free)(uint64_t);
+  int (*room)(size_t *, size_t *); /* free, all; not in the stand-in */
   long (*count)(int);
   void (*fail)(const char *, int, int, int);
   void (*lose)(int, int);
@@ -66,6 +67,7 @@ static inline void cuda_open(int needs_double) {
       {&cuda.call, "cuLaunchHostFunc"},
       {&cuda.allocate, "cuMemAlloc_v2"},
       {&cuda.free, "cuMemFree_v2"},
+      {&cuda.room, "cuMemGetInfo_v2"},
       {&cuda.count, "double_count"},
       {&cuda.fail, "double_fail"},
       {&cuda.lose, "double_lose"},
