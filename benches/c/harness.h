@@ -96,8 +96,7 @@ void buffer_destroy(unsigned char *buffer);
 void buffer_write(unsigned char *buffer, const void *bytes, size_t length);
 void buffer_fill(unsigned char *buffer, unsigned char byte, size_t length);
 /* Ends the program if a byte is another one. */
-void buffer_check(const unsigned char *buffer, unsigned char byte, size_t length,
-                  const char *what);
+void buffer_check(const unsigned char *buffer, unsigned char byte, size_t length, const char *what);
 
 /* Prints a line `key=value` of the report. Only side 0 prints. */
 void report_text(const struct options *options, const char *key, const char *value);

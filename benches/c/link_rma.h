@@ -165,9 +165,8 @@ static inline void region_open(struct link *link, struct region *region, size_t 
     link_check(ucxx_memory_allocate(link->context, size, UCXX_MEMORY_HOST, &region->memory),
                "ucxx_memory_allocate");
   else
-    link_check(
-        ucxx_memory_register(link->context, region->own, size, LINK_MEMORY, &region->memory),
-        "ucxx_memory_register");
+    link_check(ucxx_memory_register(link->context, region->own, size, LINK_MEMORY, &region->memory),
+               "ucxx_memory_register");
   region->base = (unsigned char *)ucxx_memory_base(region->memory);
   region->key_length = sizeof region->key;
   link_check(ucxx_memory_pack(region->memory, region->key, &region->key_length),

@@ -74,8 +74,7 @@ int main(int argc, char **argv) {
     ucxx_request_t *request = NULL;
     params.source = peer.endpoint;
     fill(memory, on_device, 0);
-    ucxx_status_t status =
-        ucxx_tag_recv(worker, memory, LENGTH, 7, UINT64_MAX, &params, &request);
+    ucxx_status_t status = ucxx_tag_recv(worker, memory, LENGTH, 7, UINT64_MAX, &params, &request);
     CHECK(status == UCXX_OK || status == UCXX_INPROGRESS);
     /* The last message is on its way when its sender dies. */
     if (number == BEFORE) victim_kill(&peer);

@@ -138,8 +138,8 @@ static void send(const duo_t *duo, uint64_t from, uint64_t to, size_t length, ui
   write_to(to, bytes, length);
   test_fill(bytes, length, seed);
   write_to(from, bytes, length);
-  ucxx_status_t there = ucxx_tag_recv(duo->right, (void *)(uintptr_t)to, length, 7, UINT64_MAX,
-                                      NULL, &received);
+  ucxx_status_t there =
+      ucxx_tag_recv(duo->right, (void *)(uintptr_t)to, length, 7, UINT64_MAX, NULL, &received);
   ucxx_status_t here =
       ucxx_tag_send(duo->to_right, (const void *)(uintptr_t)from, length, 7, NULL, &sent);
   CHECK_OK(duo_finish(duo, here, &sent));
