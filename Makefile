@@ -20,7 +20,7 @@ N ?= 2
 PROGRAM ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test docs check-full soak bench group setup build wheel packages dist install uninstall header clean
+.PHONY: help demo test docs check-full soak bench group setup build wheel packages gpu dist install uninstall header clean
 
 # Quotes a value for the shell, for any characters in it.
 quoted = '$(subst ','\'',$(1))'
@@ -69,6 +69,10 @@ wheel: ## build the wheel of the Python package ucxx-rs into target/wheel
 packages: ## build all packages of packaging/ that this machine can build, into target/packages
 	scripts/setup.sh packages
 	scripts/packages.sh build
+
+gpu: ## build what a machine with a GPU and without tools runs: target/gpu-bundle, and .tar.xz
+	scripts/setup.sh packages
+	packaging/gpu/build.sh target
 
 dist: ## make the files of a release, with checksums, into target/dist
 	scripts/setup.sh packages
