@@ -98,6 +98,7 @@ status=0 log=''
 run() { # LIMIT LOG-NAME PROGRAM ARGUMENT ...
   local limit=$1 left=$((deadline - SECONDS))
   log=$out/logs/$2.log
+  : > "$log"
   [ "$left" -gt 5 ] || { status=late; return; }
   [ "$limit" -lt "$left" ] || limit=$left
   timeout -k 5 "$limit" "$here/bin/$3" "${@:4}" > "$log" 2>&1 </dev/null

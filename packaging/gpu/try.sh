@@ -51,7 +51,7 @@ for release in bookworm trixie; do
   mount -t tmpfs tmpfs "$root/dev/shm"
   say "--- $release: run.sh on the stand-in"
   env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root chroot "$root" \
-    /root/gpu-bundle/run.sh --stand-in --out /root/results
+    /root/gpu-bundle/run.sh --stand-in --minutes 30 --out /root/results
   # Whole, and with every row.
   python3 - "$root/root/results/report.json" <<'END'
 import json
