@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing on this machine.
 #
-#   scripts/setup.sh [demo|wheel|test|full|docs|packages]
+#   scripts/setup.sh [demo|wheel|test|full|docs|packages|bindings]
 #
 #   demo  what the library and the C examples need (the default)
 #   wheel also what the wheel of the Python package needs
@@ -9,6 +9,7 @@
 #   full  also what `make check-full` and `make bench` need
 #   docs  only what `make docs` needs
 #   packages  what `make packages` needs: wheel, and the tools of the distributions
+#   bindings  what `make bindings` needs: wheel, and the languages that the system has
 #
 # As root on Debian, Ubuntu or Fedora it uses the package manager. Otherwise it prints the command
 # to run, and stops. It also does that inside the build of a package (dh, rpmbuild, fakeroot).
@@ -16,7 +17,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 level=${1:-demo}
-case $level in demo | wheel | test | full | docs | packages) ;; *) die "unknown level '$level': demo, wheel, test, full, docs or packages" ;; esac
+levels="demo wheel test full docs packages bindings"
+[[ " $levels " == *" $level "* ]] || die "unknown level '$level': one of $levels"
 
 missing_deb=()
 missing_rpm=()
@@ -52,6 +54,8 @@ have_mpi_compiler() { # COMPILER...: checks that one of them has its headers
   done
   return 1
 }
+have_jna() { test -f /usr/share/java/jna.jar || test -f /usr/lib/java/jna.jar; }
+have_mono() { command -v mcs && command -v mono; }
 have_header() { printf '#include <%s>\n' "$1" | g++ -std=c++17 -fsyntax-only -x c++ -; }
 have_libclang() {
   local found
@@ -98,6 +102,20 @@ find_missing_of_packages() {
   fi
 }
 
+# The languages of bindings/ that are packages. Zig is a package of Python, and JavaScript's koffi
+# one of npm: their runs get them. A version that is too old is not replaced: the run names it.
+find_missing_of_bindings() {
+  need gfortran gcc-gfortran have gfortran
+  need golang-go golang have go
+  need default-jdk-headless java-latest-openjdk-devel have javac
+  need libjna-java jna have_jna
+  need 'nodejs npm' 'nodejs nodejs-npm' have npm
+  need luajit luajit have luajit
+  need 'mono-mcs mono-runtime' 'mono-core mono-devel' have_mono
+  # For Rust, by bindgen.
+  need libclang-dev clang-devel have_libclang
+}
+
 find_missing() {
   missing_deb=() missing_rpm=()
   if [ "$level" = docs ]; then
@@ -120,6 +138,10 @@ find_missing() {
   [ "$level" != wheel ] || return 0
   if [ "$level" = packages ]; then
     find_missing_of_packages
+    return
+  fi
+  if [ "$level" = bindings ]; then
+    find_missing_of_bindings
     return
   fi
   need libc6-dev libasan have_sanitizer
@@ -163,7 +185,7 @@ check_rust() {
   have_version=$(rustc --version | awk '{ print $2 }')
   at_least "${have_version%%-*}" "$oldest" ||
     die "rustc $have_version is too old: $oldest or newer is needed (rustup update stable)"
-  case $level in demo | wheel | packages) return 0 ;; esac
+  case $level in demo | wheel | packages | bindings) return 0 ;; esac
   cargo fmt --version >/dev/null 2>&1 || add_component rustfmt
   cargo clippy --version >/dev/null 2>&1 || add_component clippy
   # For ThreadSanitizer, which needs the standard library built with it. Without rustup that test is
