@@ -17,9 +17,11 @@ extern char **environ;
 static const struct variable {
   const char *name, *unset, *meaning;
 } variables[] = {
+    {"UCXX_RS_LOG", "as the program says",
+     "how much is logged: off, error, warn, info, debug or trace, and component=level, with commas; "
+     "to stderr where the program has no log callback"},
     {"UCXX_RS_LOG_LEVEL", "as the program says",
-     "how much of the log reaches the program's log callback: off, error, warn, info, debug, "
-     "trace"},
+     "the older name: the same, but nothing goes to stderr"},
     {"UCXX_RS_DELAYED_SUBMISSION", "1",
      "0: with a progress thread, submit directly where the program does not say"},
     {"UCXX_RS_FAST_BOXES", "1",

@@ -244,8 +244,7 @@ static void explain_no_shared_memory(struct case_at_hand *at_hand) {
     for (int i = 0; i < sides.count; i++) rule_shm_folder(at_hand, sides.facts[i], sides.who[i]);
   if (at_hand->reasons == 0)
     printf("    for a reason that this tool does not know. UCX_LOG_LEVEL=debug and "
-           "UCXX_RS_LOG_LEVEL=debug let a program that takes the "
-           "log see what UCX tries.\n");
+           "UCXX_RS_LOG=debug print what UCX tries.\n");
 }
 
 static void explain_no_single_copy(struct case_at_hand *at_hand) {

@@ -43,9 +43,12 @@ unsafe extern "C" fn refuse_to_unwind(
     if !TOLD.swap(true, Ordering::Relaxed) {
         log::write(
             log::ERROR,
-            c"callback",
-            "a callback does not return: an exception, pthread_exit or pthread_cancel leaves it; \
-            the process ends",
+            log::Component::Callback,
+            &(),
+            format_args!(
+                "a callback does not return: an exception, pthread_exit or pthread_cancel leaves it; \
+                the process ends"
+            ),
         );
     }
     if actions & FORCED != 0 {

@@ -22,6 +22,8 @@ pub(crate) mod lockdep {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 }
 pub mod log;
+pub(crate) mod log_filter;
+pub(crate) mod log_repeats;
 pub(crate) mod membarrier;
 pub(crate) mod permit_queue;
 pub(crate) mod remote_free_list;

@@ -6,6 +6,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::worker::deferred;
@@ -99,7 +100,9 @@ impl Group {
     ) -> Arc<Self> {
         service.enter_group(id, ranks.clone());
         let (turn, subsets) = (Mutex::default(), Mutex::default());
-        Arc::new(Group { service, id, ranks, rank, collective_timeout_ns, turn, subsets })
+        let group = Group { service, id, ranks, rank, collective_timeout_ns, turn, subsets };
+        log::write(log::DEBUG, Component::Group, &group, format_args!("created"));
+        Arc::new(group)
     }
 
     /// The group of these members. All of them call this with the same list, and it waits for them.
@@ -242,6 +245,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if self.service.user.check_fork().is_ok() {
+            log::write(log::DEBUG, Component::Group, self, format_args!("destroyed"));
             self.service.leave_group(self.id, self.turn.get_mut().number());
         }
     }

@@ -6,7 +6,7 @@
 //! whose data waits for its receiver waits until then, with its user's buffer.
 #![deny(unsafe_code)]
 
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::Status;
 use crate::engine::wire::group::GroupHeader;
 use std::collections::{HashMap, VecDeque};
@@ -142,11 +142,8 @@ impl<M> Mail<M> {
             return Err(failure);
         }
         if !known && self.failures.len() >= MOST_REMEMBERED {
-            log::write(
-                log::WARN,
-                c"group",
-                "too many failure notices for unknown groups: one is dropped",
-            );
+            let text = format_args!("too many failure notices for unknown groups: one is dropped");
+            log::write(log::WARN, Component::Group, &(), text);
             return Err(failure);
         }
         self.failures.insert(group, failure);

@@ -12,3 +12,4 @@ pub(crate) mod mailbox;
 pub(crate) mod service;
 pub(crate) mod service_connection;
 pub(crate) mod service_end;
+mod subject;

@@ -12,6 +12,7 @@
 //! plain pointer to the service: its drop first shuts the worker down, which ends all callbacks.
 
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch;
 use crate::engine::core::channel::message::MessageHandler;
@@ -343,6 +344,12 @@ impl Service {
                 Err(first) => return first,
             }
         };
+        let Failure { status, blamed, .. } = failure;
+        let text = format_args!(
+            "the collectives of group {:08x} have failed: {status}, because of job rank {blamed}",
+            group as u32
+        );
+        log::write(log::INFO, Component::Group, self, text);
         self.tell();
         if let Some(ranks) = ranks {
             self.spread(group, failure, &ranks);
@@ -492,7 +499,7 @@ impl Service {
 
     fn receive(&self, held: Held, members: &[Member]) {
         if let Err(why) = self.sort_in(held, members) {
-            dispatch::complain(why);
+            dispatch::complain(Component::Group, self, why);
         }
     }
 

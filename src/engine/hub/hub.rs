@@ -46,6 +46,7 @@
 //! envelopes stay until their lease ends, and so does the hub's memory.
 
 use crate::engine::base::cache_line::CacheLine;
+use crate::engine::base::log::{self, Component, Subject};
 use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
@@ -113,6 +114,16 @@ pub struct Hub {
     pub(crate) state: Tables,
 }
 
+/// Such as `worker 1 "rx", hub 0x7f12e4001b80`, with the address that is its handle.
+impl Subject for Hub {
+    fn subject(&self) -> String {
+        match &self.worker {
+            Some(worker) => format!("{}, hub {self:p}", worker.subject()),
+            None => format!("hub {self:p}"),
+        }
+    }
+}
+
 impl Hub {
     /// Creates a hub without envelopes.
     pub fn new(context: &Arc<Context>, params: &HubParams) -> Result<Arc<Self>> {
@@ -160,6 +171,8 @@ impl Hub {
         if let Some(worker) = &hub.worker {
             worker.add_hub(&hub);
         }
+        let text = format_args!("created, envelopes of {size} bytes");
+        log::write(log::DEBUG, Component::Hub, &*hub, text);
         Ok(hub)
     }
 
@@ -439,6 +452,7 @@ impl Hub {
             std::mem::forget(self);
             return;
         }
+        log::write(log::DEBUG, Component::Hub, &*self, format_args!("destroyed"));
         // Handles work that streams have finished by now, so that it does not keep the hub. Then
         // the hub ends here, and not on its own thread, perhaps during process exit.
         if let Some(gpu_thread) = self.gpu_thread.get() {

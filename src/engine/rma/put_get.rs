@@ -7,6 +7,7 @@
 //! Cost if mapped: the checks, one load for fork, one for the endpoint's status, and the copy. No
 //! allocation, lock, system call or gate. Any thread.
 
+use crate::engine::base::log::Component;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::endpoint::admission::Need;
@@ -291,7 +292,7 @@ impl Worker {
         let atomic = match Atomic::decode(header) {
             Ok(atomic) => atomic,
             Err(why) => {
-                complain(why);
+                complain(Component::Rma, from, why);
                 return from.answer_now(slot.number.get(), Status::INVALID_PARAM);
             }
         };

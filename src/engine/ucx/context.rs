@@ -1,6 +1,7 @@
 //! The context: UCX is set up once, and all workers of the context share it. Any thread may use it.
 
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::fork::Generation;
 use crate::engine::ucx::config::Config;
@@ -64,6 +65,7 @@ impl Context {
     /// Creates UCX's context.
     pub fn new(params: &ContextParams) -> Result<Arc<Self>> {
         runtime::initialise();
+        log::begin();
         if params.features & !feature::ALL != 0 {
             return Err(Error::invalid(format!(
                 "features: unknown bits 0x{:x}",
@@ -183,6 +185,7 @@ impl Context {
     /// The variables of a context that is made now with default parameters.
     pub fn default_config_entries() -> Result<Vec<(CString, CString)>> {
         runtime::initialise();
+        log::begin();
         let config = runtime::with_decimal_point(|| Config::new(&[], false))?;
         Ok(config.entries())
     }
@@ -235,7 +238,7 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
         params.name = name.as_ptr();
     }
     let mut handle = std::ptr::null_mut();
-    let (status, logged) = crate::engine::base::log::capture(|| {
+    let (status, logged) = log::capture(|| {
         runtime::with_signals_blocked(|| {
             let (major, minor) = sys::API;
             // SAFETY: params with its mask set, a live configuration and a valid pointer for the
@@ -243,13 +246,10 @@ fn init(features: u64, name: Option<&CStr>, config: &Config) -> Result<sys::ucp_
             unsafe { sys::ucp_init_version(major, minor, &params, config.handle(), &mut handle) }
         })
     });
-    crate::engine::base::log::hand_on(&logged);
+    log::hand_on(&logged);
     if status != sys::UCS_OK {
         let text = format!("UCX {} could not be set up", runtime::ucx_release());
-        return Err(Error::new(
-            Status(status.into()),
-            crate::engine::base::log::with_reason(text, &logged),
-        ));
+        return Err(Error::new(Status(status.into()), log::with_reason(text, &logged)));
     }
     Ok(handle)
 }

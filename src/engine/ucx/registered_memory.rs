@@ -4,6 +4,7 @@
 //! so any thread may call this.
 
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::own_memory;
 use crate::engine::os::process_identity::{first_number, Identity};
@@ -259,12 +260,12 @@ impl Drop for Memory {
             sys::ucp_mem_unmap(self.context.handle(), self.handle)
         });
         if status != sys::UCS_OK {
-            let text = format!(
+            let text = format_args!(
                 "UCX could not release {} bytes of registered memory: {}",
                 self.length,
                 Status(status.into())
             );
-            crate::engine::base::log::write(crate::engine::base::log::WARN, c"memory", &text);
+            log::write(log::WARN, Component::Memory, &(), text);
         }
     }
 }

@@ -10,6 +10,7 @@
 //! wait for it.
 
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::membarrier;
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -167,7 +168,11 @@ impl Window {
         if outcome.is_err() && entered {
             window.leave();
         }
-        outcome.map(|()| window)
+        outcome.map(|()| {
+            let how = if window.is_mapped { "all memory is mapped" } else { "not all is mapped" };
+            log::write(log::DEBUG, Component::Window, &*window, format_args!("created, {how}"));
+            window
+        })
     }
 
     fn assemble(

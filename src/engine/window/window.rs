@@ -16,6 +16,7 @@
 //! inside such a call writes this process's control words.
 
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::{self, Component, Subject};
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::group::Group;
@@ -217,6 +218,13 @@ pub struct Attributes {
     pub unit: u32,
     /// State of the whole window.
     pub sync_type: SyncType,
+}
+
+/// Such as `worker 1 "rx", group 8d3f5a1c, rank 0 of 4, window 2`.
+impl Subject for Window {
+    fn subject(&self) -> String {
+        format!("{}, window {}", self.group.subject(), self.number)
+    }
 }
 
 impl Window {
@@ -439,6 +447,7 @@ impl Window {
         if self.group.service.user.check_fork().is_err() {
             return;
         }
+        log::write(log::DEBUG, Component::Window, self, format_args!("freed"));
         self.closed.store(true, Ordering::Release);
         let windows = self.group.service.windows();
         // First: members that ask for a lock now are told that the window does not exist.

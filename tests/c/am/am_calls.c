@@ -64,7 +64,7 @@ static void listen(void *arg, int32_t level, const char *component, const char *
   const char *id = strstr(message, "id ");
   if (strstr(message, "no handler") == NULL) return;
   CHECK_EQ(level, UCXX_LOG_INFO);
-  CHECK(strcmp(component, "worker") == 0);
+  CHECK(strcmp(component, "am") == 0);
   CHECK(id != NULL && sscanf(id, "id %u", &told->id) == 1);
   told->count++;
 }

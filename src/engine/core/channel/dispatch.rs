@@ -6,7 +6,7 @@
 //! Ids are registered in ascending order from 0, before the worker's address is known to any peer:
 //! UCX up to 1.16 leaves gaps uninitialised.
 
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component, Subject};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::channel::send::send_by_ucp;
@@ -82,7 +82,7 @@ impl Worker {
     ) {
         let header = match header {
             Ok(header) => header,
-            Err(Unreadable::Garbage(why)) => return complain(why),
+            Err(Unreadable::Garbage(why)) => return complain(Component::Worker, self, why),
             Err(Unreadable::Version { theirs, refusal, connection, sender }) => {
                 if !refusal && !reply.is_null() {
                     self.refuse(reply, sender);
@@ -92,7 +92,8 @@ impl Worker {
                 {
                     self.push_event(Event::Refused(endpoint, theirs));
                 } else {
-                    log::write(log::WARN, c"worker", &format!("a peer {}", other_version(theirs)));
+                    let text = format_args!("a peer {}", other_version(theirs));
+                    log::write(log::WARN, Component::Worker, self, text);
                 }
                 return;
             }
@@ -102,7 +103,7 @@ impl Worker {
         let hello = match header.kind {
             Kind::Hello | Kind::Welcome => match Hello::decode(&header, payload) {
                 Ok(hello) => Some(Box::new(hello)),
-                Err(why) => return complain(why),
+                Err(why) => return complain(Component::Worker, self, why),
             },
             _ => None,
         };
@@ -132,7 +133,11 @@ impl Worker {
                 Ok(name) => {
                     self.push_event(Event::FastBox(endpoint, Some(SegmentName::decode(name))))
                 }
-                Err(_) => complain("an offer of a fast box that has the wrong length"),
+                Err(_) => complain(
+                    Component::Worker,
+                    self,
+                    "an offer of a fast box that has the wrong length",
+                ),
             },
             // `heard` was all that was needed. A message for an endpoint that has ended is dropped.
             _ => {}
@@ -399,7 +404,7 @@ pub(crate) unsafe extern "C" fn on_message_slow(
             };
         }
         if arrived.waits {
-            complain("a control message that was sent as a rendezvous");
+            complain(Component::Worker, worker, "a control message that was sent as a rendezvous");
             return sys::UCS_ERR_UNSUPPORTED;
         }
         // SAFETY: valid during the handler.
@@ -437,7 +442,9 @@ pub(crate) fn other_version(theirs: u8) -> String {
     )
 }
 
+/// A message to this worker or endpoint is dropped.
 #[cold]
-pub(crate) fn complain(why: &str) {
-    log::write(log::WARN, c"worker", &format!("a message was dropped: {why}"));
+#[track_caller]
+pub(crate) fn complain(component: Component, at: &dyn Subject, why: &str) {
+    log::write(log::WARN, component, at, format_args!("a message was dropped: {why}"));
 }

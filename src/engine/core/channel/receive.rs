@@ -5,7 +5,7 @@
 //! sequence number, and its cost.
 
 use crate::engine::base::callback_frame::CallOut;
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::{Form, Inbound, Message, Sort};
@@ -140,7 +140,7 @@ impl Worker {
         // their data.
         let dropped = |status| if arrived.waits { status } else { sys::UCS_OK };
         let refused = |why| {
-            complain(why);
+            complain(Component::Worker, self, why);
             dropped(sys::UCS_ERR_INVALID_PARAM)
         };
         let Ok(charge) = u16::try_from(header.sender) else {
@@ -339,7 +339,7 @@ impl Worker {
                     endpoint.sort_in(slot, Amount::default());
                 }
                 None => {
-                    complain("its sender has not identified itself");
+                    complain(Component::Worker, self, "its sender has not identified itself");
                     self.message_gone(slot);
                 }
             }
@@ -394,7 +394,11 @@ impl Worker {
     fn unhandled(&self, slot: &Slot) {
         self.stats.am_unhandled.add(1);
         let id = slot.inbound().id;
-        log::write(log::INFO, c"worker", &format!("an active message has no handler: id {id}"));
+        let text = format_args!("an active message has no handler: id {id}");
+        match self.last_endpoint(slot.inbound().connection) {
+            Some(endpoint) => log::write(log::INFO, Component::Am, endpoint, text),
+            None => log::write(log::INFO, Component::Am, self, text),
+        }
         self.message_gone(slot);
     }
 
@@ -457,11 +461,8 @@ impl Endpoint {
         if !self.takes_operations() {
             return;
         }
-        log::write(
-            log::ERROR,
-            c"endpoint",
-            &format!("{} {why}: the connection is closed", self.peer_text()),
-        );
+        let text = format_args!("the peer {why}: the connection is closed");
+        log::write(log::ERROR, Component::Endpoint, self, text);
         self.fail(Status::IO_ERROR);
     }
 }

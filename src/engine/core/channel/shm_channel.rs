@@ -20,7 +20,7 @@
 //! messages sent through UCX were delivered. Replies have no order. What a peer has put into a box
 //! is taken out before its Bye or its end is handled. The memory of a box belongs to its reader.
 
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::membarrier::{everywhere, take_part};
 use crate::engine::core::channel::dispatch::on_message;
 use crate::engine::core::channel::shm_ring::{Lines, Put, Reader, Writer, MOST, PLACES, WORDS};
@@ -270,8 +270,8 @@ impl Endpoint {
 
     #[cold]
     fn log_no_box(&self, level: i32, direction: &str, why: &str) {
-        let text = format!("no fast box for messages {direction} {}: {why}", self.peer_text());
-        log::write(level, c"endpoint", &text);
+        let text = format_args!("no fast box for messages {direction} the peer: {why}");
+        log::write(level, Component::Endpoint, self, text);
     }
 
     /// The peer has offered a box. After UCP's pass.

@@ -9,6 +9,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{Hold, LifeEvent};
@@ -286,6 +287,8 @@ impl Endpoint {
                 params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR);
                 params.local_sockaddr = socket_address::as_ucs(from);
             }
+            let text = format_args!("attempt {} to connect", attempt.get());
+            log::write(log::DEBUG, Component::Endpoint, self, text);
             match self.create_in_ucp(&params) {
                 Ok(()) => break,
                 Err((status, reason)) => {
@@ -314,8 +317,8 @@ impl Endpoint {
             Status::INVALID_PARAM => Status::UNREACHABLE,
             status => status,
         };
-        let text = format!("no connection to {}: {status} ({ucx})", self.peer_text());
-        crate::engine::base::log::write(crate::engine::base::log::INFO, c"endpoint", &text);
+        let text = format_args!("no connection: {status} ({ucx})");
+        log::write(log::INFO, Component::Endpoint, self, text);
         self.connect_deadline.set(0);
         self.abandon_in_ucp();
         if self.next_attempt().is_err() {

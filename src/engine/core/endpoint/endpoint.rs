@@ -15,6 +15,7 @@
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
 use crate::engine::base::counters::Counter;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::split_counter::Removed;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::reorder::Order;
@@ -56,6 +57,8 @@ pub struct AnyThread {
     pub(crate) peer_failure: bool,
     /// The peer is this worker itself.
     pub(crate) to_self: bool,
+    /// The worker's endpoints are counted from 1, in the order in which they are made.
+    pub(crate) serial: u64,
     /// The identity of the peer, once it is known.
     origin: OnceLock<Origin>,
 }
@@ -372,6 +375,7 @@ impl Endpoint {
                 // shared memory to provide it.
                 peer_failure: params.peer_failure && !to_self,
                 to_self,
+                serial: worker.endpoints_made.get() + 1,
                 origin: origin.map_or_else(OnceLock::new, OnceLock::from),
             },
             peering: Peering::default(),
@@ -481,6 +485,7 @@ impl Endpoint {
         if !self.peering.unclaimed.get() {
             self.worker.stats.endpoints.add(1);
         }
+        log::write(log::DEBUG, Component::Endpoint, self, format_args!("created"));
     }
 
     /// The opposite of `register`, when nothing in flight refers to the endpoint any more.

@@ -15,7 +15,7 @@
 //! Welcome tells the sender the number by which the receiver knows the connection.
 
 use crate::engine::base::clock;
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::{complain, other_version, Reply};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase, SharedEndpoint};
@@ -140,15 +140,16 @@ impl Worker {
                     // The endpoint existed and has ended.
                     Ok(None) => return,
                     Err(error) => {
-                        let text = format!(
-                            "no endpoint for a peer that has connected: {}",
+                        let text = format_args!(
+                            "no endpoint for process {}, which has connected: {}",
+                            peer.identity.pid,
                             error.message()
                         );
-                        return log::write(log::INFO, c"worker", &text);
+                        return log::write(log::INFO, Component::Worker, self, text);
                     }
                 }
             }
-            _ => return complain("a Hello without a known sender"),
+            _ => return complain(Component::Worker, self, "a Hello without a known sender"),
         };
         if hello.place != 0 {
             self.hear_on(&end, reply);
@@ -350,11 +351,8 @@ impl Endpoint {
     pub(crate) fn refused(&self, theirs: u8) {
         self.peering.other_version.store(theirs, Ordering::Relaxed);
         self.on(LifeEvent::IsRefused);
-        log::write(
-            log::WARN,
-            c"endpoint",
-            &format!("{} {}", self.peer_text(), other_version(theirs)),
-        );
+        let text = format_args!("the peer {}", other_version(theirs));
+        log::write(log::WARN, Component::Endpoint, self, text);
         self.fail(Status::UNSUPPORTED);
     }
 

@@ -19,6 +19,7 @@
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::connect::usable;
 use crate::engine::core::endpoint::listener_sockets::{self, Sockets, Unaccepted};
@@ -90,7 +91,7 @@ const REFUSED: usize = 1024;
 ///
 /// Its cells are used only inside the worker's gate.
 pub struct Listener {
-    worker: Arc<SharedWorker>,
+    pub(crate) worker: Arc<SharedWorker>,
     /// Null once it has ended.
     ucp: Cell<sys::ucp_listener_h>,
     /// The bound address, set when it listens.
@@ -121,7 +122,7 @@ unsafe impl Sync for Listener {}
 
 /// A client's request for a connection.
 pub struct ConnRequest {
-    listener: Arc<Listener>,
+    pub(crate) listener: Arc<Listener>,
     /// Null once UCP has the answer. Used only inside the worker's gate.
     ucp: Cell<sys::ucp_conn_request_h>,
     /// One of the values in `answer`.
@@ -236,6 +237,7 @@ impl Listener {
         };
         listener.address.get_or_init(|| bound);
         listener.sockets.get_or_init(|| Sockets::new(bound, older));
+        log::write(log::DEBUG, Component::Listener, &*listener, format_args!("created"));
         Ok(listener)
     }
 
@@ -255,6 +257,7 @@ impl Listener {
         if self.has_ended() {
             return;
         }
+        log::write(log::DEBUG, Component::Listener, self, format_args!("destroyed"));
         let idle = self.unanswered.borrow().is_empty() && self.refused.borrow().is_empty();
         self.bar();
         // No client is connected and none can connect: this is the first quiet check, and one more
@@ -506,11 +509,8 @@ impl ConnRequest {
             // not answered.
             let status = Status(unsafe { sys::ucp_listener_reject(listener, ucp) }.into());
             if status != Status::OK {
-                crate::engine::base::log::write(
-                    crate::engine::base::log::INFO,
-                    c"listener",
-                    &format!("a rejection could not be sent: {status}"),
-                );
+                let text = format_args!("a rejection could not be sent: {status}");
+                log::write(log::INFO, Component::Listener, &*self.listener, text);
             }
         }
     }
@@ -528,6 +528,7 @@ impl Worker {
         if listener.has_ended() {
             return;
         }
+        log::write(log::DEBUG, Component::Listener, &*request, format_args!("wants to connect"));
         match &listener.on_connect {
             OnConnect::Callback(callback, arg) => {
                 listener.running.fetch_add(1, Ordering::AcqRel);

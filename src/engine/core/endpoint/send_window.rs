@@ -11,6 +11,7 @@
 //! `core::endpoint::status`).
 
 use crate::engine::base::counters::Counter;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::Peer;
@@ -350,9 +351,30 @@ impl Endpoint {
     fn may_pay(&self, charge: u16) -> bool {
         let may = self.credits.suffice(charge) && self.window.uncredited.is_empty();
         if !may {
-            self.credits.refused(charge);
+            self.refuse_credit(charge);
         }
         may
+    }
+
+    #[cold]
+    fn refuse_credit(&self, charge: u16) {
+        if !self.awaits_credit() {
+            let text = format_args!(
+                "no credit left: the peer holds active messages and fetches up to the limit"
+            );
+            log::write(log::DEBUG, Component::Endpoint, self, text);
+        }
+        self.credits.refused(charge);
+    }
+
+    #[cold]
+    fn log_queueing(&self) {
+        let why = match (self.waits_for_peer(), self.window.uncredited.is_empty()) {
+            (true, _) => "the peer has not answered yet",
+            (false, false) => "there is no credit",
+            (false, true) => "the send window is full",
+        };
+        log::write(log::DEBUG, Component::Endpoint, self, format_args!("sends wait: {why}"));
     }
 
     /// Moves messages on for which there is credit now.
@@ -416,7 +438,10 @@ impl Endpoint {
     fn note_queueing(&self, queues: bool) {
         let count = &self.worker.queueing;
         match (self.window.counted.replace(queues), queues) {
-            (false, true) => count.set(count.get() + 1),
+            (false, true) => {
+                count.set(count.get() + 1);
+                self.log_queueing();
+            }
             (true, false) => count.set(count.get() - 1),
             _ => {}
         }

@@ -1,6 +1,8 @@
 //! The kinds of operations.
 #![deny(unsafe_code)]
 
+use crate::engine::base::log::Component;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -81,6 +83,32 @@ impl Kind {
             Kind::MultiPull => "pull of a multi-buffer message",
             Kind::AmMessage => "message",
             Kind::Internal => "internal operation",
+        }
+    }
+
+    /// Whose log lines are about it.
+    pub(crate) fn component(self) -> Component {
+        match self {
+            Kind::TagSend
+            | Kind::TagSendSync
+            | Kind::TagRecv
+            | Kind::TagMessageRecv
+            | Kind::TagSendMulti
+            | Kind::TagRecvMulti
+            | Kind::TagSendPart
+            | Kind::TagRecvPart => Component::Tag,
+            Kind::StreamSend | Kind::StreamRecv => Component::Stream,
+            Kind::AmSend
+            | Kind::AmRecv
+            | Kind::AmMessage
+            | Kind::AmQueueSend
+            | Kind::AmQueueRecv
+            | Kind::MultiPull => Component::Am,
+            Kind::Fetch | Kind::FetchAsk | Kind::FetchReply => Component::Fetch,
+            Kind::Put | Kind::Get | Kind::Atomic => Component::Rma,
+            Kind::Window | Kind::WindowLock => Component::Window,
+            Kind::EndpointFlush | Kind::EndpointClose => Component::Endpoint,
+            Kind::WorkerFlush | Kind::Free | Kind::Internal => Component::Worker,
         }
     }
 

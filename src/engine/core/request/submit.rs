@@ -1,6 +1,7 @@
 //! Where an operation goes when it is submitted: through the ring to the progress thread, into its
 //! endpoint's queue, or to UCP at once. Its protocol describes it once for all three.
 
+use crate::engine::base::log;
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
@@ -105,6 +106,8 @@ impl Endpoint {
         } else if !(self.worker.operations.of(kind).may_wait)(self) {
             self.check_open()?;
         }
+        let text = format_args!("{} of {} bytes waits", kind.describe(), need.length());
+        log::write(log::TRACE, kind.component(), self, text);
         Ok(self.queue_described(kind, need.length(), params, out, describe))
     }
 }

@@ -235,10 +235,12 @@ impl Worker {
                 Event::DropBuffers(making) => self.outside(|| drop(making)),
                 Event::Opened(endpoint) => {
                     if endpoint.phase() == Phase::Open {
+                        endpoint.log_transports();
                         self.call_endpoint(&endpoint, endpoint.on_open.take(), Status::OK);
                     }
                 }
                 Event::Closed(endpoint, status) => {
+                    endpoint.log_end(status);
                     endpoint.tell_protocols(OfEndpoint::Closed);
                     self.tell_never_writable(&endpoint);
                     match endpoint.on_close.take() {

@@ -1,7 +1,8 @@
 //! Describes a worker that seems to hang: its endpoints, and its operations in flight.
 
 use crate::engine::base::clock;
-use crate::engine::base::status::Result;
+use crate::engine::base::log::{self, Component};
+use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::request::Kind;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
@@ -46,6 +47,19 @@ impl Endpoint {
         // SAFETY: a live endpoint inside its worker's gate, and an open stream.
         let text = printed(|stream| unsafe { sys::ucp_ep_print_info(ucp, stream.cast()) });
         transports_in(&text).join(",")
+    }
+
+    /// For the log: the peer has answered.
+    pub(crate) fn log_transports(&self) {
+        if log::enabled(log::DEBUG, Component::Endpoint) {
+            let text = format_args!("connected over {}", self.transports_inside());
+            log::write(log::DEBUG, Component::Endpoint, self, text);
+        }
+    }
+
+    pub(crate) fn log_end(&self, status: Status) {
+        let level = if status == Status::OK { log::DEBUG } else { log::INFO };
+        log::write(level, Component::Endpoint, self, format_args!("closed: {status}"));
     }
 }
 

@@ -28,7 +28,8 @@ pub mod request_wait;
 pub(crate) mod shutdown;
 pub(crate) mod sleep_flag;
 pub(crate) mod stuck_descriptor;
-pub mod submission_ring;
+mod subject;
+pub(crate) mod submission_ring;
 pub(crate) mod takeover;
 #[cfg(test)]
 pub(crate) mod test_workers;

@@ -11,7 +11,7 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
 use crate::engine::base::event_count::EventCount;
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::control_list::Control;
 use crate::engine::core::worker::deferred::{self, CallbackScope};
@@ -357,6 +357,8 @@ impl SharedWorker {
             // SAFETY: the user's function and argument.
             unsafe { function.call_out((arg,)) };
         }
+        let text = format_args!("{mode:?} progress thread {} runs", thread.kernel_id());
+        log::write(log::DEBUG, Component::Worker, &*self, text);
         let mut lists = Lists::default();
         let mut idle = Idle { mode, spin_ns: self.spin_ns, rounds: 0, since: 0 };
         while !thread.stop.load(Ordering::Acquire) {
@@ -380,6 +382,7 @@ impl SharedWorker {
         }
         guarded(|| self.last_round(&mut lists));
         deferred_end::hand_over_doomed();
+        log::write(log::DEBUG, Component::Worker, &*self, format_args!("progress thread ended"));
     }
 
     /// Does all available work once. Returns how much there was.
@@ -472,11 +475,9 @@ impl Drop for ManuallyLeft<'_> {
 pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
     if result.is_err() {
-        log::write(
-            log::ERROR,
-            c"worker",
-            "a bug in ucxx_rs, please report it: a panic on the progress thread",
-        );
+        let text =
+            format_args!("a bug in ucxx_rs, please report it: a panic on the progress thread");
+        log::write(log::ERROR, Component::Worker, &(), text);
     }
     result.ok()
 }

@@ -6,6 +6,7 @@
 //! the progress thread, and then enters the gate.
 
 use crate::engine::base::clock;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
 use crate::engine::core::endpoint::endpoint::{Phase, SharedEndpoint};
@@ -138,6 +139,8 @@ impl SharedWorker {
             own.give_back();
         }
         drop(inside);
+        log::write(log::DEBUG, Component::Worker, &**self, format_args!("destroyed"));
+        log::flush_repeats();
         self.tell_others();
     }
 }

@@ -17,6 +17,7 @@
 use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::counters::Stats;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::buffer_cache::FrameStore;
@@ -575,11 +576,10 @@ impl Drop for SharedWorker {
         // made before a fork. UCP is left as it is: shutting it down would run callbacks that no
         // code expects any more.
         if !self.closed.load(Ordering::Relaxed) && !self.generation.is_past() {
-            crate::engine::base::log::write(
-                crate::engine::base::log::WARN,
-                c"worker",
-                "a worker was not destroyed, and UCX keeps its resources; call ucxx_worker_destroy",
+            let text = format_args!(
+                "was not destroyed, and UCX keeps its resources; call ucxx_worker_destroy"
             );
+            log::write(log::WARN, Component::Worker, self, text);
         }
     }
 }

@@ -6,7 +6,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::bootstrap::bootstrap::Bootstrap;
 use crate::engine::group::bootstrap::tcp_connection::{self as link, Link, Payload};
@@ -112,7 +112,8 @@ impl<'a> Gathering<'a> {
     }
 
     fn refuse(&mut self, why: String) {
-        log::write(log::INFO, c"group", &format!("rank 0 refused a connection: {why}"));
+        let text = format_args!("rank 0 refused a connection: {why}");
+        log::write(log::INFO, Component::Group, &(), text);
         self.refused = Some(why);
     }
 

@@ -6,6 +6,7 @@
 //! else.
 
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::Component;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::Message;
@@ -212,7 +213,7 @@ impl Worker {
         let mail = Mail::new(Message::of(slot));
         self.outside(|| {
             if let Err(why) = self.receive_for_hub(mail, endpoint) {
-                complain(why);
+                complain(Component::Hub, self, why);
             }
         });
         self.drain_foreign();

@@ -20,7 +20,7 @@
 //! arrived, the link or the endpoint is gone.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::hub::envelope::Lease;
@@ -430,7 +430,8 @@ impl HubStream {
 
     /// The endpoint accepts nothing: it is about to end.
     pub(crate) fn endpoint_failed(&self, work: &mut Work, error: &Error) {
-        log::write(log::INFO, c"hub", &format!("stream {}: {}", self.id, error.status()));
+        let text = format_args!("stream {}: {}", self.id, error.status());
+        log::write(log::INFO, Component::Hub, &*self.endpoint, text);
         self.lost(work);
     }
 
@@ -453,12 +454,8 @@ impl HubStream {
     }
 
     pub(crate) fn complain(&self, why: &str) {
-        let text = format!(
-            "stream {} with {}: {why}; the stream has ended",
-            self.id,
-            self.endpoint.peer_text()
-        );
-        log::write(log::ERROR, c"hub", &text);
+        let text = format_args!("stream {}: {why}; the stream has ended", self.id);
+        log::write(log::ERROR, Component::Hub, &*self.endpoint, text);
     }
 
     /// Notifies the other end that this end no longer sends or receives.

@@ -8,7 +8,7 @@
 //! overtake a long one that is still being pulled. Until then a message holds its credit.
 
 use crate::engine::base::callback_frame::CallOut;
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::Handler;
 use crate::engine::core::channel::message::{Form, Inbound, Sort};
@@ -214,11 +214,8 @@ impl Worker {
         let inbound = slot.inbound();
         let Some(handler) = self.multi_handlers().find(inbound.id) else {
             self.stats.am_unhandled.add(1);
-            log::write(
-                log::INFO,
-                c"worker",
-                &format!("a multi-buffer message has no handler: id {}", inbound.id),
-            );
+            let text = format_args!("a multi-buffer message has no handler: id {}", inbound.id);
+            log::write(log::INFO, Component::Am, &**endpoint, text);
             return self.message_gone(slot);
         };
         let replies = inbound.flags & header::flag::REPLY != 0;

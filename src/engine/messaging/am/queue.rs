@@ -9,7 +9,7 @@
 //!
 //! `Front` is an atomic with the length of the oldest message, for probes by any thread.
 
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch::bytes;
 use crate::engine::core::channel::dispatch::{complain, Reply};
@@ -355,30 +355,39 @@ impl Worker {
         let envelope = match Envelope::decode(header) {
             Ok(envelope) => envelope,
             Err(why) => {
-                complain(why);
+                complain(Component::Am, self, why);
                 return dropped(sys::UCS_ERR_INVALID_PARAM);
             }
         };
         let handler = envelope.callback.map(|name| self.queue_handlers().find(&name));
         if let (Some(name), Some(None)) = (envelope.callback, &handler) {
             self.stats.am_unhandled.add(1);
-            log::write(log::INFO, c"worker", &format!("a message has no handler: {name}"));
+            let text = format_args!("a message has no handler: {name}");
+            log::write(log::INFO, Component::Am, self, text);
             return dropped(sys::UCS_ERR_NO_ELEM);
         }
         if envelope.user_header.len() > u16::MAX.into() {
-            complain("a message in UCXX's format whose header has more than 65,535 bytes");
+            complain(
+                Component::Am,
+                self,
+                "a message in UCXX's format whose header has more than 65,535 bytes",
+            );
             return dropped(sys::UCS_ERR_INVALID_PARAM);
         }
         // As in UCXX, data that has arrived may be in host memory.
         if arrived.waits && envelope.is_refused(&MADE) {
-            complain("a message in UCXX's format for a type of memory that is not made here");
+            complain(
+                Component::Am,
+                self,
+                "a message in UCXX's format for a type of memory that is not made here",
+            );
             return sys::UCS_ERR_UNSUPPORTED;
         }
         let gone = self
             .endpoint_by_ucp(arrived.from)
             .is_some_and(|endpoint| endpoint.phase() != Phase::Open);
         if gone || arrived.from.is_null() {
-            complain(NOBODY);
+            complain(Component::Am, self, NOBODY);
             return dropped(sys::UCS_ERR_CANCELED);
         }
         let cuda = envelope.memory_type == sys::UCS_MEMORY_TYPE_CUDA as i32;
@@ -410,7 +419,7 @@ impl Worker {
         let Some(endpoint) =
             endpoint.filter(|endpoint| endpoint.phase() == Phase::Open && !self.is_over.get())
         else {
-            complain(NOBODY);
+            complain(Component::Am, self, NOBODY);
             // SAFETY: a message of this worker that nothing else uses.
             self.message_gone(unsafe { &*message.0 });
             return handler.into_iter().for_each(|handler| self.drop_handler(handler));

@@ -1,5 +1,6 @@
 //! Fetch, requesting side, from the reply on: it is copied, pulled, given buffers, or refused.
 
+use crate::engine::base::log::Component;
 use crate::engine::base::status::{Error, Status};
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::{Form, Inbound};
@@ -133,7 +134,7 @@ impl Worker {
         let answer = match Answer::decode(header, user_header) {
             Ok(answer) => answer,
             Err(why) => {
-                complain(why);
+                complain(Component::Fetch, self, why);
                 return sys::UCS_OK;
             }
         };
@@ -151,7 +152,11 @@ impl Worker {
         // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return sys::UCS_OK };
         if !endpoint.has_asked_on(header.connection, arrived.from) {
-            complain("a reply from another peer than the one that was asked");
+            complain(
+                Component::Fetch,
+                endpoint,
+                "a reply from another peer than the one that was asked",
+            );
             return sys::UCS_OK;
         }
         self.fetches().remove(slot.number.replace(0));
@@ -185,7 +190,7 @@ impl Worker {
                 self.answered(slot, status);
             }
             Fate::Nonsense => {
-                complain("a reply that does not fit its fetch");
+                complain(Component::Fetch, endpoint, "a reply that does not fit its fetch");
                 slot.reason.set(Status::IO_ERROR.0);
                 self.answered(slot, Status::IO_ERROR);
                 if waits {

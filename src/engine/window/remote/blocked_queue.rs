@@ -20,6 +20,7 @@
 //! thousand polls a second.
 
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::Component;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch;
 use crate::engine::group::service::Held;
@@ -208,7 +209,7 @@ impl Window {
                 }
                 Err(why) => {
                     drop(state);
-                    dispatch::complain(why);
+                    dispatch::complain(Component::Window, self, why);
                 }
             }
         }

@@ -15,6 +15,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log::Component;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::dispatch;
 use crate::engine::core::channel::message::Message;
@@ -217,7 +218,7 @@ unsafe extern "C" fn on_window_message(arg: *mut c_void, message: *mut Message) 
     let service = unsafe { &*arg.cast::<Service>() };
     let held = Held::new(message);
     if let Err(why) = service.receive_for_window(held) {
-        dispatch::complain(why);
+        dispatch::complain(Component::Window, service, why);
     }
 }
 
@@ -316,7 +317,8 @@ impl Service {
     pub(crate) fn answer_has_gone(&self, to: u32, sent: Result<Submitted>) {
         if sent.is_err_and(|error| !is_of_peer(error.status())) {
             // The origin would wait without end.
-            dispatch::complain("a window's answer could not be sent: the connection is closed");
+            let why = "a window's answer could not be sent: the connection is closed";
+            dispatch::complain(Component::Window, self, why);
             self.cut(to);
         }
     }
