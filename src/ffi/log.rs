@@ -27,9 +27,9 @@ pub type ucxx_log_callback_t = Option<
 
 /// Sends the log, UCX's lines included, to `callback`.
 ///
-/// - `level` (UCXX_LOG_*) is the highest level to log. The environment variable UCXX_RS_LOG overrides
-///   it: a level (off, error, warn, info, debug or trace), and levels of components, as in
-///   "warn,am=debug". UCXX_RS_LOG_LEVEL is its older name.
+/// - `level` (UCXX_LOG_*) is the highest level to log. The environment variable UCXX_RS_LOG
+///   overrides it: a level (off, error, warn, info, debug or trace), and levels of components, as
+///   in "warn,am=debug". UCXX_RS_LOG_LEVEL is its older name.
 /// - UCX's own variable UCX_LOG_LEVEL determines how much UCX logs.
 /// - NULL for `callback` removes it, which is the default. Then nothing is logged, unless
 ///   UCXX_RS_LOG is set: in that case lines go to stderr.

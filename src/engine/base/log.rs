@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_calendar() {
-        let at = |seconds, micros| utc(Duration::new(seconds, micros * 1000));
+        let at = |seconds, micros: u32| utc(Duration::new(seconds, micros * 1000));
         assert_eq!(at(0, 0), "1970-01-01T00:00:00.000000Z");
         assert_eq!(at(951_782_399, 999_999), "2000-02-28T23:59:59.999999Z");
         assert_eq!(at(951_782_400, 7), "2000-02-29T00:00:00.000007Z");

@@ -1,9 +1,9 @@
 //! What the log is to contain, as the environment says: the variable UCXX_RS_LOG, or
 //! UCXX_RS_LOG_LEVEL, its older name, which takes the same text.
 //!
-//! `UCXX_RS_LOG=debug,am=trace,repeats=100`: entries with a comma between them. A level alone is for
-//! all components that are not named, `component=level` for one. `repeats` is how many lines of one
-//! place in the code are written in a second, or `all`.
+//! `UCXX_RS_LOG=debug,am=trace,repeats=100`: entries with a comma between them. A level alone is
+//! for all components that are not named, `component=level` for one. `repeats` is how many lines of
+//! one place in the code are written in a second, or `all`.
 #![deny(unsafe_code)]
 
 use crate::engine::base::log::{Component, LEVEL_NAMES};
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(level(Component::Ucx), ERROR);
         assert_eq!(filter.most_in_a_second, Filter::MOST_IN_A_SECOND);
         let filter = parse("am=trace,repeats=7");
-        assert_eq!(filter.level(Component::Worker, WARN), WARN);
+        assert_eq!(filter.level(Component::Worker, DEBUG), DEBUG);
         assert_eq!((filter.level(Component::Am, WARN), filter.most_in_a_second), (TRACE, 7));
         assert_eq!(parse("repeats=all").most_in_a_second, u32::MAX);
         for (number, name) in LEVEL_NAMES.iter().enumerate() {

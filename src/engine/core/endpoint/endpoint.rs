@@ -478,6 +478,7 @@ impl Endpoint {
             endpoints.push(None);
         }
         endpoints[key] = Some(self.inward());
+        drop(endpoints);
         self.key.set(key);
         let made = self.worker.endpoints_made.get();
         self.worker.endpoints_made.set(made + 1);

@@ -358,7 +358,7 @@ impl Endpoint {
 
     #[cold]
     fn refuse_credit(&self, charge: u16) {
-        if !self.awaits_credit() {
+        if !self.credits.is_short() {
             let text = format_args!(
                 "no credit left: the peer holds active messages and fetches up to the limit"
             );
