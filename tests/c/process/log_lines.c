@@ -175,7 +175,7 @@ static void on_stderr(char **argv) {
   CHECK(count(output.err, "[worker 1, endpoint 1, peer ") >= 2);
   CHECK(count(output.err, peer) > 0);
   CHECK(count(output.err, "] connected over ") > 0);
-  CHECK(count(output.err, "] closed: ") > 0);
+  CHECK(count(output.err, "] closed\n") > 0);
   CHECK_EQ(count(output.err, "no handler: id 8\n"), 1);
   CHECK(count(output.err, "] destroyed\n") >= 2);
   end(&output);

@@ -193,8 +193,11 @@ impl SharedWorker {
         let inside = worker.enter_any();
         let ready = inside.register_handlers().and_then(|()| inside.learn_max_am_header());
         drop(inside);
-        let text =
-            format_args!("created, UCX {}, {:?}", runtime::ucx_release(), params.thread_mode);
+        let text = format_args!(
+            "created, UCX {}, thread mode {:?}",
+            runtime::ucx_release(),
+            params.thread_mode
+        );
         log::write(log::DEBUG, Component::Worker, &*worker, text);
         if let Err(error) = ready {
             worker.shut_down();

@@ -58,8 +58,10 @@ impl Endpoint {
     }
 
     pub(crate) fn log_end(&self, status: Status) {
-        let level = if status == Status::OK { log::DEBUG } else { log::INFO };
-        log::write(level, Component::Endpoint, self, format_args!("closed: {status}"));
+        if status == Status::OK {
+            return log::write(log::DEBUG, Component::Endpoint, self, format_args!("closed"));
+        }
+        log::write(log::INFO, Component::Endpoint, self, format_args!("ended: {status}"));
     }
 }
 
