@@ -127,6 +127,8 @@ pub struct Endpoint {
     pub(crate) life: Life,
     /// The endpoint is in `Worker::changing`.
     pub(crate) listed: Cell<bool>,
+    /// The log says that it is connected.
+    pub(crate) log_has_it: Cell<bool>,
     /// Written by every thread that submits a send.
     pub(crate) reserved: Reserved,
 }
@@ -404,6 +406,7 @@ impl Endpoint {
             connect_deadline: Cell::new(0),
             life: Life::default(),
             listed: Cell::new(false),
+            log_has_it: Cell::new(false),
             operations_sent: Counter::default(),
             one_sided: Cell::new(0),
             has_read: Cell::new(false),

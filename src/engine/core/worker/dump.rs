@@ -51,7 +51,8 @@ impl Endpoint {
 
     /// For the log: the peer has answered.
     pub(crate) fn log_transports(&self) {
-        if log::enabled(log::DEBUG, Component::Endpoint) {
+        // The peer may answer several times.
+        if log::enabled(log::DEBUG, Component::Endpoint) && !self.log_has_it.replace(true) {
             let text = format_args!("connected over {}", self.transports_inside());
             log::write(log::DEBUG, Component::Endpoint, self, text);
         }
