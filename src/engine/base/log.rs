@@ -242,6 +242,9 @@ fn write_from(
 }
 
 fn tell_repeats(report: Report) {
+    if report.count == 1 && !report.text.is_empty() {
+        return deliver(report.level, report.component, &report.text);
+    }
     let text = format!("repeated {} times: {}", report.count, report.text);
     deliver(report.level, report.component, &text);
 }

@@ -62,7 +62,8 @@ impl Endpoint {
         if status == Status::OK {
             return log::write(log::DEBUG, Component::Endpoint, self, format_args!("closed"));
         }
-        log::write(log::INFO, Component::Endpoint, self, format_args!("ended: {status}"));
+        let level = if self.life().has_heard_bye() { log::DEBUG } else { log::INFO };
+        log::write(level, Component::Endpoint, self, format_args!("ended: {status}"));
     }
 }
 
