@@ -41,15 +41,11 @@ unsafe extern "C" fn refuse_to_unwind(
     // Only once: the callback that does not return may be the log's own.
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
-        log::write(
-            log::ERROR,
-            log::Component::Callback,
-            &(),
-            format_args!(
-                "a callback does not return: an exception, pthread_exit or pthread_cancel leaves it; \
-                the process ends"
-            ),
+        let text = format_args!(
+            "a callback does not return: an exception, pthread_exit or pthread_cancel leaves it; \
+            the process ends"
         );
+        log::write(log::ERROR, log::Component::Callback, &(), text);
     }
     if actions & FORCED != 0 {
         STOP
