@@ -5,7 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BURST = 500, MOST_TEXT = 1 << 20, UNKNOWN = 8 };
+enum { BURST = 500, MOST_TEXT = 1 << 20, KNOWN = 7, UNKNOWN = 8, MOST_KEPT = 1000 };
+
+typedef struct kept {
+  ucxx_am_message_t *messages[MOST_KEPT];
+  int count;
+} kept_t;
 
 /* ------------------------------------------------------------------ what the children do */
 
@@ -33,6 +38,34 @@ static void work(int messages) {
   duo_close(&duo);
 }
 
+/* A receiver keeps all messages until there is no credit left, and one send waits. */
+static void keep(void *arg, ucxx_am_message_t *message) {
+  kept_t *kept = arg;
+  CHECK(kept->count < MOST_KEPT);
+  kept->messages[kept->count++] = message;
+}
+
+static void exhaust(void) {
+  static kept_t kept;
+  duo_t duo;
+  ucxx_request_t *waits = NULL;
+  duo_open(&duo, NULL);
+  CHECK_OK(ucxx_worker_set_am_handler(duo.right, KNOWN, keep, &kept, NULL));
+  while (waits == NULL) {
+    CHECK(ucxx_am_send(duo.to_right, KNOWN, NULL, 0, "data", 4, NULL, &waits) >= 0);
+    for (int pass = 0; pass < 10; pass++) duo_progress(&duo);
+    if (waits != NULL && ucxx_request_status(waits) == UCXX_OK) {
+      ucxx_request_destroy(waits);
+      waits = NULL;
+    }
+  }
+  for (int at = 0; at < kept.count; at++) ucxx_am_message_destroy(kept.messages[at]);
+  kept.count = 0;
+  CHECK_OK(duo_finish(&duo, UCXX_INPROGRESS, &waits));
+  for (int at = 0; at < kept.count; at++) ucxx_am_message_destroy(kept.messages[at]);
+  duo_close(&duo);
+}
+
 /* Prints what the callback gets, in the order of the lines on stderr. */
 static void print(void *arg, int32_t level, const char *component, const char *message) {
   (void)arg;
@@ -41,7 +74,10 @@ static void print(void *arg, int32_t level, const char *component, const char *m
 
 static int child(const char *way) {
   if (way[0] == 'c') CHECK_OK(ucxx_log_set_callback(print, NULL, UCXX_LOG_ERROR));
-  work(way[1] == '1' ? 1 : BURST);
+  if (way[1] == 'X')
+    exhaust();
+  else
+    work(way[1] == '1' ? 1 : BURST);
   /* The callback has gone: the environment decides again. */
   CHECK_OK(ucxx_log_set_callback(NULL, NULL, UCXX_LOG_OFF));
   if (way[0] == 'c') work(1);
@@ -65,8 +101,8 @@ static char *text_of(FILE *file) {
   return text;
 }
 
-/* Runs a child with the variable `name`. `way`: e for stderr or c for a callback, and 1 or B for
- * one message or a burst. */
+/* Runs a child with the variable `name`. `way`: e for stderr or c for a callback, and 1, B
+ * or X for one message, a burst, or messages until a send waits for credit. */
 static output_t run(char **argv, const char *way, const char *name, const char *value) {
   STEP("%s %s=%s", way, name, value);
   FILE *files[2] = {tmpfile(), tmpfile()};
@@ -236,6 +272,16 @@ static void to_callback(char **argv) {
   end(&output);
 }
 
+static void credit(char **argv) {
+  output_t output = run(argv, "eX", "UCXX_RS_LOG", "endpoint=debug,am=trace");
+  check_lines(&output);
+  CHECK_EQ(count(output.err, "[worker 1, endpoint 1, peer process "),
+           count(output.err, "[worker 1, "));
+  CHECK_EQ(count(output.err, "] sends wait: no credit, the peer keeps"), 1);
+  CHECK_EQ(count(output.err, "] active message of 4 bytes waits\n"), 1);
+  end(&output);
+}
+
 static void repeats(char **argv) {
   output_t output = run(argv, "eB", "UCXX_RS_LOG", "info,repeats=1");
   int lines = count(output.err, "no handler: id 8\n");
@@ -260,6 +306,7 @@ int main(int argc, char **argv) {
   filter(argv);
   mistakes(argv);
   to_callback(argv);
+  credit(argv);
   repeats(argv);
   return 0;
 }

@@ -351,28 +351,17 @@ impl Endpoint {
     fn may_pay(&self, charge: u16) -> bool {
         let may = self.credits.suffice(charge) && self.window.uncredited.is_empty();
         if !may {
-            self.refuse_credit(charge);
+            self.credits.refused(charge);
         }
         may
-    }
-
-    #[cold]
-    fn refuse_credit(&self, charge: u16) {
-        if !self.credits.is_short() {
-            let text = format_args!(
-                "no credit left: the peer holds active messages and fetches up to the limit"
-            );
-            log::write(log::DEBUG, Component::Endpoint, self, text);
-        }
-        self.credits.refused(charge);
     }
 
     #[cold]
     fn log_queueing(&self) {
         let why = match (self.waits_for_peer(), self.window.uncredited.is_empty()) {
             (true, _) => "the peer has not answered yet",
-            (false, false) => "there is no credit",
             (false, true) => "the send window is full",
+            (false, false) => "no credit, the peer keeps active messages or fetches",
         };
         log::write(log::DEBUG, Component::Endpoint, self, format_args!("sends wait: {why}"));
     }

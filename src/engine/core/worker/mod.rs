@@ -29,7 +29,7 @@ pub(crate) mod shutdown;
 pub(crate) mod sleep_flag;
 pub(crate) mod stuck_descriptor;
 mod subject;
-pub(crate) mod submission_ring;
+pub mod submission_ring;
 pub(crate) mod takeover;
 #[cfg(test)]
 pub(crate) mod test_workers;
