@@ -429,7 +429,9 @@ impl Endpoint {
         match (self.window.counted.replace(queues), queues) {
             (false, true) => {
                 count.set(count.get() + 1);
-                self.log_queueing();
+                if log::enabled(log::DEBUG, Component::Endpoint) {
+                    self.log_queueing();
+                }
             }
             (true, false) => count.set(count.get() - 1),
             _ => {}
