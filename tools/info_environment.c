@@ -18,7 +18,8 @@ static const struct variable {
   const char *name, *unset, *meaning;
 } variables[] = {
     {"UCXX_RS_LOG", "as the program says",
-     "how much is logged: off, error, warn, info, debug or trace, and component=level, with commas; "
+     "how much is logged: off, error, warn, info, debug or trace, and component=level, with "
+     "commas; "
      "to stderr where the program has no log callback"},
     {"UCXX_RS_LOG_LEVEL", "as the program says",
      "the older name: the same, but nothing goes to stderr"},
