@@ -1280,7 +1280,9 @@ typedef struct ucxx_version ucxx_version_t;
 /**
  * Receives one line of the log.
  *
- * - `component` is "ucx" for lines of UCX.
+ * - `component` is the part of the library, such as "endpoint" or "am"; "ucx" for lines of UCX.
+ * - `message` begins with what it is about, in brackets: the worker, the endpoint, and the peer.
+ *   It is one line, without control characters.
  * - `component` and `message` are valid during the call.
  * - It must not call this library, and must not throw.
  *
@@ -2830,10 +2832,14 @@ ucxx_status_t ucxx_version_query(ucxx_version_t *version);
 /**
  * Sends the log, UCX's lines included, to `callback`.
  *
- * - `level` (UCXX_LOG_*) is the highest level to log. The environment variable UCXX_RS_LOG_LEVEL
- *   overrides it: off, error, warn, info, debug or trace.
+ * - `level` (UCXX_LOG_*) is the highest level to log. The environment variable UCXX_RS_LOG
+ *   overrides it: a level (off, error, warn, info, debug or trace), and levels of components, as
+ *   in "warn,am=debug". UCXX_RS_LOG_LEVEL is its older name.
  * - UCX's own variable UCX_LOG_LEVEL determines how much UCX logs.
- * - NULL for `callback` turns the log off, which is the default.
+ * - NULL for `callback` removes it, which is the default. Then nothing is logged, unless
+ *   UCXX_RS_LOG is set: in that case lines go to stderr.
+ * - Of more than 20 lines a second from one place in the code the others are counted, and a line
+ *   "repeated N times" follows.
  *
  * When this function returns, a call of the previous callback may still be running on another
  * thread.
