@@ -82,6 +82,13 @@ faults() { # OPTION...
   scripts/faults.sh "$stage" 150 "$@"
 }
 
+# Status 77 means that this machine cannot do all of it; the test prints why.
+wireshark() {
+  local status=0
+  tests/wireshark/test_dissector.py "$stage" || status=$?
+  [ "$status" -eq 0 ] || [ "$status" -eq 77 ]
+}
+
 rust_repeated() {
   local round
   for ((round = 1; round <= 20; round++)); do
@@ -100,6 +107,7 @@ part "C tests under valgrind" under_valgrind
 part "hostile calls under valgrind" hostile_under_valgrind "$suites/tests/c/hostile" 400000
 for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel" examples_under_valgrind "$wheel"; done
 part "Rust tests, 20 times" rust_repeated
+part "dissector for Wireshark" wireshark
 part "UCXX as a peer" tests/bindings/ucxx/run.sh "$suites/tests/c"
 part "UCXX's Python code on this library" python/tests/compat/run.sh "$stage"
 part "decoders, fed by libFuzzer" scripts/fuzz.sh

@@ -6,7 +6,8 @@
 #                      [--tools yes|no] [--build DIR] [--uninstall yes|no]
 #
 # - --libdir, --includedir and --bindir are below the prefix unless absolute.
-# - --tools no leaves out the tools, which are compiled here and need a C compiler.
+# - --tools no leaves out the tools, which are compiled here and need a C compiler, and the dissector
+#   for Wireshark.
 # - It prints the path of each installed or removed file, without destdir.
 # - It builds and checks everything before it writes anything.
 set -euo pipefail
@@ -94,6 +95,7 @@ if [ "$tools" = yes ]; then
     plan 644 "$work/$name.1" "$mandir/man1" "$name.1"
     plan 644 "$root/tools/completions/$name" "$completionsdir" "$name"
   done
+  plan 644 "$root/tools/wireshark/ucxx_rs.lua" "$datadir/wireshark" ucxx_rs.lua
 fi
 while IFS= read -r file; do
   plan 644 "$root/share/ucxx_rs/$file" "$(dirname "$datadir/$file")" "$(basename "$file")"

@@ -158,6 +158,8 @@ find_missing() {
   need ucx-utils ucx have ucx_perftest
   [ "$level" = full ] || return 0
   need doxygen doxygen have doxygen
+  # For the dissector.
+  need tshark wireshark-cli have tshark
   # Launchers for groups. PMIx comes with Open MPI's. On Fedora they are in folders that only
   # `module load` adds to the path.
   need openmpi-bin openmpi have_launcher 'Open MPI' mpirun.openmpi /usr/lib64/openmpi/bin/mpirun mpirun

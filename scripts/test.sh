@@ -153,6 +153,7 @@ step_tools() {
   tests/tools/test_tools.py "$stage"
   tests/tools/test_group.py
   tests/tools/test_manual.py "$stage"
+  tests/wireshark/test_constants.py
 }
 
 configure_and_build() { # SOURCE BUILD_FOLDER OPTION...

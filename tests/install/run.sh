@@ -87,6 +87,7 @@ $(cd "$root" && printf './%s\n' include/ucxx_rs.h include/ucxx_rs.hpp include/uc
 ./share/man/man1/ucxx_rs_info.1
 ./share/man/man1/ucxx_rs_perftest.1
 ./share/man/man7/ucxx_rs.7
+./share/ucxx_rs/wireshark/ucxx_rs.lua
 END
 diff <(LC_ALL=C sort expected) <(list by-make/opt/ucxx | grep -v '^./share/doc/ucxx_rs/' | LC_ALL=C sort) || fail "not the expected files"
 doc=by-make/opt/ucxx/share/doc/ucxx_rs
@@ -143,7 +144,7 @@ grep -qF "[$outside/my libraries/lib]" <<< "$(readelf -d "$outside/programs/ucxx
 quietly "$outside/programs/ucxx_rs_info" --versions
 use_tree outside "$outside/my libraries" lib
 quietly "$root/scripts/install.sh" --prefix "$work/without" --tools no --build "$target_dir/release"
-[ ! -e "$work/without/bin" ] && [ ! -e "$work/without/share/man/man1" ] && [ ! -e "$work/without/share/bash-completion" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
+[ ! -e "$work/without/bin" ] && [ ! -e "$work/without/share/man/man1" ] && [ ! -e "$work/without/share/bash-completion" ] && [ ! -e "$work/without/share/ucxx_rs" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
 if CC=no-such-compiler "$root/scripts/install.sh" --prefix "$work/uncompiled" --build "$target_dir/release" >"$work/log" 2>&1; then
   fail "CC was ignored"
 fi
@@ -176,7 +177,7 @@ installed=$work/by-cmake/opt/ucxx
 touch "$installed/lib/libother.so" "$installed/share/doc/ucxx_rs/mine"
 quietly make -C "$root" uninstall DESTDIR="$work/by-cmake" PREFIX=/opt/ucxx
 diff <(list "$installed") <(printf '%s\n' ./lib/libother.so ./share/doc/ucxx_rs/mine) || fail "make uninstall: these should be left, or removed"
-[ ! -e "$installed/lib/cmake/ucxx_rs" ] && [ ! -e "$installed/share/doc/ucxx_rs/docs" ] || fail "make uninstall leaves folders of its own"
+[ ! -e "$installed/lib/cmake/ucxx_rs" ] && [ ! -e "$installed/share/doc/ucxx_rs/docs" ] && [ ! -e "$installed/share/ucxx_rs" ] || fail "make uninstall leaves folders of its own"
 if make -C "$root" uninstall DESTDIR="$work/by-cmake" PREFIX=/opt/ucxx >"$work/log" 2>&1; then fail "make uninstall succeeds with nothing installed"; fi
 grep -q 'is not installed in these folders' "$work/log" || { cat "$work/log" >&2; fail "make uninstall does not report that nothing is installed"; }
 ok "make uninstall removes what make install wrote, and nothing else"

@@ -39,7 +39,7 @@ def payload_at(packet):
 class Connection:
     """A TCP connection. Its packets go to a common list."""
 
-    def __init__(self, records, client=40000, server=45000, opened=True):
+    def __init__(self, records, client=51234, server=45000, opened=True):
         self.records = records
         self.ports = (client, server)
         self.sequence = [1000, 2000]

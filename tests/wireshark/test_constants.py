@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The numbers in share/wireshark/ucxx_rs.lua are those of the Rust sources: constants, kinds of
+"""The numbers in tools/wireshark/ucxx_rs.lua are those of the Rust sources: constants, kinds of
 messages, and where each field of a header is. Lines that begin with "--@" name the Rust file.
 
 tests/wireshark/test_constants.py [unittest's arguments]
@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LUA = (ROOT / "share/wireshark/ucxx_rs.lua").read_text()
+LUA = (ROOT / "tools/wireshark/ucxx_rs.lua").read_text()
 WIDTHS = {"short": 2, "half": 4, "long": 4, "word": 8, "number": 4}
 # Rust's names of fields, where the dissector has another one.
 OTHERWISE = {"kind_of_element": "kind"}
@@ -19,7 +19,9 @@ OTHERWISE = {"kind_of_element": "kind"}
 def tables():
     """Each marked table of the Lua file: the file, what follows its name, and the table's text."""
     for match in re.finditer(
-        r"^--@ (\S+)(?: (\S+))?\n((?:--[^@\n].*\n)*)local (\w+) = (?:layout\(\"\w+\", )?\{", LUA, re.M
+        r"^--@ (\S+)(?: (\S+))?\n((?:--[^@\n].*\n)*)local (\w+) = (?:layout\(\"\w+\", )?\{",
+        LUA,
+        re.M,
     ):
         depth, at = 1, match.end()
         while depth > 0:

@@ -25,8 +25,8 @@ static const size_t tagged[] = {0, 8, 1000, 20000, 300000};
 static const struct {
   size_t header, length;
   uint64_t flags;
-} messages[] = {{0, 0, 0},    {5, 24, 0},          {0, 200, UCXX_FLAG_EAGER}, {300, 5000, 0},
-                {4, 5000, 8}, {8, LONGEST, 4 /* eager, in many pieces */}};
+} messages[] = {{0, 0, 0},      {5, 24, 0},   {0, 200, UCXX_FLAG_EAGER},
+                {300, 5000, 0}, {4, 5000, 8}, {8, LONGEST, 4 /* eager, in many pieces */}};
 static const struct {
   size_t header, room, answer;
   ucxx_status_t status;
@@ -97,14 +97,13 @@ static void receive_all(struct pair *pair) {
   ucxx_request_t *request = NULL;
   ucxx_status_t status;
   for (size_t at = 0; at < COUNT(tagged); at++) {
-    status = ucxx_tag_recv(pair->worker, bytes, sizeof bytes, TAG + at, PAIR_ALL_BITS, NULL,
-                           &request);
+    status =
+        ucxx_tag_recv(pair->worker, bytes, sizeof bytes, TAG + at, PAIR_ALL_BITS, NULL, &request);
     done(status, request, "tag");
   }
   status = ucxx_tag_recv(pair->worker, bytes, 16, SYNC_TAG, PAIR_ALL_BITS, NULL, &request);
   done(status, request, "synchronous tag");
-  status =
-      ucxx_tag_recv_multi(pair->worker, FRAMES_TAG, PAIR_ALL_BITS, NULL, NULL, &request);
+  status = ucxx_tag_recv_multi(pair->worker, FRAMES_TAG, PAIR_ALL_BITS, NULL, NULL, &request);
   done(status, request, "frames by tag");
   status = ucxx_stream_recv(pair->endpoint, bytes, STREAMED, NULL, &request);
   done(status, request, "stream");

@@ -941,7 +941,8 @@ end
 -- More bytes are needed from `at` on: returns true if the next call will have them.
 local function wait_for(c, at, bytes)
   if c.pinfo.can_desegment <= 0 then return false end
-  c.pinfo.desegment_offset, c.pinfo.desegment_len = at, bytes or DESEGMENT_ONE_MORE_SEGMENT
+  c.pinfo.desegment_offset = math.floor(at)
+  c.pinfo.desegment_len = math.floor(bytes or DESEGMENT_ONE_MORE_SEGMENT)
   return true
 end
 
@@ -1146,8 +1147,8 @@ function ucxx.dissector(tvb, pinfo, tree)
   return tvb:len()
 end
 
--- Takes a connection by the first bytes of UCX's or of a group's meeting. In the middle of a
--- connection it needs a message of this library with a sound header.
+-- Takes a connection by the first bytes of UCX's or of a group's meeting, or by its port. In the
+-- middle of a connection it needs a message of this library with a sound header.
 local function sound(tvb, at, behind)
   local id = number(tvb, at, 1)
   if id ~= AM_SINGLE and id ~= AM_REPLY or not has(tvb, at + SEGMENT, 8) then return false end
@@ -1166,8 +1167,15 @@ local function sound(tvb, at, behind)
     or first > C.SHORT and (first - C.SHORT == MESSAGE or first - C.SHORT == FETCH
       or first - C.SHORT == ANSWER)
 end
+local function is_given(port)
+  for first, last in ucxx.prefs.ports:gmatch("(%d+)%-?(%d*)") do
+    if port >= tonumber(first) and port <= tonumber(last ~= "" and last or first) then return true end
+  end
+  return false
+end
 local function recognise(tvb, pinfo, tree)
   local found = is_magic(tvb, 0) or is_meeting(tvb)
+    or is_given(pinfo.src_port) or is_given(pinfo.dst_port)
   local at = 0
   while not found and plausible(tvb, at) do
     local behind = at + SEGMENT + number(tvb, at + 1, 4)
@@ -1180,12 +1188,5 @@ local function recognise(tvb, pinfo, tree)
   return true
 end
 
-local ports, registered = DissectorTable.get("tcp.port"), nil
-ports:add_for_decode_as(ucxx)
+DissectorTable.get("tcp.port"):add_for_decode_as(ucxx)
 ucxx:register_heuristic("tcp", recognise)
-function ucxx.prefs_changed()
-  if registered == ucxx.prefs.ports then return end
-  if registered and registered ~= "" then ports:remove(registered, ucxx) end
-  registered = ucxx.prefs.ports
-  if registered ~= "" then ports:add(registered, ucxx) end
-end
