@@ -6,8 +6,8 @@
 #                      [--tools yes|no] [--build DIR] [--uninstall yes|no]
 #
 # - --libdir, --includedir and --bindir are below the prefix unless absolute.
-# - --tools no leaves out the tools, which are compiled here and need a C compiler, and the dissector
-#   for Wireshark.
+# - --tools no leaves out the tools, which are compiled here and need a C compiler, and leaves out
+#   the dissector for Wireshark.
 # - It prints the path of each installed or removed file, without destdir.
 # - It builds and checks everything before it writes anything.
 set -euo pipefail
