@@ -36,9 +36,9 @@ read -ra cppflags <<< "${CPPFLAGS:-}"
 read -ra cflags <<< "${CFLAGS:--O2}"
 read -ra ldflags <<< "${LDFLAGS:-}"
 
-shared=(oob stop perf_session)
+shared=(json oob stop perf_session)
 perftest=(perftest perf_histogram perf_load perf_names perf_options perf_report perf_slot perf_tests)
-info=(info info_environment info_explain info_facts info_lanes info_library)
+info=(info info_environment info_explain info_facts info_lanes info_library info_print)
 
 program() { # NAME SOURCE...
   local name=$1 sources=() source

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "info_print.h"
 #include "stop.h"
 #include "version.h"
 
@@ -39,6 +40,7 @@ static const char usage[] =
     "  -l, --lanes          makes endpoints, tells what they use, and why not shared memory\n"
     "      --config         every variable of UCX with its value\n"
     "\n"
+    "  -j, --json           the same as one JSON document\n"
     "  -r, --require-shared-memory   exit with 3 if processes of this machine, or HOST's, get "
     "none\n"
     "  -L, --listen         answer clients until Ctrl-C\n"
@@ -55,6 +57,7 @@ static const struct option long_options[] = {
     {"transports", no_argument, NULL, 't'},
     {"lanes", no_argument, NULL, 'l'},
     {"config", no_argument, NULL, CONFIG},
+    {"json", no_argument, NULL, 'j'},
     {"require-shared-memory", no_argument, NULL, 'r'},
     {"listen", no_argument, NULL, 'L'},
     {"port", required_argument, NULL, 'p'},
@@ -66,7 +69,7 @@ static const struct option long_options[] = {
 
 struct options {
   unsigned sections;
-  bool require_shared_memory, listen;
+  bool json, require_shared_memory, listen;
   uint16_t port;
   int family, answer_on;
   const char *bind, *host;
@@ -83,7 +86,7 @@ static int parse(struct options *options, int argc, char **argv, struct failure 
   int option;
   unsigned long number;
   *options = (struct options){.port = DEFAULT_PORT, .family = AF_UNSPEC, .answer_on = -1};
-  while ((option = getopt_long(argc, argv, "vbetlrLp:46h", long_options, NULL)) != -1) {
+  while ((option = getopt_long(argc, argv, "vbetljrLp:46h", long_options, NULL)) != -1) {
     switch (option) {
     case 'v': options->sections |= VERSIONS; break;
     case 'b': options->sections |= BUILD; break;
@@ -91,6 +94,7 @@ static int parse(struct options *options, int argc, char **argv, struct failure 
     case 't': options->sections |= TRANSPORTS; break;
     case 'l': options->sections |= LANES; break;
     case CONFIG: options->sections |= CONFIGURATION; break;
+    case 'j': options->json = true; break;
     case 'r': options->require_shared_memory = true; break;
     case 'L': options->listen = true; break;
     case BIND: options->bind = optarg; break;
@@ -115,6 +119,8 @@ static int parse(struct options *options, int argc, char **argv, struct failure 
   if (optind < argc) return fail(failure, "one host is enough: what is '%s'?", argv[optind]);
   if (options->listen && options->host != NULL)
     return fail(failure, "--listen is for the side that is started without a host");
+  if (options->listen && options->json)
+    return fail(failure, "--json is for the side that prints sections, not for --listen");
   if (options->sections == 0)
     options->sections =
         options->host != NULL ? LANES : VERSIONS | BUILD | ENVIRONMENT | TRANSPORTS | LANES;
@@ -143,15 +149,32 @@ static int listen_for_clients(const struct options *options, struct failure *fai
 static int lanes_to_host(const struct options *options, unsigned *without_shared_memory,
                          struct failure *failure) {
   int result = 0;
-  printf("Endpoints to %s\n", options->host);
+  print_text("Endpoints to %s\n", options->host);
+  print_string("host", options->host, NULL);
+  print_list("to_host");
   for (size_t kind = 0; kind < 2 && !stopped(); kind++) {
     struct oob oob;
-    if (oob_connect(options->host, options->family, options->port, CONNECT_NS, &oob, failure) != 0)
-      return -1;
+    if (oob_connect(options->host, options->family, options->port, CONNECT_NS, &oob, failure) !=
+        0) {
+      result = -1;
+      break;
+    }
     if (print_lanes_to_peer(&oob, kind, without_shared_memory) != 0) result = -1;
     oob_close(&oob);
   }
+  print_close();
   return result;
+}
+
+static const char *section_key(unsigned section) {
+  switch (section) {
+  case VERSIONS: return "versions";
+  case BUILD: return "build";
+  case ENVIRONMENT: return "environment";
+  case TRANSPORTS: return "transports";
+  case LANES: return "lanes";
+  default: return "config";
+  }
 }
 
 static int print_sections(const struct options *options, unsigned *without_shared_memory,
@@ -160,7 +183,8 @@ static int print_sections(const struct options *options, unsigned *without_share
   unsigned printed = 0;
   for (unsigned section = VERSIONS; section <= CONFIGURATION && !stopped(); section <<= 1) {
     if ((options->sections & section) == 0) continue;
-    if (printed++ > 0) printf("\n");
+    if (printed++ > 0) print_text("\n");
+    print_object(section_key(section));
     switch (section) {
     case VERSIONS: result |= print_versions(); break;
     case BUILD: result |= print_build(); break;
@@ -172,12 +196,13 @@ static int print_sections(const struct options *options, unsigned *without_share
         result |= lanes_to_host(options, without_shared_memory, failure);
       } else {
         result |= print_lanes_within();
-        printf("\n");
+        print_text("\n");
         result |= print_lanes_to_child(without_shared_memory);
       }
       break;
     default: break;
     }
+    print_close();
     fflush(stdout);
   }
   return result;
@@ -202,8 +227,11 @@ int main(int argc, char **argv) {
   }
   stop_on_signals();
   if (options.answer_on >= 0) return answer_parent(options.answer_on);
+  print_begin(options.json);
   int result = options.listen ? listen_for_clients(&options, &failure)
                               : print_sections(&options, &without_shared_memory, &failure);
+  if (stopped() && !options.listen) fail(&failure, "interrupted");
+  print_end(failure.text);
   if (failed(&failure)) fprintf(stderr, "ucxx_rs_info: %s\n", failure.text);
   if (stopped() && !options.listen) return EXIT_INTERRUPTED;
   if (result == 0 && options.require_shared_memory && without_shared_memory > 0) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "info.h"
+#include "info_print.h"
 
 extern char **environ;
 
@@ -83,25 +84,32 @@ static bool is_known(const char *entry) {
   return false;
 }
 
+static void print_known(const struct variable *variable) {
+  const char *name = variable->name, *value = getenv(name);
+  bool set = value != NULL, hidden = set && strcmp(name, SECRET) == 0;
+  print_object(NULL);
+  print_string("name", name, "  %s", name);
+  print_bool("set", set, set ? (hidden ? " is set (not shown)\n" : NULL) : " is not set");
+  print_string("value", hidden ? NULL : value, set && !hidden ? "=%s\n" : NULL, value);
+  print_string("unset", variable->unset, set ? NULL : " (%s)\n", variable->unset);
+  print_string("meaning", variable->meaning, "      %s\n", variable->meaning);
+  print_close();
+}
+
 int print_environment(void) {
   bool others = false;
-  printf("Environment variables that the library reads\n");
-  for (size_t i = 0; i < VARIABLES; i++) {
-    const char *value = getenv(variables[i].name);
-    if (value != NULL && strcmp(variables[i].name, SECRET) == 0)
-      printf("  %s is set (not shown)\n", variables[i].name);
-    else if (value != NULL)
-      printf("  %s=%s\n", variables[i].name, value);
-    else
-      printf("  %s is not set (%s)\n", variables[i].name, variables[i].unset);
-    printf("      %s\n", variables[i].meaning);
-  }
+  print_text("Environment variables that the library reads\n");
+  print_list("variables");
+  for (size_t i = 0; i < VARIABLES; i++) print_known(&variables[i]);
+  print_close();
+  print_list("of_ucx_alone");
   for (char **entry = environ; *entry != NULL; entry++) {
     if ((strncmp(*entry, "UCX_", 4) != 0 && strncmp(*entry, "UCXX_", 5) != 0) || is_known(*entry))
       continue;
-    if (!others) printf("  Set, and read by UCX alone:\n");
+    if (!others) print_text("  Set, and read by UCX alone:\n");
     others = true;
-    printf("    %s\n", *entry);
+    print_string(NULL, *entry, "    %s\n", *entry);
   }
+  print_close();
   return 0;
 }

@@ -12,6 +12,7 @@
 #include <ucxx_rs.h>
 
 #include "info.h"
+#include "info_print.h"
 
 #define SMALL_SHM (UINT64_C(64) << 20)
 
@@ -49,14 +50,20 @@ static struct lanes print_lanes(const char *text) {
   struct lanes lanes = {false, false, false};
   char copy[256], *rest = copy, *lane;
   snprintf(copy, sizeof copy, "%s", text);
+  print_list("lanes");
   while ((lane = strtok_r(rest, ",", &rest)) != NULL) {
     const struct transport *transport = transport_of(lane);
-    printf("    %-14s %s\n", lane, transport != NULL ? transport->meaning : "");
+    const char *meaning = transport != NULL ? transport->meaning : "";
+    print_object(NULL);
+    print_string("name", lane, "    %-14s ", lane);
+    print_string("meaning", meaning, "%s\n", meaning);
+    print_close();
     lanes.tcp = lanes.tcp || strncmp(lane, "tcp", 3) == 0;
     if (transport == NULL) continue;
     lanes.shared = lanes.shared || transport->shared;
     lanes.single_copy = lanes.single_copy || transport->single_copy;
   }
+  print_close();
   return lanes;
 }
 
@@ -75,9 +82,7 @@ static void
 because(struct case_at_hand *at_hand, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  printf("    because ");
-  vprintf(format, arguments);
-  printf("\n");
+  print_sentence_list("    because ", format, arguments);
   va_end(arguments);
   at_hand->reasons++;
 }
@@ -243,13 +248,14 @@ static void explain_no_shared_memory(struct case_at_hand *at_hand) {
   if (at_hand->reasons == 0)
     for (int i = 0; i < sides.count; i++) rule_shm_folder(at_hand, sides.facts[i], sides.who[i]);
   if (at_hand->reasons == 0)
-    printf("    for a reason that this tool does not know. UCX_LOG_LEVEL=debug and "
-           "UCXX_RS_LOG=debug print what UCX tries.\n");
+    print_sentence("    ", "for a reason that this tool does not know. UCX_LOG_LEVEL=debug and "
+                           "UCXX_RS_LOG_LEVEL=debug let a program that takes the log see what UCX "
+                           "tries.");
 }
 
 static void explain_no_single_copy(struct case_at_hand *at_hand) {
   struct sides sides = sides_of(at_hand);
-  printf("    Large messages are copied twice, through shared memory,\n");
+  print_sentence("    ", "Large messages are copied twice, through shared memory,");
   for (int i = 0; i < sides.count; i++) {
     rule_tls(at_hand, sides.facts[i], sides.who[i], true);
     rule_error_handling(at_hand, sides.facts[i], sides.who[i], true);
@@ -269,7 +275,7 @@ static void explain_no_single_copy(struct case_at_hand *at_hand) {
               strerror(error), scope != NULL ? scope : "unset", name_or(at_hand->mine, "uid"),
               name_or(at_hand->theirs, "uid"));
   }
-  if (at_hand->reasons == 0) printf("    for a reason that this tool does not know.\n");
+  if (at_hand->reasons == 0) print_sentence("    ", "for a reason that this tool does not know.");
 }
 
 bool explain_lanes(const struct facts *mine, const struct facts *theirs, int error_handling,
@@ -277,17 +283,21 @@ bool explain_lanes(const struct facts *mine, const struct facts *theirs, int err
   struct case_at_hand at_hand = {mine, theirs, error_handling == UCXX_ENDPOINT_ERROR_HANDLING_PEER,
                                  0};
   if (text[0] == '\0') {
-    printf("    this UCX does not tell which transports an endpoint uses\n");
+    print_string("lanes", NULL, "    this UCX does not tell which transports an endpoint uses\n");
     return true;
   }
   struct lanes lanes = print_lanes(text);
+  print_bool("shared_memory", lanes.shared, NULL);
+  print_list("explanation");
   if (!lanes.shared) {
-    printf("    There is no shared memory between the two,\n");
+    print_sentence("    ", "There is no shared memory between the two,");
     explain_no_shared_memory(&at_hand);
   } else {
     if (!lanes.single_copy) explain_no_single_copy(&at_hand);
-    if (lanes.tcp) printf("    TCP is there as well, for what shared memory does not carry.\n");
+    if (lanes.tcp)
+      print_sentence("    ", "TCP is there as well, for what shared memory does not carry.");
   }
+  print_close();
   return lanes.shared;
 }
 
@@ -295,8 +305,11 @@ bool explain_failure(const struct facts *mine, const struct facts *theirs, int e
                      const char *message) {
   struct case_at_hand at_hand = {mine, theirs, error_handling == UCXX_ENDPOINT_ERROR_HANDLING_PEER,
                                  0};
-  printf("    no connection: %s\n", message);
-  printf("    No endpoint comes about,\n");
+  print_string("no_connection", message, "    no connection: %s\n", message);
+  print_bool("shared_memory", false, NULL);
+  print_list("explanation");
+  print_sentence("    ", "No endpoint comes about,");
   explain_no_shared_memory(&at_hand);
+  print_close();
   return false;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "info.h"
+#include "info_print.h"
 #include "perf_session.h"
 
 /* The features that a context has by default. */
@@ -23,6 +24,7 @@
 enum { FRAME_FACTS = 101, FRAME_NEXT };
 
 static const int kinds[] = {UCXX_ENDPOINT_ERROR_HANDLING_PEER, UCXX_ENDPOINT_ERROR_HANDLING_NONE};
+static const char *const kind_words[] = {"PEER", "NONE"};
 static const char *const kind_names[] = {"PEER (notices a dead peer; the default)", "NONE"};
 
 /* ------------------------------------------------------------------ within this process */
@@ -57,23 +59,31 @@ int print_lanes_within(void) {
   ucxx_context_t *context = NULL;
   ucxx_worker_t *first = NULL, *second = NULL;
   int result = 0;
-  printf("Endpoints within one process\n");
+  print_text("Endpoints within one process\n");
+  print_object("within_a_process");
   if (ucxx_context_create(NULL, &context) != UCXX_OK ||
       ucxx_worker_create(context, NULL, &first) != UCXX_OK ||
       ucxx_worker_create(context, NULL, &second) != UCXX_OK) {
-    printf("  PROBLEM: %s\n", ucxx_last_error_message());
+    print_problem("  ", "%s", ucxx_last_error_message());
     result = -1;
   } else {
     char text[1024];
     result = reach(first, first, NULL, text, sizeof text);
-    printf("  a worker to itself: %s\n", text);
+    print_string("to_itself", text, "  a worker to itself: %s\n", text);
+    print_list("to_another_worker");
     for (size_t i = 0; i < 2; i++) {
       ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
       params.error_handling = kinds[i];
       if (reach(first, second, &params, text, sizeof text) != 0) result = -1;
-      printf("  to another worker, error handling %s: %s\n", kind_names[i], text);
+      print_object(NULL);
+      print_string("error_handling", kind_words[i],
+                   "  to another worker, error handling %s: ", kind_names[i]);
+      print_string("transports", text, "%s\n", text);
+      print_close();
     }
+    print_close();
   }
+  print_close();
   ucxx_worker_destroy(first);
   ucxx_worker_destroy(second);
   ucxx_context_destroy(context);
@@ -129,10 +139,10 @@ static int ask_lanes(struct oob *oob, size_t kind, unsigned *without_shared_memo
   struct facts mine, theirs;
   struct failure failure = {""};
   char text[256] = "";
-  printf("  error handling %s\n", kind_names[kind]);
+  print_string("error_handling", kind_words[kind], "  error handling %s\n", kind_names[kind]);
   if (swap_facts(oob, &mine, &theirs, &failure) != 0 ||
       oob_send_text(oob, FRAME_NEXT, kind == 0 ? "0" : "1", &failure) != 0) {
-    printf("    PROBLEM: %s\n", failure.text);
+    print_problem("    ", "%s", failure.text);
     return -1;
   }
   bool connected = connect_once(oob, kinds[kind], text, sizeof text, &failure) == 0;
@@ -161,14 +171,14 @@ static pid_t start_child(int fd) {
 static int with_child(size_t kind, unsigned *without_shared_memory) {
   struct failure failure = {""};
   struct oob here, there;
-  if (oob_pair(&here, &there, &failure) != 0) return printf("  PROBLEM: %s\n", failure.text), -1;
+  if (oob_pair(&here, &there, &failure) != 0) return print_problem("  ", "%s", failure.text), -1;
   int inherited = dup(there.fd); /* without close-on-exec */
   fflush(NULL);
   pid_t child = inherited >= 0 ? start_child(inherited) : -1;
   if (inherited >= 0) close(inherited);
   close(there.fd); /* not oob_close, which would end the connection for the child too */
   int result = child > 0 ? ask_lanes(&here, kind, without_shared_memory) : -1;
-  if (child < 0) printf("  PROBLEM: no child process: %s\n", strerror(errno));
+  if (child < 0) print_problem("  ", "no child process: %s", strerror(errno));
   oob_close(&here);
   if (child > 0)
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
@@ -177,12 +187,20 @@ static int with_child(size_t kind, unsigned *without_shared_memory) {
 
 int print_lanes_to_child(unsigned *without_shared_memory) {
   int result = 0;
-  printf("Endpoints to another process on this machine\n");
-  for (size_t kind = 0; kind < 2; kind++)
+  print_text("Endpoints to another process on this machine\n");
+  print_list("to_another_process");
+  for (size_t kind = 0; kind < 2; kind++) {
+    print_object(NULL);
     if (with_child(kind, without_shared_memory) != 0) result = -1;
+    print_close();
+  }
+  print_close();
   return result;
 }
 
 int print_lanes_to_peer(struct oob *oob, size_t kind, unsigned *without_shared_memory) {
-  return ask_lanes(oob, kind, without_shared_memory);
+  print_object(NULL);
+  int result = ask_lanes(oob, kind, without_shared_memory);
+  print_close();
+  return result;
 }

@@ -14,6 +14,7 @@
 #include <ucxx_rs.h>
 
 #include "info.h"
+#include "info_print.h"
 
 /* ------------------------------------------------------------------ versions */
 
@@ -29,42 +30,52 @@ static int print_ucx_image(struct dl_phdr_info *image, size_t size, void *arg) {
   (void)size;
   (void)arg;
   name = name != NULL ? name + 1 : image->dlpi_name;
-  if (strncmp(name, "libucp", 6) == 0) printf("                 %s\n", image->dlpi_name);
+  if (strncmp(name, "libucp", 6) == 0)
+    print_string(NULL, image->dlpi_name, "                 %s\n", image->dlpi_name);
   return 0;
 }
 
 int print_versions(void) {
   ucxx_version_t version = UCXX_VERSION_INIT;
+  char ucx[32], header[32];
   int result = 0;
   union {
     ucxx_status_t (*function)(ucxx_version_t *);
     const void *data;
   } address = {ucxx_version_query};
-  printf("Versions\n");
+  print_text("Versions\n");
   if (ucxx_version_query(&version) != UCXX_OK) {
-    printf("  the library does not answer: %s\n", ucxx_last_error_message());
+    print_problem("  ", "the library does not answer: %s", ucxx_last_error_message());
     return -1;
   }
-  printf("  library        ucxx_rs %s, %s\n", version.version_string, file_of(address.data));
-  printf("  this program   built with the header of %d.%d.%d\n", UCXX_RS_VERSION_MAJOR,
-         UCXX_RS_VERSION_MINOR, UCXX_RS_VERSION_PATCH);
+  const char *file = file_of(address.data), *path = version.ucx_library_path;
+  snprintf(ucx, sizeof ucx, "%u.%u.%u", version.ucx_major, version.ucx_minor, version.ucx_patch);
+  snprintf(header, sizeof header, "%d.%d.%d", UCXX_RS_VERSION_MAJOR, UCXX_RS_VERSION_MINOR,
+           UCXX_RS_VERSION_PATCH);
+  print_string("library", version.version_string, "  library        ucxx_rs %s, ",
+               version.version_string);
+  print_string("library_file", file, "%s\n", file);
+  print_string("header", header, "  this program   built with the header of %s\n", header);
   if (version.major != UCXX_RS_VERSION_MAJOR || version.minor != UCXX_RS_VERSION_MINOR) {
-    printf("    PROBLEM: header and library are of different ABIs. Another libucxx_rs.so comes "
-           "first: look at LD_LIBRARY_PATH.\n");
+    print_problem("    ", "header and library are of different ABIs. Another libucxx_rs.so comes "
+                          "first: look at LD_LIBRARY_PATH.");
     result = -1;
   }
-  printf("  UCX            %u.%u.%u, %s\n", version.ucx_major, version.ucx_minor, version.ucx_patch,
-         version.ucx_library_path[0] != '\0' ? version.ucx_library_path : "(file unknown)");
+  print_string("ucx", ucx, "  UCX            %s, ", ucx);
+  print_string("ucx_file", path[0] != '\0' ? path : NULL, "%s\n",
+               path[0] != '\0' ? path : "(file unknown)");
   if (version.ucx_copies > 1) {
-    printf("    PROBLEM: %u copies of libucp are loaded, and each has state of its own:\n",
-           version.ucx_copies);
-    dl_iterate_phdr(print_ucx_image, NULL);
-    printf("    Let one of them go: look at LD_LIBRARY_PATH, LD_PRELOAD, and at packages that "
-           "bring a UCX of their own.\n");
+    print_problem("    ",
+                  "%u copies of libucp are loaded, and each has state of its own. Let one of them "
+                  "go: look at LD_LIBRARY_PATH, LD_PRELOAD, and at packages that bring a UCX of "
+                  "their own.",
+                  version.ucx_copies);
     result = -1;
-  } else {
-    printf("  copies of UCX  1\n");
   }
+  print_number("ucx_copies", version.ucx_copies, "  copies of UCX  %u\n", version.ucx_copies);
+  print_list("ucx_copy_files");
+  if (version.ucx_copies > 1) dl_iterate_phdr(print_ucx_image, NULL);
+  print_close();
   return result;
 }
 
@@ -97,44 +108,55 @@ static void print_mode(ucxx_context_t *context, const struct mode *mode) {
   ucxx_worker_attr_t attr = UCXX_WORKER_ATTR_INIT;
   ucxx_worker_t *worker = NULL;
   params.progress_mode = mode->mode;
-  if (ucxx_worker_create(context, &params, &worker) != UCXX_OK) {
-    printf("    %-10s not to be had: %s\n", mode->name, ucxx_last_error_message());
-    return;
-  }
-  if (ucxx_worker_query(worker, &attr) != UCXX_OK)
-    printf("    %-10s %s\n", mode->name, ucxx_last_error_message());
-  else if (attr.progress_thread_running)
-    printf("    %-10s by a thread; operations are submitted %s\n", mode->name,
-           attr.delayed_submission ? "by a queue" : "directly");
-  else
-    printf("    %-10s by the calls of the application\n", mode->name);
+  ucxx_status_t status = ucxx_worker_create(context, &params, &worker);
+  bool made = status == UCXX_OK;
+  if (made) status = ucxx_worker_query(worker, &attr);
+  const char *error = status == UCXX_OK ? NULL : ucxx_last_error_message();
+  bool thread = error == NULL && attr.progress_thread_running;
+  const char *submission = attr.delayed_submission ? "by a queue" : "directly";
+  print_object(NULL);
+  print_string("name", mode->name, "    %-10s ", mode->name);
+  print_string("error", error, error != NULL ? "%s%s\n" : NULL,
+               made ? "" : "not to be had: ", error);
+  print_bool("thread", thread, thread ? "by a thread; " : NULL);
+  print_string("submission", thread ? submission : NULL,
+               thread ? "operations are submitted %s\n" : NULL, submission);
+  if (error == NULL && !thread) print_text("by the calls of the application\n");
+  print_close();
   ucxx_worker_destroy(worker);
+}
+
+static void print_groups(void *self, bool there) {
+  const char *separator = "";
+  print_list(there ? "available" : "missing");
+  print_text("  %-14s ", there ? "in this build" : "not in it");
+  for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+    if ((self != NULL && dlsym(self, groups[i].symbol) != NULL) != there) continue;
+    print_string(NULL, groups[i].name, "%s%s", separator, groups[i].name);
+    separator = ", ";
+  }
+  print_text("%s\n", separator[0] == '\0' ? "-" : "");
+  print_close();
 }
 
 int print_build(void) {
   ucxx_context_t *context = NULL;
-  printf("What it offers\n");
+  print_text("What it offers\n");
   void *self = dlopen(NULL, RTLD_NOW);
-  for (int there = 1; there >= 0; there--) {
-    const char *separator = "";
-    printf("  %-14s ", there ? "in this build" : "not in it");
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
-      if ((self != NULL && dlsym(self, groups[i].symbol) != NULL) == (there != 0)) {
-        printf("%s%s", separator, groups[i].name);
-        separator = ", ";
-      }
-    printf("%s\n", separator[0] == '\0' ? "-" : "");
-  }
+  print_groups(self, true);
+  print_groups(self, false);
   if (self != NULL) dlclose(self);
   if (ucxx_context_create(NULL, &context) != UCXX_OK) {
-    printf("  PROBLEM: no context: %s\n", ucxx_last_error_message());
+    print_problem("  ", "no context: %s", ucxx_last_error_message());
     return -1;
   }
-  printf("  CUDA memory    %s\n", ucxx_context_has_cuda(context)
-                                      ? "yes"
-                                      : "no: this UCX was built without CUDA, or there is no GPU");
-  printf("  progress modes\n");
+  bool cuda = ucxx_context_has_cuda(context) != 0;
+  print_bool("cuda_memory", cuda, "  CUDA memory    %s\n",
+             cuda ? "yes" : "no: this UCX was built without CUDA, or there is no GPU");
+  print_text("  progress modes\n");
+  print_list("progress_modes");
   for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) print_mode(context, &modes[i]);
+  print_close();
   ucxx_context_destroy(context);
   return 0;
 }
@@ -187,32 +209,36 @@ bool available_transports(char *text, size_t capacity) {
 
 int print_transports(void) {
   char text[1024];
-  printf("What UCX finds on this machine\n");
+  print_text("What UCX finds on this machine\n");
   if (!available_transports(text, sizeof text)) {
-    printf("  UCX does not tell: is UCX_LOG_LEVEL set to less than warn?\n");
+    print_string("transports", NULL,
+                 "  UCX does not tell: is UCX_LOG_LEVEL set to less than warn?\n");
     return 0;
   }
-  printf("  transports     %s (mm, sm and shm stand for all that is shared memory)\n", text);
+  print_string("transports", text,
+               "  transports     %s (mm, sm and shm stand for all that is shared memory)\n", text);
   if (ask_ucx("NET_DEVICES", "no_such_thing,all", text, sizeof text))
-    printf("  network        %s\n", text);
+    print_string("network", text, "  network        %s\n", text);
   if (ask_ucx("SHM_DEVICES", "no_such_thing,all", text, sizeof text))
-    printf("  shared memory  %s\n", text);
+    print_string("shared_memory", text, "  shared memory  %s\n", text);
   return 0;
 }
 
 /* ------------------------------------------------------------------ configuration */
 
 static void print_variable(void *arg, const char *key, const char *value) {
+  char name[256];
   (void)arg;
-  printf("  UCX_%s=%s\n", key, value);
+  snprintf(name, sizeof name, "UCX_%s", key);
+  print_string(name, value, "  %s=%s\n", name, value);
 }
 
 int print_configuration(void) {
   ucxx_context_t *context = NULL;
-  printf("UCX's variables as a context has them\n");
+  print_text("UCX's variables as a context has them\n");
   ucxx_status_t status = ucxx_context_create(NULL, &context);
   if (status == UCXX_OK) status = ucxx_context_visit_config(context, print_variable, NULL);
-  if (status != UCXX_OK) printf("  PROBLEM: %s\n", ucxx_last_error_message());
+  if (status != UCXX_OK) print_problem("  ", "%s", ucxx_last_error_message());
   ucxx_context_destroy(context);
   return status == UCXX_OK ? 0 : -1;
 }

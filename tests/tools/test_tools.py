@@ -453,6 +453,74 @@ class Info(Case):
         self.assertNotIn("PROBLEM", run.stdout)
         self.assertIn("UCX_TLS=all", tool("ucxx_rs_info", "--config").stdout)
 
+    def test_json_has_what_the_text_has(self):
+        def strings(value):
+            if isinstance(value, dict):
+                value = value.values()
+            if isinstance(value, str):
+                yield value
+            elif not isinstance(value, (int, type(None))):
+                for part in value:
+                    yield from strings(part)
+
+        env = environment(
+            None, UCX_ODD='a"b\\c\td/\x01\x7f\xe9\u2028\U0001f600', UCX_MM_ERROR_HANDLING="n"
+        )
+        env["UCX_BYTES"] = b"\xff\xc0\x80\xed\xa0\x80\xf5 \xe2\x82"  # none of it is UTF-8
+        for options in ([], ["--config"], ["-l"], ["-e", "-v"]):
+            with self.subTest(options=options):
+                text, document = (
+                    subprocess.run(
+                        [BIN / "ucxx_rs_info", *options, *more],
+                        env=env,
+                        capture_output=True,
+                        check=True,
+                        timeout=LIMIT,
+                    ).stdout
+                    for more in ([], ["--json"])
+                )
+                text = text.decode(errors="surrogateescape")
+                text = "".join("\ufffd" if "\udc80" <= c <= "\udcff" else c for c in text)
+                document = json.loads(document.decode())
+                self.assertIsNone(document["error"])
+                found = set(strings(document))
+                self.assertGreater(len(found), 5)
+                self.assertEqual([part for part in found if part not in text], [])
+        everything = json.loads(tool("ucxx_rs_info", "-j", env=env).stdout)
+        self.assertEqual(
+            list(everything),
+            ["versions", "build", "environment", "transports", "lanes", "problems", "error"],
+        )
+        self.assertIn("UCX_ODD=" + env["UCX_ODD"], everything["environment"]["of_ucx_alone"])
+        self.assertIn(
+            "UCX_BYTES=" + 7 * "\ufffd" + " " + 2 * "\ufffd",
+            everything["environment"]["of_ucx_alone"],
+        )
+        lanes = everything["lanes"]["to_another_process"]
+        self.assertEqual([way["shared_memory"] for way in lanes], [False, True])
+        self.assertIn("UCX_MM_ERROR_HANDLING=n", " ".join(lanes[0]["explanation"]))
+
+    def test_json_of_a_failure(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = str(taken.getsockname()[1])
+            run = tool("ucxx_rs_info", "--json", "-4", "-p", port, "localhost")
+        self.assertEqual(run.returncode, 1)
+        document = json.loads(run.stdout)
+        self.assertIn("is the server running there", document["error"])
+        self.assertEqual(document["lanes"]["host"], "localhost")
+        self.assertEqual(tool("ucxx_rs_info", "--listen", "--json").returncode, 2)
+
+    def test_json_keeps_the_secret(self):
+        env = environment(None, UCXX_RS_GROUP_SECRET="nobody's business")
+        run = tool("ucxx_rs_info", "-e", "--json", env=env)
+        self.assertNotIn("nobody's business", run.stdout)
+        secret = {
+            variable["name"]: (variable["set"], variable["value"])
+            for variable in json.loads(run.stdout)["environment"]["variables"]
+        }["UCXX_RS_GROUP_SECRET"]
+        self.assertEqual(secret, (True, None))
+
     def test_secret(self):
         run = tool(
             "ucxx_rs_info",
