@@ -91,7 +91,8 @@ plan 644 "$root/cmake/ucxx_rs-targets.cmake" "$cmakedir" ucxx_rs-targets.cmake
 if [ "$tools" = yes ]; then
   for name in ucxx_rs_info ucxx_rs_perftest; do plan 755 "$work/$name" "$bindir" "$name"; done
   plan 755 "$root/scripts/group.sh" "$bindir" ucxx_rs_group
-  for name in ucxx_rs_info ucxx_rs_perftest ucxx_rs_group; do
+  plan 755 "$root/tools/perfplot.py" "$bindir" ucxx_rs_perfplot
+  for name in ucxx_rs_info ucxx_rs_perftest ucxx_rs_perfplot ucxx_rs_group; do
     plan 644 "$work/$name.1" "$mandir/man1" "$name.1"
     plan 644 "$root/tools/completions/$name" "$completionsdir" "$name"
   done

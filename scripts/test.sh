@@ -151,6 +151,7 @@ step_install() {
 
 step_tools() {
   tests/tools/test_tools.py "$stage"
+  tests/tools/test_perftest.py "$stage"
   tests/tools/test_group.py
   tests/tools/test_manual.py "$stage"
   tests/wireshark/test_constants.py

@@ -113,7 +113,7 @@ static int connect_once(struct oob *oob, int error_handling, char *text, size_t 
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   session_init(&session, &config, &drive, oob, failure);
   if (session_open(&session, FEATURES) == 0 && session_connect(&session) == 0) {
-    ucxx_status_t status = ucxx_endpoint_query(session.endpoint, &attr);
+    ucxx_status_t status = ucxx_endpoint_query(session.endpoints[0], &attr);
     if (status == UCXX_OK)
       snprintf(text, capacity, "%s", attr.transports);
     else

@@ -14,6 +14,9 @@
 
 #define MAX_SIZES 64u
 #define MAX_WINDOW 65536u
+#define MAX_ENDPOINTS 64u
+#define MAX_THREADS 64u
+#define MAX_FRAMES 256u
 #define DEFAULT_PORT 13338
 
 enum wait_kind { WAIT_POLL, WAIT_REQUEST, WAIT_CALLBACK, WAIT_NOTIFIER };
@@ -38,6 +41,8 @@ struct plan {
   uint64_t iterations, warmup; /* iterations 0: chosen for each size */
   bool warmup_given;
   uint32_t window; /* 0: the default of the test */
+  uint32_t threads, endpoints, frames;
+  int memory[2]; /* UCXX_MEMORY_*: of the client and of the server */
   bool verify, own_buffers;
 };
 
@@ -47,10 +52,13 @@ struct config {
   const char *host, *bind; /* host NULL: this is the server */
   uint16_t port;
   int family; /* AF_* */
-  bool self, loop, list_tests;
+  bool self, loop;
+  bool serves; /* this process is the server, or the half of --self that is */
   int cpu[2]; /* for the main thread and the progress thread; -1: any */
   int peer_cpu[2]; /* for the forked process of --self */
   enum output_format output;
+  const char *plot; /* a file to draw, or NULL */
+  char **compare; /* files to compare, up to a NULL; NULL: measure */
   uint64_t timeout_ns, max_memory;
 };
 
@@ -65,5 +73,6 @@ const char *progress_name(int mode);
 const char *wait_name(int kind);
 const char *thread_name(int mode);
 const char *error_handling_name(int mode);
+const char *memory_name(int type);
 
 #endif

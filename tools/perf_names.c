@@ -29,6 +29,8 @@ const struct choice error_choices[] = {{"peer", UCXX_ENDPOINT_ERROR_HANDLING_PEE
                                        {"none", UCXX_ENDPOINT_ERROR_HANDLING_NONE},
                                        {NULL, 0}};
 const struct choice delayed_choices[] = {{"off", 0}, {"default", 1}, {"on", 2}, {NULL, 0}};
+const struct choice memory_choices[] = {
+    {"host", UCXX_MEMORY_HOST}, {"cuda", UCXX_MEMORY_CUDA}, {NULL, 0}};
 
 int choose(const struct choice *choices, const char *word, int *value) {
   for (; choices->word != NULL; choices++)
@@ -49,17 +51,24 @@ const char *progress_name(int mode) { return word_for(progress_choices, mode); }
 const char *wait_name(int kind) { return word_for(wait_choices, kind); }
 const char *thread_name(int mode) { return word_for(thread_choices, mode); }
 const char *error_handling_name(int mode) { return word_for(error_choices, mode); }
+const char *memory_name(int type) { return word_for(memory_choices, type); }
 
 /* One line for each value. A server of another version refuses a value that it does not know, and
  * names it. Sizes, iterations and warm-up are sent with each round. */
+#define PLAN_FORMAT \
+  "test=%s verify=%d own_buffers=%d threads=%u endpoints=%u frames=%u memory=%s,%s "
+#define PLAN_SCAN \
+  "test=%23s verify=%d own_buffers=%d threads=%u endpoints=%u frames=%u memory=%7[^,],%7s "
 #define DRIVE_FORMAT "progress=%d wait=%d thread=%d delayed=%d error_handling=%d spin_ns=%" PRId64
 #define DRIVE_SCAN "progress=%d wait=%d thread=%d delayed=%d error_handling=%d spin_ns=%" SCNd64
 
 void config_write(const struct config *config, char *text, size_t capacity) {
   const struct drive *drive = &config->drive;
-  snprintf(text, capacity, "test=%s verify=%d own_buffers=%d " DRIVE_FORMAT, config->plan.test,
-           config->plan.verify, config->plan.own_buffers, drive->progress, drive->wait,
-           drive->thread, drive->delayed, drive->error_handling, drive->spin_ns);
+  const struct plan *plan = &config->plan;
+  snprintf(text, capacity, PLAN_FORMAT DRIVE_FORMAT, plan->test, plan->verify, plan->own_buffers,
+           plan->threads, plan->endpoints, plan->frames, memory_name(plan->memory[0]),
+           memory_name(plan->memory[1]), drive->progress, drive->wait, drive->thread,
+           drive->delayed, drive->error_handling, drive->spin_ns);
 }
 
 static void take(int *value, int theirs) {
@@ -68,14 +77,20 @@ static void take(int *value, int theirs) {
 
 int config_read(struct config *server, const char *text, struct failure *failure) {
   struct drive theirs, *mine = &server->drive;
+  struct plan *plan = &server->plan;
   int verify, own_buffers;
-  if (sscanf(text, "test=%23s verify=%d own_buffers=%d " DRIVE_SCAN, server->plan.test, &verify,
-             &own_buffers, &theirs.progress, &theirs.wait, &theirs.thread, &theirs.delayed,
-             &theirs.error_handling, &theirs.spin_ns) != 9)
+  char memory[2][8];
+  if (sscanf(text, PLAN_SCAN DRIVE_SCAN, plan->test, &verify, &own_buffers, &plan->threads,
+             &plan->endpoints, &plan->frames, memory[0], memory[1], &theirs.progress, &theirs.wait,
+             &theirs.thread, &theirs.delayed, &theirs.error_handling, &theirs.spin_ns) != 14 ||
+      choose(memory_choices, memory[0], &plan->memory[0]) != 0 ||
+      choose(memory_choices, memory[1], &plan->memory[1]) != 0 || plan->threads == 0 ||
+      plan->threads > MAX_THREADS || plan->endpoints == 0 || plan->endpoints > MAX_ENDPOINTS ||
+      plan->frames == 0 || plan->frames > MAX_FRAMES)
     return fail(failure, "the client asks for something that this version does not know: %.200s",
                 text);
-  server->plan.verify = verify != 0;
-  server->plan.own_buffers = own_buffers != 0;
+  plan->verify = verify != 0;
+  plan->own_buffers = own_buffers != 0;
   /* If the server's command line chooses a progress mode that differs from the client's, the
    * client's options for threads do not apply. */
   if (mine->progress < 0 || mine->progress == theirs.progress) {

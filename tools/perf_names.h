@@ -14,7 +14,7 @@ struct choice {
 };
 
 extern const struct choice progress_choices[], wait_choices[], thread_choices[], error_choices[],
-    delayed_choices[];
+    delayed_choices[], memory_choices[];
 
 int choose(const struct choice *choices, const char *word, int *value);
 

@@ -12,27 +12,33 @@
 #include <sys/socket.h>
 
 #include "perf_names.h"
-#include "perf_tests.h"
+#include "perf_ways.h"
 #include "stop.h"
 #include "version.h"
 
 static const char usage[] =
-    "ucxx_rs_perftest: latency, bandwidth and message rate between two processes\n"
+    "ucxx_rs_perftest: latency, bandwidth and rate of operations between two processes\n"
     "\n"
     "  ucxx_rs_perftest [options]          the server: waits for a client\n"
     "  ucxx_rs_perftest [options] HOST     the client: says what to measure, and prints the "
     "results\n"
     "  ucxx_rs_perftest --self [options]   both, on this machine\n"
+    "  ucxx_rs_perftest --compare BEFORE.json AFTER.json ... [--plot FILE.svg]\n"
     "\n"
     "What to measure (client, or --self)\n"
-    "  -t, --test NAME           tag_lat (default), tag_bw, tag_rate; --list describes them\n"
+    "  -t, --test NAME           tag_lat (default), am_bw, put_rate, ...; --list describes them\n"
     "  -s, --size LIST           bytes: 8, or 8,4k,1m, or 8:1m for every power of two times 8 up "
-    "to 1m\n"
-    "  -n, --iterations N        messages of each size (default: as many as suit the test and the "
-    "size)\n"
+    "to 1m;\n"
+    "                            8:1m:4 for every power of four\n"
+    "  -n, --iterations N        messages of each size and thread (default: as many as suit the "
+    "test and the size)\n"
     "  -w, --warmup N            messages before those that count (default: a tenth, at most "
     "1000)\n"
-    "  -W, --window N            messages in flight (tag_bw: 32, tag_rate: 256)\n"
+    "  -O, --window N            outstanding messages (_bw: 32, _rate: 256)\n"
+    "  -T, --threads N           threads of each side, each with a worker of its own (default 1)\n"
+    "  -E, --endpoints N         endpoints of each thread, used in turn (default 1)\n"
+    "  -m, --memory A[,B]        buffers of the client, and of the server: host (default), cuda\n"
+    "      --frames N            buffers of a message of multi_* (default 4)\n"
     "  -V, --verify              check every byte that arrives; costs time inside the measurement\n"
     "      --own-buffers         a buffer for each message in flight, not one for all; --verify "
     "implies it\n"
@@ -41,7 +47,7 @@ static const char usage[] =
     "  -P, --progress MODE       manual (default), or a progress thread: adaptive, polling, "
     "blocking\n"
     "  -k, --wait KIND           for a completion: poll (default), request, callback, notifier\n"
-    "  -T, --thread-mode MODE    single (default with manual progress), serialized, multi (default "
+    "  -M, --thread-mode MODE    single (default with manual progress), serialized, multi (default "
     "with a thread)\n"
     "  -d, --delayed on|off      submit through the progress thread's queue, or directly\n"
     "      --spin-ns N           nanoseconds that a wait polls before it sleeps\n"
@@ -62,22 +68,41 @@ static const char usage[] =
     "      --max-memory BYTES    refuse tests that need more for buffers (default 4g)\n"
     "\n"
     "Output\n"
-    "  -j, --json, --csv         instead of the table\n"
+    "  -j, --json                one JSON document instead of the table\n"
+    "  -v, --csv                 comma-separated values instead of the table\n"
+    "      --plot FILE           draw the results as well, as SVG\n"
+    "      --compare FILE...     compare results that --json wrote; the first file is 1\n"
     "      --list                describe the tests\n"
     "  -h, --help    --version\n";
 
-enum { OWN_BUFFERS = 256, SPIN_NS, PEER_CPU, TIMEOUT, MAX_MEMORY, CSV, LIST, VERSION, SELF };
+enum {
+  OWN_BUFFERS = 256,
+  SPIN_NS,
+  PEER_CPU,
+  TIMEOUT,
+  MAX_MEMORY,
+  FRAMES,
+  PLOT,
+  COMPARE,
+  LIST,
+  VERSION,
+  SELF
+};
 
 static const struct option long_options[] = {{"test", required_argument, NULL, 't'},
                                              {"size", required_argument, NULL, 's'},
                                              {"iterations", required_argument, NULL, 'n'},
                                              {"warmup", required_argument, NULL, 'w'},
-                                             {"window", required_argument, NULL, 'W'},
+                                             {"window", required_argument, NULL, 'O'},
+                                             {"threads", required_argument, NULL, 'T'},
+                                             {"endpoints", required_argument, NULL, 'E'},
+                                             {"memory", required_argument, NULL, 'm'},
+                                             {"frames", required_argument, NULL, FRAMES},
                                              {"verify", no_argument, NULL, 'V'},
                                              {"own-buffers", no_argument, NULL, OWN_BUFFERS},
                                              {"progress", required_argument, NULL, 'P'},
                                              {"wait", required_argument, NULL, 'k'},
-                                             {"thread-mode", required_argument, NULL, 'T'},
+                                             {"thread-mode", required_argument, NULL, 'M'},
                                              {"delayed", required_argument, NULL, 'd'},
                                              {"spin-ns", required_argument, NULL, SPIN_NS},
                                              {"error-handling", required_argument, NULL, 'e'},
@@ -89,12 +114,17 @@ static const struct option long_options[] = {{"test", required_argument, NULL, '
                                              {"timeout", required_argument, NULL, TIMEOUT},
                                              {"max-memory", required_argument, NULL, MAX_MEMORY},
                                              {"json", no_argument, NULL, 'j'},
-                                             {"csv", no_argument, NULL, CSV},
+                                             {"csv", no_argument, NULL, 'v'},
+                                             {"plot", required_argument, NULL, PLOT},
+                                             {"compare", no_argument, NULL, COMPARE},
                                              {"list", no_argument, NULL, LIST},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, VERSION},
                                              {"self", no_argument, NULL, SELF},
                                              {NULL, 0, NULL, 0}};
+
+/* Stands for --compare until its files are known. */
+static char *no_files[] = {NULL};
 
 /* Reads a number with an optional k, m or g (powers of 1024), and returns where it ends. */
 static int number(const char *text, uint64_t *value, const char **end) {
@@ -135,21 +165,25 @@ static int parse_sizes(struct plan *plan, const char *text, struct failure *fail
   const char *at = text;
   plan->size_count = 0;
   for (;;) {
-    uint64_t first, last;
+    uint64_t first, last, factor = 2;
     if (number(at, &first, &at) != 0) break;
     last = first;
-    if (*at == ':' && (number(at + 1, &last, &at) != 0 || first == 0 || last < first)) break;
-    for (uint64_t size = first;; size *= 2) {
+    if (*at == ':') {
+      if (number(at + 1, &last, &at) != 0 || first == 0 || last < first) break;
+      if (*at == ':' && (number(at + 1, &factor, &at) != 0 || factor < 2)) break;
+    }
+    for (uint64_t size = first;; size *= factor) {
       if (add_size(plan, size, failure) != 0) return -1;
-      if (size == 0 || size > last / 2) break;
+      if (size == 0 || size > last / factor) break;
     }
     if (*at == '\0') return 0;
     if (*at++ != ',') break;
   }
-  return fail(failure,
-              "--size: '%s' is not a size (8, 4k, 1m), a list (8,4k) or a range (8:1m) with a "
-              "first size above 0",
-              text);
+  return fail(
+      failure,
+      "--size: '%s' is not a size (8, 4k, 1m), a list (8,4k) or a range (8:1m, 8:1m:4) with a "
+      "first size above 0 and a factor above 1",
+      text);
 }
 
 static int parse_cpus(const char *option, const char *text, int cpu[2], struct failure *failure) {
@@ -177,14 +211,34 @@ static int parse_choice(const char *option, const struct choice *choices, const 
   return fail(failure, "%s: '%s' is none of %s", option, word, known);
 }
 
+/* One for both sides, or one for each. */
+static int parse_memory(const char *text, int memory[2], struct failure *failure) {
+  char first[16];
+  const char *comma = strchr(text, ',');
+  snprintf(first, sizeof first, "%.*s", comma != NULL ? (int)(comma - text) : 15, text);
+  if (parse_choice("--memory", memory_choices, first, &memory[0], failure) != 0) return -1;
+  memory[1] = memory[0];
+  if (comma == NULL) return 0;
+  return parse_choice("--memory", memory_choices, comma + 1, &memory[1], failure);
+}
+
+static int parse_count(const char *option, const char *text, uint32_t most, uint32_t *count,
+                       struct failure *failure) {
+  uint64_t value = 0;
+  if (whole_number(option, text, 1, most, &value, failure) != 0) return -1;
+  *count = (uint32_t)value;
+  return 0;
+}
+
 static int parse_option(struct config *config, int option, const char *argument,
                         struct failure *failure) {
   struct plan *plan = &config->plan;
   struct drive *drive = &config->drive;
+  struct test test;
   uint64_t value = 0;
   switch (option) {
   case 't':
-    if (find_test(argument) == NULL)
+    if (!find_test(argument, &test))
       return fail(failure, "--test: there is no test '%s'; --list shows which there are", argument);
     snprintf(plan->test, sizeof plan->test, "%s", argument);
     return 0;
@@ -194,16 +248,17 @@ static int parse_option(struct config *config, int option, const char *argument,
   case 'w':
     plan->warmup_given = true;
     return whole_number("--warmup", argument, 0, UINT64_C(1) << 40, &plan->warmup, failure);
-  case 'W':
-    if (whole_number("--window", argument, 1, MAX_WINDOW, &value, failure) != 0) return -1;
-    plan->window = (uint32_t)value;
-    return 0;
+  case 'O': return parse_count("--window", argument, MAX_WINDOW, &plan->window, failure);
+  case 'T': return parse_count("--threads", argument, MAX_THREADS, &plan->threads, failure);
+  case 'E': return parse_count("--endpoints", argument, MAX_ENDPOINTS, &plan->endpoints, failure);
+  case FRAMES: return parse_count("--frames", argument, MAX_FRAMES, &plan->frames, failure);
+  case 'm': return parse_memory(argument, plan->memory, failure);
   case 'V': plan->verify = plan->own_buffers = true; return 0;
   case OWN_BUFFERS: plan->own_buffers = true; return 0;
   case 'P':
     return parse_choice("--progress", progress_choices, argument, &drive->progress, failure);
   case 'k': return parse_choice("--wait", wait_choices, argument, &drive->wait, failure);
-  case 'T': return parse_choice("--thread-mode", thread_choices, argument, &drive->thread, failure);
+  case 'M': return parse_choice("--thread-mode", thread_choices, argument, &drive->thread, failure);
   case 'd': return parse_choice("--delayed", delayed_choices, argument, &drive->delayed, failure);
   case SPIN_NS:
     if (whole_number("--spin-ns", argument, 0, 10 * NS_PER_SECOND, &value, failure) != 0) return -1;
@@ -229,30 +284,34 @@ static int parse_option(struct config *config, int option, const char *argument,
   case MAX_MEMORY:
     return whole_number("--max-memory", argument, 1, UINT64_MAX, &config->max_memory, failure);
   case 'j': config->output = OUTPUT_JSON; return 0;
-  case CSV: config->output = OUTPUT_CSV; return 0;
+  case 'v': config->output = OUTPUT_CSV; return 0;
+  case PLOT: config->plot = argument; return 0;
+  case COMPARE: config->compare = no_files; return 0;
   case SELF: config->self = true; return 0;
   default: return fail(failure, "see --help"); /* getopt has printed the error */
   }
 }
 
-int config_parse(struct config *config, int argc, char **argv, struct failure *failure) {
-  *config = (struct config){.port = DEFAULT_PORT,
-                            .family = AF_UNSPEC,
-                            .cpu = {-1, -1},
-                            .peer_cpu = {-1, -1},
-                            .timeout_ns = 60 * NS_PER_SECOND,
-                            .max_memory = UINT64_C(4) << 30,
-                            .drive = {-1, -1, -1, -1, -1, -1}};
-  int option;
-  while ((option = getopt_long(argc, argv, "t:s:n:w:W:VP:k:T:d:e:c:p:b:46ljh", long_options,
-                               NULL)) != -1) {
-    if (option == 'h') return fputs(usage, stdout), 1;
-    if (option == LIST) return list_tests(stdout), 1;
-    if (option == VERSION) return print_version("ucxx_rs_perftest"), 1;
-    if (parse_option(config, option, optarg, failure) != 0) return -1;
-  }
-  if (optind < argc) config->host = argv[optind++];
-  if (optind < argc) return fail(failure, "one host is enough: what is '%s'?", argv[optind]);
+static int check_client(struct config *config, struct failure *failure) {
+  struct plan *plan = &config->plan;
+  struct test test;
+  find_test(plan->test, &test);
+  if (plan->size_count == 0) plan->sizes[plan->size_count++] = default_size(&test);
+  for (uint32_t i = 0; i < plan->size_count; i++)
+    if (check_plan(&test, plan, plan->sizes[i], failure) != 0) return -1;
+  if (plan->threads > 1 && (config->cpu[0] >= 0 || config->peer_cpu[0] >= 0))
+    return fail(failure, "--cpu is for one thread: with --threads, start the program by `taskset "
+                         "-c`");
+  if (plan->window > 1 && test.pattern->bit == LATENCY)
+    return fail(failure,
+                "--window: %s has one operation at a time: leave it out, or choose a test "
+                "with a window (--list)",
+                test.name);
+  return 0;
+}
+
+static int check_roles(struct config *config, struct failure *failure) {
+  const struct plan *plan = &config->plan;
   bool is_server = config->host == NULL && !config->self;
   if (config->self && config->host != NULL)
     return fail(failure, "--self needs no host: it forks the other side on this machine");
@@ -262,11 +321,40 @@ int config_parse(struct config *config, int argc, char **argv, struct failure *f
     return fail(failure, "--bind is for the server, which is started without a host");
   if (!is_server && config->port == 0)
     return fail(failure, "--port: the client needs the number that the server printed");
-  if (is_server &&
-      (config->plan.test[0] != '\0' || config->plan.size_count > 0 || config->plan.iterations > 0))
+  if (is_server && (plan->test[0] != '\0' || plan->size_count > 0 || plan->iterations > 0 ||
+                    plan->threads > 1 || plan->endpoints > 1 || config->plot != NULL))
     return fail(failure, "what to measure is said on the client's command line; name the server's "
                          "host to start a client, or --self for both");
-  if (config->plan.test[0] == '\0')
-    snprintf(config->plan.test, sizeof config->plan.test, "tag_lat");
-  return 0;
+  if (plan->test[0] == '\0') snprintf(config->plan.test, sizeof plan->test, "tag_lat");
+  return is_server ? 0 : check_client(config, failure);
+}
+
+int config_parse(struct config *config, int argc, char **argv, struct failure *failure) {
+  *config = (struct config){.port = DEFAULT_PORT,
+                            .family = AF_UNSPEC,
+                            .cpu = {-1, -1},
+                            .peer_cpu = {-1, -1},
+                            .timeout_ns = 60 * NS_PER_SECOND,
+                            .max_memory = UINT64_C(4) << 30,
+                            .plan = {.threads = 1,
+                                     .endpoints = 1,
+                                     .frames = 4,
+                                     .memory = {UCXX_MEMORY_HOST, UCXX_MEMORY_HOST}},
+                            .drive = {-1, -1, -1, -1, -1, -1}};
+  int option;
+  while ((option = getopt_long(argc, argv, "t:s:n:w:O:T:E:m:VP:k:M:d:e:c:p:b:46ljvh", long_options,
+                               NULL)) != -1) {
+    if (option == 'h') return fputs(usage, stdout), 1;
+    if (option == LIST) return list_tests(stdout), 1;
+    if (option == VERSION) return print_version("ucxx_rs_perftest"), 1;
+    if (parse_option(config, option, optarg, failure) != 0) return -1;
+  }
+  if (config->compare != NULL) {
+    config->compare = argv + optind;
+    if (argc - optind >= 2) return 0;
+    return fail(failure, "--compare needs two files or more that --json wrote");
+  }
+  if (optind < argc) config->host = argv[optind++];
+  if (optind < argc) return fail(failure, "one host is enough: what is '%s'?", argv[optind]);
+  return check_roles(config, failure);
 }

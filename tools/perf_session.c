@@ -23,6 +23,7 @@ void session_init(struct session *session, const struct config *config, const st
   session->config = config;
   session->oob = oob;
   session->failure = failure;
+  session->endpoint_count = config->plan.endpoints > 0 ? config->plan.endpoints : 1;
   struct drive *mine = &session->drive;
   *mine = *drive;
   if (mine->progress < 0) mine->progress = UCXX_PROGRESS_MANUAL;
@@ -42,6 +43,7 @@ void session_init(struct session *session, const struct config *config, const st
 
 int session_fail(struct session *session, const char *what, ucxx_status_t status) {
   const char *detail = ucxx_last_error_message();
+  if (session_peer_left(session, status)) return oob_last_words(session->oob, session->failure);
   return fail(session->failure, "%s: %s (%s)", what,
               detail[0] != '\0' ? detail : ucxx_status_string(status), ucxx_status_name(status));
 }
@@ -96,6 +98,12 @@ int session_open(struct session *session, uint64_t features) {
   params.name = "ucxx_rs_perftest";
   ucxx_status_t status = ucxx_context_create(&params, &session->context);
   if (status != UCXX_OK) return session_fail(session, "creating the context", status);
+  if (session->config->plan.memory[session->config->serves ? 1 : 0] == UCXX_MEMORY_CUDA &&
+      !ucxx_context_has_cuda(session->context))
+    return fail(
+        session->failure,
+        "-m cuda: this UCX has no CUDA memory on this machine (`ucxx_rs_info -b`): load one "
+        "with CUDA, on a machine with a GPU");
   /* The new thread inherits the CPU mask. It must not run on the main thread's CPU. */
   if (!session->manual && cpu[0] >= 0 && cpu[1] < 0)
     sched_setaffinity(0, sizeof anywhere, &anywhere);
@@ -119,7 +127,7 @@ static int send_address(struct session *session) {
   return result;
 }
 
-static int create_endpoint(struct session *session) {
+static int create_endpoints(struct session *session) {
   char bytes[OOB_MAX_BYTES];
   size_t length;
   ucxx_address_t *address = NULL;
@@ -130,14 +138,15 @@ static int create_endpoint(struct session *session) {
   if (status != UCXX_OK) return session_fail(session, "the other side's worker address", status);
   ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   params.error_handling = session->drive.error_handling;
-  status = ucxx_endpoint_create(session->worker, address, &params, &session->endpoint);
+  for (uint32_t i = 0; i < session->endpoint_count && status == UCXX_OK; i++)
+    status = ucxx_endpoint_create(session->worker, address, &params, &session->endpoints[i]);
   ucxx_address_destroy(address);
-  return status == UCXX_OK ? 0 : session_fail(session, "creating the endpoint", status);
+  return status == UCXX_OK ? 0 : session_fail(session, "creating an endpoint", status);
 }
 
-static int flush(struct session *session) {
+static int flush(struct session *session, ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_endpoint_flush(session->endpoint, NULL, &request);
+  ucxx_status_t status = ucxx_endpoint_flush(endpoint, NULL, &request);
   patience_begin(session);
   while (status == UCXX_INPROGRESS) {
     status = ucxx_request_wait(request, session->manual ? 0 : LOOK_AROUND_NS);
@@ -148,7 +157,14 @@ static int flush(struct session *session) {
   return status == UCXX_OK ? 0 : -1;
 }
 
-static int meet(struct session *session, uint32_t frame) {
+/* In the order of their creation, in which UCX pairs the endpoints of two workers. */
+static int flush_all(struct session *session) {
+  for (uint32_t i = 0; i < session->endpoint_count; i++)
+    if (flush(session, session->endpoints[i]) != 0) return -1;
+  return 0;
+}
+
+int session_meet(struct session *session, uint32_t frame) {
   char nothing[1];
   if (oob_send(session->oob, frame, NULL, 0, session->failure) != 0) return -1;
   return oob_receive(session->oob, frame, nothing, sizeof nothing, NULL,
@@ -156,32 +172,64 @@ static int meet(struct session *session, uint32_t frame) {
 }
 
 int session_connect(struct session *session) {
-  if (send_address(session) != 0 || create_endpoint(session) != 0 || flush(session) != 0) return -1;
-  return meet(session, FRAME_GO);
+  if (send_address(session) != 0 || create_endpoints(session) != 0 || flush_all(session) != 0)
+    return -1;
+  return session_meet(session, FRAME_GO);
 }
 
 int session_finish(struct session *session) {
-  if (flush(session) != 0) return -1;
-  return meet(session, FRAME_BYE);
+  if (flush_all(session) != 0) return -1;
+  return session_meet(session, FRAME_BYE);
+}
+
+static ucxx_status_t gather(void *arg, const void *data, size_t length, void *out) {
+  struct session *session = arg;
+  char theirs[OOB_MAX_BYTES], *places = out;
+  size_t mine = session->config->serves ? 1 : 0, got = 0;
+  if (oob_send(session->oob, FRAME_GATHER, data, length, session->failure) != 0 ||
+      oob_receive(session->oob, FRAME_GATHER, theirs, sizeof theirs, &got,
+                  session->config->timeout_ns, session->failure) != 0 ||
+      got != length)
+    return UCXX_ERR_IO_ERROR;
+  memcpy(places + mine * length, data, length);
+  memcpy(places + (1 - mine) * length, theirs, length);
+  return UCXX_OK;
+}
+
+int session_group(struct session *session) {
+  ucxx_group_params_t params = UCXX_GROUP_PARAMS_INIT;
+  if (session->group != NULL) return 0;
+  params.bootstrap = UCXX_BOOTSTRAP_CALLBACKS;
+  params.rank = session->config->serves ? 1 : 0;
+  params.size = 2;
+  params.allgather = gather;
+  params.allgather_arg = session;
+  params.collective_timeout_ns = session->config->timeout_ns;
+  ucxx_status_t status = ucxx_group_create(session->worker, &params, &session->group);
+  return status == UCXX_OK ? 0 : session_fail(session, "creating the group", status);
 }
 
 void session_close(struct session *session) {
   /* From now on the calls below make progress themselves. */
   session->oob->idle = NULL;
-  ucxx_endpoint_destroy(session->endpoint);
+  ucxx_group_destroy(session->group);
+  for (uint32_t i = 0; i < session->endpoint_count; i++)
+    ucxx_endpoint_destroy(session->endpoints[i]);
   ucxx_worker_destroy(session->worker);
   ucxx_notifier_destroy(session->notifier);
   ucxx_context_destroy(session->context);
   sem_destroy(&session->wakeup);
-  session->endpoint = NULL;
+  session->group = NULL;
   session->worker = NULL;
   session->notifier = NULL;
   session->context = NULL;
 }
 
 bool session_peer_left(const struct session *session, ucxx_status_t status) {
-  /* The peer sends the reason before it closes its endpoint. */
-  return status == UCXX_ERR_CONNECTION_RESET || oob_peer_gone(session->oob);
+  /* The peer sends the reason before it closes its endpoint. This side cancels nothing: only a peer
+   * that ends cancels fetches. */
+  return status == UCXX_ERR_CONNECTION_RESET || status == UCXX_ERR_PEER_FAILED ||
+         status == UCXX_ERR_CANCELED || oob_peer_gone(session->oob);
 }
 
 void patience_begin(struct session *session) {
@@ -195,7 +243,9 @@ int patience_go_on(struct session *session) {
   uint64_t now_ns = clock_ns();
   if (now_ns - session->looked_ns < LOOK_AROUND_NS) return 0;
   session->looked_ns = now_ns;
-  ucxx_status_t status = ucxx_endpoint_status(session->endpoint);
+  ucxx_status_t status = UCXX_OK;
+  for (uint32_t i = 0; i < session->endpoint_count && status == UCXX_OK; i++)
+    status = ucxx_endpoint_status(session->endpoints[i]);
   if (session_peer_left(session, status)) return oob_last_words(session->oob, session->failure);
   if (status != UCXX_OK)
     return fail(session->failure, "the endpoint has failed: %s (%s)", ucxx_status_string(status),

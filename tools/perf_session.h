@@ -16,7 +16,19 @@
 #include "stop.h"
 
 /* Frame types of the out-of-band connection. */
-enum { FRAME_HELLO = 1, FRAME_SETUP, FRAME_ADDRESS, FRAME_ROUND, FRAME_GO, FRAME_END, FRAME_BYE };
+enum {
+  FRAME_HELLO = 1,
+  FRAME_SETUP,
+  FRAME_ADDRESS,
+  FRAME_ROUND,
+  FRAME_GO,
+  FRAME_END,
+  FRAME_BYE,
+  FRAME_KEY,
+  FRAME_GATHER,
+  FRAME_COST,
+  FRAME_LEAVE
+};
 
 struct session {
   const struct config *config;
@@ -25,7 +37,10 @@ struct session {
   struct failure *failure;
   ucxx_context_t *context;
   ucxx_worker_t *worker;
-  ucxx_endpoint_t *endpoint;
+  /* Several of them go to the same worker of the other side. */
+  ucxx_endpoint_t *endpoints[MAX_ENDPOINTS];
+  uint32_t endpoint_count;
+  ucxx_group_t *group; /* made when a test needs it */
   ucxx_notifier_t *notifier;
   bool manual, submits_delayed;
   /* A callback on the progress thread wakes this thread through it. */
@@ -39,6 +54,10 @@ void session_init(struct session *session, const struct config *config, const st
 int session_open(struct session *session, uint64_t features);
 /* Exchanges addresses and connects. When it returns, the other side is connected too. */
 int session_connect(struct session *session);
+/* Makes a group of the two sides: the client is rank 0. */
+int session_group(struct session *session);
+/* Waits until the other side has called it with the same frame. */
+int session_meet(struct session *session, uint32_t frame);
 /* Flushes, and waits until the other side has done so. */
 int session_finish(struct session *session);
 void session_close(struct session *session);
@@ -46,10 +65,10 @@ void session_close(struct session *session);
 /* How operations reach UCX: "direct" or "delayed". */
 const char *submission_name(const struct session *session);
 
-/* Fails with the error of a call of the library. */
-/* True if the peer has closed its endpoint or ended. `status` is that of an operation or of the
- * endpoint. */
+/* True if the peer has closed its endpoint or ended. `status` is that of an operation, of a call or
+ * of the endpoint. */
 bool session_peer_left(const struct session *session, ucxx_status_t status);
+/* Fails with the error of a call of the library. */
 int session_fail(struct session *session, const char *what, ucxx_status_t status);
 
 /* A wait calls `begin` when it has to wait, and `go_on` repeatedly. That returns -1 if the user,

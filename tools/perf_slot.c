@@ -2,7 +2,7 @@
  * Copyright (c) the ucxx_rs developers
  */
 #define _XOPEN_SOURCE 700
-#include "perf_slot.h"
+#include "perf_tests.h"
 
 #include <errno.h>
 #include <time.h>
@@ -11,30 +11,36 @@
 #define SLEEP_NS (20 * NS_PER_MS)
 #define SPINS 1024 /* turns of a polling loop between two reads of the clock */
 #define BATCH 64
-#define EVERY_BIT UINT64_MAX
 
 static void wake(struct session *session) {
   if (atomic_load(&session->sleeping) != 0 && atomic_exchange(&session->sleeping, 0) != 0)
     sem_post(&session->wakeup);
 }
 
-static void on_complete(void *arg, ucxx_request_t *request, ucxx_status_t status) {
-  struct slot *slot = arg;
-  (void)request;
+void slot_complete(struct slot *slot, ucxx_status_t status) {
   slot->status = status;
   atomic_store(&slot->done, 1);
   wake(slot->session);
 }
 
-void slot_init(struct slot *slot, struct session *session, void *buffer) {
+void slot_callback(void *arg, ucxx_request_t *request, ucxx_status_t status) {
+  (void)request;
+  slot_complete(arg, status);
+}
+
+void slot_init(struct slot *slot, struct bench *bench, void *buffer, size_t index,
+               int memory_type) {
+  struct session *session = bench->session;
   ucxx_op_params_init(&slot->params, sizeof slot->params);
   slot->session = session;
+  slot->bench = bench;
   slot->buffer = buffer;
+  slot->index = index;
   slot->request = NULL;
   slot->status = UCXX_OK;
   atomic_init(&slot->done, 1);
-  slot->params.memory_type = UCXX_MEMORY_HOST;
-  if (session->drive.wait == WAIT_CALLBACK) slot->params.callback = on_complete;
+  slot->params.memory_type = memory_type;
+  if (session->drive.wait == WAIT_CALLBACK) slot->params.callback = slot_callback;
   if (session->drive.wait == WAIT_NOTIFIER) slot->params.notifier = session->notifier;
   slot->params.callback_arg = slot;
 }
@@ -61,8 +67,6 @@ static int slot_started(struct slot *slot, ucxx_status_t status, const char *wha
   slot->status = status;
   atomic_store_explicit(&slot->done, 1, memory_order_relaxed);
   if (status == UCXX_OK) return 0;
-  if (session_peer_left(slot->session, status))
-    return oob_last_words(slot->session->oob, slot->session->failure);
   return session_fail(slot->session, what, status);
 }
 
@@ -76,30 +80,28 @@ static bool comes_again(struct session *session, ucxx_status_t status, bool *wai
   return patience_go_on(session) == 0;
 }
 
-int slot_send(struct slot *slot, size_t length, uint64_t tag) {
+int slot_submit(struct slot *slot, submit_t submit, size_t length, uint64_t message,
+                const char *what) {
   struct session *session = slot->session;
   ucxx_request_t **request = keeps_request(session) ? &slot->request : NULL;
   ucxx_status_t status;
   bool waiting = false;
+  slot->length = length;
+  slot->message = message;
+  slot->endpoint = (uint32_t)(message % session->endpoint_count);
+  slot->by_event = false;
+  slot->look = NULL;
+  slot->finish = NULL;
   /* Before the call, because a progress thread may complete the operation before the call
    * returns. */
   atomic_store_explicit(&slot->done, 0, memory_order_relaxed);
-  do status = ucxx_tag_send(session->endpoint, slot->buffer, length, tag, &slot->params, request);
+  do status = submit(slot, request);
   while (comes_again(session, status, &waiting));
-  return slot_started(slot, status, "sending");
+  return slot_started(slot, status, what);
 }
 
-int slot_receive(struct slot *slot, size_t length, uint64_t tag) {
-  struct session *session = slot->session;
-  ucxx_request_t **request = keeps_request(session) ? &slot->request : NULL;
-  ucxx_status_t status;
-  bool waiting = false;
-  atomic_store_explicit(&slot->done, 0, memory_order_relaxed);
-  do
-    status = ucxx_tag_recv(session->worker, slot->buffer, length, tag, EVERY_BIT, &slot->params,
-                           request);
-  while (comes_again(session, status, &waiting));
-  return slot_started(slot, status, "receiving");
+uint64_t slot_patience_ns(const struct session *session) {
+  return session->manual || session->drive.wait == WAIT_POLL ? 0 : SLEEP_NS;
 }
 
 static int progress(struct session *session) {
@@ -108,11 +110,17 @@ static int progress(struct session *session) {
   return status == UCXX_OK ? 0 : session_fail(session, "progress", status);
 }
 
+static ucxx_status_t look(struct slot *slot) {
+  if (slot->look != NULL) return slot->look(slot);
+  if (!slot->by_event) return ucxx_request_status(slot->request);
+  return atomic_load_explicit(&slot->done, memory_order_acquire) != 0 ? slot->status
+                                                                      : UCXX_INPROGRESS;
+}
+
 static int wait_by_polling(struct slot *slot) {
   struct session *session = slot->session;
   ucxx_status_t status;
-  for (unsigned spins = 1; (status = ucxx_request_status(slot->request)) == UCXX_INPROGRESS;
-       spins++) {
+  for (unsigned spins = 1; (status = look(slot)) == UCXX_INPROGRESS; spins++) {
     if (progress(session) != 0) return -1;
     if (spins == SPINS) patience_begin(session);
     if (spins % SPINS == 0 && patience_go_on(session) != 0) return -1;
@@ -189,21 +197,22 @@ static int wait_for_notifier(struct slot *slot) {
   return 0;
 }
 
+static int wait_as_asked(struct slot *slot) {
+  int wait = slot->session->drive.wait;
+  if (slot->look != NULL || wait == WAIT_POLL) return wait_by_polling(slot);
+  if (slot->by_event || wait == WAIT_CALLBACK) return wait_for_callback(slot);
+  return wait == WAIT_REQUEST ? wait_for_request(slot) : wait_for_notifier(slot);
+}
+
 int slot_wait(struct slot *slot) {
-  if (atomic_load_explicit(&slot->done, memory_order_acquire) == 0) {
-    int result = -1;
-    switch (slot->session->drive.wait) {
-    case WAIT_POLL: result = wait_by_polling(slot); break;
-    case WAIT_REQUEST: result = wait_for_request(slot); break;
-    case WAIT_CALLBACK: result = wait_for_callback(slot); break;
-    case WAIT_NOTIFIER: result = wait_for_notifier(slot); break;
-    }
-    if (result != 0) return -1;
-    result = slot->status == UCXX_OK ? 0 : slot_failed(slot, "an operation failed");
-    atomic_store_explicit(&slot->done, 1, memory_order_relaxed);
-    ucxx_request_destroy(slot->request);
-    slot->request = NULL;
-    return result;
-  }
-  return slot->status == UCXX_OK ? 0 : slot_failed(slot, "an operation failed");
+  if (atomic_load_explicit(&slot->done, memory_order_acquire) == 0 && wait_as_asked(slot) != 0)
+    return -1;
+  int result = slot->status == UCXX_OK ? 0 : slot_failed(slot, "an operation failed");
+  int (*finish)(struct slot *) = slot->finish;
+  slot->finish = NULL;
+  if (result == 0 && finish != NULL) result = finish(slot);
+  atomic_store_explicit(&slot->done, 1, memory_order_relaxed);
+  if (slot->request != NULL) ucxx_request_destroy(slot->request);
+  slot->request = NULL;
+  return result;
 }

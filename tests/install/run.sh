@@ -69,6 +69,7 @@ same_trees "multiarch folders" by-make-multiarch by-cmake-multiarch
 cat > expected <<END
 ./bin/ucxx_rs_group
 ./bin/ucxx_rs_info
+./bin/ucxx_rs_perfplot
 ./bin/ucxx_rs_perftest
 $(cd "$root" && printf './%s\n' include/ucxx_rs.h include/ucxx_rs.hpp include/ucxx_rs/*.hpp && find ./share -type f)
 ./lib/cmake/ucxx_rs/ucxx_rs-config-version.cmake
@@ -82,9 +83,11 @@ $(cd "$root" && printf './%s\n' include/ucxx_rs.h include/ucxx_rs.hpp include/uc
 ./lib/pkgconfig/ucxx_rs.pc
 ./share/bash-completion/completions/ucxx_rs_group
 ./share/bash-completion/completions/ucxx_rs_info
+./share/bash-completion/completions/ucxx_rs_perfplot
 ./share/bash-completion/completions/ucxx_rs_perftest
 ./share/man/man1/ucxx_rs_group.1
 ./share/man/man1/ucxx_rs_info.1
+./share/man/man1/ucxx_rs_perfplot.1
 ./share/man/man1/ucxx_rs_perftest.1
 ./share/man/man7/ucxx_rs.7
 ./share/ucxx_rs/wireshark/ucxx_rs.lua

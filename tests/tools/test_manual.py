@@ -14,7 +14,7 @@ from pathlib import Path
 
 PREFIX = Path()
 SOURCES = Path(__file__).resolve().parents[2] / "tools"
-TOOLS = ("ucxx_rs_info", "ucxx_rs_perftest", "ucxx_rs_group")
+TOOLS = ("ucxx_rs_info", "ucxx_rs_perftest", "ucxx_rs_perfplot", "ucxx_rs_group")
 OPTION = re.compile(r"(?<![\w-])(?:--[a-z][a-z-]*[a-z]|-[A-Za-z0-9])(?![\w-])")
 # Used by the tool itself: tools/info_lanes.c.
 INTERNAL = {"--answer-on"}
@@ -95,7 +95,14 @@ class Manual(unittest.TestCase):
 
     def test_completion_has_the_words_that_an_option_takes(self):
         name = "ucxx_rs_perftest"
-        for option in ("--progress", "--wait", "--thread-mode", "--delayed", "--error-handling"):
+        for option in (
+            "--progress",
+            "--wait",
+            "--thread-mode",
+            "--delayed",
+            "--error-handling",
+            "--memory",
+        ):
             known = run_tool(name, "--self", option, "?").split("none of ")[1]
             with self.subTest(option):
                 words = set(re.findall(r"[a-z]+", known)) - UNDOCUMENTED

@@ -14,121 +14,31 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
-import unittest
 from pathlib import Path
+
+from running import (
+    LIMIT,
+    TRANSPORTS,
+    Between,
+    Case,
+    Running,
+    Server,
+    environment,
+    main,
+    tool,
+    ucx_release,
+    program,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import ucx_ends
 
-LIMIT = 60  # seconds; only a hang takes so long
-TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self"}
 FOR_EVER = ["-n", "1000000000"]
 # most sides that UCX may end when their peer is killed just after the connection
 MOST_ENDED_BY_UCX = 3
-BIN = Path()
 
 
-def environment(transport=None, **more):
-    result = {
-        key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))
-    }
-    if transport:
-        result["UCX_TLS"] = TRANSPORTS[transport]
-    return {**result, **more}
-
-
-def ucx_release():
-    return re.search(r"UCX +(\d[\d.]*)", tool("ucxx_rs_info", "--versions").stdout).group(1)
-
-
-def tool(name, *arguments, env=None):
-    return subprocess.run(
-        [BIN / name, *arguments],
-        env=env or environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-
-
-class Running:
-    """A tool in the background, whose output is read line by line."""
-
-    def __init__(self, name, *arguments, env):
-        self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            [BIN / name, *arguments], env=env, stdout=subprocess.PIPE, stderr=self.errors, text=True
-        )
-        # Reading a line has no limit of its own.
-        self.limit = threading.Timer(LIMIT, self.process.kill)
-        self.limit.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.limit.cancel()
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-        self.errors.close()
-
-    def line_with(self, text):
-        for line in self.process.stdout:
-            if text in line:
-                return line
-        raise AssertionError(f"no line with {text!r}; stderr: {self.said()}")
-
-    def said(self):
-        self.errors.seek(0)
-        return self.errors.read()
-
-    def end(self):
-        """Exit status and the remaining stdout."""
-        output, _ = self.process.communicate(timeout=LIMIT)
-        return self.process.returncode, output
-
-
-class Server(Running):
-    def __init__(self, *arguments, env, name="ucxx_rs_perftest", port_option="-p"):
-        super().__init__(name, port_option, "0", *arguments, env=env)
-        self.port = re.search(r"\d+", self.line_with("listening on port")).group()
-
-
-class Case(unittest.TestCase):
-    def check_report(self, report, sizes, transport):
-        self.assertIsNone(report["error"])
-        self.assertIn({"shm": "posix", "tcp": "tcp"}[transport], report["transports"])
-        self.assertEqual([row["bytes"] for row in report["results"]], sizes)
-        for row in report["results"]:
-            times = [row[key] for key in ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us")]
-            self.assertEqual(times, sorted(times))
-            self.assertGreater(times[0], 0)
-            self.assertGreater(row["messages_per_second"], 0)
-            self.assertAlmostEqual(
-                row["messages_per_second"] * row["bytes"] / 1e6,
-                row["megabytes_per_second"],
-                delta=1,
-            )
-            self.assertAlmostEqual(row["average_us"] * row["messages_per_second"], 1e6, delta=1000)
-
-
-class Perftest(Case):
-    def measure(self, transport, *arguments, server=(), host="localhost"):
-        env = environment(transport)
-        with Server(*server, env=env) as running:
-            client = tool(
-                "ucxx_rs_perftest", "-p", running.port, host, "--json", *arguments, env=env
-            )
-            self.assertEqual(client.returncode, 0, client.stderr)
-            status, output = running.end()
-            self.assertEqual(status, 0, running.said())
-            self.assertIn("served", output)
-        return json.loads(client.stdout)
-
+class Perftest(Between):
     def test_every_way_of_driving_and_waiting(self):
         tests = ["tag_lat", "tag_bw", "tag_rate"]
         ways = [
@@ -156,8 +66,7 @@ class Perftest(Case):
                         "0,8,100k",
                         "-n",
                         count,
-                        "-W",
-                        "16",
+                        *(["-O", "16"] if test != "tag_lat" else []),
                         "-V",
                     )
                     self.check_report(report, [0, 8, 102400], transport)
@@ -172,7 +81,7 @@ class Perftest(Case):
     def test_options(self):
         for arguments, expected in [
             (["-e", "none"], {"error_handling": "none"}),
-            (["-T", "multi"], {"thread_mode": "multi"}),
+            (["-M", "multi"], {"thread_mode": "multi"}),
             (["-P", "adaptive", "-d", "off"], {"submission": "direct"}),
             (["-6", "-s", "1:4", "-t", "tag_rate"], {"test": "tag_rate"}),
             (["-4"], {"test": "tag_lat"}),
@@ -236,7 +145,7 @@ class Perftest(Case):
         lines = run.stdout.splitlines()
         self.assertEqual(
             lines[-2].split(),
-            "bytes iterations window average p50 p90 p99 p99.9 max MB/s messages/s".split(),
+            "bytes iterations window average p50 p90 p99 p99.9 max MB/s messages/s cpu server".split(),
         )
         self.assertEqual(lines[-1].split()[:3], ["4096", "100", "32"])
         self.assertEqual(len(lines[-1].split()), len(lines[-2].split()))
@@ -279,7 +188,23 @@ class Perftest(Case):
             (["-s", "0:8", "host"], "--size"),
             (["-n", "-1", "host"], "--iterations"),
             (["-n", "1x", "host"], "--iterations"),
-            (["-W", "0", "host"], "--window"),
+            (["-O", "0", "host"], "--window"),
+            (["-O", "2", "host"], "one operation at a time"),
+            (["-T", "0", "host"], "--threads"),
+            (["-E", "65", "host"], "1 to 64"),
+            (["-s", "8:64:1", "host"], "factor above 1"),
+            (["-m", "gpu", "host"], "host, cuda"),
+            (["-m", "host,gpu", "host"], "host, cuda"),
+            (["-m", "cuda", "-V", "host"], "leave it out with -m cuda"),
+            (["-m", "cuda", "-t", "fadd_lat", "host"], "leave -m cuda,cuda out"),
+            (["-t", "fadd_lat", "-s", "16", "host"], "choose another -s"),
+            (["-t", "window_acc_bw", "-s", "12", "host"], "multiples of 8"),
+            (["-t", "stream_lat", "-s", "0", "host"], "from 1"),
+            (["-t", "hub_bw", "-E", "2", "host"], "leave --endpoints out"),
+            (["-t", "multi_bw", "--frames", "0", "host"], "--frames"),
+            (["-T", "2", "-c", "0", "host"], "taskset"),
+            (["--plot", "x.svg"], "client"),
+            (["--compare", "one.json"], "two files"),
             (["-P", "manuel", "host"], "manual, adaptive"),
             (["-k", "x", "host"], "notifier"),
             (["-p", "65536", "host"], "--port"),
@@ -299,8 +224,11 @@ class Perftest(Case):
         for arguments, word in [
             (["-c", "4000"], "CPU 4000"),
             (["-d", "on"], "--progress"),
-            (["-P", "adaptive", "-T", "single"], "thread"),
+            (["-P", "adaptive", "-M", "single"], "thread"),
             (["-s", "1g", "--max-memory", "1m"], "--max-memory"),
+            (["-t", "hub_bw", "-s", "64k", "--max-memory", "4m"], "--max-memory"),
+            (["-m", "cuda"], "ucxx_rs_info -b"),
+            (["--plot", "/nowhere/x.svg", "-n", "10"], "/nowhere/x.svg"),
         ]:
             with self.subTest(arguments=arguments):
                 run = tool("ucxx_rs_perftest", "--self", *arguments)
@@ -329,10 +257,6 @@ class Perftest(Case):
             self.assertRegex(
                 tool(name, "--version").stdout, rf"^{name} \d+\.\d+\.\d+ on UCX \d+\.\d+\.\d+\n$"
             )
-        self.assertEqual(
-            [line.split()[0] for line in tool("ucxx_rs_perftest", "--list").stdout.splitlines()],
-            ["tag_lat", "tag_bw", "tag_rate"],
-        )
 
 
 class Endings(Case):
@@ -344,6 +268,11 @@ class Endings(Case):
         ["-k", "request", "-t", "tag_bw"],
         ["-P", "adaptive", "-k", "notifier"],
         ["-P", "blocking", "-k", "callback", "-e", "none"],
+        ["-t", "am_bw", "-T", "2"],
+        ["-t", "hub_rate"],
+        ["-t", "fetch_rate", "-P", "adaptive", "-k", "callback"],
+        ["-t", "put_rate", "-E", "2"],
+        ["-t", "window_get_lat"],
     ]
 
     def in_the_middle(self, transport, arguments, do):
@@ -429,7 +358,7 @@ class Info(Case):
     def test_versions(self):
         run = tool("ucxx_rs_info", "--versions")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        self.assertIn(str((BIN / "../").resolve()), run.stdout)
+        self.assertIn(str(program("").parent), run.stdout)
         self.assertRegex(ucx_release(), r"^\d+\.\d+\.\d+$")
         path = re.search(r"UCX +\d+\.\d+\.\d+, (\S+)", run.stdout).group(1)
         self.assertTrue(Path(path).exists() and "libucp" in path)
@@ -471,7 +400,7 @@ class Info(Case):
             with self.subTest(options=options):
                 text, document = (
                     subprocess.run(
-                        [BIN / "ucxx_rs_info", *options, *more],
+                        [program("ucxx_rs_info"), *options, *more],
                         env=env,
                         capture_output=True,
                         check=True,
@@ -574,7 +503,4 @@ def has_ipv6():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        sys.exit(f"usage: {sys.argv[0]} PREFIX [unittest's arguments]")
-    BIN = Path(sys.argv.pop(1)).resolve() / "bin"
-    unittest.main(verbosity=2)
+    main()

@@ -35,6 +35,7 @@ esac
 [ "$size" -lt 4000000 ] || fail "$wheel has $size bytes"
 cat >"$work/expected" <<END
 bin/ucxx_rs_info
+bin/ucxx_rs_perfplot
 bin/ucxx_rs_perftest
 $(cd "$root" && printf '%s\n' include/ucxx_rs.h include/ucxx_rs.hpp include/ucxx_rs/*.hpp)
 lib/cmake/ucxx_rs/ucxx_rs-config-version.cmake
