@@ -26,6 +26,7 @@ pub(crate) mod log_filter;
 pub(crate) mod log_repeats;
 pub(crate) mod membarrier;
 pub(crate) mod permit_queue;
+pub(crate) mod probe;
 pub(crate) mod remote_free_list;
 #[cfg(test)]
 pub(crate) mod seed;

@@ -8,4 +8,5 @@
 pub mod channel;
 pub mod endpoint;
 pub mod request;
+pub(crate) mod trace;
 pub mod worker;

@@ -49,6 +49,7 @@ use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::log::{self, Component, Subject};
 use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
 use crate::engine::core::worker::worker::SharedWorker;
@@ -168,6 +169,11 @@ impl Hub {
             waiters: Waiters::new(),
             state: Tables::new(state),
         });
+        trace::start();
+        if trace::is_on() {
+            // Without a trace, the lock-free mode has nothing to check.
+            drop(hub.state.lock());
+        }
         if let Some(worker) = &hub.worker {
             worker.add_hub(&hub);
         }

@@ -12,6 +12,7 @@
 use crate::engine::base::status::Status;
 use crate::engine::hub::records::{Role, Stage};
 use crate::engine::hub::state::{State, COMPETING, NONE, UNSET};
+use crate::engine::os::trace::{self, Record, What};
 
 /// A request for an envelope, by a link or by a call on the hub itself.
 #[derive(Clone, Copy)]
@@ -258,7 +259,30 @@ impl State {
         (record.chunk, record.order, record.since) = (chunk, order, self.changes);
         record.unit = request.unit;
         record.link = request.link;
+        if trace::is_on() {
+            self.trace(
+                What::LeaseBegin,
+                request.role,
+                number,
+                self.envelopes[envelope as usize].length,
+            );
+        }
         number
+    }
+
+    /// Records the begin or the end of a lease.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn trace(&self, what: What, role: Role, number: u32, length: u64) {
+        let name = match role {
+            Role::Produce => "lease to produce",
+            Role::Consume => "lease to consume",
+            Role::Peek => "lease to peek",
+            Role::Modify => "lease to modify",
+        };
+        let hub = std::ptr::from_ref(self).addr() as u64;
+        let id = trace::flow(hub, number, 0);
+        trace::record(Record { id, length, worker: hub, ..Record::now(what, name) });
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use crate::engine::hub::ready::Snapshot;
 use crate::engine::hub::records::{Retain, Role};
 use crate::engine::hub::state::{bits, State, COMPETING, NONE};
 use crate::engine::hub::wait::{DATA, ROOM};
+use crate::engine::os::trace::{self, What};
 
 /// How a lease ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,10 @@ impl State {
     pub(crate) fn end(&mut self, number: u32, end: End) {
         let record = self.lease_records[number as usize];
         let Some(role) = record.role else { return };
+        if trace::is_on() {
+            let length = if let End::Commit(length) = end { length } else { 0 };
+            self.trace(What::LeaseEnd, role, number, length);
+        }
         if role == Role::Produce {
             self.end_production(&record, end);
         } else {

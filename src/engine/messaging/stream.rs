@@ -14,6 +14,7 @@ use crate::engine::core::request::operations::Operation;
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::submit::Sending;
+use crate::engine::core::trace;
 use crate::engine::core::worker::inward::Gated;
 use crate::engine::core::worker::protocol::{OfEndpoint, Protocol, Turn};
 use crate::engine::core::worker::request_wait;
@@ -235,6 +236,7 @@ impl Endpoint {
     fn stream_recv_now(&self, queued: Queued, params: &OpParams, out: Out) -> Submitted {
         let slot = self.worker.take_slot();
         slot.begin(Kind::StreamRecv, params, 0, 0, out.is_wanted());
+        trace::submitted(slot, Some(self));
         slot.queued.set(queued);
         let full = self.stream().receives.borrow().is_empty() && self.fill(slot);
         if full && params.flags & flag::ALWAYS_CALLBACK == 0 {
@@ -494,6 +496,7 @@ impl Worker {
     fn received_inline(&self, slot: &Slot) {
         slot.store_recv_info();
         self.count_inline(slot.kind.get(), slot.length.get(), None);
+        trace::completed_inline(slot, None);
         slot.outcome.set(Status::OK);
         self.return_slot(slot);
     }

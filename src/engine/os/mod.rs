@@ -14,3 +14,5 @@ pub(crate) mod resource_limits;
 pub(crate) mod scheduling;
 pub mod shared_segment;
 pub mod socket_address;
+pub(crate) mod trace;
+mod trace_file;

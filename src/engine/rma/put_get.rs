@@ -18,6 +18,7 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::submit::Sending;
+use crate::engine::core::trace;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
@@ -227,7 +228,12 @@ impl Rkey {
             let mut param = Param::new(slot);
             param.memory_type(memory_type);
             param.let_ucx_describe(slot);
+            slot.length.set(length as u64);
+            slot.tag.set(address);
+            trace::submitted(slot, Some(&inside));
+            let posting = trace::post(slot, Some(&inside));
             let posted = self.post(&inside, slot, kind, buffer, length, address, &param);
+            posting.end(slot, Some(&inside));
             // An operation that is complete does not need the key.
             let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))
                 || (posted.is_null() && params.flags & flag::ALWAYS_CALLBACK == 0);

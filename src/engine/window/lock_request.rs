@@ -10,6 +10,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
+use crate::engine::core::trace;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::{Inside, Worker};
 use crate::engine::group::service::Service;
@@ -91,6 +92,7 @@ impl Window {
         self.group.service.user.on_owner(|inside| {
             let slot = inside.take_slot();
             slot.begin(Kind::Window, params, length, 0, out.is_wanted());
+            trace::submitted(slot, None);
             inside.start(slot, None, params, out);
             inside.complete(slot, Status::OK);
             Ok(Submitted::Pending)
@@ -150,6 +152,7 @@ impl Window {
     ) {
         let slot = inside.take_slot();
         slot.begin(Kind::WindowLock, params, 0, 0, out.is_wanted());
+        trace::submitted(slot, None);
         inside.start(slot, None, params, out);
         let deadline = self.lock_deadline();
         let ticket = slot.ticket();

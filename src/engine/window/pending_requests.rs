@@ -14,6 +14,7 @@ use crate::engine::base::status::{Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, Ticket};
+use crate::engine::core::trace;
 use crate::engine::core::worker::inward::Gated;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
@@ -131,6 +132,7 @@ impl Window {
         let submitted = user.on_owner(|inside| {
             let slot = inside.take_slot();
             slot.begin(Kind::Window, params, length, 0, out.is_wanted());
+            trace::submitted(slot, None);
             inside.start(slot, None, params, out);
             let ticket = slot.ticket();
             let mut pending = inside.window_ends().pending.get(inside).borrow_mut();

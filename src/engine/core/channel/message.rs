@@ -12,6 +12,7 @@ use crate::engine::core::request::inflight::{self, Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::trace;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
@@ -260,6 +261,7 @@ impl Message {
         let inside = worker.enter()?;
         let slot = inside.take_slot();
         slot.begin(Kind::AmRecv, params, length, 0, out.is_wanted());
+        trace::submitted(slot, None);
         inside.start(slot, None, params, out);
         inside.complete(slot, Status::OK);
         Ok(Submitted::Pending)
@@ -302,8 +304,12 @@ impl Message {
         let slot = inside.take_slot();
         slot.prepare(Kind::AmRecv);
         slot.length.set(length);
+        slot.tag.set(0);
         let queued = describe(slot);
+        trace::submitted(slot, Some(&endpoint));
+        let posting = trace::post(slot, Some(&endpoint));
         let posted = inside.post_pull(slot, inbound.data, &queued, on_pulled);
+        posting.end(slot, Some(&endpoint));
         let submission = Submission { endpoint: Some(&endpoint), params, length, tag: 0 };
         let submitted = inside.submitted(slot, posted, submission, out)?;
         if submitted == Submitted::Done && !params.recv_info.is_null() {

@@ -14,6 +14,7 @@ use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::request::{Kind, Part, Slot, USER};
 use crate::engine::core::request::slot_list::SlotList;
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::wire::compact_header::Piece;
@@ -348,6 +349,15 @@ impl Worker {
 
     #[inline(always)]
     fn dispatch_arrived<const ALONE: bool>(&self, slot: &Slot) {
+        if !ALONE && trace::is_on() {
+            let from = self.last_endpoint(slot.inbound().connection);
+            return trace::delivers(self, from, slot, || self.dispatch_untraced::<false>(slot));
+        }
+        self.dispatch_untraced::<ALONE>(slot);
+    }
+
+    #[inline(always)]
+    fn dispatch_untraced<const ALONE: bool>(&self, slot: &Slot) {
         let inbound = slot.inbound();
         match self.last_endpoint(inbound.connection).filter(|endpoint| endpoint.takes_messages()) {
             Some(endpoint) if inbound.form != Form::Gone => self.feed(endpoint),
@@ -383,9 +393,11 @@ impl Worker {
         self.stats.bytes_received.add(slot.length.get());
         slot.hold.set(USER);
         let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
+        let calling = trace::calls_as::<ALONE>(slot);
         // SAFETY: a handler and its argument as they were registered; the message belongs to the
         // handler from here on.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, message)) });
+        calling.end_as::<ALONE>(self, Kind::AmMessage);
         self.drain_foreign();
         self.drop_handler(handler);
     }

@@ -24,6 +24,8 @@ pub(crate) struct Order {
     early: RefCell<Vec<*const Slot>>,
     /// Since when there are such messages; 0 while there are none.
     gap_since: Cell<u64>,
+    /// Messages that were delivered, while a trace is recorded.
+    delivered: Cell<u32>,
 }
 
 impl Order {
@@ -48,6 +50,12 @@ impl Order {
     /// Messages received since the start.
     pub(crate) fn passed(&self) -> u32 {
         self.expected.get()
+    }
+
+    /// The sequence number of the message that is being delivered, for a trace: all are delivered
+    /// in order.
+    pub(crate) fn note_delivered(&self) -> u32 {
+        self.delivered.replace(self.delivered.get().wrapping_add(1))
     }
 
     /// The next message in order has arrived.

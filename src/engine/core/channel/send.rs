@@ -9,6 +9,7 @@ use crate::engine::core::request::inline_buffer::{
 use crate::engine::core::request::operation::{flag, OpParams};
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::trace;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::memory_type;
@@ -178,6 +179,7 @@ impl Endpoint {
         let Outgoing { kind, user_header, protocol, number, .. } = queued.outgoing;
         let connection = self.peering.theirs.get();
         let header = self.header_of::<false>(&queued.outgoing, connection);
+        trace::sends(self, &header);
         let ordered = kind != header::Kind::Answer;
         let length = HEADER + usize::from(user_header);
         // `describe` has put the user's header there.

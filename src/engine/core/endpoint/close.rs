@@ -15,6 +15,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::{self, Event};
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::protocol::OfEndpoint;
@@ -84,6 +85,7 @@ impl SharedEndpoint {
         }
         let slot = inside.worker.take_slot();
         slot.begin_in_full(Kind::EndpointClose, params, 0, out);
+        trace::submitted(slot, Some(&inside));
         inside.close_inside(slot, force, params.timeout_ns);
         Ok(Submitted::Pending)
     }

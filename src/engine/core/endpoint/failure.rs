@@ -8,6 +8,7 @@ use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::endpoint::life::{LifeEvent, Peer};
+use crate::engine::core::trace::{self, Happens};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::worker::attention;
 use crate::engine::os::process_identity;
@@ -124,6 +125,7 @@ impl Endpoint {
         }
         if !self.peering.unclaimed.get() {
             self.worker.stats.endpoint_failures.add(1);
+            trace::happens(self, Happens::Failed(status));
         }
         self.connect_deadline.set(0);
         if status == Status::TIMED_OUT {

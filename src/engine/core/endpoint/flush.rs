@@ -16,6 +16,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part, Slot, Ticket};
 use crate::engine::core::request::request_param::Param;
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::inward::{Guarded, Inward};
 use crate::engine::core::worker::request_wait;
@@ -162,6 +163,9 @@ impl Worker {
             self.return_slot(slot);
             return done();
         }
+        if begun.is_none() {
+            trace::submitted(slot, endpoint);
+        }
         self.start(slot, endpoint, params, out);
         if sends > 0 {
             slot.part.set(Part::SendsFirst);
@@ -175,6 +179,7 @@ impl Worker {
     pub(crate) fn begin_brief_flush(&self) -> &Slot {
         let slot = self.take_flush(Kind::WorkerFlush, &OpParams::default(), true);
         let halves = self.begin_halves(None, slot);
+        trace::submitted(slot, None);
         self.start(slot, None, &OpParams::default(), Out::NOWHERE);
         self.flush_waits(None, slot, halves);
         slot

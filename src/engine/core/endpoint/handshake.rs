@@ -21,6 +21,7 @@ use crate::engine::core::channel::dispatch::{complain, other_version, Reply};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{Greeting, Hold, LifeEvent};
 use crate::engine::core::request::request::Part;
+use crate::engine::core::trace::{self, Happens};
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::Worker;
@@ -341,7 +342,11 @@ impl Endpoint {
         if let Some(origin) = hello.address.origin() {
             self.learn_origin(origin);
         }
+        let is_first = self.peering.theirs.get() == 0;
         self.learn_number(hello.sender);
+        if is_first {
+            trace::happens(self, Happens::Connected);
+        }
         self.note_met();
         self.note_answer(true);
         self.answered(self.attempt());

@@ -101,6 +101,7 @@ use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 pub(crate) use crate::engine::core::endpoint::life_states::*;
 use crate::engine::core::endpoint::socket_empty::Emptying;
+use crate::engine::core::trace::{self, Happens};
 use std::cell::Cell;
 use std::sync::atomic::AtomicU32;
 use LifeEvent::*;
@@ -374,6 +375,10 @@ impl Endpoint {
             _ => {}
         }
         self.phase.set(next.stage.phase());
+        let has_closed = next.stage.phase() == Phase::Closed && now.stage.phase() != Phase::Closed;
+        if has_closed {
+            trace::happens(self, Happens::Closed(next.outcome.status()));
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::engine::core::endpoint::life::Peer;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot, Ticket};
+use crate::engine::core::trace;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{attention, Worker};
 use std::cell::{Cell, RefCell};
@@ -295,6 +296,7 @@ impl Endpoint {
         let slot = self.worker.take_slot();
         let queued = describe(slot);
         slot.begin(kind, params, length, queued.tag, out.is_wanted());
+        trace::submitted(slot, Some(self));
         slot.queued.set(queued);
         self.enqueue(slot, params, out);
         Submitted::Pending
@@ -310,6 +312,9 @@ impl Endpoint {
         }
         self.window.uncredited.push(Waiting::Send(slot.ticket()));
         self.credit_messages();
+        if !slot.has_mark(mark::CREDITED) {
+            trace::credit_is_missing(slot, self);
+        }
         self.count_queue();
         if !self.window.waiting.is_empty() {
             // A later send would overtake those that have just received the credit that they waited
@@ -374,6 +379,7 @@ impl Endpoint {
             if may {
                 self.spend(charge);
                 slot.add_mark(mark::CREDITED);
+                trace::credit_is_there(slot, self);
                 self.stands(slot.length.get());
             }
             may

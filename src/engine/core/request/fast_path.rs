@@ -15,6 +15,7 @@ use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::inline_buffer::INLINE;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, ENGINE, USER};
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred_end::may_have_doomed;
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::{attention, InsideFast, SharedWorker, Worker};
@@ -117,11 +118,13 @@ impl FastPath<'_> {
         // is pending.
         slot.length.set(length);
         slot.tag.set(tag);
+        trace::submitted_fast(slot, to);
         let posted = post(&worker, slot);
         if !posted.is_null() {
             return worker.submitted_slow(slot, posted, Some(to), params, out);
         }
         worker.count_inline(kind, slot.length.get(), Some(to));
+        trace::completed_fast(slot, to);
         out.store_null();
         drop(worker);
         Ok(Submitted::Done)
@@ -179,6 +182,7 @@ impl Slot {
         self.hold.set(USER);
         self.marks.set(mark::GIVEN | mark::PLAIN);
         self.outcome.set(Status::OK);
+        trace::completed_fast_receive(self);
         self.status.store(Status::OK.0, Ordering::Release);
         // A SINGLE worker: no other thread sleeps on it.
         self.done.publish();

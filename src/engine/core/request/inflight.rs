@@ -11,6 +11,7 @@ use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::operation::{deadline_of, flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot, ENGINE, UCP, USER};
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
@@ -72,6 +73,7 @@ impl Worker {
         match Returned::of(slot, pointer) {
             Returned::Done if params.flags & flag::ALWAYS_CALLBACK == 0 => {
                 self.count_inline(slot.kind.get(), length, endpoint);
+                trace::completed_inline(slot, endpoint);
                 self.slab.push(slot);
                 out.store_null();
                 Ok(Submitted::Done)
@@ -97,6 +99,7 @@ impl Worker {
     fn refused(&self, slot: &Slot, status: Status, endpoint: Option<&Endpoint>) -> Error {
         let status = self.status_from_ucx(status, endpoint);
         let what = slot.kind.get().describe();
+        trace::refused(slot, status);
         self.slab.push(slot);
         let message = match endpoint {
             Some(endpoint) => {
@@ -126,6 +129,7 @@ impl Worker {
         if status == Status::OK && params.flags & flag::ALWAYS_CALLBACK == 0 {
             slot.store_recv_info();
             self.count_inline(slot.kind.get(), length, endpoint);
+            trace::completed_inline(slot, endpoint);
             slot.outcome.set(status);
             (self.operation(slot).ended)(self, slot);
             self.return_slot(slot);
@@ -299,6 +303,7 @@ impl Worker {
     #[inline]
     pub(crate) fn ended(&self, slot: &Slot, status: Status) {
         self.count_result(slot, status);
+        trace::completed(slot);
         slot.store_recv_info();
         if slot.callback.get().is_some() {
             // SAFETY: the worker keeps the endpoint alive while something in flight refers to it,

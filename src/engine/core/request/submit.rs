@@ -8,6 +8,7 @@ use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::inflight::{Out, Submission};
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
+use crate::engine::core::trace;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
 use crate::sys;
@@ -82,7 +83,12 @@ impl Endpoint {
         let slot = worker.take_slot();
         slot.prepare(kind);
         let queued = describe(slot);
+        slot.length.set(need.length());
+        slot.tag.set(tag);
+        trace::submitted(slot, Some(self));
+        let posting = trace::post(slot, Some(self));
         let posted = post(worker, slot, &queued, Some(self));
+        posting.end(slot, Some(self));
         let submission = Submission { endpoint: Some(self), params, length: need.length(), tag };
         worker.submitted(slot, posted, submission, out)
     }

@@ -18,6 +18,7 @@ use crate::engine::core::request::pending_callbacks::Due;
 use crate::engine::core::request::request_param::Templates;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::request::slot_list::SlotList;
+use crate::engine::core::trace;
 use crate::engine::core::worker::event_loop::EventLoop;
 use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
 use crate::engine::core::worker::progress_thread::{ProgressMode, ProgressThread, ThreadParams};
@@ -83,6 +84,7 @@ impl SharedWorker {
             ucp_params.field_mask |= u64::from(sys::UCP_WORKER_PARAM_FIELD_FLAGS);
             ucp_params.flags = u64::from(sys::UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK);
         }
+        trace::start();
         runtime::check_thread_can_be_made()?;
         let mut ucp = std::ptr::null_mut();
         // SAFETY: a live context, params with their mask, a valid out-pointer.
@@ -107,7 +109,9 @@ impl SharedWorker {
         let number = first_number() + NUMBER.fetch_add(1, Ordering::Relaxed);
         let identity = Identity::of_this_process(number);
         let progress_mode = params.progress_mode;
-        let has_fast_path = params.thread_mode == ThreadMode::Single && !params.describe_requests;
+        let has_fast_path = params.thread_mode == ThreadMode::Single
+            && !params.describe_requests
+            && !trace::is_on();
         let worker = SharedWorker::of(Worker {
             any: AnyThread {
                 _thread: CacheLine,
@@ -189,6 +193,7 @@ impl SharedWorker {
             coarse_now: Cell::new(clock::now_ns()),
             graves: RefCell::default(),
         });
+        trace::worker_is_made(&worker);
         context.late_workers.begin();
         let inside = worker.enter_any();
         let ready = inside.register_handlers().and_then(|()| inside.learn_max_am_header());

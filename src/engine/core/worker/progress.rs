@@ -8,6 +8,7 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::request::{mark, USER};
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::protocol::Turn;
 use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
@@ -184,9 +185,11 @@ impl Worker {
         let (arg, status) = (slot.callback_arg.get(), slot.outcome.get());
         let request =
             if release_slot { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
+        let calling = trace::calls(slot);
         // SAFETY: a callback and its argument as the caller gave them; the request is valid during
         // the call.
         self.outside(|| unsafe { callback.call_out((arg, request, status.0)) });
+        calling.end(self, kind);
         if reported {
             let _ = self.report(slot);
         } else {

@@ -13,6 +13,7 @@ use crate::engine::base::event_count::EventCount;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::trace;
 use crate::engine::core::worker::control_list::Control;
 use crate::engine::core::worker::deferred::{self, CallbackScope};
 use crate::engine::core::worker::deferred_end;
@@ -452,7 +453,7 @@ impl SharedWorker {
         drop(inside);
         if let Some(wakeup) = self.wakeup.get() {
             if sleeps {
-                wakeup.sleep(longest);
+                trace::sleeps(self, || wakeup.sleep(longest));
             } else {
                 wakeup.pause(pause);
             }

@@ -13,6 +13,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer};
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
 use crate::engine::core::worker::worker::{Inside, SharedWorker};
@@ -201,6 +202,7 @@ impl SharedWorker {
             let slot = queue.take_slot(self);
             slot.stage.enqueue();
             slot.begin_in_full(kind, params, 0, out);
+            trace::submitted(slot, None);
             let slot = SlotPointer(slot);
             let job = move |inside: &Inside<'_>| {
                 let slot = slot;

@@ -12,6 +12,7 @@ use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
 use crate::engine::core::endpoint::endpoint::{Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{LifeEvent, Peer};
 use crate::engine::core::request::request::{mark, Kind, Part, Slot};
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::{self, Event};
 use crate::engine::core::worker::inward::{Guarded, Inward};
 use crate::engine::core::worker::protocol::{OfEndpoint, OfWorker};
@@ -142,6 +143,7 @@ impl SharedWorker {
         log::write(log::DEBUG, Component::Worker, &**self, format_args!("destroyed"));
         log::flush_repeats();
         self.tell_others();
+        trace::worker_has_ended();
     }
 }
 

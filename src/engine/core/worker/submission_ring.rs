@@ -20,6 +20,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Slot, SlotPointer};
 use crate::engine::core::request::slab::Slab;
+use crate::engine::core::trace;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::sys;
 use crossbeam_queue::ArrayQueue;
@@ -232,6 +233,7 @@ impl SharedWorker {
             slot.tag.set(queued.tag);
         }
         slot.queued.set(queued);
+        trace::submitted(slot, None);
         slot.stage.enqueue();
         queue.ring.push(SlotPointer(slot));
         self.wake_thread();
@@ -341,7 +343,9 @@ impl Worker {
     #[inline(always)]
     fn post_queued(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> Returned {
         slot.add_mark(mark::SUBMITTING);
+        let posting = trace::post(slot, endpoint);
         let pointer = (self.operation(slot).post)(self, slot, queued, endpoint);
+        posting.end(slot, endpoint);
         slot.clear_mark(mark::SUBMITTING);
         let returned = Returned::of(slot, pointer);
         if matches!(returned, Returned::Done) {

@@ -15,6 +15,7 @@ use crate::engine::base::futex::Slept;
 use crate::engine::base::lockdep::{Mutex, MutexGuard};
 use crate::engine::base::status::{Result, Status};
 use crate::engine::base::uncancelled::Uncancelled;
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::deferred_end;
 use crate::engine::core::worker::progress::from_callback;
@@ -270,7 +271,7 @@ impl SharedWorker {
         }
         drop(inside);
         self.stats().sleeps.add(1);
-        let woken = wakeup.sleep(clock::remaining(deadline));
+        let woken = trace::sleeps(self, || wakeup.sleep(clock::remaining(deadline)));
         self.stats().wakeups.add(1);
         Ok(if woken { Idle::Woken } else { Idle::Nothing })
     }

@@ -28,6 +28,7 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::submit::Sending;
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::request_wait;
@@ -246,6 +247,7 @@ impl SharedEndpoint {
         inside.worker.need(feature::AM)?;
         let slot = inside.worker.take_slot();
         slot.begin(Kind::AmQueueRecv, params, 0, 0, out.is_wanted());
+        trace::submitted(slot, Some(&inside));
         slot.making.set(making());
         slot.inbound.set(Inbound::NOTHING);
         inside.worker.start(slot, Some(&inside), params, out);

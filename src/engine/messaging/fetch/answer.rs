@@ -11,6 +11,7 @@ use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::request::{
     mark, Kind, Part as Of, Slot, SlotPointer, Ticket, UCP,
 };
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::{Event, Payload, Work};
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::Worker;
@@ -160,6 +161,7 @@ impl Worker {
             return sys::UCS_OK;
         }
         self.fetches().remove(slot.number.replace(0));
+        trace::replied(self, slot, answer.number);
         let Arrived { length, waits, .. } = *arrived;
         let fate = match Status(answer.status) {
             status if status.is_error() => Fate::Ends(status, answer.length.unwrap_or(0)),

@@ -12,6 +12,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{mark, Kind, Part as Of, Slot};
+use crate::engine::core::trace;
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::fetch::answer::{copy_out, Fate};
@@ -140,6 +141,7 @@ impl FastPath<'_> {
             }
         }
         slot.number.set(number);
+        trace::submitted_fast(slot, to);
         worker.start(slot, Some(to), params, out);
         drop(worker);
         Ok(Submitted::Pending)
@@ -279,6 +281,9 @@ impl Worker {
         slot.number.set(0);
         slot.length.set(length as u64);
         copy(slot);
+        if !PLAIN {
+            trace::replied(self, slot, number);
+        }
         endpoint.in_flight_remove(slot, Kind::Fetch);
         if plain {
             slot.endpoint.set(std::ptr::null());

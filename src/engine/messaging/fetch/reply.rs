@@ -26,6 +26,7 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::USER;
 use crate::engine::core::request::request::{self, Kind, Slot};
 use crate::engine::core::request::submit::Sending;
+use crate::engine::core::trace;
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
@@ -215,9 +216,11 @@ impl Worker {
         slot.outside.store(0, Ordering::Relaxed);
         slot.hold.set(USER);
         let (arg, fetch) = (handler.arg, Fetch::of(slot));
+        let calling = trace::calls_as::<ALONE>(slot);
         // SAFETY: a handler and its argument as they were registered; the request belongs to the
         // handler from here on.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
+        calling.end_as::<ALONE>(self, Kind::AmMessage);
         self.drain_foreign();
         self.drop_handler(handler);
     }

@@ -17,6 +17,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot};
+use crate::engine::core::trace;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::ucx::context::feature;
@@ -133,6 +134,7 @@ impl SharedEndpoint {
                 worker.return_slot(slot);
                 return Err(error);
             }
+            trace::submitted(slot, Some(&inside));
             worker.start(slot, Some(&inside), params, out);
             Ok(Submitted::Pending)
         })
@@ -264,7 +266,12 @@ impl Endpoint {
             return Ok(());
         }
         ask.prepare(Kind::FetchAsk);
-        self.question_posted(slot, ask, self.post_message(ask, message), message.count)
+        ask.length.set(message.count as u64);
+        ask.tag.set(0);
+        let posting = trace::post(ask, Some(self));
+        let posted = self.post_message(ask, message);
+        posting.end(ask, Some(self));
+        self.question_posted(slot, ask, posted, message.count)
     }
 
     /// UCP was given a request message with this much data. When it completes, its slot is free.

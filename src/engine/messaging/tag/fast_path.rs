@@ -7,6 +7,7 @@ use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::Kind;
+use crate::engine::core::trace;
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::messaging::tag::tag::{receive_by_ucp, send_by_ucp, Mode};
@@ -80,6 +81,7 @@ impl FastPath<'_> {
     ) -> Result<Submitted> {
         let FastPath { worker, slot } = self;
         slot.prepare(Kind::TagRecv);
+        trace::submitted_fast_receive(slot);
         let param = worker.templates.receive(slot, params.plain_index());
         // SAFETY: a live worker, entered; the caller keeps the buffer, and the worker the slot.
         let posted = unsafe { receive_by_ucp(&worker, buffer, length, pattern, param) };

@@ -21,6 +21,7 @@ use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot, Ticket};
+use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::submission_ring::Queued;
@@ -110,6 +111,7 @@ impl SharedWorker {
         self.check_from(params)?;
         let slot = inside.take_slot();
         slot.begin(Kind::TagRecvMulti, params, 0, 0, out.is_wanted());
+        trace::submitted(slot, None);
         let queued = describe(slot);
         slot.queued.set(queued);
         inside.start(slot, params.source().map(|from| from.of(&inside)), params, out);

@@ -11,6 +11,7 @@ use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Part as Of, Slot};
+use crate::engine::core::trace;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::messaging::tag::multi_common::Multi;
@@ -77,10 +78,12 @@ impl SharedEndpoint {
                 inside.return_slot(slot);
                 return Err(error);
             }
+            trace::submitted(slot, Some(&to));
             let ended = slot.remaining.get() == 0;
             if ended && slot.reason.get() == 0 && params.flags & flag::ALWAYS_CALLBACK == 0 {
                 inside.stats.submitted.add(1);
                 inside.stats.completed.add(1);
+                trace::completed_inline(slot, Some(&to));
                 inside.multi_ended(slot);
                 inside.return_slot(slot);
                 out.store_null();

@@ -14,6 +14,7 @@ use crate::engine::core::request::operation::{flag, OpParams, Submitted};
 use crate::engine::core::request::request::{self, Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::submit::Sending;
+use crate::engine::core::trace;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
@@ -229,7 +230,13 @@ impl SharedWorker {
         let Some(inside) = inside else { return self.delay(kind, 0, params, out, describe) };
         let slot = inside.take_slot();
         slot.prepare(kind);
-        let posted = post_receive(&inside, slot, &describe(slot), None);
+        slot.length.set(0);
+        slot.tag.set(0);
+        trace::submitted(slot, None);
+        let queued = describe(slot);
+        let posting = trace::post(slot, None);
+        let posted = post_receive(&inside, slot, &queued, None);
+        posting.end(slot, None);
         let endpoint = params.source().map(|from| from.of(&inside));
         let submission = Submission { endpoint, params, length: 0, tag: 0 };
         inside.submitted(slot, posted, submission, out)
