@@ -154,6 +154,7 @@ step_tools() {
   tests/tools/test_perftest.py "$stage"
   tests/tools/test_group.py
   tests/tools/test_manual.py "$stage"
+  tests/tools/test_trace.py "$stage"
   tests/wireshark/test_constants.py
 }
 

@@ -19,6 +19,10 @@ use crate::engine::wire::header::{self, Header};
 use std::cell::Cell;
 use std::mem::offset_of;
 
+/// In the number of a message that does not name its connection, because its sender does not know
+/// the number that the receiver has given it: then it has that of the sender.
+const UNNAMED: u64 = 1 << 63;
+
 lasting! {
     /// The number of the message that this thread is giving to UCP; 0 for none.
     static SENT: Cell<u64> = const { Cell::new(0) };
@@ -31,8 +35,8 @@ pub(crate) fn start() {
     }
 }
 
-/// A probe whose arguments are a request, and what it contains: worker, kind, length, tag; then the
-/// endpoint and others.
+/// A probe whose arguments are a request, what it contains (worker, kind, length), and `$more`.
+/// bpftrace reads at most six.
 macro_rules! request_probe {
     ($name:literal, $slot:expr, $more:expr $(, $($operands:tt)*)?) => {
         probe!(
@@ -42,13 +46,24 @@ macro_rules! request_probe {
                 field!("8", "slot", "worker"),
                 field!("1", "slot", "kind"),
                 field!("8", "slot", "length"),
-                field!("8", "slot", "tag"),
                 $more
             ),
             slot = in(reg) std::ptr::from_ref::<Slot>($slot),
             worker = const offset_of!(Slot, worker),
             kind = const offset_of!(Slot, kind),
-            length = const offset_of!(Slot, length),
+            length = const offset_of!(Slot, length)
+            $(, $($operands)*)?
+        )
+    };
+}
+
+/// The same with its tag and an endpoint, as `$to` describes it.
+macro_rules! tagged_probe {
+    ($name:literal, $slot:expr, $to:expr $(, $($operands:tt)*)?) => {
+        request_probe!(
+            $name,
+            $slot,
+            concat!(field!("8", "slot", "tag"), $to),
             tag = const offset_of!(Slot, tag)
             $(, $($operands)*)?
         )
@@ -106,7 +121,7 @@ fn peer_of(endpoint: Option<&Endpoint>) -> u64 {
 /// A caller has submitted the operation that its slot describes.
 #[inline(always)]
 pub(crate) fn submitted(slot: &Slot, endpoint: Option<&Endpoint>) {
-    request_probe!("submit", slot, register!("8", "to"), to = in(reg) address(endpoint));
+    tagged_probe!("submit", slot, register!("8", "to"), to = in(reg) address(endpoint));
     if is_on() {
         record_submitted(slot, endpoint);
     }
@@ -116,13 +131,13 @@ pub(crate) fn submitted(slot: &Slot, endpoint: Option<&Endpoint>) {
 #[inline(always)]
 pub(crate) fn submitted_fast(slot: &Slot, endpoint: &Endpoint) {
     let to = std::ptr::from_ref(endpoint);
-    request_probe!("submit", slot, register!("8", "to"), to = in(reg) to);
+    tagged_probe!("submit", slot, register!("8", "to"), to = in(reg) to);
 }
 
 /// The same for a receive.
 #[inline(always)]
 pub(crate) fn submitted_fast_receive(slot: &Slot) {
-    request_probe!("submit", slot, constant!("8", "0"));
+    tagged_probe!("submit", slot, constant!("8", "0"));
 }
 
 #[cold]
@@ -136,7 +151,7 @@ fn record_submitted(slot: &Slot, endpoint: Option<&Endpoint>) {
 /// The operation is given to UCP, or to shared memory, from here to `Posting::end`.
 #[inline(always)]
 pub(crate) fn post(slot: &Slot, endpoint: Option<&Endpoint>) -> Posting {
-    request_probe!("post", slot, register!("8", "to"), to = in(reg) address(endpoint));
+    tagged_probe!("post", slot, register!("8", "to"), to = in(reg) address(endpoint));
     Posting(if is_on() { posting() } else { 0 })
 }
 
@@ -181,11 +196,14 @@ pub(crate) fn sends(endpoint: &Endpoint, header: &Header) {
 #[cold]
 #[inline(never)]
 fn note_sent(endpoint: &Endpoint, header: &Header) {
-    let number = if header.kind == header::Kind::Answer {
-        flow(endpoint.peer_id(), 0, header::join_number(header.id, header.sender))
-    } else {
-        let own = endpoint.worker.identity.peer_id();
-        flow(own, endpoint.peering.number.get(), header.sequence.into())
+    let own = || endpoint.worker.identity.peer_id();
+    let sequence = u64::from(header.sequence);
+    let number = match (header.kind, header.connection) {
+        (header::Kind::Answer, _) => {
+            flow(endpoint.peer_id(), 0, header::join_number(header.id, header.sender))
+        }
+        (_, 0) => flow(own(), endpoint.peering.number.get(), UNNAMED | sequence),
+        (_, connection) => flow(endpoint.peer_id(), connection, sequence),
     };
     SENT.with(|sent| sent.set(number));
 }
@@ -220,7 +238,7 @@ pub(crate) fn completed_fast_receive(slot: &Slot) {
     request_probe!(
         "complete",
         slot,
-        concat!(field!("8", "slot", "endpoint"), field!("-4", "slot", "outcome")),
+        concat!(field!("-4", "slot", "outcome"), field!("8", "slot", "endpoint")),
         endpoint = const offset_of!(Slot, endpoint),
         outcome = const offset_of!(Slot, outcome)
     );
@@ -232,7 +250,7 @@ pub(crate) fn completed_fast(slot: &Slot, endpoint: *const Endpoint) {
     request_probe!(
         "complete",
         slot,
-        concat!(register!("8", "to"), constant!("-4", "0")),
+        concat!(constant!("-4", "0"), register!("8", "to")),
         to = in(reg) endpoint
     );
 }
@@ -303,19 +321,17 @@ fn record_slice(what: What, name: &'static str, begin: u64, worker: &SharedWorke
 /// A message is handed to its receiver, by `dispatch`.
 #[cold]
 #[inline(never)]
-pub(crate) fn delivers(
-    worker: &Worker,
-    endpoint: Option<&Endpoint>,
-    slot: &Slot,
-    dispatch: impl FnOnce(),
-) {
+pub(crate) fn delivers(endpoint: Option<&Endpoint>, slot: &Slot, dispatch: impl FnOnce()) {
     let mut delivered = of_slot(What::Deliver, slot);
     if let Some(endpoint) = endpoint {
-        let sequence = endpoint.order.note_delivered();
+        let (sequence, was_named) = endpoint.order.note_delivered();
         delivered.peer = endpoint.peer_id();
-        delivered.flow = flow(delivered.peer, endpoint.peering.theirs.get(), sequence.into());
+        delivered.flow = if was_named {
+            flow(delivered.worker, endpoint.peering.number.get(), sequence.into())
+        } else {
+            flow(delivered.peer, endpoint.peering.theirs.get(), UNNAMED | u64::from(sequence))
+        };
     }
-    delivered.worker = worker.identity.peer_id();
     dispatch();
     record(Record { end: trace::now(), ..delivered });
 }
@@ -369,14 +385,14 @@ pub(crate) fn happens(endpoint: &Endpoint, what: Happens) {
 /// A message begins to wait for the peer's credit.
 pub(crate) fn credit_is_missing(slot: &Slot, endpoint: &Endpoint) {
     let to = std::ptr::from_ref(endpoint);
-    request_probe!("credit_wait_begin", slot, register!("8", "to"), to = in(reg) to);
+    tagged_probe!("credit_wait_begin", slot, register!("8", "to"), to = in(reg) to);
     record_credit(What::CreditBegin, slot, endpoint);
 }
 
 /// It has the credit, or was given up.
 pub(crate) fn credit_is_there(slot: &Slot, endpoint: &Endpoint) {
     let to = std::ptr::from_ref(endpoint);
-    request_probe!("credit_wait_end", slot, register!("8", "to"), to = in(reg) to);
+    tagged_probe!("credit_wait_end", slot, register!("8", "to"), to = in(reg) to);
     record_credit(What::CreditEnd, slot, endpoint);
 }
 

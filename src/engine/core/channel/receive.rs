@@ -337,6 +337,7 @@ impl Worker {
                 Some(endpoint) => {
                     slot.inbound
                         .set(Inbound { connection: endpoint.peering.number.get(), ..inbound });
+                    endpoint.order.note_unnamed(inbound.sequence);
                     endpoint.sort_in(slot, Amount::default());
                 }
                 None => {
@@ -351,7 +352,7 @@ impl Worker {
     fn dispatch_arrived<const ALONE: bool>(&self, slot: &Slot) {
         if !ALONE && trace::is_on() {
             let from = self.last_endpoint(slot.inbound().connection);
-            return trace::delivers(self, from, slot, || self.dispatch_untraced::<false>(slot));
+            return trace::delivers(from, slot, || self.dispatch_untraced::<false>(slot));
         }
         self.dispatch_untraced::<ALONE>(slot);
     }

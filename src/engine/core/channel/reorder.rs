@@ -26,6 +26,8 @@ pub(crate) struct Order {
     gap_since: Cell<u64>,
     /// Messages that were delivered, while a trace is recorded.
     delivered: Cell<u32>,
+    /// Earlier ones did not name the connection.
+    first_named: Cell<u32>,
 }
 
 impl Order {
@@ -52,10 +54,17 @@ impl Order {
         self.expected.get()
     }
 
-    /// The sequence number of the message that is being delivered, for a trace: all are delivered
-    /// in order.
-    pub(crate) fn note_delivered(&self) -> u32 {
-        self.delivered.replace(self.delivered.get().wrapping_add(1))
+    /// The message with this sequence number does not name the connection. A sender that has
+    /// learned the number uses it from then on.
+    pub(crate) fn note_unnamed(&self, sequence: u32) {
+        self.first_named.set(self.first_named.get().max(sequence.saturating_add(1)));
+    }
+
+    /// For a trace: the sequence number of the message that is being delivered, which comes in
+    /// order, and whether it names the connection.
+    pub(crate) fn note_delivered(&self) -> (u32, bool) {
+        let sequence = self.delivered.replace(self.delivered.get().wrapping_add(1));
+        (sequence, sequence >= self.first_named.get())
     }
 
     /// The next message in order has arrived.
