@@ -16,7 +16,7 @@ use rustix::time::{clock_gettime, ClockId};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const MANY: usize = 64;
 
 static ON: AtomicBool = AtomicBool::new(false);
+static EXITING: AtomicBool = AtomicBool::new(false);
 static QUEUES: Mutex<Vec<&'static Queue>> = Mutex::new(Vec::new());
 static FILE: Mutex<Option<TraceFile>> = Mutex::new(None);
 static WRITER: OnceLock<Thread> = OnceLock::new();
@@ -161,10 +162,13 @@ fn new_queue() -> &'static Queue {
 /// Begins to record into the file that `UCXX_RS_TRACE` names, if it names one. Returns what to log
 /// if that is not possible. Only the first call does anything.
 pub(crate) fn start_from_environment() -> Option<String> {
-    static STARTED: AtomicBool = AtomicBool::new(false);
-    if STARTED.swap(true, Ordering::Relaxed) {
-        return None;
-    }
+    static STARTED: Once = Once::new();
+    let mut failed = None;
+    STARTED.call_once(|| failed = start());
+    failed
+}
+
+fn start() -> Option<String> {
     let path = std::env::var("UCXX_RS_TRACE").ok().filter(|path| !path.is_empty())?;
     // SAFETY: no precondition.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
@@ -179,6 +183,9 @@ pub(crate) fn start_from_environment() -> Option<String> {
     sys::keep_loaded(at_exit as *const c_void);
     let writer = std::thread::Builder::new().name("ucxx_trace".to_owned()).spawn(|| loop {
         std::thread::park_timeout(INTERVAL);
+        if EXITING.load(Ordering::Acquire) {
+            break;
+        }
         flush();
     });
     match writer {
@@ -191,7 +198,9 @@ pub(crate) fn start_from_environment() -> Option<String> {
     None
 }
 
+/// From here on only threads that end a worker write: the process may end in the middle of others.
 extern "C" fn at_exit() {
+    EXITING.store(true, Ordering::Release);
     let _ = std::panic::catch_unwind(flush);
 }
 
