@@ -24,6 +24,8 @@ static const struct variable {
      "to stderr where the program has no log callback"},
     {"UCXX_RS_LOG_LEVEL", "as the program says",
      "the older name: the same, but nothing goes to stderr"},
+    {"UCXX_RS_TRACE", "none",
+     "a file for a timeline of the program, for ui.perfetto.dev; %p: the number of the process"},
     {"UCXX_RS_DELAYED_SUBMISSION", "1",
      "0: with a progress thread, submit directly where the program does not say"},
     {"UCXX_RS_FAST_BOXES", "1",

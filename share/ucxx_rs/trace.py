@@ -7,7 +7,8 @@ trace.py merge FILE... -o JOINED.json
 trace.py svg FILE... -o PICTURE.svg [--from US] [--for US] [--title TEXT]
 
 merge: one file for https://ui.perfetto.dev. It also adds the flows of tag messages that are
-certain. Nothing identifies a tag message, but UCX matches those of one sender with one tag in order.
+certain. Nothing identifies a tag message, but UCX matches those of one sender with one tag in
+their order.
 
 svg: a picture of the time from --from microseconds after the first event, for --for microseconds.
 """
@@ -53,7 +54,7 @@ def events_of(paths):
 
 
 def parts(events, categories):
-    """Pairs of the begin and the end of what lasts beyond a call; None for an end that is missing."""
+    """Pairs of begin and end of what lasts beyond a call; None for an end that is missing."""
     begun, pairs = {}, []
     for event in events:
         if event["ph"] not in "be" or event["cat"] not in categories:
@@ -180,7 +181,9 @@ def draw(paths, output, start, length, title):
         picture.y += 20
         for tid in sorted({e["tid"] for e in timed if e["pid"] == pid and e["ph"] == "X"}):
             own = [e for e in timed if e["ph"] == "X" and (e["pid"], e["tid"]) == (pid, tid)]
-            seen = [e for e in own if picture.start <= e["ts"] + e["dur"] and e["ts"] <= picture.end]
+            seen = [
+                e for e in own if picture.start <= e["ts"] + e["dur"] and e["ts"] <= picture.end
+            ]
             if not seen:
                 continue
             place[pid, tid] = picture.y
@@ -202,7 +205,9 @@ def draw(paths, output, start, length, title):
                 (begun["ts"], ended["ts"] if ended else last, category, begun["name"])
                 for begun, ended in parts(own, [category])
             ]
-            picture.lanes({"operation": "operations", "lease": "leases"}.get(category, category), boxes)
+            picture.lanes(
+                {"operation": "operations", "lease": "leases"}.get(category, category), boxes
+            )
     flows = defaultdict(dict)
     for event in timed:
         if event["ph"] in "sf":

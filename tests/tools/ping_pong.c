@@ -45,8 +45,7 @@ static void send_message(struct pair *pair) {
 static void send_tag(struct pair *pair) {
   char data[200] = "data";
   ucxx_request_t *request = NULL;
-  ucxx_status_t status =
-      ucxx_tag_send(pair->endpoint, data, sizeof data, TAG, NULL, &request);
+  ucxx_status_t status = ucxx_tag_send(pair->endpoint, data, sizeof data, TAG, NULL, &request);
   check(outcome(status, request), "a tag message");
 }
 

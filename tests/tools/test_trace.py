@@ -149,9 +149,7 @@ class Traces(unittest.TestCase):
         there are of each name."""
         ends, names = defaultdict(dict), Counter()
         for events in sides:
-            slices = {
-                (event["tid"], event["ts"]) for event in events if event["ph"] == "X"
-            }
+            slices = {(event["tid"], event["ts"]) for event in events if event["ph"] == "X"}
             for event in events:
                 if event["ph"] in "sf":
                     self.assertNotIn(event["ph"], ends[event["name"], event["id"]])
