@@ -1,12 +1,13 @@
 //! What all kinds of communication share: requests, workers, endpoints, and the library's own
-//! message channel.
+//! message channel; and the monitor, which looks at them from outside.
 //!
-//! Uses the floors below. Its four folders are one subsystem, and use each other. Start with
+//! Uses the floors below. Its folders are one subsystem, and use each other. Start with
 //! `request::request` (what an operation is), `worker::gate` (which thread may use a worker), and
 //! `worker::progress` (what a pass does).
 
 pub mod channel;
 pub mod endpoint;
+pub(crate) mod monitor;
 pub mod request;
 pub(crate) mod trace;
 pub mod worker;

@@ -16,3 +16,4 @@ pub mod shared_segment;
 pub mod socket_address;
 pub(crate) mod trace;
 mod trace_file;
+pub(crate) mod thread_text;

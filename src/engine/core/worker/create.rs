@@ -14,13 +14,16 @@ use crate::engine::core::endpoint::admission::OpenPermit;
 use crate::engine::core::endpoint::liveness::LivenessClock;
 use crate::engine::core::endpoint::parked_endpoints::ParkedEndpoints;
 use crate::engine::core::endpoint::process_watch::PeerWatch;
+use crate::engine::core::monitor::registry::{self, Pulse};
 use crate::engine::core::request::pending_callbacks::Due;
 use crate::engine::core::request::request_param::Templates;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::trace;
+use crate::engine::core::worker::attention::Attention;
 use crate::engine::core::worker::event_loop::EventLoop;
 use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
+use crate::engine::core::worker::inquiry::Inquiry;
 use crate::engine::core::worker::progress_thread::{ProgressMode, ProgressThread, ThreadParams};
 use crate::engine::core::worker::protocol::Protocols;
 use crate::engine::core::worker::stuck_descriptor::Stuck;
@@ -38,7 +41,7 @@ use once_cell::sync::OnceCell;
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// How long a waiting call polls before it sleeps, unless the worker's parameters say otherwise.
 const DEFAULT_SPIN_NS: u64 = 50_000;
@@ -143,6 +146,7 @@ impl SharedWorker {
             templates: Templates::new(),
             stats: Stats::default(),
             waiting: WaitRoom::default(),
+            inquiry: Inquiry::default(),
             slab: Slab::new(context.request_size),
             foreign: RemoteFreeList::new(),
             is_over: Cell::new(false),
@@ -159,7 +163,7 @@ impl SharedWorker {
             flushed: RefCell::default(),
             flushes_active: Cell::new(0),
             sequence: Cell::new(0),
-            attention: Cell::new(0),
+            attention: Attention::default(),
             events: RefCell::default(),
             timers: RefCell::default(),
             endpoints: RefCell::default(),
@@ -213,6 +217,11 @@ impl SharedWorker {
                 worker.shut_down();
                 return Err(error);
             }
+        }
+        if registry::is_wanted() {
+            worker.inquiry().note_maker();
+            let watched: Weak<SharedWorker> = Arc::downgrade(&worker);
+            registry::watch(watched, Pulse::default());
         }
         Ok(worker)
     }

@@ -67,7 +67,17 @@ impl Endpoint {
     }
 }
 
+/// A time, for people.
+pub(crate) fn milliseconds(ns: u64) -> String {
+    format!("{} ms", ns / 1_000_000)
+}
+
 impl SharedWorker {
+    /// What any thread may read.
+    pub(super) fn dump_from_outside(&self) -> Vec<String> {
+        self.header_lines()
+    }
+
     fn progress_text(&self) -> String {
         if !self.has_progress_thread() {
             return "manual progress".to_owned();
@@ -87,10 +97,9 @@ impl SharedWorker {
     }
 }
 
-impl Worker {
-    fn dump_inside(&self) -> Vec<String> {
-        let inside = self;
-        let stats = &self.stats;
+impl SharedWorker {
+    fn header_lines(&self) -> Vec<String> {
+        let stats = self.stats();
         let operations = stats.operations(0);
         let mut lines = vec![
             format!(
@@ -122,6 +131,14 @@ impl Worker {
                 stats.delayed.get()
             ));
         }
+        lines
+    }
+}
+
+impl Worker {
+    pub(super) fn dump_inside(&self) -> Vec<String> {
+        let inside = self;
+        let mut lines = self.header_lines();
         for endpoint in inside.endpoints.borrow().iter().flatten() {
             lines.push(format!(
                 "  endpoint to {}: {}, {:?}{}, {} sends in flight, {} of them queued, over {}{}",

@@ -17,8 +17,10 @@ use crate::engine::base::lockdep;
 use crate::engine::base::status::{Error, Result, Status};
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::lock_api::RawMutexFair as _;
+use parking_lot::lock_api::RawMutexTimed as _;
 use parking_lot::RawMutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Which threads may call while progress is manual. Numbers as in the C header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,6 +231,19 @@ impl Gate {
             self.taken();
         }
         entered
+    }
+
+    /// Enters a MULTI worker if that is possible in time; None if it is not one. The caller may be
+    /// unknown to the program, so it sees the rule that `become_lock` has published.
+    pub(super) fn enter_within(&self, time: Duration) -> Option<bool> {
+        if self.rule.load(Ordering::Acquire) != ThreadMode::Multi as u8 {
+            return None;
+        }
+        let entered = self.lock.try_lock_for(time);
+        if entered {
+            self.taken();
+        }
+        Some(entered)
     }
 
     /// Enters for shutting down, from any thread, and waits if necessary.

@@ -9,7 +9,9 @@
 //! - `wait`, `wakeup`, `event_loop`: the three ways to sleep.
 //! - `protocol`: the tables of the protocols above the core.
 //! - `shutdown`, `deferred_end`: the end.
+//! - `dump`, `inquiry`: what a worker does, for people, asked from inside and from the monitor.
 
+pub(crate) mod attention;
 pub(crate) mod callback_depth;
 pub(crate) mod control_list;
 pub mod create;
@@ -18,6 +20,7 @@ pub mod deferred_end;
 pub(crate) mod dump;
 pub(crate) mod event_loop;
 pub mod gate;
+pub(crate) mod inquiry;
 pub(crate) mod inward;
 pub(crate) mod own_address;
 pub(crate) mod progress;

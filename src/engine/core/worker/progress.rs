@@ -127,6 +127,10 @@ impl Worker {
             handled += self.deliver();
         }
         handled += self.take_turn(Turn::Last);
+        if self.attention.get() & attention::INQUIRY != 0 {
+            self.attention.set(self.attention.get() & !attention::INQUIRY);
+            self.answer_inquiry();
+        }
         if self.attention.get() & attention::WINDOWS != 0 {
             self.attention.set(self.attention.get() & !attention::WINDOWS);
             handled += self.tend_windows();

@@ -11,6 +11,7 @@ use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
 use crate::engine::core::endpoint::endpoint::{Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{LifeEvent, Peer};
+use crate::engine::core::monitor::registry;
 use crate::engine::core::request::request::{mark, Kind, Part, Slot};
 use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::{self, Event};
@@ -55,6 +56,7 @@ impl SharedWorker {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
+        registry::forget(&**self);
         self.fast_thread.set(0);
         self.special.store(true, Ordering::SeqCst);
         // Waiting threads see that it is closed.

@@ -313,7 +313,11 @@ impl Worker {
         if self.advance_before_sleep(clock::now_ns()) {
             return Ok(Armed::Busy);
         }
-        let due = attention::READY | attention::EVENTS | attention::WINDOWS | attention::INBOX;
+        let due = attention::READY
+            | attention::EVENTS
+            | attention::WINDOWS
+            | attention::INBOX
+            | attention::INQUIRY;
         if self.attention.get() & due != 0 || self.can_advance() || self.is_protocol_due() {
             return Ok(Armed::Busy);
         }

@@ -41,10 +41,12 @@ use crate::engine::core::request::request_param::Templates;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::request::timers::Timers;
+use crate::engine::core::worker::attention::Attention;
 use crate::engine::core::worker::callback_depth::OwnCallbacks;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::event_loop::EventLoop;
 use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
+use crate::engine::core::worker::inquiry::Inquiry;
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::progress_thread::{has_thread, ProgressThread};
@@ -67,6 +69,7 @@ use std::ffi::{c_void, CStr, CString};
 use std::ops::Deref;
 use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// UCP's worker.
 pub(super) struct UcpWorker(pub(super) sys::ucp_worker_h);
@@ -126,7 +129,7 @@ pub struct Worker {
     pub(crate) templates: Templates,
     pub(crate) sequence: Cell<u64>,
     /// Work of a progress pass in addition to UCP's: bits of `attention`.
-    pub(crate) attention: Cell<u32>,
+    pub(crate) attention: Attention,
     /// Passes that are running callbacks (several threads at once in MULTI).
     pub(crate) delivering: Cell<u32>,
     /// SINGLE: counts the callbacks of its thread.
@@ -209,6 +212,8 @@ pub struct Worker {
     /// one drops `keep`.
     pub(crate) foreign: RemoteFreeList<Slot>,
     pub(crate) waiting: WaitRoom,
+    /// Questions of the monitor.
+    pub(super) inquiry: Inquiry,
 }
 
 /// Tells a listener that the client is a worker of this library.
@@ -228,6 +233,8 @@ pub(crate) mod attention {
     pub(crate) const WINDOWS: u32 = 64;
     /// Active messages have arrived.
     pub(crate) const INBOX: u32 = 128;
+    /// The monitor asks for a description.
+    pub(crate) const INQUIRY: u32 = 256;
     /// A protocol has something to do: the first of these bits, which are in the order of the list.
     pub(crate) const FIRST_OF_PROTOCOLS: u32 = 1 << 16;
 }
@@ -246,6 +253,7 @@ unsafe impl Sync for SharedWorker {}
 const _: () = {
     const fn are_for_all<T: Send + Sync>() {}
     are_for_all::<(AnyThread, Gate, Stats, AtomicU64, RemoteFreeList<Slot>, WaitRoom, WakeHint)>();
+    are_for_all::<(Attention, Inquiry)>();
 };
 
 impl Deref for SharedWorker {
@@ -354,6 +362,12 @@ impl SharedWorker {
     /// Enters a MULTI worker if no thread is inside.
     pub(crate) fn try_enter(&self) -> Option<Inside<'_>> {
         self.0.gate.try_enter().then(|| Inside(&self.0))
+    }
+
+    /// Enters if the gate is a lock, and becomes free in time. None: it is no lock, so only the
+    /// worker's own thread may enter.
+    pub(super) fn enter_within(&self, time: Duration) -> Option<Option<Inside<'_>>> {
+        self.0.gate.enter_within(time).map(|entered| entered.then(|| Inside(&self.0)))
     }
 
     /// Enters for shutting down, or on the progress thread, without any check.
@@ -558,6 +572,15 @@ impl SharedWorker {
 
     pub(crate) fn wake_hint(&self) -> &WakeHint {
         &self.0.wake_hint
+    }
+
+    pub(super) fn inquiry(&self) -> &Inquiry {
+        &self.0.inquiry
+    }
+
+    /// Raises bits of `attention` from outside the gate: see `Attention`.
+    pub(super) fn raise_attention(&self, bits: u32) {
+        self.0.attention.raise(bits);
     }
 
     /// The name from its parameters, or nothing.

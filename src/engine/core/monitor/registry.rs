@@ -1,0 +1,307 @@
+//! What the monitor looks at, and when its thread starts and ends.
+#![deny(unsafe_code)]
+
+use crate::engine::base::clock;
+use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::log;
+use crate::engine::core::monitor::service::{self, Service};
+use crate::engine::core::worker::gate::this_thread;
+use crate::engine::os::event_fd::EventFd;
+use crate::engine::os::fork::Generation;
+use crate::engine::ucx::runtime;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How far a subject has come. Any thread reads it, at any time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Pulse {
+    /// Changes when the program calls, or makes a pass.
+    pub(crate) calls: u64,
+    /// Operations that have begun and not ended.
+    pub(crate) in_flight: u64,
+    /// Changes when an operation ends.
+    pub(crate) ended: u64,
+}
+
+/// Something that the monitor's thread looks at: a worker, or a hub.
+///
+/// Its owner calls `watch` when it is complete, and `forget` before it begins to end.
+pub(crate) trait Subject: Send + Sync {
+    /// Describes it in lines. May wait for a thread of the program, as long as `look` allows.
+    fn describe(&self, look: &Look<'_>) -> Vec<String>;
+
+    /// How far it has come.
+    fn pulse(&self) -> Pulse;
+}
+
+/// A subject, and what was seen of it.
+struct Listed {
+    subject: Weak<dyn Subject>,
+    pulse: Pulse,
+    /// When the pulse's `calls` changed for the last time.
+    called: u64,
+    /// When its `ended` changed, or when it last had nothing in flight.
+    moved: u64,
+}
+
+/// What was seen of a subject.
+#[allow(dead_code)] // The watchdog and the metrics read the rest.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) pulse: Pulse,
+    /// Since when the program has not called, in nanoseconds.
+    pub(crate) silent_ns: u64,
+    /// Since when operations are in flight and none has ended.
+    pub(crate) still_ns: u64,
+}
+
+/// How long a subject may wait for a thread of the program.
+pub(crate) struct Look<'a> {
+    registry: &'a Registry,
+    until: u64,
+    pub(crate) seen: Seen,
+}
+
+impl Look<'_> {
+    /// The time is over, or a thread waits for the end of the look.
+    pub(crate) fn is_over(&self) -> bool {
+        self.registry.hurry.load(Ordering::Relaxed) > 0 || clock::now_ns() >= self.until
+    }
+
+    /// Time that is left.
+    pub(crate) fn rest(&self) -> Duration {
+        Duration::from_nanos(self.until.saturating_sub(clock::now_ns()))
+    }
+}
+
+struct Running {
+    thread: JoinHandle<()>,
+    bell: Arc<EventFd>,
+}
+
+/// The subjects of a process up to its next fork, and the thread that looks at them.
+pub(crate) struct Registry {
+    generation: Generation,
+    subjects: Mutex<Vec<Listed>>,
+    /// Held while the thread has strong references to subjects.
+    looking: Mutex<()>,
+    /// Threads that wait for `looking`.
+    hurry: AtomicU32,
+    running: Mutex<Option<Running>>,
+    stops: AtomicBool,
+    stopped: AtomicBool,
+    /// `this_thread()` of the thread.
+    number: AtomicUsize,
+    /// The process exits.
+    over: AtomicBool,
+    /// That of a child that was forked from this process.
+    child: OnceLock<Box<Registry>>,
+}
+
+static FIRST: OnceLock<Registry> = OnceLock::new();
+
+impl Registry {
+    fn new() -> Self {
+        Registry {
+            generation: Generation::current(),
+            subjects: Mutex::new(Vec::new()),
+            looking: Mutex::new(()),
+            hurry: AtomicU32::new(0),
+            running: Mutex::new(None),
+            stops: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            number: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            child: OnceLock::new(),
+        }
+    }
+
+    /// That of this process. Locks of its parent's may be held by threads that do not exist here.
+    fn of_this_process() -> &'static Registry {
+        let mut found = FIRST.get_or_init(Registry::new);
+        while found.generation.is_past() {
+            found = found.child.get_or_init(|| Box::new(Registry::new()));
+        }
+        found
+    }
+
+    /// The same, unless it was never needed.
+    fn existing() -> Option<&'static Registry> {
+        let mut found = FIRST.get()?;
+        while found.generation.is_past() {
+            found = found.child.get()?;
+        }
+        Some(found)
+    }
+}
+
+pub(crate) use service::are_wanted as is_wanted;
+
+/// Lets the monitor look at a new subject, if `is_wanted`.
+pub(crate) fn watch(subject: Weak<dyn Subject>, pulse: Pulse) {
+    let registry = Registry::of_this_process();
+    let now = clock::now_ns();
+    let listed = Listed { subject, pulse, called: now, moved: now };
+    registry.subjects.lock().push(listed);
+    // Logged without a lock.
+    for complaint in registry.start() {
+        log::write(log::WARN, c"monitor", &complaint);
+    }
+}
+
+/// Ends that, and waits until the monitor has no reference to the subject. The thread ends with the
+/// last one. Not for a thread that is inside a worker's gate.
+pub(crate) fn forget<T: Subject>(subject: &T) {
+    let Some(registry) = Registry::existing() else { return };
+    let address = std::ptr::from_ref(subject).cast::<()>();
+    let is_it = |listed: &Listed| std::ptr::addr_eq(listed.subject.as_ptr(), address);
+    {
+        let mut subjects = registry.subjects.lock();
+        if !subjects.iter().any(is_it) {
+            return;
+        }
+        subjects.retain(|listed| !is_it(listed) && listed.subject.strong_count() > 0);
+    }
+    registry.hurry.fetch_add(1, Ordering::Relaxed);
+    drop(registry.looking.lock());
+    registry.hurry.fetch_sub(1, Ordering::Relaxed);
+    registry.stop_if_idle();
+}
+
+impl Registry {
+    /// Starts the thread if there is none. Returns what could not be done.
+    fn start(&'static self) -> Vec<String> {
+        let mut running = self.running.lock();
+        if running.is_some() || self.over.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let (services, mut complaints) = service::make();
+        if services.is_empty() {
+            return complaints;
+        }
+        match self.spawn(services) {
+            Ok(started) => *running = Some(started),
+            Err(cause) => complaints.push(format!("no monitor: its thread: {cause}")),
+        }
+        complaints
+    }
+
+    fn spawn(&'static self, services: Vec<Box<dyn Service>>) -> std::io::Result<Running> {
+        end_at_exit();
+        let bell = Arc::new(EventFd::new()?);
+        let heard = bell.clone();
+        self.stops.store(false, Ordering::Relaxed);
+        self.stopped.store(false, Ordering::Relaxed);
+        let run = move || {
+            self.number.store(this_thread(), Ordering::Relaxed);
+            service::run(self, services, &heard);
+            self.stopped.store(true, Ordering::Release);
+        };
+        let thread = runtime::with_signals_blocked(|| {
+            std::thread::Builder::new().name("ucxx_monitor".into()).spawn(run)
+        })?;
+        Ok(Running { thread, bell })
+    }
+
+    fn stop_if_idle(&self) {
+        let mut running = self.running.lock();
+        // Whoever adds a subject then waits for the lock, and finds no thread.
+        if self.subjects.lock().iter().any(|listed| listed.subject.strong_count() > 0) {
+            return;
+        }
+        if let Some(Running { thread, bell }) = running.take() {
+            self.stops.store(true, Ordering::Relaxed);
+            bell.ring();
+            let _ = thread.join();
+        }
+    }
+
+    /// The thread is to end.
+    pub(crate) fn stops(&self) -> bool {
+        self.stops.load(Ordering::Relaxed)
+    }
+
+    /// Looks how far all subjects have come.
+    pub(crate) fn take_pulses(&self, now: u64) {
+        for listed in self.subjects.lock().iter_mut() {
+            let Some(subject) = listed.subject.upgrade() else { continue };
+            listed.note(subject.pulse(), now);
+        }
+    }
+
+    /// Calls `visit` for each subject. All of them together may wait for threads of the program as
+    /// long as `patience`.
+    pub(crate) fn look(&self, patience: Duration, mut visit: impl FnMut(&dyn Subject, &Look<'_>)) {
+        let looking = self.looking.lock();
+        let now = clock::now_ns();
+        let until = now + patience.as_nanos() as u64;
+        let subjects: Vec<_> = {
+            let mut listed = self.subjects.lock();
+            let found = listed.iter_mut().filter_map(|listed| {
+                let subject = listed.subject.upgrade()?;
+                listed.note(subject.pulse(), now);
+                Some((subject, listed.seen(now)))
+            });
+            found.collect()
+        };
+        for (subject, seen) in &subjects {
+            visit(&**subject, &Look { registry: self, until, seen: *seen });
+        }
+        drop(subjects);
+        drop(looking);
+    }
+}
+
+impl Listed {
+    fn note(&mut self, pulse: Pulse, now: u64) {
+        if pulse.calls != self.pulse.calls {
+            self.called = now;
+        }
+        if pulse.ended != self.pulse.ended || pulse.in_flight == 0 {
+            self.moved = now;
+        }
+        self.pulse = pulse;
+    }
+
+    fn seen(&self, now: u64) -> Seen {
+        Seen {
+            pulse: self.pulse,
+            silent_ns: now.saturating_sub(self.called),
+            still_ns: now.saturating_sub(self.moved),
+        }
+    }
+}
+
+/// How long the process's exit waits for the thread.
+const EXIT_PATIENCE_NS: u64 = 200_000_000;
+
+/// The thread must not call UCX once UCX's own exit handlers run, and leaves no socket file behind.
+#[allow(unsafe_code)]
+fn end_at_exit() {
+    static REGISTERED: OnceLock<()> = OnceLock::new();
+    REGISTERED.get_or_init(|| {
+        // SAFETY: a function that does not unwind. It is registered after UCX was loaded, so it
+        // runs before UCX's own exit handlers.
+        unsafe { libc::atexit(process_ends) };
+    });
+}
+
+extern "C" fn process_ends() {
+    let Some(registry) = Registry::existing() else { return };
+    registry.over.store(true, Ordering::Relaxed);
+    // A thread that is just starting or ending it does not return from there.
+    let Some(running) = registry.running.try_lock() else { return };
+    let Some(Running { bell, .. }) = &*running else { return };
+    registry.stops.store(true, Ordering::Relaxed);
+    bell.ring();
+    let deadline = clock::deadline_after(EXIT_PATIENCE_NS);
+    // The thread itself exits from a log callback, or waits in one.
+    while registry.number.load(Ordering::Relaxed) != this_thread()
+        && !registry.stopped.load(Ordering::Acquire)
+        && clock::now_ns() < deadline
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
