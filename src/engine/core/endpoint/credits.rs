@@ -274,6 +274,18 @@ impl Credits {
         self.consumed.get()
     }
 
+    /// Sent, and not consumed by the peer as far as it has reported.
+    pub(crate) fn outstanding(&self) -> Amount {
+        let out = self.out();
+        let units = out & ((1 << MESSAGES_AT) - 1);
+        Amount { messages: (out >> MESSAGES_AT) as u16, units: units as u16 }
+    }
+
+    /// Received, and not consumed here.
+    pub(crate) fn held(&self) -> Amount {
+        minus(self.received.get(), self.consumed.get())
+    }
+
     /// What the next report contains. Marks it as reported.
     #[inline(always)]
     pub(crate) fn advertise(&self) -> Amount {

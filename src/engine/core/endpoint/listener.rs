@@ -95,9 +95,9 @@ pub struct Listener {
     /// Null once it has ended.
     ucp: Cell<sys::ucp_listener_h>,
     /// The bound address, set when it listens.
-    address: OnceLock<SocketAddr>,
+    pub(super) address: OnceLock<SocketAddr>,
     on_connect: OnConnect,
-    unanswered: RefCell<Vec<Arc<ConnRequest>>>,
+    pub(super) unanswered: RefCell<Vec<Arc<ConnRequest>>>,
     refused: RefCell<VecDeque<SocketAddr>>,
     /// Set with `address`.
     sockets: OnceLock<Sockets>,

@@ -6,6 +6,7 @@
 //! - `send_window`, `credits`, `admission`: limit how much a sender may have in flight.
 //! - `flush`, `close`, `goodbye`, `transitions`: the way to the end.
 //! - `failure`, `process_watch`, `liveness`: detect a peer that has failed.
+//! - `waits`: what an endpoint waits for, for people.
 //! - `native`: UCP's handles, for the caller.
 
 pub(crate) mod admission;
@@ -32,4 +33,5 @@ pub(crate) mod socket_empty;
 pub(crate) mod status;
 pub mod traffic;
 pub(crate) mod transitions;
+pub(crate) mod waits;
 pub(crate) mod writable;

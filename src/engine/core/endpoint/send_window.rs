@@ -143,8 +143,17 @@ impl SendWindow {
         (self.ops.get().into(), self.bytes.get())
     }
 
+    /// Active messages that wait for credit.
+    pub(crate) fn uncredited_now(&self) -> usize {
+        let entries = self.uncredited.entries.borrow();
+        entries
+            .iter()
+            .filter(|entry| matches!(entry, Waiting::Send(_)) && entry.slot().is_some())
+            .count()
+    }
+
     #[inline]
-    fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let limits = self.limits.get();
         self.ops.get() < limits.ops && self.bytes.get() < limits.bytes
     }

@@ -4,7 +4,7 @@ use crate::engine::base::clock;
 use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
-use crate::engine::core::request::request::Kind;
+use crate::engine::core::request::request::{mark, Kind, Slot};
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::printed::printed;
 use crate::engine::ucx::runtime::ucx_release;
@@ -66,6 +66,9 @@ impl Endpoint {
         log::write(level, Component::Endpoint, self, format_args!("ended: {status}"));
     }
 }
+
+/// Operations that a description names.
+const MOST_OPERATIONS: usize = 100;
 
 /// A time, for people.
 pub(crate) fn milliseconds(ns: u64) -> String {
@@ -140,45 +143,90 @@ impl Worker {
         let inside = self;
         let mut lines = self.header_lines();
         for endpoint in inside.endpoints.borrow().iter().flatten() {
-            lines.push(format!(
-                "  endpoint to {}: {}, {:?}{}, {} sends in flight, {} of them queued, over {}{}",
-                endpoint.peer_text(),
-                endpoint.status(),
-                endpoint.phase(),
-                if endpoint.peering.unclaimed.get() { ", unclaimed" } else { "" },
-                endpoint.sends.get(),
-                endpoint.window.queued_ops.get(),
-                endpoint.transports_inside(),
-                endpoint.fast_box.text()
-            ));
+            endpoint.describe(&mut lines);
         }
+        for listener in inside.listeners.borrow().iter() {
+            lines.extend(listener.unanswered_text(inside).map(|text| format!("  {text}")));
+        }
+        let from = lines.len();
+        self.describe_protocols(&mut lines);
+        lines[from..].iter_mut().for_each(|line| line.insert_str(0, "  "));
+        self.describe_operations(&mut lines);
+        lines
+    }
+
+    fn describe_operations(&self, lines: &mut Vec<String>) {
         let now = clock::now_ns();
         let mut in_flight = Vec::new();
-        inside.for_each_live(|slot| {
+        self.for_each_live(|slot| {
             if slot.kind.get() == Kind::Internal {
                 return;
             }
             // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
-            let peer = unsafe { slot.endpoint.get().as_ref() }
-                .map(|endpoint| format!(", {}", endpoint.peer_text()));
+            let endpoint = unsafe { slot.endpoint.get().as_ref() };
             // A receive learns both of these from its message.
-            let (length, tag) = if slot.kind.get().is_recv() {
-                (0, 0)
-            } else {
-                (slot.length.get(), slot.tag.get())
+            let what = match slot.kind.get().is_recv() {
+                true => String::new(),
+                false => format!("{} bytes, tag 0x{:x}, ", slot.length.get(), slot.tag.get()),
             };
             let text = format!(
-                "  {} {}: {length} bytes, tag 0x{tag:x}, for about {} ms{}",
+                "  {} {}: {what}for about {}{}{}",
                 slot.sequence.get(),
                 slot.kind.get().describe(),
-                now.saturating_sub(slot.started.get()) / 1_000_000,
-                peer.unwrap_or_default()
+                milliseconds(now.saturating_sub(slot.started.get())),
+                endpoint.map(|endpoint| format!(", {}", endpoint.peer_text())).unwrap_or_default(),
+                slot.wait_text(),
             );
             in_flight.push((slot.sequence.get(), text));
         });
         in_flight.sort_unstable();
-        lines.extend(in_flight.into_iter().map(|(_, text)| text));
-        lines
+        let more = in_flight.len().saturating_sub(MOST_OPERATIONS);
+        lines.extend(in_flight.into_iter().take(MOST_OPERATIONS).map(|(_, text)| text));
+        if more > 0 {
+            lines.push(format!("  and {more} younger operations"));
+        }
+    }
+}
+
+impl Endpoint {
+    fn describe(&self, lines: &mut Vec<String>) {
+        let transports = self.transports_inside();
+        lines.push(format!(
+            "  endpoint to {}: {}, {:?}{}, {} sends in flight, {} of them queued, over {}{}",
+            self.peer_text(),
+            self.status(),
+            self.phase(),
+            if self.peering.unclaimed.get() {
+                ", unclaimed: the program has made no endpoint for it"
+            } else {
+                ""
+            },
+            self.sends.get(),
+            self.window.queued_ops.get(),
+            if transports.is_empty() { "nothing yet" } else { &transports },
+            self.fast_box.text()
+        ));
+        let mut waits = self.waits(&transports);
+        self.describe_protocols(&mut waits);
+        lines.extend(waits.into_iter().map(|line| format!("    {line}")));
+    }
+}
+
+impl Slot {
+    /// What an operation in flight waits for.
+    fn wait_text(&self) -> &'static str {
+        let kind = self.kind.get();
+        match kind {
+            _ if self.has_mark(mark::WAITING) => ": queued here, see its endpoint",
+            Kind::TagRecv | Kind::TagRecvMulti => ": no message with its tag has come completely",
+            Kind::StreamRecv => ": not enough data has come",
+            Kind::AmQueueRecv => ": no message for it has come completely",
+            Kind::Fetch => ": no reply has come",
+            Kind::EndpointFlush | Kind::WorkerFlush => ": sends before it are not complete",
+            Kind::EndpointClose => ": earlier operations, or the peer's answer, are missing",
+            _ if kind.is_send() => ": the peer has not received or acknowledged it",
+            _ => "",
+        }
     }
 }
 

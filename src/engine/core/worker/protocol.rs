@@ -89,6 +89,10 @@ pub(crate) struct Protocol {
     pub(crate) thread_changed: fn(&SharedWorker),
     pub(crate) at_endpoint: fn(&Endpoint, OfEndpoint),
     pub(crate) at_end: fn(&Worker, OfWorker),
+    /// Adds lines for people to a worker's description: what waits there, and for what.
+    pub(crate) describe: fn(&Worker, &mut Vec<String>),
+    /// The same for an endpoint.
+    pub(crate) describe_endpoint: fn(&Endpoint, &mut Vec<String>),
 }
 
 impl Protocol {
@@ -113,6 +117,8 @@ impl Protocol {
         thread_changed: |_| {},
         at_endpoint: |_, _| {},
         at_end: |_, _| {},
+        describe: |_, _| {},
+        describe_endpoint: |_, _| {},
     };
 }
 
@@ -249,6 +255,10 @@ impl SharedWorker {
 }
 
 impl Worker {
+    pub(crate) fn describe_protocols(&self, lines: &mut Vec<String>) {
+        self.protocols.0.iter().for_each(|protocol| (protocol.describe)(self, lines));
+    }
+
     pub(crate) fn tell_end(&self, step: OfWorker) {
         self.protocols.0.iter().for_each(|protocol| (protocol.at_end)(self, step));
     }
@@ -267,6 +277,14 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) fn state<T: Any>(&self, protocol: &Protocol) -> &T {
         self.states.get(protocol)
+    }
+
+    pub(crate) fn describe_protocols(&self, lines: &mut Vec<String>) {
+        self.worker
+            .protocols
+            .0
+            .iter()
+            .for_each(|protocol| (protocol.describe_endpoint)(self, lines));
     }
 
     pub(crate) fn tell_protocols(&self, what: OfEndpoint) {

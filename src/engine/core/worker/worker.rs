@@ -41,6 +41,7 @@ use crate::engine::core::request::request_param::Templates;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::request::timers::Timers;
+pub(crate) use crate::engine::core::worker::attention;
 use crate::engine::core::worker::attention::Attention;
 use crate::engine::core::worker::callback_depth::OwnCallbacks;
 use crate::engine::core::worker::deferred::Event;
@@ -218,26 +219,6 @@ pub struct Worker {
 
 /// Tells a listener that the client is a worker of this library.
 pub(crate) const CLIENT_ID: u64 = u64::from_le_bytes(*b"ucxx_rs1");
-
-/// Bits of `Worker::attention`.
-pub(crate) mod attention {
-    pub(crate) const READY: u32 = 1;
-    pub(crate) const EVENTS: u32 = 2;
-    pub(crate) const TIMERS: u32 = 4;
-    pub(crate) const CHANGING: u32 = 8;
-    /// It is time to check whether a peer's process has ended.
-    pub(crate) const PEERS: u32 = 16;
-    /// It is time to check for silent peers.
-    pub(crate) const SILENCE: u32 = 32;
-    /// Send windows have changed.
-    pub(crate) const WINDOWS: u32 = 64;
-    /// Active messages have arrived.
-    pub(crate) const INBOX: u32 = 128;
-    /// The monitor asks for a description.
-    pub(crate) const INQUIRY: u32 = 256;
-    /// A protocol has something to do: the first of these bits, which are in the order of the list.
-    pub(crate) const FIRST_OF_PROTOCOLS: u32 = 1 << 16;
-}
 
 /// A UCP worker, as any thread holds it. See the head of this file.
 #[repr(transparent)]

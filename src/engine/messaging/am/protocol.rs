@@ -105,6 +105,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
         OfEndpoint::WorkerEnded => endpoint.drop_multis(),
         _ => {}
     },
+    describe_endpoint: Endpoint::describe_queue,
     at_end: |worker, step| {
         if step == OfWorker::DropsHandlers {
             worker.drop_all(worker.multi_handlers().clear());

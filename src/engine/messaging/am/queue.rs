@@ -84,6 +84,21 @@ impl Default for Front {
 }
 
 impl Endpoint {
+    /// For people: messages that no receive has taken.
+    pub(super) fn describe_queue(&self, lines: &mut Vec<String>) {
+        let messages = self.message_queue().messages.borrow();
+        if messages.is_empty() {
+            return;
+        }
+        // SAFETY: messages of this worker that nothing else uses.
+        let bytes: u64 = messages.iter().map(|slot| unsafe { &**slot }.length.get()).sum();
+        lines.push(format!(
+            "its queue has {} messages of {bytes} bytes that the program has not received \
+            (ucxx_am_queue_recv)",
+            messages.len()
+        ));
+    }
+
     fn show_front(&self) {
         let messages = self.message_queue().messages.borrow();
         // SAFETY: a message of this worker that nothing else uses.

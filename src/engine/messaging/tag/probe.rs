@@ -68,6 +68,18 @@ impl Worker {
     }
 }
 
+impl Worker {
+    /// For people: the oldest message that no receive takes.
+    pub(super) fn describe_unexpected(&self, lines: &mut Vec<String>) {
+        if let Ok(Some((info, _))) = self.probe_inside(0, 0, false) {
+            lines.push(format!(
+                "a message has come that no receive takes: {} bytes, tag 0x{:x} (the first one)",
+                info.length, info.sender_tag
+            ));
+        }
+    }
+}
+
 impl TagMessage {
     /// Receives the message, once.
     ///

@@ -109,6 +109,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     place: 0,
     of_worker: || Box::new(Multis::default()),
     operations: OPERATIONS,
+    describe: Worker::describe_unexpected,
     ..Protocol::NOTHING
 };
 
