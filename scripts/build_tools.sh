@@ -39,7 +39,7 @@ read -ra ldflags <<< "${LDFLAGS:-}"
 shared=(json oob stop perf_session)
 perftest=(perftest perf_client perf_crew perf_histogram perf_hubs perf_load perf_messages perf_names perf_options perf_plot perf_remote
   perf_report perf_server perf_slot perf_tests perf_ways perf_windows)
-info=(info info_environment info_explain info_facts info_lanes info_library info_print)
+info=(info info_attach info_environment info_explain info_facts info_lanes info_library info_print)
 
 program() { # NAME SOURCE...
   local name=$1 sources=() source

@@ -31,6 +31,7 @@ static const char usage[] =
     "  ucxx_rs_info [options]          about this machine\n"
     "  ucxx_rs_info [options] HOST     about the way to another one, or to another container,\n"
     "  ucxx_rs_info --listen           where this is running\n"
+    "  ucxx_rs_info --attach PID       what a running process does, and what it waits for\n"
     "\n"
     "Sections (default: all but --config)\n"
     "  -v, --versions       library, header, UCX, and whether UCX is loaded twice\n"
@@ -44,12 +45,14 @@ static const char usage[] =
     "  -r, --require-shared-memory   exit with 3 if processes of this machine, or HOST's, get "
     "none\n"
     "  -L, --listen         answer clients until Ctrl-C\n"
+    "      --attach PID     describe this process, which was started with UCXX_RS_DEBUG_SOCKET;\n"
+    "                       or a PATH, that of its socket\n"
     "  -p, --port PORT      TCP port of --listen (default 13339; 0 for any free one)\n"
     "      --bind ADDRESS   listen here only (default: every interface)\n"
     "  -4, -6               IPv4 only, IPv6 only\n"
     "  -h, --help    --version\n";
 
-enum { BIND = 256, CONFIG, VERSION, ANSWER_ON };
+enum { BIND = 256, CONFIG, VERSION, ANSWER_ON, ATTACH };
 static const struct option long_options[] = {
     {"versions", no_argument, NULL, 'v'},
     {"build", no_argument, NULL, 'b'},
@@ -61,6 +64,7 @@ static const struct option long_options[] = {
     {"require-shared-memory", no_argument, NULL, 'r'},
     {"listen", no_argument, NULL, 'L'},
     {"port", required_argument, NULL, 'p'},
+    {"attach", required_argument, NULL, ATTACH},
     {"bind", required_argument, NULL, BIND},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, VERSION},
@@ -72,7 +76,7 @@ struct options {
   bool json, require_shared_memory, listen;
   uint16_t port;
   int family, answer_on;
-  const char *bind, *host;
+  const char *bind, *host, *attach;
 };
 
 static int parse_number(const char *text, unsigned long most, unsigned long *value) {
@@ -97,6 +101,7 @@ static int parse(struct options *options, int argc, char **argv, struct failure 
     case 'j': options->json = true; break;
     case 'r': options->require_shared_memory = true; break;
     case 'L': options->listen = true; break;
+    case ATTACH: options->attach = optarg; break;
     case BIND: options->bind = optarg; break;
     case '4': options->family = AF_INET; break;
     case '6': options->family = AF_INET6; break;
@@ -119,8 +124,10 @@ static int parse(struct options *options, int argc, char **argv, struct failure 
   if (optind < argc) return fail(failure, "one host is enough: what is '%s'?", argv[optind]);
   if (options->listen && options->host != NULL)
     return fail(failure, "--listen is for the side that is started without a host");
-  if (options->listen && options->json)
-    return fail(failure, "--json is for the side that prints sections, not for --listen");
+  if (options->attach != NULL && (options->host != NULL || options->listen))
+    return fail(failure, "--attach is for one process of this machine");
+  if (options->json && (options->listen || options->attach != NULL))
+    return fail(failure, "--json is for sections, and neither for --listen nor for --attach");
   if (options->sections == 0)
     options->sections =
         options->host != NULL ? LANES : VERSIONS | BUILD | ENVIRONMENT | TRANSPORTS | LANES;
@@ -228,8 +235,9 @@ int main(int argc, char **argv) {
   stop_on_signals();
   if (options.answer_on >= 0) return answer_parent(options.answer_on);
   print_begin(options.json);
-  int result = options.listen ? listen_for_clients(&options, &failure)
-                              : print_sections(&options, &without_shared_memory, &failure);
+  int result = options.attach != NULL ? attach(options.attach, &failure)
+               : options.listen       ? listen_for_clients(&options, &failure)
+                                : print_sections(&options, &without_shared_memory, &failure);
   if (stopped() && !options.listen) fail(&failure, "interrupted");
   print_end(failure.text);
   if (failed(&failure)) fprintf(stderr, "ucxx_rs_info: %s\n", failure.text);

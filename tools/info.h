@@ -32,6 +32,9 @@ bool explain_lanes(const struct facts *mine, const struct facts *theirs, int err
 bool explain_failure(const struct facts *mine, const struct facts *theirs, int error_handling,
                      const char *message);
 
+/* info_attach.c: a process by its pid, or a socket by its path */
+int attach(const char *whom, struct failure *failure);
+
 /* The transports of the loaded UCX on this machine, as "posix, self, tcp". False if UCX does not
  * list them. */
 bool available_transports(char *text, size_t capacity);

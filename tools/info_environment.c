@@ -26,6 +26,12 @@ static const struct variable {
      "the older name: the same, but nothing goes to stderr"},
     {"UCXX_RS_TRACE", "none",
      "a file for a timeline of the program, for ui.perfetto.dev; %p: the number of the process"},
+    {"UCXX_RS_DEBUG_SOCKET", "none",
+     "a folder, or a path with %p for the pid: a socket there tells ucxx_rs_info --attach what the "
+     "process does and waits for"},
+    {"UCXX_RS_STALL_MS", "none",
+     "after so many milliseconds without an end of any operation in flight, the log says what "
+     "waits, and for what"},
     {"UCXX_RS_DELAYED_SUBMISSION", "1",
      "0: with a progress thread, submit directly where the program does not say"},
     {"UCXX_RS_FAST_BOXES", "1",

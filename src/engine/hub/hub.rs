@@ -49,6 +49,7 @@ use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::log::{self, Component, Subject};
 use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::monitor::registry::{self, Pulse};
 use crate::engine::core::trace;
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::progress::from_callback;
@@ -61,6 +62,7 @@ use crate::engine::hub::lockfree::mode::Tables;
 use crate::engine::hub::lockfree::queue_pair::QueuePair;
 use crate::engine::hub::memory::{Block, Deallocate, MemoryKind};
 use crate::engine::hub::records::{HubStats, Retain, Role};
+use crate::engine::hub::sleepers::Sleepers;
 use crate::engine::hub::starvation::stuck;
 use crate::engine::hub::state::{State, COMPETING, NONE};
 use crate::engine::hub::wait::{DATA, ROOM};
@@ -112,6 +114,7 @@ pub struct Hub {
     pub(crate) gpu_thread: OnceCell<GpuThread>,
     _apart: CacheLine,
     pub(crate) waiters: Waiters,
+    pub(crate) sleepers: Sleepers,
     pub(crate) state: Tables,
 }
 
@@ -167,6 +170,7 @@ impl Hub {
             gpu_thread: OnceCell::new(),
             _apart: CacheLine,
             waiters: Waiters::new(),
+            sleepers: Sleepers::default(),
             state: Tables::new(state),
         });
         trace::start();
@@ -179,6 +183,10 @@ impl Hub {
         }
         let text = format_args!("created, envelopes of {size} bytes");
         log::write(log::DEBUG, Component::Hub, &*hub, text);
+        if registry::is_wanted() {
+            let watched: Weak<Hub> = Arc::downgrade(&hub);
+            registry::watch(watched, Pulse::default());
+        }
         Ok(hub)
     }
 
@@ -459,6 +467,7 @@ impl Hub {
             return;
         }
         log::write(log::DEBUG, Component::Hub, &*self, format_args!("destroyed"));
+        registry::forget(&*self);
         // Handles work that streams have finished by now, so that it does not keep the hub. Then
         // the hub ends here, and not on its own thread, perhaps during process exit.
         if let Some(gpu_thread) = self.gpu_thread.get() {

@@ -4,6 +4,7 @@
 //! (which request gets what), `state`.
 
 pub(crate) mod cuda;
+pub(crate) mod describe;
 pub mod envelope;
 pub mod hub;
 pub(crate) mod lease;
@@ -16,6 +17,7 @@ pub mod memory;
 mod model;
 pub mod ready;
 pub mod records;
+pub(crate) mod sleepers;
 pub(crate) mod starvation;
 pub mod state;
 pub mod stream;

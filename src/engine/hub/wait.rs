@@ -276,6 +276,7 @@ impl Hub {
     ) -> Option<T> {
         let deadline = clock::deadline_after(timeout_ns);
         let driven = || if drives { self.driven() } else { None };
+        let mut sleeper = None;
         loop {
             if driven().is_none() {
                 let seen = self.waiters.see(side);
@@ -300,6 +301,7 @@ impl Hub {
             }
             // Performs what this thread's own attempt made possible; that may change the word.
             let _ = self.leave(state);
+            sleeper.get_or_insert_with(|| self.sleepers.enter(side));
             let Some(worker) = worker else {
                 self.waiters.sleep(side, seen, left);
                 continue;

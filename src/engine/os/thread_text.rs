@@ -23,6 +23,14 @@ pub(crate) fn trouble_of_process(pid: u32) -> Option<&'static str> {
     }
 }
 
+/// What another process of this host does, as far as it is known.
+pub(crate) fn state_of_process(pid: u32) -> Option<String> {
+    Some(match trouble_of_process(pid) {
+        Some(trouble) => trouble.to_owned(),
+        None => read(&format!("/proc/{pid}"))?.state(),
+    })
+}
+
 struct Stat {
     name: String,
     letter: char,

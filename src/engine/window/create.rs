@@ -14,6 +14,7 @@ use crate::engine::base::log::{self, Component};
 use crate::engine::base::membarrier;
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::monitor::registry::{self, Pulse};
 use crate::engine::group::group::Group;
 use crate::engine::os::own_memory;
 use crate::engine::os::process_identity::{self, Identity};
@@ -22,6 +23,7 @@ use crate::engine::ucx::registered_memory::Memory;
 use crate::engine::window::access::{Process, Reach};
 use crate::engine::window::control_words::Control;
 use crate::engine::window::delegation::delegation::Pause;
+use crate::engine::window::describe::WaitNote;
 use crate::engine::window::epoch::Epoch;
 use crate::engine::window::lock::rw_lock::WindowLock;
 use crate::engine::window::mapped_key::{WindowKey, MOST_OF_KEY};
@@ -168,6 +170,10 @@ impl Window {
         if outcome.is_err() && entered {
             window.leave();
         }
+        if outcome.is_ok() && registry::is_wanted() {
+            let watched: Weak<Window> = Arc::downgrade(&window);
+            registry::watch(watched, Pulse::default());
+        }
         outcome.map(|()| {
             let how = if window.is_mapped { "all memory is mapped" } else { "not all is mapped" };
             log::write(log::DEBUG, Component::Window, &*window, format_args!("created, {how}"));
@@ -213,6 +219,7 @@ impl Window {
             complaints: (0..ranks).map(|_| AtomicI32::new(0)).collect(),
             far_holds: Mutex::default(),
             aside: BlockedQueue::default(),
+            wait_note: WaitNote::default(),
             me: me.clone(),
         }
     }

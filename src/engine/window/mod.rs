@@ -8,6 +8,7 @@ pub mod control_words;
 pub mod create;
 pub mod data;
 pub mod delegation;
+pub(crate) mod describe;
 pub mod epoch;
 pub mod lock;
 pub(crate) mod lock_request;

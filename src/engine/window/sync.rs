@@ -23,6 +23,7 @@ use crate::engine::core::worker::progress::from_callback;
 use crate::engine::group::service::distances;
 use crate::engine::window::control_words::Ended;
 use crate::engine::window::delegation::delegation::Attendant;
+use crate::engine::window::describe::Awaited;
 use crate::engine::window::epoch::{Call, Held};
 use crate::engine::window::lock::rw_lock::{Patience, PACE};
 use crate::engine::window::remote::outstanding::Call as Asking;
@@ -92,6 +93,7 @@ impl Window {
         if deferred::in_callback() {
             return Err(from_callback());
         }
+        let _waits = self.wait_note.begin(Awaited::Lock, target);
         let Some(control) = &self.targets[target as usize].control else {
             return self.lock_far(target, how, self.lock_deadline());
         };
@@ -276,6 +278,7 @@ impl Window {
                 // flight.
                 self.await_signal(
                     *rank,
+                    Awaited::Post,
                     &|| posted.load(Ordering::Acquire).wrapping_sub(seen) as i64 > 0,
                     u64::MAX,
                 )?;
@@ -316,9 +319,12 @@ impl Window {
                 Some(turns) => turns.completions[rank as usize],
                 None => return Err(another_call()),
             };
-            if let Err(error) =
-                self.await_signal(rank, &|| self.has_completed(rank, seen), u64::MAX)
-            {
+            if let Err(error) = self.await_signal(
+                rank,
+                Awaited::Completion,
+                &|| self.has_completed(rank, seen),
+                u64::MAX,
+            ) {
                 if error.status() != Status::BUSY {
                     let Some(mut turns) = self.turns.try_lock() else { return Err(another_call()) };
                     self.abandon_exposure(&mut turns);
@@ -419,7 +425,7 @@ impl Window {
             let behind = ((here + size - distance) % size) as u32;
             let reached = self.own().control().round(round);
             let has_come = || reached.load(Ordering::Acquire) >= turns.barriers;
-            if let Err(error) = self.await_signal(behind, &has_come, deadline) {
+            if let Err(error) = self.await_signal(behind, Awaited::Round, &has_come, deadline) {
                 // Members that wait for this process read it in its words.
                 let ended = self
                     .what_ended(behind)
@@ -440,7 +446,13 @@ impl Window {
     }
 
     /// Waits for a signal of this member.
-    fn await_signal(&self, of: u32, ready: &dyn Fn() -> bool, deadline: u64) -> Result<()> {
+    fn await_signal(
+        &self,
+        of: u32,
+        what: Awaited,
+        ready: &dyn Fn() -> bool,
+        deadline: u64,
+    ) -> Result<()> {
         if look_shortly(ready) {
             return Ok(());
         }
@@ -463,6 +475,7 @@ impl Window {
         if has_come {
             return Ok(());
         }
+        let _waits = self.wait_note.begin(what, of);
         let bell = self.own().control().bell();
         let mut next_look = 0;
         let outcome = loop {

@@ -19,12 +19,14 @@ use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log::{self, Component, Subject};
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::monitor::registry;
 use crate::engine::group::group::Group;
 use crate::engine::os::process_identity::{self, Identity};
 use crate::engine::window::access::Reach;
 use crate::engine::window::control_words::{Control, Ended, MOST_REGIONS};
 use crate::engine::window::create::gather;
 use crate::engine::window::delegation::delegation::Pause;
+use crate::engine::window::describe::WaitNote;
 use crate::engine::window::epoch::{Call, Epoch, Held, SyncType};
 use crate::engine::window::mapped_key::WindowKey;
 use crate::engine::window::remote::blocked_queue::BlockedQueue;
@@ -197,6 +199,7 @@ pub struct Window {
     pub(crate) far_holds: Mutex<HashMap<u32, FarHold>>,
     /// Messages that wait for the update lock.
     pub(crate) aside: BlockedQueue,
+    pub(crate) wait_note: WaitNote,
     pub(crate) me: Weak<Window>,
 }
 
@@ -448,6 +451,7 @@ impl Window {
             return;
         }
         log::write(log::DEBUG, Component::Window, self, format_args!("freed"));
+        registry::forget(self);
         self.closed.store(true, Ordering::Release);
         let windows = self.group.service.windows();
         // First: members that ask for a lock now are told that the window does not exist.

@@ -26,3 +26,4 @@ pub(crate) mod debug_socket;
 pub(crate) mod registry;
 pub(crate) mod service;
 pub(crate) mod text_server;
+pub(crate) mod watchdog;

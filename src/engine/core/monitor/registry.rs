@@ -32,6 +32,9 @@ pub(crate) trait Subject: Send + Sync {
     /// Describes it in lines. May wait for a thread of the program, as long as `look` allows.
     fn describe(&self, look: &Look<'_>) -> Vec<String>;
 
+    /// Names it. Without waiting.
+    fn title(&self) -> String;
+
     /// How far it has come.
     fn pulse(&self) -> Pulse;
 }
@@ -44,13 +47,22 @@ struct Listed {
     called: u64,
     /// When its `ended` changed, or when it last had nothing in flight.
     moved: u64,
+    stall: Stall,
+}
+
+/// Whether the watchdog has reported that the subject stands still.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stall {
+    No,
+    /// To be reported now.
+    New,
+    /// Reported; with the time since when it stood still.
+    Known(u64),
 }
 
 /// What was seen of a subject.
-#[allow(dead_code)] // The watchdog and the metrics read the rest.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
-    pub(crate) pulse: Pulse,
     /// Since when the program has not called, in nanoseconds.
     pub(crate) silent_ns: u64,
     /// Since when operations are in flight and none has ended.
@@ -62,12 +74,18 @@ pub(crate) struct Look<'a> {
     registry: &'a Registry,
     until: u64,
     pub(crate) seen: Seen,
+    is_new_stall: bool,
 }
 
 impl Look<'_> {
     /// The time is over, or a thread waits for the end of the look.
     pub(crate) fn is_over(&self) -> bool {
         self.registry.hurry.load(Ordering::Relaxed) > 0 || clock::now_ns() >= self.until
+    }
+
+    /// The watchdog has just found that the subject stands still.
+    pub(crate) fn is_new_stall(&self) -> bool {
+        self.is_new_stall
     }
 
     /// Time that is left.
@@ -143,7 +161,7 @@ pub(crate) use service::are_wanted as is_wanted;
 pub(crate) fn watch(subject: Weak<dyn Subject>, pulse: Pulse) {
     let registry = Registry::of_this_process();
     let now = clock::now_ns();
-    let listed = Listed { subject, pulse, called: now, moved: now };
+    let listed = Listed { subject, pulse, called: now, moved: now, stall: Stall::No };
     registry.subjects.lock().push(listed);
     // Logged without a lock.
     for complaint in registry.start() {
@@ -231,6 +249,31 @@ impl Registry {
         }
     }
 
+    /// Marks what has stood still for so long. Returns whether there is something to report.
+    pub(crate) fn note_stalls(&self, now: u64, limit_ns: u64) -> bool {
+        let mut any = false;
+        for listed in self.subjects.lock().iter_mut() {
+            if listed.stall == Stall::No && listed.seen(now).still_ns >= limit_ns {
+                listed.stall = Stall::New;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// For each reported subject that goes on: a text that says so.
+    pub(crate) fn ended_stalls(&self) -> Vec<String> {
+        let mut subjects = self.subjects.lock();
+        let gone_on = subjects.iter_mut().filter_map(|listed| {
+            let Stall::Known(since) = listed.stall else { return None };
+            let stood = listed.moved.checked_sub(since).filter(|stood| *stood > 0)?;
+            listed.stall = Stall::No;
+            let subject = listed.subject.upgrade()?;
+            Some(format!("{} goes on after {} ms", subject.title(), stood / 1_000_000))
+        });
+        gone_on.collect()
+    }
+
     /// Calls `visit` for each subject. All of them together may wait for threads of the program as
     /// long as `patience`.
     pub(crate) fn look(&self, patience: Duration, mut visit: impl FnMut(&dyn Subject, &Look<'_>)) {
@@ -242,12 +285,17 @@ impl Registry {
             let found = listed.iter_mut().filter_map(|listed| {
                 let subject = listed.subject.upgrade()?;
                 listed.note(subject.pulse(), now);
-                Some((subject, listed.seen(now)))
+                let is_new = listed.stall == Stall::New;
+                if is_new {
+                    listed.stall = Stall::Known(listed.moved);
+                }
+                Some((subject, listed.seen(now), is_new))
             });
             found.collect()
         };
-        for (subject, seen) in &subjects {
-            visit(&**subject, &Look { registry: self, until, seen: *seen });
+        for (subject, seen, is_new_stall) in &subjects {
+            let look = Look { registry: self, until, seen: *seen, is_new_stall: *is_new_stall };
+            visit(&**subject, &look);
         }
         drop(subjects);
         drop(looking);
@@ -267,7 +315,6 @@ impl Listed {
 
     fn seen(&self, now: u64) -> Seen {
         Seen {
-            pulse: self.pulse,
             silent_ns: now.saturating_sub(self.called),
             still_ns: now.saturating_sub(self.moved),
         }

@@ -3,8 +3,8 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
-use crate::engine::core::monitor::debug_socket;
 use crate::engine::core::monitor::registry::Registry;
+use crate::engine::core::monitor::{debug_socket, watchdog};
 use crate::engine::core::worker::progress_thread::guarded;
 use crate::engine::os::event_fd::EventFd;
 use rustix::event::{poll, PollFd, PollFlags};
@@ -30,7 +30,7 @@ pub(crate) struct Offer {
 }
 
 /// All services.
-const SERVICES: &[Offer] = &[debug_socket::OFFER];
+const SERVICES: &[Offer] = &[debug_socket::OFFER, watchdog::OFFER];
 
 /// How often the thread looks how far its subjects have come.
 const TICK_NS: u64 = 250_000_000;

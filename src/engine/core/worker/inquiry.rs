@@ -90,6 +90,10 @@ impl Subject for SharedWorker {
         })
     }
 
+    fn title(&self) -> String {
+        format!("worker \"{}\"", self.display_name().to_string_lossy())
+    }
+
     fn pulse(&self) -> Pulse {
         let (stats, waiting) = (self.stats(), self.queue_stats().2);
         let operations = stats.operations(waiting);

@@ -50,7 +50,7 @@ pub(crate) const PRODUCES: u64 = 1;
 pub(super) const CONSUMES: u64 = 2;
 pub(super) const COMMITS: u64 = 4;
 pub(crate) const IN_TABLES: u64 = 8;
-pub(super) const LINK: u32 = 8;
+pub(crate) const LINK: u32 = 8;
 
 /// Most envelopes in this mode: all have handles, and going over visits each.
 pub(super) const MOST: usize = 1 << 16;

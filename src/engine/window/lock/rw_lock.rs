@@ -16,6 +16,8 @@ use crate::engine::base::clock;
 use crate::engine::base::futex::look_in_turns;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::base::sync::{in_one_order, Ordering};
+#[cfg(not(all(test, loom)))]
+use crate::engine::window::describe::Holders;
 use crate::engine::window::lock::lock_memory::{
     tag, Head, Slot, ARRIVAL, DRAINING, OWNER, POISONED, READERS, WAITERS,
 };
@@ -142,6 +144,25 @@ impl<'a> WindowLock<'a> {
             return Ok(());
         }
         self.lock_slow(rank, how, patience)
+    }
+
+    /// For people: who holds it now, and who waits. Other processes may have written anything.
+    #[cfg(not(all(test, loom)))]
+    pub(crate) fn holders(&self) -> Holders {
+        let state = self.head.state.load(Ordering::Relaxed);
+        let with = |is: fn(u64) -> bool| {
+            let ranks = (0..).zip(self.slots);
+            ranks
+                .filter(|(_, slot)| is(slot.word.load(Ordering::Relaxed)))
+                .map(|(rank, _)| rank)
+                .collect()
+        };
+        Holders {
+            exclusive: (state & OWNER).checked_sub(1).map(|rank| rank as u32),
+            shared: with(|word| tag::of(word) == tag::READS),
+            waiting: with(tag::is_in_line),
+            is_poisoned: state & POISONED != 0,
+        }
     }
 
     /// Takes the lock if that needs no waiting.

@@ -31,6 +31,7 @@ use crate::engine::group::service::Service;
 use crate::engine::window::control_words::Ended;
 use crate::engine::window::data::data::{edges_of, Side};
 use crate::engine::window::data::datatype_layout::{together, Layout, Together};
+use crate::engine::window::describe::Awaited;
 use crate::engine::window::remote::outstanding::{Call, Run, Tally, Whom};
 use crate::engine::window::remote::shipment::{part, part_at, Extent, Shipment};
 use crate::engine::window::window::{Flavor, Window};
@@ -438,6 +439,7 @@ impl Window {
         let there = || tally.has_answers(asked);
         let gone = || self.what_left(rank);
         if !there() {
+            let _waits = self.wait_note.begin(Awaited::Replies, rank);
             let service = &self.group.service;
             let waited = service.await_news(&|| there() || gone().is_some(), u64::MAX);
             if !there() {
