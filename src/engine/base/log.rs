@@ -76,6 +76,9 @@ components! {
     Memory c"memory" "registered memory",
     Cuda c"cuda" "the CUDA driver",
     Callback c"callback" "callbacks that do not return",
+    Monitor c"monitor" "the thread that looks at the process: its sockets",
+    Watchdog c"watchdog" "what stands still: UCXX_RS_STALL_MS",
+    Trace c"trace" "the file of UCXX_RS_TRACE",
     Log c"log" "the log itself: what is wrong in UCXX_RS_LOG",
     Ucx c"ucx" "lines of UCX",
 }
@@ -322,11 +325,16 @@ pub(crate) fn capture<T>(f: impl FnOnce() -> T) -> (T, Vec<(i32, String)>) {
     (value, captured.into_inner())
 }
 
+/// Writes one of several lines that belong together, so that none of them is held back.
+pub(crate) fn write_always(level: i32, component: Component, message: &str) {
+    if enabled(level, component) {
+        write_from(None, level, component, &(), format_args!("{message}"));
+    }
+}
+
 /// Writes a line from UCX that was captured to the log.
 pub(crate) fn write_ucx(level: i32, message: &str) {
-    if enabled(level, Component::Ucx) {
-        write_from(None, level, Component::Ucx, &(), format_args!("{message}"));
-    }
+    write_always(level, Component::Ucx, message);
 }
 
 /// Writes the lines that `capture` stored to the log.

@@ -14,6 +14,6 @@ pub(crate) mod resource_limits;
 pub(crate) mod scheduling;
 pub mod shared_segment;
 pub mod socket_address;
+pub(crate) mod thread_text;
 pub(crate) mod trace;
 mod trace_file;
-pub(crate) mod thread_text;

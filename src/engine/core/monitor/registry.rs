@@ -3,7 +3,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::core::monitor::service::{self, Service};
 use crate::engine::core::worker::gate::this_thread;
 use crate::engine::os::event_fd::EventFd;
@@ -165,7 +165,7 @@ pub(crate) fn watch(subject: Weak<dyn Subject>, pulse: Pulse) {
     registry.subjects.lock().push(listed);
     // Logged without a lock.
     for complaint in registry.start() {
-        log::write(log::WARN, c"monitor", &complaint);
+        log::write(log::WARN, Component::Monitor, &(), format_args!("{complaint}"));
     }
 }
 

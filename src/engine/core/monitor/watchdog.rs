@@ -2,7 +2,7 @@
 //! and none has ended for so long.
 #![deny(unsafe_code)]
 
-use crate::engine::base::log;
+use crate::engine::base::log::{self, Component};
 use crate::engine::core::monitor::registry::Registry;
 use crate::engine::core::monitor::service::{Offer, Service};
 use rustix::event::PollFd;
@@ -45,6 +45,6 @@ impl Service for Watchdog {
         }
         lines.extend(registry.ended_stalls());
         // Without a lock: this calls the program.
-        lines.iter().for_each(|line| log::write(log::WARN, c"watchdog", line));
+        lines.iter().for_each(|line| log::write_always(log::WARN, Component::Watchdog, line));
     }
 }
