@@ -73,6 +73,7 @@ fn the_committed_header_is_the_generated_one() {
         "hub_link",
         "hub_envelope",
         "hub_link_io",
+        "metrics",
     ]);
     let with_groups = groups
         .fold(cbindgen::Builder::new().with_config(config), |builder, group| {

@@ -28,6 +28,7 @@ pub mod layout;
 pub mod listener;
 pub mod log;
 pub mod memory;
+pub mod metrics;
 pub mod multi;
 pub mod native;
 pub mod notifier;

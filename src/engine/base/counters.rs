@@ -1,7 +1,8 @@
-//! Counters of a worker: the thread inside its gate writes them, any thread reads them.
+//! Counters: of one thread at a time, and of failures. Any thread reads them.
 #![deny(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::engine::base::status::Status;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// A counter with one writer at a time: adding is a load and a store, not a read-modify-write.
 #[derive(Default)]
@@ -33,43 +34,54 @@ impl Counter {
     }
 }
 
+/// Different statuses that are counted separately. An object meets fewer.
+const STATUSES: usize = 24;
+
+/// Failures by status, counted by any thread. Each status takes the first free place; what finds
+/// none is counted as what has the last place.
 #[derive(Default)]
-#[allow(missing_docs)]
-pub struct Stats {
-    pub submitted: Counter,
-    pub completed: Counter,
-    pub failed: Counter,
-    pub canceled: Counter,
-    pub bytes_sent: Counter,
-    pub bytes_received: Counter,
-    pub progress_calls: Counter,
-    pub wakeups: Counter,
-    pub sleeps: Counter,
-    pub endpoints: Counter,
-    pub endpoint_failures: Counter,
-    pub delayed: Counter,
-    pub am_unhandled: Counter,
+pub struct Failures([(AtomicI32, AtomicU64); STATUSES]);
+
+impl Failures {
+    #[cold]
+    pub(crate) fn count(&self, status: Status) {
+        // Applications' statuses count as one: there may be any number of them.
+        let status = status.0.max(Status::APPLICATION.0);
+        let order = Ordering::Relaxed;
+        let place = self.0.iter().find(|(known, _)| {
+            known
+                .compare_exchange(0, status, order, order)
+                .map_or_else(|now| now == status, |_| true)
+        });
+        place.unwrap_or(&self.0[STATUSES - 1]).1.fetch_add(1, order);
+    }
+
+    /// Each status that was met, and how often.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (Status, u64)> + '_ {
+        let order = Ordering::Relaxed;
+        let counts =
+            self.0.iter().map(move |(known, count)| (known.load(order), count.load(order)));
+        counts.take_while(|(known, _)| *known != 0).map(|(known, count)| (Status(known), count))
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.each().map(|(_, count)| count).sum()
+    }
 }
 
-/// How many operations there were and what became of them: `submitted` is the sum of the others.
-#[allow(missing_docs)]
-pub struct Operations {
-    pub submitted: u64,
-    pub completed: u64,
-    pub failed: u64,
-    pub canceled: u64,
-    pub in_flight: u64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Stats {
-    /// The operations. `waiting` more were submitted and are not in `submitted` yet.
-    pub fn operations(&self, waiting: u64) -> Operations {
-        // Reads the ends before the beginnings: an operation that ends meanwhile counts as in
-        // flight, and the difference is never negative.
-        let (completed, failed, canceled) =
-            (self.completed.get(), self.failed.get(), self.canceled.get());
-        let submitted = waiting + self.submitted.get();
-        let in_flight = submitted.saturating_sub(completed + failed + canceled);
-        Operations { submitted, completed, failed, canceled, in_flight }
+    #[test]
+    fn failures_are_counted_by_status() {
+        let failures = Failures::default();
+        let met = [-3, -20, -3, -1000, -1001, -3];
+        met.into_iter().for_each(|status| failures.count(Status(status)));
+        let counts: Vec<_> = failures.each().map(|(status, count)| (status.0, count)).collect();
+        assert_eq!(counts, [(-3, 3), (-20, 1), (-1000, 2)]);
+        // More than there are places for: the last place has the rest.
+        (-90..=-50).for_each(|status| failures.count(Status(status)));
+        assert_eq!((failures.each().count(), failures.sum()), (STATUSES, 6 + 41));
     }
 }

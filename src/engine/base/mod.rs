@@ -25,6 +25,7 @@ pub mod log;
 pub(crate) mod log_filter;
 pub(crate) mod log_repeats;
 pub(crate) mod membarrier;
+pub(crate) mod open_metrics;
 pub(crate) mod permit_queue;
 pub(crate) mod probe;
 pub(crate) mod remote_free_list;

@@ -7,7 +7,7 @@
 
 pub mod channel;
 pub mod endpoint;
-pub(crate) mod monitor;
+pub mod monitor;
 pub mod request;
 pub(crate) mod trace;
 pub mod worker;

@@ -201,17 +201,24 @@ impl Group {
         deadline: u64,
         run: impl FnOnce(&Collective<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.check_caller()?;
-        let Some(mut turn) = self.turn.try_lock() else {
-            return Err(Error::new(
-                Status::BUSY,
-                "group: another thread is in a collective of this group",
-            ));
+        let call = || {
+            self.check_caller()?;
+            let Some(mut turn) = self.turn.try_lock() else {
+                return Err(Error::new(
+                    Status::BUSY,
+                    "group: another thread is in a collective of this group",
+                ));
+            };
+            if turn.is_too_far(what, length) {
+                self.next(&mut turn, What::Barrier, 0, deadline)?.barrier()?;
+            }
+            let begun = clock::now_ns();
+            run(&self.next(&mut turn, what, length, deadline)?)?;
+            // While this thread has the turn.
+            self.meter.done(what, length as u64, clock::now_ns().saturating_sub(begun));
+            Ok(())
         };
-        if turn.is_too_far(what, length) {
-            self.next(&mut turn, What::Barrier, 0, deadline)?.barrier()?;
-        }
-        run(&self.next(&mut turn, what, length, deadline)?)
+        call().inspect_err(|error| self.meter.failed.count(error.status()))
     }
 
     fn next(

@@ -15,6 +15,7 @@ use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::group::bootstrap::bootstrap::{self, BootstrapParams};
 use crate::engine::group::collective::Turn;
 use crate::engine::group::mailbox::Failure;
+use crate::engine::group::metrics::Meter;
 use crate::engine::group::service::{Extension, Member, Service};
 use crate::engine::os::process_identity::Identity;
 use crate::engine::os::random::random;
@@ -46,6 +47,7 @@ pub struct Group {
     pub(crate) ranks: Arc<[u32]>,
     pub(crate) rank: u32,
     pub(crate) collective_timeout_ns: u64,
+    pub(crate) meter: Arc<Meter>,
     /// Locked during a collective.
     pub(crate) turn: Mutex<Turn>,
     /// How often each list of ranks has been made a subset.
@@ -100,7 +102,8 @@ impl Group {
     ) -> Arc<Self> {
         service.enter_group(id, ranks.clone());
         let (turn, subsets) = (Mutex::default(), Mutex::default());
-        let group = Group { service, id, ranks, rank, collective_timeout_ns, turn, subsets };
+        let meter = Meter::new(&service.user.context, rank, ranks.len() as u32);
+        let group = Group { service, id, ranks, rank, collective_timeout_ns, meter, turn, subsets };
         log::write(log::DEBUG, Component::Group, &group, format_args!("created"));
         Arc::new(group)
     }
@@ -246,6 +249,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         if self.service.user.check_fork().is_ok() {
             log::write(log::DEBUG, Component::Group, self, format_args!("destroyed"));
+            self.meter.end();
             self.service.leave_group(self.id, self.turn.get_mut().number());
         }
     }

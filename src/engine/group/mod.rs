@@ -9,6 +9,7 @@ pub(crate) mod collective;
 pub(crate) mod collective_transfer;
 pub mod group;
 pub(crate) mod mailbox;
+pub(crate) mod metrics;
 pub(crate) mod service;
 pub(crate) mod service_connection;
 pub(crate) mod service_end;

@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
+use crate::engine::base::open_metrics::Report;
 use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::core::monitor::registry::{Look, Pulse, Subject};
 use crate::engine::hub::hub::Hub;
@@ -9,6 +10,7 @@ use crate::engine::hub::lockfree::mode::LINK;
 use crate::engine::hub::records::{Link, Role};
 use crate::engine::hub::state::State;
 use crate::engine::hub::wait::{DATA, ROOM};
+use crate::engine::ucx::context::Context;
 use std::sync::atomic::Ordering;
 
 impl Subject for Hub {
@@ -25,6 +27,14 @@ impl Subject for Hub {
         let moved = stats.chunks_produced + stats.chunks_consumed;
         let waiting = (0..2).map(|side| u64::from(self.sleepers.of(side).0));
         Pulse { calls: moved, in_flight: waiting.sum(), ended: moved }
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn measure(&self, report: &mut Report) {
+        self.measure_into(report);
     }
 }
 

@@ -47,6 +47,7 @@
 
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::log::{self, Component, Subject};
+use crate::engine::base::open_metrics::Serial;
 use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::monitor::registry::{self, Pulse};
@@ -110,6 +111,7 @@ pub struct Hub {
     pub(crate) context: Arc<Context>,
     pub(crate) worker: Option<Arc<SharedWorker>>,
     pub(crate) me: Weak<Hub>,
+    pub(crate) serial: Serial,
     /// Started with the first CUDA memory.
     pub(crate) gpu_thread: OnceCell<GpuThread>,
     _apart: CacheLine,
@@ -167,6 +169,7 @@ impl Hub {
             context: context.clone(),
             worker: params.worker.clone(),
             me: me.clone(),
+            serial: Serial::new(),
             gpu_thread: OnceCell::new(),
             _apart: CacheLine,
             waiters: Waiters::new(),
@@ -183,10 +186,8 @@ impl Hub {
         }
         let text = format_args!("created, envelopes of {size} bytes");
         log::write(log::DEBUG, Component::Hub, &*hub, text);
-        if registry::is_wanted() {
-            let watched: Weak<Hub> = Arc::downgrade(&hub);
-            registry::watch(watched, Pulse::default());
-        }
+        let watched: Weak<Hub> = Arc::downgrade(&hub);
+        registry::watch(watched, Pulse::default());
         Ok(hub)
     }
 

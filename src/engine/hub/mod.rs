@@ -13,6 +13,7 @@ pub mod lease_many;
 pub mod link;
 pub mod lockfree;
 pub mod memory;
+pub(crate) mod metrics;
 #[cfg(test)]
 mod model;
 pub mod ready;

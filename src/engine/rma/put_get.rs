@@ -61,6 +61,9 @@ impl Rkey {
             // Ordered before later sends, including those of another thread that synchronises with
             // this one.
             fence(Ordering::Release);
+            let mapped = self.endpoint.worker().mapped();
+            mapped.puts.add(1);
+            mapped.put_bytes.add(length as u64);
             out.store_null();
             return Ok(Submitted::Done);
         }
@@ -87,6 +90,9 @@ impl Rkey {
             unsafe { copy(place, buffer.cast(), place, length) };
             // Ordered before later reads.
             fence(Ordering::Acquire);
+            let mapped = self.endpoint.worker().mapped();
+            mapped.gets.add(1);
+            mapped.get_bytes.add(length as u64);
             out.store_null();
             return Ok(Submitted::Done);
         }
@@ -128,6 +134,7 @@ impl Rkey {
             let bytes = unsafe { atomic.execute(place) }.to_le_bytes();
             // SAFETY: the caller guarantees `result`. For 4 bytes the value is in the lower half.
             unsafe { bytes.as_ptr().copy_to_nonoverlapping(result.cast(), length) };
+            self.endpoint.worker().mapped().atomics.add(1);
             out.store_null();
             return Ok(Submitted::Done);
         }

@@ -12,6 +12,7 @@
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log::{self, Component};
 use crate::engine::base::membarrier;
+use crate::engine::base::open_metrics::Serial;
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::monitor::registry::{self, Pulse};
@@ -22,6 +23,7 @@ use crate::engine::os::shared_segment::{Segment, SegmentName};
 use crate::engine::ucx::registered_memory::Memory;
 use crate::engine::window::access::{Process, Reach};
 use crate::engine::window::control_words::Control;
+use crate::engine::window::counts::Counts;
 use crate::engine::window::delegation::delegation::Pause;
 use crate::engine::window::describe::WaitNote;
 use crate::engine::window::epoch::Epoch;
@@ -170,11 +172,9 @@ impl Window {
         if outcome.is_err() && entered {
             window.leave();
         }
-        if outcome.is_ok() && registry::is_wanted() {
+        outcome.map(|()| {
             let watched: Weak<Window> = Arc::downgrade(&window);
             registry::watch(watched, Pulse::default());
-        }
-        outcome.map(|()| {
             let how = if window.is_mapped { "all memory is mapped" } else { "not all is mapped" };
             log::write(log::DEBUG, Component::Window, &*window, format_args!("created, {how}"));
             window
@@ -220,6 +220,8 @@ impl Window {
             far_holds: Mutex::default(),
             aside: BlockedQueue::default(),
             wait_note: WaitNote::default(),
+            counts: Counts::default(),
+            serial: Serial::new(),
             me: me.clone(),
         }
     }

@@ -4,9 +4,11 @@
 //! The monitor's thread reads words that processes share, or that any thread may read.
 #![deny(unsafe_code)]
 
+use crate::engine::base::open_metrics::Report;
 use crate::engine::core::monitor::registry::{Look, Pulse, Subject};
 use crate::engine::core::worker::dump::milliseconds;
 use crate::engine::os::thread_text;
+use crate::engine::ucx::context::Context;
 use crate::engine::window::window::Window;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -101,6 +103,14 @@ impl Subject for Window {
         let count = self.wait_note.count.load(Ordering::Relaxed);
         let waits = self.wait_note.get().is_some();
         Pulse { calls: count, in_flight: waits.into(), ended: count }
+    }
+
+    fn context(&self) -> &Context {
+        &self.group.service.user.context
+    }
+
+    fn measure(&self, report: &mut Report) {
+        self.measure_into(report);
     }
 }
 

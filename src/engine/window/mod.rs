@@ -5,6 +5,7 @@
 
 pub(crate) mod access;
 pub mod control_words;
+pub(crate) mod counts;
 pub mod create;
 pub mod data;
 pub mod delegation;
@@ -13,6 +14,7 @@ pub mod epoch;
 pub mod lock;
 pub(crate) mod lock_request;
 pub(crate) mod mapped_key;
+pub(crate) mod metrics;
 pub(crate) mod pending_requests;
 pub(crate) mod protocol;
 pub mod remote;

@@ -108,18 +108,21 @@ impl Window {
     pub fn lock(&self, how: LockType, target: u32, assertions: Assertions) -> Result<()> {
         self.check_usable()?;
         self.epoch.check_rank(target)?;
+        self.counts.locks.add(1);
         if self
             .epoch
             .begin_lock(target, assertions, || self.try_lock(target, how).then_some(how))?
         {
             return Ok(());
         }
+        self.counts.lock_waits.add(1);
         match self.wait_for_lock(target, how) {
             Ok(()) => {
                 self.epoch.grant_lock(target, how);
                 Ok(())
             }
             Err(error) => {
+                self.counts.failed.count(error.status());
                 self.epoch.abandon_lock(target);
                 Err(error)
             }
@@ -212,6 +215,7 @@ impl Window {
     #[inline]
     pub fn flush(&self, target: u32) -> Result<()> {
         self.check_flush(target)?;
+        self.counts.flushes.add(1);
         self.complete_at(target)
     }
 
@@ -228,6 +232,7 @@ impl Window {
         self.check_usable()?;
         self.epoch.check(Call::FlushAll)?;
         store_fence::complete();
+        self.counts.flushes.add(1);
         self.complete_at_all(0..self.targets.len() as u32)
     }
 

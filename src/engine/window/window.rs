@@ -17,6 +17,7 @@
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log::{self, Component, Subject};
+use crate::engine::base::open_metrics::Serial;
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::monitor::registry;
@@ -24,6 +25,7 @@ use crate::engine::group::group::Group;
 use crate::engine::os::process_identity::{self, Identity};
 use crate::engine::window::access::Reach;
 use crate::engine::window::control_words::{Control, Ended, MOST_REGIONS};
+use crate::engine::window::counts::Counts;
 use crate::engine::window::create::gather;
 use crate::engine::window::delegation::delegation::Pause;
 use crate::engine::window::describe::WaitNote;
@@ -200,6 +202,8 @@ pub struct Window {
     /// Messages that wait for the update lock.
     pub(crate) aside: BlockedQueue,
     pub(crate) wait_note: WaitNote,
+    pub(crate) counts: Counts,
+    pub(crate) serial: Serial,
     pub(crate) me: Weak<Window>,
 }
 

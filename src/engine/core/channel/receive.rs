@@ -16,6 +16,7 @@ use crate::engine::core::request::request::{Kind, Part, Slot, USER};
 use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::Event;
+use crate::engine::core::worker::stats::Arrival;
 use crate::engine::core::worker::worker::{attention, Worker};
 use crate::engine::wire::compact_header::Piece;
 use crate::engine::wire::credit;
@@ -391,7 +392,7 @@ impl Worker {
         if inbound.flags & flag::REPLY != 0 {
             self.add_reply(slot);
         }
-        self.stats.bytes_received.add(slot.length.get());
+        self.stats.arrived(Arrival::Message, slot.length.get());
         slot.hold.set(USER);
         let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
         let calling = trace::calls_as::<ALONE>(slot);

@@ -195,6 +195,15 @@ impl Drop for Reservation<'_> {
     }
 }
 
+/// What an endpoint has in flight and in its queue, and the credit in use.
+pub(crate) struct Standing {
+    pub(crate) operations: u64,
+    pub(crate) bytes: u64,
+    pub(crate) queued_operations: u64,
+    pub(crate) queued_bytes: u64,
+    pub(crate) credit: u64,
+}
+
 /// For any thread.
 impl SharedEndpoint {
     fn ops(&self) -> SplitCounter<'_> {
@@ -215,6 +224,17 @@ impl SharedEndpoint {
 
     fn credit(&self) -> SplitCounter<'_> {
         SplitCounter { added: &self.reserved().credit, gone: self.credit_gone() }
+    }
+
+    /// What stands before the limits.
+    pub(crate) fn standing(&self) -> Standing {
+        Standing {
+            operations: self.ops().get(),
+            bytes: self.bytes().get(),
+            queued_operations: self.queued_ops().get(),
+            queued_bytes: self.queued_bytes().get(),
+            credit: self.credit().get(),
+        }
     }
 
     /// Reserves a place for a send that is about to enter the ring. Refuses it if it would have to

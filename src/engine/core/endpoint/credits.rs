@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Messages and units in one number that can be added: messages start at this bit.
-const MESSAGES_AT: u32 = 40;
+pub(crate) const MESSAGES_AT: u32 = 40;
 
 /// The cost of one message.
 #[inline(always)]

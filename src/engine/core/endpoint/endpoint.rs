@@ -258,6 +258,11 @@ impl SharedEndpoint {
         self.0.credits.is_short_for(charge)
     }
 
+    /// Operations and bytes that were sent.
+    pub(crate) fn sent(&self) -> (u64, u64) {
+        (self.0.operations_sent.get(), self.0.bytes_sent.get())
+    }
+
     /// Sends that wait.
     pub(crate) fn queued_now(&self) -> u64 {
         self.0.window.queued_ops.get()

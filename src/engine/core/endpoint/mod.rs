@@ -23,6 +23,7 @@ pub(crate) mod life_states;
 pub mod listener;
 pub(crate) mod listener_sockets;
 pub(crate) mod liveness;
+pub(crate) mod metrics;
 pub(crate) mod native;
 pub mod params;
 pub(crate) mod parked_endpoints;

@@ -23,6 +23,7 @@ use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{attention, Worker};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 /// How much an endpoint may have in flight.
 #[derive(Clone, Copy)]
@@ -194,6 +195,7 @@ impl Endpoint {
     fn send_begins_to_wait(&self, slot: &Slot) {
         self.window.queued_ops.add(1);
         self.window.queued_bytes.add(slot.length.get());
+        self.worker.stats.sends_waiting.add(1);
         self.stands_in_queue(slot.length.get());
     }
 
@@ -231,6 +233,7 @@ impl Endpoint {
     }
 
     fn send_left_queue(&self, slot: &Slot) {
+        self.worker.stats.sends_waiting.subtract(1);
         self.window.queued_ops.subtract(1);
         self.window.queued_bytes.subtract(slot.length.get());
         self.stood_in_queue(slot.length.get());
@@ -281,6 +284,7 @@ impl SharedEndpoint {
         const CREDIT: &str =
             "there is no credit: the peer holds active messages and fetches up to \
             the limit of 256 or 8 MiB, and has to destroy some";
+        self.worker().stats().sends_refused.fetch_add(1, Ordering::Relaxed);
         let text = match (credit || self.is_short_of_credit(u16::MAX), self.is_open()) {
             _ if full => "its send queue is full (send_queue_ops, send_queue_bytes)".to_owned(),
             (true, true) => CREDIT.to_owned(),
@@ -315,6 +319,7 @@ impl Endpoint {
     pub(crate) fn enqueue(&self, slot: &Slot, params: &OpParams, out: Out) {
         slot.add_mark(mark::WAITING);
         self.worker.start(slot, Some(self), params, out);
+        self.worker.stats.sends_waited.add(1);
         if !slot.kind.get().needs_credit() {
             self.window.waiting.push(Waiting::Send(slot.ticket()));
             return self.count_queue();
@@ -323,6 +328,7 @@ impl Endpoint {
         self.credit_messages();
         if !slot.has_mark(mark::CREDITED) {
             trace::credit_is_missing(slot, self);
+            self.worker.stats.credit_waits.add(1);
         }
         self.count_queue();
         if !self.window.waiting.is_empty() {

@@ -23,7 +23,8 @@
 //! thread, and gets a registry of its own, with locks of its own.
 
 pub(crate) mod debug_socket;
-pub(crate) mod registry;
+pub(crate) mod metrics;
+pub mod registry;
 pub(crate) mod service;
 pub(crate) mod text_server;
 pub(crate) mod watchdog;

@@ -4,11 +4,16 @@
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::log::{self, Component};
+use crate::engine::base::open_metrics::Report;
+use crate::engine::base::status::Result;
+use crate::engine::core::monitor::metrics;
 use crate::engine::core::monitor::service::{self, Service};
 use crate::engine::core::worker::gate::this_thread;
 use crate::engine::os::event_fd::EventFd;
 use crate::engine::os::fork::Generation;
+use crate::engine::ucx::context::Context;
 use crate::engine::ucx::runtime;
+use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -25,18 +30,28 @@ pub(crate) struct Pulse {
     pub(crate) ended: u64,
 }
 
-/// Something that the monitor's thread looks at: a worker, or a hub.
+/// Something that the monitor looks at: a worker, a hub, a group or a window.
 ///
 /// Its owner calls `watch` when it is complete, and `forget` before it begins to end.
 pub(crate) trait Subject: Send + Sync {
     /// Describes it in lines. May wait for a thread of the program, as long as `look` allows.
-    fn describe(&self, look: &Look<'_>) -> Vec<String>;
+    fn describe(&self, _look: &Look<'_>) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Names it. Without waiting.
     fn title(&self) -> String;
 
     /// How far it has come.
-    fn pulse(&self) -> Pulse;
+    fn pulse(&self) -> Pulse {
+        Pulse::default()
+    }
+
+    /// The context that it was made with.
+    fn context(&self) -> &Context;
+
+    /// Adds its metrics. Waits for nothing.
+    fn measure(&self, report: &mut Report);
 }
 
 /// A subject, and what was seen of it.
@@ -94,6 +109,9 @@ impl Look<'_> {
     }
 }
 
+/// Bytes of metrics of ended subjects, after which no more are kept.
+const MOST_KEPT: usize = 1 << 20;
+
 struct Running {
     thread: JoinHandle<()>,
     bell: Arc<EventFd>,
@@ -103,8 +121,10 @@ struct Running {
 pub(crate) struct Registry {
     generation: Generation,
     subjects: Mutex<Vec<Listed>>,
-    /// Held while the thread has strong references to subjects.
-    looking: Mutex<()>,
+    /// Held for reading while a thread has strong references to subjects.
+    looking: RwLock<()>,
+    /// What subjects had counted when they ended, if that is wanted.
+    ended: Mutex<Report>,
     /// Threads that wait for `looking`.
     hurry: AtomicU32,
     running: Mutex<Option<Running>>,
@@ -125,7 +145,8 @@ impl Registry {
         Registry {
             generation: Generation::current(),
             subjects: Mutex::new(Vec::new()),
-            looking: Mutex::new(()),
+            looking: RwLock::new(()),
+            ended: Mutex::new(Report::default()),
             hurry: AtomicU32::new(0),
             running: Mutex::new(None),
             stops: AtomicBool::new(false),
@@ -157,12 +178,15 @@ impl Registry {
 
 pub(crate) use service::are_wanted as is_wanted;
 
-/// Lets the monitor look at a new subject, if `is_wanted`.
+/// Lets the monitor look at a new subject. Its thread runs if `is_wanted`.
 pub(crate) fn watch(subject: Weak<dyn Subject>, pulse: Pulse) {
     let registry = Registry::of_this_process();
     let now = clock::now_ns();
     let listed = Listed { subject, pulse, called: now, moved: now, stall: Stall::No };
     registry.subjects.lock().push(listed);
+    if !is_wanted() {
+        return;
+    }
     // Logged without a lock.
     for complaint in registry.start() {
         log::write(log::WARN, Component::Monitor, &(), format_args!("{complaint}"));
@@ -175,15 +199,15 @@ pub(crate) fn forget<T: Subject>(subject: &T) {
     let Some(registry) = Registry::existing() else { return };
     let address = std::ptr::from_ref(subject).cast::<()>();
     let is_it = |listed: &Listed| std::ptr::addr_eq(listed.subject.as_ptr(), address);
-    {
-        let mut subjects = registry.subjects.lock();
-        if !subjects.iter().any(is_it) {
-            return;
-        }
-        subjects.retain(|listed| !is_it(listed) && listed.subject.strong_count() > 0);
+    if !registry.subjects.lock().iter().any(is_it) {
+        return;
     }
+    if metrics::are_kept() {
+        registry.keep_metrics(subject);
+    }
+    registry.subjects.lock().retain(|listed| !is_it(listed) && listed.subject.strong_count() > 0);
     registry.hurry.fetch_add(1, Ordering::Relaxed);
-    drop(registry.looking.lock());
+    drop(registry.looking.write());
     registry.hurry.fetch_sub(1, Ordering::Relaxed);
     registry.stop_if_idle();
 }
@@ -274,10 +298,41 @@ impl Registry {
         gone_on.collect()
     }
 
+    fn keep_metrics(&self, subject: &dyn Subject) {
+        let mut ended = self.ended.lock();
+        if ended.length() < MOST_KEPT {
+            subject.measure(&mut ended);
+        }
+    }
+
+    /// The metrics of all subjects of which `wanted` is true.
+    pub(crate) fn measure(&self, wanted: impl Fn(&dyn Subject) -> bool) -> Report {
+        let mut report = Report::default();
+        let looking = self.looking.read();
+        let subjects: Vec<_> =
+            self.subjects.lock().iter().filter_map(|listed| listed.subject.upgrade()).collect();
+        subjects
+            .iter()
+            .filter(|subject| wanted(&***subject))
+            .for_each(|subject| subject.measure(&mut report));
+        drop(subjects);
+        drop(looking);
+        report
+    }
+
+    /// The metrics of the whole process, with those of subjects that have ended.
+    pub(crate) fn measure_all(&self) -> Report {
+        // First: a subject that ends meanwhile is missing once, and not there twice.
+        let mut report = Report::default();
+        report.merge(&self.ended.lock());
+        report.merge(&self.measure(|_| true));
+        report
+    }
+
     /// Calls `visit` for each subject. All of them together may wait for threads of the program as
     /// long as `patience`.
     pub(crate) fn look(&self, patience: Duration, mut visit: impl FnMut(&dyn Subject, &Look<'_>)) {
-        let looking = self.looking.lock();
+        let looking = self.looking.read();
         let now = clock::now_ns();
         let until = now + patience.as_nanos() as u64;
         let subjects: Vec<_> = {
@@ -300,6 +355,13 @@ impl Registry {
         drop(subjects);
         drop(looking);
     }
+}
+
+/// The metrics of everything that was made with this context, as OpenMetrics text.
+pub fn metrics_of(context: &Context) -> Result<String> {
+    context.check_fork()?;
+    let of_context = |subject: &dyn Subject| std::ptr::eq(subject.context(), context);
+    Ok(Registry::of_this_process().measure(of_context).text())
 }
 
 impl Listed {

@@ -4,7 +4,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::core::monitor::registry::Registry;
-use crate::engine::core::monitor::{debug_socket, watchdog};
+use crate::engine::core::monitor::{debug_socket, metrics, watchdog};
 use crate::engine::core::worker::progress_thread::guarded;
 use crate::engine::os::event_fd::EventFd;
 use rustix::event::{poll, PollFd, PollFlags};
@@ -30,7 +30,7 @@ pub(crate) struct Offer {
 }
 
 /// All services.
-const SERVICES: &[Offer] = &[debug_socket::OFFER, watchdog::OFFER];
+const SERVICES: &[Offer] = &[debug_socket::OFFER, metrics::OFFER, watchdog::OFFER];
 
 /// How often the thread looks how far its subjects have come.
 const TICK_NS: u64 = 250_000_000;
@@ -72,6 +72,10 @@ pub(crate) fn run(registry: &Registry, mut services: Vec<Box<dyn Service>>, bell
         for service in &mut services {
             guarded(|| service.turn(registry, now));
         }
+    }
+    // The last one: a service sees that the thread stops.
+    for service in &mut services {
+        guarded(|| service.turn(registry, clock::now_ns()));
     }
 }
 

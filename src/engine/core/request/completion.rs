@@ -5,7 +5,7 @@
 //! only sets `mark::INLINE`, and the call completes the operation: `Returned` shows it.
 
 use crate::engine::base::status::Status;
-use crate::engine::core::request::request::{mark, Slot, UCP};
+use crate::engine::core::request::request::{mark, Kind, Slot, UCP};
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::Worker;
 use crate::sys::{self, Posted};
@@ -117,7 +117,7 @@ pub(crate) unsafe extern "C" fn on_received(
     if let (sys::UCS_OK, Some(info), true) = (status, info, slot.is_plain()) {
         slot.length.set(info.length as u64);
         slot.tag.set(info.sender_tag);
-        return slot.complete_fast(worker);
+        return slot.complete_fast(worker, Kind::TagRecv);
     }
     received(worker, slot, status, info);
 }

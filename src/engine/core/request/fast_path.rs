@@ -174,11 +174,12 @@ impl Slot {
         self.marks.get() == mark::LIVE | mark::GIVEN | mark::PLAIN
     }
 
-    /// A PLAIN receive has succeeded: only its caller, who holds it, learns of it.
+    /// A PLAIN receive has succeeded: only its caller, who holds it, learns of it. `kind`: where it
+    /// is counted.
     #[inline(always)]
-    pub(crate) fn complete_fast(&self, worker: &Worker) {
-        worker.stats.completed.add(1);
-        worker.stats.bytes_received.add(self.length.get());
+    pub(crate) fn complete_fast(&self, worker: &Worker, kind: Kind) {
+        worker.stats.of(kind).completed.add(1);
+        worker.stats.of(kind).bytes.add(self.length.get());
         self.hold.set(USER);
         self.marks.set(mark::GIVEN | mark::PLAIN);
         self.outcome.set(Status::OK);

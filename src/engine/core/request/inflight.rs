@@ -143,15 +143,15 @@ impl Worker {
 
     #[inline(always)]
     pub(crate) fn count_inline(&self, kind: Kind, length: u64, endpoint: Option<&Endpoint>) {
-        self.stats.submitted.add(1);
-        self.stats.completed.add(1);
+        let counts = self.stats.of(kind);
+        counts.inline.add(1);
         if kind.brings_bytes() {
-            self.stats.bytes_received.add(length);
+            counts.bytes.add(length);
             if let (Kind::Get, Some(endpoint)) = (kind, endpoint) {
                 endpoint.has_read.set(true);
             }
         } else if let Some(endpoint) = endpoint {
-            self.stats.bytes_sent.add(length);
+            counts.bytes.add(length);
             endpoint.count_sent(length);
         }
     }
@@ -168,7 +168,7 @@ impl Worker {
         slot.clear_mark(mark::SUBMITTING);
         debug_assert!(!slot.has_mark(mark::LIVE) && slot.kind.get() != Kind::Free);
         slot.sequence.set(self.next_sequence());
-        slot.started.set(self.coarse_now.get());
+        slot.started.set(self.begins_at());
         slot.add_mark(mark::LIVE);
         if slot.pooled {
             self.link(slot);
@@ -180,12 +180,12 @@ impl Worker {
         if slot.kind.get().is_flushed() {
             self.sends_in_flight.set(self.sends_in_flight.get() + 1);
             if let Some(endpoint) = endpoint.filter(|_| slot.kind.get().takes_bytes()) {
-                self.stats.bytes_sent.add(slot.length.get());
+                self.stats.of(slot.kind.get()).bytes.add(slot.length.get());
                 endpoint.count_sent(slot.length.get());
             }
         }
         if !slot.kind.get().is_internal() {
-            self.stats.submitted.add(1);
+            self.stats.of(slot.kind.get()).started.add(1);
         }
         if params.timeout_ns != 0 {
             self.start_timer(slot, params);
@@ -330,14 +330,16 @@ impl Worker {
     fn count_result(&self, slot: &Slot, status: Status) {
         match status {
             Status::OK => {
-                self.stats.completed.add(1);
+                self.note_latency(slot);
+                let counts = self.stats.of(slot.kind.get());
+                counts.completed.add(1);
                 if slot.kind.get().brings_bytes() {
-                    self.stats.bytes_received.add(slot.length.get());
+                    counts.bytes.add(slot.length.get());
                 }
             }
             Status::CANCELED => self.stats.canceled.add(1),
             _ => {
-                self.stats.failed.add(1);
+                self.stats.failed.count(status);
                 self.log_failure(slot, status);
             }
         }

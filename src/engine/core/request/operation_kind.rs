@@ -196,3 +196,43 @@ impl Kind {
         )
     }
 }
+
+/// Names of operations in metrics, and the kinds that are counted there: parts count with the
+/// operation that they belong to.
+pub(crate) const NAMES: [(&str, &[Kind]); 20] = [
+    ("tag_send", &[Kind::TagSend]),
+    ("tag_send_sync", &[Kind::TagSendSync]),
+    ("tag_recv", &[Kind::TagRecv, Kind::TagMessageRecv]),
+    ("tag_send_multi", &[Kind::TagSendMulti, Kind::TagSendPart]),
+    ("tag_recv_multi", &[Kind::TagRecvMulti, Kind::TagRecvPart]),
+    ("stream_send", &[Kind::StreamSend]),
+    ("stream_recv", &[Kind::StreamRecv]),
+    ("am_send", &[Kind::AmSend]),
+    ("am_recv", &[Kind::AmRecv, Kind::MultiPull]),
+    ("am_queue_send", &[Kind::AmQueueSend]),
+    ("am_queue_recv", &[Kind::AmQueueRecv]),
+    ("fetch", &[Kind::Fetch, Kind::FetchAsk]),
+    ("fetch_reply", &[Kind::FetchReply]),
+    ("put", &[Kind::Put]),
+    ("get", &[Kind::Get]),
+    ("atomic", &[Kind::Atomic]),
+    ("flush", &[Kind::EndpointFlush, Kind::WorkerFlush]),
+    ("endpoint_close", &[Kind::EndpointClose]),
+    ("window", &[Kind::Window]),
+    ("window_lock", &[Kind::WindowLock]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_that_is_an_operation_has_one_name() {
+        let mut named: Vec<u8> =
+            NAMES.iter().flat_map(|(_, kinds)| *kinds).map(|k| *k as u8).collect();
+        named.sort_unstable();
+        let others = [Kind::Free, Kind::AmMessage, Kind::Internal].map(|kind| kind as u8);
+        let all: Vec<u8> = (0..Kind::COUNT as u8).filter(|kind| !others.contains(kind)).collect();
+        assert_eq!(named, all);
+    }
+}

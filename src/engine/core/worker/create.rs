@@ -3,7 +3,6 @@
 use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
-use crate::engine::base::counters::Stats;
 use crate::engine::base::log::{self, Component};
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
@@ -24,8 +23,10 @@ use crate::engine::core::worker::attention::Attention;
 use crate::engine::core::worker::event_loop::EventLoop;
 use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
 use crate::engine::core::worker::inquiry::Inquiry;
+use crate::engine::core::worker::latency::Latency;
 use crate::engine::core::worker::progress_thread::{ProgressMode, ProgressThread, ThreadParams};
 use crate::engine::core::worker::protocol::Protocols;
+use crate::engine::core::worker::stats::Stats;
 use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
 use crate::engine::core::worker::wake_hint::WakeHint;
@@ -112,9 +113,11 @@ impl SharedWorker {
         let number = first_number() + NUMBER.fetch_add(1, Ordering::Relaxed);
         let identity = Identity::of_this_process(number);
         let progress_mode = params.progress_mode;
+        let latency = Latency::if_wanted();
         let has_fast_path = params.thread_mode == ThreadMode::Single
             && !params.describe_requests
-            && !trace::is_on();
+            && !trace::is_on()
+            && latency.is_none();
         let worker = SharedWorker::of(Worker {
             any: AnyThread {
                 _thread: CacheLine,
@@ -145,6 +148,7 @@ impl SharedWorker {
             gate: Gate::new(params.thread_mode),
             templates: Templates::new(),
             stats: Stats::default(),
+            latency,
             waiting: WaitRoom::default(),
             inquiry: Inquiry::default(),
             slab: Slab::new(context.request_size),
@@ -220,9 +224,9 @@ impl SharedWorker {
         }
         if registry::is_wanted() {
             worker.inquiry().note_maker();
-            let watched: Weak<SharedWorker> = Arc::downgrade(&worker);
-            registry::watch(watched, Pulse::default());
         }
+        let watched: Weak<SharedWorker> = Arc::downgrade(&worker);
+        registry::watch(watched, Pulse::default());
         Ok(worker)
     }
 }

@@ -121,8 +121,8 @@ impl SharedWorker {
                 operations.completed,
                 operations.failed,
                 operations.canceled,
-                stats.bytes_sent.get(),
-                stats.bytes_received.get(),
+                stats.bytes_sent(),
+                stats.bytes_received(),
                 stats.sleeps.get()
             ),
         ];

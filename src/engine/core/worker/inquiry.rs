@@ -6,10 +6,12 @@
 //!   next pass. If it does not call in time, the description has only what any thread may read.
 
 use crate::engine::base::lockdep::Mutex;
+use crate::engine::base::open_metrics::Report;
 use crate::engine::core::monitor::registry::{Look, Pulse, Subject};
 use crate::engine::core::worker::dump::milliseconds;
 use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
 use crate::engine::os::thread_text;
+use crate::engine::ucx::context::Context;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -102,6 +104,14 @@ impl Subject for SharedWorker {
             in_flight: operations.in_flight,
             ended: operations.completed + operations.failed + operations.canceled,
         }
+    }
+
+    fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn measure(&self, report: &mut Report) {
+        self.measure_into(report);
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `submission_ring`, `remote_call`, `control_list`: hand work to the thread that may call UCP.
 //! - `wait`, `wakeup`, `event_loop`: the three ways to sleep.
 //! - `protocol`: the tables of the protocols above the core.
+//! - `stats`, `metrics`: its counters, and their text for monitoring.
 //! - `shutdown`, `deferred_end`: the end.
 //! - `dump`, `inquiry`: what a worker does, for people, asked from inside and from the monitor.
 
@@ -22,6 +23,8 @@ pub(crate) mod event_loop;
 pub mod gate;
 pub(crate) mod inquiry;
 pub(crate) mod inward;
+pub(crate) mod latency;
+pub(crate) mod metrics;
 pub(crate) mod own_address;
 pub(crate) mod progress;
 pub mod progress_thread;
@@ -30,6 +33,7 @@ pub mod remote_call;
 pub mod request_wait;
 pub(crate) mod shutdown;
 pub(crate) mod sleep_flag;
+pub mod stats;
 pub(crate) mod stuck_descriptor;
 mod subject;
 pub mod submission_ring;

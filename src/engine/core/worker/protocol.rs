@@ -5,6 +5,7 @@
 //! worker and each endpoint hold one state object of the protocol's own type. `state` finds it by
 //! the protocol's place in the list.
 
+use crate::engine::base::open_metrics::Metric;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::Handler;
 use crate::engine::core::channel::receivers::{Answers, Receiver, Receivers};
@@ -87,6 +88,8 @@ pub(crate) struct Protocol {
     pub(crate) next_look: fn(&Worker) -> Option<u64>,
     /// A progress thread has started or ended.
     pub(crate) thread_changed: fn(&SharedWorker),
+    /// Its metrics of a worker.
+    pub(crate) metrics: &'static [Metric<SharedWorker>],
     pub(crate) at_endpoint: fn(&Endpoint, OfEndpoint),
     pub(crate) at_end: fn(&Worker, OfWorker),
     /// Adds lines for people to a worker's description: what waits there, and for what.
@@ -115,6 +118,7 @@ impl Protocol {
         is_due: |_| false,
         next_look: |_| None,
         thread_changed: |_| {},
+        metrics: &[],
         at_endpoint: |_, _| {},
         at_end: |_, _| {},
         describe: |_, _| {},
@@ -166,6 +170,11 @@ impl Protocols {
         let mut turns = [0; 3];
         self.0.iter().for_each(|protocol| turns[protocol.turn as usize] |= protocol.bit());
         Turns(turns)
+    }
+
+    /// Their metrics of a worker.
+    pub(crate) fn metrics(self) -> impl Iterator<Item = &'static [Metric<SharedWorker>]> {
+        self.0.iter().map(|protocol| protocol.metrics)
     }
 
     /// Makes their states for a worker.

@@ -365,9 +365,13 @@ impl Worker {
 
     /// A send that completed inside UCP's call: does what `start` and `complete` together would do.
     fn sent_at_once(&self, slot: &Slot, endpoint: Option<&Endpoint>) {
-        self.stats.submitted.add(1);
+        if self.latency.is_some() {
+            slot.started.set(self.begins_at());
+        }
+        let counts = self.stats.of(slot.kind.get());
+        counts.started.add(1);
         if slot.kind.get().takes_bytes() {
-            self.stats.bytes_sent.add(slot.length.get());
+            counts.bytes.add(slot.length.get());
             if let Some(endpoint) = endpoint {
                 endpoint.count_sent(slot.length.get());
             }

@@ -16,7 +16,6 @@
 
 use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
-use crate::engine::base::counters::Stats;
 use crate::engine::base::log::{self, Component};
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
@@ -50,8 +49,10 @@ use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
 use crate::engine::core::worker::inquiry::Inquiry;
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::inward::Inward;
+use crate::engine::core::worker::latency::Latency;
 use crate::engine::core::worker::progress_thread::{has_thread, ProgressThread};
 use crate::engine::core::worker::protocol::{Protocols, States, Turns};
+use crate::engine::core::worker::stats::Stats;
 use crate::engine::core::worker::stuck_descriptor::Stuck;
 use crate::engine::core::worker::wait::WaitRoom;
 use crate::engine::core::worker::wake_hint::WakeHint;
@@ -156,6 +157,7 @@ pub struct Worker {
     /// Flushes in flight, of the worker and of all endpoints.
     pub(crate) flushes_active: Cell<u32>,
     pub(crate) stats: Stats,
+    pub(crate) latency: Option<Box<Latency>>,
     /// Flushes of the whole worker in flight.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
     /// First unreported error of endpoints that have ended: its position and status.
@@ -234,7 +236,7 @@ unsafe impl Sync for SharedWorker {}
 const _: () = {
     const fn are_for_all<T: Send + Sync>() {}
     are_for_all::<(AnyThread, Gate, Stats, AtomicU64, RemoteFreeList<Slot>, WaitRoom, WakeHint)>();
-    are_for_all::<(Attention, Inquiry)>();
+    are_for_all::<(Attention, Inquiry, Latency)>();
 };
 
 impl Deref for SharedWorker {
@@ -520,6 +522,10 @@ impl SharedWorker {
     #[inline(always)]
     pub fn stats(&self) -> &Stats {
         &self.0.stats
+    }
+
+    pub(crate) fn latency(&self) -> Option<&Latency> {
+        self.0.latency.as_deref()
     }
 
     #[inline(always)]

@@ -12,6 +12,7 @@ use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::Message;
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::request::{Slot, USER};
+use crate::engine::core::worker::stats::Arrival;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::stream::protocol::PROTOCOL;
@@ -208,7 +209,7 @@ impl Worker {
 
     /// Receives a message of a stream. Inside the gate.
     pub(crate) fn dispatch_to_hub(&self, slot: &Slot, endpoint: Arc<SharedEndpoint>) {
-        self.stats.bytes_received.add(slot.length.get());
+        self.stats.arrived(Arrival::HubMessage, slot.length.get());
         slot.hold.set(USER);
         let mail = Mail::new(Message::of(slot));
         self.outside(|| {

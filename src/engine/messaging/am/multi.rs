@@ -21,6 +21,7 @@ use crate::engine::core::request::request::{Kind, Part as Of, Slot, SlotPointer}
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::deferred::{Payload, Work};
 use crate::engine::core::worker::inward::Inward;
+use crate::engine::core::worker::stats::Arrival;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::messaging::am::send::Front;
@@ -242,7 +243,7 @@ impl Worker {
         if replies {
             slot.inbound.set(Inbound { reply: endpoint.clone().into_raw(), ..*slot.inbound() });
         }
-        self.stats.bytes_received.add(slot.length.get());
+        self.stats.arrived(Arrival::MultiMessage, slot.length.get());
         let number = endpoint.arrivals().numbers.get() + 1;
         endpoint.arrivals().numbers.set(number);
         let message = SlotPointer(slot);

@@ -287,7 +287,7 @@ impl Worker {
         endpoint.in_flight_remove(slot, Kind::Fetch);
         if plain {
             slot.endpoint.set(std::ptr::null());
-            slot.complete_fast(self);
+            slot.complete_fast(self, Kind::Fetch);
         } else {
             slot.clear_mark(mark::LIVE | mark::PLAIN);
             slot.outcome.set(Status::OK);

@@ -29,6 +29,7 @@ use crate::engine::core::request::submit::Sending;
 use crate::engine::core::trace;
 use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::request_wait;
+use crate::engine::core::worker::stats::Arrival;
 use crate::engine::core::worker::submission_ring::Queued;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::ucx::context::feature;
@@ -212,7 +213,7 @@ impl Worker {
             inbound.connection = 0;
             self.give_back_credit(endpoint, inbound.charge);
         }
-        self.stats.bytes_received.add(slot.length.get());
+        self.stats.arrived(Arrival::FetchRequest, slot.length.get());
         slot.outside.store(0, Ordering::Relaxed);
         slot.hold.set(USER);
         let (arg, fetch) = (handler.arg, Fetch::of(slot));

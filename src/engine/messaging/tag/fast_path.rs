@@ -92,7 +92,7 @@ impl FastPath<'_> {
         slot.begin_fast(params, out.is_wanted());
         slot.sequence.set(worker.next_sequence());
         slot.started.set(worker.coarse_now.get());
-        worker.stats.submitted.add(1);
+        worker.stats.of(Kind::TagRecv).started.add(1);
         out.store(slot);
         worker.wake_sleeper();
         drop(worker);

@@ -81,8 +81,7 @@ impl SharedEndpoint {
             trace::submitted(slot, Some(&to));
             let ended = slot.remaining.get() == 0;
             if ended && slot.reason.get() == 0 && params.flags & flag::ALWAYS_CALLBACK == 0 {
-                inside.stats.submitted.add(1);
-                inside.stats.completed.add(1);
+                inside.stats.of(Kind::TagSendMulti).inline.add(1);
                 trace::completed_inline(slot, Some(&to));
                 inside.multi_ended(slot);
                 inside.return_slot(slot);
@@ -200,7 +199,7 @@ impl Endpoint {
                 format!("endpoint: UCX refused a frame to {}", self.peer_text()),
             ));
         }
-        worker.stats.bytes_sent.add(length);
+        worker.stats.of(Kind::TagSendMulti).bytes.add(length);
         self.count_sent(length);
         Ok(())
     }

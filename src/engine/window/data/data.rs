@@ -23,6 +23,7 @@ use crate::engine::os::own_memory::Way;
 use crate::engine::os::process_identity;
 use crate::engine::rma::put_get;
 use crate::engine::window::access::{Piece, Process, Reach, PIECES};
+use crate::engine::window::counts::DataCall;
 use crate::engine::window::data::datatype_layout::{one_piece, together, Layout};
 use crate::engine::window::data::gather::AT_ONCE;
 use crate::engine::window::data::reduce::{self, Update};
@@ -171,7 +172,8 @@ impl Window {
         access: Access,
     ) -> Result<()> {
         // SAFETY: readable by this function's contract.
-        unsafe { self.transfer(Way::Write, origin, to, access) }
+        let result = unsafe { self.transfer(Way::Write, origin, to, access) };
+        self.counts.returned(result, DataCall::Put, self.there(to), to.layout.bytes())
     }
 
     /// Reads from a target.
@@ -186,7 +188,13 @@ impl Window {
         access: Access,
     ) -> Result<()> {
         // SAFETY: writable by this function's contract.
-        unsafe { self.transfer(Way::Read, origin, to, access) }
+        let result = unsafe { self.transfer(Way::Read, origin, to, access) };
+        self.counts.returned(result, DataCall::Get, self.there(to), to.layout.bytes())
+    }
+
+    #[inline(always)]
+    fn there(&self, to: &Destination<'_>) -> Option<&Target> {
+        self.targets.get(to.rank as usize)
     }
 
     #[inline]
@@ -273,6 +281,19 @@ impl Window {
     /// # Safety
     /// The origin is readable, and the result writable, as their layouts say.
     pub unsafe fn accumulate(
+        &self,
+        op: Reduce,
+        origin: &Side<'_>,
+        result: Option<&Side<'_>>,
+        to: &Destination<'_>,
+        access: Access,
+    ) -> Result<()> {
+        // SAFETY: valid by this function's contract.
+        let result = unsafe { self.combine(op, origin, result, to, access) };
+        self.counts.returned(result, DataCall::Accumulate, self.there(to), to.layout.bytes())
+    }
+
+    unsafe fn combine(
         &self,
         op: Reduce,
         origin: &Side<'_>,

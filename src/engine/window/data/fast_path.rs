@@ -11,6 +11,7 @@
 
 use crate::engine::rma::put_get;
 use crate::engine::window::access::Reach;
+use crate::engine::window::counts::{DataCall, Way};
 use crate::engine::window::data::data::Place;
 use crate::engine::window::data::reduce::Update;
 use crate::engine::window::store_fence;
@@ -46,6 +47,7 @@ impl Window {
         // SAFETY: inside the target's memory, which is mapped, and readable by this function's
         // contract.
         unsafe { put_get::copy(origin, there, there, bytes as usize) };
+        self.counts.done(DataCall::Put, Way::Mapped, bytes);
         true
     }
 
@@ -62,6 +64,7 @@ impl Window {
         // SAFETY: inside the target's memory, which is mapped, and writable by this function's
         // contract.
         unsafe { put_get::copy(there, origin, there, bytes as usize) };
+        self.counts.done(DataCall::Get, Way::Mapped, bytes);
         true
     }
 
@@ -82,6 +85,7 @@ impl Window {
             return false;
         }
         let target = &self.targets[rank as usize];
+        self.counts.done(DataCall::Accumulate, Way::Mapped, bytes);
         update.target = place;
         if self.is_in_bulk(target, op, count as u64) {
             // It ends with an instruction that is a full barrier, so `stored` is not needed.

@@ -1,6 +1,7 @@
 //! Operations on one element: fetch-and-op and compare-and-swap. The others are in `data`.
 
 use crate::engine::base::status::{Error, Result};
+use crate::engine::window::counts::DataCall;
 use crate::engine::window::data::data::{swap_there, Place, Side};
 use crate::engine::window::data::datatype_layout::Layout;
 use crate::engine::window::data::reduce::Update;
@@ -18,6 +19,21 @@ impl Window {
     /// writable.
     #[inline]
     pub unsafe fn fetch_and_op(
+        &self,
+        op: Reduce,
+        kind: ElementType,
+        (operand, result): (*const u8, *mut u8),
+        rank: u32,
+        disp: i64,
+    ) -> Result<()> {
+        // SAFETY: valid by this function's contract.
+        let done = unsafe { self.fetch_one(op, kind, (operand, result), rank, disp) };
+        let target = self.targets.get(rank as usize);
+        self.counts.returned(done, DataCall::Accumulate, target, kind.size() as u64)
+    }
+
+    #[inline]
+    unsafe fn fetch_one(
         &self,
         op: Reduce,
         kind: ElementType,
@@ -86,6 +102,20 @@ impl Window {
     /// For one element, `operand` and `compare` are readable, and `result` is writable.
     #[inline]
     pub unsafe fn compare_and_swap(
+        &self,
+        kind: ElementType,
+        (operand, compare, result): (*const u8, *const u8, *mut u8),
+        rank: u32,
+        disp: i64,
+    ) -> Result<()> {
+        // SAFETY: valid by this function's contract.
+        let done = unsafe { self.swap_one(kind, (operand, compare, result), rank, disp) };
+        let target = self.targets.get(rank as usize);
+        self.counts.returned(done, DataCall::CompareAndSwap, target, kind.size() as u64)
+    }
+
+    #[inline]
+    unsafe fn swap_one(
         &self,
         kind: ElementType,
         (operand, compare, result): (*const u8, *const u8, *mut u8),

@@ -232,6 +232,7 @@ impl Window {
             unsafe { turn.fetch(&errand, result) };
         }
         turn.end(done);
+        self.counts.delegated.add(done.into());
         Ok(done)
     }
 
