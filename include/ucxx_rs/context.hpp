@@ -97,6 +97,11 @@ public:
     return static_cast<status>(ucxx_context_dump(
         c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
   }
+  /// Its metrics as OpenMetrics text, to `f(const char *line)`, line by line.
+  template <class F> status metrics(F &&f) const noexcept {
+    return static_cast<status>(ucxx_context_metrics(
+        c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
+  }
   /// Calls `f(name, value)` for each variable in force, with names without "UCX_".
   template <class F> void visit_config(F &&f) const noexcept {
     static_cast<void>(ucxx_context_visit_config(

@@ -72,6 +72,12 @@ class endpoint_view : public detail::view<ucxx_endpoint_t> {
 public:
   using view::view, view::operator=; // Borrows.
 
+  /// Its metrics as OpenMetrics text, to `f(const char *line)`, line by line.
+  template <class F> ucxx_rs::status metrics(F &&f) const noexcept {
+    return static_cast<ucxx_rs::status>(ucxx_endpoint_metrics(
+        c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
+  }
+
   /// `ok`, or why it has ended.
   ucxx_rs::status status() const noexcept {
     return static_cast<ucxx_rs::status>(ucxx_endpoint_status(c_));

@@ -35,6 +35,12 @@ struct group_params {
 class group_view : public detail::view<ucxx_group_t> {
 public:
   using view::view, view::operator=; // Borrows.
+
+  /// Its metrics as OpenMetrics text, to `f(const char *line)`, line by line.
+  template <class F> status metrics(F &&f) const noexcept {
+    return static_cast<status>(ucxx_group_metrics(
+        c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
+  }
   std::uint32_t rank() const noexcept { return ucxx_group_rank(c_); } ///< Of this process.
   std::uint32_t size() const noexcept { return ucxx_group_size(c_); } ///< Number of members.
   /// Checks whether a member runs on this host.

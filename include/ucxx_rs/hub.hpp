@@ -249,6 +249,11 @@ public:
     auto s = ucxx_hub_query_stats(c_, &stats);
     return detail::filled(s, stats);
   }
+  /// Its metrics as OpenMetrics text, to `f(const char *line)`, line by line.
+  template <class F> status metrics(F &&f) const noexcept {
+    return static_cast<status>(
+        ucxx_hub_metrics(c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
+  }
 };
 
 /// A queue of chunks, with the envelopes that contain them.

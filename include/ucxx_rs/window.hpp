@@ -142,6 +142,11 @@ public:
   T *data() const { return static_cast<T *>(query().data); }
   /// Number of elements of this member.
   std::size_t size() const { return query().size / sizeof(T); }
+  /// Its metrics as OpenMetrics text, to `f(const char *line)`, line by line.
+  template <class F> status metrics(F &&f) const noexcept {
+    return static_cast<status>(ucxx_window_metrics(
+        c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
+  }
   /// Its flavor, memory and epoch.
   ucxx_window_attr_t query() const { return try_query().value(); }
   /// As `query`, without throwing.

@@ -145,6 +145,11 @@ public:
     return static_cast<status>(
         ucxx_worker_dump(c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
   }
+  /// Its metrics as OpenMetrics text, to `f(const char *line)`, line by line.
+  template <class F> status metrics(F &&f) const noexcept {
+    return static_cast<status>(ucxx_worker_metrics(
+        c_, detail::line_to<std::remove_reference_t<F>>::call, std::addressof(f)));
+  }
 
   /// Completes when all that was sent before has arrived, on all endpoints.
   /// @return An operation that gives nothing.

@@ -82,6 +82,10 @@ class Context:
         """UCX's description of the context."""
         return dumped(lib.ucxx_context_dump, self.handle)
 
+    def metrics(self) -> str:
+        """Its metrics as OpenMetrics text, for Prometheus."""
+        return dumped(lib.ucxx_context_metrics, self.handle) + "\n"
+
     def __del__(self) -> None:
         handle, self.handle = getattr(self, "handle", ffi.NULL), ffi.NULL
         if handle != ffi.NULL:

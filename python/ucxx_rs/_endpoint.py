@@ -10,7 +10,7 @@ import warnings
 import weakref
 
 from ._buffers import Buffer, BufferList, one
-from ._context import fields, made, new
+from ._context import dumped, fields, made, new
 from ._frames import FetchFrames
 from ._handlers import report as report_failure
 from ._memory import RemoteMemory
@@ -233,6 +233,10 @@ class Endpoint:
     def ended(self) -> bool:
         """Whether its end has been reported: everything that the peer sent before has arrived."""
         return self._report is not None and self._report.status is not None
+
+    def metrics(self) -> str:
+        """Its metrics as OpenMetrics text, for Prometheus."""
+        return dumped(lib.ucxx_endpoint_metrics, self.open()) + "\n"
 
     def query(self) -> dict[str, typing.Any]:
         """Addresses, transports and counters: see ucxx_endpoint_attr in the C header."""

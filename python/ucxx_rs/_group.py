@@ -8,7 +8,7 @@ import asyncio
 import typing
 
 from ._buffers import Buffer, region
-from ._context import constant, made, new
+from ._context import constant, dumped, made, new
 from ._endpoint import Endpoint
 from ._handle import Closable
 from ._native import ffi, lib
@@ -77,6 +77,10 @@ class Group(Closable):
     @property
     def size(self) -> int:
         return int(lib.ucxx_group_size(self.open()))
+
+    def metrics(self) -> str:
+        """Its metrics as OpenMetrics text, for Prometheus."""
+        return dumped(lib.ucxx_group_metrics, self.open()) + "\n"
 
     def same_host(self, rank: int) -> bool:
         """Whether that member is on this host, and its memory can be shared."""

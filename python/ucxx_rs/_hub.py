@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import typing
 
-from ._context import Context, constant, fields, made, new
+from ._context import Context, constant, dumped, fields, made, new
 from ._endpoint import Endpoint
 from ._handle import Closable, view_of
 from ._native import ffi, lib
@@ -302,6 +302,10 @@ class Hub(Closable):
         got = new("hub_stats")
         check(lib.ucxx_hub_query_stats(self.open(), got))
         return fields(got)
+
+    def metrics(self) -> str:
+        """Its metrics as OpenMetrics text, for Prometheus."""
+        return dumped(lib.ucxx_hub_metrics, self.open()) + "\n"
 
     def end(self) -> None:
         """Ends the stream: producers get Closed at once, consumers after the last chunk."""

@@ -9,7 +9,7 @@ import contextlib
 import typing
 
 from ._buffers import Buffer, region
-from ._context import constant, new
+from ._context import constant, dumped, new
 from ._group import Group
 from ._handle import view_of
 from ._native import ffi, lib
@@ -297,6 +297,10 @@ class Window:
         import numpy
 
         return numpy.frombuffer(self.memory.cast("B"), dtype=self.dtype)
+
+    def metrics(self) -> str:
+        """Its metrics as OpenMetrics text, for Prometheus."""
+        return dumped(lib.ucxx_window_metrics, self.open()) + "\n"
 
     def sync(self) -> None:
         """Makes stores of this process and accesses of others visible to each other."""

@@ -324,6 +324,10 @@ class Worker:
         """A description of the worker and of what is in progress."""
         return dumped(lib.ucxx_worker_dump, self.open())
 
+    def metrics(self) -> str:
+        """Its metrics as OpenMetrics text, for Prometheus."""
+        return dumped(lib.ucxx_worker_metrics, self.open()) + "\n"
+
     # The end.
 
     def open(self) -> typing.Any:
