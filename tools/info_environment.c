@@ -32,6 +32,12 @@ static const struct variable {
     {"UCXX_RS_STALL_MS", "none",
      "after so many milliseconds without an end of any operation in flight, the log says what "
      "waits, and for what"},
+    {"UCXX_RS_METRICS", "none",
+     "an address such as :9400, or a path with %p for the pid: metrics for Prometheus over HTTP, "
+     "or "
+     "in a file"},
+    {"UCXX_RS_METRICS_LATENCY", "0",
+     "1: metrics have histograms of how long operations take, and short messages no shortcuts"},
     {"UCXX_RS_DELAYED_SUBMISSION", "1",
      "0: with a progress thread, submit directly where the program does not say"},
     {"UCXX_RS_FAST_BOXES", "1",

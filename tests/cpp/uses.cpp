@@ -104,6 +104,7 @@ void handlers(const worker_view &w) {
   static_cast<void>(w.run_post([] {}));
   static_cast<void>(w.wait_until([] { return true; }, 1s));
   static_cast<void>(w.dump([](const char *) {}));
+  static_cast<void>(w.metrics([](const char *) {}));
 }
 
 void windows(const group_view &g);
