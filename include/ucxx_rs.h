@@ -7156,6 +7156,96 @@ UCXX_NODISCARD ucxx_status_t ucxx_link_event_fd(ucxx_link_t *link, int32_t *fd);
  */
 UCXX_NODISCARD ucxx_status_t ucxx_link_arm(ucxx_link_t *link);
 
+/**
+ * Writes the metrics of the context as OpenMetrics text, which Prometheus reads.
+ *
+ * Calls `line(arg, text)` once for each line, in order, without line feeds; the last line is "#
+ * EOF". To have the text in a buffer, append each line and a line feed. `line` may call any
+ * function. Nothing has to be switched on: the counters are always there. docs/metrics.md has a
+ * list of all metrics. The environment variable UCXX_RS_METRICS serves the same text over HTTP, or
+ * writes it to a file, without a call.
+ *
+ * The text covers everything that was made with the context and exists: its workers, hubs, groups
+ * and windows. Endpoints are summed in their workers.
+ *
+ * Returns:
+ * - UCXX_OK: all lines were passed on.
+ *
+ * Threads: any. It waits for no other thread of the program, and takes no part in progress.
+ * See also: ucxx_context_dump.
+ */
+ucxx_status_t ucxx_context_metrics(const ucxx_context_t *context, void (*line)(void *arg, const char *text), void *arg);
+
+/**
+ * Writes the metrics of a worker as OpenMetrics text.
+ *
+ * The text covers the worker. Its endpoints are summed. The lines come as from
+ * ucxx_context_metrics.
+ *
+ * Returns:
+ * - UCXX_OK: all lines were passed on.
+ *
+ * Threads: any. It waits for no other thread, and takes no part in progress.
+ * See also: ucxx_worker_query_stats, ucxx_worker_dump, ucxx_context_metrics.
+ */
+ucxx_status_t ucxx_worker_metrics(const ucxx_worker_t *worker, void (*line)(void *arg, const char *text), void *arg);
+
+/**
+ * Writes the metrics of an endpoint as OpenMetrics text.
+ *
+ * The text covers one endpoint: what it has sent, its send window and queue, and the credit of its
+ * peer. The lines come as from ucxx_context_metrics.
+ *
+ * Returns:
+ * - UCXX_OK: all lines were passed on.
+ *
+ * Threads: any. It waits for no other thread, and takes no part in progress.
+ * See also: ucxx_endpoint_query_load, ucxx_context_metrics.
+ */
+ucxx_status_t ucxx_endpoint_metrics(const ucxx_endpoint_t *endpoint, void (*line)(void *arg, const char *text), void *arg);
+
+/**
+ * Writes the metrics of a hub as OpenMetrics text.
+ *
+ * The text covers the hub: its envelopes, chunks, copies and links. The lines come as from
+ * ucxx_context_metrics.
+ *
+ * Returns:
+ * - UCXX_OK: all lines were passed on.
+ *
+ * Threads: any. It waits for no other thread, and takes no part in progress.
+ * See also: ucxx_hub_query_stats, ucxx_context_metrics.
+ */
+ucxx_status_t ucxx_hub_metrics(const ucxx_hub_t *hub, void (*line)(void *arg, const char *text), void *arg);
+
+/**
+ * Writes the metrics of a window as OpenMetrics text.
+ *
+ * The text covers the window: data calls of this process, and how they reached their targets;
+ * locks and flushes. The lines come as from ucxx_context_metrics.
+ *
+ * Returns:
+ * - UCXX_OK: all lines were passed on.
+ *
+ * Threads: any. It waits for no other thread, and takes no part in progress.
+ * See also: ucxx_window_query, ucxx_context_metrics.
+ */
+ucxx_status_t ucxx_window_metrics(const ucxx_window_t *window, void (*line)(void *arg, const char *text), void *arg);
+
+/**
+ * Writes the metrics of a group as OpenMetrics text.
+ *
+ * The text covers the group: its collectives, and the worker that carries its messages. The lines
+ * come as from ucxx_context_metrics.
+ *
+ * Returns:
+ * - UCXX_OK: all lines were passed on.
+ *
+ * Threads: any. It waits for no other thread, and takes no part in progress.
+ * See also: ucxx_group_create, ucxx_context_metrics.
+ */
+ucxx_status_t ucxx_group_metrics(const ucxx_group_t *group, void (*line)(void *arg, const char *text), void *arg);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
