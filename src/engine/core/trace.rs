@@ -24,8 +24,12 @@ use std::mem::offset_of;
 const UNNAMED: u64 = 1 << 63;
 
 lasting! {
-    /// The number of the message that this thread is giving to UCP; 0 for none.
+    /// When this thread began to give an operation to UCP; 0 for not at all.
+    static BEGUN: Cell<u64> = const { Cell::new(0) };
+    /// The number of its message; 0 for none.
     static SENT: Cell<u64> = const { Cell::new(0) };
+    /// When it called a user's function; 0 for not at all.
+    static CALLED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Begins to record if the environment asks for it. Before the first worker or hub.
@@ -114,6 +118,15 @@ fn of_slot(what: What, slot: &Slot) -> Record {
     }
 }
 
+/// The same for a request that has no result yet: a receive learns both from its message.
+fn of_request(what: What, slot: &Slot) -> Record {
+    let known = of_slot(what, slot);
+    if slot.kind.get().is_recv() {
+        return Record { length: 0, tag: 0, ..known };
+    }
+    known
+}
+
 fn peer_of(endpoint: Option<&Endpoint>) -> u64 {
     endpoint.map_or(0, |endpoint| endpoint.peer_id())
 }
@@ -144,44 +157,51 @@ pub(crate) fn submitted_fast_receive(slot: &Slot) {
 #[inline(never)]
 fn record_submitted(slot: &Slot, endpoint: Option<&Endpoint>) {
     if !slot.kind.get().is_internal() {
-        record(Record { peer: peer_of(endpoint), ..of_slot(What::Submit, slot) });
+        record(Record { peer: peer_of(endpoint), ..of_request(What::Submit, slot) });
     }
 }
 
-/// The operation is given to UCP, or to shared memory, from here to `Posting::end`.
+/// The operation is given to UCP, or to shared memory, from here to `posted`.
 #[inline(always)]
-pub(crate) fn post(slot: &Slot, endpoint: Option<&Endpoint>) -> Posting {
+pub(crate) fn posts(slot: &Slot, endpoint: Option<&Endpoint>) {
     tagged_probe!("post", slot, register!("8", "to"), to = in(reg) address(endpoint));
-    Posting(if is_on() { posting() } else { 0 })
+    if is_on() {
+        begin_to_post();
+    }
+}
+
+/// `submitted` and `posts`.
+#[inline(always)]
+pub(crate) fn submitted_and_posts(slot: &Slot, endpoint: Option<&Endpoint>) {
+    tagged_probe!("submit", slot, register!("8", "to"), to = in(reg) address(endpoint));
+    tagged_probe!("post", slot, register!("8", "to"), to = in(reg) address(endpoint));
+    if is_on() {
+        record_submitted(slot, endpoint);
+        begin_to_post();
+    }
 }
 
 #[cold]
 #[inline(never)]
-fn posting() -> u64 {
+fn begin_to_post() {
     SENT.with(|sent| sent.set(0));
-    trace::now()
+    BEGUN.with(|begun| begun.set(trace::now()));
 }
 
-/// When it was begun; 0 without a trace.
-pub(crate) struct Posting(u64);
-
-impl Posting {
-    #[inline(always)]
-    pub(crate) fn end(self, slot: &Slot, endpoint: Option<&Endpoint>) {
-        if self.0 != 0 {
-            self.record(slot, endpoint);
-        }
+#[inline(always)]
+pub(crate) fn posted(slot: &Slot, endpoint: Option<&Endpoint>) {
+    if is_on() {
+        record_posted(slot, endpoint);
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn record(self, slot: &Slot, endpoint: Option<&Endpoint>) {
-        record(Record {
-            begin: self.0,
-            peer: peer_of(endpoint),
-            flow: SENT.with(|sent| sent.replace(0)),
-            ..of_slot(What::Post, slot)
-        });
+#[cold]
+#[inline(never)]
+fn record_posted(slot: &Slot, endpoint: Option<&Endpoint>) {
+    let (begin, peer) = (BEGUN.with(|begun| begun.replace(0)), peer_of(endpoint));
+    if begin != 0 {
+        let flow = SENT.with(|sent| sent.replace(0));
+        record(Record { begin, peer, flow, ..of_request(What::Post, slot) });
     }
 }
 
@@ -279,35 +299,31 @@ fn record_completed(slot: &Slot, status: Status) {
     }
 }
 
-/// The user's function for this request or message is called, until `Calling::end`.
+/// The user's function for this request or message is called, until `called`. `ALONE`: see
+/// `Worker::outside_as`; then nothing is recorded.
 #[inline(always)]
-pub(crate) fn calls(slot: &Slot) -> Calling {
-    calls_as::<false>(slot)
-}
-
-/// The same. `ALONE`: see `Worker::outside_as`; then nothing is recorded.
-#[inline(always)]
-pub(crate) fn calls_as<const ALONE: bool>(slot: &Slot) -> Calling {
+pub(crate) fn calls<const ALONE: bool>(slot: &Slot) {
     request_probe!("callback_begin", slot, "");
-    Calling(if !ALONE && is_on() { trace::now() } else { 0 })
+    if !ALONE && is_on() {
+        CALLED.with(|called| called.set(trace::now()));
+    }
 }
 
-/// When it was called; 0 without a trace.
-pub(crate) struct Calling(u64);
-
-impl Calling {
-    /// Neither the request nor the message is looked at: its user may have released it.
-    #[inline(always)]
-    pub(crate) fn end(self, worker: &Worker, kind: Kind) {
-        self.end_as::<false>(worker, kind);
+/// It has returned. Its user may have released the request or message.
+#[inline(always)]
+pub(crate) fn called<const ALONE: bool>(worker: &Worker, kind: Kind) {
+    worker_probe!("callback_end", worker);
+    if !ALONE && is_on() {
+        record_called(worker, kind);
     }
+}
 
-    #[inline(always)]
-    pub(crate) fn end_as<const ALONE: bool>(self, worker: &Worker, kind: Kind) {
-        worker_probe!("callback_end", worker);
-        if !ALONE && self.0 != 0 {
-            record_slice(What::Callback, kind.describe(), self.0, worker);
-        }
+#[cold]
+#[inline(never)]
+fn record_called(worker: &Worker, kind: Kind) {
+    let begin = CALLED.with(|called| called.replace(0));
+    if begin != 0 {
+        record_slice(What::Callback, kind.describe(), begin, worker);
     }
 }
 

@@ -237,10 +237,9 @@ impl Rkey {
             param.let_ucx_describe(slot);
             slot.length.set(length as u64);
             slot.tag.set(address);
-            trace::submitted(slot, Some(&inside));
-            let posting = trace::post(slot, Some(&inside));
+            trace::submitted_and_posts(slot, Some(&inside));
             let posted = self.post(&inside, slot, kind, buffer, length, address, &param);
-            posting.end(slot, Some(&inside));
+            trace::posted(slot, Some(&inside));
             // An operation that is complete does not need the key.
             let ends = matches!(Posted::from_pointer(posted), Posted::Failed(_))
                 || (posted.is_null() && params.flags & flag::ALWAYS_CALLBACK == 0);

@@ -306,10 +306,9 @@ impl Message {
         slot.length.set(length);
         slot.tag.set(0);
         let queued = describe(slot);
-        trace::submitted(slot, Some(&endpoint));
-        let posting = trace::post(slot, Some(&endpoint));
+        trace::submitted_and_posts(slot, Some(&endpoint));
         let posted = inside.post_pull(slot, inbound.data, &queued, on_pulled);
-        posting.end(slot, Some(&endpoint));
+        trace::posted(slot, Some(&endpoint));
         let submission = Submission { endpoint: Some(&endpoint), params, length, tag: 0 };
         let submitted = inside.submitted(slot, posted, submission, out)?;
         if submitted == Submitted::Done && !params.recv_info.is_null() {

@@ -395,11 +395,11 @@ impl Worker {
         self.stats.arrived(Arrival::Message, slot.length.get());
         slot.hold.set(USER);
         let (function, arg, message) = (handler.function, handler.arg, Message::of(slot));
-        let calling = trace::calls_as::<ALONE>(slot);
+        trace::calls::<ALONE>(slot);
         // SAFETY: a handler and its argument as they were registered; the message belongs to the
         // handler from here on.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, message)) });
-        calling.end_as::<ALONE>(self, Kind::AmMessage);
+        trace::called::<ALONE>(self, Kind::AmMessage);
         self.drain_foreign();
         self.drop_handler(handler);
     }

@@ -85,10 +85,9 @@ impl Endpoint {
         let queued = describe(slot);
         slot.length.set(need.length());
         slot.tag.set(tag);
-        trace::submitted(slot, Some(self));
-        let posting = trace::post(slot, Some(self));
+        trace::submitted_and_posts(slot, Some(self));
         let posted = post(worker, slot, &queued, Some(self));
-        posting.end(slot, Some(self));
+        trace::posted(slot, Some(self));
         let submission = Submission { endpoint: Some(self), params, length: need.length(), tag };
         worker.submitted(slot, posted, submission, out)
     }

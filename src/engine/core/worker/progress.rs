@@ -189,11 +189,11 @@ impl Worker {
         let (arg, status) = (slot.callback_arg.get(), slot.outcome.get());
         let request =
             if release_slot { std::ptr::null_mut() } else { std::ptr::from_ref(slot).cast_mut() };
-        let calling = trace::calls(slot);
+        trace::calls::<false>(slot);
         // SAFETY: a callback and its argument as the caller gave them; the request is valid during
         // the call.
         self.outside(|| unsafe { callback.call_out((arg, request, status.0)) });
-        calling.end(self, kind);
+        trace::called::<false>(self, kind);
         if reported {
             let _ = self.report(slot);
         } else {

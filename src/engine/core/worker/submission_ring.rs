@@ -343,9 +343,9 @@ impl Worker {
     #[inline(always)]
     fn post_queued(&self, slot: &Slot, queued: &Queued, endpoint: Option<&Endpoint>) -> Returned {
         slot.add_mark(mark::SUBMITTING);
-        let posting = trace::post(slot, endpoint);
+        trace::posts(slot, endpoint);
         let pointer = (self.operation(slot).post)(self, slot, queued, endpoint);
-        posting.end(slot, endpoint);
+        trace::posted(slot, endpoint);
         slot.clear_mark(mark::SUBMITTING);
         let returned = Returned::of(slot, pointer);
         if matches!(returned, Returned::Done) {

@@ -217,11 +217,11 @@ impl Worker {
         slot.outside.store(0, Ordering::Relaxed);
         slot.hold.set(USER);
         let (arg, fetch) = (handler.arg, Fetch::of(slot));
-        let calling = trace::calls_as::<ALONE>(slot);
+        trace::calls::<ALONE>(slot);
         // SAFETY: a handler and its argument as they were registered; the request belongs to the
         // handler from here on.
         self.outside_as::<ALONE>(|| unsafe { function.call_out((arg, fetch)) });
-        calling.end_as::<ALONE>(self, Kind::AmMessage);
+        trace::called::<ALONE>(self, Kind::AmMessage);
         self.drain_foreign();
         self.drop_handler(handler);
     }

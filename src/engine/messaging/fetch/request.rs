@@ -268,9 +268,9 @@ impl Endpoint {
         ask.prepare(Kind::FetchAsk);
         ask.length.set(message.count as u64);
         ask.tag.set(0);
-        let posting = trace::post(ask, Some(self));
+        trace::posts(ask, Some(self));
         let posted = self.post_message(ask, message);
-        posting.end(ask, Some(self));
+        trace::posted(ask, Some(self));
         self.question_posted(slot, ask, posted, message.count)
     }
 

@@ -230,13 +230,10 @@ impl SharedWorker {
         let Some(inside) = inside else { return self.delay(kind, 0, params, out, describe) };
         let slot = inside.take_slot();
         slot.prepare(kind);
-        slot.length.set(0);
-        slot.tag.set(0);
-        trace::submitted(slot, None);
         let queued = describe(slot);
-        let posting = trace::post(slot, None);
+        trace::submitted_and_posts(slot, None);
         let posted = post_receive(&inside, slot, &queued, None);
-        posting.end(slot, None);
+        trace::posted(slot, None);
         let endpoint = params.source().map(|from| from.of(&inside));
         let submission = Submission { endpoint, params, length: 0, tag: 0 };
         inside.submitted(slot, posted, submission, out)
