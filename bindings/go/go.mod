@@ -1,0 +1,3 @@
+module ucxx_rs/ucxx
+
+go 1.19
