@@ -138,7 +138,7 @@ import java.nio.ByteBuffer;
 final class Lib {
   static {
     String name = System.getProperty("ucxx_rs.library", Constants.SONAME);
-    Native.register(Lib.class, NativeLibrary.getInstance(name));
+    Signals.keep(() -> Native.register(Lib.class, NativeLibrary.getInstance(name)));
   }
 
   private Lib() {}
@@ -182,14 +182,17 @@ import java.nio.ByteBuffer;
 /** The functions of the library that this package calls, by the foreign function interface. */
 @SuppressWarnings("restricted")
 final class Lib {
-  private static final SymbolLookup LIBRARY =
-      SymbolLookup.libraryLookup(
-          System.getProperty("ucxx_rs.library", Constants.SONAME), Arena.global());
+  private static final SymbolLookup[] LIBRARY = new SymbolLookup[1];
+
+  static {
+    String name = System.getProperty("ucxx_rs.library", Constants.SONAME);
+    Signals.keep(() -> LIBRARY[0] = SymbolLookup.libraryLookup(name, Arena.global()));
+  }
 
   private Lib() {}
 
   private static MethodHandle find(String name, FunctionDescriptor type) {
-    return Linker.nativeLinker().downcallHandle(LIBRARY.find(name).orElseThrow(), type);
+    return Linker.nativeLinker().downcallHandle(LIBRARY[0].find(name).orElseThrow(), type);
   }
 
   static long address(ByteBuffer direct) {

@@ -17,8 +17,6 @@ prefix=${1:?usage: run.sh PREFIX}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 "$here/generate.py" --check
 export LD_LIBRARY_PATH=$prefix/lib
-# So that UCX installs no signal handlers: see README.md.
-export UCX_ERROR_SIGNALS='' UCX_DEBUG_SIGNO=0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 

@@ -13,7 +13,7 @@ import java.nio.ByteBuffer;
 final class Lib {
   static {
     String name = System.getProperty("ucxx_rs.library", Constants.SONAME);
-    Native.register(Lib.class, NativeLibrary.getInstance(name));
+    Signals.keep(() -> Native.register(Lib.class, NativeLibrary.getInstance(name)));
   }
 
   private Lib() {}
