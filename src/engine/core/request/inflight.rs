@@ -302,6 +302,22 @@ impl Worker {
     /// The part of a completion that the caller sees.
     #[inline]
     pub(crate) fn ended(&self, slot: &Slot, status: Status) {
+        if self.latency.is_some() {
+            return self.ended_measured(slot, status);
+        }
+        self.ended_unmeasured(slot, status);
+    }
+
+    /// As the last call of `ended`, which so needs no frame.
+    #[cold]
+    #[inline(never)]
+    fn ended_measured(&self, slot: &Slot, status: Status) {
+        self.note_latency(slot, status);
+        self.ended_unmeasured(slot, status);
+    }
+
+    #[inline(always)]
+    fn ended_unmeasured(&self, slot: &Slot, status: Status) {
         self.count_result(slot, status);
         trace::completed(slot);
         slot.store_recv_info();
@@ -330,7 +346,6 @@ impl Worker {
     fn count_result(&self, slot: &Slot, status: Status) {
         match status {
             Status::OK => {
-                self.note_latency(slot);
                 let counts = self.stats.of(slot.kind.get());
                 counts.completed.add(1);
                 if slot.kind.get().brings_bytes() {

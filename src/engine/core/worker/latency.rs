@@ -7,6 +7,7 @@
 use crate::engine::base::clock;
 use crate::engine::base::counters::Counter;
 use crate::engine::base::open_metrics::Metric;
+use crate::engine::base::status::Status;
 use crate::engine::core::request::operation_kind::{Kind, NAMES};
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
@@ -50,7 +51,6 @@ impl Latency {
         WANTED.get_or_init(wanted).then(Box::default)
     }
 
-    #[cold]
     fn note(&self, kind: Kind, ns: u64) {
         let histogram = &self.0[kind as usize];
         histogram.buckets[bucket_of(ns)].add(1);
@@ -64,17 +64,22 @@ impl Worker {
     pub(crate) fn begins_at(&self) -> u64 {
         match self.latency {
             None => self.coarse_now.get(),
-            Some(_) => clock::now_ns(),
+            Some(_) => exact_now(),
         }
     }
 
-    /// The operation has completed with OK.
-    #[inline(always)]
-    pub(crate) fn note_latency(&self, slot: &Slot) {
-        if let Some(latency) = &self.latency {
+    /// The operation has completed with this status, on a worker that measures.
+    pub(crate) fn note_latency(&self, slot: &Slot, status: Status) {
+        if let (Some(latency), Status::OK) = (&self.latency, status) {
             latency.note(slot.kind.get(), clock::now_ns().saturating_sub(slot.started.get()));
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn exact_now() -> u64 {
+    clock::now_ns()
 }
 
 pub(crate) static METRICS: &[Metric<SharedWorker>] = &[Metric::histogram(
