@@ -151,6 +151,8 @@ step_install() {
 
 step_tools() {
   tests/tools/test_tools.py "$stage"
+  tests/riddles/test_riddles.py "$stage"
+  tests/riddles/test_monitor.py "$stage"
   tests/tools/test_perftest.py "$stage"
   tests/tools/test_group.py
   tests/tools/test_manual.py "$stage"

@@ -237,7 +237,7 @@ int main(int argc, char **argv) {
   print_begin(options.json);
   int result = options.attach != NULL ? attach(options.attach, &failure)
                : options.listen       ? listen_for_clients(&options, &failure)
-                                : print_sections(&options, &without_shared_memory, &failure);
+                                      : print_sections(&options, &without_shared_memory, &failure);
   if (stopped() && !options.listen) fail(&failure, "interrupted");
   print_end(failure.text);
   if (failed(&failure)) fprintf(stderr, "ucxx_rs_info: %s\n", failure.text);

@@ -4,7 +4,7 @@
  * info_attach.c: prints what a running process does, by the socket that UCXX_RS_DEBUG_SOCKET lets
  * it open. It finds the socket by the process's environment, in containers as well.
  */
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE /* struct ucred */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@
 #define ANSWER_MS 5000 /* the process needs half a second at most */
 #define MOST (1 << 20) /* bytes of a file in /proc, and of its environment */
 
-/* Reads a file of /proc. Ends it with a 0. Returns NULL with errno set, and never a partial text. */
+/* Reads a file of /proc, and ends it with a 0. NULL with errno set if it cannot be read. */
 static char *read_file(const char *path, size_t *length) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NULL;
@@ -58,12 +59,22 @@ static char state_of(unsigned long pid) {
   return state;
 }
 
+/* Whether a process in this state is stopped. Its socket then takes clients, and nobody answers. */
+static bool print_stopped(unsigned long pid, char state) {
+  if (state != 'T' && state != 't') return false;
+  printf("process %lu is stopped, %s: nothing in it runs, and its peers wait.\n", pid,
+         state == 't' ? "by a debugger" : "by SIGSTOP or the like");
+  if (state == 'T') printf("  kill -CONT %lu lets it go on\n", pid);
+  return true;
+}
+
 /* The pid by which the process knows itself: that of its own pid namespace. */
 static unsigned long pid_within(unsigned long pid) {
   char path[64];
   size_t length;
   snprintf(path, sizeof path, "/proc/%lu/status", pid);
-  char *status = read_file(path, &length), *line = status != NULL ? strstr(status, "\nNSpid:") : NULL;
+  char *status = read_file(path, &length),
+       *line = status != NULL ? strstr(status, "\nNSpid:") : NULL;
   if (line != NULL) {
     char *end = strchr(line + 1, '\n');
     if (end != NULL) *end = '\0';
@@ -122,14 +133,18 @@ static int connect_to(const char *path, struct failure *failure) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   int folder = -1, fd = socket(AF_UNIX, SOCK_STREAM, 0);
   const char *slash = strrchr(path, '/');
+  const struct timeval patience = {.tv_sec = ANSWER_MS / 1000};
   if (fd < 0) return fail(failure, "no socket: %s", strerror(errno));
+  /* A process that is stopped lets nobody in once its queue is full. */
+  (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   if (strlen(path) < sizeof address.sun_path) {
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
   } else if (slash != NULL) { /* by its folder, as addresses have 107 bytes at most */
     char parent[PATH_MAX];
     snprintf(parent, sizeof parent, "%.*s", (int)(slash - path), path);
     folder = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%.60s", folder, slash + 1);
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%.60s", folder,
+             slash + 1);
   }
   int error = connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
   if (folder >= 0) close(folder);
@@ -139,7 +154,22 @@ static int connect_to(const char *path, struct failure *failure) {
               error == ECONNREFUSED ? " (the process that made it has ended)"
               : error == ENOENT     ? " (the process has no worker, or could not make the socket)"
               : error == EACCES     ? " (it is another user's)"
+              : error == EAGAIN     ? " (it lets nobody in: the process is stopped)"
                                     : "");
+}
+
+/* Who made the socket: another user may have put one of this name into a shared folder. */
+static int check_answerer(int fd, unsigned long *pid, struct failure *failure) {
+  struct ucred peer;
+  socklen_t length = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+    return fail(failure, "the socket's owner is not known: %s", strerror(errno));
+  if (peer.uid != geteuid() && geteuid() != 0)
+    return fail(failure, "the socket is of user %lu", (unsigned long)peer.uid);
+  if (*pid != 0 && (unsigned long)peer.pid != *pid)
+    return fail(failure, "the socket is of process %ld", (long)peer.pid);
+  *pid = (unsigned long)peer.pid;
+  return 0;
 }
 
 /* Prints text of another process: no control characters but line ends. */
@@ -172,15 +202,11 @@ int attach(const char *whom, struct failure *failure) {
   char *end, path[PATH_MAX];
   unsigned long pid = strtoul(whom, &end, 10);
   bool is_pid = whom[0] >= '0' && whom[0] <= '9' && *end == '\0';
+  if (!is_pid) pid = 0;
   char state = is_pid ? state_of(pid) : '\0';
   if (is_pid && state == '\0') return fail(failure, "there is no process %lu", pid);
   if (state == 'Z') return fail(failure, "process %lu has ended", pid);
-  if (state == 'T' || state == 't') {
-    printf("process %lu is stopped, %s: nothing in it runs, and its peers wait.\n", pid,
-           state == 't' ? "by a debugger" : "by SIGSTOP or the like");
-    if (state == 'T') printf("  kill -CONT %lu lets it go on\n", pid);
-    return 0;
-  }
+  if (print_stopped(pid, state)) return 0;
   if (is_pid) {
     if (socket_of(pid, path, sizeof path, failure) != 0) return -1;
   } else {
@@ -188,10 +214,14 @@ int attach(const char *whom, struct failure *failure) {
   }
   int fd = connect_to(path, failure);
   if (fd < 0) return -1;
+  if (check_answerer(fd, &pid, failure) != 0) {
+    close(fd);
+    return -1;
+  }
   int answered = print_answer(fd, failure);
   close(fd);
-  if (answered == 0)
-    return fail(failure, "%s: no answer in %d s: the process is stopped, or gets no CPU time", whom,
-                ANSWER_MS / 1000);
-  return answered > 0 ? 0 : -1;
+  if (answered != 0) return answered > 0 ? 0 : -1;
+  if (print_stopped(pid, state_of(pid))) return 0;
+  return fail(failure, "process %lu: no answer in %d s: it gets no CPU time, or waits in its log",
+              pid, ANSWER_MS / 1000);
 }

@@ -130,7 +130,7 @@ static void chunks(struct node *node) {
   }
 }
 
-static void windows(struct node *node) {
+static void groups(struct node *node) {
   ucxx_group_params_t params = UCXX_GROUP_PARAMS_INIT;
   ucxx_group_t *group;
   ucxx_window_t *window;
@@ -140,6 +140,12 @@ static void windows(struct node *node) {
   check(ucxx_context_create(NULL, &node->context));
   check(ucxx_worker_create(node->context, NULL, &node->worker));
   check(ucxx_group_create(node->worker, &params, &group));
+  if (node->number == 6) {
+    ready(node);
+    for (; node->side == 1;) pause();
+    check(ucxx_group_barrier(group));
+    exit(1);
+  }
   check(ucxx_window_allocate(group, 4096, 1, NULL, &base, &window));
   if (node->side == 1) {
     check(ucxx_window_lock(window, UCXX_LOCK_EXCLUSIVE, 0, 0));
@@ -161,7 +167,8 @@ int main(int argc, char **argv) {
   case 2: messages(&node); break;
   case 3: large_messages(&node); break;
   case 4: chunks(&node); break;
-  case 5: windows(&node); break;
+  case 5:
+  case 6: groups(&node); break;
   default: return 2;
   }
 }

@@ -15,23 +15,10 @@ import time
 import unittest
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-LIMIT = 60  # seconds; only a hang of the test itself takes so long
+from programs import LIMIT, attach, build, environment
+
 PREFIX = Path()
 NODE = Path()
-
-
-def build(folder):
-    """Builds the program, under a name that tells nothing."""
-    program = folder / "node"
-    library = PREFIX / "lib"
-    subprocess.run(
-        ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", HERE / "node.c", "-o", program]
-        + [f"-I{PREFIX / 'include'}", f"-L{library}", f"-Wl,-rpath,{library}"]
-        + ["-lucxx_rs", "-pthread"],
-        check=True,
-    )
-    return program
 
 
 class Riddle(unittest.TestCase):
@@ -47,10 +34,6 @@ class Riddle(unittest.TestCase):
             node.wait()
             node.stdout.close()
 
-    def environment(self, **more):
-        own = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "UCXX_"))}
-        return {**own, "UCXX_RS_DEBUG_SOCKET": self.sockets.name, **more}
-
     def start(self, number, sides=2, environments=({}, {})):
         """Starts the sides, and waits until they are ready to hang."""
         ends = socket.socketpair()
@@ -58,7 +41,7 @@ class Riddle(unittest.TestCase):
             self.nodes.append(
                 subprocess.Popen(
                     [NODE, str(number), str(side), str(ends[side].fileno())],
-                    env=self.environment(**environments[side]),
+                    env=environment(UCXX_RS_DEBUG_SOCKET=self.sockets.name, **environments[side]),
                     pass_fds=[ends[side].fileno()],
                     stdout=subprocess.PIPE,
                     text=True,
@@ -69,21 +52,11 @@ class Riddle(unittest.TestCase):
         for node in self.nodes:
             self.assertEqual(node.stdout.readline(), f"{node.pid}\n")
 
-    def ask(self, node):
-        """The one command."""
-        return subprocess.run(
-            [PREFIX / "bin" / "ucxx_rs_info", "--attach", str(node.pid)],
-            env={k: v for k, v in os.environ.items() if not k.startswith("UCXX_")},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-        )
-
     def assert_named(self, node, *causes):
         """Asks until the program hangs where it will, which its output cannot tell."""
         deadline = time.monotonic() + LIMIT
         while True:
-            answer = self.ask(node)
+            answer = attach(PREFIX, node.pid)
             self.assertEqual(answer.returncode, 0, answer.stderr)
             if all(cause in answer.stdout for cause in causes):
                 if os.environ.get("RIDDLES_SHOW"):
@@ -108,9 +81,10 @@ class Riddle(unittest.TestCase):
         self.start(2)
         asked, stopped = self.nodes
         stopped.send_signal(signal.SIGSTOP)
+        os.waitpid(stopped.pid, os.WUNTRACED)
         try:
             self.assert_named(asked, f"process {stopped.pid} ", "the peer's process is stopped")
-            self.assertIn("is stopped", self.ask(stopped).stdout)
+            self.assertIn("is stopped", attach(PREFIX, stopped.pid).stdout)
         finally:
             stopped.send_signal(signal.SIGCONT)
 
@@ -137,14 +111,17 @@ class Riddle(unittest.TestCase):
             "a link that consumes on the host: holds 4 leases",
         )
 
-    def test_5(self):
-        """A window lock whose holder sleeps."""
+    def start_group(self, number):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
         group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         group["UCXX_RS_GROUP_SECRET"] = "riddle"
-        self.start(5, environments=({**group, "RANK": "0"}, {**group, "RANK": "1"}))
+        self.start(number, environments=({**group, "RANK": "0"}, {**group, "RANK": "1"}))
+
+    def test_5(self):
+        """A window lock whose holder sleeps."""
+        self.start_group(5)
         asked, holder = self.nodes
         self.assert_named(
             asked,
@@ -152,9 +129,19 @@ class Riddle(unittest.TestCase):
             f"is held exclusively by rank 1 (process {holder.pid}, which sleeps",
         )
 
+    def test_6(self):
+        """A collective call that one member does not make."""
+        self.start_group(6)
+        asked, other = self.nodes
+        self.assert_named(
+            asked,
+            f"a collective call waits for rank 1 (process {other.pid}, which sleeps",
+            "to make the same call",
+        )
+
 
 if __name__ == "__main__":
     PREFIX = Path(sys.argv.pop(1)).resolve()
     with tempfile.TemporaryDirectory() as built:
-        NODE = build(Path(built))
+        NODE = build(PREFIX, "node", Path(built))
         unittest.main()

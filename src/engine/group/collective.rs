@@ -471,7 +471,11 @@ impl Collective<'_> {
             match gone {
                 Some((_, status)) if now >= patience => return Err(self.blame(from, status)),
                 _ if now >= self.deadline => return Err(self.blame(from, Status::TIMED_OUT)),
-                _ => self.drive(&|| service.news() != news, patience.min(self.deadline))?,
+                _ => {
+                    let waits = service.waits.get();
+                    let _waits = waits.map(|waits| waits.begin(job_rank));
+                    self.drive(&|| service.news() != news, patience.min(self.deadline))?;
+                }
             }
         }
     }

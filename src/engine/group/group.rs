@@ -88,6 +88,7 @@ impl Group {
             members.push(member);
         }
         service.meet(members.into());
+        service.show_waits();
         let ranks: Arc<[u32]> = (0..size).collect();
         let id = identify(&job, &ranks, 0);
         Ok(Self::enter(service, id, ranks, rank, params.collective_timeout_ns))

@@ -7,6 +7,7 @@
 pub mod bootstrap;
 pub(crate) mod collective;
 pub(crate) mod collective_transfer;
+pub(crate) mod describe;
 pub mod group;
 pub(crate) mod mailbox;
 pub(crate) mod metrics;

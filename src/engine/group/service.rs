@@ -27,6 +27,7 @@ use crate::engine::core::worker::gate::ThreadMode;
 use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
 use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::group::collective::{MOST_AHEAD, MOST_BYTES_AHEAD};
+use crate::engine::group::describe::GroupWaits;
 use crate::engine::group::mailbox::{self, Ended, Failure, Mail};
 use crate::engine::group::service_connection::{Link, Watch};
 use crate::engine::messaging::am::send::Front;
@@ -150,6 +151,8 @@ pub(crate) struct Service {
     pub(super) endpoints: Mutex<Vec<Option<Arc<SharedEndpoint>>>>,
     extension: &'static Extension,
     pub(crate) state_of_extension: Box<dyn Any + Send + Sync>,
+    /// Set when there are members.
+    pub(super) waits: OnceLock<Arc<GroupWaits>>,
 }
 
 // SAFETY: the watches point to the service itself, and only its own callbacks use them.
@@ -195,6 +198,7 @@ impl Service {
             endpoints: Mutex::default(),
             extension,
             state_of_extension: (extension.state)(),
+            waits: OnceLock::new(),
         });
         service.worker.gate().serve();
         let arg = Arc::as_ptr(&service).cast_mut().cast();

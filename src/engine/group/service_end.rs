@@ -2,6 +2,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::core::endpoint::endpoint::{Phase, SharedEndpoint};
+use crate::engine::core::monitor::registry;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::group::service::{Service, ASSIST_NS};
@@ -51,6 +52,9 @@ impl Drop for Service {
     fn drop(&mut self) {
         if self.worker.check_fork().is_err() {
             return;
+        }
+        if let Some(waits) = self.waits.get() {
+            registry::forget(&**waits);
         }
         self.take_leave();
         let endpoints = std::mem::take(&mut *self.endpoints.lock());

@@ -40,7 +40,7 @@ impl Subject for Hub {
 
 impl Hub {
     /// A readable description.
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let state = self.state.lock_either();
         let stats = state.stats();
         let mut lines = vec![format!(

@@ -18,7 +18,6 @@ pub(crate) fn trouble_of_process(pid: u32) -> Option<&'static str> {
         'T' => Some("is stopped (SIGSTOP or the like; kill -CONT lets it go on)"),
         't' => Some("is stopped by a debugger"),
         'Z' | 'X' => Some("has ended"),
-        'D' => Some("is waiting for a disk or a driver"),
         _ => None,
     }
 }

@@ -16,6 +16,7 @@ use crate::engine::base::open_metrics::Serial;
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::monitor::registry::{self, Pulse};
+use crate::engine::core::monitor::wait_note::WaitNote;
 use crate::engine::group::group::Group;
 use crate::engine::os::own_memory;
 use crate::engine::os::process_identity::{self, Identity};
@@ -25,7 +26,6 @@ use crate::engine::window::access::{Process, Reach};
 use crate::engine::window::control_words::Control;
 use crate::engine::window::counts::Counts;
 use crate::engine::window::delegation::delegation::Pause;
-use crate::engine::window::describe::WaitNote;
 use crate::engine::window::epoch::Epoch;
 use crate::engine::window::lock::rw_lock::WindowLock;
 use crate::engine::window::mapped_key::{WindowKey, MOST_OF_KEY};
@@ -171,6 +171,9 @@ impl Window {
         let outcome = outcome.and_then(|()| window.check_promises(params));
         if outcome.is_err() && entered {
             window.leave();
+        }
+        if outcome.is_ok() {
+            group.service.user.add_window(&window);
         }
         outcome.map(|()| {
             let watched: Weak<Window> = Arc::downgrade(&window);

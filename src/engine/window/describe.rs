@@ -6,15 +6,15 @@
 
 use crate::engine::base::open_metrics::Report;
 use crate::engine::core::monitor::registry::{Look, Pulse, Subject};
+use crate::engine::core::monitor::wait_note::Waits;
 use crate::engine::core::worker::dump::milliseconds;
 use crate::engine::os::thread_text;
 use crate::engine::ucx::context::Context;
 use crate::engine::window::window::Window;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a call waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u64)]
+#[repr(u32)]
 pub(crate) enum Awaited {
     /// The lock of a rank.
     Lock = 1,
@@ -28,71 +28,24 @@ pub(crate) enum Awaited {
     Replies = 5,
 }
 
-/// Bits of the rank.
-const RANK: u64 = (1 << 32) - 1;
-
-/// What the latest call that waits is waiting for. Data calls of several threads may wait at once:
-/// then it is that of one of them.
-#[derive(Default)]
-pub(crate) struct WaitNote {
-    /// 0, or the rank, and above it what.
-    what: AtomicU64,
-    /// Calls that have waited so far, about: threads may overwrite each other's count.
-    count: AtomicU64,
-}
-
-/// A call that waits.
-pub(crate) struct Waits<'a>(&'a WaitNote);
-
-impl WaitNote {
-    /// A call is about to sleep.
-    pub(crate) fn begin(&self, what: Awaited, rank: u32) -> Waits<'_> {
-        self.count.store(self.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        self.what.store((what as u64) << 32 | u64::from(rank), Ordering::Relaxed);
-        Waits(self)
-    }
-
-    /// What a call waits for, and of which rank.
-    fn get(&self) -> Option<(Awaited, u32)> {
-        let word = self.what.load(Ordering::Relaxed);
-        let kinds =
+impl Awaited {
+    fn of(number: u32) -> Option<Self> {
+        let all =
             [Awaited::Lock, Awaited::Post, Awaited::Completion, Awaited::Round, Awaited::Replies];
-        let what = kinds.into_iter().find(|kind| *kind as u64 == word >> 32)?;
-        Some((what, (word & RANK) as u32))
+        all.into_iter().find(|kind| *kind as u32 == number)
     }
 }
 
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.what.store(0, Ordering::Relaxed);
+impl Window {
+    /// A call is about to wait.
+    pub(crate) fn note_wait(&self, what: Awaited, rank: u32) -> Waits<'_> {
+        self.wait_note.begin(what as u32, rank)
     }
 }
 
 impl Subject for Window {
     fn describe(&self, look: &Look<'_>) -> Vec<String> {
-        let size = self.targets.len();
-        let mut lines =
-            vec![format!("window {} of {size} ranks, this is rank {}", self.number, self.rank)];
-        if let Some((what, rank)) = self.wait_note.get() {
-            let age = milliseconds(look.seen.still_ns);
-            let who = self.member_text(rank);
-            let text = match what {
-                Awaited::Lock => format!("the lock of {who}"),
-                Awaited::Post => format!("{who} to post its memory (ucxx_window_post)"),
-                Awaited::Completion => {
-                    format!("{who} to complete its access (ucxx_window_complete)")
-                }
-                Awaited::Round => format!("{who} to make the same collective call"),
-                Awaited::Replies => format!("replies of {who} to operations there"),
-            };
-            lines.push(format!("  a call waits for {text}, for {age}"));
-        }
-        for (rank, target) in self.targets.iter().enumerate() {
-            if let Some(control) = &target.control {
-                self.add_lock(rank as u32, control.lock().holders(), &mut lines);
-            }
-        }
-        lines
+        self.lines(Some(look.seen.still_ns))
     }
 
     fn title(&self) -> String {
@@ -100,7 +53,7 @@ impl Subject for Window {
     }
 
     fn pulse(&self) -> Pulse {
-        let count = self.wait_note.count.load(Ordering::Relaxed);
+        let count = self.wait_note.count();
         let waits = self.wait_note.get().is_some();
         Pulse { calls: count, in_flight: waits.into(), ended: count }
     }
@@ -123,6 +76,35 @@ pub(crate) struct Holders {
 }
 
 impl Window {
+    /// A readable description. `still_ns`: how long it has stood still, if that is known.
+    pub(super) fn lines(&self, still_ns: Option<u64>) -> Vec<String> {
+        let size = self.targets.len();
+        let mut lines =
+            vec![format!("window {} of {size} ranks, this is rank {}", self.number, self.rank)];
+        let waits = self.wait_note.get();
+        if let Some((what, rank)) = waits.and_then(|(what, rank)| Some((Awaited::of(what)?, rank)))
+        {
+            let age = still_ns.map(|ns| format!(", for {}", milliseconds(ns))).unwrap_or_default();
+            let who = self.member_text(rank);
+            let text = match what {
+                Awaited::Lock => format!("the lock of {who}"),
+                Awaited::Post => format!("{who} to post its memory (ucxx_window_post)"),
+                Awaited::Completion => {
+                    format!("{who} to complete its access (ucxx_window_complete)")
+                }
+                Awaited::Round => format!("{who} to make the same collective call"),
+                Awaited::Replies => format!("replies of {who} to operations there"),
+            };
+            lines.push(format!("  a call waits for {text}{age}"));
+        }
+        for (rank, target) in self.targets.iter().enumerate() {
+            if let Some(control) = &target.control {
+                self.add_lock(rank as u32, control.lock().holders(), &mut lines);
+            }
+        }
+        lines
+    }
+
     /// A rank, its process, and what keeps that from running.
     fn member_text(&self, rank: u32) -> String {
         let me = if rank == self.rank { ", this process" } else { "" };

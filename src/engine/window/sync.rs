@@ -93,7 +93,7 @@ impl Window {
         if deferred::in_callback() {
             return Err(from_callback());
         }
-        let _waits = self.wait_note.begin(Awaited::Lock, target);
+        let _waits = self.note_wait(Awaited::Lock, target);
         let Some(control) = &self.targets[target as usize].control else {
             return self.lock_far(target, how, self.lock_deadline());
         };
@@ -480,7 +480,7 @@ impl Window {
         if has_come {
             return Ok(());
         }
-        let _waits = self.wait_note.begin(what, of);
+        let _waits = self.note_wait(what, of);
         let bell = self.own().control().bell();
         let mut next_look = 0;
         let outcome = loop {

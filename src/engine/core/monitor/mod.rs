@@ -8,6 +8,7 @@
 //! - `service`: what a service is, the table of services, and the thread's loop.
 //! - `text_server`: a listening socket whose clients get a text each; several services have one.
 //! - `debug_socket`, `watchdog`: services.
+//! - `wait_note`: where a thread that waits says for what.
 //!
 //! # Who owns what
 //!
@@ -27,4 +28,5 @@ pub(crate) mod metrics;
 pub mod registry;
 pub(crate) mod service;
 pub(crate) mod text_server;
+pub(crate) mod wait_note;
 pub(crate) mod watchdog;

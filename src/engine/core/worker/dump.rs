@@ -94,9 +94,11 @@ impl SharedWorker {
     }
 
     /// A readable description: the worker, its endpoints, and the operations in flight, oldest
-    /// first.
+    /// first; then the hubs and windows on it.
     pub fn dump(&self) -> Result<Vec<String>> {
-        self.on_owner(|inside| Ok(inside.dump_inside()))
+        let mut lines = self.on_owner(|inside| Ok(inside.dump_inside()))?;
+        self.describe_objects(&mut lines);
+        Ok(lines)
     }
 }
 

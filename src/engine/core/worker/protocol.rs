@@ -94,6 +94,9 @@ pub(crate) struct Protocol {
     pub(crate) at_end: fn(&Worker, OfWorker),
     /// Adds lines for people to a worker's description: what waits there, and for what.
     pub(crate) describe: fn(&Worker, &mut Vec<String>),
+    /// The same for objects on the worker that are subjects of the monitor themselves. Outside the
+    /// gate.
+    pub(crate) describe_objects: fn(&SharedWorker, &mut Vec<String>),
     /// The same for an endpoint.
     pub(crate) describe_endpoint: fn(&Endpoint, &mut Vec<String>),
 }
@@ -122,6 +125,7 @@ impl Protocol {
         at_endpoint: |_, _| {},
         at_end: |_, _| {},
         describe: |_, _| {},
+        describe_objects: |_, _| {},
         describe_endpoint: |_, _| {},
     };
 }
@@ -258,6 +262,10 @@ impl Worker {
 }
 
 impl SharedWorker {
+    pub(crate) fn describe_objects(&self, lines: &mut Vec<String>) {
+        self.protocols.0.iter().for_each(|protocol| (protocol.describe_objects)(self, lines));
+    }
+
     pub(crate) fn tell_thread_changed(&self) {
         self.protocols.0.iter().for_each(|protocol| (protocol.thread_changed)(self));
     }

@@ -23,6 +23,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     // After the last stream has ended, `scheduled` may stay set, which nobody clears.
     is_due: |worker| worker.attention.get() & PROTOCOL.bit() != 0 && worker.hub_streams().is_due(),
     thread_changed: SharedWorker::wake_hub_waiters,
+    describe_objects: SharedWorker::describe_hubs,
     at_endpoint: |endpoint, what| {
         if what == OfEndpoint::Closed {
             endpoint.worker.end_hub_streams(|other| std::ptr::eq(other, &raw const **endpoint));

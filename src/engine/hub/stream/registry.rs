@@ -140,6 +140,13 @@ impl SharedWorker {
         hubs.iter().for_each(|hub| hub.wake_all_waiters());
     }
 
+    /// Describes the hubs that use this worker.
+    pub(super) fn describe_hubs(&self, lines: &mut Vec<String>) {
+        let hubs: Vec<_> =
+            self.hub_streams().hubs.lock().iter().filter_map(Weak::upgrade).collect();
+        hubs.iter().for_each(|hub| lines.extend(hub.lines()));
+    }
+
     /// Registers a new stream. A peer can have one stream of each id and direction.
     pub(crate) fn add_hub_stream(&self, stream: &Arc<HubStream>) -> Result<()> {
         self.on_owner(|inside| {

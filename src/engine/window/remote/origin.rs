@@ -439,7 +439,7 @@ impl Window {
         let there = || tally.has_answers(asked);
         let gone = || self.what_left(rank);
         if !there() {
-            let _waits = self.wait_note.begin(Awaited::Replies, rank);
+            let _waits = self.note_wait(Awaited::Replies, rank);
             let service = &self.group.service;
             let waited = service.await_news(&|| there() || gone().is_some(), u64::MAX);
             if !there() {
