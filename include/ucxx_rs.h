@@ -3252,9 +3252,14 @@ ucxx_status_t ucxx_worker_query_stats(const ucxx_worker_t *worker, ucxx_worker_s
 /**
  * Describes the worker in readable lines, for example when it seems to hang.
  *
- * Calls `line(arg, text)` once for each line. The lines show the worker, its endpoints with their
- * transports, and the operations in flight with their age. `line` may call any function. `text` is
- * valid during the call.
+ * Calls `line(arg, text)` once for each line. `line` may call any function. `text` is valid during
+ * the call. The lines show, and are meant for people, not for programs:
+ * - the worker, and its endpoints with their transports;
+ * - what each endpoint waits for: credit, the peer's process, a connection, shared memory;
+ * - the operations in flight with their age;
+ * - hubs and windows on the worker, and who holds what there.
+ *
+ * `ucxx_rs_info --attach PID` prints the same of another process: see docs/hangs.md.
  *
  * Returns:
  * - UCXX_OK: all lines were passed on.
