@@ -19,7 +19,6 @@ use crate::engine::core::request::request_param::Templates;
 use crate::engine::core::request::slab::Slab;
 use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::trace;
-use crate::engine::core::worker::attention::Attention;
 use crate::engine::core::worker::event_loop::EventLoop;
 use crate::engine::core::worker::gate::{this_thread, Gate, ThreadMode};
 use crate::engine::core::worker::inquiry::Inquiry;
@@ -167,7 +166,7 @@ impl SharedWorker {
             flushed: RefCell::default(),
             flushes_active: Cell::new(0),
             sequence: Cell::new(0),
-            attention: Attention::default(),
+            attention: Cell::new(0),
             events: RefCell::default(),
             timers: RefCell::default(),
             endpoints: RefCell::default(),

@@ -2,23 +2,26 @@
 //!
 //! - If the gate is a lock, the monitor's thread enters for a moment, as any thread may. So it can
 //!   describe a worker whose progress thread is in a user's callback.
-//! - Otherwise only the worker's own thread may look. The monitor wakes it, and it answers in its
-//!   next pass. If it does not call in time, the description has only what any thread may read.
+//! - Otherwise only the worker's own thread may look. The monitor wakes it, and it answers before
+//!   it sleeps again, or when its passes look at the clock. If it does not call in time, the
+//!   description has only what any thread may read.
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::open_metrics::Report;
 use crate::engine::core::monitor::registry::{Look, Pulse, Subject};
 use crate::engine::core::worker::dump::milliseconds;
-use crate::engine::core::worker::worker::{attention, SharedWorker, Worker};
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::os::thread_text;
 use crate::engine::ucx::context::Context;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A question to the thread that may look into the worker. At most one thread asks.
 #[derive(Default)]
 pub(crate) struct Inquiry {
     state: Mutex<State>,
+    /// Set while a question waits: the owner looks at it now and then, without the lock.
+    is_asked: AtomicBool,
     /// The kernel's number of the thread that made the worker; 0 if unknown.
     maker: AtomicU32,
 }
@@ -39,10 +42,7 @@ impl Inquiry {
 
     fn begin(&self) {
         *self.state.lock() = State::Asked;
-    }
-
-    fn is_asked(&self) -> bool {
-        matches!(*self.state.lock(), State::Asked)
+        self.is_asked.store(true, Ordering::SeqCst);
     }
 
     fn answer(&self, lines: Vec<String>) {
@@ -58,6 +58,7 @@ impl Inquiry {
 
     /// The answer, if there is one. A later one is dropped.
     fn end(&self) -> Option<Vec<String>> {
+        self.is_asked.store(false, Ordering::Relaxed);
         match std::mem::take(&mut *self.state.lock()) {
             State::Answered(lines) => Some(lines),
             State::Nothing | State::Asked => None,
@@ -123,8 +124,7 @@ impl SharedWorker {
         let inquiry = self.inquiry();
         inquiry.begin();
         while !inquiry.is_answered() && !look.is_over() {
-            // Again, as the bit may be lost, and as it may not have been asleep before.
-            self.raise_attention(attention::INQUIRY);
+            // Again, as it may not have been asleep before.
             self.wake_hint().give(self);
             std::thread::sleep(PAUSE);
         }
@@ -145,9 +145,9 @@ impl SharedWorker {
 
 impl Worker {
     /// Answers the monitor's question, if there still is one.
-    #[cold]
     pub(crate) fn answer_inquiry(&self) {
-        if self.inquiry().is_asked() {
+        let is_asked = &self.inquiry().is_asked;
+        if is_asked.load(Ordering::Relaxed) && is_asked.swap(false, Ordering::Acquire) {
             self.inquiry().answer(self.dump_inside());
         }
     }

@@ -87,6 +87,7 @@ impl Worker {
         let now = clock::now_ns();
         self.coarse_now.set(now);
         self.drain_foreign();
+        self.answer_inquiry();
         self.tend_fast_boxes(now);
         if self.peers.is_due(now) {
             self.attend(attention::PEERS);
@@ -127,10 +128,6 @@ impl Worker {
             handled += self.deliver();
         }
         handled += self.take_turn(Turn::Last);
-        if self.attention.get() & attention::INQUIRY != 0 {
-            self.attention.set(self.attention.get() & !attention::INQUIRY);
-            self.answer_inquiry();
-        }
         if self.attention.get() & attention::WINDOWS != 0 {
             self.attention.set(self.attention.get() & !attention::WINDOWS);
             handled += self.tend_windows();

@@ -310,14 +310,11 @@ impl Worker {
         let wakeup = self.wakeup()?;
         self.drain_foreign();
         self.wake_hint.about_to_sleep();
+        self.answer_inquiry();
         if self.advance_before_sleep(clock::now_ns()) {
             return Ok(Armed::Busy);
         }
-        let due = attention::READY
-            | attention::EVENTS
-            | attention::WINDOWS
-            | attention::INBOX
-            | attention::INQUIRY;
+        let due = attention::READY | attention::EVENTS | attention::WINDOWS | attention::INBOX;
         if self.attention.get() & due != 0 || self.can_advance() || self.is_protocol_due() {
             return Ok(Armed::Busy);
         }

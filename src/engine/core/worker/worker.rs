@@ -41,7 +41,6 @@ use crate::engine::core::request::slab::Slab;
 use crate::engine::core::request::slot_list::SlotList;
 use crate::engine::core::request::timers::Timers;
 pub(crate) use crate::engine::core::worker::attention;
-use crate::engine::core::worker::attention::Attention;
 use crate::engine::core::worker::callback_depth::OwnCallbacks;
 use crate::engine::core::worker::deferred::Event;
 use crate::engine::core::worker::event_loop::EventLoop;
@@ -131,7 +130,7 @@ pub struct Worker {
     pub(crate) templates: Templates,
     pub(crate) sequence: Cell<u64>,
     /// Work of a progress pass in addition to UCP's: bits of `attention`.
-    pub(crate) attention: Attention,
+    pub(crate) attention: Cell<u32>,
     /// Passes that are running callbacks (several threads at once in MULTI).
     pub(crate) delivering: Cell<u32>,
     /// SINGLE: counts the callbacks of its thread.
@@ -236,7 +235,7 @@ unsafe impl Sync for SharedWorker {}
 const _: () = {
     const fn are_for_all<T: Send + Sync>() {}
     are_for_all::<(AnyThread, Gate, Stats, AtomicU64, RemoteFreeList<Slot>, WaitRoom, WakeHint)>();
-    are_for_all::<(Attention, Inquiry, Latency)>();
+    are_for_all::<(Inquiry, Latency)>();
 };
 
 impl Deref for SharedWorker {
@@ -563,11 +562,6 @@ impl SharedWorker {
 
     pub(super) fn inquiry(&self) -> &Inquiry {
         &self.0.inquiry
-    }
-
-    /// Raises bits of `attention` from outside the gate: see `Attention`.
-    pub(super) fn raise_attention(&self, bits: u32) {
-        self.0.attention.raise(bits);
     }
 
     /// The name from its parameters, or nothing.
