@@ -135,8 +135,8 @@ impl SharedWorker {
         let maker = self.inquiry().maker.load(Ordering::Relaxed);
         let who = if self.gate().is_lock() { "a thread is inside it and" } else { "its thread" };
         format!(
-            "  {who} has not called the library for {}, so nothing more can be read; the worker was \
-            made by {}",
+            "  {who} has not called the library for {}, so nothing more can be read; \
+            the worker was made by {}",
             milliseconds(silent_ns),
             thread_text::describe(maker)
         )
