@@ -4,7 +4,6 @@
 //! All of it runs inside the gate. One exception is `push_foreign`, which releases a request from
 //! any thread.
 
-use crate::engine::base::log::{self, Subject};
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -358,20 +357,6 @@ impl Worker {
                 self.log_failure(slot, status);
             }
         }
-    }
-
-    #[cold]
-    fn log_failure(&self, slot: &Slot, status: Status) {
-        let kind = slot.kind.get();
-        let component = kind.component();
-        if kind.is_internal() || !log::enabled(log::DEBUG, component) {
-            return;
-        }
-        // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
-        let endpoint = unsafe { slot.endpoint.get().as_ref() };
-        let subject: &dyn Subject = endpoint.map_or(self, |endpoint| endpoint);
-        let text = format_args!("{} {}: {status}", kind.describe(), slot.sequence.get());
-        log::write(log::DEBUG, component, subject, text);
     }
 
     /// The last step of a completion: releases waiters, and frees the slot if the caller has
