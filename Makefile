@@ -20,7 +20,7 @@ N ?= 2
 PROGRAM ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test docs check-full soak bench group setup build wheel packages gpu dist install uninstall header clean
+.PHONY: help demo test docs check-full soak bench group setup build wheel bindings packages gpu dist install uninstall header clean
 
 # Quotes a value for the shell, for any characters in it.
 quoted = '$(subst ','\'',$(1))'
@@ -65,6 +65,11 @@ setup: ## install what building and the demo need (as root; otherwise print the 
 wheel: ## build the wheel of the Python package ucxx-rs into target/wheel
 	scripts/setup.sh wheel
 	scripts/wheel.sh
+
+bindings: ## build the library, and run the bindings of all languages that are installed
+	scripts/setup.sh bindings
+	scripts/test.sh stage
+	bindings/run.sh $(or $(CARGO_TARGET_DIR),target)/stage
 
 packages: ## build all packages of packaging/ that this machine can build, into target/packages
 	scripts/setup.sh packages

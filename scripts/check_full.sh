@@ -99,6 +99,7 @@ rust_repeated() {
 part "all tests" scripts/test.sh --all
 part "site" scripts/docs.sh
 part "Python package from its source distribution" tests/wheel/sdist.sh
+part "bindings for other languages" make bindings
 part "packages are built" make packages
 part "packages are installed, and used" scripts/packages.sh try
 part "ten minutes of stress" env STAGED=yes scripts/stress.sh 10
