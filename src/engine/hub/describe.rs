@@ -88,7 +88,7 @@ impl Hub {
             let age = clock::now_ns().saturating_sub(since) / 1_000_000;
             let why = match side {
                 DATA if state.stats().queued_chunks == 0 => "the queue is empty".to_owned(),
-                DATA => "other consumers hold the chunks, or they are not there yet".to_owned(),
+                DATA => "consumers hold the chunks, or they are not there yet".to_owned(),
                 _ => self.why_no_room(state),
             };
             let plural = if count == 1 { " waits" } else { "s wait" };
@@ -105,11 +105,9 @@ impl Hub {
             return "the queue has its limit of bytes, or the free ones are in other memory"
                 .to_owned();
         }
-        format!(
-            "no envelope is free: {} are leased, {} hold chunks that no consumer has taken or \
-            released",
-            stats.leased_envelopes, stats.queued_chunks
-        )
+        let (all, leased) = (state.envelopes.len() as u64, stats.leased_envelopes);
+        let rest = all.saturating_sub(leased);
+        format!("no envelope is free: {leased} are leased, and {rest} hold chunks that wait")
     }
 }
 
