@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) the ucxx_rs developers
 """Joins the files that UCXX_RS_TRACE has made in several processes of one host, or draws them.
