@@ -217,7 +217,8 @@
  * Process
  *  - In a forked child, calls return UCXX_ERR_FORKED, and destroys do nothing. The child may create
  *    a new context.
- *  - The library writes nothing to stdout or stderr, and changes no environment variable.
+ *  - The library changes no environment variable. It writes nothing to stdout, and to stderr only
+ *    if the environment asks for it (UCXX_RS_LOG, and the program has no log callback).
  *
  * C++
  *  - A handle fits std::unique_ptr, with a deleter that calls its *_destroy.

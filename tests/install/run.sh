@@ -147,7 +147,7 @@ grep -qF "[$outside/my libraries/lib]" <<< "$(readelf -d "$outside/programs/ucxx
 quietly "$outside/programs/ucxx_rs_info" --versions
 use_tree outside "$outside/my libraries" lib
 quietly "$root/scripts/install.sh" --prefix "$work/without" --tools no --build "$target_dir/release"
-[ ! -e "$work/without/bin" ] && [ ! -e "$work/without/share/man/man1" ] && [ ! -e "$work/without/share/bash-completion" ] && [ ! -e "$work/without/share/ucxx_rs" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
+[ ! -e "$work/without/bin" ] && [ ! -e "$work/without/share/man/man1" ] && [ ! -e "$work/without/share/bash-completion" ] && [ ! -e "$work/without/share/ucxx_rs/wireshark" ] && [ -f "$work/without/lib/libucxx_rs.so.$version" ] || fail "--tools no"
 if CC=no-such-compiler "$root/scripts/install.sh" --prefix "$work/uncompiled" --build "$target_dir/release" >"$work/log" 2>&1; then
   fail "CC was ignored"
 fi
