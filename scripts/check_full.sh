@@ -83,9 +83,9 @@ faults() { # OPTION...
 }
 
 # Status 77 means that this machine cannot do all of it; the test prints why.
-wireshark() {
+or_not_here() {
   local status=0
-  tests/wireshark/test_dissector.py "$stage" || status=$?
+  "$@" || status=$?
   [ "$status" -eq 0 ] || [ "$status" -eq 77 ]
 }
 
@@ -108,7 +108,8 @@ part "C tests under valgrind" under_valgrind
 part "hostile calls under valgrind" hostile_under_valgrind "$suites/tests/c/hostile" 400000
 for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel" examples_under_valgrind "$wheel"; done
 part "Rust tests, 20 times" rust_repeated
-part "dissector for Wireshark" wireshark
+part "dissector for Wireshark" or_not_here tests/wireshark/test_dissector.py "$stage"
+part "groups under Slurm" or_not_here tests/launchers/slurm.sh "$suites/c_examples"
 part "UCXX as a peer" tests/bindings/ucxx/run.sh "$suites/tests/c"
 part "UCXX's Python code on this library" python/tests/compat/run.sh "$stage"
 part "decoders, fed by libFuzzer" scripts/fuzz.sh

@@ -164,6 +164,7 @@ find_missing() {
   # `module load` adds to the path.
   need openmpi-bin openmpi have_launcher 'Open MPI' mpirun.openmpi /usr/lib64/openmpi/bin/mpirun mpirun
   need mpich mpich have_launcher HYDRA mpiexec.mpich /usr/lib64/mpich/bin/mpiexec mpiexec
+  need 'slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge' 'slurm-slurmctld slurm-slurmd slurm munge' have srun
   # The MPIs that windows are compared with.
   need libopenmpi-dev openmpi-devel have_mpi_compiler mpicc.openmpi /usr/lib64/openmpi/bin/mpicc
   need libmpich-dev mpich-devel have_mpi_compiler mpicc.mpich /usr/lib64/mpich/bin/mpicc
