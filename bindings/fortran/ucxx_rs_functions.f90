@@ -2216,6 +2216,60 @@ module ucxx_rs_functions
       type(ucxx_link_t), value :: link
       integer(ucxx_status_t) :: answer
     end function
+
+    ! Writes the metrics of the context as OpenMetrics text, which Prometheus reads.
+    function ucxx_context_metrics(context, line, arg) bind(c) result(answer)
+      import
+      type(ucxx_context_t), value :: context
+      type(c_funptr), value :: line
+      type(c_ptr), value :: arg
+      integer(ucxx_status_t) :: answer
+    end function
+
+    ! Writes the metrics of a worker as OpenMetrics text.
+    function ucxx_worker_metrics(worker, line, arg) bind(c) result(answer)
+      import
+      type(ucxx_worker_t), value :: worker
+      type(c_funptr), value :: line
+      type(c_ptr), value :: arg
+      integer(ucxx_status_t) :: answer
+    end function
+
+    ! Writes the metrics of an endpoint as OpenMetrics text.
+    function ucxx_endpoint_metrics(endpoint, line, arg) bind(c) result(answer)
+      import
+      type(ucxx_endpoint_t), value :: endpoint
+      type(c_funptr), value :: line
+      type(c_ptr), value :: arg
+      integer(ucxx_status_t) :: answer
+    end function
+
+    ! Writes the metrics of a hub as OpenMetrics text.
+    function ucxx_hub_metrics(hub, line, arg) bind(c) result(answer)
+      import
+      type(ucxx_hub_t), value :: hub
+      type(c_funptr), value :: line
+      type(c_ptr), value :: arg
+      integer(ucxx_status_t) :: answer
+    end function
+
+    ! Writes the metrics of a window as OpenMetrics text.
+    function ucxx_window_metrics(window, line, arg) bind(c) result(answer)
+      import
+      type(ucxx_window_t), value :: window
+      type(c_funptr), value :: line
+      type(c_ptr), value :: arg
+      integer(ucxx_status_t) :: answer
+    end function
+
+    ! Writes the metrics of a group as OpenMetrics text.
+    function ucxx_group_metrics(group, line, arg) bind(c) result(answer)
+      import
+      type(ucxx_group_t), value :: group
+      type(c_funptr), value :: line
+      type(c_ptr), value :: arg
+      integer(ucxx_status_t) :: answer
+    end function
   end interface
 
   ! Ends an object, and makes the handle null. A null handle is left as it is.

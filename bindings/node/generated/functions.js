@@ -293,4 +293,10 @@ export const functions = {
   ucxx_link_connect: ['int32_t', [ptr, ptr, 'uint64_t', 'uint32_t']],
   ucxx_link_event_fd: ['int32_t', [ptr, out('int32_t')]],
   ucxx_link_arm: ['int32_t', [ptr]],
+  ucxx_context_metrics: ['int32_t', [ptr, ptr, ptr]],
+  ucxx_worker_metrics: ['int32_t', [ptr, ptr, ptr]],
+  ucxx_endpoint_metrics: ['int32_t', [ptr, ptr, ptr]],
+  ucxx_hub_metrics: ['int32_t', [ptr, ptr, ptr]],
+  ucxx_window_metrics: ['int32_t', [ptr, ptr, ptr]],
+  ucxx_group_metrics: ['int32_t', [ptr, ptr, ptr]],
 };
