@@ -199,7 +199,7 @@ impl Endpoint {
             self.status(),
             self.phase(),
             if self.peering.unclaimed.get() {
-                ", unclaimed: the program has made no endpoint for it"
+                ", unclaimed, as the program has made no endpoint for it"
             } else {
                 ""
             },
