@@ -5,6 +5,7 @@ use super::guard;
 use super::handle::{self, null, place, ucxx_context_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
+use super::text_out;
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::ucx::context::{Context, ContextParams};
@@ -265,13 +266,8 @@ pub unsafe extern "C" fn ucxx_context_dump(
     guard::status(|| {
         // SAFETY: as for this function.
         let context = unsafe { handle::get(context) }?;
-        let line = line.ok_or_else(|| null("line"))?;
-        for text in context.dump()? {
-            let text = CString::new(text).unwrap_or_default();
-            // SAFETY: as above; the text outlives the call.
-            unsafe { line.call_out((arg, text.as_ptr())) };
-        }
-        Ok(Status::OK)
+        // SAFETY: as above.
+        unsafe { text_out::pass_on(line, arg, || context.dump()) }
     })
 }
 

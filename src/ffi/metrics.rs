@@ -2,18 +2,15 @@
 
 use super::guard;
 use super::handle::{
-    self, null, ucxx_context_t, ucxx_endpoint_t, ucxx_group_t, ucxx_hub_t, ucxx_window_t,
-    ucxx_worker_t,
+    self, ucxx_context_t, ucxx_endpoint_t, ucxx_group_t, ucxx_hub_t, ucxx_window_t, ucxx_worker_t,
 };
 use super::status::ucxx_status_t;
-use crate::engine::base::callback_frame::CallOut;
+use super::text_out::{self, Line};
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::monitor::registry::metrics_of;
-use std::ffi::{c_char, c_void, CString};
+use std::ffi::{c_char, c_void};
 
-type Line = Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>;
-
-/// Passes the text that `make` returns on, line by line.
+/// As `text_out::pass_on`, for a text of several lines.
 ///
 /// # Safety
 /// `line` may be called with `arg`.
@@ -22,13 +19,9 @@ unsafe fn pass_on(
     arg: *mut c_void,
     make: impl FnOnce() -> Result<String>,
 ) -> Result<Status> {
-    let line = line.ok_or_else(|| null("line"))?;
-    for text in make()?.lines() {
-        let text = CString::new(text).unwrap_or_default();
-        // SAFETY: as for this function; the text outlives the call.
-        unsafe { line.call_out((arg, text.as_ptr())) };
-    }
-    Ok(Status::OK)
+    let lines = || Ok(make()?.lines().map(str::to_owned).collect());
+    // SAFETY: as for this function.
+    unsafe { text_out::pass_on(line, arg, lines) }
 }
 
 /// Writes the metrics of the context as OpenMetrics text, which Prometheus reads.

@@ -1,8 +1,30 @@
-//! Texts that are copied into a caller's memory.
+//! Texts for the caller: copied into its memory, or passed on line by line.
 
-use super::handle::place;
+use super::handle::{null, place};
+use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::status::{Error, Result, Status};
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void, CString};
+
+/// The caller's function that gets each line.
+pub(super) type Line = Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>;
+
+/// Passes the lines that `make` returns on. Without a function, `make` is not called.
+///
+/// # Safety
+/// `line` may be called with `arg`.
+pub(super) unsafe fn pass_on(
+    line: Line,
+    arg: *mut c_void,
+    make: impl FnOnce() -> Result<Vec<String>>,
+) -> Result<Status> {
+    let line = line.ok_or_else(|| null("line"))?;
+    for text in make()? {
+        let text = CString::new(text).unwrap_or_default();
+        // SAFETY: as for this function; the text outlives the call.
+        unsafe { line.call_out((arg, text.as_ptr())) };
+    }
+    Ok(Status::OK)
+}
 
 /// Writes a terminated text, or nothing if `capacity`, in bytes, is too small.
 ///

@@ -1,13 +1,12 @@
 //! Queries on workers: properties, counters, and a readable dump.
 
 use super::guard;
-use super::handle::{self, null, ucxx_worker_t};
+use super::handle::{self, ucxx_worker_t};
 use super::params::{self, sized};
 use super::status::ucxx_status_t;
-use super::text_out::characters;
-use crate::engine::base::callback_frame::CallOut;
+use super::text_out::{self, characters};
 use crate::engine::base::status::Status;
-use std::ffi::{c_char, c_void, CString};
+use std::ffi::{c_char, c_void};
 
 /// Result of `ucxx_worker_query`.
 #[repr(C)]
@@ -220,12 +219,7 @@ pub unsafe extern "C" fn ucxx_worker_dump(
     guard::status(|| {
         // SAFETY: as for this function.
         let worker = unsafe { handle::get(worker) }?;
-        let line = line.ok_or_else(|| null("line"))?;
-        for text in worker.dump()? {
-            let text = CString::new(text).unwrap_or_default();
-            // SAFETY: as above; the text outlives the call.
-            unsafe { line.call_out((arg, text.as_ptr())) };
-        }
-        Ok(Status::OK)
+        // SAFETY: as above.
+        unsafe { text_out::pass_on(line, arg, || worker.dump()) }
     })
 }
