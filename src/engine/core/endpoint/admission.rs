@@ -226,7 +226,7 @@ impl SharedEndpoint {
         SplitCounter { added: &self.reserved().credit, gone: self.credit_gone() }
     }
 
-    /// What stands before the limits.
+    /// What counts against the limits now.
     pub(crate) fn standing(&self) -> Standing {
         Standing {
             operations: self.ops().get(),

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Messages and units in one number that can be added: messages start at this bit.
-pub(crate) const MESSAGES_AT: u32 = 40;
+const MESSAGES_AT: u32 = 40;
 
 /// The cost of one message.
 #[inline(always)]
@@ -23,11 +23,17 @@ pub(crate) const fn cost(charge: u16) -> u64 {
     1 << MESSAGES_AT | charge as u64
 }
 
+/// The messages and units of such a number.
+#[inline(always)]
+pub(crate) fn parts(credit: u64) -> (u64, u64) {
+    (credit >> MESSAGES_AT, credit & ((1 << MESSAGES_AT) - 1))
+}
+
 /// Is there enough credit for this message if `out` is in use?
 #[inline(always)]
 pub(crate) fn fits(out: u64, charge: u16) -> bool {
-    out >> MESSAGES_AT < u64::from(MESSAGES)
-        && out & ((1 << MESSAGES_AT) - 1) <= u64::from(UNITS - charge)
+    let (messages, units) = parts(out);
+    messages < u64::from(MESSAGES) && units <= u64::from(UNITS - charge)
 }
 
 fn sum(amount: Amount) -> u64 {
@@ -202,8 +208,8 @@ impl Credits {
             return false;
         }
         let taken = Amount::of_word(taken);
-        let (out, news) = (self.out(), minus(taken, self.acked.get()));
-        let (messages, units) = (out >> MESSAGES_AT, out & ((1 << MESSAGES_AT) - 1));
+        let news = minus(taken, self.acked.get());
+        let (messages, units) = parts(self.out());
         // An outdated report looks like far more than is in use.
         let new = u64::from(news.messages) <= messages && u64::from(news.units) <= units;
         if new {
@@ -276,9 +282,8 @@ impl Credits {
 
     /// Sent, and not consumed by the peer as far as it has reported.
     pub(crate) fn outstanding(&self) -> Amount {
-        let out = self.out();
-        let units = out & ((1 << MESSAGES_AT) - 1);
-        Amount { messages: (out >> MESSAGES_AT) as u16, units: units as u16 }
+        let (messages, units) = parts(self.out());
+        Amount { messages: messages as u16, units: units as u16 }
     }
 
     /// Received, and not consumed here.

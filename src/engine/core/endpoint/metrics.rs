@@ -3,7 +3,7 @@
 
 use crate::engine::base::open_metrics::{Metric, Report};
 use crate::engine::base::status::Result;
-use crate::engine::core::endpoint::credits::MESSAGES_AT;
+use crate::engine::core::endpoint::credits;
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::endpoint::status::Phase;
 use crate::engine::wire::credit::{MESSAGES, UNIT};
@@ -52,14 +52,13 @@ pub(crate) static METRICS: &[Metric<SharedEndpoint>] = &[
     Metric::gauge(
         "ucxx_endpoint_credit_used_messages",
         "Active messages and fetches that the peer has not released, of 256.",
-        |endpoint, samples| samples.value(endpoint.standing().credit >> MESSAGES_AT),
+        |endpoint, samples| samples.value(credits::parts(endpoint.standing().credit).0),
     ),
     Metric::gauge(
         "ucxx_endpoint_credit_used_bytes",
         "Their memory at the peer, of 8 MiB, in steps of 1 KiB.",
         |endpoint, samples| {
-            let used = endpoint.standing().credit;
-            let (messages, units) = (used >> MESSAGES_AT, used & ((1 << MESSAGES_AT) - 1));
+            let (messages, units) = credits::parts(endpoint.standing().credit);
             samples.value(units.saturating_sub(messages) * UNIT as u64);
         },
     ),
@@ -67,7 +66,7 @@ pub(crate) static METRICS: &[Metric<SharedEndpoint>] = &[
         "ucxx_endpoint_credit_short",
         "1 while a message waits for credit, or the next one would.",
         |endpoint, samples| {
-            let messages = endpoint.standing().credit >> MESSAGES_AT;
+            let (messages, _) = credits::parts(endpoint.standing().credit);
             let short = endpoint.is_short_of_credit(u16::MAX) || messages >= MESSAGES.into();
             samples.value(short.into());
         },
