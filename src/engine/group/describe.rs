@@ -2,7 +2,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::open_metrics::Report;
-use crate::engine::core::monitor::registry::{self, Look, Pulse, Subject};
+use crate::engine::core::monitor::registry::{self, Look, Pulse, Watched};
 use crate::engine::core::monitor::wait_note::{WaitNote, Waits};
 use crate::engine::core::worker::dump::milliseconds;
 use crate::engine::group::service::Service;
@@ -58,7 +58,7 @@ impl Service {
     }
 }
 
-impl Subject for GroupWaits {
+impl Watched for GroupWaits {
     fn describe(&self, look: &Look<'_>) -> Vec<String> {
         let size = self.processes.len();
         let mut lines = vec![format!("group of {size} processes, this is rank {}", self.rank)];

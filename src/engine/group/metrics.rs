@@ -4,7 +4,7 @@
 use crate::engine::base::counters::{Counter, Failures};
 use crate::engine::base::open_metrics::{Metric, Report, Samples, Serial};
 use crate::engine::base::status::Result;
-use crate::engine::core::monitor::registry::{self, Pulse, Subject};
+use crate::engine::core::monitor::registry::{self, Pulse, Watched};
 use crate::engine::core::worker::metrics::by_status;
 use crate::engine::group::group::Group;
 use crate::engine::ucx::context::Context;
@@ -112,7 +112,7 @@ pub(crate) static METRICS: &[Metric<Meter>] = &[
     ),
 ];
 
-impl Subject for Meter {
+impl Watched for Meter {
     fn title(&self) -> String {
         format!("group of {} members", self.members)
     }

@@ -4,7 +4,7 @@
 use crate::engine::base::clock;
 use crate::engine::base::open_metrics::Report;
 use crate::engine::base::spin_lock::SpinLockGuard;
-use crate::engine::core::monitor::registry::{Look, Pulse, Subject};
+use crate::engine::core::monitor::registry::{Look, Pulse, Watched};
 use crate::engine::hub::hub::Hub;
 use crate::engine::hub::lockfree::mode::LINK;
 use crate::engine::hub::records::{Link, Role};
@@ -13,7 +13,7 @@ use crate::engine::hub::wait::{DATA, ROOM};
 use crate::engine::ucx::context::Context;
 use std::sync::atomic::Ordering;
 
-impl Subject for Hub {
+impl Watched for Hub {
     fn describe(&self, _look: &Look<'_>) -> Vec<String> {
         self.lines()
     }

@@ -5,7 +5,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::open_metrics::Report;
-use crate::engine::core::monitor::registry::{Look, Pulse, Subject};
+use crate::engine::core::monitor::registry::{Look, Pulse, Watched};
 use crate::engine::core::monitor::wait_note::Waits;
 use crate::engine::core::worker::dump::milliseconds;
 use crate::engine::os::thread_text;
@@ -43,7 +43,7 @@ impl Window {
     }
 }
 
-impl Subject for Window {
+impl Watched for Window {
     fn describe(&self, look: &Look<'_>) -> Vec<String> {
         self.lines(Some(look.seen.still_ns))
     }

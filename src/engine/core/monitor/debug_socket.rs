@@ -129,8 +129,8 @@ fn described(registry: &Registry) -> String {
         env!("CARGO_PKG_VERSION"),
         ucx_release()
     );
-    registry.look(PATIENCE, |subject, look| {
-        for line in subject.describe(look) {
+    registry.look(PATIENCE, |object, look| {
+        for line in object.describe(look) {
             text += &line;
             text.push('\n');
         }

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How far a subject has come. Any thread reads it, at any time.
+/// How far an object has come. Any thread reads it, at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Pulse {
     /// Changes when the program calls, or makes a pass.
@@ -33,7 +33,7 @@ pub(crate) struct Pulse {
 /// Something that the monitor looks at: a worker, a hub, a group or a window.
 ///
 /// Its owner calls `watch` when it is complete, and `forget` before it begins to end.
-pub(crate) trait Subject: Send + Sync {
+pub(crate) trait Watched: Send + Sync {
     /// Describes it in lines. May wait for a thread of the program, as long as `look` allows.
     fn describe(&self, _look: &Look<'_>) -> Vec<String> {
         Vec::new()
@@ -54,9 +54,9 @@ pub(crate) trait Subject: Send + Sync {
     fn measure(&self, report: &mut Report);
 }
 
-/// A subject, and what was seen of it.
+/// An object, and what was seen of it.
 struct Listed {
-    subject: Weak<dyn Subject>,
+    object: Weak<dyn Watched>,
     pulse: Pulse,
     /// When the pulse's `calls` changed for the last time.
     called: u64,
@@ -65,7 +65,7 @@ struct Listed {
     stall: Stall,
 }
 
-/// Whether the watchdog has reported that the subject stands still.
+/// Whether the watchdog has reported that the object stands still.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stall {
     No,
@@ -75,7 +75,7 @@ enum Stall {
     Known(u64),
 }
 
-/// What was seen of a subject.
+/// What was seen of an object.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     /// Since when the program has not called, in nanoseconds.
@@ -84,7 +84,7 @@ pub(crate) struct Seen {
     pub(crate) still_ns: u64,
 }
 
-/// How long a subject may wait for a thread of the program.
+/// How long an object may wait for a thread of the program.
 pub(crate) struct Look<'a> {
     registry: &'a Registry,
     until: u64,
@@ -98,7 +98,7 @@ impl Look<'_> {
         self.registry.hurry.load(Ordering::Relaxed) > 0 || clock::now_ns() >= self.until
     }
 
-    /// The watchdog has just found that the subject stands still.
+    /// The watchdog has just found that the object stands still.
     pub(crate) fn is_new_stall(&self) -> bool {
         self.is_new_stall
     }
@@ -109,7 +109,7 @@ impl Look<'_> {
     }
 }
 
-/// Bytes of metrics of ended subjects, after which no more are kept.
+/// Bytes of metrics of ended objects, after which no more are kept.
 const MOST_KEPT: usize = 1 << 20;
 
 struct Running {
@@ -117,13 +117,13 @@ struct Running {
     bell: Arc<EventFd>,
 }
 
-/// The subjects of a process up to its next fork, and the thread that looks at them.
+/// The objects of a process up to its next fork, and the thread that looks at them.
 pub(crate) struct Registry {
     generation: Generation,
-    subjects: Mutex<Vec<Listed>>,
-    /// Held for reading while a thread has strong references to subjects.
+    objects: Mutex<Vec<Listed>>,
+    /// Held for reading while a thread has strong references to objects.
     looking: RwLock<()>,
-    /// What subjects had counted when they ended, if that is wanted.
+    /// What objects had counted when they ended, if that is wanted.
     ended: Mutex<Report>,
     /// Threads that wait for `looking`.
     hurry: AtomicU32,
@@ -144,7 +144,7 @@ impl Registry {
     fn new() -> Self {
         Registry {
             generation: Generation::current(),
-            subjects: Mutex::new(Vec::new()),
+            objects: Mutex::new(Vec::new()),
             looking: RwLock::new(()),
             ended: Mutex::new(Report::default()),
             hurry: AtomicU32::new(0),
@@ -178,12 +178,12 @@ impl Registry {
 
 pub(crate) use service::are_wanted as is_wanted;
 
-/// Lets the monitor look at a new subject. Its thread runs if `is_wanted`.
-pub(crate) fn watch(subject: Weak<dyn Subject>, pulse: Pulse) {
+/// Lets the monitor look at a new object. Its thread runs if `is_wanted`.
+pub(crate) fn watch(object: Weak<dyn Watched>, pulse: Pulse) {
     let registry = Registry::of_this_process();
     let now = clock::now_ns();
-    let listed = Listed { subject, pulse, called: now, moved: now, stall: Stall::No };
-    registry.subjects.lock().push(listed);
+    let listed = Listed { object, pulse, called: now, moved: now, stall: Stall::No };
+    registry.objects.lock().push(listed);
     if !is_wanted() {
         return;
     }
@@ -193,19 +193,19 @@ pub(crate) fn watch(subject: Weak<dyn Subject>, pulse: Pulse) {
     }
 }
 
-/// Ends that, and waits until the monitor has no reference to the subject. The thread ends with the
+/// Ends that, and waits until the monitor has no reference to the object. The thread ends with the
 /// last one. Not for a thread that is inside a worker's gate.
-pub(crate) fn forget<T: Subject>(subject: &T) {
+pub(crate) fn forget<T: Watched>(object: &T) {
     let Some(registry) = Registry::existing() else { return };
-    let address = std::ptr::from_ref(subject).cast::<()>();
-    let is_it = |listed: &Listed| std::ptr::addr_eq(listed.subject.as_ptr(), address);
-    if !registry.subjects.lock().iter().any(is_it) {
+    let address = std::ptr::from_ref(object).cast::<()>();
+    let is_it = |listed: &Listed| std::ptr::addr_eq(listed.object.as_ptr(), address);
+    if !registry.objects.lock().iter().any(is_it) {
         return;
     }
     if metrics::are_kept() {
-        registry.keep_metrics(subject);
+        registry.keep_metrics(object);
     }
-    registry.subjects.lock().retain(|listed| !is_it(listed) && listed.subject.strong_count() > 0);
+    registry.objects.lock().retain(|listed| !is_it(listed) && listed.object.strong_count() > 0);
     registry.hurry.fetch_add(1, Ordering::Relaxed);
     drop(registry.looking.write());
     registry.hurry.fetch_sub(1, Ordering::Relaxed);
@@ -249,8 +249,8 @@ impl Registry {
 
     fn stop_if_idle(&self) {
         let mut running = self.running.lock();
-        // Whoever adds a subject then waits for the lock, and finds no thread.
-        if self.subjects.lock().iter().any(|listed| listed.subject.strong_count() > 0) {
+        // Whoever adds an object then waits for the lock, and finds no thread.
+        if self.objects.lock().iter().any(|listed| listed.object.strong_count() > 0) {
             return;
         }
         if let Some(Running { thread, bell }) = running.take() {
@@ -265,18 +265,18 @@ impl Registry {
         self.stops.load(Ordering::Relaxed)
     }
 
-    /// Looks how far all subjects have come.
+    /// Looks how far all objects have come.
     pub(crate) fn take_pulses(&self, now: u64) {
-        for listed in self.subjects.lock().iter_mut() {
-            let Some(subject) = listed.subject.upgrade() else { continue };
-            listed.note(subject.pulse(), now);
+        for listed in self.objects.lock().iter_mut() {
+            let Some(object) = listed.object.upgrade() else { continue };
+            listed.note(object.pulse(), now);
         }
     }
 
     /// Marks what has stood still for so long. Returns whether there is something to report.
     pub(crate) fn note_stalls(&self, now: u64, limit_ns: u64) -> bool {
         let mut any = false;
-        for listed in self.subjects.lock().iter_mut() {
+        for listed in self.objects.lock().iter_mut() {
             if listed.stall == Stall::No && listed.seen(now).still_ns >= limit_ns {
                 listed.stall = Stall::New;
                 any = true;
@@ -285,74 +285,74 @@ impl Registry {
         any
     }
 
-    /// For each reported subject that goes on: a text that says so.
+    /// A line for the log for each reported object that goes on.
     pub(crate) fn ended_stalls(&self) -> Vec<String> {
-        let mut subjects = self.subjects.lock();
-        let gone_on = subjects.iter_mut().filter_map(|listed| {
+        let mut objects = self.objects.lock();
+        let gone_on = objects.iter_mut().filter_map(|listed| {
             let Stall::Known(since) = listed.stall else { return None };
             let stood = listed.moved.checked_sub(since).filter(|stood| *stood > 0)?;
             listed.stall = Stall::No;
-            let subject = listed.subject.upgrade()?;
-            Some(format!("{} goes on after {} ms", subject.title(), stood / 1_000_000))
+            let object = listed.object.upgrade()?;
+            Some(format!("{} goes on after {} ms", object.title(), stood / 1_000_000))
         });
         gone_on.collect()
     }
 
-    fn keep_metrics(&self, subject: &dyn Subject) {
+    fn keep_metrics(&self, object: &dyn Watched) {
         let mut ended = self.ended.lock();
         if ended.length() < MOST_KEPT {
-            subject.measure(&mut ended);
+            object.measure(&mut ended);
         }
     }
 
-    /// The metrics of all subjects of which `wanted` is true.
-    pub(crate) fn measure(&self, wanted: impl Fn(&dyn Subject) -> bool) -> Report {
+    /// The metrics of all objects of which `wanted` is true.
+    pub(crate) fn measure(&self, wanted: impl Fn(&dyn Watched) -> bool) -> Report {
         let mut report = Report::default();
         let looking = self.looking.read();
-        let subjects: Vec<_> =
-            self.subjects.lock().iter().filter_map(|listed| listed.subject.upgrade()).collect();
-        subjects
+        let objects: Vec<_> =
+            self.objects.lock().iter().filter_map(|listed| listed.object.upgrade()).collect();
+        objects
             .iter()
-            .filter(|subject| wanted(&***subject))
-            .for_each(|subject| subject.measure(&mut report));
-        drop(subjects);
+            .filter(|object| wanted(&***object))
+            .for_each(|object| object.measure(&mut report));
+        drop(objects);
         drop(looking);
         report
     }
 
-    /// The metrics of the whole process, with those of subjects that have ended.
+    /// The metrics of the whole process, with those of objects that have ended.
     pub(crate) fn measure_all(&self) -> Report {
-        // First: a subject that ends meanwhile is missing once, and not there twice.
+        // First: an object that ends meanwhile is missing once, and not there twice.
         let mut report = Report::default();
         report.merge(&self.ended.lock());
         report.merge(&self.measure(|_| true));
         report
     }
 
-    /// Calls `visit` for each subject. All of them together may wait for threads of the program as
+    /// Calls `visit` for each object. All of them together may wait for threads of the program as
     /// long as `patience`.
-    pub(crate) fn look(&self, patience: Duration, mut visit: impl FnMut(&dyn Subject, &Look<'_>)) {
+    pub(crate) fn look(&self, patience: Duration, mut visit: impl FnMut(&dyn Watched, &Look<'_>)) {
         let looking = self.looking.read();
         let now = clock::now_ns();
         let until = now + patience.as_nanos() as u64;
-        let subjects: Vec<_> = {
-            let mut listed = self.subjects.lock();
+        let objects: Vec<_> = {
+            let mut listed = self.objects.lock();
             let found = listed.iter_mut().filter_map(|listed| {
-                let subject = listed.subject.upgrade()?;
-                listed.note(subject.pulse(), now);
+                let object = listed.object.upgrade()?;
+                listed.note(object.pulse(), now);
                 let is_new = listed.stall == Stall::New;
                 if is_new {
                     listed.stall = Stall::Known(listed.moved);
                 }
-                Some((subject, listed.seen(now), is_new))
+                Some((object, listed.seen(now), is_new))
             });
             found.collect()
         };
-        for (subject, seen, is_new_stall) in &subjects {
+        for (object, seen, is_new_stall) in &objects {
             let look = Look { registry: self, until, seen: *seen, is_new_stall: *is_new_stall };
-            visit(&**subject, &look);
+            visit(&**object, &look);
         }
-        drop(subjects);
+        drop(objects);
         drop(looking);
     }
 }
@@ -360,7 +360,7 @@ impl Registry {
 /// The metrics of everything that was made with this context, as OpenMetrics text.
 pub fn metrics_of(context: &Context) -> Result<String> {
     context.check_fork()?;
-    let of_context = |subject: &dyn Subject| std::ptr::eq(subject.context(), context);
+    let of_context = |object: &dyn Watched| std::ptr::eq(object.context(), context);
     Ok(Registry::of_this_process().measure(of_context).text())
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Offer {
 /// All services.
 const SERVICES: &[Offer] = &[debug_socket::OFFER, metrics::OFFER, watchdog::OFFER];
 
-/// How often the thread looks how far its subjects have come.
+/// How often the thread looks how far its objects have come.
 const TICK_NS: u64 = 250_000_000;
 
 fn value(offer: &Offer) -> Option<String> {

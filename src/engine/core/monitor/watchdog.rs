@@ -1,4 +1,4 @@
-//! `UCXX_RS_STALL_MS`: logs what stands still. A subject stands still if operations are in flight
+//! `UCXX_RS_STALL_MS`: logs what stands still. An object stands still if operations are in flight
 //! and none has ended for so long.
 #![deny(unsafe_code)]
 
@@ -26,7 +26,7 @@ struct Watchdog {
 }
 
 impl Service for Watchdog {
-    /// The thread looks often enough how far its subjects have come.
+    /// The thread looks often enough how far its objects have come.
     fn waits_for<'a>(&'a self, _: &mut Vec<PollFd<'a>>) -> Option<u64> {
         None
     }
@@ -34,9 +34,9 @@ impl Service for Watchdog {
     fn turn(&mut self, registry: &Registry, now: u64) {
         let mut lines = Vec::new();
         if registry.note_stalls(now, self.limit_ns) {
-            registry.look(PATIENCE, |subject, look| {
+            registry.look(PATIENCE, |object, look| {
                 let is_new = look.seen.still_ns >= self.limit_ns && look.is_new_stall();
-                if let (true, [first, rest @ ..]) = (is_new, &subject.describe(look)[..]) {
+                if let (true, [first, rest @ ..]) = (is_new, &object.describe(look)[..]) {
                     let age = look.seen.still_ns / 1_000_000;
                     lines.push(format!("no operation has ended for {age} ms: {first}"));
                     lines.extend_from_slice(rest);

@@ -8,7 +8,7 @@
 
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::open_metrics::Report;
-use crate::engine::core::monitor::registry::{Look, Pulse, Subject};
+use crate::engine::core::monitor::registry::{Look, Pulse, Watched};
 use crate::engine::core::worker::dump::milliseconds;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::os::thread_text;
@@ -69,7 +69,7 @@ impl Inquiry {
 /// Between two times that a thread is asked.
 const PAUSE: Duration = Duration::from_millis(2);
 
-impl Subject for SharedWorker {
+impl Watched for SharedWorker {
     fn describe(&self, look: &Look<'_>) -> Vec<String> {
         let silent = look.seen.silent_ns;
         let lines = match self.enter_within(look.rest()) {

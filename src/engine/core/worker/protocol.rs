@@ -94,7 +94,7 @@ pub(crate) struct Protocol {
     pub(crate) at_end: fn(&Worker, OfWorker),
     /// Adds lines for people to a worker's description: what waits there, and for what.
     pub(crate) describe: fn(&Worker, &mut Vec<String>),
-    /// The same for objects on the worker that are subjects of the monitor themselves. Outside the
+    /// The same for objects on the worker that the monitor also watches by themselves. Outside the
     /// gate.
     pub(crate) describe_objects: fn(&SharedWorker, &mut Vec<String>),
     /// The same for an endpoint.
