@@ -26,6 +26,9 @@ NUMBERS = {
     "int32_t", "uint32_t", "int64_t", "uint64_t", "uint16_t", "uint8_t", "size_t", "int", "double",
 }  # fmt: skip
 
+# Up to what follows it.
+COMMENT = re.compile(r"/\*\*((?:(?!\*/).)*)\*/\s*(?:UCXX_NODISCARD\s+)?", re.S)
+
 # What neither a type nor a comment's form says. Key: "function.parameter", or "*.parameter".
 NULLABLE = {
     # The comments of these say it in words of their own.
@@ -123,6 +126,7 @@ def statuses(text):
 class Api:
     def __init__(self, path):
         self.text = path.read_text(encoding="utf-8")
+        self.comments = list(COMMENT.finditer(self.text))
         self.header = c_header.read(path)
         self.names = {function.name for function in self.header.functions}
         self.layouts = LAYOUTS.read_text(encoding="utf-8")
@@ -173,9 +177,11 @@ class Api:
     # Comments
 
     def comment_before(self, pattern, within=None):
-        text = self.text if within is None else within
-        found = re.search(r"/\*\*((?:(?!\*/).)*)\*/\s*(?:UCXX_NODISCARD\s+)?" + pattern, text, re.S)
-        return comment(found[1]) if found else ""
+        """The first comment that something of this pattern follows."""
+        comments = self.comments if within is None else COMMENT.finditer(within)
+        follows = re.compile(pattern, re.S)
+        found = (each for each in comments if follows.match(each.string, each.end()))
+        return next((comment(each[1]) for each in found), "")
 
     def body(self, what, name):
         return re.search(rf"^{what} {name} \{{(.*?)^\}};", self.text, re.S | re.M)[1]
