@@ -17,7 +17,7 @@ from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(root / "tests/abi"))
-import header as c_header  # noqa: E402
+import header as c_header
 
 OUTPUT = root / "share/ucxx_rs/api.json"
 # Sizes and offsets, as a compiler has them.

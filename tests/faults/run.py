@@ -8,7 +8,6 @@ tests/faults/run.py --prefix DIR [--ucx LIBDIR] [--rounds N] [--seed S] [--only 
 
 import argparse
 import atexit
-import os
 import secrets
 import shutil
 import subprocess
@@ -23,6 +22,9 @@ import scenarios
 from actors import WATCHDOG, Field, KnownAbort, Violation
 from network import Hosts, Network, Unavailable
 from rounds import FifoStopped, Pool, Round
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import clean_environment
 
 HERE = Path(__file__).resolve().parent
 
@@ -90,12 +92,8 @@ def build(options, folder):
 
 
 def environment(options):
-    result = {
-        key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))
-    }
-    if options.ucx:
-        result["LD_LIBRARY_PATH"] = str(options.ucx.resolve())
-    return result
+    libraries = {"LD_LIBRARY_PATH": str(options.ucx.resolve())} if options.ucx else {}
+    return clean_environment.environment(**libraries)
 
 
 def link(field):

@@ -1,8 +1,11 @@
 """What the tests of this folder share: the installed library, and programs that use it."""
 
-import os
 import subprocess
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from clean_environment import environment
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 60  # seconds; only a hang of the test itself takes so long
@@ -19,12 +22,6 @@ def build(prefix, source, folder):
         check=True,
     )
     return program
-
-
-def environment(**more):
-    """Without what is set for UCX, and for the library."""
-    own = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "UCXX_"))}
-    return {**own, **more}
 
 
 def attach(prefix, whom, **more):

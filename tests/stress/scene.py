@@ -16,6 +16,7 @@ import cases
 import stuck
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import clean_environment
 import ucx_ends
 
 SKIPPED = 77
@@ -86,10 +87,7 @@ class Run:
         stage.runs += 1
         self.log = stage.logs / f"{stage.runs:05}-{case.name}.log"
         self.began = time.monotonic()
-        environment = {
-            key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))
-        }
-        environment.update(case.environment)
+        environment = clean_environment.environment(**case.environment)
         environment.update(
             LD_PRELOAD=str(stage.dump) if case.is_dumped else "",
             UCXX_TEST_SECONDS=GUARD,

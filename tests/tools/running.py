@@ -1,7 +1,6 @@
 """What the tests of the command line tools share: tools that run, and checks of results."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -10,18 +9,17 @@ import threading
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import clean_environment
+
 LIMIT = 60  # seconds; only a hang takes so long
 TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self"}
 BIN = Path()
 
 
 def environment(transport=None, **more):
-    result = {
-        key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))
-    }
-    if transport:
-        result["UCX_TLS"] = TRANSPORTS[transport]
-    return {**result, **more}
+    tls = {"UCX_TLS": TRANSPORTS[transport]} if transport else {}
+    return clean_environment.environment(**{**tls, **more})
 
 
 def ucx_release():

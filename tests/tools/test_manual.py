@@ -4,13 +4,14 @@
 tests/tools/test_manual.py PREFIX [unittest's arguments]
 """
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 import unittest
 from pathlib import Path
+
+from running import environment
 
 PREFIX = Path()
 SOURCES = Path(__file__).resolve().parents[2] / "tools"
@@ -23,10 +24,9 @@ UNDOCUMENTED = {"default"}
 
 
 def run_tool(name, *arguments):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("UCX")}
     done = subprocess.run(
         [PREFIX / "bin" / name, *arguments],
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,

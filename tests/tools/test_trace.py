@@ -18,9 +18,10 @@ import unittest
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from running import TRANSPORTS, environment
+
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 120  # seconds; only a hang takes so long
-TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self"}
 ROUNDS = 40  # as in ping_pong.c
 PREFIX = Path()
 FOLDER = tempfile.TemporaryDirectory()
@@ -57,12 +58,10 @@ class Trace:
         program = build(source)
         self.folder = tempfile.TemporaryDirectory()
         folder = Path(self.folder.name)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("UCX")}
-        environment |= {"UCX_TLS": TRANSPORTS[transport], "UCXX_RS_TRACE": f"{folder}/%p.json"}
         sides = [
             subprocess.Popen(
                 [program, str(rank), folder / "socket"],
-                env=environment,
+                env=environment(transport, UCXX_RS_TRACE=f"{folder}/%p.json"),
                 stdout=subprocess.DEVNULL,
             )
             for rank in range(2)

@@ -25,6 +25,9 @@ from pathlib import Path
 
 import pcap
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from clean_environment import environment
+
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE.parents[1] / "tools/wireshark/ucxx_rs.lua"
 LIMIT = 120  # seconds; only a hang takes so long
@@ -426,15 +429,12 @@ class Traffic(unittest.TestCase):
         if name in self.made:
             return self.made[name]
         path = Path(self.folder.name) / f"{name}.pcap"
-        environment = {
-            key: value for key, value in os.environ.items() if not key.startswith(("UCX_", "UCXX_"))
-        }
-        environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo", **more}
-        environment["PATH"] = f"{PREFIX / 'bin'}:{environment['PATH']}"
+        network = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo", **more}
+        path_of_tools = f"{PREFIX / 'bin'}:{os.environ['PATH']}"
         result = subprocess.run(
             ["unshare", "-rn", sys.executable, __file__, "--capture", path, "bash", "-ec", command],
             cwd=self.folder.name,
-            env=environment,
+            env=environment(**network, PATH=path_of_tools),
             stdout=subprocess.PIPE,
             text=True,
             timeout=2 * LIMIT,
