@@ -2,8 +2,9 @@
 # Sourced, after scripts/lib.sh, by what tries packages in a new Debian.
 #
 # - new_debian_possible: ends the script with 77, and the reason, where it is not.
-# - new_debian OUT RELEASE [PACKAGE ...]: makes it in $debian_root. It is made once, with these packages,
-#   and kept as OUT/root-RELEASE.tar. With the right to mount, it gets /proc, /sys and /dev/shm.
+# - new_debian OUT RELEASE [PACKAGE ...]: makes it in $debian_root. It is made once, with these
+#   packages, and kept as OUT/root-RELEASE.tar. With the right to mount, it gets /proc, /sys and
+#   /dev/shm.
 # - drop_debian: removes it. This also happens when the script ends.
 
 new_debian_possible() {
