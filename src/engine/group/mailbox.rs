@@ -6,7 +6,6 @@
 //! whose data waits for its receiver waits until then, with its user's buffer.
 #![deny(unsafe_code)]
 
-use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::Status;
 use crate::engine::wire::group::GroupHeader;
 use std::collections::{HashMap, VecDeque};
@@ -45,6 +44,17 @@ pub(crate) struct Ended<M> {
     pub(crate) ranks: Option<Arc<[u32]>>,
     /// Messages that no collective will take.
     pub(crate) late: Vec<Arrived<M>>,
+}
+
+/// Why a failure was not recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unrecorded {
+    /// This earlier one makes it irrelevant.
+    Later(Failure),
+    /// This member has left the group.
+    Left,
+    /// `MOST_REMEMBERED` groups that do not exist here have failed.
+    TooMany,
 }
 
 /// See the head of this file. The service keeps it behind a lock.
@@ -130,21 +140,18 @@ impl<M> Mail<M> {
         self.failures.get(&group).copied().filter(|failure| failure.ends(sequence))
     }
 
-    /// Records a failure of a group's collectives. The earliest failure wins: returns it as an
-    /// error if it makes this one irrelevant.
-    pub(crate) fn fail(&mut self, group: u64, failure: Failure) -> Result<Ended<M>, Failure> {
+    /// Records a failure of a group's collectives.
+    pub(crate) fn fail(&mut self, group: u64, failure: Failure) -> Result<Ended<M>, Unrecorded> {
         if let Some(first) = self.failures.get(&group).filter(|first| first.ends(failure.sequence))
         {
-            return Err(*first);
+            return Err(Unrecorded::Later(*first));
         }
         let known = self.groups.contains_key(&group);
         if !known && self.left.contains(&group) {
-            return Err(failure);
+            return Err(Unrecorded::Left);
         }
         if !known && self.failures.len() >= MOST_REMEMBERED {
-            let text = format_args!("too many failure notices for unknown groups: one is dropped");
-            log::write(log::WARN, Component::Group, &(), text);
-            return Err(failure);
+            return Err(Unrecorded::TooMany);
         }
         self.failures.insert(group, failure);
         let late = self.take_out(group, |sequence| failure.ends(sequence));
@@ -241,11 +248,21 @@ mod tests {
         mail.enter(GROUP, members());
         assert!(mail.fail(GROUP, failure(5)).is_ok());
         assert!(mail.put(message(GROUP, 1, 3)).is_none());
-        assert_eq!(mail.fail(GROUP, failure(6)).err(), Some(failure(5)));
-        assert_eq!(mail.fail(GROUP, failure(5)).err(), Some(failure(5)));
+        assert_eq!(mail.fail(GROUP, failure(6)).err(), Some(Unrecorded::Later(failure(5))));
+        assert_eq!(mail.fail(GROUP, failure(5)).err(), Some(Unrecorded::Later(failure(5))));
         let ended = mail.fail(GROUP, failure(2)).expect("it is earlier");
         assert_eq!(sorted(ended.late), [(GROUP, 1, 3)]);
         assert_eq!((mail.failure(GROUP, 1), mail.failure(GROUP, 3)), (None, Some(failure(2))));
+    }
+
+    #[test]
+    fn failures_of_unknown_groups_are_bounded() {
+        let mut mail = Mail::<()>::default();
+        let unknown = (0..MOST_REMEMBERED as u64).all(|group| mail.fail(group, failure(1)).is_ok());
+        assert!(unknown);
+        mail.enter(u64::MAX, members());
+        assert_eq!(mail.fail(u64::MAX - 1, failure(1)).err(), Some(Unrecorded::TooMany));
+        assert!(mail.fail(u64::MAX, failure(1)).is_ok());
     }
 
     #[test]
@@ -257,7 +274,7 @@ mod tests {
         let ended = mail.leave(GROUP);
         assert_eq!((ended.ranks, ended.late.len()), (Some(members()), 1));
         assert!(mail.put(message(GROUP, 1, 1)).is_some());
-        assert_eq!(mail.fail(GROUP, failure(1)).err(), Some(failure(1)));
+        assert_eq!(mail.fail(GROUP, failure(1)).err(), Some(Unrecorded::Left));
         assert!(mail.failure(GROUP, 1).is_none());
         // The last group: no member is left to notify.
         assert!(mail.leave(8).ranks.is_none());

@@ -28,7 +28,7 @@ use crate::engine::core::worker::progress_thread::{ProgressMode, ThreadParams};
 use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::group::collective::{MOST_AHEAD, MOST_BYTES_AHEAD};
 use crate::engine::group::describe::GroupWaits;
-use crate::engine::group::mailbox::{self, Ended, Failure, Mail};
+use crate::engine::group::mailbox::{self, Ended, Failure, Mail, Unrecorded};
 use crate::engine::group::service_connection::{Link, Watch};
 use crate::engine::messaging::am::send::Front;
 use crate::engine::ucx::context::feature;
@@ -338,14 +338,20 @@ impl Service {
     /// notifies those that it exchanges messages with, and drops the group's messages, so that no
     /// sender waits. Returns the earliest failure.
     pub(crate) fn fail(&self, group: u64, failure: Failure) -> Failure {
-        let Ended { ranks, late } = {
+        let recorded = {
             let mut state = self.state.lock();
-            match state.mail.fail(group, failure) {
-                Ok(ended) => {
-                    state.in_disorder = true;
-                    ended
-                }
-                Err(first) => return first,
+            let recorded = state.mail.fail(group, failure);
+            state.in_disorder |= recorded.is_ok();
+            recorded
+        };
+        let Ended { ranks, late } = match recorded {
+            Ok(ended) => ended,
+            Err(Unrecorded::Later(first)) => return first,
+            Err(Unrecorded::Left) => return failure,
+            Err(Unrecorded::TooMany) => {
+                let text = "too many failure notices for unknown groups: one is dropped";
+                log::write(log::WARN, Component::Group, self, format_args!("{text}"));
+                return failure;
             }
         };
         let Failure { status, blamed, .. } = failure;

@@ -86,7 +86,7 @@ pub fn ucx_copies() -> u32 {
     copies
 }
 
-/// Removes the signal handlers that UCX installs when it is loaded, unless the user asked for them,
+/// Removes the signal handlers that UCX installs when it is loaded, unless the user asked for some,
 /// and redirects UCX's log.
 pub(crate) fn initialise() {
     static DONE: Once = Once::new();
@@ -94,7 +94,7 @@ pub(crate) fn initialise() {
         log::take_over_ucx();
         let wanted = ["UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS"]
             .iter()
-            .any(|name| std::env::var_os(name).is_some());
+            .any(|name| std::env::var_os(name).is_some_and(|set| !set.is_empty()));
         if wanted {
             return;
         }
