@@ -10,6 +10,7 @@ describes the format. A parameter that no rule describes is an error, so nothing
   scripts/api_json.py --update    writes it
 """
 
+import functools
 import json
 import re
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(root / "tests/abi"))
+import api_numbers
 import header as c_header
 
 OUTPUT = root / "share/ucxx_rs/api.json"
@@ -26,8 +28,10 @@ NUMBERS = {
     "int32_t", "uint32_t", "int64_t", "uint64_t", "uint16_t", "uint8_t", "size_t", "int", "double",
 }  # fmt: skip
 
-# Up to what follows it.
-COMMENT = re.compile(r"/\*\*((?:(?!\*/).)*)\*/\s*(?:UCXX_NODISCARD\s+)?", re.S)
+# With what it is about, up to a semicolon or a bracket.
+COMMENT = re.compile(
+    r"/\*\*((?:(?!\*/).)*)\*/\s*(?:UCXX_NODISCARD\s+)?((?:(?!/\*)[^;{])*[;{]?)", re.S
+)
 
 # What neither a type nor a comment's form says. Key: "function.parameter", or "*.parameter".
 NULLABLE = {
@@ -97,6 +101,12 @@ def comment(text):
     return "\n".join(lines).strip()
 
 
+@functools.cache
+def commented(text):
+    """Each comment, with the beginning of what follows."""
+    return [(comment(found[1]), found[2]) for found in COMMENT.finditer(text)]
+
+
 def sections(text):
     """A function's comment by its parts."""
     found = {"text": [], "returns": [], "threads": [], "ownership": [], "see": []}
@@ -126,15 +136,46 @@ def statuses(text):
 class Api:
     def __init__(self, path):
         self.text = path.read_text(encoding="utf-8")
-        self.comments = list(COMMENT.finditer(self.text))
         self.header = c_header.read(path)
         self.names = {function.name for function in self.header.functions}
         self.layouts = LAYOUTS.read_text(encoding="utf-8")
         self.opaque = {f"{name}_t" for name in self.header.opaque}
         self.structs = {f"{name}_t": name for name in self.header.structs}
         self.callbacks = {name: kind for name, kind in self.header.types.items() if "(*)" in kind}
+        self.numbers = list(self.all_numbers())
+        self.enum_of = api_numbers.assign(self.numbers, self.header.enums)
+
+    def all_numbers(self):
+        """Every number, with what its comment says of it."""
+        for function in self.header.functions:
+            text = sections(self.function_comment(function)).get("text", "")
+            result = re.match(r"Returns [^.]*?(UCXX_\w+\*.*)", text, re.S)
+            yield self.number(function.name, function.result, result[1] if result else "")
+            for each in function.parameters:
+                key = f"{function.name}.{each.name}"
+                yield self.number(key, each.type, api_numbers.about(each.name, text))
+        for name, members in self.header.structs.items():
+            for member in members:
+                says = self.member_comment(name, member)
+                yield self.number(f"{name}_t.{member.name}", member.type, says)
+        for name in self.callbacks:
+            text = self.callback_comment(name)
+            for each in self.callback_parameters(name):
+                says = api_numbers.about(each.name, text)
+                yield self.number(f"{name}.{each.name}", each.type, says)
+
+    def number(self, key, type, says):
+        return api_numbers.Number(key, type.removesuffix("*").strip(), says)
 
     # Types
+
+    def type_of(self, key, spelled):
+        """The type of what has this name. A number that is a constant names its enumeration."""
+        type = self.type(spelled)
+        if key in self.enum_of:
+            number = type["to"] if type["kind"] == "pointer" else type
+            number["enum"] = self.enum_of[key]
+        return type
 
     def type(self, spelled):
         """A type as the header spells it, taken apart."""
@@ -176,12 +217,26 @@ class Api:
 
     # Comments
 
-    def comment_before(self, pattern, within=None):
-        """The first comment that something of this pattern follows."""
-        comments = self.comments if within is None else COMMENT.finditer(within)
-        follows = re.compile(pattern, re.S)
-        found = (each for each in comments if follows.match(each.string, each.end()))
-        return next((comment(each[1]) for each in found), "")
+    def comment_before(self, name, pattern="", within=None):
+        """The comment of the first declaration that has this name, in this form."""
+        for said, follows in commented(self.text if within is None else within):
+            if name in follows and re.match(pattern + rf"\b{name}\b", follows):
+                return said
+        return ""
+
+    def function_comment(self, function):
+        return self.comment_before(function.name, r"[^;{(]*")
+
+    def member_comment(self, struct, member):
+        body = self.body("struct", struct)
+        return self.comment_before(member.name, r"[^;]*?", body)
+
+    def callback_comment(self, name):
+        return self.comment_before(name, r"typedef [^;]*\(\*")
+
+    def callback_parameters(self, name):
+        spelled = re.search(rf"typedef [^;(]*\(\*{name}\)\((.*?)\);", self.text, re.S)[1]
+        return c_header.parameters(spelled)
 
     def body(self, what, name):
         return re.search(rf"^{what} {name} \{{(.*?)^\}};", self.text, re.S | re.M)[1]
@@ -193,25 +248,27 @@ class Api:
         values = []
         for constant in self.header.enums[name]:
             value = re.search(rf"\b{constant} = (-?\d+),", body)
-            doc = self.comment_before(rf"{constant} = ", body)
+            doc = self.comment_before(constant, within=body)
             if f"\nconstant {constant} = {value[1]}\n" not in self.layouts:
                 raise c_header.NotUnderstood(f"{constant}: {LAYOUTS.name} has another value")
             values.append({"name": constant, "value": int(value[1]), "doc": doc})
-        doc = self.comment_before(rf"enum {name} \{{")
-        return {"name": name, "doc": doc, "values": values}
+        doc = self.comment_before(name, "enum ")
+        by_name = {each["name"]: each["value"] for each in values}
+        more = api_numbers.describe(name, by_name, self.numbers, self.enum_of)
+        return {"name": name, "doc": doc} | more | {"values": values}
 
     def struct(self, name):
-        typedef, body = f"{name}_t", self.body("struct", name)
+        typedef = f"{name}_t"
         members = [
             {
                 "name": member.name,
-                "type": self.type(member.type),
+                "type": self.type_of(f"{typedef}.{member.name}", member.type),
                 "offset": self.measured(rf"member {name}\.{member.name}: at (\d+),"),
-                "doc": self.comment_before(rf"[^;]*?\b{member.name}\b[^;]*;", body),
+                "doc": self.member_comment(name, member),
             }
             for member in self.header.structs[name]
         ]
-        described = {"name": typedef, "doc": self.comment_before(rf"struct {name} \{{")}
+        described = {"name": typedef, "doc": self.comment_before(name, "struct ")}
         if f"{name}_init" in self.names and members[0]["name"] == "struct_size":
             described["init"] = f"{name}_init"
         described["size"] = self.measured(rf"struct {name}: (\d+) bytes")
@@ -225,19 +282,20 @@ class Api:
 
     def handle(self, name):
         destroy = name.removesuffix("_t") + "_destroy"
-        described = {"name": name, "doc": self.comment_before(rf"struct {name[:-2]};")}
+        described = {"name": name, "doc": self.comment_before(name[:-2], "struct ")}
         return described | ({"destroy": destroy} if destroy in self.names else {})
 
     def callback(self, name):
-        doc = self.comment_before(rf"typedef [^;]*\(\*{name}\)")
-        spelled = re.search(rf"typedef [^;(]*\(\*{name}\)\((.*?)\);", self.text, re.S)[1]
-        names = [each.name for each in c_header.parameters(spelled)]
-        signature = self.signature(self.callbacks[name])
-        takes = [{"name": n, "type": t} for n, t in zip(names, signature["takes"], strict=True)]
-        return {"name": name, "doc": doc, "result": signature["result"], "parameters": takes}
+        result = self.signature(self.callbacks[name])["result"]
+        takes = [
+            {"name": each.name, "type": self.type_of(f"{name}.{each.name}", each.type)}
+            for each in self.callback_parameters(name)
+        ]
+        described = {"name": name, "doc": self.callback_comment(name), "result": result}
+        return described | {"parameters": takes}
 
     def function(self, function):
-        doc = sections(self.comment_before(rf"[^;{{]*?\b{function.name}\("))
+        doc = sections(self.function_comment(function))
         names = [each.name for each in function.parameters]
         operation = names[-2:] == ["params", "request"]
         described = {
@@ -258,7 +316,9 @@ class Api:
         return described
 
     def result(self, function, doc):
-        type = self.type(function.result)
+        type = self.type_of(function.name, function.result)
+        if "enum" in type:
+            type["or_status"] = bool(statuses(doc.get("returns", "")))
         if type["kind"] in ("handle", "address", "string"):
             type["ownership"] = "borrowed"
             type["nullable"] = "never NULL" not in doc.get("returns", "")
@@ -286,7 +346,8 @@ class Api:
 
     def parameter(self, function, index, operation, doc):
         given = function.parameters[index]
-        key, type = f"{function.name}.{given.name}", self.type(given.type)
+        key = f"{function.name}.{given.name}"
+        type = self.type_of(key, given.type)
         described = {"name": given.name, "type": type, "direction": "in"}
         kind = type["kind"]
         if kind in ("number", "struct", "status"):

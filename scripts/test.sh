@@ -134,6 +134,7 @@ step_abi() {
   tests/abi/test_names.py "$stage"
   tests/abi/abidiff.py "$stage"
   scripts/api_json.py
+  tests/abi/test_api_json.py
 }
 
 step_readme() {
