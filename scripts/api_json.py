@@ -18,6 +18,7 @@ from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(root / "tests/abi"))
+import api_members
 import api_numbers
 import header as c_header
 
@@ -92,7 +93,13 @@ TAKES = {
     "ucxx_envelope_release.envelope",
 }
 # Callbacks that run only inside the call that they are given to.
-INSIDE = {"visit", "line", "function"}
+INSIDE = {"*.visit", "*.line", "*.function"}
+# What a function sets in one entry of a list of buffers.
+ENTRIES = {
+    "ucxx_buffers_get.buffer": {"direction": "out", "valid_for": "buffers"},
+    "ucxx_buffers_take.buffer": {"direction": "out", "ownership": "owned"},
+}
+TABLES = (NULLABLE, LENGTHS, ADDRESSES, BORROWED, KEPT, TAKES, INSIDE, ENTRIES)
 
 
 def comment(text):
@@ -143,7 +150,24 @@ class Api:
         self.structs = {f"{name}_t": name for name in self.header.structs}
         self.callbacks = {name: kind for name, kind in self.header.types.items() if "(*)" in kind}
         self.numbers = list(self.all_numbers())
+        self.keys = {each.key for each in self.numbers}
         self.enum_of = api_numbers.assign(self.numbers, self.header.enums)
+        members = {
+            typedef: [(each.name, self.type(each.type)) for each in self.header.structs[name]]
+            for typedef, name in self.structs.items()
+        }
+        self.check_tables()
+        api_members.check_tables(members)
+        functions = [
+            (each.name, [self.type(one.type) for one in each.parameters])
+            for each in self.header.functions
+        ]
+        self.direction_of = api_members.directions(members, functions)
+
+    def check_tables(self):
+        known = self.keys | {"*." + key.split(".")[-1] for key in self.keys}
+        if stale := {key for table in TABLES for key in table} - known:
+            raise api_numbers.Unclear(f"not in the header: {', '.join(sorted(stale))}")
 
     def all_numbers(self):
         """Every number, with what its comment says of it."""
@@ -251,28 +275,39 @@ class Api:
             doc = self.comment_before(constant, within=body)
             if f"\nconstant {constant} = {value[1]}\n" not in self.layouts:
                 raise c_header.NotUnderstood(f"{constant}: {LAYOUTS.name} has another value")
-            values.append({"name": constant, "value": int(value[1]), "doc": doc})
+            described = {"name": constant, "value": int(value[1]), "doc": doc}
+            values.append(described | self.event_handle(name, doc))
         doc = self.comment_before(name, "enum ")
         by_name = {each["name"]: each["value"] for each in values}
         more = api_numbers.describe(name, by_name, self.numbers, self.enum_of)
         return {"name": name, "doc": doc} | more | {"values": values}
 
+    def event_handle(self, enum, doc):
+        """The type of `handle` of a completion whose `kind` this is."""
+        if enum != "ucxx_event":
+            return {}
+        says = re.search(r"`handle` is (?:NULL|a\s+`(\w+) \*`)", doc)
+        if not says or says[1] not in (None, *self.opaque):
+            raise api_numbers.Unclear(f"{enum}: what is `handle`? {doc}")
+        return {"handle": says[1]} if says[1] else {}
+
     def struct(self, name):
-        typedef = f"{name}_t"
-        members = [
-            {
-                "name": member.name,
-                "type": self.type_of(f"{typedef}.{member.name}", member.type),
-                "offset": self.measured(rf"member {name}\.{member.name}: at (\d+),"),
-                "doc": self.member_comment(name, member),
-            }
-            for member in self.header.structs[name]
-        ]
+        typedef, members = f"{name}_t", self.header.structs[name]
         described = {"name": typedef, "doc": self.comment_before(name, "struct ")}
-        if f"{name}_init" in self.names and members[0]["name"] == "struct_size":
+        if f"{name}_init" in self.names and members[0].name == "struct_size":
             described["init"] = f"{name}_init"
         described["size"] = self.measured(rf"struct {name}: (\d+) bytes")
-        return described | {"members": members}
+        described["direction"] = self.direction_of[typedef]
+        return described | {"members": [self.member(name, member) for member in members]}
+
+    def member(self, struct, member):
+        typedef, doc = f"{struct}_t", self.member_comment(struct, member)
+        type = self.type_of(f"{typedef}.{member.name}", member.type)
+        names = [each.name for each in self.header.structs[struct]]
+        direction = self.direction_of[typedef]
+        more = api_members.Member(typedef, direction, member.name, type, names, doc).describe()
+        offset = self.measured(rf"member {struct}\.{member.name}: at (\d+),")
+        return {"name": member.name, "type": type, "offset": offset} | more | {"doc": doc}
 
     def measured(self, pattern):
         found = re.search(rf"^{pattern}", self.layouts, re.M)
@@ -286,13 +321,14 @@ class Api:
         return described | ({"destroy": destroy} if destroy in self.names else {})
 
     def callback(self, name):
-        result = self.signature(self.callbacks[name])["result"]
-        takes = [
-            {"name": each.name, "type": self.type_of(f"{name}.{each.name}", each.type)}
-            for each in self.callback_parameters(name)
-        ]
-        described = {"name": name, "doc": self.callback_comment(name), "result": result}
-        return described | {"parameters": takes}
+        result, doc = self.signature(self.callbacks[name])["result"], self.callback_comment(name)
+        takes, parameters = [], self.callback_parameters(name)
+        names = [each.name for each in parameters]
+        for each in parameters:
+            type = self.type_of(f"{name}.{each.name}", each.type)
+            more = api_members.callback_parameter(name, each.name, type, names, doc)
+            takes.append({"name": each.name, "type": type} | more)
+        return {"name": name, "doc": doc, "result": result, "parameters": takes}
 
     def function(self, function):
         doc = sections(self.function_comment(function))
@@ -373,9 +409,12 @@ class Api:
 
     def callback_parameter(self, key, _type, _length, _operation):
         function, name = key.split(".")
+        if f"{function}.arg" not in self.keys:
+            raise api_numbers.Unclear(f"{key}: which parameter is its argument?")
         # Inside the call; any number of times until it is replaced; or once, later.
         registered = "_set_" in function and name != "destroy_arg"
-        return {"runs": "inside" if name in INSIDE else "registered" if registered else "once"}
+        runs = "inside" if f"*.{name}" in INSIDE else "registered" if registered else "once"
+        return {"runs": runs, "arg": "arg"}
 
     def handle_parameter(self, key, type, _length, _operation):
         function, _ = key.split(".")
@@ -429,7 +468,8 @@ class Api:
             return {}
         versioned = to["kind"] == "struct" and self.is_versioned(to["name"])
         both = versioned or key == "ucxx_memory_pack.length"
-        return {"direction": "inout" if both else "out"}
+        described = {"direction": "inout" if both else "out"}
+        return described | ({"buffers": ENTRIES[key]} if key in ENTRIES else {})
 
     def is_versioned(self, typedef):
         return self.header.structs[self.structs[typedef]][0].name == "struct_size"

@@ -51,6 +51,8 @@ class Number(NamedTuple):
 
 def about(name, text):
     """What a comment says directly after the name: in a list, in brackets, or after "is"."""
+    if f"`{name}`" not in text:
+        return ""
     after = re.search(
         rf"`{name}`(?:\s+is(?:\s+one\s+of)?)?:?\s+\(?(?:- )?(?:0 or )?(?=UCXX_)", text
     )
