@@ -38,6 +38,7 @@ NUMBERS = {
     "int64_t": "c_int64_t",
     "uint64_t": "c_int64_t",
 }
+PREFIXES = {enum["name"]: enum["prefix"] for enum in API["enums"]}
 DEFAULTS = {
     "status": "UCXX_OK",
     "char": "c_null_char",
@@ -119,11 +120,12 @@ def constants():
     yield "  ! The kind of a status."
     yield "  integer, parameter :: ucxx_status_t = c_int32_t"
     for enum in API["enums"]:
-        kind = "c_int64_t" if enum["name"] == "ucxx_flag" else "c_int32_t"
+        kind = NUMBERS[enum["type"]]
         yield ""
         yield comment(enum["doc"], 2)
         for value in enum["values"]:
-            yield f"  integer({kind}), parameter :: {value['name']} = {value['value']}_{kind}"
+            yield comment(value["doc"], 4)
+            yield f"    integer({kind}), parameter :: {value['name']} = {value['value']}_{kind}"
 
 
 def handles():
@@ -145,6 +147,8 @@ def member(struct, one):
     if kind["kind"] == "number":
         default = struct["size"] if one["name"] == "struct_size" else 0
         value = f" = {default}_{NUMBERS[kind['name']]}"
+        if kind.get("enum"):
+            value += f"  ! {PREFIXES[kind['enum']]}*"
     elif kind["kind"] in ("struct", "handle"):
         value = ""  # Its own members have theirs.
     else:
@@ -171,22 +175,18 @@ def callbacks():
         arguments = [
             (one["name"], f"{value_type(one['type'])}, value", "")
             for one in callback["parameters"]
-            if not is_out(one)
+            if one["direction"] == "in"
         ]
         # An allocator returns the memory through its last argument.
         arguments += [
             (one["name"], "type(c_ptr), intent(out)", "")
             for one in callback["parameters"]
-            if is_out(one)
+            if one["direction"] == "out"
         ]
         yield ""
         yield comment(callback["doc"], 4)
         yield from procedure(callback["name"], callback["result"], arguments, 4)
     yield "  end interface"
-
-
-def is_out(parameter):
-    return parameter["type"]["kind"] == "pointer"
 
 
 def functions():

@@ -12,219 +12,394 @@ module ucxx_rs_types
   integer, parameter :: ucxx_status_t = c_int32_t
 
   ! Values of `ucxx_status_t`: 0 done, 1 in progress, negative an error.
-  integer(c_int32_t), parameter :: UCXX_OK = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_INPROGRESS = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_NO_MESSAGE = -1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_NO_RESOURCE = -2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_IO_ERROR = -3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_NO_MEMORY = -4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_INVALID_PARAM = -5_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_UNREACHABLE = -6_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_INVALID_ADDR = -7_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_NOT_IMPLEMENTED = -8_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_MESSAGE_TRUNCATED = -9_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_BUFFER_TOO_SMALL = -11_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_NO_ELEM = -12_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_NO_DEVICE = -14_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_BUSY = -15_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_CANCELED = -16_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_ALREADY_EXISTS = -18_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_OUT_OF_RANGE = -19_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_TIMED_OUT = -20_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_EXCEEDS_LIMIT = -21_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_UNSUPPORTED = -22_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_REJECTED = -23_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_NOT_CONNECTED = -24_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_CONNECTION_RESET = -25_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_ENDPOINT_TIMEOUT = -80_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_SYNC = -201_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_RANGE = -202_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_ATTACH = -203_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_FLAVOR = -204_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_OP = -205_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_POISONED = -206_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_RANK = -207_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_TYPE = -208_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_LOCK_TYPE = -209_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_PEER_FAILED = -210_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_RMA_ASSERT = -211_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_CLOSED = -220_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_STARVED = -221_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_FORKED = -230_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_PANIC = -299_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ERR_APPLICATION = -1000_c_int32_t
+    ! Done.
+    integer(c_int32_t), parameter :: UCXX_OK = 0_c_int32_t
+    ! The operation is in progress.
+    integer(c_int32_t), parameter :: UCXX_INPROGRESS = 1_c_int32_t
+    ! No matching message has arrived.
+    integer(c_int32_t), parameter :: UCXX_ERR_NO_MESSAGE = -1_c_int32_t
+    ! There is no room now: a queue, a window or the credit is used up.
+    integer(c_int32_t), parameter :: UCXX_ERR_NO_RESOURCE = -2_c_int32_t
+    ! Input or output failed, or the peer violated this library's protocol.
+    integer(c_int32_t), parameter :: UCXX_ERR_IO_ERROR = -3_c_int32_t
+    ! There is not enough memory, on the host or on the device.
+    integer(c_int32_t), parameter :: UCXX_ERR_NO_MEMORY = -4_c_int32_t
+    ! An argument is invalid.
+    integer(c_int32_t), parameter :: UCXX_ERR_INVALID_PARAM = -5_c_int32_t
+    ! No peer listens there, the name is unknown, or no transport connects the two.
+    integer(c_int32_t), parameter :: UCXX_ERR_UNREACHABLE = -6_c_int32_t
+    ! The address is damaged, or another program made it.
+    integer(c_int32_t), parameter :: UCXX_ERR_INVALID_ADDR = -7_c_int32_t
+    ! The UCX transport does not implement the call.
+    integer(c_int32_t), parameter :: UCXX_ERR_NOT_IMPLEMENTED = -8_c_int32_t
+    ! The message, or the reply, is longer than the buffer.
+    integer(c_int32_t), parameter :: UCXX_ERR_MESSAGE_TRUNCATED = -9_c_int32_t
+    ! The output buffer is too small.
+    integer(c_int32_t), parameter :: UCXX_ERR_BUFFER_TOO_SMALL = -11_c_int32_t
+    ! There is no such element: no request in the list, no progress thread, no buffers, no handler
+    ! for the id, or no memory for the key any more.
+    integer(c_int32_t), parameter :: UCXX_ERR_NO_ELEM = -12_c_int32_t
+    ! The device or its driver does not exist.
+    integer(c_int32_t), parameter :: UCXX_ERR_NO_DEVICE = -14_c_int32_t
+    ! The call is not possible now: it would wait in a callback, it overlaps another call, or the
+    ! port is in use.
+    integer(c_int32_t), parameter :: UCXX_ERR_BUSY = -15_c_int32_t
+    ! The operation was cancelled: by ucxx_request_cancel, by a close with FORCE, or by the end of
+    ! its worker.
+    integer(c_int32_t), parameter :: UCXX_ERR_CANCELED = -16_c_int32_t
+    ! It exists already: a progress thread, an armed callback, or a reply.
+    integer(c_int32_t), parameter :: UCXX_ERR_ALREADY_EXISTS = -18_c_int32_t
+    ! The index or offset is outside the object.
+    integer(c_int32_t), parameter :: UCXX_ERR_OUT_OF_RANGE = -19_c_int32_t
+    ! The time of a wait, an operation, or an endpoint expired.
+    integer(c_int32_t), parameter :: UCXX_ERR_TIMED_OUT = -20_c_int32_t
+    ! Something is larger than a limit of yours or of the library.
+    integer(c_int32_t), parameter :: UCXX_ERR_EXCEEDS_LIMIT = -21_c_int32_t
+    ! The context has no such feature, or the loaded UCX, the memory type or the peer does not
+    ! support the call.
+    integer(c_int32_t), parameter :: UCXX_ERR_UNSUPPORTED = -22_c_int32_t
+    ! The peer refused the connection, the fetch, or the secret of the group.
+    integer(c_int32_t), parameter :: UCXX_ERR_REJECTED = -23_c_int32_t
+    ! The endpoint is not connected.
+    integer(c_int32_t), parameter :: UCXX_ERR_NOT_CONNECTED = -24_c_int32_t
+    ! The peer closed its endpoint.
+    integer(c_int32_t), parameter :: UCXX_ERR_CONNECTION_RESET = -25_c_int32_t
+    ! UCX received no answer from the peer in time.
+    integer(c_int32_t), parameter :: UCXX_ERR_ENDPOINT_TIMEOUT = -80_c_int32_t
+    ! The window's present epoch does not allow the call.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_SYNC = -201_c_int32_t
+    ! The target range is outside the window.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_RANGE = -202_c_int32_t
+    ! The target range is not attached, or the range to attach overlaps an attached one.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_ATTACH = -203_c_int32_t
+    ! This flavour of window does not offer the call.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_FLAVOR = -204_c_int32_t
+    ! The operation does not work on this element type.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_OP = -205_c_int32_t
+    ! A peer died while it held an exclusive lock, so the contents of the target are unknown.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_POISONED = -206_c_int32_t
+    ! The group has no such rank.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_RANK = -207_c_int32_t
+    ! There is no such element type.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_TYPE = -208_c_int32_t
+    ! There is no such lock type.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_LOCK_TYPE = -209_c_int32_t
+    ! The peer's process ended, or the peer is no longer reachable.
+    integer(c_int32_t), parameter :: UCXX_ERR_PEER_FAILED = -210_c_int32_t
+    ! The call does not accept this UCXX_ASSERT_* value.
+    integer(c_int32_t), parameter :: UCXX_ERR_RMA_ASSERT = -211_c_int32_t
+    ! The object, or its parent, was closed, stopped or destroyed.
+    integer(c_int32_t), parameter :: UCXX_ERR_CLOSED = -220_c_int32_t
+    ! The hub link can never succeed: it has too few envelopes.
+    integer(c_int32_t), parameter :: UCXX_ERR_STARVED = -221_c_int32_t
+    ! The handle was created before fork(), and this is the child.
+    integer(c_int32_t), parameter :: UCXX_ERR_FORKED = -230_c_int32_t
+    ! The library caught a bug of its own.
+    integer(c_int32_t), parameter :: UCXX_ERR_PANIC = -299_c_int32_t
+    ! This number and all numbers below it belong to the application.
+    integer(c_int32_t), parameter :: UCXX_ERR_APPLICATION = -1000_c_int32_t
 
   ! What a notifier reports: the `kind` of `ucxx_completion_t`, and the type of its `handle`.
-  integer(c_int32_t), parameter :: UCXX_EVENT_COMPLETION = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_EVENT_CONN_REQUEST = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_EVENT_ENDPOINT_CLOSED = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_EVENT_AM_MESSAGE = 3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_EVENT_FETCH = 4_c_int32_t
+    ! An operation completed.
+    integer(c_int32_t), parameter :: UCXX_EVENT_COMPLETION = 0_c_int32_t
+    ! A client requests a connection from a listener.
+    integer(c_int32_t), parameter :: UCXX_EVENT_CONN_REQUEST = 1_c_int32_t
+    ! An endpoint has ended, as reported to `on_close`.
+    integer(c_int32_t), parameter :: UCXX_EVENT_ENDPOINT_CLOSED = 2_c_int32_t
+    ! An active message arrived.
+    integer(c_int32_t), parameter :: UCXX_EVENT_AM_MESSAGE = 3_c_int32_t
+    ! A fetch arrived: a peer expects a reply.
+    integer(c_int32_t), parameter :: UCXX_EVENT_FETCH = 4_c_int32_t
 
   ! How much is logged.
-  integer(c_int32_t), parameter :: UCXX_LOG_OFF = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LOG_ERROR = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LOG_WARN = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LOG_INFO = 3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LOG_DEBUG = 4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LOG_TRACE = 5_c_int32_t
+    ! Nothing.
+    integer(c_int32_t), parameter :: UCXX_LOG_OFF = 0_c_int32_t
+    ! Errors.
+    integer(c_int32_t), parameter :: UCXX_LOG_ERROR = 1_c_int32_t
+    ! Warnings.
+    integer(c_int32_t), parameter :: UCXX_LOG_WARN = 2_c_int32_t
+    ! Events of interest, such as a failed attempt to connect.
+    integer(c_int32_t), parameter :: UCXX_LOG_INFO = 3_c_int32_t
+    ! Details for debugging.
+    integer(c_int32_t), parameter :: UCXX_LOG_DEBUG = 4_c_int32_t
+    ! All details.
+    integer(c_int32_t), parameter :: UCXX_LOG_TRACE = 5_c_int32_t
 
   ! What a context is used for: bits of ucxx_context_params_t.features.
-  integer(c_int32_t), parameter :: UCXX_FEATURE_TAG = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_FEATURE_STREAM = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_FEATURE_AM = 4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_FEATURE_RMA = 8_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_FEATURE_ATOMIC = 16_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_FEATURE_WAKEUP = 32_c_int32_t
+    ! Tag messages.
+    integer(c_int64_t), parameter :: UCXX_FEATURE_TAG = 1_c_int64_t
+    ! Streams.
+    integer(c_int64_t), parameter :: UCXX_FEATURE_STREAM = 2_c_int64_t
+    ! Active messages, fetches, groups, and hubs between processes.
+    integer(c_int64_t), parameter :: UCXX_FEATURE_AM = 4_c_int64_t
+    ! Put and get.
+    integer(c_int64_t), parameter :: UCXX_FEATURE_RMA = 8_c_int64_t
+    ! Atomic operations.
+    integer(c_int64_t), parameter :: UCXX_FEATURE_ATOMIC = 16_c_int64_t
+    ! Descriptors, and waits that sleep.
+    integer(c_int64_t), parameter :: UCXX_FEATURE_WAKEUP = 32_c_int64_t
 
   ! Which networks a context uses.
-  integer(c_int32_t), parameter :: UCXX_NETWORK_ALL = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_NETWORK_LOCAL = 1_c_int32_t
+    ! All that UCX finds.
+    integer(c_int32_t), parameter :: UCXX_NETWORK_ALL = 0_c_int32_t
+    ! Loopback and shared memory only.
+    integer(c_int32_t), parameter :: UCXX_NETWORK_LOCAL = 1_c_int32_t
 
   ! Which threads may call a worker while its progress is manual.
-  integer(c_int32_t), parameter :: UCXX_THREAD_MULTI = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_THREAD_SERIALIZED = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_THREAD_SINGLE = 2_c_int32_t
+    ! Any thread, several at a time.
+    integer(c_int32_t), parameter :: UCXX_THREAD_MULTI = 0_c_int32_t
+    ! Any thread, one at a time.
+    integer(c_int32_t), parameter :: UCXX_THREAD_SERIALIZED = 1_c_int32_t
+    ! Only the thread that created the worker.
+    integer(c_int32_t), parameter :: UCXX_THREAD_SINGLE = 2_c_int32_t
 
   ! What makes progress on a worker.
-  integer(c_int32_t), parameter :: UCXX_PROGRESS_MANUAL = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_PROGRESS_THREAD_ADAPTIVE = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_PROGRESS_THREAD_POLLING = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_PROGRESS_THREAD_BLOCKING = 3_c_int32_t
+    ! The application: it calls ucxx_worker_progress, or a function that waits.
+    integer(c_int32_t), parameter :: UCXX_PROGRESS_MANUAL = 0_c_int32_t
+    ! A thread that polls, and sleeps after `spin_ns` without work.
+    integer(c_int32_t), parameter :: UCXX_PROGRESS_THREAD_ADAPTIVE = 1_c_int32_t
+    ! A thread that polls all the time.
+    integer(c_int32_t), parameter :: UCXX_PROGRESS_THREAD_POLLING = 2_c_int32_t
+    ! A thread that sleeps whenever it has nothing to do.
+    integer(c_int32_t), parameter :: UCXX_PROGRESS_THREAD_BLOCKING = 3_c_int32_t
 
   ! Where a buffer is located.
-  integer(c_int32_t), parameter :: UCXX_MEMORY_AUTO = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_MEMORY_HOST = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_MEMORY_CUDA = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_MEMORY_CUDA_MANAGED = 3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_MEMORY_ROCM = 4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_MEMORY_CUDA_PINNED = 16_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_MEMORY_DUMMY = 127_c_int32_t
+    ! UCX detects the type from the pointer.
+    integer(c_int32_t), parameter :: UCXX_MEMORY_AUTO = 0_c_int32_t
+    ! Ordinary host memory.
+    integer(c_int32_t), parameter :: UCXX_MEMORY_HOST = 1_c_int32_t
+    ! Memory of a CUDA device.
+    integer(c_int32_t), parameter :: UCXX_MEMORY_CUDA = 2_c_int32_t
+    ! CUDA managed memory.
+    integer(c_int32_t), parameter :: UCXX_MEMORY_CUDA_MANAGED = 3_c_int32_t
+    ! Memory of a ROCm device.
+    integer(c_int32_t), parameter :: UCXX_MEMORY_ROCM = 4_c_int32_t
+    ! Host memory that is pinned for CUDA.
+    integer(c_int32_t), parameter :: UCXX_MEMORY_CUDA_PINNED = 16_c_int32_t
+    ! Host memory that plays the part of a device, for tests without a GPU.
+    integer(c_int32_t), parameter :: UCXX_MEMORY_DUMMY = 127_c_int32_t
 
   ! Flags of `ucxx_op_params_t`.
-  integer(c_int64_t), parameter :: UCXX_FLAG_ALWAYS_CALLBACK = 1_c_int64_t
-  integer(c_int64_t), parameter :: UCXX_FLAG_NO_WAIT = 2_c_int64_t
-  integer(c_int64_t), parameter :: UCXX_FLAG_EAGER = 4_c_int64_t
-  integer(c_int64_t), parameter :: UCXX_FLAG_RNDV = 8_c_int64_t
-  integer(c_int64_t), parameter :: UCXX_FLAG_DELAYED = 16_c_int64_t
-  integer(c_int64_t), parameter :: UCXX_FLAG_STREAM_PARTIAL = 32_c_int64_t
-  integer(c_int64_t), parameter :: UCXX_FLAG_WAIT = 64_c_int64_t
-  integer(c_int64_t), parameter :: UCXX_FLAG_AM_REPLY = 128_c_int64_t
-  integer(c_int64_t), parameter :: UCXX_FLAG_TIMEOUT_CLOSES = 256_c_int64_t
+    ! Never complete inside the call.
+    integer(c_int64_t), parameter :: UCXX_FLAG_ALWAYS_CALLBACK = 1_c_int64_t
+    ! Sends, fetches and replies: return UCXX_ERR_NO_RESOURCE instead of waiting.
+    integer(c_int64_t), parameter :: UCXX_FLAG_NO_WAIT = 2_c_int64_t
+    ! ucxx_am_send*, ucxx_am_queue_send*, ucxx_fetch_reply*: the data travels with the message,
+    ! whatever its length.
+    integer(c_int64_t), parameter :: UCXX_FLAG_EAGER = 4_c_int64_t
+    ! The same functions: the data waits at the sender until the receiver pulls it directly into its
+    ! buffer.
+    integer(c_int64_t), parameter :: UCXX_FLAG_RNDV = 8_c_int64_t
+    ! Submit through the queue of the progress thread, also where the call could submit directly.
+    integer(c_int64_t), parameter :: UCXX_FLAG_DELAYED = 16_c_int64_t
+    ! Stream receive: complete with the bytes that have arrived.
+    integer(c_int64_t), parameter :: UCXX_FLAG_STREAM_PARTIAL = 32_c_int64_t
+    ! Blocking form: the call returns the final status of the operation, never UCXX_INPROGRESS.
+    integer(c_int64_t), parameter :: UCXX_FLAG_WAIT = 64_c_int64_t
+    ! Active message: give the receiver an endpoint to reply on.
+    integer(c_int64_t), parameter :: UCXX_FLAG_AM_REPLY = 128_c_int64_t
+    ! When `timeout_ns` expires, close the endpoint by force if the operation cannot end otherwise.
+    integer(c_int64_t), parameter :: UCXX_FLAG_TIMEOUT_CLOSES = 256_c_int64_t
 
   ! Whether an endpoint notices that its peer has died.
-  integer(c_int32_t), parameter :: UCXX_ENDPOINT_ERROR_HANDLING_PEER = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ENDPOINT_ERROR_HANDLING_NONE = 1_c_int32_t
+    ! The default.
+    integer(c_int32_t), parameter :: UCXX_ENDPOINT_ERROR_HANDLING_PEER = 0_c_int32_t
+    ! No detection.
+    integer(c_int32_t), parameter :: UCXX_ENDPOINT_ERROR_HANDLING_NONE = 1_c_int32_t
 
   ! How ucxx_endpoint_close closes.
-  integer(c_int32_t), parameter :: UCXX_CLOSE_FLUSH = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_CLOSE_FORCE = 1_c_int32_t
+    ! Complete what was submitted before.
+    integer(c_int32_t), parameter :: UCXX_CLOSE_FLUSH = 0_c_int32_t
+    ! Cancel the operations in flight.
+    integer(c_int32_t), parameter :: UCXX_CLOSE_FORCE = 1_c_int32_t
 
   ! The type of memory that receives a message of ucxx_am_queue_send_to.
-  integer(c_int32_t), parameter :: UCXX_AM_MEMORY_ANY = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_AM_MEMORY_EXACT = 1_c_int32_t
+    ! The receiver may use host memory in place of a type that it does not make.
+    integer(c_int32_t), parameter :: UCXX_AM_MEMORY_ANY = 0_c_int32_t
+    ! The receiver refuses a message whose data waits here if it does not make this type.
+    integer(c_int32_t), parameter :: UCXX_AM_MEMORY_EXACT = 1_c_int32_t
 
   ! Operations of ucxx_rma_atomic on a number in registered memory.
-  integer(c_int32_t), parameter :: UCXX_ATOMIC_ADD = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ATOMIC_AND = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ATOMIC_OR = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ATOMIC_XOR = 3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ATOMIC_SWAP = 4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ATOMIC_CSWAP = 5_c_int32_t
+    ! Add, with wrap-around.
+    integer(c_int32_t), parameter :: UCXX_ATOMIC_ADD = 0_c_int32_t
+    ! Bitwise AND.
+    integer(c_int32_t), parameter :: UCXX_ATOMIC_AND = 1_c_int32_t
+    ! Bitwise OR.
+    integer(c_int32_t), parameter :: UCXX_ATOMIC_OR = 2_c_int32_t
+    ! Bitwise XOR.
+    integer(c_int32_t), parameter :: UCXX_ATOMIC_XOR = 3_c_int32_t
+    ! Store `operand`.
+    integer(c_int32_t), parameter :: UCXX_ATOMIC_SWAP = 4_c_int32_t
+    ! Store `operand` if the number equals `compare`.
+    integer(c_int32_t), parameter :: UCXX_ATOMIC_CSWAP = 5_c_int32_t
 
   ! How the members of a group find each other.
-  integer(c_int32_t), parameter :: UCXX_BOOTSTRAP_CALLBACKS = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_BOOTSTRAP_TCP = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_BOOTSTRAP_PMIX = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_BOOTSTRAP_ENV = 3_c_int32_t
+    ! By the caller's `allgather`, for example over MPI or a file system.
+    integer(c_int32_t), parameter :: UCXX_BOOTSTRAP_CALLBACKS = 0_c_int32_t
+    ! Over TCP: rank 0 listens at `root`.
+    integer(c_int32_t), parameter :: UCXX_BOOTSTRAP_TCP = 1_c_int32_t
+    ! By the PMIx server of the launcher.
+    integer(c_int32_t), parameter :: UCXX_BOOTSTRAP_PMIX = 2_c_int32_t
+    ! Over TCP, with rank and size from the environment of the launcher: torchrun, mpirun, mpiexec
+    ! or srun.
+    integer(c_int32_t), parameter :: UCXX_BOOTSTRAP_ENV = 3_c_int32_t
 
   ! Kinds of windows.
-  integer(c_int32_t), parameter :: UCXX_WINDOW_FLAVOR_CREATE = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_WINDOW_FLAVOR_ALLOCATE = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_WINDOW_FLAVOR_SHARED = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_WINDOW_FLAVOR_DYNAMIC = 3_c_int32_t
+    ! Memory of the caller: ucxx_window_create.
+    integer(c_int32_t), parameter :: UCXX_WINDOW_FLAVOR_CREATE = 0_c_int32_t
+    ! Memory of the library: ucxx_window_allocate.
+    integer(c_int32_t), parameter :: UCXX_WINDOW_FLAVOR_ALLOCATE = 1_c_int32_t
+    ! Memory of the library that all members map: ucxx_window_allocate_shared.
+    integer(c_int32_t), parameter :: UCXX_WINDOW_FLAVOR_SHARED = 2_c_int32_t
+    ! Memory that members attach and detach: ucxx_window_create_dynamic.
+    integer(c_int32_t), parameter :: UCXX_WINDOW_FLAVOR_DYNAMIC = 3_c_int32_t
 
   ! Kinds of window locks.
-  integer(c_int32_t), parameter :: UCXX_LOCK_SHARED = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LOCK_EXCLUSIVE = 2_c_int32_t
+    ! Several members hold it at a time.
+    integer(c_int32_t), parameter :: UCXX_LOCK_SHARED = 1_c_int32_t
+    ! One member holds it.
+    integer(c_int32_t), parameter :: UCXX_LOCK_EXCLUSIVE = 2_c_int32_t
 
   ! Assertions: promises of the caller at a call that synchronises a window.
-  integer(c_int32_t), parameter :: UCXX_ASSERT_NOCHECK = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ASSERT_NOSTORE = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ASSERT_NOPUT = 4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ASSERT_NOPRECEDE = 8_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ASSERT_NOSUCCEED = 16_c_int32_t
+    ! lock, lock_all: no other member holds or requests a conflicting lock.
+    integer(c_int32_t), parameter :: UCXX_ASSERT_NOCHECK = 1_c_int32_t
+    ! post, fence: the local window was not written by local stores since the last synchronisation.
+    integer(c_int32_t), parameter :: UCXX_ASSERT_NOSTORE = 2_c_int32_t
+    ! post, fence: no put or accumulate will update the local window in the epoch that begins.
+    integer(c_int32_t), parameter :: UCXX_ASSERT_NOPUT = 4_c_int32_t
+    ! fence: this fence completes no operations that this member issued.
+    integer(c_int32_t), parameter :: UCXX_ASSERT_NOPRECEDE = 8_c_int32_t
+    ! fence: this fence begins no epoch.
+    integer(c_int32_t), parameter :: UCXX_ASSERT_NOSUCCEED = 16_c_int32_t
 
   ! The kind of epoch a window is in: result of ucxx_window_sync_type.
-  integer(c_int32_t), parameter :: UCXX_SYNC_NONE = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_SYNC_LOCK = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_SYNC_LOCK_NO_CHECK = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_SYNC_LOCK_ALL = 3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_SYNC_LOCK_ALL_NO_CHECK = 4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_SYNC_PSCW = 5_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_SYNC_FENCE = 6_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_SYNC_FENCE_EPOCH = 7_c_int32_t
+    ! No epoch.
+    integer(c_int32_t), parameter :: UCXX_SYNC_NONE = 0_c_int32_t
+    ! After ucxx_window_lock.
+    integer(c_int32_t), parameter :: UCXX_SYNC_LOCK = 1_c_int32_t
+    ! After ucxx_window_lock with NOCHECK.
+    integer(c_int32_t), parameter :: UCXX_SYNC_LOCK_NO_CHECK = 2_c_int32_t
+    ! After ucxx_window_lock_all.
+    integer(c_int32_t), parameter :: UCXX_SYNC_LOCK_ALL = 3_c_int32_t
+    ! After ucxx_window_lock_all with NOCHECK.
+    integer(c_int32_t), parameter :: UCXX_SYNC_LOCK_ALL_NO_CHECK = 4_c_int32_t
+    ! After ucxx_window_start or ucxx_window_post (post, start, complete, wait).
+    integer(c_int32_t), parameter :: UCXX_SYNC_PSCW = 5_c_int32_t
+    ! After ucxx_window_fence, before the first access.
+    integer(c_int32_t), parameter :: UCXX_SYNC_FENCE = 6_c_int32_t
+    ! After ucxx_window_fence, with accesses.
+    integer(c_int32_t), parameter :: UCXX_SYNC_FENCE_EPOCH = 7_c_int32_t
 
   ! Element types of windows: one C type each.
-  integer(c_int32_t), parameter :: UCXX_TYPE_BYTE = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_INT8 = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_UINT8 = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_INT16 = 3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_UINT16 = 4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_INT32 = 5_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_UINT32 = 6_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_INT64 = 7_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_UINT64 = 8_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_FLOAT = 9_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_DOUBLE = 10_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_COMPLEX_FLOAT = 11_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_COMPLEX_DOUBLE = 12_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_BOOL = 13_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_FLOAT_INT = 14_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_DOUBLE_INT = 15_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_INT16_INT = 16_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_INT32_INT = 17_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_INT64_INT = 18_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_LONG_DOUBLE = 19_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_COMPLEX_LONG_DOUBLE = 20_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_TYPE_LONG_DOUBLE_INT = 21_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_BYTE = 0_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_INT8 = 1_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_UINT8 = 2_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_INT16 = 3_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_UINT16 = 4_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_INT32 = 5_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_UINT32 = 6_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_INT64 = 7_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_UINT64 = 8_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_FLOAT = 9_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_DOUBLE = 10_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_COMPLEX_FLOAT = 11_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_COMPLEX_DOUBLE = 12_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_BOOL = 13_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_FLOAT_INT = 14_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_DOUBLE_INT = 15_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_INT16_INT = 16_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_INT32_INT = 17_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_INT64_INT = 18_c_int32_t
+    ! `long double`, 16 bytes.
+    integer(c_int32_t), parameter :: UCXX_TYPE_LONG_DOUBLE = 19_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_COMPLEX_LONG_DOUBLE = 20_c_int32_t
+
+    integer(c_int32_t), parameter :: UCXX_TYPE_LONG_DOUBLE_INT = 21_c_int32_t
 
   ! Operations of accumulates.
-  integer(c_int32_t), parameter :: UCXX_REDUCE_SUM = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_PROD = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_MIN = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_MAX = 3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_LAND = 4_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_LOR = 5_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_LXOR = 6_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_BAND = 7_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_BOR = 8_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_BXOR = 9_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_REPLACE = 10_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_NO_OP = 11_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_MINLOC = 12_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_REDUCE_MAXLOC = 13_c_int32_t
+    ! Sum.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_SUM = 0_c_int32_t
+    ! Product.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_PROD = 1_c_int32_t
+    ! Minimum.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_MIN = 2_c_int32_t
+    ! Maximum.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_MAX = 3_c_int32_t
+    ! Logical AND.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_LAND = 4_c_int32_t
+    ! Logical OR.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_LOR = 5_c_int32_t
+    ! Logical XOR.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_LXOR = 6_c_int32_t
+    ! Bitwise AND.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_BAND = 7_c_int32_t
+    ! Bitwise OR.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_BOR = 8_c_int32_t
+    ! Bitwise XOR.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_BXOR = 9_c_int32_t
+    ! Replace.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_REPLACE = 10_c_int32_t
+    ! Change nothing.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_NO_OP = 11_c_int32_t
+    ! Minimum, with its index.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_MINLOC = 12_c_int32_t
+    ! Maximum, with its index.
+    integer(c_int32_t), parameter :: UCXX_REDUCE_MAXLOC = 13_c_int32_t
 
   ! The order among accumulates of one process at one target.
-  integer(c_int32_t), parameter :: UCXX_ORDER_ALL = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_ORDER_NONE = 1_c_int32_t
+    ! MPI's default: read after read, read after write, write after read, write after write.
+    integer(c_int32_t), parameter :: UCXX_ORDER_ALL = 0_c_int32_t
+    ! No order is required.
+    integer(c_int32_t), parameter :: UCXX_ORDER_NONE = 1_c_int32_t
 
   ! How a window reaches a target: result of ucxx_window_path.
-  integer(c_int32_t), parameter :: UCXX_WINDOW_PATH_SELF = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_WINDOW_PATH_LOCAL = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_WINDOW_PATH_MESSAGE = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_WINDOW_PATH_RMA = 3_c_int32_t
+    ! The target is the calling process.
+    integer(c_int32_t), parameter :: UCXX_WINDOW_PATH_SELF = 0_c_int32_t
+    ! The target is on this host, and its memory is accessed directly.
+    integer(c_int32_t), parameter :: UCXX_WINDOW_PATH_LOCAL = 1_c_int32_t
+    ! By messages, which a thread of the group executes at the target.
+    integer(c_int32_t), parameter :: UCXX_WINDOW_PATH_MESSAGE = 2_c_int32_t
+    ! Reserved.
+    integer(c_int32_t), parameter :: UCXX_WINDOW_PATH_RMA = 3_c_int32_t
 
   ! Kinds of links of a hub.
-  integer(c_int32_t), parameter :: UCXX_LINK_PRODUCE = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LINK_CONSUME = 2_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LINK_PEEK = 3_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_LINK_MODIFY = 4_c_int32_t
+    ! Leases empty envelopes, and commits them as chunks.
+    integer(c_int32_t), parameter :: UCXX_LINK_PRODUCE = 1_c_int32_t
+    ! Leases chunks, and takes them out of the queue.
+    integer(c_int32_t), parameter :: UCXX_LINK_CONSUME = 2_c_int32_t
+    ! Leases the oldest chunk to read it.
+    integer(c_int32_t), parameter :: UCXX_LINK_PEEK = 3_c_int32_t
+    ! Leases the oldest chunk to change it.
+    integer(c_int32_t), parameter :: UCXX_LINK_MODIFY = 4_c_int32_t
 
   ! Whether a hub keeps the source envelope of a transfer between devices.
-  integer(c_int32_t), parameter :: UCXX_HUB_RETAIN_AUTO = 0_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_HUB_RETAIN_ALWAYS = 1_c_int32_t
-  integer(c_int32_t), parameter :: UCXX_HUB_RETAIN_UNTIL_COPIED = 2_c_int32_t
+    ! Until the hub needs the envelope for another chunk, and no link that is served has to read the
+    ! chunk there.
+    integer(c_int32_t), parameter :: UCXX_HUB_RETAIN_AUTO = 0_c_int32_t
+    ! Until the chunk is consumed.
+    integer(c_int32_t), parameter :: UCXX_HUB_RETAIN_ALWAYS = 1_c_int32_t
+    ! Only while a link that is served has to read the chunk there.
+    integer(c_int32_t), parameter :: UCXX_HUB_RETAIN_UNTIL_COPIED = 2_c_int32_t
 
   ! Handles. They are passed by value, like the pointers that they hold. A copy names the
   ! same object, and ucxx_close ends it.
@@ -349,18 +524,18 @@ module ucxx_rs_types
   ! Parameters of `ucxx_context_create`.
   type, bind(c) :: ucxx_context_params_t
     integer(c_size_t) :: struct_size = 48_c_size_t
-    integer(c_int64_t) :: features = 0_c_int64_t
+    integer(c_int64_t) :: features = 0_c_int64_t  ! UCXX_FEATURE_*
     type(c_ptr) :: config = c_null_ptr
     integer(c_size_t) :: config_count = 0_c_size_t
-    integer(c_int32_t) :: network = 0_c_int32_t
+    integer(c_int32_t) :: network = 0_c_int32_t  ! UCXX_NETWORK_*
     type(c_ptr) :: name = c_null_ptr
   end type
 
   ! Parameters of `ucxx_worker_create`.
   type, bind(c) :: ucxx_worker_params_t
     integer(c_size_t) :: struct_size = 72_c_size_t
-    integer(c_int32_t) :: thread_mode = 0_c_int32_t
-    integer(c_int32_t) :: progress_mode = 0_c_int32_t
+    integer(c_int32_t) :: thread_mode = 0_c_int32_t  ! UCXX_THREAD_*
+    integer(c_int32_t) :: progress_mode = 0_c_int32_t  ! UCXX_PROGRESS_*
     integer(c_int32_t) :: delayed_submission = 0_c_int32_t
     integer(c_int32_t) :: submission_queue_depth = 0_c_int32_t
     integer(c_int64_t) :: spin_ns = 0_c_int64_t
@@ -376,8 +551,8 @@ module ucxx_rs_types
   ! Result of `ucxx_worker_query`.
   type, bind(c) :: ucxx_worker_attr_t
     integer(c_size_t) :: struct_size = 104_c_size_t
-    integer(c_int32_t) :: thread_mode = 0_c_int32_t
-    integer(c_int32_t) :: progress_mode = 0_c_int32_t
+    integer(c_int32_t) :: thread_mode = 0_c_int32_t  ! UCXX_THREAD_*
+    integer(c_int32_t) :: progress_mode = 0_c_int32_t  ! UCXX_PROGRESS_*
     integer(c_int8_t) :: delayed_submission = 0_c_int8_t
     integer(c_int8_t) :: progress_thread_running = 0_c_int8_t
     integer(c_size_t) :: max_am_header = 0_c_size_t
@@ -416,8 +591,8 @@ module ucxx_rs_types
   ! Parameters that all operations have in common.
   type, bind(c) :: ucxx_op_params_t
     integer(c_size_t) :: struct_size = 80_c_size_t
-    integer(c_int64_t) :: flags = 0_c_int64_t
-    integer(c_int32_t) :: memory_type = 0_c_int32_t
+    integer(c_int64_t) :: flags = 0_c_int64_t  ! UCXX_FLAG_*
+    integer(c_int32_t) :: memory_type = 0_c_int32_t  ! UCXX_MEMORY_*
     integer(c_int32_t) :: reserved = 0_c_int32_t
     integer(c_int64_t) :: timeout_ns = 0_c_int64_t
     type(c_funptr) :: callback = c_null_funptr
@@ -435,7 +610,7 @@ module ucxx_rs_types
     integer(c_int64_t) :: length = 0_c_int64_t
     integer(c_int64_t) :: sender_tag = 0_c_int64_t
     integer(ucxx_status_t) :: status = UCXX_OK
-    integer(c_int32_t) :: kind = 0_c_int32_t
+    integer(c_int32_t) :: kind = 0_c_int32_t  ! UCXX_EVENT_*
     type(c_ptr) :: handle = c_null_ptr
     integer(c_int32_t) :: reserved(4) = 0_c_int32_t
   end type
@@ -443,7 +618,7 @@ module ucxx_rs_types
   ! Parameters of an endpoint.
   type, bind(c) :: ucxx_endpoint_params_t
     integer(c_size_t) :: struct_size = 104_c_size_t
-    integer(c_int32_t) :: error_handling = 0_c_int32_t
+    integer(c_int32_t) :: error_handling = 0_c_int32_t  ! UCXX_ENDPOINT_ERROR_HANDLING_*
     integer(c_int32_t) :: send_window_ops = 0_c_int32_t
     integer(c_int64_t) :: send_window_bytes = 0_c_int64_t
     integer(c_int32_t) :: send_queue_ops = 0_c_int32_t
@@ -494,7 +669,7 @@ module ucxx_rs_types
   type, bind(c) :: ucxx_buffer_t
     type(c_ptr) :: data = c_null_ptr
     integer(c_int64_t) :: length = 0_c_int64_t
-    integer(c_int32_t) :: memory_type = 0_c_int32_t
+    integer(c_int32_t) :: memory_type = 0_c_int32_t  ! UCXX_MEMORY_*
     integer(c_int32_t) :: device_id = 0_c_int32_t
     integer(c_int64_t) :: reserved(2) = 0_c_int64_t
   end type
@@ -516,14 +691,14 @@ module ucxx_rs_types
     integer(c_int64_t) :: id = 0_c_int64_t
     type(c_ptr) :: header = c_null_ptr
     integer(c_size_t) :: header_length = 0_c_size_t
-    integer(c_int32_t) :: memory_policy = 0_c_int32_t
+    integer(c_int32_t) :: memory_policy = 0_c_int32_t  ! UCXX_AM_MEMORY_*
     integer(c_int32_t) :: reserved = 0_c_int32_t
   end type
 
   ! Parameters of ucxx_group_create.
   type, bind(c) :: ucxx_group_params_t
     integer(c_size_t) :: struct_size = 72_c_size_t
-    integer(c_int32_t) :: bootstrap = 0_c_int32_t
+    integer(c_int32_t) :: bootstrap = 0_c_int32_t  ! UCXX_BOOTSTRAP_*
     integer(c_int32_t) :: rank = 0_c_int32_t
     integer(c_int32_t) :: size = 0_c_int32_t
     type(c_funptr) :: allgather = c_null_funptr
@@ -543,7 +718,7 @@ module ucxx_rs_types
   ! The elements of a buffer that a window call accesses, on either side.
   type, bind(c) :: ucxx_layout_t
     integer(c_size_t) :: struct_size = 72_c_size_t
-    integer(c_int32_t) :: element_type = 0_c_int32_t
+    integer(c_int32_t) :: element_type = 0_c_int32_t  ! UCXX_TYPE_*
     integer(c_int64_t) :: count = 0_c_int64_t
     integer(c_int64_t) :: block_length = 0_c_int64_t
     integer(c_int64_t) :: stride = 0_c_int64_t
@@ -559,7 +734,7 @@ module ucxx_rs_types
     integer(c_int8_t) :: same_disp_unit = 0_c_int8_t
     integer(c_int8_t) :: same_size = 0_c_int8_t
     integer(c_int8_t) :: shared_noncontiguous = 0_c_int8_t
-    integer(c_int32_t) :: accumulate_ordering = 0_c_int32_t
+    integer(c_int32_t) :: accumulate_ordering = 0_c_int32_t  ! UCXX_ORDER_*
     integer(c_int64_t) :: accumulate_granularity = 0_c_int64_t
     integer(c_int64_t) :: lock_timeout_ns = 0_c_int64_t
     type(ucxx_memory_t) :: memory
@@ -568,11 +743,11 @@ module ucxx_rs_types
   ! Result of ucxx_window_query.
   type, bind(c) :: ucxx_window_attr_t
     integer(c_size_t) :: struct_size = 40_c_size_t
-    integer(c_int32_t) :: flavor = 0_c_int32_t
+    integer(c_int32_t) :: flavor = 0_c_int32_t  ! UCXX_WINDOW_FLAVOR_*
     type(c_ptr) :: data = c_null_ptr
     integer(c_size_t) :: size = 0_c_size_t
     integer(c_int32_t) :: disp_unit = 0_c_int32_t
-    integer(c_int32_t) :: sync_type = 0_c_int32_t
+    integer(c_int32_t) :: sync_type = 0_c_int32_t  ! UCXX_SYNC_*
   end type
 
   ! Parameters of ucxx_hub_create.
@@ -581,7 +756,7 @@ module ucxx_rs_types
     integer(c_size_t) :: envelope_size = 0_c_size_t
     integer(c_size_t) :: max_queue_chunks = 0_c_size_t
     integer(c_size_t) :: max_queue_bytes = 0_c_size_t
-    integer(c_int32_t) :: retain = 0_c_int32_t
+    integer(c_int32_t) :: retain = 0_c_int32_t  ! UCXX_HUB_RETAIN_*
     integer(c_int32_t) :: transfers_in_flight = 0_c_int32_t
     type(ucxx_worker_t) :: worker
   end type
@@ -604,7 +779,7 @@ module ucxx_rs_types
 
   ! The memory in which envelopes are.
   type, bind(c) :: ucxx_memory_kind_t
-    integer(c_int32_t) :: memory_type = 0_c_int32_t
+    integer(c_int32_t) :: memory_type = 0_c_int32_t  ! UCXX_MEMORY_*
     integer(c_int32_t) :: device_id = 0_c_int32_t
   end type
 
