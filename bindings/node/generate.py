@@ -8,6 +8,7 @@ generate.py --check   fails if they would change
 """
 
 import json
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -21,17 +22,26 @@ TOP = """\
 // Made by generate.py. Do not edit.
 """
 
+READ = {"status": "readInt32LE", "int32_t": "readInt32LE", "uint64_t": "readBigUInt64LE"}
+READ |= dict.fromkeys(("address", "handle"), "readBigUInt64LE")
+
+
+def comment(doc, indent=""):
+    """The first sentence, for editors. The rest is in the header."""
+    first = re.split(r"(?<=[.!?])\s", doc.split("\n\n")[0].replace("\n", " "), maxsplit=1)[0]
+    first = f"/** {first} */"
+    return textwrap.fill(first, 100, initial_indent=indent, subsequent_indent=indent + " * ") + "\n"
+
 
 def constants():
     yield TOP
     for enum in API["enums"]:
         name = "".join(word.title() for word in enum["name"].removeprefix("ucxx_").split("_"))
-        values = [(value["name"], value["value"]) for value in enum["values"]]
-        yield f"export const {name} = Object.freeze({{\n"
-        for value in values:
-            yield "  {}: {},\n".format(*value)
-        yield "});\n\n"
-    yield f"export const soname = 'libucxx_rs.so.{API['version'].rpartition('.')[0]}';\n"
+        yield f"\n{comment(enum['doc'])}export const {name} = Object.freeze({{\n"
+        for value in enum["values"]:
+            yield comment(value["doc"], "  ") + f"  {value['name']}: {value['value']},\n"
+        yield "});\n"
+    yield f"\nexport const soname = 'libucxx_rs.so.{API['version'].rpartition('.')[0]}';\n"
 
 
 def member_type(type_):
@@ -69,6 +79,36 @@ def structs():
     for struct in API["structs"]:
         yield f"  {struct['name']}: {struct['size']},\n"
     yield "};\n"
+    yield "\n// Parameters: these members, and the defaults of the others.\n"
+    for struct in API["structs"]:
+        if struct["direction"] == "in" and "init" in struct:
+            name = struct["name"].removeprefix("ucxx_").removesuffix("_t")
+            size = struct["size"]
+            yield f"export const {camel(name)} = (members) => ({{ struct_size: {size}, ...members }});\n"
+    for struct in API["structs"]:
+        if struct["name"] in filled():
+            name = struct["name"].removeprefix("ucxx_").removesuffix("_t")
+            yield "\n// Takes one from the memory that the library has filled. Pointers are numbers.\n"
+            yield f"export const {camel('read_' + name)} = (memory, at) => ({{\n"
+            for member in struct["members"]:
+                if "reserved" not in member:
+                    read = READ.get(member["type"].get("name"), READ.get(member["type"]["kind"]))
+                    yield f"  {member['name']}: memory.{read}(at + {member['offset']}),\n"
+            yield "});\n"
+
+
+def filled():
+    """The structs of which functions fill a list."""
+    for function in API["functions"]:
+        for entry in function["parameters"]:
+            if entry["direction"] == "out" and entry.get("unit") == "elements":
+                if entry["type"]["to"]["kind"] == "struct":
+                    yield entry["type"]["to"]["name"]
+
+
+def camel(name):
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 def short(type_):

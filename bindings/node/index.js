@@ -11,17 +11,16 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import koffi from 'koffi';
 import { Close, Event, Flag, ProgressMode, Status } from './generated/constants.js';
-import * as structs from './generated/structs.js';
+import {
+  endpointParams, listenerParams, opParams, readCompletion, sizes, workerParams,
+} from './generated/structs.js';
 import { UcxxError, check, closed, create, native } from './native.js';
 
 export { Status, UcxxError };
 
-const { sizes } = structs;
 const COMPLETION = sizes.ucxx_completion_t;
 const BATCH = 64;
 const NO_LIMIT = 0xffffffffffffffffn;
-const at = Object.fromEntries(['user_data', 'request', 'length', 'sender_tag', 'status', 'kind',
-  'handle'].map((name) => [name, koffi.offsetof('ucxx_completion_t', name)]));
 const open = new Set();
 
 // A worker must not make progress while the process ends.
@@ -45,12 +44,11 @@ export class Context {
 
   // `queue`: how many operations may wait for the worker's thread. 0 means the library's default.
   createWorker({ queue = 0 } = {}) {
-    const worker = new Worker(this, create('ucxx_worker_create', this.#handle, {
-      struct_size: sizes.ucxx_worker_params_t,
+    const worker = new Worker(this, create('ucxx_worker_create', this.#handle, workerParams({
       progress_mode: ProgressMode.UCXX_PROGRESS_THREAD_ADAPTIVE,
       delayed_submission: 1,
       submission_queue_depth: queue,
-    }));
+    })));
     this.#workers.add(worker);
     return worker;
   }
@@ -93,15 +91,8 @@ export class Context {
       if (status === Status.UCXX_ERR_CLOSED) return;
       check(status);
       for (let i = 0; i < count[0]; i++) {
-        const event = batch.subarray(i * COMPLETION);
-        this.#takers.get(Number(event.readBigUInt64LE(at.user_data)))({
-          request: event.readBigUInt64LE(at.request),
-          handle: event.readBigUInt64LE(at.handle),
-          length: Number(event.readBigUInt64LE(at.length)),
-          tag: event.readBigUInt64LE(at.sender_tag),
-          status: event.readInt32LE(at.status),
-          kind: event.readInt32LE(at.kind),
-        });
+        const event = readCompletion(batch, i * COMPLETION);
+        this.#takers.get(Number(event.user_data))(event);
       }
       if (count[0] > 0) await nextTurn();
       else await wait(this.#notifier, NO_LIMIT);
@@ -115,22 +106,21 @@ export class Context {
       signal?.throwIfAborted();
       const request = [null];
       const cancel = () => native.ucxx_request_cancel(request[0]);
-      const key = this._register(({ status, length, tag }) => {
+      const key = this._register(({ status, length, sender_tag: tag }) => {
         this._unregister(key);
         signal?.removeEventListener('abort', cancel);
         const text = native.ucxx_request_error_message(request[0]);
         native.ucxx_request_destroy(request[0]);
-        if (status >= 0) resolve({ length, tag, buffer });
+        if (status >= 0) resolve({ length: Number(length), tag, buffer });
         else if (status === Status.UCXX_ERR_CANCELED && signal?.aborted) reject(signal.reason);
         else reject(new UcxxError(status, `${native.ucxx_status_name(status)}: ${text}`));
       });
-      const status = submit({
-        struct_size: sizes.ucxx_op_params_t,
+      const status = submit(opParams({
         flags: Flag.UCXX_FLAG_ALWAYS_CALLBACK,
         notifier: this.#notifier,
         callback_arg: BigInt(key),
         source,
-      }, request);
+      }), request);
       if (status < 0) this._unregister(key);
       check(status);
       signal?.addEventListener('abort', cancel);
@@ -166,13 +156,12 @@ class Worker {
         native.ucxx_conn_request_destroy(handle);
       }
     });
-    const listener = create('ucxx_listener_create', this._handle, {
-      struct_size: sizes.ucxx_listener_params_t,
+    const listener = create('ucxx_listener_create', this._handle, listenerParams({
       host,
       port,
       notifier: this.context._notifier,
       on_connect_arg: BigInt(key),
-    });
+    }));
     return new Listener(listener);
   }
 
@@ -248,11 +237,10 @@ class Endpoint {
     // Has undefined if this side closed it, and otherwise the error that ended it. With the code
     // UCXX_ERR_CONNECTION_RESET the peer closed it, which is the normal end.
     this.ended = new Promise((resolve) => { ended = resolve; });
-    this.#handle = make({
-      struct_size: sizes.ucxx_endpoint_params_t,
+    this.#handle = make(endpointParams({
       notifier: worker.context._notifier,
       on_close_arg: BigInt(key),
-    });
+    }));
   }
 
   #start(submit, options) {

@@ -346,3 +346,27 @@ export const sizes = {
   ucxx_link_params_t: 32,
   ucxx_envelope_attr_t: 64,
 };
+
+// Parameters: these members, and the defaults of the others.
+export const contextParams = (members) => ({ struct_size: 48, ...members });
+export const workerParams = (members) => ({ struct_size: 72, ...members });
+export const opParams = (members) => ({ struct_size: 80, ...members });
+export const endpointParams = (members) => ({ struct_size: 104, ...members });
+export const listenerParams = (members) => ({ struct_size: 48, ...members });
+export const allocator = (members) => ({ struct_size: 48, ...members });
+export const amQueueCover = (members) => ({ struct_size: 48, ...members });
+export const groupParams = (members) => ({ struct_size: 72, ...members });
+export const windowParams = (members) => ({ struct_size: 40, ...members });
+export const hubParams = (members) => ({ struct_size: 48, ...members });
+export const linkParams = (members) => ({ struct_size: 32, ...members });
+
+// Takes one from the memory that the library has filled. Pointers are numbers.
+export const readCompletion = (memory, at) => ({
+  user_data: memory.readBigUInt64LE(at + 0),
+  request: memory.readBigUInt64LE(at + 8),
+  length: memory.readBigUInt64LE(at + 16),
+  sender_tag: memory.readBigUInt64LE(at + 24),
+  status: memory.readInt32LE(at + 32),
+  kind: memory.readInt32LE(at + 36),
+  handle: memory.readBigUInt64LE(at + 40),
+});
