@@ -83,7 +83,7 @@ def constants():
         if enum["name"] != "ucxx_status":
             yield "\n"
             for value in enum["values"]:
-                yield f"  static final int {value['name']} = {value['value']};\n"
+                yield f"  static final {NUMBERS[enum['type']]} {value['name']} = {value['value']};\n"
     yield "\n  private Constants() {}\n}\n"
 
 

@@ -21,12 +21,12 @@ final class Constants {
   static final int UCXX_LOG_DEBUG = 4;
   static final int UCXX_LOG_TRACE = 5;
 
-  static final int UCXX_FEATURE_TAG = 1;
-  static final int UCXX_FEATURE_STREAM = 2;
-  static final int UCXX_FEATURE_AM = 4;
-  static final int UCXX_FEATURE_RMA = 8;
-  static final int UCXX_FEATURE_ATOMIC = 16;
-  static final int UCXX_FEATURE_WAKEUP = 32;
+  static final long UCXX_FEATURE_TAG = 1;
+  static final long UCXX_FEATURE_STREAM = 2;
+  static final long UCXX_FEATURE_AM = 4;
+  static final long UCXX_FEATURE_RMA = 8;
+  static final long UCXX_FEATURE_ATOMIC = 16;
+  static final long UCXX_FEATURE_WAKEUP = 32;
 
   static final int UCXX_NETWORK_ALL = 0;
   static final int UCXX_NETWORK_LOCAL = 1;
@@ -48,15 +48,15 @@ final class Constants {
   static final int UCXX_MEMORY_CUDA_PINNED = 16;
   static final int UCXX_MEMORY_DUMMY = 127;
 
-  static final int UCXX_FLAG_ALWAYS_CALLBACK = 1;
-  static final int UCXX_FLAG_NO_WAIT = 2;
-  static final int UCXX_FLAG_EAGER = 4;
-  static final int UCXX_FLAG_RNDV = 8;
-  static final int UCXX_FLAG_DELAYED = 16;
-  static final int UCXX_FLAG_STREAM_PARTIAL = 32;
-  static final int UCXX_FLAG_WAIT = 64;
-  static final int UCXX_FLAG_AM_REPLY = 128;
-  static final int UCXX_FLAG_TIMEOUT_CLOSES = 256;
+  static final long UCXX_FLAG_ALWAYS_CALLBACK = 1;
+  static final long UCXX_FLAG_NO_WAIT = 2;
+  static final long UCXX_FLAG_EAGER = 4;
+  static final long UCXX_FLAG_RNDV = 8;
+  static final long UCXX_FLAG_DELAYED = 16;
+  static final long UCXX_FLAG_STREAM_PARTIAL = 32;
+  static final long UCXX_FLAG_WAIT = 64;
+  static final long UCXX_FLAG_AM_REPLY = 128;
+  static final long UCXX_FLAG_TIMEOUT_CLOSES = 256;
 
   static final int UCXX_ENDPOINT_ERROR_HANDLING_PEER = 0;
   static final int UCXX_ENDPOINT_ERROR_HANDLING_NONE = 1;
