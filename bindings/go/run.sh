@@ -26,3 +26,9 @@ go build -o "$scratch/" ./examples/...
 for program in ping_pong fetch goroutines; do
   "$here/../pair.sh" "$scratch/$program"
 done
+for members in 1 2 4; do
+  timeout --kill-after=5 120 "$prefix/bin/ucxx_rs_group" "$members" "$scratch/window"
+done
+# Members that count as members of two hosts send messages to each other.
+timeout --kill-after=5 120 "$prefix/bin/ucxx_rs_group" 4 \
+  bash -c "UCXX_RS_HOST_ID=\$((RANK % 2)) exec '$scratch/window'"

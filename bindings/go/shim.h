@@ -115,4 +115,37 @@ static inline ucxx_status_t shim_take(ucxx_notifier_t *notifier, ucxx_completion
   return status < 0 ? status : ucxx_notifier_poll(notifier, batch, sizeof batch[0], max, count);
 }
 
+static inline ucxx_status_t shim_group(ucxx_worker_t *worker, ucxx_group_t **group) {
+  ucxx_group_params_t params = UCXX_GROUP_PARAMS_INIT;
+  params.bootstrap = UCXX_BOOTSTRAP_ENV;
+  return ucxx_group_create(worker, &params, group);
+}
+
+static inline ucxx_layout_t shim_bytes(size_t length) {
+  ucxx_layout_t layout;
+  ucxx_layout_init_contiguous(&layout, UCXX_TYPE_BYTE, length);
+  return layout;
+}
+
+static inline ucxx_status_t shim_put(ucxx_window_t *window, const void *data, size_t length,
+                                     uint32_t target, int64_t offset) {
+  ucxx_layout_t layout = shim_bytes(length);
+  return ucxx_window_put(window, data, &layout, target, offset, &layout);
+}
+
+/* What is read may arrive with the flush. C may not keep memory of Go until a later call. */
+static inline ucxx_status_t shim_get(ucxx_window_t *window, void *data, size_t length,
+                                     uint32_t target, int64_t offset) {
+  ucxx_layout_t layout = shim_bytes(length);
+  ucxx_status_t status = ucxx_window_get(window, data, &layout, target, offset, &layout);
+  return status < 0 ? status : ucxx_window_flush_local(window, target);
+}
+
+static inline ucxx_status_t shim_fetch_add(ucxx_window_t *window, int64_t delta, int64_t *before,
+                                           uint32_t target, int64_t offset) {
+  ucxx_status_t status = ucxx_window_fetch_and_op(window, &delta, before, UCXX_TYPE_INT64, target,
+                                                  offset, UCXX_REDUCE_SUM);
+  return status < 0 ? status : ucxx_window_flush_local(window, target);
+}
+
 #endif
