@@ -148,4 +148,36 @@ static inline ucxx_status_t shim_fetch_add(ucxx_window_t *window, int64_t delta,
   return status < 0 ? status : ucxx_window_flush_local(window, target);
 }
 
+/* A hub with envelopes in memory of the host. */
+static inline ucxx_status_t shim_hub(ucxx_context_t *context, ucxx_worker_t *worker, size_t size,
+                                     size_t count, ucxx_hub_t **hub) {
+  ucxx_hub_params_t params = UCXX_HUB_PARAMS_INIT;
+  params.envelope_size = size;
+  params.worker = worker;
+  ucxx_status_t status = ucxx_hub_create(context, &params, hub);
+  if (status < 0) return status;
+  ucxx_memory_kind_t host = {UCXX_MEMORY_HOST, 0};
+  status = ucxx_hub_add_envelopes(*hub, host, count);
+  if (status < 0) ucxx_hub_destroy(*hub);
+  return status;
+}
+
+static inline ucxx_status_t shim_link(ucxx_hub_t *hub, int32_t type, ucxx_link_t **link,
+                                      int32_t *fd) {
+  ucxx_memory_kind_t host = {UCXX_MEMORY_HOST, 0};
+  ucxx_status_t status = ucxx_link_create(hub, type, host, NULL, link);
+  if (status < 0) return status;
+  status = ucxx_link_event_fd(*link, fd);
+  if (status < 0) ucxx_link_destroy(*link);
+  return status;
+}
+
+/* Does not wait. */
+static inline ucxx_status_t shim_lease(ucxx_link_t *link, ucxx_envelope_t **envelope,
+                                       ucxx_envelope_attr_t *attr) {
+  ucxx_envelope_attr_init(attr, sizeof *attr);
+  ucxx_status_t status = ucxx_link_lease(link, 0, envelope);
+  return status < 0 ? status : ucxx_envelope_query(*envelope, attr);
+}
+
 #endif

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Two workers of one process, connected.
@@ -89,5 +90,91 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestLeasesWaitAndEnd(t *testing.T) {
+	ucp, err := NewContext()
+	check(t, err)
+	defer ucp.Close()
+	worker, err := ucp.NewWorker(0)
+	check(t, err)
+	defer worker.Close()
+	hub, err := worker.NewHub(8, 2)
+	check(t, err)
+	defer hub.Close()
+	in, err := hub.NewLink(Produce)
+	check(t, err)
+	out, err := hub.NewLink(Consume)
+	check(t, err)
+
+	const chunks, consumers = 5000, 4
+	var all sync.WaitGroup
+	taken := make(chan int, chunks+consumers)
+	for i := 0; i < consumers; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for {
+				// Most waits end by their context, at any moment of a lease.
+				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Microsecond)
+				envelope, err := out.Lease(ctx)
+				cancel()
+				if errors.Is(err, context.DeadlineExceeded) {
+					continue
+				} else if errors.Is(err, ErrClosed) {
+					return
+				}
+				check(t, err)
+				taken <- len(envelope.Data())
+				check(t, envelope.Commit(0))
+			}
+		}()
+	}
+	total := 0
+	for i := 0; i < chunks; i++ {
+		envelope, err := in.Lease(context.Background())
+		check(t, err)
+		check(t, envelope.Commit(i%9))
+		total += i % 9
+	}
+	check(t, hub.Drain(context.Background()))
+	check(t, hub.Finish())
+	all.Wait()
+	for i := 0; i < chunks; i++ {
+		total -= <-taken
+	}
+	if total != 0 || len(taken) != 0 {
+		t.Fatal("each chunk is taken once, with its length: ", total, len(taken))
+	}
+	in.Close()
+	out.Close()
+	if _, err := out.Lease(context.Background()); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+func TestCloseEndsALease(t *testing.T) {
+	ucp, err := NewContext()
+	check(t, err)
+	defer ucp.Close()
+	worker, err := ucp.NewWorker(0)
+	check(t, err)
+	defer worker.Close()
+	hub, err := worker.NewHub(8, 1)
+	check(t, err)
+	defer hub.Close()
+	for i := 0; i < 200; i++ {
+		link, err := hub.NewLink(Consume)
+		check(t, err)
+		ended := make(chan error)
+		go func() {
+			_, err := link.Lease(context.Background())
+			ended <- err
+		}()
+		link.Close()
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
 	}
 }
