@@ -21,11 +21,11 @@ oldest_rust=$(package_field rust-version)
 
 newest=${ucx_wheels[-1]}
 # The steps that fail fastest are first.
-steps=(fmt clippy stage header abi suites readme tools metrics cargo-test install bindings python wheel asan system-ucx "ucx-$newest" faults loom tsan)
+steps=(fmt clippy stage header abi suites readme tools metrics counts cargo-test install bindings python wheel asan system-ucx "ucx-$newest" faults loom tsan)
 rare_steps=(msrv no-cuda loom-clippy valgrind)
 for wheel in "${ucx_wheels[@]}"; do [ "$wheel" = "$newest" ] || rare_steps+=("ucx-$wheel"); done
 # These steps use the library that the stage step installs.
-staged=" no-cuda abi readme tools metrics suites system-ucx faults asan bindings python wheel valgrind "
+staged=" no-cuda abi readme tools metrics counts suites system-ucx faults asan bindings python wheel valgrind "
 for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
 
 step_fmt() {
@@ -165,6 +165,11 @@ step_metrics() {
   local python
   python=$(scripts/venv.sh --name metrics prometheus-client==0.26.0)
   "$python" tests/metrics/test_metrics.py "$suites/tests/c/metrics"
+}
+
+# Instructions, allocations and system calls of operations do not vary from run to run.
+step_counts() {
+  python3 benches/hold.py "$stage" --out "$target_dir/counts"
 }
 
 configure_and_build() { # SOURCE BUILD_FOLDER OPTION...
