@@ -4,11 +4,12 @@
  * ring_allreduce.c: every member of a group has a vector, and gets the sum of all vectors.
  *
  *     cc -o ring_allreduce ring_allreduce.c $(pkg-config --cflags --libs ucxx_rs)
- *     ./ring_allreduce [--pmix] [--dies RANK] [FLOATS [ROUNDS]]
+ *     ./ring_allreduce [--pmix | --torchrun] [--dies RANK] [FLOATS [ROUNDS]]
  *
  * The environment says who the members are: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and
  * UCXX_RS_GROUP_SECRET, or the variables that mpirun, mpiexec and srun set. With --pmix it is the
- * PMIx server of the launcher. On one machine:
+ * PMIx server of the launcher. With --torchrun rank 0 listens at the port after MASTER_PORT, which
+ * torchrun itself uses. On one machine:
  *
  *     export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711
  *     for rank in 0 1 2 3; do RANK=$rank ./ring_allreduce & done; wait
@@ -167,7 +168,7 @@ static void run(struct ring *ring, uint32_t rounds, uint32_t dies) {
 }
 
 static int usage(const char *program) {
-  fprintf(stderr, "usage: %s [--pmix] [--dies RANK] [FLOATS [ROUNDS]]\n", program);
+  fprintf(stderr, "usage: %s [--pmix | --torchrun] [--dies RANK] [FLOATS [ROUNDS]]\n", program);
   return 2;
 }
 
@@ -178,14 +179,24 @@ static bool read_number(const char *text, unsigned long long most, unsigned long
   return text[0] >= '0' && text[0] <= '9' && *end == '\0' && *number <= most;
 }
 
+/* Writes MASTER_ADDR, and the port after MASTER_PORT. Returns false without these variables. */
+static bool next_port(char *root, size_t size) {
+  const char *address = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+  return address != NULL && port != NULL &&
+         (size_t)snprintf(root, size, "%s:%d", address, atoi(port) + 1) < size;
+}
+
 int main(int argc, char **argv) {
   ucxx_group_params_t params = UCXX_GROUP_PARAMS_INIT;
+  char root[300];
   unsigned long long dies = UINT32_MAX, floats = DEFAULT_FLOATS, rounds = DEFAULT_ROUNDS;
   params.bootstrap = UCXX_BOOTSTRAP_ENV;
   int at = 1;
   for (; at < argc && argv[at][0] == '-'; at++) {
     if (strcmp(argv[at], "--pmix") == 0)
       params.bootstrap = UCXX_BOOTSTRAP_PMIX;
+    else if (strcmp(argv[at], "--torchrun") == 0 && next_port(root, sizeof root))
+      params.root = root;
     else if (strcmp(argv[at], "--dies") != 0 || ++at == argc ||
              !read_number(argv[at], UINT32_MAX, &dies))
       return usage(argv[0]);

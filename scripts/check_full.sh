@@ -110,6 +110,7 @@ for wheel in "${ucx_wheels[@]}"; do part "C examples under valgrind, UCX $wheel"
 part "Rust tests, 20 times" rust_repeated
 part "dissector for Wireshark" or_not_here tests/wireshark/test_dissector.py "$stage"
 part "groups under Slurm" or_not_here tests/launchers/slurm.sh "$suites/c_examples"
+part "groups under torchrun" or_not_here tests/launchers/torchrun.sh "$stage" "$suites/c_examples"
 part "UCXX as a peer" tests/bindings/ucxx/run.sh "$suites/tests/c"
 part "UCXX's Python code on this library" python/tests/compat/run.sh "$stage"
 part "decoders, fed by libFuzzer" scripts/fuzz.sh
