@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import typing
 
+from . import _cuda
 from ._context import Context, constant, dumped, fields, made, new
 from ._endpoint import Endpoint
 from ._handle import Closable, view_of
@@ -30,7 +31,7 @@ class Envelope:
     """The lease of an envelope: `with` commits it at the end of the block, and aborts it if the
     block raises."""
 
-    __slots__ = ("_link", "handle", "length", "_attr", "_view")
+    __slots__ = ("_link", "handle", "length", "_attr", "_view", "_stream")
     #: Bytes of the chunk. Whoever fills an envelope sets it before the commit.
     length: int | None
 
@@ -42,6 +43,19 @@ class Envelope:
         self.length = None if link.kind == "produce" else int(attr.length)
         self._attr = attr
         self._view: memoryview | None = None
+        self._stream: int | None = None
+
+    def use_stream(self, stream: _cuda.Stream) -> None:
+        """The work on the memory is done on this CUDA stream: work that is put on it from now on
+        waits until the memory may be used, and the end of the lease does not wait for the work.
+        Whoever gets the envelope next does. Without it the work has to be finished when the lease
+        ends. Not for the default stream.
+        """
+        self._open()
+        handle = _cuda.stream_handle(stream)
+        if self._attr.ready_event != ffi.NULL:
+            _cuda.wait_for(int(ffi.cast("uintptr_t", self._attr.ready_event)), handle)
+        self._stream = handle
 
     @property
     def capacity(self) -> int:
@@ -51,8 +65,11 @@ class Envelope:
     @property
     def data(self) -> typing.Any:
         """The memory: the whole envelope where it is written, the chunk where it is read. Of a GPU
-        it has `__cuda_array_interface__`."""
+        it has `__cuda_array_interface__`; without `use_stream` this thread waits until it may be
+        used."""
         self._open()
+        if self._stream is None and self._attr.ready_event != ffi.NULL:
+            _cuda.wait_for(int(ffi.cast("uintptr_t", self._attr.ready_event)), None)
         writes = self._link.kind in ("produce", "modify")
         size = self.capacity if writes else self.length or 0
         if self._attr.kind.memory_type == lib.UCXX_MEMORY_CUDA:
@@ -81,13 +98,16 @@ class Envelope:
             length = self.length
         if length is None:
             raise error(lib.UCXX_ERR_INVALID_PARAM, "envelope: set its `length` before the commit")
-        check(lib.ucxx_envelope_commit(self._open(), length, ffi.NULL))
+        check(lib.ucxx_envelope_commit(self._open(), length, self._work()))
         self._ended()
 
     def abort(self) -> None:
         """Ends the lease as if it had not been."""
-        check(lib.ucxx_envelope_abort(self._open(), ffi.NULL))
+        check(lib.ucxx_envelope_abort(self._open(), self._work()))
         self._ended()
+
+    def _work(self) -> typing.Any:
+        return ffi.cast("void *", self._stream or 0)
 
     def _open(self) -> typing.Any:
         if self.handle == ffi.NULL:
@@ -117,11 +137,15 @@ class Envelope:
 
     def __del__(self) -> None:
         if getattr(self, "handle", ffi.NULL) != ffi.NULL:
-            lib.ucxx_envelope_abort(self.handle, ffi.NULL)
+            if lib.ucxx_envelope_abort(self.handle, self._work()) != OK:
+                lib.ucxx_envelope_abort(self.handle, ffi.NULL)
             self._ended()
 
 
 LinkKind = typing.Literal["produce", "consume", "peek", "modify"]
+#: Where envelopes are: in host memory (None), in host memory that is pinned for CUDA, or on the
+#: CUDA device of that number.
+Place = typing.Union[int, typing.Literal["pinned"], None]
 
 
 class Link(Closable):
@@ -135,9 +159,7 @@ class Link(Closable):
 
     _what = "link"
 
-    def __init__(
-        self, hub: Hub, kind: LinkKind, device: int | None, *, broadcast: bool = False
-    ) -> None:
+    def __init__(self, hub: Hub, kind: LinkKind, device: Place, *, broadcast: bool = False) -> None:
         self.hub = hub
         self.kind = kind
         self.handle = ffi.NULL
@@ -276,21 +298,21 @@ class Hub(Closable):
         if count:
             self.add(count)
 
-    def add(self, count: int, device: int | None = None) -> None:
-        """Adds envelopes in host memory, or on a CUDA device."""
+    def add(self, count: int, device: Place = None) -> None:
+        """Adds envelopes in host memory, in pinned host memory ("pinned"), or on a CUDA device."""
         check(lib.ucxx_hub_add_envelopes(self.open(), _memory_kind(device), count))
 
-    def produce(self, device: int | None = None) -> Link:
+    def produce(self, device: Place = None) -> Link:
         return Link(self, "produce", device)
 
-    def consume(self, device: int | None = None, *, broadcast: bool = False) -> Link:
+    def consume(self, device: Place = None, *, broadcast: bool = False) -> Link:
         """With `broadcast` it gets every chunk; otherwise consumers compete."""
         return Link(self, "consume", device, broadcast=broadcast)
 
-    def peek(self, device: int | None = None) -> Link:
+    def peek(self, device: Place = None) -> Link:
         return Link(self, "peek", device)
 
-    def modify(self, device: int | None = None) -> Link:
+    def modify(self, device: Place = None) -> Link:
         return Link(self, "modify", device)
 
     def __len__(self) -> int:
@@ -326,8 +348,14 @@ class Hub(Closable):
             self.owner = None
 
 
-def _memory_kind(device: int | None) -> typing.Any:
+def _memory_kind(device: Place) -> typing.Any:
     kind = ffi.new("ucxx_memory_kind_t *")
-    kind.memory_type = lib.UCXX_MEMORY_HOST if device is None else lib.UCXX_MEMORY_CUDA
-    kind.device_id = device or 0
+    if isinstance(device, int):
+        kind.memory_type, kind.device_id = lib.UCXX_MEMORY_CUDA, device
+    elif device == "pinned":
+        kind.memory_type = lib.UCXX_MEMORY_CUDA_PINNED
+    elif device is None:
+        kind.memory_type = lib.UCXX_MEMORY_HOST
+    else:
+        raise ValueError(f'device: None, "pinned" or a number, not {device!r}')
     return kind[0]
