@@ -2,12 +2,12 @@
 # Copyright the ucxx_rs developers
 """Makes a folder that Python can import the package from, without installing it.
 
-    python build_folder.py FOLDER PREFIX
+    python build_folder.py FOLDER PREFIX [RUNPATH]
 
 - FOLDER: gets a folder ucxx_rs with the package and its compiled module. `PYTHONPATH=FOLDER`.
-- PREFIX: where the library is installed. The module finds it there.
+- PREFIX: where the library is installed. The module finds it there, or in RUNPATH.
 
-For the tests and the benchmarks. Users install the package with pip.
+For the tests, the benchmarks and the bundle for GPUs. Users install the package with pip.
 """
 
 import os
@@ -33,7 +33,7 @@ def pkg_config(prefix, *arguments):
     return shlex.split(done.stdout)
 
 
-def build(folder, prefix):
+def build(folder, prefix, *runpath):
     made = pathlib.Path(folder) / PACKAGE.name
     shutil.rmtree(made, ignore_errors=True)
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -53,12 +53,12 @@ def build(folder, prefix):
         "-o",
         str(made / "_native.abi3.so"),
         *pkg_config(prefix, "--libs"),
-        *[f"-Wl,-rpath,{found}" for found in pkg_config(prefix, "--variable=libdir")],
+        *[f"-Wl,-rpath,{each}" for each in runpath or pkg_config(prefix, "--variable=libdir")],
     ]
     subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     build(*sys.argv[1:])

@@ -68,6 +68,24 @@ done
 for name in delayed window_contention hub_overlap; do
   program "$name" "benches/c/$name.c" benches/c/harness.c "${ours[@]}"
 done
+
+# The Python package, and of cffi what its module needs, for the versions of Python that there are.
+python=$("$root/scripts/venv.sh" --name gpu cffi==2.1.1)
+CC=$cc "$python" python/build_folder.py "$bundle/python" "$prefix" "\$ORIGIN/../../lib"
+rm "$bundle/python/ucxx_rs/_native.c"
+strip --strip-unneeded "$bundle/python/ucxx_rs/_native.abi3.so"
+mkdir "$bundle/python/cffi"
+for version in 3.10 3.11 3.12 3.13 3.14; do
+  "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+    --implementation cp --python-version "$version" --platform manylinux_2_17_x86_64 \
+    --platform manylinux2014_x86_64 --dest "$work/cffi-$version" cffi==2.1.1 >&2
+  "$python" -m zipfile -e "$work/cffi-$version"/*.whl "$work/cffi-$version"
+  cp "$work/cffi-$version"/_cffi_backend.*.so "$bundle/python/cffi"
+done
+cp -r "$work"/cffi-3.10/cffi-*.dist-info/licenses "$bundle/python/cffi"
+cp "$here/python_gpu.py" "$bundle/python"
+cp "$here/python.sh" "$bundle/bin"
+
 program ../stand-in/libcuda.so.1 -shared -fPIC -fvisibility=hidden tests/cuda/double.c
 
 cp "$here/run.sh" "$bundle"

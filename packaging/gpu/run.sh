@@ -37,6 +37,7 @@ out=$(cd "$out" && pwd)
 deadline=$((SECONDS + minutes * 60))
 
 # The driver is where the linker looks, or in one of the folders that containers use.
+export PLAIN_LIBRARY_PATH=${LD_LIBRARY_PATH-}
 export LD_LIBRARY_PATH=$here/lib:$here/ucx/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 if [ "$stand_in" = yes ]; then
   LD_LIBRARY_PATH=$here/stand-in:$LD_LIBRARY_PATH
@@ -48,6 +49,7 @@ if ! gpus=$("$here/bin/find_gpu" 2>&1); then
     /usr/local/cuda/compat /run/opengl-driver/lib /usr/lib/wsl/lib; do
     [ -e "$folder/libcuda.so.1" ] || continue
     export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$folder
+    PLAIN_LIBRARY_PATH=${PLAIN_LIBRARY_PATH:+$PLAIN_LIBRARY_PATH:}$folder
     gpus=$("$here/bin/find_gpu" 2>&1) && break
   done
 fi
@@ -220,6 +222,26 @@ for size in 8 65536 1048576 "$large"; do measure cuda,cuda "$size"; done
 row frames multi_pingpong half_round_trip_ns less cuda,cuda 65536 --window 100 --iterations 20 --batches 5 --warmup 20
 row stream byte_stream bytes_per_second more cuda,host 1048576 --window 8 --iterations 160 --batches 5 --warmup 160
 for where in cuda,host host,cuda pinned,cuda cuda,pinned managed,managed; do measure "$where" 1048576; done
+
+# With the machine's Python, PyTorch and CuPy. The figures of UCXX are those of its own UCX.
+printf '\nPython\n'
+memory=()
+[ "$stand_in" = no ] || memory=(--cpu)
+check python python.sh tensors "${memory[@]}"
+while IFS= read -r line; do
+  [[ $line =~ ^name=([^ ]+)\ result=(.+) ]] || continue
+  printf '  %-42s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+  entry "${BASH_REMATCH[1]}" kind python result "${BASH_REMATCH[2]}"
+done < "$log"
+for size in 8 1048576; do
+  run 60 "ucxx-python-$size" python.sh ucxx "$size"
+  result=$(outcome)
+  case $result in failed*) failures=$((failures + 1)) ;; esac
+  printf '%-22s %s bytes: %s %s\n' "UCXX's benchmark" "$size" "$result" "$(text half_round_trip_ns)"
+  entry ucxx-python kind python used "$(text memory)" size "$size" result "$result" \
+    half_round_trip_ns "$(text half_round_trip_ns)"
+done
+write_report
 
 printf '\nHubs: copies against those of the driver alone; overlap with work on the GPU\n'
 for size in 1048576 16777216; do

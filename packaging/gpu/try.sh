@@ -34,6 +34,7 @@ with open(sys.argv[1], encoding="utf-8") as file:
 names = {each["name"] for each in report["results"]}
 wanted = {"cuda_hub", "cuda_killed", "tag", "tag-rate", "am", "am-rate", "fetch", "put", "get"}
 missing = wanted | {"frames", "stream", "hub", "producers", "locks", "hub_overlap"}
+missing |= {"python", "ucxx-python"}
 missing -= names
 bad = [e for e in report["results"] if e.get("result", "passed").startswith(("failed", "not run"))]
 if missing or bad:
