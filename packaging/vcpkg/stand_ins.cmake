@@ -41,9 +41,10 @@ endfunction()
 
 function(vcpkg_cmake_config_fixup)
   cmake_parse_arguments(arg "" "PACKAGE_NAME;CONFIG_PATH" "" ${ARGN})
-  file(MAKE_DIRECTORY "${CURRENT_PACKAGES_DIR}/share")
-  file(RENAME "${CURRENT_PACKAGES_DIR}/${arg_CONFIG_PATH}"
-    "${CURRENT_PACKAGES_DIR}/share/${arg_PACKAGE_NAME}")
+  # The folder may be there already: the package has files of its own in it.
+  file(GLOB files "${CURRENT_PACKAGES_DIR}/${arg_CONFIG_PATH}/*")
+  file(COPY ${files} DESTINATION "${CURRENT_PACKAGES_DIR}/share/${arg_PACKAGE_NAME}")
+  file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/${arg_CONFIG_PATH}")
 endfunction()
 
 function(vcpkg_replace_string file old new)
