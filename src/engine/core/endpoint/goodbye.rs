@@ -17,7 +17,7 @@ use crate::engine::core::channel::dispatch::Reply;
 use crate::engine::core::endpoint::close::NO_DEADLINE;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{
-    Bye, Flushing, Heard, LifeEvent, Peer, Said, Sent, Stage,
+    Answer, Bye, Flushing, Heard, LifeEvent, Peer, Said, Sent, Stage,
 };
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::inward::Inward;
@@ -38,7 +38,7 @@ impl Endpoint {
     /// force during a read by CMA.
     pub(crate) fn has_let_go(&self, now: u64) -> bool {
         let nothing_comes = match self.life().peer {
-            Peer::Present => false,
+            Peer::Present => self.is_remote() && self.life().is_answered(),
             // Over a socket the data arrives by itself, as long as the socket and the peer exist.
             Peer::Silent | Peer::Lost(_) | Peer::GivenUp(_) => self.is_remote(),
             Peer::Gone => true,
@@ -111,7 +111,8 @@ impl Endpoint {
             let unheard_until = self.courtesy();
             let unanswered = self.may_cut_short() || self.is_courteous(unheard_until);
             let sent = Sent::UnderWay;
-            self.on(LifeEvent::SaysBye(Said { sent, unanswered, deadline, unheard_until }));
+            let answer = if unanswered { Answer::Missing } else { Answer::NotAsked };
+            self.on(LifeEvent::SaysBye(Said { sent, answer, deadline, unheard_until }));
             let flags = if unanswered { flag::ANSWER } else { 0 };
             if let Some(status) = self.say(Kind::Bye, flags, Part::Bye) {
                 self.bye_sent(status);
@@ -128,7 +129,7 @@ impl Endpoint {
 
     /// Bye was not sent yet, or a required answer is missing.
     fn awaits_peer(&self, bye: Said) -> bool {
-        bye.sent == Sent::UnderWay || (bye.unanswered && self.may_cut_short())
+        bye.sent == Sent::UnderWay || (bye.answer == Answer::Missing && self.may_cut_short())
     }
 
     /// The peer must answer the Bye and has not.
@@ -193,7 +194,7 @@ impl Endpoint {
     /// What was sent over a connection made by host and port may be lost, because UCX's close may
     /// overtake it: the peer has not confirmed that it received everything.
     pub(crate) fn may_have_lost(&self) -> bool {
-        matches!(self.life().bye, Bye::Said(bye) if bye.unanswered)
+        matches!(self.life().bye, Bye::Said(bye) if bye.answer == Answer::Missing)
             && !self.life().has_heard_bye()
             && self.life().speaks()
             && self.operations_sent() > 0
@@ -212,7 +213,7 @@ impl Endpoint {
         } else if self.awaits_peer(bye) {
             Some(bye.deadline)
         } else {
-            (bye.unanswered && self.is_courteous(bye.unheard_until))
+            (bye.answer == Answer::Missing && self.is_courteous(bye.unheard_until))
                 .then(|| bye.deadline.min(bye.unheard_until))
         }
     }

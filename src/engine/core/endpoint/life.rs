@@ -299,8 +299,8 @@ impl Machine for Bye {
             (ByeLeaves, S(said)) => S(Said { sent: Sent::Left, ..said }),
             (ByeFails, S(said)) => S(Said { sent: Sent::Lost, ..said }),
             (ByeIsAnswered | TakesLeave, S(said @ Said { sent: Sent::Left, .. }))
-            | (ByeIsAnswered, S(said)) => S(Said { unanswered: false, ..said }),
-            (TakesLeave, S(said)) => S(Said { sent: Sent::Lost, unanswered: false, ..said }),
+            | (ByeIsAnswered, S(said)) => S(Said { answer: Answer::Came, ..said }),
+            (TakesLeave, S(said)) => S(Said { sent: Sent::Lost, answer: Answer::Came, ..said }),
             (Hurries(at) | HurriesBye(at), S(said)) => {
                 S(Said { deadline: said.deadline.min(at), ..said })
             }

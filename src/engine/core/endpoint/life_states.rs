@@ -154,8 +154,7 @@ pub(crate) enum Bye {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Said {
     pub(crate) sent: Sent,
-    /// The peer must answer, and has not.
-    pub(crate) unanswered: bool,
+    pub(crate) answer: Answer,
     /// When to stop waiting for it.
     pub(crate) deadline: u64,
     /// The Bye was sent right after a Hello that the peer had not answered. It waits for the answer
@@ -168,6 +167,15 @@ pub(crate) enum Sent {
     UnderWay,
     Left,
     Lost,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    NotAsked,
+    /// The peer must answer, and has not.
+    Missing,
+    /// The peer has ended its end, and has cut short what it still sent; or the connection is lost.
+    Came,
 }
 
 /// What the peer has sent.
@@ -205,6 +213,11 @@ impl State {
     /// The peer has closed its end.
     pub(crate) fn has_heard_bye(&self) -> bool {
         self.heard >= Heard::Bye
+    }
+
+    /// The peer has ended its end because of this side's Bye.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.bye, Bye::Said(Said { answer: Answer::Came, .. }))
     }
 
     pub(crate) fn flushing(&self) -> Option<Flushing> {

@@ -7,7 +7,8 @@ const AT: u64 = 7;
 
 fn events() -> Vec<LifeEvent> {
     let ending = Ending { deadline: AT, ..Ending::default() };
-    let said = Said { sent: Sent::UnderWay, unanswered: true, deadline: AT, unheard_until: AT };
+    let said =
+        Said { sent: Sent::UnderWay, answer: Answer::Missing, deadline: AT, unheard_until: AT };
     vec![
         GreetsLater,
         Greets,
@@ -137,7 +138,8 @@ fn each_table_is_what_the_code_does() {
     let lost = Status::CONNECTION_RESET;
     let peers = [Peer::Present, Peer::Silent, Peer::Lost(lost), Peer::GivenUp(lost), Peer::Gone];
     check("Peer", &peers);
-    let said = Said { sent: Sent::UnderWay, unanswered: true, deadline: 9, unheard_until: 9 };
+    let said =
+        Said { sent: Sent::UnderWay, answer: Answer::Missing, deadline: 9, unheard_until: 9 };
     check("Bye", &[Bye::Unsaid, Bye::Omitted, Bye::Said(said)]);
     check("Heard", &[Heard::Nothing, Heard::Hello, Heard::Bye, Heard::ByeToAnswer]);
 }

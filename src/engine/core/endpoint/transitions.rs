@@ -55,6 +55,13 @@ impl Endpoint {
         self.sends.get() + self.watchers.get()
     }
 
+    /// The peer has closed its end, or has answered this side's Bye, so that messages that have
+    /// crossed the Bye are not received any more: the peer has dropped the rest of them.
+    fn peer_has_ended(&self) -> bool {
+        let life = self.life();
+        life.has_heard_bye() || (life.is_answered() && self.watchers.get() > 0)
+    }
+
     pub(crate) fn patience(&self) -> u64 {
         if self.transfers() > 0 {
             PATIENCE_NS
@@ -70,7 +77,7 @@ impl Endpoint {
             Stage::Flushing(flushing) => {
                 let forced = flushing.forced && self.may_force();
                 let flushed = self.has_flushed(flushing);
-                let alone = self.life().has_heard_bye() && flushed;
+                let alone = self.peer_has_ended() && flushed;
                 self.is_parting().is_none()
                     && self.emptying_deadline().is_none()
                     && (forced || alone || (flushed && self.transfers() == 0))
@@ -109,7 +116,7 @@ impl Endpoint {
 
     fn advance_flushing(&self, now: u64, flushing: Flushing) {
         let (flushed, deadline) = (self.has_flushed(flushing), flushing.deadline);
-        if self.life().has_heard_bye() {
+        if self.peer_has_ended() {
             if (flushed || now >= deadline) && self.may_go(now) {
                 self.end_by_force();
             }
