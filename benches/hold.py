@@ -13,7 +13,6 @@ the warm-up are, so the counts are larger than those of run.py.
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -21,7 +20,7 @@ sys.dont_write_bytecode = True  # do not write into the source tree
 
 from suite.build import Programs  # noqa: E402
 from suite.count import measure_count, profile  # noqa: E402
-from suite.measure import Runner  # noqa: E402
+from suite.measure import Runner, default_cpus  # noqa: E402
 from suite.rows import ROWS, Column, Count, Target  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -47,8 +46,7 @@ def main():
     parser.add_argument("--out", type=Path, default=HERE.parent / "target/hold")
     options = parser.parse_args()
     programs = Programs(options.out.resolve() / "bin", options.prefix.resolve(), None)
-    cpus = sorted(os.sched_getaffinity(0))
-    runner = Runner(programs, None, "peer", ",".join(map(str, (cpus * 2)[:2])))
+    runner = Runner(programs, None, "peer", default_cpus())
     rows = [row for row in ROWS if isinstance(row, Count) and not row.name.startswith(LEFT_OUT)]
 
     counted = {row.name: of_this_library(runner, row) for row in rows if row.what == "instructions"}

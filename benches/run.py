@@ -25,7 +25,7 @@ from suite.build import Programs, fetch_python_ucxx, fetch_ucxx  # noqa: E402
 from suite.count import measure_count, profile  # noqa: E402
 from suite.curves import curve_lines, curves  # noqa: E402
 from suite.many import ROWS as MANY_ROWS  # noqa: E402
-from suite.measure import Runner, measure_row  # noqa: E402
+from suite.measure import Runner, default_cpus, measure_row  # noqa: E402
 from suite.report import count_row, environment_facts, table, timed_rows  # noqa: E402
 from suite.rows import ROWS as OTHER_ROWS  # noqa: E402
 from suite.rows import Column, Count
@@ -122,11 +122,6 @@ def chosen_rows(patterns):
         if not any(matches(row, pattern) for row in ROWS):
             sys.exit(f"run.py: no row matches '{pattern}' (see --list)")
     return [row for row in ROWS if any(matches(row, pattern) for pattern in wanted)]
-
-
-def default_cpus():
-    allowed = sorted(os.sched_getaffinity(0))
-    return f"{allowed[0]},{allowed[1]}" if len(allowed) > 1 else "none"
 
 
 def print_profiles(runner, rows, implementations):

@@ -14,6 +14,11 @@ from .row import COMMON, PERFTEST, TRANSPORTS
 TIMEOUT_S = 120
 
 
+def default_cpus():
+    allowed = sorted(os.sched_getaffinity(0))
+    return f"{allowed[0]},{allowed[1]}" if len(allowed) > 1 else "none"
+
+
 class Runner:
     """Starts programs: with their environment, error handling and CPUs."""
 
