@@ -93,16 +93,22 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func TestLeasesWaitAndEnd(t *testing.T) {
+// A hub of envelopes of 8 bytes.
+func hubOf(t *testing.T, envelopes int) *Hub {
 	ucp, err := NewContext()
 	check(t, err)
-	defer ucp.Close()
+	t.Cleanup(ucp.Close)
 	worker, err := ucp.NewWorker(0)
 	check(t, err)
-	defer worker.Close()
-	hub, err := worker.NewHub(8, 2)
+	t.Cleanup(worker.Close)
+	hub, err := worker.NewHub(8, envelopes)
 	check(t, err)
-	defer hub.Close()
+	t.Cleanup(hub.Close)
+	return hub
+}
+
+func TestLeasesWaitAndEnd(t *testing.T) {
+	hub := hubOf(t, 2)
 	in, err := hub.NewLink(Produce)
 	check(t, err)
 	out, err := hub.NewLink(Consume)
@@ -155,15 +161,7 @@ func TestLeasesWaitAndEnd(t *testing.T) {
 }
 
 func TestCloseEndsALease(t *testing.T) {
-	ucp, err := NewContext()
-	check(t, err)
-	defer ucp.Close()
-	worker, err := ucp.NewWorker(0)
-	check(t, err)
-	defer worker.Close()
-	hub, err := worker.NewHub(8, 1)
-	check(t, err)
-	defer hub.Close()
+	hub := hubOf(t, 1)
 	for i := 0; i < 200; i++ {
 		link, err := hub.NewLink(Consume)
 		check(t, err)

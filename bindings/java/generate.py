@@ -82,8 +82,9 @@ def constants():
     for enum in API["enums"]:
         if enum["name"] != "ucxx_status":
             yield "\n"
+            kind = NUMBERS[enum["type"]]
             for value in enum["values"]:
-                yield f"  static final {NUMBERS[enum['type']]} {value['name']} = {value['value']};\n"
+                yield f"  static final {kind} {value['name']} = {value['value']};\n"
     yield "\n  private Constants() {}\n}\n"
 
 

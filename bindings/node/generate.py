@@ -36,7 +36,7 @@ def comment(doc, indent=""):
 def constants():
     yield TOP
     for enum in API["enums"]:
-        name = "".join(word.title() for word in enum["name"].removeprefix("ucxx_").split("_"))
+        name = camel("_" + enum["name"])
         yield f"\n{comment(enum['doc'])}export const {name} = Object.freeze({{\n"
         for value in enum["values"]:
             yield comment(value["doc"], "  ") + f"  {value['name']}: {value['value']},\n"
@@ -82,14 +82,14 @@ def structs():
     yield "\n// Parameters: these members, and the defaults of the others.\n"
     for struct in API["structs"]:
         if struct["direction"] == "in" and "init" in struct:
-            name = struct["name"].removeprefix("ucxx_").removesuffix("_t")
-            size = struct["size"]
-            yield f"export const {camel(name)} = (members) => ({{ struct_size: {size}, ...members }});\n"
+            members = f"({{ struct_size: {struct['size']}, ...members }})"
+            yield f"export const {camel(struct['name'])} = (members) => {members};\n"
+    lists = set(filled())
     for struct in API["structs"]:
-        if struct["name"] in filled():
-            name = struct["name"].removeprefix("ucxx_").removesuffix("_t")
-            yield "\n// Takes one from the memory that the library has filled. Pointers are numbers.\n"
-            yield f"export const {camel('read_' + name)} = (memory, at) => ({{\n"
+        if struct["name"] in lists:
+            yield "\n// Takes one from the memory that the library has filled."
+            yield " Pointers are numbers.\n"
+            yield f"export const {camel('read_' + struct['name'])} = (memory, at) => ({{\n"
             for member in struct["members"]:
                 if "reserved" not in member:
                     read = READ.get(member["type"].get("name"), READ.get(member["type"]["kind"]))
@@ -107,7 +107,8 @@ def filled():
 
 
 def camel(name):
-    first, *rest = name.split("_")
+    """The name without what is C's own: ucxx_op_params_t is opParams, and _ucxx_flag is Flag."""
+    first, *rest = name.replace("ucxx_", "").removesuffix("_t").split("_")
     return first + "".join(word.title() for word in rest)
 
 
