@@ -120,11 +120,14 @@ outcome() { # what `status` means
     *) echo "failed with status $status: $(said)" ;;
   esac
 }
+judge() { # sets `result` to the outcome, and counts a failure
+  result=$(outcome)
+  case $result in failed*) failures=$((failures + 1)) ;; esac
+}
 check() { # NAME PROGRAM ARGUMENT ...
   local name=$1 began=$SECONDS result
   run 90 "$@"
-  result=$(outcome)
-  case $result in failed*) failures=$((failures + 1)) ;; esac
+  judge
   printf '%-22s %s (%s s)\n' "$name" "$result" "$((SECONDS - began))"
   entry "$name" kind test result "$result" seconds "$((SECONDS - began))"
 }
@@ -235,8 +238,7 @@ while IFS= read -r line; do
 done < "$log"
 for size in 8 1048576; do
   run 60 "ucxx-python-$size" python.sh ucxx "$size"
-  result=$(outcome)
-  case $result in failed*) failures=$((failures + 1)) ;; esac
+  judge
   printf '%-22s %s bytes: %s %s\n' "UCXX's benchmark" "$size" "$result" "$(text half_round_trip_ns)"
   entry ucxx-python kind python used "$(text memory)" size "$size" result "$result" \
     half_round_trip_ns "$(text half_round_trip_ns)"
