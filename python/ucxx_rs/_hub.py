@@ -53,9 +53,12 @@ class Envelope:
         """
         self._open()
         handle = _cuda.stream_handle(stream)
-        if self._attr.ready_event != ffi.NULL:
-            _cuda.wait_for(int(ffi.cast("uintptr_t", self._attr.ready_event)), handle)
+        self._wait(handle)
         self._stream = handle
+
+    def _wait(self, stream: int | None) -> None:
+        if self._attr.ready_event != ffi.NULL:
+            _cuda.wait_for(int(ffi.cast("uintptr_t", self._attr.ready_event)), stream)
 
     @property
     def capacity(self) -> int:
@@ -68,8 +71,8 @@ class Envelope:
         it has `__cuda_array_interface__`; without `use_stream` this thread waits until it may be
         used."""
         self._open()
-        if self._stream is None and self._attr.ready_event != ffi.NULL:
-            _cuda.wait_for(int(ffi.cast("uintptr_t", self._attr.ready_event)), None)
+        if self._stream is None:
+            self._wait(None)
         writes = self._link.kind in ("produce", "modify")
         size = self.capacity if writes else self.length or 0
         if self._attr.kind.memory_type == lib.UCXX_MEMORY_CUDA:
