@@ -9,7 +9,7 @@ import re
 
 from api_numbers import Unclear
 
-# Pointers that the caller may leave NULL, or must not, although no comment says so by itself.
+# Pointers that may be NULL, or must not be, where the member's own comment does not tell.
 NULLABLE = {
     # One of a callback and a notifier is required.
     "ucxx_listener_params_t.on_connect",

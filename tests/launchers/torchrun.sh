@@ -37,7 +37,7 @@ for transports in posix,cma,self tcp,self; do
 done
 unset UCX_TLS
 
-# The port of torchrun's own store is in use, and the error says so.
+# The port of torchrun's own store is in use. The error names the reason.
 if torchrun --nproc-per-node 2 --no-python "$program" > "$scratch/said" 2>&1 </dev/null ||
   ! grep -q 'UCXX_ERR_BUSY: root: .*under torchrun its own store has' "$scratch/said"; then
   cat "$scratch/said" >&2

@@ -349,8 +349,9 @@ impl Service {
             Err(Unrecorded::Later(first)) => return first,
             Err(Unrecorded::Left) => return failure,
             Err(Unrecorded::TooMany) => {
-                let text = "too many failure notices for unknown groups: one is dropped";
-                log::write(log::WARN, Component::Group, self, format_args!("{text}"));
+                let text =
+                    format_args!("too many failure notices for unknown groups: one is dropped");
+                log::write(log::WARN, Component::Group, self, text);
                 return failure;
             }
         };
