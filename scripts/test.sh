@@ -21,17 +21,19 @@ oldest_rust=$(package_field rust-version)
 
 newest=${ucx_wheels[-1]}
 # The steps that fail fastest are first.
-steps=(fmt clippy stage header abi suites readme tools metrics counts cargo-test install bindings python wheel asan system-ucx "ucx-$newest" faults loom tsan)
+steps=(fmt stage clippy header abi suites readme tools metrics counts cargo-test loom install tsan bindings python wheel asan system-ucx "ucx-$newest" faults)
 rare_steps=(msrv no-cuda loom-clippy valgrind)
 for wheel in "${ucx_wheels[@]}"; do [ "$wheel" = "$newest" ] || rare_steps+=("ucx-$wheel"); done
-# These steps use the library that the stage step installs.
-staged=" no-cuda abi readme tools metrics counts suites system-ucx faults asan bindings python wheel valgrind "
-for wheel in "${ucx_wheels[@]}"; do staged+="ucx-$wheel "; done
+# These steps use the library that the stage step installs, and those the programs of the suites.
+staged=" abi readme tools counts suites faults bindings python wheel "
+built=" no-cuda metrics system-ucx asan valgrind "
+for wheel in "${ucx_wheels[@]}"; do built+="ucx-$wheel "; done
 
 step_fmt() {
   cargo fmt --check
   cargo fmt --check --manifest-path tests/bindings/rust/Cargo.toml
   cargo fmt --check --manifest-path fuzz/Cargo.toml
+  cargo fmt --check --manifest-path tests/models/Cargo.toml
   rustfmt --edition 2021 --check tests/install/other.rs
   # Comments too: clang-format wraps them, and ruff refuses long ones.
   local python folder
@@ -82,20 +84,12 @@ step_cargo-test() {
   cargo test --locked
 }
 
-# loom tries every order of the steps of a few threads, with at most three or four preemptions.
-# Without a bound that does not end. Two processes of one thread each, because loom creates and
-# destroys many stacks, and threads of one process would wait for each other there.
-loom=(--locked --release --target-dir "$target_dir/loom" --config profile.release.lto=false --config profile.release.codegen-units=16
-  --config profile.release.opt-level=1 --config profile.release.package.loom.opt-level=3)
+# loom tries every order of the steps of a few threads, with at most two to four preemptions.
+# Without a bound that does not end. One thread, because loom creates and destroys many stacks, and
+# threads of one process would wait for each other there.
+models=(--locked --release --manifest-path tests/models/Cargo.toml --target-dir "$target_dir/loom")
 step_loom() {
-  local half result=0
-  export RUSTFLAGS='--cfg loom'
-  cargo test "${loom[@]}" --test models --no-run
-  cargo test "${loom[@]}" --test models -- --test-threads=1 hub_ notifier &
-  half=$!
-  cargo test "${loom[@]}" --test models -- --test-threads=1 --skip hub_ --skip notifier || result=1
-  wait "$half" || result=1
-  return "$result"
+  RUSTFLAGS='--cfg loom' cargo test "${models[@]}" -- --test-threads=1
 }
 
 # Without CUDA: the unit tests, and the C tests of hubs and active messages, which check where
@@ -110,7 +104,7 @@ step_no-cuda() {
 }
 
 step_loom-clippy() {
-  RUSTFLAGS='--cfg loom' cargo clippy "${loom[@]}" --test models -- -D warnings
+  RUSTFLAGS='--cfg loom' cargo clippy "${models[@]}" --all-targets -- -D warnings
 }
 
 step_stage() {
@@ -178,11 +172,13 @@ configure_and_build() { # SOURCE BUILD_FOLDER OPTION...
   cmake --build "$2" --parallel "$jobs"
 }
 
+# These programs compile longer than they run.
+quickly_compiled=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g1" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1")
 step_suites() {
   local suite
   configure_and_build tests/install "$suites/consumer" -DKIND=shared
   for suite in c_examples tests/c; do
-    configure_and_build "$suite" "$suites/$suite" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+    configure_and_build "$suite" "$suites/$suite" "${quickly_compiled[@]}" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
   done
 }
 
@@ -196,12 +192,15 @@ most_ended=2
 export ended_by_ucx
 
 run_ctest() { # UCX_VERSION BUILD_FOLDER OPTION...
-  local status=0
-  rm -f "$2"/Testing/Temporary/LastTest{,sFailed}.log
-  ctest --test-dir "$2" --output-on-failure --no-tests=error -j "$tests_at_a_time" "${@:3}" </dev/null || status=$?
+  # Here ctest writes its logs. Another step may run the same programs on another UCX.
+  local status=0 folder=$target_dir/ctest/$1/${2#"$target_dir/"}
+  mkdir -p "$folder"
+  rm -f "$folder"/Testing/Temporary/LastTest{,sFailed}.log
+  printf 'subdirs("%s")\n' "$2" >"$folder/CTestTestfile.cmake"
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$tests_at_a_time" "${@:3}" || status=$?
   # 8 means that tests failed. Any other status is an error of ctest.
   [ "$status" -eq 8 ] || return "$status"
-  tests/ctest_report.py "$2" "$1" "$failed_words" "$ended_by_ucx"
+  tests/ctest_report.py "$folder" "$1" "$failed_words" "$ended_by_ucx"
 }
 
 # Runs both suites, also if the first one fails.
@@ -248,7 +247,7 @@ step_faults() {
 step_asan() {
   local flags='-fsanitize=address -fno-omit-frame-pointer' program found=0
   # With Boost's Asio the programs are the same.
-  configure_and_build c_examples "$target_dir/asan" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
+  configure_and_build c_examples "$target_dir/asan" "${quickly_compiled[@]}" -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
     -Dboost_asio_include=NO
   # If the flag were lost, the run below would test nothing.
   while read -r program; do
@@ -276,7 +275,7 @@ cpp_under_sanitizers() {
 # contract.
 hostile_under_sanitizers() {
   local flags='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' build=$target_dir/hostile-asan
-  cmake -Uucxx_rs_DIR -S tests/c -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="$flags" \
+  cmake -Uucxx_rs_DIR -S tests/c -B "$build" "${quickly_compiled[@]}" -DCMAKE_PREFIX_PATH="$stage" -DCMAKE_C_FLAGS="$flags" \
     -DCMAKE_CXX_FLAGS="$flags" >/dev/null
   cmake --build "$build" --parallel "$jobs" --target hostile
   hostile_under asan env ASAN_OPTIONS=handle_segv=0:handle_abort=0 LSAN_OPTIONS=suppressions="$root/tests/hostile/leaks.supp" \
@@ -316,40 +315,79 @@ esac
 for step in "$@"; do
   declare -F "step_$step" >/dev/null || die "no step '$step'; there are: ${steps[*]} ${rare_steps[*]}"
 done
-# Adds the steps that a step depends on before it.
+# Prints the steps whose results a step uses.
+needs() { # STEP
+  case $staged in *" $1 "*) echo stage ;; esac
+  case $built in *" $1 "*) echo suites ;; esac
+}
 selected=()
-add() {
+add() { # STEP
+  local other
+  for other in $(needs "$1"); do add "$other"; done
   case " ${selected[*]} " in *" $1 "*) ;; *) selected+=("$1") ;; esac
 }
-for step in "$@"; do
-  case $staged in *" $step "*) add stage ;; esac
-  case $step in system-ucx | ucx-* | asan | valgrind) add suites ;; esac
-  add "$step"
-done
+for step in "$@"; do add "$step"; done
 
-mkdir -p "$target_dir"
-rm -f "$failed_words"
+# Steps run two at a time, because many wait, or use one core: linking, models, tools. What a step
+# says is shown with its name before each line. It is also in target/steps/STEP; beside it,
+# STEP.ended has its status and its seconds.
+steps_at_a_time=2
+said=$target_dir/steps
+run_step() { # STEP
+  local started=$SECONDS status
+  # Not in a condition: there a shell function would continue after an error.
+  set +e
+  (set -euo pipefail; "step_$1") 2>&1 </dev/null | tee "$said/$1" | sed -u "s/^/$1: /"
+  status=${PIPESTATUS[0]}
+  printf '%s %s\n' "$status" $((SECONDS - started)) >"$said/$1.new"
+  mv "$said/$1.new" "$said/$1.ended"
+}
+
+# True if what the step uses has been made, or has failed to be.
+can_start() { # STEP
+  local other
+  for other in $(needs "$1"); do [ -e "$said/$other.ended" ] || return 1; done
+}
+
+rm -rf "$said" "$failed_words"
+mkdir -p "$said"
 : > "$ended_by_ucx"
 summary=() reasons=()
 failed=0
-step_said=$target_dir/step-said
 # How tools, compilers and our own programs begin an error message.
 reason='^ *([Ee]rror|ERROR|VIOLATION|FAIL|FATAL|AssertionError)|panicked at|\*\*\*(Failed|Timeout|Exception)|^test .* FAILED|: error:|WARNING: ThreadSanitizer'
-for step in "${selected[@]}"; do
-  say "=== $step"
-  started=$SECONDS
-  # Not in a condition: there a shell function would continue after an error.
-  set +e
-  (set -euo pipefail; "step_$step") 2>&1 | tee "$step_said"
-  status=${PIPESTATUS[0]}
-  set -e
-  verdict=PASS
+report() { # STEP
+  local status seconds verdict=PASS
+  read -r status seconds <"$said/$1.ended"
   if [ "$status" -ne 0 ]; then
     verdict=FAIL failed=$((failed + 1))
-    reasons+=("$(grep -aE "$reason" "$step_said" | head -n 6 | cut -c 1-160 || true)")
+    reasons+=("$(grep -aE "$reason" "$said/$1" | head -n 6 | cut -c 1-160 || true)")
   fi
-  summary+=("$(printf '%-4s  %-12s %4d s' "$verdict" "$step" $((SECONDS - started)))")
+  summary+=("$(printf '%-4s  %-12s %4d s' "$verdict" "$1" "$seconds")")
   say "--- ${summary[-1]}"
+}
+
+# The shell lets steps ignore Ctrl-C.
+trap 'trap - TERM; kill 0' INT TERM
+waiting=("${selected[@]}") running=()
+while [ $((${#waiting[@]} + ${#running[@]})) -gt 0 ]; do
+  later=()
+  for step in "${waiting[@]}"; do
+    if [ "${#running[@]}" -lt "$steps_at_a_time" ] && can_start "$step"; then
+      say "=== $step"
+      run_step "$step" &
+      running+=("$step")
+    else
+      later+=("$step")
+    fi
+  done
+  waiting=("${later[@]}")
+  wait -n || true
+  still=()
+  for step in "${running[@]}"; do
+    if [ -e "$said/$step.ended" ]; then report "$step"; else still+=("$step"); fi
+  done
+  running=("${still[@]}")
 done
 
 say "=== summary"

@@ -1,7 +1,7 @@
 //! The notifier's queue: every order in which a few threads add, take, sleep, arm and stop.
 
 use crate::engine::base::completion_queue::{Found, Node, Pushed, Queue};
-use crate::{model, Bell};
+use crate::{bounded_model, model, Bell};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::Arc;
@@ -68,7 +68,7 @@ fn consume(queue: &Queue<Item>, max: usize) -> Vec<usize> {
 #[test]
 fn nothing_is_lost_and_nobody_sleeps_on() {
     for max in [1, 8] {
-        model(move || {
+        bounded_model(2, move || {
             let queue = Arc::new(Queue::new());
             let other = {
                 let queue = queue.clone();

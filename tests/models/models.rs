@@ -1,7 +1,7 @@
 //! Interactions of the library's threads under the model checker loom: every order in which a few
 //! threads can take a few steps.
 //!
-//!     RUSTFLAGS="--cfg loom" cargo test --release --test models
+//!     cd tests/models; RUSTFLAGS="--cfg loom" cargo test --release
 //!
 //! The files under test are the engine's own. Atomics, locks, the bounded queue and futexes below
 //! them are loom's, or replacements built on those.
