@@ -13,9 +13,12 @@ case ${1:-} in
   *) die "usage: ucx_wheel.sh VERSION | --headers" ;;
 esac
 
+mkdir -p "$(dirname "$folder")"
+# Two steps of the tests may want it at the same time.
+exec 8>"$folder.lock"
+flock 8
 if [ ! -e "$folder/$inside/$marker" ]; then
   python=$("$root/scripts/venv.sh")
-  mkdir -p "$(dirname "$folder")"
   work=$(mktemp -d "$folder.XXXXXX")
   trap 'rm -rf "$work"' EXIT
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \

@@ -32,12 +32,12 @@ class Case:
         self.patience = patience or 45 + 8 * cost
 
 
-def costs(folder):
-    """The time of each test in ctest's last run."""
+def costs(logs):
+    """The time of each test in ctest's last run, which left its logs in that folder."""
     found = {}
     try:
         for line in (
-            (folder / "Testing/Temporary/CTestCostData.txt")
+            (logs / "Testing/Temporary/CTestCostData.txt")
             .read_text(encoding="utf-8")
             .splitlines()
         ):
@@ -49,7 +49,7 @@ def costs(folder):
     return found
 
 
-def of_ctest(folder, sources):
+def of_ctest(folder, sources, logs):
     """The tests of a build folder, except those under valgrind."""
     listed = subprocess.run(
         ["ctest", "--test-dir", folder, "--show-only=json-v1"],
@@ -57,7 +57,7 @@ def of_ctest(folder, sources):
         text=True,
         check=True,
     )
-    known = costs(folder)
+    known = costs(logs)
     texts = {path.stem: path for path in sources.rglob("*.c")}
     cases = []
     for test in json.loads(listed.stdout)["tests"]:

@@ -52,11 +52,11 @@ def main():
     if options.release:
         releases = {name: folder for name, folder in releases.items() if name in options.release}
     stage = Stage(options.prefix, options.target / "stress", releases)
-    suites = options.target / "suites"
-    deck = [
-        *cases.of_ctest(suites / "c_examples", cases.ROOT / "c_examples"),
-        *cases.of_ctest(suites / "tests/c", cases.ROOT / "tests/c"),
-    ]
+    deck = []
+    for suite in "c_examples", "tests/c":
+        # The step system-ucx of scripts/test.sh has left its logs here.
+        logs = options.target / "ctest" / options.system / "suites" / suite
+        deck += cases.of_ctest(options.target / "suites" / suite, cases.ROOT / suite, logs)
     # Often enough among so many.
     deck += [cases.of_faults(options.prefix, options.target / "faults")] * 20
     deck = [case for case in deck if re.search(options.only, case.name)]
