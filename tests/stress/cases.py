@@ -37,9 +37,7 @@ def costs(logs):
     found = {}
     try:
         for line in (
-            (logs / "Testing/Temporary/CTestCostData.txt")
-            .read_text(encoding="utf-8")
-            .splitlines()
+            (logs / "Testing/Temporary/CTestCostData.txt").read_text(encoding="utf-8").splitlines()
         ):
             words = line.split()
             if len(words) == 3 and words[1] != "0":
