@@ -50,6 +50,12 @@ class Watched:
                 return line.strip()
         raise AssertionError(f"ended without a line '{beginning}'; log: {self.log}")
 
+    def logged(self, beginning, number=1):
+        """That line of the log. It may have been read while another one was awaited."""
+        while len(found := [line for line in self.log if line.startswith(beginning)]) < number:
+            self.line(beginning)
+        return found[number - 1]
+
     def tell(self, command, answer="done"):
         self.process.stdin.write(command)
         self.process.stdin.flush()
@@ -299,17 +305,17 @@ class Monitor(unittest.TestCase):
     def test_the_watchdog_reports_a_stall_once_and_its_end(self):
         watched = self.start(UCXX_RS_STALL_MS="300")
         watched.tell("r")
-        first = watched.line("log watchdog: no operation has ended for")
+        first = watched.logged("log watchdog: no operation has ended for")
         self.assertIn('worker "watched"', first)
         # Its end is a later event than a second report would be.
         watched.tell("s")
-        watched.line('log watchdog: worker "watched" goes on after')
+        watched.logged('log watchdog: worker "watched" goes on after')
         reports = [line for line in watched.log if "no operation has ended" in line]
         self.assertEqual(len(reports), 1, watched.log)
         self.assertTrue(any("has not called the library" in line for line in watched.log))
         # The next stall is a new one.
         watched.tell("r")
-        watched.line("log watchdog: no operation has ended for")
+        watched.logged("log watchdog: no operation has ended for", number=2)
 
     def test_wrong_values_are_named(self):
         watched = self.start(UCXX_RS_STALL_MS="soon")
