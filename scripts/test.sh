@@ -12,8 +12,10 @@ cd "$root"
 stage=$target_dir/stage
 suites=$target_dir/suites
 jobs=$(nproc)
-# Most tests wait most of the time.
-tests_at_a_time=$((jobs * 3))
+# Many steps wait, or use one core: linking, models, tools.
+steps_at_a_time=2
+# Most tests wait most of the time. Two steps may run tests.
+tests_at_a_time=$((jobs * 3 / steps_at_a_time))
 # Nested makes must not use the flags of the outer `make test`.
 unset MAKEFLAGS MAKELEVEL
 export PYTHONDONTWRITEBYTECODE=1
@@ -328,10 +330,8 @@ add() { # STEP
 }
 for step in "$@"; do add "$step"; done
 
-# Steps run two at a time, because many wait, or use one core: linking, models, tools. What a step
-# says is shown with its name before each line. It is also in target/steps/STEP; beside it,
-# STEP.ended has its status and its seconds.
-steps_at_a_time=2
+# What a step says is shown with its name before each line. It is also in target/steps/STEP; beside
+# it, STEP.ended has its status and its seconds.
 said=$target_dir/steps
 run_step() { # STEP
   local started=$SECONDS status
