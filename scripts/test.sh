@@ -14,7 +14,7 @@ suites=$target_dir/suites
 jobs=$(nproc)
 # Many steps wait, or use one core: linking, models, tools.
 steps_at_a_time=2
-# Most tests wait most of the time. Two steps may run tests.
+# Most tests wait most of the time. A step beside them may run tests, too.
 tests_at_a_time=$((jobs * 3 / steps_at_a_time))
 # Nested makes must not use the flags of the outer `make test`.
 unset MAKEFLAGS MAKELEVEL
@@ -22,8 +22,10 @@ export PYTHONDONTWRITEBYTECODE=1
 oldest_rust=$(package_field rust-version)
 
 newest=${ucx_wheels[-1]}
-# The steps that fail fastest are first.
-steps=(fmt stage clippy header abi suites readme tools metrics counts cargo-test loom install tsan bindings python wheel asan system-ucx "ucx-$newest" faults)
+# The steps that fail fastest are first. The two steps that run the suites are far apart: each takes
+# a third of the whole time beside steps that compile, and slows the other down.
+steps=(fmt stage clippy header abi suites system-ucx readme tools metrics counts cargo-test loom install bindings "ucx-$newest" python
+  wheel tsan asan faults)
 rare_steps=(msrv no-cuda loom-clippy valgrind)
 for wheel in "${ucx_wheels[@]}"; do [ "$wheel" = "$newest" ] || rare_steps+=("ucx-$wheel"); done
 # These steps use the library that the stage step installs, and those the programs of the suites.

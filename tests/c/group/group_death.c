@@ -262,7 +262,7 @@ static void nobody_takes_it(member_t *member) {
   char *data = test_alloc(length);
   memset(data, 1, length);
   member_open(member, worker_params);
-  member_join(member, 300 * MILLISECOND);
+  member_join(member, 3000 * MILLISECOND);
   CHECK_OK(ucxx_group_barrier(member->group));
   if (member->rank == 0) {
     check_ended(member, ucxx_group_broadcast(member->group, data, length, 0), UCXX_ERR_TIMED_OUT,
@@ -283,7 +283,7 @@ static void other_subset(member_t *member) {
   uint32_t mine[2] = {0, 1}, theirs[2] = {1, 0};
   ucxx_group_t *subset = NULL;
   member_open(member, worker_params);
-  member_join(member, 300 * MILLISECOND);
+  member_join(member, 3000 * MILLISECOND);
   CHECK_STATUS(ucxx_group_subset(member->group, member->rank == 0 ? mine : theirs, 2, &subset),
                UCXX_ERR_TIMED_OUT);
   CHECK_MESSAGE("subset");
