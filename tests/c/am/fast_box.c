@@ -23,7 +23,7 @@ enum {
   ASKED = 13,
   PARTING = 14,
   NAP = 15,
-  BUSY = 20000,
+  BUSY = 1000, /* four times what opens a box */
   BURSTS = 500,
   MOST_IN_BURST = 60,
   NAPS = 500,
