@@ -6,7 +6,6 @@
 //! The files under test are the engine's own. Atomics, locks, the bounded queue and futexes below
 //! them are loom's, or replacements built on those.
 #![cfg(loom)]
-#![allow(missing_docs)]
 
 mod engine;
 

@@ -68,6 +68,7 @@ fn consume(queue: &Queue<Item>, max: usize) -> Vec<usize> {
 #[test]
 fn nothing_is_lost_and_nobody_sleeps_on() {
     for max in [1, 8] {
+        // With three preemptions it takes as long as all other models together.
         bounded_model(2, move || {
             let queue = Arc::new(Queue::new());
             let other = {

@@ -19,12 +19,12 @@ pub(crate) struct EventCount {
 
 impl EventCount {
     // Not const under loom, whose atomics are made at run time.
-    #[cfg(not(all(test, loom)))]
+    #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
         EventCount { epoch: Word::new(0), waiting: AtomicU32::new(0) }
     }
 
-    #[cfg(all(test, loom))]
+    #[cfg(loom)]
     pub(crate) fn new() -> Self {
         EventCount { epoch: Word::new(0), waiting: AtomicU32::new(0) }
     }

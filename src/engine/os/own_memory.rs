@@ -84,7 +84,7 @@ fn done(result: isize) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error::last_os_error())
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

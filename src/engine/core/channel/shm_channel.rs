@@ -40,7 +40,7 @@ use std::sync::OnceLock;
 const BUSY: u32 = 256;
 /// Most boxes of a worker, which checks each of them in each pass.
 const MOST_BOXES: usize = 16;
-const _: () = assert!(cfg!(loom) || PLACES >= credit::MESSAGES as u32);
+const _: () = assert!(PLACES >= credit::MESSAGES as u32);
 /// Most messages taken out of one box in a pass, before the other boxes have their turn.
 const AT_ONCE: u32 = 16;
 /// A worker that was armed gets nothing through its boxes for this long: going to sleep disturbs

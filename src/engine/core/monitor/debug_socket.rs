@@ -138,7 +138,7 @@ fn described(registry: &Registry) -> String {
     text
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

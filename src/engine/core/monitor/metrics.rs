@@ -174,7 +174,7 @@ impl Service for MetricsFile {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -122,7 +122,7 @@ impl SharedWorker {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

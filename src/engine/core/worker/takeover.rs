@@ -121,7 +121,7 @@ impl SharedWorker {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::engine::core::worker::deferred::CallbackScope;

@@ -124,7 +124,7 @@ impl Window {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::engine::wire::element_type::ElementType;

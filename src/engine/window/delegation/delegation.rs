@@ -562,6 +562,6 @@ impl Window {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "delegation_tests.rs"]
 mod tests;

@@ -16,7 +16,7 @@ use crate::engine::base::clock;
 use crate::engine::base::futex::look_in_turns;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::base::sync::{in_one_order, Ordering};
-#[cfg(not(all(test, loom)))]
+#[cfg(not(loom))]
 use crate::engine::window::describe::Holders;
 use crate::engine::window::lock::lock_memory::{
     tag, Head, Slot, ARRIVAL, DRAINING, OWNER, POISONED, READERS, WAITERS,
@@ -106,7 +106,7 @@ impl<'a> WindowLock<'a> {
     /// # Safety
     /// `memory` is aligned to a cache line, and has `bytes(ranks)` bytes while the view is used.
     /// They were zero at first, and are only written by this type.
-    #[cfg(not(all(test, loom)))]
+    #[cfg(not(loom))]
     pub unsafe fn at(memory: *mut u8, ranks: u32) -> Self {
         debug_assert!(memory.cast::<Head>().is_aligned() && ranks <= Self::MAX_RANKS);
         // SAFETY: valid memory by this function's contract; it contains only atomics, for which all
@@ -147,7 +147,7 @@ impl<'a> WindowLock<'a> {
     }
 
     /// For people: who holds it now, and who waits. Other processes may have written anything.
-    #[cfg(not(all(test, loom)))]
+    #[cfg(not(loom))]
     pub(crate) fn holders(&self) -> Holders {
         let state = self.head.state.load(Ordering::Relaxed);
         let with = |is: fn(u64) -> bool| {
@@ -574,7 +574,7 @@ fn lost(rank: u32) -> Error {
     )
 }
 
-#[cfg(not(all(test, loom)))]
+#[cfg(not(loom))]
 impl<'a> Patience<'a> {
     /// A wait that begins now and lasts `timeout_ns`; `u64::MAX` for no limit.
     pub fn new(timeout_ns: u64, is_alive: &'a dyn Fn(u32) -> bool) -> Self {

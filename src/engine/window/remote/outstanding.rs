@@ -494,10 +494,10 @@ impl Awaited {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "outstanding_tests.rs"]
 mod tests;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "outstanding_model_tests.rs"]
 mod model_tests;

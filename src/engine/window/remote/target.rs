@@ -513,6 +513,6 @@ impl Window {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 #[path = "target_tests.rs"]
 mod tests;
