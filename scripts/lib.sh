@@ -15,6 +15,14 @@ rust_with_cuda=1.88
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
+# Locks a file beside FILE until the script ends: two steps of the tests may make FILE at once.
+lock() { # FILE
+  local descriptor
+  mkdir -p "$(dirname "$1")"
+  exec {descriptor}>"$1.lock"
+  flock "$descriptor"
+}
+
 # Prints a field of the [package] table of Cargo.toml.
 package_field() {
   sed -n "/^\[package\]/,/^\[/s/^$1 *= *\"\(.*\)\".*/\1/p" "$root/Cargo.toml" | head -n 1

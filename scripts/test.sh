@@ -196,8 +196,8 @@ most_ended=2
 export ended_by_ucx
 
 run_ctest() { # UCX_VERSION BUILD_FOLDER OPTION...
-  # Here ctest writes its logs. Another step may run the same programs on another UCX.
-  local status=0 folder=$target_dir/ctest/$1/${2#"$target_dir/"}
+  # Here ctest writes its logs. Another step may run the same programs.
+  local status=0 folder=$target_dir/ctest/$step/${2#"$target_dir/"}
   mkdir -p "$folder"
   rm -f "$folder"/Testing/Temporary/LastTest{,sFailed}.log
   printf 'subdirs("%s")\n' "$2" >"$folder/CTestTestfile.cmake"
@@ -336,13 +336,13 @@ for step in "$@"; do add "$step"; done
 # it, STEP.ended has its status and its seconds.
 said=$target_dir/steps
 run_step() { # STEP
-  local started=$SECONDS status
+  local step=$1 started=$SECONDS status
   # Not in a condition: there a shell function would continue after an error.
   set +e
-  (set -euo pipefail; "step_$1") 2>&1 </dev/null | tee "$said/$1" | sed -u "s/^/$1: /"
+  (set -euo pipefail; "step_$step") 2>&1 </dev/null | tee "$said/$step" | sed -u "s/^/$step: /"
   status=${PIPESTATUS[0]}
-  printf '%s %s\n' "$status" $((SECONDS - started)) >"$said/$1.new"
-  mv "$said/$1.new" "$said/$1.ended"
+  printf '%s %s\n' "$status" $((SECONDS - started)) >"$said/$step.new"
+  mv "$said/$step.new" "$said/$step.ended"
 }
 
 # True if what the step uses has been made, or has failed to be.

@@ -13,10 +13,7 @@ case ${1:-} in
   *) die "usage: ucx_wheel.sh VERSION | --headers" ;;
 esac
 
-mkdir -p "$(dirname "$folder")"
-# Two steps of the tests may want it at the same time.
-exec 8>"$folder.lock"
-flock 8
+lock "$folder"
 if [ ! -e "$folder/$inside/$marker" ]; then
   python=$("$root/scripts/venv.sh")
   work=$(mktemp -d "$folder.XXXXXX")

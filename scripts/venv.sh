@@ -13,10 +13,7 @@ if [ "${1:-}" = --name ]; then
   venv=$target_dir/venv-$2
   shift 2
 fi
-mkdir -p "$target_dir"
-# Two steps of the tests may want it at the same time.
-exec 9>"$venv.lock"
-flock 9
+lock "$venv"
 if [ ! -x "$venv/bin/pip" ]; then
   rm -rf "$venv"
   python3 -m venv "$venv" >&2 || die "python3 -m venv failed; on Debian: apt-get install python3-venv"

@@ -54,8 +54,8 @@ def main():
     stage = Stage(options.prefix, options.target / "stress", releases)
     deck = []
     for suite in "c_examples", "tests/c":
-        # The step system-ucx of scripts/test.sh has left its logs here.
-        logs = options.target / "ctest" / options.system / "suites" / suite
+        # The step of scripts/test.sh has left its logs here.
+        logs = options.target / "ctest/system-ucx/suites" / suite
         deck += cases.of_ctest(options.target / "suites" / suite, cases.ROOT / suite, logs)
     # Often enough among so many.
     deck += [cases.of_faults(options.prefix, options.target / "faults")] * 20
