@@ -3799,6 +3799,8 @@ UCXX_NODISCARD ucxx_status_t ucxx_endpoint_status(const ucxx_endpoint_t *endpoin
  * an operation.
  *
  * - Rendezvous sends are included.
+ * - Over TCP it does not make it safe to end the process: the kernel may still drop data. Close
+ *   with UCXX_CLOSE_FLUSH before.
  * - Its status is the first error of those sends that have neither request nor callback.
  *
  * Returns:

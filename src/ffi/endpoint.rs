@@ -370,6 +370,8 @@ pub unsafe extern "C" fn ucxx_endpoint_status(endpoint: *const ucxx_endpoint_t) 
 /// an operation.
 ///
 /// - Rendezvous sends are included.
+/// - Over TCP it does not make it safe to end the process: the kernel may still drop data. Close
+///   with UCXX_CLOSE_FLUSH before.
 /// - Its status is the first error of those sends that have neither request nor callback.
 ///
 /// Returns:
