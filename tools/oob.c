@@ -330,6 +330,11 @@ void oob_send_failure(struct oob *oob, const struct failure *failure) {
 
 bool oob_peer_gone(const struct oob *oob) {
   struct pollfd entry = {oob->fd, POLLRDHUP, 0};
+  uint32_t type;
+  /* A peer that gives up has its endpoints no more before it closes the connection. */
+  if (recv(oob->fd, &type, sizeof type, MSG_PEEK | MSG_DONTWAIT) == sizeof type &&
+      ntohl(type) == FAILURE_TYPE)
+    return true;
   return poll(&entry, 1, 0) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
