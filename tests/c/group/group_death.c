@@ -118,7 +118,7 @@ static void run_and_kill(uint32_t size, uint64_t seed, uint64_t after,
   board_t *board = board_open(size, seed);
   pid_t pids[MOST_MEMBERS];
   members_start(board, pids, body);
-  while (__atomic_load_n(&board->count[0], __ATOMIC_SEQ_CST) < after) sched_yield();
+  while (__atomic_load_n(&board->count[0], __ATOMIC_SEQ_CST) < after) usleep(200);
   kill_in_a_call(pids[victim]);
   members_end(board, pids, (int)victim);
   board_close(board);
@@ -225,7 +225,7 @@ static void other_large_length(member_t *member) {
   CHECK_OK(ucxx_group_subset(member->group, all, member->size, &subset));
   if (member->rank != 0 && member->rank != victim) {
     /* Not before the root has returned. */
-    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) sched_yield();
+    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) usleep(200);
   }
   ucxx_status_t status =
       ucxx_group_broadcast(subset, data, member->rank == victim ? length - 1 : length, 0);
@@ -247,7 +247,7 @@ static void does_not_come(member_t *member) {
   if (member->rank == victim) {
     /* Not before the others have given up. */
     while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) < member->size - 1)
-      sched_yield();
+      usleep(200);
   }
   ucxx_status_t status = ucxx_group_barrier(member->group);
   __atomic_add_fetch(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
@@ -269,7 +269,7 @@ static void nobody_takes_it(member_t *member) {
                 "rank ");
     __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
   } else {
-    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) sched_yield();
+    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) usleep(200);
     ucxx_status_t status = ucxx_group_broadcast(member->group, data, length, 0);
     CHECK_STATUS(status, UCXX_ERR_TIMED_OUT);
   }

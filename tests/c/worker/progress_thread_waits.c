@@ -33,7 +33,7 @@ static void post_two(ucxx_worker_t *worker, waiting_t *waiting, uint64_t words[2
  * completes the requests for the waiting thread. */
 static void any_of_a_worker_that_ends(int which) {
   STEP("a worker is destroyed during a wait for any: %s", mode_names[which]);
-  for (int time = 0; time < 20; time++) {
+  for (int time = 0; time < (int)test_rounds(20); time++) {
     ucxx_worker_params_t params = thread_params(modes[which]);
     threaded_t pair;
     open_workers(&pair, &params);
@@ -59,7 +59,7 @@ static void any_across_restarts(int which) {
   ucxx_worker_params_t params = thread_params(modes[which]);
   threaded_t pair;
   open_workers(&pair, &params);
-  for (int time = 0; time < 200; time++) {
+  for (int time = 0; time < (int)test_rounds(200); time++) {
     uint64_t words[2];
     waiting_t waiting;
     post_two(pair.right, &waiting, words);
@@ -102,7 +102,7 @@ static void the_last_waiter_progresses(void) {
   threaded_t pair;
   open_workers(&pair, &params);
   enum { WAITERS = 4 };
-  for (int time = 0; time < 200; time++) {
+  for (int time = 0; time < (int)test_rounds(200); time++) {
     uint64_t word = 0;
     ucxx_request_t *request = NULL;
     CHECK_STATUS(ucxx_tag_recv(pair.right, &word, 8, 4, UINT64_MAX, NULL, &request),
@@ -135,9 +135,11 @@ static void destroy_endpoint(void *arg, ucxx_request_t *request, ucxx_status_t s
  * does not keep the worker's memory. */
 static void endpoints_go_without_a_thread(void) {
   STEP("an endpoint destroyed in a callback after the thread has stopped");
-  enum { WARM_UP = 20, CYCLES = 150, ALLOWED_KIB = 8192 };
+  /* One worker takes more than 1 MiB. */
+  enum { WARM_UP = 20, ALLOWED_KIB = 8192 };
+  const int cycles = (int)test_rounds(150);
   long before = 0;
-  for (int time = 0; time < WARM_UP + CYCLES; time++) {
+  for (int time = 0; time < WARM_UP + cycles; time++) {
     if (time == WARM_UP) {
       malloc_trim(0);
       before = footprint_now().resident_kib;
@@ -158,7 +160,7 @@ static void endpoints_go_without_a_thread(void) {
   }
   malloc_trim(0);
   long grown = footprint_now().resident_kib - before;
-  printf("%+ld KiB resident after %d workers\n", grown, CYCLES);
+  printf("%+ld KiB resident after %d workers\n", grown, cycles);
   if (grown > ALLOWED_KIB) FAIL("%ld KiB more, at most %d allowed", grown, ALLOWED_KIB);
 }
 
