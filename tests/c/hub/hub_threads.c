@@ -7,7 +7,9 @@
 
 #include "hub.h"
 
-enum { SIZE = 64, PRODUCERS = 3, CONSUMERS = 3, EACH = 20000, LONG_RUN = 1000000 };
+enum { SIZE = 64, PRODUCERS = 3, CONSUMERS = 3, LONG_RUN = 1000000 };
+
+static uint64_t each; /* chunks of a producer, an even number */
 
 /* What some consumers do: return chunks, so that others see an older chunk after a newer one. */
 enum { IN_ORDER = 1, ABORTS = 2 };
@@ -62,7 +64,7 @@ static void *consume(void *arg) {
   return NULL;
 }
 
-static uint64_t expected_sum(uint64_t each) {
+static uint64_t expected_sum(void) {
   uint64_t sum = 0;
   for (uint64_t producer = 0; producer < PRODUCERS; producer++)
     for (uint64_t at = 1; at <= each; at++) sum += producer << 32 | at;
@@ -91,7 +93,7 @@ static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t 
   for (int at = 0; at < PRODUCERS; at++) {
     producers[at].link = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
     producers[at].number = (uint64_t)at;
-    producers[at].count = EACH;
+    producers[at].count = each;
     CHECK_EQ(pthread_create(&threads[at], NULL, produce, &producers[at]), 0);
   }
   for (int at = 0; at < PRODUCERS; at++) CHECK_EQ(pthread_join(threads[at], NULL), 0);
@@ -102,14 +104,14 @@ static void crowd(int broadcast, uint64_t how, ucxx_memory_kind_t kind, int32_t 
     CHECK_EQ(pthread_join(threads[PRODUCERS + at], NULL), 0);
     count += consumers[at].count;
     sum += consumers[at].sum;
-    if (broadcast) CHECK_EQ(consumers[at].sum, expected_sum(EACH));
+    if (broadcast) CHECK_EQ(consumers[at].sum, expected_sum());
     ucxx_link_destroy(consumers[at].link);
   }
-  CHECK_EQ(count, (broadcast ? CONSUMERS : 1) * PRODUCERS * EACH);
-  CHECK_EQ(sum, (broadcast ? CONSUMERS : 1) * expected_sum(EACH));
+  CHECK_EQ(count, (broadcast ? CONSUMERS : 1) * PRODUCERS * each);
+  CHECK_EQ(sum, (broadcast ? CONSUMERS : 1) * expected_sum());
   ucxx_hub_stats_t stats = hub_stats(hub.hub);
   CHECK_EQ(stats.free_envelopes, 8);
-  CHECK_EQ(stats.chunks_consumed, PRODUCERS * EACH);
+  CHECK_EQ(stats.chunks_consumed, PRODUCERS * each);
   CHECK(stats.queue_high_water <= 6);
   CHECK_EQ(stats.leased_envelopes + stats.trashed_envelopes + stats.queued_chunks, 0);
   for (int at = 0; at < PRODUCERS; at++) ucxx_link_destroy(producers[at].link);
@@ -150,7 +152,7 @@ static void plain(size_t envelopes, uint64_t how, int asked) {
   for (int at = 0; at < PRODUCERS; at++) {
     producers[at].link = hub_link(hub.hub, UCXX_LINK_PRODUCE, on_host);
     producers[at].number = (uint64_t)at;
-    producers[at].count = EACH;
+    producers[at].count = each;
     CHECK_EQ(pthread_create(&threads[at], NULL, produce, &producers[at]), 0);
   }
   if (asked) CHECK_EQ(pthread_create(&threads[PRODUCERS + CONSUMERS], NULL, ask, &asks), 0);
@@ -166,11 +168,11 @@ static void plain(size_t envelopes, uint64_t how, int asked) {
     sum += consumers[at].sum;
     ucxx_link_destroy(consumers[at].link);
   }
-  CHECK_EQ(count, PRODUCERS * EACH);
-  CHECK_EQ(sum, expected_sum(EACH));
+  CHECK_EQ(count, PRODUCERS * each);
+  CHECK_EQ(sum, expected_sum());
   ucxx_hub_stats_t stats = hub_stats(hub.hub);
   CHECK_EQ(stats.free_envelopes, envelopes);
-  CHECK_EQ(stats.chunks_consumed, PRODUCERS * EACH);
+  CHECK_EQ(stats.chunks_consumed, PRODUCERS * each);
   CHECK_EQ(stats.leased_envelopes + stats.queued_chunks, 0);
   for (int at = 0; at < PRODUCERS; at++) ucxx_link_destroy(producers[at].link);
   hub_close(&hub);
@@ -202,7 +204,7 @@ static void *filter(void *arg) {
 static void filters(void) {
   STEP("filters between two hubs lease on both at once, each side full or empty in turn");
   hub_t first = hub_open(SIZE, 2, 0), second = hub_open(SIZE, 2, 0);
-  stage_t source = {.hub = first.hub, .count = EACH}, sink = {.hub = second.hub};
+  stage_t source = {.hub = first.hub, .count = each}, sink = {.hub = second.hub};
   stage_t between[2];
   pthread_t threads[4];
   memset(between, 0, sizeof between);
@@ -216,8 +218,8 @@ static void filters(void) {
   CHECK_EQ(pthread_create(&threads[0], NULL, produce, &source), 0);
   /* Two filters may overtake each other, so the order is not checked here. */
   uint64_t count = 0, sum = 0, expected = 0;
-  for (uint64_t at = 1; at <= EACH; at += 2) expected += at;
-  while (count < EACH / 2) {
+  for (uint64_t at = 1; at <= each; at += 2) expected += at;
+  while (count < each / 2) {
     ucxx_envelope_t *envelope = NULL;
     CHECK_OK(ucxx_link_lease(sink.link, FOR_EVER, &envelope));
     CHECK_EQ(word_of(envelope)[1], test_mix(word_of(envelope)[0]));
@@ -229,7 +231,7 @@ static void filters(void) {
   CHECK_OK(ucxx_hub_close(first.hub));
   CHECK_EQ(pthread_join(threads[1], NULL), 0);
   CHECK_EQ(pthread_join(threads[2], NULL), 0);
-  CHECK_EQ(between[0].count + between[1].count, EACH);
+  CHECK_EQ(between[0].count + between[1].count, each);
   CHECK_EQ(sum, expected);
   CHECK_OK(ucxx_hub_close(second.hub));
   lease_none(sink.link, UCXX_ERR_CLOSED);
@@ -332,6 +334,7 @@ static void a_million_chunks(void) {
 
 int main(void) {
   test_begin("hub_threads", 120);
+  each = 2 * test_rounds(10000);
   crowd(0, IN_ORDER, on_host, UCXX_HUB_RETAIN_AUTO);
   crowd(0, IN_ORDER, on_dummy, UCXX_HUB_RETAIN_AUTO);
   crowd(1, IN_ORDER | ABORTS, on_host, UCXX_HUB_RETAIN_AUTO);
