@@ -328,14 +328,9 @@ void oob_send_failure(struct oob *oob, const struct failure *failure) {
     oob_send(oob, FAILURE_TYPE, failure->text, length < 1000 ? length : 1000, &quiet);
 }
 
-bool oob_peer_gone(const struct oob *oob) {
+bool oob_peer_gone(const struct oob *oob, int wait_ms) {
   struct pollfd entry = {oob->fd, POLLRDHUP, 0};
-  uint32_t type;
-  /* A peer that gives up has its endpoints no more before it closes the connection. */
-  if (recv(oob->fd, &type, sizeof type, MSG_PEEK | MSG_DONTWAIT) == sizeof type &&
-      ntohl(type) == FAILURE_TYPE)
-    return true;
-  return poll(&entry, 1, 0) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  return poll(&entry, 1, wait_ms) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 int oob_last_words(struct oob *oob, struct failure *failure) {

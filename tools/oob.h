@@ -50,8 +50,8 @@ int oob_receive_either(struct oob *oob, uint32_t first, uint32_t second, uint32_
                        struct failure *failure);
 /* Sends the reason why this side gives up. It does not check whether it arrives. */
 void oob_send_failure(struct oob *oob, const struct failure *failure);
-/* True if the peer gives up or has closed the connection, or its host does not answer. */
-bool oob_peer_gone(const struct oob *oob);
+/* True if the peer has closed the connection within this time, or its host does not answer. */
+bool oob_peer_gone(const struct oob *oob, int wait_ms);
 /* Fails with the peer's last message, or with the fact that it is gone. */
 int oob_last_words(struct oob *oob, struct failure *failure);
 

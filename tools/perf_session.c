@@ -226,10 +226,12 @@ void session_close(struct session *session) {
 }
 
 bool session_peer_left(const struct session *session, ucxx_status_t status) {
+  /* The memory of a process that ends goes before its connections. */
+  int wait_ms = status == UCXX_ERR_UNREACHABLE ? 1000 : 0;
   /* The peer sends the reason before it closes its endpoint. This side cancels nothing: only a peer
    * that ends cancels fetches. */
   return status == UCXX_ERR_CONNECTION_RESET || status == UCXX_ERR_PEER_FAILED ||
-         status == UCXX_ERR_CANCELED || oob_peer_gone(session->oob);
+         status == UCXX_ERR_CANCELED || oob_peer_gone(session->oob, wait_ms);
 }
 
 void patience_begin(struct session *session) {
