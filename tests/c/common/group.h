@@ -34,6 +34,24 @@ typedef struct board {
   unsigned char cards[MOST_MEMBERS][MOST_SHARED];
 } board_t;
 
+/* Counts of the board, between processes. */
+static inline void mark(uint64_t *place, uint64_t value) {
+  __atomic_store_n(place, value, __ATOMIC_SEQ_CST);
+}
+
+static inline uint64_t look(const uint64_t *place) {
+  return __atomic_load_n(place, __ATOMIC_SEQ_CST);
+}
+
+static inline void await_mark(const uint64_t *place, uint64_t value) {
+  for (int turn = 0; look(place) < value; turn++) {
+    if (turn < 100)
+      sched_yield();
+    else
+      usleep(200);
+  }
+}
+
 typedef struct member {
   board_t *board;
   uint32_t rank, size;

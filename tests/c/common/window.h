@@ -177,18 +177,6 @@ static inline ucxx_status_t win_fetch64(const win_t *win, uint32_t target, uint6
 
 /* ------------------------------------------------------------------ outside the library */
 
-static inline void mark(uint64_t *place, uint64_t value) {
-  __atomic_store_n(place, value, __ATOMIC_SEQ_CST);
-}
-
-static inline uint64_t look(const uint64_t *place) {
-  return __atomic_load_n(place, __ATOMIC_SEQ_CST);
-}
-
-static inline void await_mark(const uint64_t *place, uint64_t value) {
-  while (look(place) < value) sched_yield();
-}
-
 /* The same clock for all processes of the host. */
 static inline uint64_t clock_ns(void) {
   struct timespec time;

@@ -118,7 +118,7 @@ static void run_and_kill(uint32_t size, uint64_t seed, uint64_t after,
   board_t *board = board_open(size, seed);
   pid_t pids[MOST_MEMBERS];
   members_start(board, pids, body);
-  while (__atomic_load_n(&board->count[0], __ATOMIC_SEQ_CST) < after) usleep(200);
+  await_mark(&board->count[0], after);
   kill_in_a_call(pids[victim]);
   members_end(board, pids, (int)victim);
   board_close(board);
@@ -129,7 +129,7 @@ static void killed_before(member_t *member) {
   member_open(member, worker_params);
   member_join(member, 0);
   if (member->rank == victim) {
-    __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
+    mark(&member->board->count[0], 1);
     for (;;) pause();
   }
   check_ended(member, barriers_until_error(member), UCXX_ERR_PEER_FAILED, "rank 2");
@@ -145,7 +145,7 @@ static void killed_before_subset(member_t *member) {
   member_join(member, 0);
   for (uint32_t rank = 0; rank < member->size; rank++) turned[rank] = (rank + 1) % member->size;
   if (member->rank == victim) {
-    __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
+    mark(&member->board->count[0], 1);
     for (;;) pause();
   }
   CHECK_STATUS(ucxx_group_subset(member->group, turned, member->size, &subset),
@@ -225,7 +225,7 @@ static void other_large_length(member_t *member) {
   CHECK_OK(ucxx_group_subset(member->group, all, member->size, &subset));
   if (member->rank != 0 && member->rank != victim) {
     /* Not before the root has returned. */
-    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) usleep(200);
+    await_mark(&member->board->count[0], 1);
   }
   ucxx_status_t status =
       ucxx_group_broadcast(subset, data, member->rank == victim ? length - 1 : length, 0);
@@ -234,7 +234,7 @@ static void other_large_length(member_t *member) {
   if (member->rank == 0 && status == UCXX_OK) status = ucxx_group_barrier(subset);
   CHECK_STATUS(status, UCXX_ERR_INVALID_PARAM);
   memset(data, 2, length);
-  if (member->rank == 0) __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
+  if (member->rank == 0) mark(&member->board->count[0], 1);
   ucxx_group_destroy(subset);
   goes_on(member->group, data, length);
   free(data);
@@ -246,8 +246,7 @@ static void does_not_come(member_t *member) {
   member_join(member, 300 * MILLISECOND);
   if (member->rank == victim) {
     /* Not before the others have given up. */
-    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) < member->size - 1)
-      usleep(200);
+    await_mark(&member->board->count[0], member->size - 1);
   }
   ucxx_status_t status = ucxx_group_barrier(member->group);
   __atomic_add_fetch(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
@@ -267,9 +266,9 @@ static void nobody_takes_it(member_t *member) {
   if (member->rank == 0) {
     check_ended(member, ucxx_group_broadcast(member->group, data, length, 0), UCXX_ERR_TIMED_OUT,
                 "rank ");
-    __atomic_store_n(&member->board->count[0], 1, __ATOMIC_SEQ_CST);
+    mark(&member->board->count[0], 1);
   } else {
-    while (__atomic_load_n(&member->board->count[0], __ATOMIC_SEQ_CST) == 0) usleep(200);
+    await_mark(&member->board->count[0], 1);
     ucxx_status_t status = ucxx_group_broadcast(member->group, data, length, 0);
     CHECK_STATUS(status, UCXX_ERR_TIMED_OUT);
   }
