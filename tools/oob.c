@@ -329,8 +329,7 @@ void oob_send_failure(struct oob *oob, const struct failure *failure) {
 }
 
 bool oob_peer_gone(const struct oob *oob, int wait_ms) {
-  struct pollfd entry = {oob->fd, POLLRDHUP, 0};
-  return poll(&entry, 1, wait_ms) > 0 && (entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  return ready(oob->fd, POLLRDHUP, wait_ms) > 0;
 }
 
 int oob_last_words(struct oob *oob, struct failure *failure) {
