@@ -3277,6 +3277,7 @@ ucxx_status_t ucxx_worker_dump(ucxx_worker_t *worker, void (*line)(void *arg, co
  * is an operation.
  *
  * - Rendezvous sends are included. Posted receives are not.
+ * - For the end of the process it promises as little as ucxx_endpoint_flush.
  * - Its status is the first error of those sends that have neither request nor callback.
  *
  * Returns:

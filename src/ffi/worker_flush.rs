@@ -10,6 +10,7 @@ use crate::engine::base::status::Status;
 /// is an operation.
 ///
 /// - Rendezvous sends are included. Posted receives are not.
+/// - For the end of the process it promises as little as ucxx_endpoint_flush.
 /// - Its status is the first error of those sends that have neither request nor callback.
 ///
 /// Returns:
