@@ -6,7 +6,8 @@
 # is not instrumented, so the sanitizer would not see the ordering by its locks and reference
 # counts, and would report races. Building it and the option itself are unstable, so RUSTC_BOOTSTRAP
 # makes the stable compiler accept them. The system's C compiler compiles the C code, which is
-# linked to the runtime of the Rust toolchain, because there can be only one runtime.
+# linked to the runtime of the Rust toolchain, because there can be only one runtime. The library is
+# without CUDA, which no test here uses.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$root"
@@ -31,7 +32,7 @@ export TSAN_OPTIONS="exitcode=66 suppressions=$root/tests/tsan/suppressions.txt"
 # A long limit for waits, because programs are slow here. It costs nothing otherwise.
 export UCXX_TEST_SECONDS=${UCXX_TEST_SECONDS:-600}
 rust=(--target "$host" --target-dir "$build" --config profile.release.lto=false --config profile.release.codegen-units=16
-  --config profile.release.opt-level=1 -Zbuild-std)
+  --config profile.release.opt-level=1 -Zbuild-std --no-default-features)
 instrumented() { RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=thread "$@"; }
 
 say "tsan: the library"

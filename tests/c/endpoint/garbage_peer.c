@@ -544,6 +544,6 @@ int main(int argc, char **argv) {
   else if (strcmp(role, "garbler") == 0)
     speak_garbage(argv[1]);
   else
-    be_attacked(argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : EPISODES);
+    be_attacked(argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : test_rounds(EPISODES));
   return 0;
 }

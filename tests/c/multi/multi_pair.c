@@ -71,7 +71,7 @@ static void in_this_mode(const ucxx_worker_params_t *params, const char *mode) {
   played++;
   if (played % 2) endpoint.send_window_ops = 7; /* the frames of one transfer wait for each other */
   pair_connect(pair, NULL, params, &endpoint);
-  for (int at = 0; at < ROUNDS; at++) {
+  for (int at = 0; at < (int)test_rounds(ROUNDS); at++) {
     STEP("%s, round %d", mode, at);
     round_of(test_mix(pair->seed + (uint64_t)(100 * played + at)));
   }

@@ -132,8 +132,8 @@ static uint64_t one_round(uint64_t seed, uint64_t *sleeps) {
 
 int main(int argc, char **argv) {
   test_begin("progress_thread_sleep", 120);
-  uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : 100000, seed = test_seed(),
-           operations = 0, sleeps = 0;
+  uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : test_rounds(100000),
+           seed = test_seed(), operations = 0, sleeps = 0;
   CHECK(wanted > 0);
   for (uint64_t round = 0; operations < wanted; round++)
     operations += one_round(test_mix(seed + round), &sleeps);
