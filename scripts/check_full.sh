@@ -30,31 +30,40 @@ part() { # what, command...
 }
 
 under_valgrind() (
-  local options=(--quiet --trace-children=yes --child-silent-after-fork=yes --error-exitcode=99 --leak-check=full
-    --show-leak-kinds=definite --errors-for-leak-kinds=definite "--suppressions=$root/c_examples/valgrind.supp"
+  local options=(--quiet --trace-children=yes --child-silent-after-fork=yes --error-exitcode=99
+    "--suppressions=$root/c_examples/valgrind.supp"
     # By itself it keeps 20 MB of freed memory: more than tests allow a process to grow. This much
     # holds what was freed in some ten thousand operations.
     --freelist-vol=2000000
     # It uses only UCX, and `cmake -E env` starts it.
     '--trace-children-skip=*/cmake,*/foreign_raw')
+  local leaks=(--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite)
+  # These have a worker whose endpoints UCX cannot close, so it is left to the end of the process.
+  local leave_a_worker='half_connected|connect|flush_before_close|close_unread|foreign_port'
+  # These tests do not run under valgrind:
+  #
+  # - endpoint_cycles, window_cycles, library_load_often: count the mappings of the process
+  # - fetch_many: counts its memory
+  # - exit_order: ends without freeing what it has
+  # - fork_child, window_fork: leave what they inherited
+  # - version_log, log_lines: need an empty stderr
+  # - resources_exhausted: mounts and limits what valgrind needs
+  # - limits: has hundreds of thousands of requests
+  # - wakeup, group_start: have time limits that valgrind exceeds
+  # - window_data: has long doubles, with which valgrind computes in 64 bits
+  # - hub_alloc and others of that name: replace the allocation functions, as valgrind does
+  local not_here='endpoint_cycles|window_cycles|library_load_often|fetch_many|exit_order|fork_child|window_fork|version_log|log_lines'
+  not_here+='|resources_exhausted|limits|wakeup|group_start|window_data_[a-z]*|(hub|hub_stream|window|iov)_alloc'
   cmake -Uucxx_rs_DIR -S tests/c -B "$target_dir/valgrind" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$stage" \
     -DUCXX_RS_TESTS_WRAPPER="valgrind;$(IFS=';'; printf '%s' "${options[*]}")" >/dev/null &&
-    cmake --build "$target_dir/valgrind" --parallel "$jobs" &&
-    # Everything takes up to 50 times as long: one transport, fewer rounds, more time for each step.
-    unset UCXX_TEST_WHOLE &&
-    export UCXX_TEST_SECONDS=1200 &&
-    # These tests do not run under valgrind:
-    #
-    # - endpoint_cycles, window_cycles, library_load_often: count the mappings of the process
-    # - exit_order: ends without freeing what it has
-    # - fork_child, window_fork: leave what they inherited
-    # - version_log: needs an empty stderr
-    # - resources_exhausted: mounts and limits what valgrind needs
-    # - limits: has hundreds of thousands of requests
-    # - wakeup: has a time limit that valgrind exceeds
-    # - hub_alloc and others of that name: replace the allocation functions, as valgrind does
-    ctest --test-dir "$target_dir/valgrind" --output-on-failure --no-tests=error -j "$jobs" \
-      --label-regex '^once$' --exclude-regex '^(endpoint_cycles|window_cycles|library_load_often|exit_order|fork_child|window_fork|version_log|resources_exhausted|limits|wakeup|(hub|hub_stream|window|iov)_alloc)\.' --timeout 1800 </dev/null
+    cmake --build "$target_dir/valgrind" --parallel "$jobs" || return 1
+  # Everything takes up to 50 times as long: one transport, fewer rounds, more time for each step.
+  unset UCXX_TEST_WHOLE
+  export UCXX_TEST_SECONDS=1200
+  local run=(ctest --test-dir "$target_dir/valgrind" --output-on-failure --no-tests=error -j "$jobs" --label-regex '^once$') result=0
+  VALGRIND_OPTS="${leaks[*]}" "${run[@]}" --exclude-regex "^($not_here|$leave_a_worker)\\." </dev/null || result=1
+  "${run[@]}" --tests-regex "^($leave_a_worker)\\." </dev/null || result=1
+  return "$result"
 )
 
 examples_under_valgrind() { # RELEASE
