@@ -59,7 +59,7 @@ step_clippy() {
   cargo clippy --locked --no-default-features --lib -- -D warnings
   # These call the engine, whose modules may move. With a path of its own libFuzzer is not compiled.
   cargo check --locked --manifest-path benches/rust/Cargo.toml --target-dir "$target_dir"
-  CUSTOM_LIBFUZZER_PATH=not-linked cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir "$target_dir"
+  CUSTOM_LIBFUZZER_PATH=./not-linked cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir "$target_dir"
 }
 
 step_msrv() {
@@ -179,7 +179,7 @@ configure_and_build() { # SOURCE BUILD_FOLDER OPTION...
 }
 
 # Most programs compile longer than they run.
-quickly_compiled=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 -g1 -DNDEBUG" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1")
+quickly_compiled=(-DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1")
 # The programs for Asio and for Boost's are the same, and take long to compile: those for the one
 # run here, those for the other with AddressSanitizer.
 step_suites() {
