@@ -116,7 +116,7 @@ part "bindings for other languages" make bindings
 part "packages are built" make packages
 part "packages are installed, and used" scripts/packages.sh try
 part "ten minutes of stress" env STAGED=yes scripts/stress.sh 10
-# Some models do not end in hours with so many: each has half a minute.
+# With so many preemptions some models take far longer than with three: each has half a minute.
 part "models with more preemptions" env LOOM_MAX_PREEMPTIONS=4 LOOM_MAX_DURATION=30 scripts/test.sh loom
 part "C tests under valgrind" under_valgrind
 part "hostile calls under valgrind" hostile_under_valgrind "$suites/tests/c/hostile" 400000
