@@ -11,7 +11,6 @@ cd "$root"
 stage=$target_dir/stage
 suites=$target_dir/suites
 jobs=$(nproc)
-newest=${ucx_wheels[-1]}
 wanted=${1:-}
 ran=0
 failed=()

@@ -8,6 +8,7 @@ case $target_dir in /*) ;; *) target_dir=$root/$target_dir ;; esac
 # UCX releases that the tests run on besides the system's own. They come from the wheels of
 # libucx-cu12.
 ucx_wheels=(1.21.0 1.22.0)
+newest=${ucx_wheels[-1]}
 
 # The Rust version that cudarc needs. Without CUDA, rust-version of Cargo.toml is enough.
 rust_with_cuda=1.88
@@ -35,7 +36,7 @@ at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; 
 # reach.
 hostile_under() { # INSTRUMENT COMMAND...
   local status=0
-  LD_LIBRARY_PATH=$("$root/scripts/ucx_wheel.sh" "${ucx_wheels[-1]}") UCX_TLS=posix,cma,self "${@:2}" || status=$?
+  LD_LIBRARY_PATH=$("$root/scripts/ucx_wheel.sh" "$newest") UCX_TLS=posix,cma,self "${@:2}" || status=$?
   # The program's status for a known crash of UCX: see tests/hostile/README.md.
   if [ "$status" -eq 77 ]; then
     say "ended by UCX: hostile under $1 has shown nothing" | tee -a "${ended_by_ucx:-/dev/null}"

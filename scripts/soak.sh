@@ -22,7 +22,6 @@ fi
 seconds=${TRAFFIC:-${amounts[0]}} rounds=${ROUNDS:-${amounts[1]}} calls=${CALLS:-${amounts[2]}} decoder=${DECODER:-${amounts[3]}}
 stage=$target_dir/stage
 logs=$target_dir/soak
-newest=${ucx_wheels[-1]}
 # The faults are divided among these.
 ucx=("system" "${ucx_wheels[@]}")
 failed=0

@@ -23,7 +23,6 @@ oldest_rust=$(package_field rust-version)
 # What is compiled for the first time is compiled faster without a record of its parts.
 [ -d "$target_dir/debug" ] || export CARGO_INCREMENTAL=0
 
-newest=${ucx_wheels[-1]}
 # The steps that fail fastest are first. The two steps that run the suites are far apart: each takes
 # a third of the whole time beside steps that compile, and slows the other down.
 steps=(fmt stage clippy header abi suites system-ucx readme tools metrics counts cargo-test loom install bindings "ucx-$newest" python

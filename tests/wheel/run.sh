@@ -13,7 +13,6 @@ prefix=$(cd "$1" && pwd)
 work=$target_dir/wheel-test
 version=$(package_field version)
 soversion=${version%.*}
-newest=${ucx_wheels[-1]}
 unset UCXX_RS_UCX LD_LIBRARY_PATH PKG_CONFIG_PATH PYTHONPATH
 rm -rf "$work"
 mkdir -p "$work"
