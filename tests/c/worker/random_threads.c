@@ -39,16 +39,10 @@ static atomic_int over, from_callbacks;
 static int abrupt;
 /* UCX 1.13 asserts when a worker ends during a rendezvous. Over TCP it also asserts when a worker
  * ends, or an endpoint is closed by force, during a wire-up (ucp_request.c:684) or during a flush
- * that a peer has yet to answer (tcp_ep.c:939). With that release the test avoids all of these.
- *
- * UCX 1.21 and later read the configuration of an endpoint that has none (ucp_ep_set_lanes_failed)
- * when a worker handles the first message of a worker that is already destroyed. With them no
- * worker is destroyed while another has yet to answer it. */
+ * that a peer has yet to answer (tcp_ep.c:939). With that release the test avoids all of these. */
 static uint64_t largest;
-static int careful, answers_first;
+static int careful;
 static ucxx_address_t *addresses[WORKERS];
-
-static int renews(void) { return !careful && !(answers_first && abrupt); }
 
 static void on_end(void *arg, ucxx_request_t *request, ucxx_status_t status) {
   operation_t *op = arg;
@@ -262,7 +256,7 @@ static void one_step(caller_t *caller) {
   case 6: look_around(caller); break;
   case 7: receive_probed(caller); break;
   case 8:
-    if (draw(&caller->random, 150) == 0 && renews()) renew_endpoint(caller);
+    if (draw(&caller->random, 150) == 0 && !careful) renew_endpoint(caller);
     break;
   case 9: pause_randomly(&caller->random); break;
   default: submit(caller);
@@ -318,18 +312,6 @@ static void have_progress(void) {
     ucxx_status_t status =
         ucxx_worker_start_progress_thread(workers[side], UCXX_PROGRESS_THREAD_BLOCKING);
     if (status != UCXX_OK) CHECK_STATUS(status, UCXX_ERR_ALREADY_EXISTS);
-  }
-}
-
-/* Progresses until each endpoint is connected, or has ended. */
-static void let_endpoints_connect(caller_t *callers) {
-  have_progress();
-  for (int at = 0; at < THREADS * WORKERS; at++) {
-    ucxx_endpoint_t *endpoint = callers[at / WORKERS].endpoints[at % WORKERS];
-    ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
-    while (ucxx_endpoint_query(endpoint, &attr) == UCXX_OK && attr.transports[0] == '\0' &&
-           ucxx_endpoint_status(endpoint) == UCXX_OK)
-      sched_yield();
   }
 }
 
@@ -389,7 +371,6 @@ static void episode(int number, int steps, uint64_t *random) {
   atomic_store(&over, 1);
   join(toggler);
   if (careful) let_answers_come(callers);
-  if (answers_first) let_endpoints_connect(callers);
   for (int side = 0; side < WORKERS; side++) check_counters(workers[side]);
   STEP("episode %d: the end", number);
   for (int side = 0; side < WORKERS; side++) ucxx_worker_destroy(workers[side]);
@@ -419,7 +400,6 @@ int main(int argc, char **argv) {
   CHECK_OK(ucxx_version_query(&version));
   int old = version.ucx_major == 1 && version.ucx_minor < 14;
   const char *transports = getenv("UCX_TLS");
-  answers_first = version.ucx_major > 1 || version.ucx_minor > 20;
   largest = old ? 1024 : LARGEST;
   careful = old && transports != NULL && strstr(transports, "tcp") != NULL;
   uint64_t random = test_seed();

@@ -19,7 +19,7 @@ use crate::engine::base::log::{self, Component};
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::{complain, other_version, Reply};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase, SharedEndpoint};
-use crate::engine::core::endpoint::life::{Greeting, Hold, LifeEvent};
+use crate::engine::core::endpoint::life::{Greeting, Hold, LifeEvent, Peer};
 use crate::engine::core::request::request::Part;
 use crate::engine::core::trace::{self, Happens};
 use crate::engine::core::worker::deferred::Event;
@@ -302,6 +302,14 @@ impl Endpoint {
         self.peering.theirs.get() == 0
             && !self.to_self
             && matches!(self.life().greeting, Greeting::Unknown | Greeting::Refused)
+    }
+
+    /// Something was sent, and the peer, which is there, may not have read any of it: nothing has
+    /// come from it. UCP's own word (`connected`) is no answer through shared memory.
+    pub(crate) fn may_be_unread(&self) -> bool {
+        !self.life().is_unspoken()
+            && self.peering.theirs.get() == 0
+            && matches!(self.life().peer, Peer::Present | Peer::Silent)
     }
 
     /// Until when this peer may accept messages although it has not answered a Hello; a foreign one

@@ -159,6 +159,7 @@ impl SharedWorker {
             sends_in_flight: Cell::new(0),
             due: Due::default(),
             abandoned: Cell::new(0),
+            left_unread: Cell::new(false),
             flushes: RefCell::default(),
             unreported: Cell::new(None),
             unreported_on: Cell::new(0),

@@ -110,7 +110,7 @@ impl SharedWorker {
         inside.wake_hint.end();
         if !may_end {
             deferred_destroy::leave(self.clone());
-        } else if !(inside.ucp_owes_something() && self.context.late_workers.keep(self.clone())) {
+        } else if !(inside.is_needed_longer() && self.context.late_workers.keep(self.clone())) {
             inside.end_in_ucp();
         }
         let late = self.context.late_workers.end();
@@ -155,6 +155,19 @@ impl Worker {
         // SAFETY: closed to all threads, and called once: by the thread that closes it, or for a
         // worker that was kept until the last one of its context.
         unsafe { sys::ucp_worker_destroy(self.ucp()) };
+    }
+
+    /// Others in the process may still reach for the memory of UCP's worker.
+    fn is_needed_longer(&self) -> bool {
+        self.ucp_owes_something() || self.context.shares_memory && self.is_unread()
+    }
+
+    /// A peer may not have read what connects it to this worker. When it does, UCX opens this
+    /// worker's shared memory, and UCX 1.21 and 1.22 crash if that is gone
+    /// (`ucp_ep_set_lanes_failed`, for an endpoint that was not configured).
+    fn is_unread(&self) -> bool {
+        self.left_unread.get()
+            || self.endpoints.borrow().iter().flatten().any(|endpoint| endpoint.may_be_unread())
     }
 
     /// UCP has transfers that it has not returned. Receives without a message were cancelled.

@@ -153,6 +153,8 @@ pub struct Worker {
     pub(crate) due: Due,
     /// Operations that were completed for their callers and that UCP has not returned.
     pub(crate) abandoned: Cell<usize>,
+    /// An endpoint has ended of which the peer may not have read anything yet.
+    pub(crate) left_unread: Cell<bool>,
     /// Flushes in flight, of the worker and of all endpoints.
     pub(crate) flushes_active: Cell<u32>,
     pub(crate) stats: Stats,
