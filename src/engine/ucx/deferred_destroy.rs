@@ -5,7 +5,8 @@
 //! registration has ended. That transfer may belong to another worker, and then UCX writes to the
 //! memory of the send's worker. So if UCP has not completed everything when a worker ends, its UCP
 //! worker and its slots are kept until the context has no live worker. No thread makes passes on it
-//! any more, so it calls no callbacks and touches no buffers.
+//! any more, so it calls no callbacks and touches no buffers. The same holds if a peer may still
+//! open its shared memory, to connect to it.
 //!
 //! A UCP worker that cannot be destroyed without a failing assertion in UCX is kept until the
 //! process ends.
