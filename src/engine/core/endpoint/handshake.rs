@@ -304,12 +304,13 @@ impl Endpoint {
             && matches!(self.life().greeting, Greeting::Unknown | Greeting::Refused)
     }
 
-    /// Something was sent, and the peer, which is there, may not have read any of it: nothing has
-    /// come from it. UCP's own word (`connected`) is no answer through shared memory.
+    /// Hello was sent, and the peer, which is there, may not have read it: nothing has come from it.
+    /// UCP's own word (`connected`) is no answer through shared memory.
     pub(crate) fn may_be_unread(&self) -> bool {
-        !self.life().is_unspoken()
+        let life = self.life();
+        matches!(life.greeting, Greeting::Known | Greeting::Asked(_))
             && self.peering.theirs.get() == 0
-            && matches!(self.life().peer, Peer::Present | Peer::Silent)
+            && matches!(life.peer, Peer::Present | Peer::Silent)
     }
 
     /// Until when this peer may accept messages although it has not answered a Hello; a foreign one
