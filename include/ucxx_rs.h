@@ -3019,7 +3019,7 @@ void ucxx_worker_destroy(ucxx_worker_t *worker);
  *   runs.
  * - In a callback under manual progress, the shutdown begins when the call that runs the callback
  *   returns.
- * - Before exit(), wait for `done`: see ucxx_context_destroy.
+ * - exit() waits for the shutdown, not for `done`, and for three seconds at most.
  *
  * Returns:
  * - UCXX_OK: the handle is no longer the caller's.

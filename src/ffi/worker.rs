@@ -250,7 +250,7 @@ pub unsafe extern "C" fn ucxx_worker_destroy(worker: *mut ucxx_worker_t) {
 ///   runs.
 /// - In a callback under manual progress, the shutdown begins when the call that runs the callback
 ///   returns.
-/// - Before exit(), wait for `done`: see ucxx_context_destroy.
+/// - exit() waits for the shutdown, not for `done`, and for three seconds at most.
 ///
 /// Returns:
 /// - UCXX_OK: the handle is no longer the caller's.

@@ -304,8 +304,8 @@ impl Endpoint {
             && matches!(self.life().greeting, Greeting::Unknown | Greeting::Refused)
     }
 
-    /// Hello was sent, and the peer, which is there, may not have read it: nothing has come from it.
-    /// UCP's own word (`connected`) is no answer through shared memory.
+    /// Hello was sent, and the peer, which is there, may not have read it: nothing has come from
+    /// it. UCP's own word (`connected`) is no answer through shared memory.
     pub(crate) fn may_be_unread(&self) -> bool {
         let life = self.life();
         matches!(life.greeting, Greeting::Known | Greeting::Asked(_))

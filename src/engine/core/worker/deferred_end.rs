@@ -7,17 +7,24 @@
 //! - A progress thread never ends a worker, because the end may wait for that progress thread. A
 //!   new thread does it. It also ends workers whose end no thread waits for.
 //! - If no thread can be created, the next call that can end the worker does so, on any thread.
+//! - The process's exit waits for ends that have begun, for a limited time: UCX's own exit handlers
+//!   free what its calls use.
 
 use crate::engine::base::callback_frame::CallOut;
+use crate::engine::base::clock;
+use crate::engine::base::lasting::lasting;
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::worker::deferred;
 use crate::engine::core::worker::gate::this_thread;
 use crate::engine::core::worker::worker::SharedWorker;
+use crate::engine::os::fork::Token;
 use crate::engine::ucx::runtime;
+use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{fence, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Which thread may end a worker.
 #[derive(PartialEq, Eq)]
@@ -39,11 +46,17 @@ unsafe impl Send for Then {}
 struct Doomed {
     worker: Arc<SharedWorker>,
     then: Option<Then>,
+    /// It has begun, as a thread was created for it.
+    ending: Option<Ending>,
 }
 
 impl Doomed {
     fn end(self) {
+        let ending = self.ending.unwrap_or_else(Ending::begin);
+        ENDS_HERE.with(|ends| ends.set(ends.get() + 1));
         self.worker.shut_down();
+        ENDS_HERE.with(|ends| ends.set(ends.get() - 1));
+        drop(ending);
         // The user may take the release of what the worker holds as its end.
         drop(self.worker);
         if let Some(Then(function, arg)) = self.then {
@@ -74,7 +87,7 @@ fn take(may_end: impl Fn(&By) -> bool) -> Option<(By, Doomed)> {
 /// A callback on this thread has destroyed the worker.
 pub(crate) fn doom(worker: Arc<SharedWorker>) {
     let has_thread = worker.has_progress_thread();
-    let doomed = Doomed { worker, then: None };
+    let doomed = Doomed { worker, then: None, ending: None };
     if has_thread {
         return reap(doomed);
     }
@@ -86,7 +99,7 @@ pub(crate) fn doom(worker: Arc<SharedWorker>) {
 pub fn end_elsewhere(worker: Arc<SharedWorker>, then: Option<Then>) -> Result<()> {
     worker.check_fork()?;
     let waits = deferred::in_callback() && !worker.has_progress_thread();
-    let doomed = Doomed { worker, then };
+    let doomed = Doomed { worker, then, ending: None };
     if waits {
         // The callback may belong to this worker.
         leave_to(By::After(this_thread()), doomed);
@@ -158,7 +171,8 @@ fn reap(doomed: Doomed) {
 }
 
 /// The same. Returns the worker if no thread can be created.
-fn spawn(doomed: Doomed) -> std::result::Result<(), Doomed> {
+fn spawn(mut doomed: Doomed) -> std::result::Result<(), Doomed> {
+    doomed.ending = Some(Ending::begin());
     let name = std::thread::Builder::new().name("ucxx_reaper".to_owned());
     // Stays here if there is no thread; otherwise the thread takes it.
     let place = Arc::new(Mutex::new(Some(doomed)));
@@ -175,5 +189,59 @@ fn spawn(doomed: Doomed) -> std::result::Result<(), Doomed> {
         return Ok(());
     }
     let left = place.lock().take();
-    left.map_or(Ok(()), Err)
+    left.map_or(Ok(()), |doomed| Err(Doomed { ending: None, ..doomed }))
+}
+
+lasting! {
+    /// Workers that this thread ends at this moment.
+    static ENDS_HERE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Workers whose end has begun. Zero again in a forked child, which does not have the threads.
+static BEGUN: OnceLock<Token> = OnceLock::new();
+/// Held while the number changes. The process's exit only reads it.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+/// The end of a worker.
+struct Ending;
+
+impl Ending {
+    fn begin() -> Self {
+        BEGUN.get_or_init(|| {
+            // SAFETY: a function that does not unwind. UCX is loaded, so it runs before UCX's own
+            // exit handlers.
+            unsafe { libc::atexit(process_ends) };
+            Token::new(0)
+        });
+        Self::count(1);
+        Ending
+    }
+
+    /// Publishes to the process's exit what this thread has done in UCX.
+    fn count(change: isize) {
+        let _changes = CHANGES.lock();
+        if let Some(begun) = BEGUN.get() {
+            fence(Ordering::Release);
+            begun.set(begun.get().saturating_add_signed(change));
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        Self::count(-1);
+    }
+}
+
+/// How long the process's exit waits. The end of a worker takes about two seconds at most.
+const EXIT_PATIENCE_NS: u64 = 3_000_000_000;
+
+extern "C" fn process_ends() {
+    // A callback that such an end runs may be what exits.
+    let own = ENDS_HERE.with(Cell::get);
+    let deadline = clock::deadline_after(EXIT_PATIENCE_NS);
+    while BEGUN.get().is_some_and(|begun| begun.get() > own) && clock::now_ns() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fence(Ordering::Acquire);
 }
