@@ -5,6 +5,7 @@
  */
 #include "test_util.h"
 #include <stdatomic.h>
+#include <unistd.h>
 
 static atomic_int has_ended;
 
