@@ -18,6 +18,8 @@ steps_at_a_time=2
 tests_at_a_time=$((jobs * 3 / steps_at_a_time))
 # Nested makes must not use the flags of the outer `make test`.
 unset MAKEFLAGS MAKELEVEL
+# Steps set for UCX what they test. What the caller has set would change the others.
+for name in "${!UCX_@}"; do unset "$name"; done
 export PYTHONDONTWRITEBYTECODE=1
 oldest_rust=$(package_field rust-version)
 # What is compiled for the first time is compiled faster without a record of its parts.
