@@ -510,7 +510,9 @@ impl Endpoint {
         self.unwatch_process();
         self.shut_fast_box();
         self.drop_early();
-        self.worker.left_unread.set(self.worker.left_unread.get() || self.may_be_unread());
+        if self.may_be_unread() {
+            self.worker.left_unread.set(true);
+        }
         self.tell_protocols(OfEndpoint::Forgotten);
         // Only once: the place may belong to another endpoint later.
         let key = self.key.replace(usize::MAX);

@@ -46,13 +46,10 @@ unsafe impl Send for Then {}
 struct Doomed {
     worker: Arc<SharedWorker>,
     then: Option<Then>,
-    /// It has begun, as a thread was created for it.
-    ending: Option<Ending>,
 }
 
 impl Doomed {
-    fn end(self) {
-        let ending = self.ending.unwrap_or_else(Ending::begin);
+    fn end(self, ending: Ending) {
         ENDS_HERE.with(|ends| ends.set(ends.get() + 1));
         self.worker.shut_down();
         ENDS_HERE.with(|ends| ends.set(ends.get() - 1));
@@ -87,7 +84,7 @@ fn take(may_end: impl Fn(&By) -> bool) -> Option<(By, Doomed)> {
 /// A callback on this thread has destroyed the worker.
 pub(crate) fn doom(worker: Arc<SharedWorker>) {
     let has_thread = worker.has_progress_thread();
-    let doomed = Doomed { worker, then: None, ending: None };
+    let doomed = Doomed { worker, then: None };
     if has_thread {
         return reap(doomed);
     }
@@ -99,7 +96,7 @@ pub(crate) fn doom(worker: Arc<SharedWorker>) {
 pub fn end_elsewhere(worker: Arc<SharedWorker>, then: Option<Then>) -> Result<()> {
     worker.check_fork()?;
     let waits = deferred::in_callback() && !worker.has_progress_thread();
-    let doomed = Doomed { worker, then, ending: None };
+    let doomed = Doomed { worker, then };
     if waits {
         // The callback may belong to this worker.
         leave_to(By::After(this_thread()), doomed);
@@ -142,7 +139,7 @@ fn end_those_of_this_thread() {
         if by == By::After(here) {
             reap(doomed);
         } else {
-            doomed.end();
+            doomed.end(Ending::begin());
         }
     }
 }
@@ -171,25 +168,28 @@ fn reap(doomed: Doomed) {
 }
 
 /// The same. Returns the worker if no thread can be created.
-fn spawn(mut doomed: Doomed) -> std::result::Result<(), Doomed> {
-    doomed.ending = Some(Ending::begin());
+fn spawn(doomed: Doomed) -> std::result::Result<(), Doomed> {
     let name = std::thread::Builder::new().name("ucxx_reaper".to_owned());
     // Stays here if there is no thread; otherwise the thread takes it.
     let place = Arc::new(Mutex::new(Some(doomed)));
     let its = place.clone();
-    let ending = move || {
+    // Before the thread starts: the process may exit in between.
+    let ending = Ending::begin();
+    let end = move || {
         crate::engine::core::worker::progress_thread::guarded(|| {
             let doomed = its.lock().take();
-            doomed.into_iter().for_each(Doomed::end);
+            if let Some(doomed) = doomed {
+                doomed.end(ending);
+            }
             // Its last callbacks may have destroyed other workers.
             end_doomed();
         });
     };
-    if runtime::with_signals_blocked(|| name.spawn(ending)).is_ok() {
+    if runtime::with_signals_blocked(|| name.spawn(end)).is_ok() {
         return Ok(());
     }
     let left = place.lock().take();
-    left.map_or(Ok(()), |doomed| Err(Doomed { ending: None, ..doomed }))
+    left.map_or(Ok(()), Err)
 }
 
 lasting! {
