@@ -146,7 +146,8 @@ pub(crate) fn own_callbacks() -> &'static OwnCallbacks {
 pub(crate) struct CallbackScope(*const Here);
 
 impl CallbackScope {
-    #[inline]
+    /// Not inlined: a caller with a way around it would get the thread's own in any case.
+    #[inline(never)]
     pub(crate) fn new() -> Self {
         HERE.with(|here| {
             here.callbacks.set(here.callbacks.get() + 1);
