@@ -35,4 +35,5 @@ pub(crate) mod spin_lock;
 pub(crate) mod split_counter;
 pub mod status;
 pub(crate) mod sync;
+pub(crate) mod ticks;
 pub(crate) mod uncancelled;

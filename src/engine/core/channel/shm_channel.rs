@@ -108,6 +108,7 @@ impl FastBox {
 }
 
 /// The state of a worker: the endpoints whose boxes it reads.
+#[repr(C)]
 pub(crate) struct FastBoxes {
     count: Cell<usize>,
     /// The first `count` are valid. Endpoints remove themselves before they are dropped.

@@ -60,7 +60,7 @@ impl SharedWorker {
     #[inline(always)]
     pub fn progress_fast(&self) -> (u32, bool) {
         let Some(inside) = self.enter_fast() else { return (0, false) };
-        if inside.attention.get() | inside.delivering.get() != 0 {
+        if (inside.attention.get() & !attention::TIMERS) | inside.delivering.get() != 0 {
             return (0, false);
         }
         let mut handled = inside.pass_through_ucp(true);
@@ -69,6 +69,8 @@ impl SharedWorker {
             inside.attention.set(0);
             handled += inside.deliver_messages_alone();
             complete = inside.attention.get() == 0 && !may_have_doomed();
+        } else if inside.attention.get() == attention::TIMERS {
+            complete = !inside.may_expire();
         }
         (handled, complete)
     }

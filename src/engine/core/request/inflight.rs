@@ -200,6 +200,7 @@ impl Worker {
     fn start_timer(&self, slot: &Slot, params: &OpParams) {
         let Some(deadline) = deadline_of(params) else { return };
         self.timers.borrow_mut().add(deadline, slot.ticket());
+        self.timers_checked.set(0);
         self.attend(attention::TIMERS);
     }
 

@@ -170,6 +170,7 @@ impl SharedWorker {
             attention: Cell::new(0),
             events: RefCell::default(),
             timers: RefCell::default(),
+            timers_checked: Cell::new(0),
             endpoints: RefCell::default(),
             named: Cell::new(std::ptr::null()),
             changing: RefCell::default(),

@@ -7,6 +7,7 @@
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::base::ticks::{ticks, MOMENT};
 use crate::engine::core::request::request::{mark, USER};
 use crate::engine::core::trace;
 use crate::engine::core::worker::deferred;
@@ -102,7 +103,7 @@ impl Worker {
     fn attend_to(&self, by_ucp: u32) -> u32 {
         let mut handled = 0;
         handled += self.take_turn(Turn::First);
-        if self.attention.get() & (attention::TIMERS | attention::CHANGING) != 0 {
+        if self.attention.get() & attention::CHANGING != 0 || self.may_expire() {
             let now = clock::now_ns();
             self.coarse_now.set(now);
             handled += self.expire_timers(now);
@@ -142,8 +143,16 @@ impl Worker {
         handled
     }
 
+    /// There are timers, and it is not just a moment since they were checked.
+    #[inline(always)]
+    pub(crate) fn may_expire(&self) -> bool {
+        self.attention.get() & attention::TIMERS != 0
+            && ticks().wrapping_sub(self.timers_checked.get()) >= MOMENT
+    }
+
     fn expire_timers(&self, now: u64) -> u32 {
         let mut expired = 0;
+        self.timers_checked.set(ticks());
         for _ in 0..MOST_EXPIRED {
             let Some(ticket) = self.timers.borrow_mut().pop_expired(now) else { break };
             if let Some(slot) = ticket.current() {

@@ -40,11 +40,13 @@ pub(crate) struct Arrived {
 }
 
 #[derive(Default)]
+#[repr(C)]
 #[allow(missing_docs)]
 pub struct Stats {
+    /// First: see `Worker`.
+    pub progress_calls: Counter,
     kinds: [OfKind; Kind::COUNT],
     arrived: [Arrived; Arrival::COUNT],
-    pub progress_calls: Counter,
     pub failed: Failures,
     pub canceled: Counter,
     pub wakeups: Counter,

@@ -123,12 +123,10 @@ pub struct AnyThread {
 pub struct Worker {
     pub(super) any: AnyThread,
 
-    // Written for each operation.
+    // Written for each operation. A pass with nothing to do touches what comes first, down to the
+    // number of passes in `stats`: few lines, so that many workers may be progressed in turn.
     pub(super) _owned: CacheLine,
     pub(crate) gate: Gate,
-    pub(crate) slab: Slab,
-    pub(crate) templates: Templates,
-    pub(crate) sequence: Cell<u64>,
     /// Work of a progress pass in addition to UCP's: bits of `attention`.
     pub(crate) attention: Cell<u32>,
     /// Passes that are running callbacks (several threads at once in MULTI).
@@ -138,6 +136,11 @@ pub struct Worker {
     /// Armed, and no pass since: a thread sleeps, or is about to.
     pub(crate) armed: Cell<bool>,
     pub(crate) event_loop: EventLoop,
+    pub(crate) fast_boxes: FastBoxes,
+    pub(crate) stats: Stats,
+    pub(crate) slab: Slab,
+    pub(crate) templates: Templates,
+    pub(crate) sequence: Cell<u64>,
     pub(crate) back_off: BackOff,
     pub(crate) stuck: Stuck,
     pub(crate) resting: Resting,
@@ -157,7 +160,6 @@ pub struct Worker {
     pub(crate) left_unread: Cell<bool>,
     /// Flushes in flight, of the worker and of all endpoints.
     pub(crate) flushes_active: Cell<u32>,
-    pub(crate) stats: Stats,
     pub(crate) latency: Option<Box<Latency>>,
     /// Flushes of the whole worker in flight.
     pub(crate) flushes: RefCell<Vec<*const Slot>>,
@@ -171,6 +173,8 @@ pub struct Worker {
     pub(crate) flushed: RefCell<VecDeque<Ticket>>,
     pub(crate) events: RefCell<VecDeque<Event>>,
     pub(crate) timers: RefCell<Timers>,
+    /// `ticks` when they were checked last; 0: since then one was added.
+    pub(crate) timers_checked: Cell<u64>,
     pub(crate) endpoints: RefCell<Vec<Option<Inward<SharedEndpoint>>>>,
     /// References that were released while the ring could still refer to them: handles destroyed by
     /// a callback, and the worker's own to endpoints that have ended.
@@ -195,7 +199,6 @@ pub struct Worker {
     pub(crate) refusals: Cell<u32>,
     /// Active messages whose handlers are due.
     pub(crate) inbox: Inbox,
-    pub(crate) fast_boxes: FastBoxes,
     pub(crate) am_handlers: Handlers<MessageHandler>,
     /// Buffers for received messages. The buffers keep it alive as well.
     pub(crate) frames: Arc<FrameStore>,
