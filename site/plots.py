@@ -22,7 +22,23 @@ import matplotlib.pyplot as plt  # noqa: E402
 BYTES = {"B": 1, "KiB": 1024, "MiB": 1 << 20}
 # Readable on white and on black.
 BLUE, ORANGE, GREEN, GREY, PURPLE = "#3b82c4", "#d97706", "#2f9e6e", "#868e96", "#a06cd5"
-KINDS = {"tag": ("tag", BLUE), "am": ("active message", ORANGE), "fetch": ("fetch", GREEN)}
+MESSAGES = {
+    "tag_{}": ("tag", BLUE),
+    "am_{}": ("active message", ORANGE),
+    "fetch_{}": ("fetch", GREEN),
+    "stream_{}": ("stream", PURPLE),
+}
+REGISTERED = {
+    "rma_put_*_registered_shm": ("put", BLUE),
+    "rma_get_*_registered_shm": ("get", ORANGE),
+}
+OF_MANY = {
+    "many_open": ("create and use", BLUE),
+    "many_turn": ("a message to each in turn", ORANGE),
+    "many_idle_pass": ("a pass of progress", GREEN),
+    "many_endpoint_close": ("close", PURPLE),
+}
+TIMES = "time / raw UCP's time"
 MPIS = {
     "osc_sm": ("Open MPI osc/sm", ORANGE),
     "osc_ucx": ("Open MPI osc/ucx", GREEN),
@@ -78,25 +94,55 @@ def plot_of_sizes(title, y_label):
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_ylabel(y_label)
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator([1, 16, 256, 4096, 65536, 1 << 20]))
+    ticks = [1, 64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20]
+    axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
     axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
     axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(label_of))
     axes.grid(True)
     return figure, axes
 
 
-def against_ucp(what, title, y_label):
+def against_ucp(curves, title, y_label):
+    """`*` in the name of a curve is the place of the size."""
+
     def draw(rows):
         figure, axes = plot_of_sizes(title, y_label)
-        for kind, (name, colour) in KINDS.items():
-            sizes, ratios = points(rows, rf"{kind}_{what}_(\w+)_shm", "ratio_raw")
+        for pattern, (name, colour) in curves.items():
+            sizes, ratios = points(rows, pattern.replace("*", r"(\d+[KM]?i?B)"), "ratio_raw")
             axes.plot(sizes, ratios, color=colour, label=name)
-        axes.axhline(1, color=GREY, linestyle="--", linewidth=1, marker="")
-        axes.set_ylim(bottom=0)
-        axes.legend()
+        compare_with_ucp(axes)
         return figure
 
     return draw
+
+
+def compare_with_ucp(axes):
+    axes.axhline(1, color=GREY, linestyle="--", linewidth=1, marker="")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+
+
+def messages(what, title, y_label):
+    return against_ucp({kind.format(what): name for kind, name in MESSAGES.items()}, title, y_label)
+
+
+def many(rows):
+    figure, axes = plt.subplots(figsize=(4.4, 3.2), layout="constrained")
+    axes.set_title("Many endpoints, less is better", fontsize=10, loc="left")
+    axes.set_ylabel(TIMES)
+    axes.set_xlabel("endpoints")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
+    axes.grid(True)
+    for curve, (name, colour) in OF_MANY.items():
+        found = [
+            (int(row_name.removeprefix(curve + "_")), row["ratio_raw"])
+            for row_name, row in rows.items()
+            if re.fullmatch(rf"{curve}_\d+", row_name) and "ratio_raw" in row
+        ]
+        axes.plot(*zip(*sorted(found)), color=colour, label=name)
+    compare_with_ucp(axes)
+    return figure
 
 
 def windows(operation, title):
@@ -138,8 +184,11 @@ def hubs(rows):
 
 
 PLOTS = {
-    "latency": against_ucp("latency", "Latency, less is better", "time / raw UCP's time"),
-    "rate": against_ucp("rate", "Messages a second, more is better", "rate / raw UCP's rate"),
+    "latency": messages("latency_*_shm", "Latency, less is better", TIMES),
+    "rate": messages("rate_*_shm", "Messages a second, more is better", "rate / raw UCP's rate"),
+    "latency_tcp": messages("latency_*_tcp", "Latency over TCP, less is better", TIMES),
+    "registered": against_ucp(REGISTERED, "Registered memory, less is better", TIMES),
+    "many": many,
     "put": windows("window_put", "Put and flush, library memory, less is better"),
     "get": windows("window_get", "Get and flush, library memory, less is better"),
     "create_put": windows("window_create_put", "Put and flush, your memory, less is better"),
@@ -147,7 +196,9 @@ PLOTS = {
     "hub": hubs,
 }
 KEPT = [
-    r"(tag|am|fetch)_(latency|rate)_\w+_shm",
+    r"(tag|am|fetch|stream)_(latency|rate)_\w+_(shm|tcp)",
+    r"rma_(put|get)_\d+[KM]?i?B_registered_shm",
+    *(rf"{curve}_\d+" for curve in OF_MANY),
     r"window_(create_)?(put|get)_\d+[KM]?i?B_\w+",
     *HUBS,
 ]
