@@ -110,6 +110,7 @@ impl FastBox {
 /// The state of a worker: the endpoints whose boxes it reads.
 #[repr(C)]
 pub(crate) struct FastBoxes {
+    /// First: see `Worker`.
     count: Cell<usize>,
     /// The first `count` are valid. Endpoints remove themselves before they are dropped.
     endpoints: [Cell<*const Endpoint>; MOST_BOXES],
