@@ -6,28 +6,23 @@ use crate::engine::base::status::Status;
 use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::worker::Worker;
 
-/// Room for a peer and a cause, as most texts have them: thousands of requests may fail at once.
-const USUAL_REST: usize = 100;
-
 impl Slot {
     /// For `error_message`.
     #[cold]
     pub(crate) fn describe_failure(&self, status: Status) -> String {
-        let operation = self.worker().operation(self);
-        let mut text = (operation.describe)(self, status);
-        text.reserve(USUAL_REST);
-        // SAFETY: the worker keeps the endpoint alive while this operation is in flight, and it
-        // still is.
-        if let Some(endpoint) = unsafe { self.endpoint.get().as_ref() } {
-            text += ", peer ";
-            text += &endpoint.peer_text();
-        }
-        text += ": ";
-        match (operation.cause)(self, status) {
-            Some(why) => text += &why,
-            None => text += &status.sentence().to_string_lossy(),
-        }
-        text
+        let (operation, endpoint) = (self.worker().operation(self), self.endpoint.get());
+        let peer = if endpoint.is_null() {
+            String::new()
+        } else {
+            // SAFETY: the worker keeps the endpoint alive while this operation is in flight, and it
+            // still is.
+            format!(", peer {}", unsafe { &*endpoint }.peer_text())
+        };
+        let (what, why) = ((operation.describe)(self, status), (operation.cause)(self, status));
+        format!(
+            "{what}{peer}: {}",
+            why.unwrap_or_else(|| status.sentence().to_string_lossy().into_owned())
+        )
     }
 }
 

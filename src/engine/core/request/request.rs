@@ -419,8 +419,7 @@ impl Slot {
     }
 
     pub(crate) fn set_message(&self, text: String) {
-        let text = if text.contains('\0') { text.replace('\0', " ") } else { text };
-        self.message.set(CString::new(text).ok().map(Box::new));
+        self.message.set(CString::new(text.replace('\0', " ")).ok().map(Box::new));
     }
 
     /// INPROGRESS until the operation has completed and its callback has returned: a thread that
