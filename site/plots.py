@@ -19,7 +19,7 @@ import matplotlib.ticker
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-BYTES = {"B": 1, "KiB": 1024, "MiB": 1 << 20}
+BYTES = {"": 1, "B": 1, "KiB": 1024, "MiB": 1 << 20}
 # Readable on white and on black.
 BLUE, ORANGE, GREEN, GREY, PURPLE = "#3b82c4", "#d97706", "#2f9e6e", "#868e96", "#a06cd5"
 MESSAGES = {
@@ -33,11 +33,13 @@ REGISTERED = {
     "rma_get_*_registered_shm": ("get", ORANGE),
 }
 OF_MANY = {
-    "many_open": ("create and use", BLUE),
-    "many_turn": ("a message to each in turn", ORANGE),
-    "many_idle_pass": ("a pass of progress", GREEN),
-    "many_endpoint_close": ("close", PURPLE),
+    "many_open_*": ("create and use", BLUE),
+    "many_turn_*": ("a message to each in turn", ORANGE),
+    "many_idle_pass_*": ("a pass of progress", GREEN),
+    "many_endpoint_close_*": ("close", PURPLE),
 }
+# What `*` stands for in the names above: a size, or a number.
+NUMBER = r"\d+(?:[KM]?i?B)?"
 TIMES = "time / raw UCP's time"
 MPIS = {
     "osc_sm": ("Open MPI osc/sm", ORANGE),
@@ -69,7 +71,7 @@ STYLE = {
 
 
 def bytes_of(label):
-    number, unit = re.fullmatch(r"(\d+)(\w+)", label).groups()
+    number, unit = re.fullmatch(r"(\d+)(\w*)", label).groups()
     return int(number) * BYTES[unit]
 
 
@@ -81,7 +83,7 @@ def label_of(size, _=None):
 
 
 def points(rows, pattern, value):
-    """Sizes, which are the group of the pattern, and values, in order."""
+    """Sizes or numbers, which are the group of the pattern, and values, in order."""
     found = []
     for name, row in rows.items():
         if (match := re.fullmatch(pattern, name)) and value in row:
@@ -89,60 +91,47 @@ def points(rows, pattern, value):
     return zip(*sorted(found)) if found else ((), ())
 
 
-def plot_of_sizes(title, y_label):
+def plot_of_curves(title, y_label):
     figure, axes = plt.subplots(figsize=(4.4, 3.2), layout="constrained")
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_ylabel(y_label)
     axes.set_xscale("log", base=2)
-    ticks = [1, 64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20]
-    axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-    axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(label_of))
     axes.grid(True)
     return figure, axes
 
 
-def against_ucp(curves, title, y_label):
-    """`*` in the name of a curve is the place of the size."""
+def plot_of_sizes(title, y_label):
+    figure, axes = plot_of_curves(title, y_label)
+    ticks = [1, 64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20]
+    axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+    axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(label_of))
+    return figure, axes
 
+
+def plot_of_endpoints(title, y_label):
+    figure, axes = plot_of_curves(title, y_label)
+    axes.set_xlabel("endpoints")
+    axes.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
+    return figure, axes
+
+
+def against_ucp(curves, title, y_label, plot=plot_of_sizes):
     def draw(rows):
-        figure, axes = plot_of_sizes(title, y_label)
+        figure, axes = plot(title, y_label)
         for pattern, (name, colour) in curves.items():
-            sizes, ratios = points(rows, pattern.replace("*", r"(\d+[KM]?i?B)"), "ratio_raw")
-            axes.plot(sizes, ratios, color=colour, label=name)
-        compare_with_ucp(axes)
+            places, ratios = points(rows, pattern.replace("*", f"({NUMBER})"), "ratio_raw")
+            axes.plot(places, ratios, color=colour, label=name)
+        axes.axhline(1, color=GREY, linestyle="--", linewidth=1, marker="")
+        axes.set_ylim(bottom=0)
+        axes.legend()
         return figure
 
     return draw
 
 
-def compare_with_ucp(axes):
-    axes.axhline(1, color=GREY, linestyle="--", linewidth=1, marker="")
-    axes.set_ylim(bottom=0)
-    axes.legend()
-
-
 def messages(what, title, y_label):
     return against_ucp({kind.format(what): name for kind, name in MESSAGES.items()}, title, y_label)
-
-
-def many(rows):
-    figure, axes = plt.subplots(figsize=(4.4, 3.2), layout="constrained")
-    axes.set_title("Many endpoints, less is better", fontsize=10, loc="left")
-    axes.set_ylabel(TIMES)
-    axes.set_xlabel("endpoints")
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
-    axes.grid(True)
-    for curve, (name, colour) in OF_MANY.items():
-        found = [
-            (int(row_name.removeprefix(curve + "_")), row["ratio_raw"])
-            for row_name, row in rows.items()
-            if re.fullmatch(rf"{curve}_\d+", row_name) and "ratio_raw" in row
-        ]
-        axes.plot(*zip(*sorted(found)), color=colour, label=name)
-    compare_with_ucp(axes)
-    return figure
 
 
 def windows(operation, title):
@@ -188,7 +177,7 @@ PLOTS = {
     "rate": messages("rate_*_shm", "Messages a second, more is better", "rate / raw UCP's rate"),
     "latency_tcp": messages("latency_*_tcp", "Latency over TCP, less is better", TIMES),
     "registered": against_ucp(REGISTERED, "Registered memory, less is better", TIMES),
-    "many": many,
+    "many": against_ucp(OF_MANY, "Many endpoints, less is better", TIMES, plot_of_endpoints),
     "put": windows("window_put", "Put and flush, library memory, less is better"),
     "get": windows("window_get", "Get and flush, library memory, less is better"),
     "create_put": windows("window_create_put", "Put and flush, your memory, less is better"),
@@ -197,8 +186,7 @@ PLOTS = {
 }
 KEPT = [
     r"(tag|am|fetch|stream)_(latency|rate)_\w+_(shm|tcp)",
-    r"rma_(put|get)_\d+[KM]?i?B_registered_shm",
-    *(rf"{curve}_\d+" for curve in OF_MANY),
+    *(curve.replace("*", NUMBER) for curve in (*REGISTERED, *OF_MANY)),
     r"window_(create_)?(put|get)_\d+[KM]?i?B_\w+",
     *HUBS,
 ]
