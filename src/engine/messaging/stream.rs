@@ -47,11 +47,8 @@ const OPERATIONS: &[Operation] = &[
             worker.complete(slot, reason);
         },
         describe: |slot, _| {
-            format!(
-                "stream receive of {} bytes, of which {} have arrived",
-                slot.queued.get().count,
-                slot.length.get()
-            )
+            let (wanted, arrived) = (slot.queued.get().count, slot.length.get());
+            Some(format!("stream receive of {wanted} bytes, of which {arrived} have arrived"))
         },
         ..Operation::of(Kind::StreamRecv)
     },

@@ -21,12 +21,7 @@ const OPERATIONS: &[Operation] = &[
     Operation { post: post_by_key, ended: Worker::release_rkey, ..Operation::of(Kind::Put) },
     Operation { post: post_by_key, ended: Worker::release_rkey, ..Operation::of(Kind::Get) },
     // It is sent like a fetch request.
-    Operation {
-        kind: Kind::Atomic,
-        describe: |slot, _| slot.kind.get().describe().to_owned(),
-        cause: |_, _| None,
-        ..FETCH
-    },
+    Operation { kind: Kind::Atomic, describe: |_, _| None, cause: |_, _| None, ..FETCH },
 ];
 
 fn post_by_key(

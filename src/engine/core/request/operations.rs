@@ -36,8 +36,8 @@ pub(crate) struct Operation {
     pub(crate) ended: fn(&Worker, &Slot),
     /// For an internal operation: what its completion means for the operation that it is part of.
     pub(crate) part: Option<PartOf>,
-    /// Identifies it in an error message.
-    pub(crate) describe: fn(&Slot, Status) -> String,
+    /// Identifies it in an error message, if more is known than its kind.
+    pub(crate) describe: fn(&Slot, Status) -> Option<String>,
     /// Why it failed, if more is known than the status.
     pub(crate) cause: fn(&Slot, Status) -> Option<String>,
 }
@@ -64,7 +64,7 @@ impl Operation {
             abandoned: |_, _| {},
             ended: |_, _| {},
             part: None,
-            describe: |slot, _| slot.kind.get().describe().to_owned(),
+            describe: |_, _| None,
             cause: |_, _| None,
         }
     }

@@ -21,6 +21,7 @@ use crate::engine::core::channel::receive_buffers::Making;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::completion_flag::Done;
 use crate::engine::core::request::description::Description;
+use crate::engine::core::request::error_text;
 use crate::engine::core::request::inflight;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::inline_buffer::Store;
@@ -196,6 +197,7 @@ pub struct Slot {
     pub(crate) state: Cell<Option<Box<dyn Any + Send>>>,
     /// What to submit, while the slot is in the ring.
     pub(crate) queued: Cell<Queued>,
+    /// Of a failure of which its kind and status do not say it all.
     message: Cell<Option<Box<CString>>>,
     /// If its worker describes requests. Never changes.
     pub(crate) description: Option<Box<Description>>,
@@ -418,8 +420,9 @@ impl Slot {
         self.status.store(self.outcome.get().0, Ordering::Release);
     }
 
-    pub(crate) fn set_message(&self, text: String) {
-        self.message.set(CString::new(text.replace('\0', " ")).ok().map(Box::new));
+    pub(crate) fn set_message(&self, text: Option<String>) {
+        let text = text.and_then(|text| CString::new(text.replace('\0', " ")).ok());
+        self.message.set(text.map(Box::new));
     }
 
     /// INPROGRESS until the operation has completed and its callback has returned: a thread that
@@ -500,13 +503,17 @@ impl Slot {
     /// Operation, peer and cause of a failure; empty otherwise. Valid until the request is
     /// destroyed.
     pub fn error_message(&self) -> &CStr {
-        if !self.status().is_error() {
+        let status = self.status();
+        if !status.is_error() {
             return c"";
         }
         // SAFETY: written before the status was published, and not again until the slot is free,
         // which the caller's hold on the request prevents.
         let message = unsafe { &*self.message.as_ptr() };
-        message.as_deref().map_or(c"", CString::as_c_str)
+        match message.as_deref() {
+            Some(message) => message,
+            None => error_text::of_kind(self.kind.get(), status),
+        }
     }
 
     /// The worker of the request.

@@ -21,15 +21,11 @@ use crate::engine::wire::ucxx_am::UCXX_ID;
 const OPERATIONS: &[Operation] = &[
     Operation {
         post: post_message,
-        describe: |slot, status| match status {
-            Status::NO_ELEM => {
-                format!(
-                    "active message of {} bytes, id {}",
-                    slot.length.get(),
-                    slot.queued.get().outgoing.id
-                )
-            }
-            _ => slot.kind.get().describe().to_owned(),
+        describe: |slot, status| {
+            (status == Status::NO_ELEM).then(|| {
+                let (length, id) = (slot.length.get(), slot.queued.get().outgoing.id);
+                format!("active message of {length} bytes, id {id}")
+            })
         },
         cause: |_, status| {
             (status == Status::NO_ELEM).then(|| {

@@ -29,7 +29,7 @@ pub(crate) const FETCH: Operation = Operation {
             worker.end_fetch(slot, reason);
         }
     },
-    describe: |slot, _| format!("fetch, id {}", slot.queued.get().outgoing.id),
+    describe: |slot, _| Some(format!("fetch, id {}", slot.queued.get().outgoing.id)),
     cause: cause_of_fetch,
     ..Operation::of(Kind::Fetch)
 };

@@ -82,27 +82,20 @@ const PART: PartOf = PartOf {
     ended: |worker, part, _, status| worker.multi_part_ended(part, status),
 };
 
-fn describe_tagged(slot: &Slot, _status: Status) -> String {
-    format!(
-        "{} of {} bytes, tag 0x{:x}",
-        slot.kind.get().describe(),
-        slot.length.get(),
-        slot.tag.get()
-    )
+fn describe_tagged(slot: &Slot, _status: Status) -> Option<String> {
+    let (what, length, tag) = (slot.kind.get().describe(), slot.length.get(), slot.tag.get());
+    Some(format!("{what} of {length} bytes, tag 0x{tag:x}"))
 }
 
-fn describe_truncated(slot: &Slot, status: Status) -> String {
-    let what = slot.kind.get().describe();
-    match status {
-        Status::MESSAGE_TRUNCATED => format!("{what}: the message has {} bytes", slot.length.get()),
-        _ => what.to_owned(),
-    }
+fn describe_truncated(slot: &Slot, status: Status) -> Option<String> {
+    let (what, length) = (slot.kind.get().describe(), slot.length.get());
+    (status == Status::MESSAGE_TRUNCATED).then(|| format!("{what}: the message has {length} bytes"))
 }
 
-fn describe_multi(slot: &Slot, _status: Status) -> String {
+fn describe_multi(slot: &Slot, _status: Status) -> Option<String> {
     let trouble = slot.with_multi(|multi| multi.trouble.take()).flatten();
     let trouble = trouble.map_or(String::new(), |trouble| format!(": {trouble}"));
-    format!("{}, tag 0x{:x}{trouble}", slot.kind.get().describe(), slot.tag.get())
+    Some(format!("{}, tag 0x{:x}{trouble}", slot.kind.get().describe(), slot.tag.get()))
 }
 
 pub(crate) static PROTOCOL: Protocol = Protocol {
