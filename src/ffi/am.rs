@@ -144,7 +144,8 @@ pub unsafe extern "C" fn ucxx_worker_set_am_notifier(
 /// The data of a short message travels with it (eager). The data of a longer message stays at the
 /// sender until the receiver pulls it (rendezvous). Receivers must expect both.
 /// - UCX chooses the limit. In the UCX releases that were tried it is 5 to 8 KiB over shared memory
-///   and 0.1 to 0.3 MiB over TCP. UCX_RNDV_THRESH sets it.
+///   and 0.1 to 0.3 MiB over TCP. UCX_RNDV_THRESH sets it. Between processes of one host that have
+///   exchanged some hundred messages it is 16 KiB at least.
 /// - Data of more than 1 MiB always stays at the sender.
 /// - UCXX_FLAG_EAGER sends the data along at any length. This copies it and takes memory at the
 ///   receiver.
@@ -192,7 +193,7 @@ pub unsafe extern "C" fn ucxx_am_send(
     unsafe {
         let (front, data) = ((header, header_length), (buffer, length));
         if let Some((params, to)) = plain_send(endpoint, front, data, params) {
-            if let Some(fast) = to.fast_for_message(header_length + length) {
+            if let Some(fast) = to.fast_for_message(header_length + length, params) {
                 let out = Out::new(request.cast());
                 return plainly(fast.am_send(to, id, front, data, params, out));
             }
@@ -241,7 +242,7 @@ unsafe extern "C" fn send_long(
     unsafe {
         let (front, data) = ((header, header_length), (buffer, length));
         if let Some((params, to)) = plain_send(endpoint, front, data, params) {
-            if let Some(fast) = to.fast_for_long_message(header_length, length) {
+            if let Some(fast) = to.fast_for_long_message(header_length, length, params) {
                 let out = Out::new(request.cast());
                 return plainly(fast.am_send_long(to, id, front, data, params, out));
             }

@@ -168,7 +168,7 @@ pub unsafe extern "C" fn ucxx_am_fetch(
             let usable = (header_length == 0 || !header.is_null())
                 && (reply_capacity == 0 || !reply_buffer.is_null());
             if usable {
-                if let Some(quick) = to.fast_for_question(header_length, reply_capacity) {
+                if let Some(quick) = to.fast_for_question(header_length, reply_capacity, plain) {
                     let (header, room) = ((header, header_length), (reply_buffer, reply_capacity));
                     return plainly(quick.fetch(
                         to,
@@ -429,7 +429,7 @@ pub unsafe extern "C" fn ucxx_fetch_reply(
             (plain(params, length), fetch.cast::<Fetch>().as_ref())
         {
             if length == 0 || !buffer.is_null() {
-                if let Some(quick) = question.quick(length) {
+                if let Some(quick) = question.quick(length, plain) {
                     let out = Out::new(request.cast());
                     return plainly(quick.reply::<false>(question, (buffer, length), plain, out));
                 }
@@ -456,7 +456,7 @@ unsafe extern "C" fn reply_long(
         if let (Some(plain), Some(question), false) =
             (plain(params, length), fetch.cast::<Fetch>().as_ref(), buffer.is_null())
         {
-            if let Some(quick) = question.quick_long(length) {
+            if let Some(quick) = question.quick_long(length, plain) {
                 let out = Out::new(request.cast());
                 return plainly(quick.reply::<true>(question, (buffer, length), plain, out));
             }

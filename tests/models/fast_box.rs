@@ -3,8 +3,10 @@
 
 use crate::bounded_model;
 use crate::engine::base::membarrier::everywhere;
-use crate::engine::core::channel::shm_ring::{Lines, Put, Reader, Writer, LEAST, PLACES, WORDS};
-use loom::sync::atomic::{AtomicU32, Ordering};
+use crate::engine::core::channel::shm_ring::{
+    Lines, Put, Reader, Writer, LEAST, LONGEST, PLACES, WORDS,
+};
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -25,46 +27,63 @@ fn put(writer: &Writer, number: u64) -> Put {
     unsafe { writer.put(message.as_ptr().cast(), LEAST) }
 }
 
-/// One of two places.
+/// One with data in the area.
 fn put_long(writer: &Writer, number: u64) -> Put {
-    let message = [number; 2 * WORDS];
-    let [first, rest] = [&message[..WORDS], &message[WORDS..]].map(|half| half.as_ptr().cast());
+    let (front, data) = ([number; LEAST / 8], [number; LONGEST / 8]);
     // SAFETY: as long as they are.
-    unsafe { writer.put_long(first, rest, 8 * WORDS) }
+    unsafe { writer.put_beside((front.as_ptr().cast(), LEAST), (data.as_ptr().cast(), LONGEST)) }
 }
 
-fn take_long(reader: &Reader) -> Option<u64> {
-    let (mut words, mut rest) = ([0; WORDS], [0_u64; WORDS + 1]);
-    let length = reader.take(&mut words)?.expect("a message's length");
-    assert_eq!(length, 16 * WORDS);
-    // SAFETY: room for it.
-    unsafe { reader.take_rest(length, rest.as_mut_ptr().cast()) };
-    let same = words.iter().chain(&rest[..WORDS]).all(|word| *word == words[0]);
-    assert!(same, "a message that was not complete");
-    Some(words[0])
+/// Takes out the next one, with a number to give its data back.
+fn take_long(reader: &Reader) -> Option<(u64, &[AtomicU64], Option<u8>)> {
+    let mut words = [0; WORDS];
+    let came = reader.take(&mut words)?.expect("a message's lengths");
+    assert_eq!((came.length, came.data_length), (LEAST, LONGEST));
+    // SAFETY: the words of the area, which outlives the reader.
+    let data = unsafe { std::slice::from_raw_parts(came.data.cast(), LONGEST / 8) };
+    is_whole(words[0], data);
+    let lent = reader.lend();
+    reader.settle();
+    Some((words[0], data, lent))
 }
 
+fn is_whole(number: u64, data: &[AtomicU64]) {
+    let same = data.iter().all(|word| word.load(Ordering::Relaxed) == number);
+    assert!(same, "a message that was not complete, or was written over");
+}
+
+/// More than the area has room for at a time.
 #[test]
-fn long_messages_are_complete_when_they_come_and_take_no_place_that_is_in_use() {
+fn lent_data_is_complete_when_it_comes_and_stays_until_it_is_given_back() {
     bounded_model(3, || {
         let (writer, reader) = sides();
         reader.0.wake_up();
         let sender = thread::spawn(move || {
             let writer = writer;
-            (1..=3).take_while(|number| put_long(&writer.0, *number) != Put::Refused).count()
+            (1..=5).take_while(|number| put_long(&writer.0, *number) != Put::Refused).count()
         });
-        let mut came = 0;
+        let (mut came, mut kept) = (0, None);
         for _ in 0..2 {
-            if let Some(number) = take_long(&reader.0) {
+            if let Some((number, data, lent)) = take_long(&reader.0) {
                 came += 1;
                 assert_eq!(number, came);
+                if let Some((number, data, lent)) = kept.replace((number, data, lent.unwrap())) {
+                    is_whole(number, data);
+                    reader.0.give_back(lent);
+                }
             }
         }
         let put_in = sender.join().unwrap() as u64;
-        assert!(put_in >= 2);
-        while let Some(number) = take_long(&reader.0) {
+        assert!(put_in >= 4);
+        while let Some((number, _, lent)) = take_long(&reader.0) {
             came += 1;
             assert_eq!(number, came);
+            if let Some(lent) = lent {
+                reader.0.give_back(lent);
+            }
+        }
+        if let Some((number, data, _)) = kept {
+            is_whole(number, data);
         }
         assert_eq!(came, put_in);
     });
@@ -72,8 +91,8 @@ fn long_messages_are_complete_when_they_come_and_take_no_place_that_is_in_use() 
 
 fn take(reader: &Reader) -> Option<u64> {
     let mut words = [0; WORDS];
-    let length = reader.take(&mut words)?.expect("a message's length");
-    assert_eq!((length, words[1]), (LEAST, !words[0]), "a message that was not complete");
+    let came = reader.take(&mut words)?.expect("a message's lengths");
+    assert_eq!((came.length, words[1]), (LEAST, !words[0]), "a message that was not complete");
     Some(words[0])
 }
 

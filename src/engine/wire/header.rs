@@ -137,6 +137,18 @@ pub(crate) mod flag {
     pub(crate) const USER: u16 = REPLY | WAITING | ATOMIC | HUB | 0x7f << MEMORY;
 }
 
+/// Whether a message that begins with this word has a long header of this version, and is of a kind
+/// that has data of users. Not a control message.
+#[inline(always)]
+pub(crate) fn may_have_data(first: u64) -> bool {
+    const KINDS: u64 = 1 << Kind::Message as u8
+        | 1 << Kind::Ask as u8
+        | 1 << Kind::Answer as u8
+        | 1 << Kind::Multi as u8;
+    let [version, kind, ..] = first.to_le_bytes();
+    version == VERSION && kind < 64 && KINDS >> kind & 1 != 0
+}
+
 /// Why a message cannot be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreadable {

@@ -8,7 +8,7 @@
 
 use crate::engine::base::log::{self, Component, Subject};
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::channel::receive::Arrived;
+use crate::engine::core::channel::receive::{Arrived, Keeper};
 use crate::engine::core::channel::send::send_by_ucp;
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::endpoint::life::LifeEvent;
@@ -144,6 +144,53 @@ impl Worker {
         }
     }
 
+    /// Inside UCP's handler, for any message. Returns the handler's result.
+    fn came(&self, header: &[u8], arrived: &Arrived) -> sys::ucs_status_t {
+        let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            if header.is_empty() && !arrived.waits {
+                // SAFETY: valid during the handler.
+                let piece = unsafe { bytes(arrived.data, arrived.length) };
+                return self.packed_came(piece, arrived.from);
+            }
+            let decoded = Header::decode(header);
+            if let Ok(
+                decoded @ Header {
+                    kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer,
+                    ..
+                },
+            ) = &decoded
+            {
+                let rest = &header[HEADER..];
+                return match decoded.kind {
+                    Kind::Answer => {
+                        (self.receivers.answers.otherwise)(self, decoded, rest, arrived)
+                    }
+                    _ => self.receive_arrived(decoded, None, rest, arrived),
+                };
+            }
+            if arrived.waits {
+                let why = "a control message that was sent as a rendezvous";
+                complain(Component::Worker, self, why);
+                return sys::UCS_ERR_UNSUPPORTED;
+            }
+            // SAFETY: valid during the handler.
+            let data = unsafe { bytes(arrived.data, arrived.length) };
+            self.message_came(decoded, data, arrived.from);
+            sys::UCS_OK
+        }));
+        answer.unwrap_or(sys::UCS_OK)
+    }
+
+    /// Inside UCP's handler, for a message with its header beside its data. Returns the handler's
+    /// result.
+    #[inline(always)]
+    pub(crate) fn came_beside(&self, header: &[u8], arrived: &Arrived) -> sys::ucs_status_t {
+        match self.receive_beside_fast(header, arrived) {
+            Some(answer) => answer,
+            None => self.came(header, arrived),
+        }
+    }
+
     /// As `message_came`, for a message whose header is at the start of its data.
     fn packed_came(&self, message: &[u8], from: sys::ucp_ep_h) -> sys::ucs_status_t {
         match Piece::decode(message) {
@@ -151,7 +198,8 @@ impl Worker {
                 self.complete_header(&mut piece);
                 let Piece { header, question, user_header, data, .. } = piece;
                 let (length, data) = (data.len(), data.as_ptr().cast_mut().cast());
-                let arrived = Arrived { data, length, waits: false, holdable: false, from };
+                let here = Arrived::beside(data, length, Keeper::Nobody);
+                let arrived = Arrived { from, ..here };
                 match header.kind {
                     Kind::Answer => {
                         (self.receivers.answers.otherwise)(self, &header, user_header, &arrived)
@@ -335,7 +383,7 @@ on_short!(
     on_message_slow
 );
 
-/// A message with its header beside the data. Its own code cannot panic.
+/// A message with its header beside the data.
 ///
 /// # Safety
 /// As for `on_message`.
@@ -352,14 +400,7 @@ unsafe extern "C" fn on_message_beside(
     // handler.
     unsafe {
         let worker = &*arg.cast::<Worker>();
-        let arrived = Arrived::new(data, length, &*param);
-        if !arrived.waits {
-            let message = bytes(header, header_length);
-            if let Some(answer) = worker.receive_beside_fast(message, &arrived) {
-                return answer;
-            }
-        }
-        on_message_slow(arg, header, header_length, data, length, param)
+        worker.came_beside(bytes(header, header_length), &Arrived::new(data, length, &*param))
     }
 }
 
@@ -376,42 +417,12 @@ pub(crate) unsafe extern "C" fn on_message_slow(
     length: usize,
     param: *const sys::ucp_am_recv_param_t,
 ) -> sys::ucs_status_t {
-    let answer = std::panic::catch_unwind(|| {
-        // SAFETY: `arg` is the worker, inside its gate; UCP passes a valid `param`.
-        let (worker, param) = unsafe { (&*arg.cast::<Worker>(), &*param) };
-        let arrived = Arrived::new(data, length, param);
-        // SAFETY: valid during the handler.
-        let header = unsafe { bytes(header, header_length) };
-        if header_length == 0 && !arrived.waits {
-            // SAFETY: valid during the handler.
-            return worker.packed_came(unsafe { bytes(data, length) }, arrived.from);
-        }
-        let decoded = Header::decode(header);
-        if let Ok(
-            decoded @ Header {
-                kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer, ..
-            },
-        ) = &decoded
-        {
-            return match decoded.kind {
-                Kind::Answer => (worker.receivers.answers.otherwise)(
-                    worker,
-                    decoded,
-                    &header[HEADER..],
-                    &arrived,
-                ),
-                _ => worker.receive_arrived(decoded, None, &header[HEADER..], &arrived),
-            };
-        }
-        if arrived.waits {
-            complain(Component::Worker, worker, "a control message that was sent as a rendezvous");
-            return sys::UCS_ERR_UNSUPPORTED;
-        }
-        // SAFETY: valid during the handler.
-        worker.message_came(decoded, unsafe { bytes(data, length) }, arrived.from);
-        sys::UCS_OK
-    });
-    answer.unwrap_or(sys::UCS_OK)
+    // SAFETY: `arg` is the worker, inside its gate; UCP passes a valid `param`, and a header that
+    // is valid during the handler.
+    unsafe {
+        let worker = &*arg.cast::<Worker>();
+        worker.came(bytes(header, header_length), &Arrived::new(data, length, &*param))
+    }
 }
 
 /// # Safety

@@ -6,15 +6,14 @@
 //! very end. It writes into the slot that it is about to take while it still checks the message:
 //! the contents of a free slot do not matter.
 
-use crate::engine::core::channel::message::{Form, Inbound, Sort};
+use crate::engine::core::channel::message::{Form, Sort};
 use crate::engine::core::channel::receive::{behind_data, Arrived};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inline_buffer::{copy_inline, INLINE};
-use crate::engine::core::request::request::Slot;
 use crate::engine::core::worker::worker::Worker;
-use crate::engine::wire::compact_header::{self, Short, MARK_OF_MESSAGE};
+use crate::engine::wire::compact_header::Short;
 use crate::engine::wire::credit;
-use crate::engine::wire::header::{self, flag, Amount, Header, Question, HEADER};
+use crate::engine::wire::header::{self, flag, Header, Question, HEADER};
 use crate::sys;
 
 impl Worker {
@@ -94,15 +93,22 @@ impl Worker {
         true
     }
 
-    /// As `receive_arrived`, for a message with its header beside the data, which UCP has here.
-    /// Returns None if nothing has happened: use the slow path.
+    /// As `came`, for a message or reply with its header beside the data, in the usual case.
+    /// Returns None if nothing has happened: use the slow path. Cannot panic.
     #[inline(always)]
     pub(crate) fn receive_beside_fast(
         &self,
         message: &[u8],
         arrived: &Arrived,
     ) -> Option<sys::ucs_status_t> {
+        if arrived.waits {
+            return None;
+        }
         let header = Header::decode(message).ok()?;
+        if header.kind == header::Kind::Answer {
+            let taken = (self.receivers.answers.beside)(self, &header, arrived);
+            return taken.then_some(sys::UCS_OK);
+        }
         let endpoint = self.named_last(header.connection)?;
         let charge = u16::try_from(header.sender).ok()?;
         let simple = header.kind == header::Kind::Message
@@ -114,13 +120,6 @@ impl Worker {
         }
         endpoint.heard();
         let (slot, keeps) = self.keep_arrived(&header, &message[HEADER..], arrived);
-        self.admit_fast(endpoint, slot, charge, header.taken);
-        Some(keeps)
-    }
-
-    /// Queues a message that was taken over, next in the order of this endpoint's connection.
-    #[inline(always)]
-    fn admit_fast(&self, endpoint: &Endpoint, slot: &Slot, charge: u16, taken: Amount) {
         slot.number.set(0);
         // SAFETY: the slot was just taken: nothing else uses it yet.
         let inbound = unsafe { &mut *slot.inbound.as_ptr() };
@@ -128,10 +127,11 @@ impl Worker {
         inbound.charge = charge;
         inbound.sort = Sort::of_message(inbound.flags);
         self.enqueue_due(endpoint, slot);
-        let told = endpoint.credits.note_acked(taken);
+        let told = endpoint.credits.note_acked(header.taken);
         if told && endpoint.awaits_credit() || self.armed.get() {
             self.tell_of(endpoint);
         }
+        Some(keeps)
     }
 
     /// Wakes a thread that waits for the message.
@@ -147,53 +147,5 @@ impl Worker {
     pub(crate) fn names_another(&self, short: Short<'_>) -> bool {
         let number = short.connection();
         self.named_last(number).is_none() && self.find_endpoint(number).is_some()
-    }
-}
-
-impl Endpoint {
-    /// The same for a long message in its short form, from the peer's fast box. `first` is its
-    /// start, and `rest` writes what follows. Returns false if nothing has happened.
-    pub(crate) fn receive_long_fast(
-        &self,
-        first: &[u8],
-        length: usize,
-        rest: &impl Fn(*mut u8),
-    ) -> bool {
-        let worker = &self.worker;
-        let Some(short) = Short::of(first).filter(|_| first[0] == MARK_OF_MESSAGE) else {
-            return false;
-        };
-        let Some((user_header, begun)) = short.parts() else { return false };
-        let data_length = length - compact_header::MESSAGE - user_header.len();
-        let charge = credit::charge(data_length);
-        let simple = short.flags() & !flag::USER == 0
-            && self.takes_messages()
-            && self.order.is_next(short.sequence());
-        if !simple || !self.credits.receive_fast(charge) {
-            return false;
-        }
-        self.heard();
-        let slot = worker.take_message_slot();
-        let behind = behind_data(data_length);
-        let room = slot.room(behind + user_header.len());
-        // SAFETY: room for both.
-        let header = unsafe {
-            copy_inline(begun.as_ptr(), room, begun.len());
-            rest(room.add(begun.len()));
-            copy_inline(user_header.as_ptr(), room.add(behind), user_header.len());
-            room.add(behind).cast_const()
-        };
-        slot.length.set(data_length as u64);
-        slot.inbound.set(Inbound {
-            form: Form::Copied,
-            id: short.id(),
-            flags: short.flags(),
-            user_header: user_header.len() as u16,
-            header,
-            data: room.cast(),
-            ..Inbound::NOTHING
-        });
-        worker.admit_fast(self, slot, charge, short.taken());
-        true
     }
 }

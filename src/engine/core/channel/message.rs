@@ -35,6 +35,8 @@ pub(crate) enum Form {
     Copied,
     /// In UCX's memory, which must be given back.
     Held,
+    /// In the connection's fast box, to which it must be given back by this number.
+    Lent(u8),
     /// At its sender; `data` is UCX's handle on it.
     Waiting,
     /// Received, or refused.
@@ -151,7 +153,8 @@ impl Message {
     /// ended.
     pub fn data(&self) -> *const c_void {
         let inbound = self.0.inbound.get();
-        let here = matches!(inbound.form, Form::Copied | Form::Held) && self.length() > 0;
+        let here = matches!(inbound.form, Form::Copied | Form::Held | Form::Lent(_));
+        let here = here && self.length() > 0;
         if here && !self.worker().closed.load(Ordering::Acquire) {
             inbound.data
         } else {
@@ -410,12 +413,19 @@ impl Worker {
         if slot.outside.load(Ordering::Relaxed) == LEFT {
             (self.receivers.of(slot.inbound().sort).left)(self, slot);
         }
-        if matches!(form, Form::Held | Form::Waiting) {
-            self.release_data(data);
-        }
+        self.give_data_back(form, data);
         self.question_gone(slot);
         if let Some(endpoint) = self.last_endpoint(connection) {
             self.give_back_credit(endpoint, charge);
+        }
+    }
+
+    /// Whose memory the data of a message is in gets it back.
+    fn give_data_back(&self, form: Form, data: *mut c_void) {
+        match form {
+            Form::Held | Form::Waiting => self.release_data(data),
+            Form::Lent(number) => self.give_back_lent(data.cast_const().cast(), number),
+            Form::Copied | Form::Gone => {}
         }
     }
 
@@ -453,15 +463,15 @@ impl Worker {
         self.slab.push(slot);
     }
 
-    /// Gives back UCX's part of messages that users still hold, before UCP's worker is destroyed.
+    /// Takes back the data of messages that users still hold, before UCP's worker is destroyed.
     pub(crate) fn take_back_messages(&self) {
         self.drop_inbox();
         self.for_each_slot(|slot| {
             if slot.kind.get() == Kind::AmMessage {
                 let inbound = slot.inbound.get();
-                if matches!(inbound.form, Form::Held | Form::Waiting) {
+                if inbound.form != Form::Copied {
                     slot.inbound.set(Inbound { form: Form::Gone, ..inbound });
-                    self.release_data(inbound.data);
+                    self.give_data_back(inbound.form, inbound.data);
                 }
             }
         });
@@ -479,7 +489,7 @@ impl Message {
         let (slot, inbound) = (&self.0, self.0.inbound());
         // SAFETY: used only in the steps below, which enter no gate.
         let Some(worker) = (unsafe { self.worker().act_fast() }) else { return false };
-        let simple = inbound.form == Form::Copied
+        let simple = matches!(inbound.form, Form::Copied | Form::Lent(_))
             && inbound.reply.is_null()
             && slot.outside.load(Ordering::Relaxed) == 0;
         let endpoint = if simple { worker.named_last(inbound.connection) } else { None };
@@ -488,6 +498,11 @@ impl Message {
             return false;
         };
         let charge = inbound.charge;
+        if let Form::Lent(number) = inbound.form {
+            if !endpoint.fast_box.give_back(inbound.data.cast_const().cast(), number) {
+                return false;
+            }
+        }
         worker.slot_of_message_gone(slot);
         worker.give_back_credit(endpoint, charge);
         true

@@ -10,6 +10,7 @@ use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::{Form, Inbound, Message, Sort};
 use crate::engine::core::channel::receivers::Receiver;
+use crate::engine::core::channel::shm_ring::Reader;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::request::inline_buffer::copy_short;
 use crate::engine::core::request::request::{Kind, Part, Slot, USER};
@@ -27,19 +28,31 @@ use crate::sys;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 
-/// A message as UCP delivers it.
-pub(crate) struct Arrived {
+/// Who can keep the data of a message after UCP's handler has returned.
+pub(crate) enum Keeper<'a> {
+    Nobody,
+    Ucx,
+    /// The fast box that it is in.
+    FastBox(&'a Reader),
+}
+
+/// A message as UCP or a fast box delivers it.
+pub(crate) struct Arrived<'a> {
     pub(crate) data: *mut c_void,
     pub(crate) length: usize,
     /// The data is at its sender, and `data` is UCP's handle on it.
     pub(crate) waits: bool,
-    /// The data can be kept after UCP's handler has returned.
-    pub(crate) holdable: bool,
+    pub(crate) keeper: Keeper<'a>,
     /// UCP's end of the connection; null if UCP did not name it.
     pub(crate) from: sys::ucp_ep_h,
 }
 
-impl Arrived {
+impl<'a> Arrived<'a> {
+    /// Data that is here, from a peer that has named its connection.
+    pub(crate) fn beside(data: *mut c_void, length: usize, keeper: Keeper<'a>) -> Self {
+        Arrived { data, length, waits: false, keeper, from: std::ptr::null_mut() }
+    }
+
     /// From the arguments of UCP's handler.
     pub(crate) fn new(data: *mut c_void, length: usize, param: &sys::ucp_am_recv_param_t) -> Self {
         let has = |attribute: sys::ucp_am_recv_attr_t| param.recv_attr & u64::from(attribute) != 0;
@@ -48,7 +61,10 @@ impl Arrived {
             data,
             length,
             waits: has(sys::UCP_AM_RECV_ATTR_FLAG_RNDV),
-            holdable: has(sys::UCP_AM_RECV_ATTR_FLAG_DATA),
+            keeper: match has(sys::UCP_AM_RECV_ATTR_FLAG_DATA) {
+                true => Keeper::Ucx,
+                false => Keeper::Nobody,
+            },
             from: if named { param.reply_ep } else { std::ptr::null_mut() },
         }
     }
@@ -230,10 +246,14 @@ impl Worker {
         user_header: &[u8],
         arrived: &Arrived,
     ) -> (&Slot, sys::ucs_status_t) {
-        let (form, keeps) = match (arrived.waits, arrived.holdable && arrived.length > 0) {
-            (true, _) => (Form::Waiting, sys::UCS_INPROGRESS),
-            (false, true) => (Form::Held, sys::UCS_INPROGRESS),
-            (false, false) => (Form::Copied, sys::UCS_OK),
+        let (form, keeps) = match arrived.keeper {
+            _ if arrived.waits => (Form::Waiting, sys::UCS_INPROGRESS),
+            Keeper::Ucx if arrived.length > 0 => (Form::Held, sys::UCS_INPROGRESS),
+            // Not a table of frames, which is read more than once: the peer could change it.
+            Keeper::FastBox(reader) if header.kind != header::Kind::Multi => {
+                (reader.lend().map_or(Form::Copied, Form::Lent), sys::UCS_OK)
+            }
+            _ => (Form::Copied, sys::UCS_OK),
         };
         let slot = self.take_message_slot();
         let copied = if form == Form::Copied { arrived.length } else { 0 };

@@ -33,17 +33,14 @@ impl Receiver {
     };
 }
 
-/// See `Answers::in_parts`.
-pub(crate) type InParts = fn(&Worker, &[u8], usize, &dyn Fn(*mut u8)) -> bool;
-
 /// Receives replies, which have no sequence number. Inside UCP's handler.
 #[derive(Clone, Copy)]
 pub(crate) struct Answers {
     /// UCP's handler for short replies, the usual case: see `on_short`.
     pub(crate) short: Handler,
-    /// Takes a reply whose first part is `&[u8]`, of this length in all. The last argument writes
-    /// the rest. Returns false if nothing has happened: collect it, and use `short`.
-    pub(crate) in_parts: InParts,
+    /// A reply with its header beside its data, which is here. Returns false if nothing has
+    /// happened: use `otherwise`.
+    pub(crate) beside: fn(&Worker, &Header, &Arrived) -> bool,
     pub(crate) otherwise: fn(&Worker, &Header, &[u8], &Arrived) -> sys::ucs_status_t,
 }
 
@@ -58,7 +55,7 @@ impl Receivers {
     pub(crate) fn new(receivers: impl Iterator<Item = Receiver>, answers: Option<Answers>) -> Self {
         let nobody = Answers {
             short: on_message_slow,
-            in_parts: |_, _, _, _| false,
+            beside: |_, _, _| false,
             otherwise: |_, _, _, _| sys::UCS_OK,
         };
         let mut by_sort = [Receiver::NOBODY; Sort::COUNT];

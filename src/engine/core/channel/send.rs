@@ -1,7 +1,7 @@
 //! The sending side of the channel: builds a message's header, and gives header and data to UCP or
 //! shared memory. Runs inside the gate.
 
-use crate::engine::core::channel::shm_ring::{LONGEST, MOST};
+use crate::engine::core::channel::shm_ring::LONGEST;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inline_buffer::{
     copy_inline, copy_short, put_header, put_pair, INLINE,
@@ -189,11 +189,10 @@ impl Endpoint {
         param.let_ucx_describe(slot);
         // Until the peer has sent its number for the connection, UCP must identify the sender.
         let flags = if connection == 0 { protocol | sys::UCP_AM_SEND_FLAG_REPLY } else { protocol };
-        let packs = !queued.scattered
-            && length + queued.count <= INLINE
+        let goes_along = !queued.scattered
             && protocol != sys::UCP_AM_SEND_FLAG_RNDV
             && (queued.count == 0 || self.worker.context.is_in_reach(queued.memory_type));
-        let posted = if packs {
+        let posted = if goes_along && length + queued.count <= INLINE {
             // UCX takes much longer for a header beside the data. SAFETY: room for all of it, in a
             // slot that only this message uses; the caller's buffer is readable by the processor.
             let start = unsafe {
@@ -212,21 +211,29 @@ impl Endpoint {
             // contains the whole piece.
             unsafe { self.send_piece(ordered, piece, length, || param.as_ptr()) }
         } else {
-            if ordered {
-                self.passes_fast_box();
-            }
-            // SAFETY: room for the header, before the user's.
-            unsafe { put_header(room, header.words()) };
-            param.memory_type(queued.memory_type);
-            param.scattered(queued.scattered);
-            if flags != 0 {
-                param.flags(flags);
-            }
-            let header = (room.cast_const().cast(), length);
             let data = (queued.buffer.cast_const(), queued.count);
-            // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, and the
-            // caller keeps the buffers.
-            unsafe { send_by_ucp(self.ucp.get(), AM_ID, header, data, param.as_ptr()) }
+            // SAFETY: room for the header, before the user's. Data that goes along is in one piece,
+            // which the processor can read.
+            let is_in_box = unsafe {
+                put_header(room, header.words());
+                goes_along && connection != 0 && self.put_beside(ordered, (room, length), data)
+            };
+            if is_in_box {
+                std::ptr::null_mut()
+            } else {
+                if ordered {
+                    self.passes_fast_box();
+                }
+                param.memory_type(queued.memory_type);
+                param.scattered(queued.scattered);
+                if flags != 0 {
+                    param.flags(flags);
+                }
+                let header = (room.cast_const().cast(), length);
+                // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, and
+                // the caller keeps the buffers.
+                unsafe { send_by_ucp(self.ucp.get(), AM_ID, header, data, param.as_ptr()) }
+            }
         };
         if ordered {
             self.sent_message(posted, queued.outgoing.charge);
@@ -332,43 +339,29 @@ impl Endpoint {
         data: (*const c_void, usize),
         index: usize,
     ) -> sys::ucs_status_ptr_t {
-        // What `send_short` has no room for takes more than one place.
-        const { assert!(INLINE - HEADER + compact_header::MESSAGE >= MOST) };
-        const { assert!(compact_header::ANSWER == compact_header::MESSAGE) };
-        debug_assert!(compact_header::MESSAGE + header_length + data.1 > MOST);
         let header = self.header_of::<true>(outgoing, self.peering.fast_number.get());
-        let room = slot.room(INLINE);
-        let front = compact_header::MESSAGE + header_length;
+        let (room, length) = (slot.room(INLINE), HEADER + header_length);
         let ordered = header.kind != header::Kind::Answer;
-        if let Some(writer) = self.writer_for(ordered, front + data.1, LONGEST) {
-            let begun = MOST - front;
-            // SAFETY: the room belongs to us and is large enough. With the header there are more
-            // than MOST bytes, and the caller's are readable.
-            let put = unsafe {
-                let compact =
-                    if ordered { compact_header::message } else { compact_header::answer };
-                put_pair(room, compact(&header));
-                copy_inline(user_header.cast(), room.add(compact_header::MESSAGE), header_length);
-                copy_inline(data.0.cast(), room.add(front), begun);
-                writer.put_long(room, data.0.cast::<u8>().add(begun), data.1 - begun)
-            };
-            if self.has_left(put) {
-                if ordered {
-                    self.credits.spend(outgoing.charge);
-                    self.message_left();
-                }
-                return std::ptr::null_mut();
+        // SAFETY: room for both, in a slot that only this message uses; the user's header is
+        // readable.
+        unsafe {
+            put_header(room, header.words());
+            copy_inline(user_header.cast(), room.add(HEADER), header_length);
+        }
+        // SAFETY: the header is there, and the caller's data is readable.
+        if unsafe { self.put_beside(ordered, (room, length), data) } {
+            if ordered {
+                self.credits.spend(outgoing.charge);
+                self.message_left();
             }
+            return std::ptr::null_mut();
         }
         if ordered {
             self.passes_fast_box();
         }
-        // SAFETY: room for both, in a slot that only this message uses; the worker keeps the slot,
-        // and the caller the data.
+        // SAFETY: the worker keeps the slot, and the caller the data.
         let posted = unsafe {
-            put_header(room, header.words());
-            copy_inline(user_header.cast(), room.add(HEADER), header_length);
-            let all = (room.cast_const().cast(), HEADER + header_length);
+            let all = (room.cast_const().cast(), length);
             let param = self.worker.templates.send(slot, index);
             send_by_ucp(self.ucp.get(), AM_ID, all, data, param)
         };
@@ -385,6 +378,25 @@ impl Endpoint {
             self.sent_message(posted, outgoing.charge);
         }
         posted
+    }
+
+    /// Puts a message with its header beside its data into the fast box, if possible. True if it
+    /// was sent.
+    ///
+    /// # Safety
+    /// Both are readable. The header contains the connection.
+    #[inline(always)]
+    unsafe fn put_beside(
+        &self,
+        ordered: bool,
+        front: (*const u8, usize),
+        (data, length): (*const c_void, usize),
+    ) -> bool {
+        let fits = (1..=LONGEST).contains(&length);
+        let writer = if fits { self.writer_for(ordered, front.1) } else { None };
+        let Some(writer) = writer else { return false };
+        // SAFETY: the caller guarantees that both are readable.
+        self.has_left(unsafe { writer.put_beside(front, (data.cast(), length)) })
     }
 
     /// Sends a message whose header and data are in one piece: into shared memory if possible,

@@ -1,5 +1,6 @@
 //! Fast boxes of connections (see `core::channel::shm_ring`): which connections have one, and what
-//! goes through it: messages, fetch requests and replies in one short piece.
+//! goes through it: messages, fetch requests and replies in one short piece, and messages and
+//! replies with up to `LONGEST` bytes of data beside the header.
 //!
 //! UCX takes some hundred instructions and an atomic operation to hand a short message to a process
 //! of the same host; a fast box takes a dozen.
@@ -16,14 +17,23 @@
 //!
 //! A message has a sequence number on its connection (see `core::channel::reorder`), whichever way
 //! it goes. A message that has overtaken another one would wait there, which takes longer than the
-//! box saves. So a message goes through the box only when the peer's credit reports show that all
-//! messages sent through UCX were delivered. Replies have no order. What a peer has put into a box
-//! is taken out before its Bye or its end is handled. The memory of a box belongs to its reader.
+//! box saves, and has a limit in time (see `core::channel::reorder`). So a message goes through the
+//! box only when the peer's credit reports show that all messages sent through UCX were delivered,
+//! and destroyed. Replies have no order. What a peer has put into a box is taken out before its Bye
+//! or its end is handled.
+//!
+//! # Memory
+//!
+//! The memory of a box belongs to its reader's worker. Without the connection it is kept as long as
+//! messages that were lent data from it.
 
 use crate::engine::base::log::{self, Component};
 use crate::engine::base::membarrier::{everywhere, take_part};
 use crate::engine::core::channel::dispatch::on_message;
-use crate::engine::core::channel::shm_ring::{Lines, Put, Reader, Writer, MOST, PLACES, WORDS};
+use crate::engine::core::channel::receive::{Arrived, Keeper};
+use crate::engine::core::channel::shm_ring::{
+    Came, Lines, Put, Reader, Writer, MOST, PLACES, WORDS,
+};
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Part;
 use crate::engine::core::worker::deferred::Event;
@@ -31,9 +41,9 @@ use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::shared_segment::{Segment, SegmentName};
 use crate::engine::wire::compact_header;
 use crate::engine::wire::credit;
-use crate::engine::wire::header::Kind;
+use crate::engine::wire::header::{self, Kind};
 use crate::sys;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::OnceLock;
 
 /// Messages received on a connection before it gets a box.
@@ -61,6 +71,8 @@ struct Inbound {
     /// UCX may be sending it for as long as it has the endpoint.
     name: [u8; SegmentName::LENGTH],
     _memory: Segment,
+    /// Its connection has ended.
+    is_left: Cell<bool>,
 }
 
 /// The peer's box, which this side fills.
@@ -80,14 +92,21 @@ pub(crate) struct FastBox {
     behind: Cell<u16>,
     /// A box was offered to the peer, or will not be.
     settled: Cell<bool>,
-    inbound: OnceCell<Box<Inbound>>,
+    /// Null if there is none, or no more. It belongs to the worker.
+    inbound: Cell<*const Inbound>,
     outbound: OnceCell<Box<Outbound>>,
 }
 
 impl FastBox {
+    #[inline(always)]
+    fn inbound(&self) -> Option<&Inbound> {
+        // SAFETY: the worker keeps it until `shut_fast_box` has set this to null.
+        unsafe { self.inbound.get().as_ref() }
+    }
+
     /// The contents of the offer of this side's box.
     pub(crate) fn offer(&self) -> &[u8] {
-        self.inbound.get().map_or(&[], |inbound| &inbound.name)
+        self.inbound().map_or(&[], |inbound| &inbound.name)
     }
 
     /// The peer's box.
@@ -98,12 +117,19 @@ impl FastBox {
 
     /// For a dump: the directions in use.
     pub(crate) fn text(&self) -> &'static str {
-        match (!self.open.get().is_null(), self.inbound.get().is_some()) {
+        match (!self.open.get().is_null(), self.inbound().is_some()) {
             (true, true) => ", short messages through fast boxes",
             (true, false) => ", short messages to it through a fast box",
             (false, true) => ", short messages from it through a fast box",
             (false, false) => "",
         }
+    }
+
+    /// A message is destroyed, which was lent data. False if that was not from this box.
+    #[inline(always)]
+    pub(crate) fn give_back(&self, data: *const u8, number: u8) -> bool {
+        let inbound = self.inbound().filter(|inbound| inbound.reader.has_lent(data));
+        inbound.map(|inbound| inbound.reader.give_back(number)).is_some()
     }
 }
 
@@ -118,6 +144,9 @@ pub(crate) struct FastBoxes {
     was_armed: Cell<bool>,
     /// When `tend_fast_boxes` last saw that.
     armed_at: Cell<u64>,
+    /// All boxes of this side. Endpoints point to them.
+    #[allow(clippy::vec_box)]
+    made: RefCell<Vec<Box<Inbound>>>,
 }
 
 impl Default for FastBoxes {
@@ -128,6 +157,7 @@ impl Default for FastBoxes {
             endpoints,
             was_armed: Cell::new(false),
             armed_at: Cell::new(0),
+            made: RefCell::default(),
         }
     }
 }
@@ -140,9 +170,14 @@ impl FastBoxes {
     }
 
     fn readers(&self) -> impl Iterator<Item = &Reader> {
-        self.all()
-            .filter_map(|endpoint| endpoint.fast_box.inbound.get())
-            .map(|inbound| &inbound.reader)
+        self.all().filter_map(|endpoint| endpoint.fast_box.inbound()).map(|inbound| &inbound.reader)
+    }
+
+    /// Frees the boxes whose connections have ended, unless messages have data from them. Not while
+    /// UCX may be sending the name of one.
+    pub(crate) fn drop_unused(&self) {
+        let is_used = |inbound: &Inbound| !inbound.is_left.get() || inbound.reader.is_lending();
+        self.made.borrow_mut().retain(|inbound| is_used(inbound));
     }
 
     /// Call this only if there are fewer than `MOST_BOXES`.
@@ -175,18 +210,18 @@ impl Endpoint {
         piece: *const u8,
         length: usize,
     ) -> bool {
-        let Some(writer) = self.writer_for(ordered, length, MOST) else { return false };
+        let Some(writer) = self.writer_for(ordered, length) else { return false };
         // SAFETY: the caller guarantees that the piece is readable.
         self.has_left(unsafe { writer.put(piece, length) })
     }
 
-    /// The peer's box, if a piece of `length` bytes may go into it, of `most` that are allowed.
+    /// The peer's box, if a piece of `length` bytes may go into a place of it.
     #[inline(always)]
-    pub(crate) fn writer_for(&self, ordered: bool, length: usize, most: usize) -> Option<&Writer> {
+    pub(crate) fn writer_for(&self, ordered: bool, length: usize) -> Option<&Writer> {
         // SAFETY: `open` is set to null before the box is freed.
         let outbound = unsafe { self.fast_box.open.get().as_ref() }?;
         let is_clear = || self.fast_box.is_clear.get() || self.has_become_clear();
-        (length <= most && (!ordered || is_clear())).then_some(&outbound.writer)
+        (length <= MOST && (!ordered || is_clear())).then_some(&outbound.writer)
     }
 
     /// Whether a piece is in the box. Wakes its reader if that may have gone to sleep.
@@ -258,11 +293,13 @@ impl Endpoint {
             // SAFETY: our own memory, aligned to a page and all zero, which is the initial state of
             // a box. It is unmapped after the reader is dropped, and has no other reader.
             let reader = unsafe { Reader::new(memory.control().cast()) };
-            Inbound { reader, name: memory.name().encode(), _memory: memory }
+            let name = memory.name().encode();
+            Box::new(Inbound { reader, name, _memory: memory, is_left: Cell::new(false) })
         });
         match made {
             Ok(inbound) => {
-                let _ = self.fast_box.inbound.set(Box::new(inbound));
+                self.fast_box.inbound.set(&raw const *inbound);
+                self.worker.fast_boxes.made.borrow_mut().push(inbound);
                 self.worker.fast_boxes.add(self);
                 self.say(Kind::FastBox, 0, Part::Nothing);
             }
@@ -307,6 +344,10 @@ impl Endpoint {
         self.fast_box.open.set(std::ptr::null());
         self.fast_box.settled.set(true);
         self.worker.fast_boxes.remove(self);
+        if let Some(inbound) = self.fast_box.inbound() {
+            inbound.is_left.set(true);
+            self.fast_box.inbound.set(std::ptr::null());
+        }
     }
 }
 
@@ -320,6 +361,20 @@ impl Worker {
             came += endpoint.look_into_fast_box();
         }
         came
+    }
+
+    /// A message is destroyed, which was lent `data`.
+    pub(crate) fn give_back_lent(&self, data: *const u8, number: u8) {
+        let made = self.fast_boxes.made.borrow();
+        // Not by the connection, whose number may belong to another one by now.
+        let Some(inbound) = made.iter().find(|inbound| inbound.reader.has_lent(data)) else {
+            return;
+        };
+        inbound.reader.give_back(number);
+        if inbound.is_left.get() {
+            drop(made);
+            self.fast_boxes.drop_unused();
+        }
     }
 
     /// From time to time in a pass: lets writers in again if the worker has not slept for some
@@ -361,7 +416,7 @@ impl Worker {
 impl Endpoint {
     #[inline(always)]
     fn look_into_fast_box(&self) -> u32 {
-        match self.fast_box.inbound.get() {
+        match self.fast_box.inbound() {
             Some(inbound) if inbound.reader.has_message() => self.empty(&inbound.reader),
             _ => 0,
         }
@@ -387,11 +442,18 @@ impl Endpoint {
         let (mut words, mut came) = ([0; WORDS], 0);
         while came < AT_ONCE {
             match reader.take(&mut words) {
-                Some(Ok(length)) if compact_header::names(&words) == self.peering.number.get() => {
-                    if length <= MOST {
+                Some(Ok(Came { length, data, data_length }))
+                    if compact_header::names(&words) == self.peering.number.get()
+                        && (data_length == 0 || header::may_have_data(words[0])) =>
+                {
+                    if data_length == 0 {
                         self.piece_came(words.as_ptr().cast(), length);
                     } else {
-                        self.long_piece_came(reader, &words, length);
+                        let bytes = words.map(u64::to_ne_bytes);
+                        let keeper = Keeper::FastBox(reader);
+                        let arrived = Arrived::beside(data.cast_mut().cast(), data_length, keeper);
+                        self.worker.came_beside(&bytes.as_flattened()[..length], &arrived);
+                        reader.settle();
                     }
                 }
                 None => break,
@@ -409,25 +471,6 @@ impl Endpoint {
             came += 1;
         }
         came
-    }
-
-    /// A message whose rest is still in the box.
-    fn long_piece_came(&self, reader: &Reader, words: &[u64; WORDS], length: usize) {
-        let first = words.map(u64::to_ne_bytes);
-        let first = first.as_flattened();
-        // SAFETY: both receivers provide room for the rest.
-        let rest = |to: *mut u8| unsafe { reader.take_rest(length, to) };
-        let taken = if first[0] == compact_header::MARK_OF_ANSWER {
-            (self.worker.receivers.answers.in_parts)(&self.worker, first, length, &rest)
-        } else {
-            self.receive_long_fast(first, length, &rest)
-        };
-        if !taken {
-            let mut piece = vec![0_u64; length.div_ceil(8)];
-            piece[..WORDS].copy_from_slice(words);
-            rest(piece[WORDS..].as_mut_ptr().cast());
-            self.piece_came(piece.as_ptr().cast(), length);
-        }
     }
 
     #[inline(always)]

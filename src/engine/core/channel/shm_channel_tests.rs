@@ -5,7 +5,7 @@ use crate::engine::base::membarrier::take_part;
 use crate::engine::base::seed::Random;
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::message::{self, Message};
-use crate::engine::core::channel::shm_ring::{Put, LEAST, MOST};
+use crate::engine::core::channel::shm_ring::{Put, LEAST, LONGEST, MOST};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::buffer::Part;
 use crate::engine::core::request::inflight::Out;
@@ -15,6 +15,7 @@ use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::ucx::context::{feature, Context, ContextParams};
 use crate::engine::ucx::memory_type::HOST;
 use crate::engine::wire::compact_header::{MARK_OF_ANSWER, MARK_OF_MESSAGE, MARK_OF_QUESTION};
+use crate::engine::wire::header::{self, Kind, HEADER, VERSION};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -88,6 +89,14 @@ impl Pair {
         unsafe { writer.put(piece.as_ptr(), piece.len()) }
     }
 
+    /// The same with data beside it.
+    fn put_beside(&self, piece: &[u8], data: &[u8]) -> Put {
+        let inside = self.to_worker.enter().unwrap();
+        let writer = inside.fast_box.writer().unwrap();
+        // SAFETY: the slices have these lengths.
+        unsafe { writer.put_beside((piece.as_ptr(), piece.len()), (data.as_ptr(), data.len())) }
+    }
+
     /// The worker's number of the connection.
     fn number(&self) -> [u8; 4] {
         self.to_attacker.enter().unwrap().peering.number.get().to_le_bytes()
@@ -151,5 +160,46 @@ fn garbage_in_a_box_is_dropped_or_ends_the_connection() {
             pair.pass(random.below(3) as u32);
         }
         pair.pass(200);
+    }
+}
+
+#[test]
+fn garbage_with_data_beside_it_is_dropped_or_ends_the_connection() {
+    let random = &mut Random::announced();
+    for _ in 0..15 {
+        let Some(pair) = Pair::new() else { return };
+        for _ in 0..200 {
+            let length = [HEADER, LEAST + random.below(MOST - LEAST + 1)][random.below(2)];
+            let mut piece: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+            piece[0] = [VERSION, VERSION, VERSION, MARK_OF_MESSAGE, 7][random.below(5)];
+            piece[1] = [Kind::Message, Kind::Ask, Kind::Answer, Kind::Multi][random.below(4)] as u8;
+            if random.below(40) == 0 {
+                piece[1] = random.below(16) as u8;
+            }
+            if random.below(4) != 0 && length >= HEADER {
+                // A sound header of a user's message: no flags, and the length that it has.
+                piece[2..8].copy_from_slice(&[7, 0, (length - HEADER) as u8, 0, 0, 0]);
+                piece[20..24].copy_from_slice(&[random.below(20) as u8, 0, 0, 0]);
+            }
+            let at = if piece[0] & 0x80 == 0 { 8 } else { 4 };
+            piece[at..at + 4].copy_from_slice(&pair.number());
+            let most = [1, 300, LONGEST][random.below(3)];
+            pair.put_beside(&piece, &vec![random.next() as u8; 1 + random.below(most)]);
+            pair.pass(random.below(3) as u32);
+        }
+        pair.pass(200);
+    }
+}
+
+/// Hello, Bye and their like come through UCX.
+#[test]
+fn a_control_message_with_data_beside_it_ends_the_connection() {
+    for kind in [Kind::Hello, Kind::Bye, Kind::Ping, Kind::FastBox] {
+        let Some(pair) = Pair::new() else { return };
+        let number = u32::from_le_bytes(pair.number());
+        let header = header::Header { connection: number, ..header::Header::of(kind) };
+        while pair.put_beside(&header.encode(), &[0]) == Put::Done {}
+        pair.pass(2000);
+        assert_eq!(pair.to_attacker.status(), Status::IO_ERROR, "{kind:?}");
     }
 }

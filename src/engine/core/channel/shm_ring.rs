@@ -4,18 +4,25 @@
 //! # Layout
 //!
 //! A ring of places, each of two cache lines, with one writer and one reader. A place has a
-//! message's words and a mark: the number of the message's first place, and its length. A longer
-//! message takes several places in a row. The reader checks only the mark of the first one. The
-//! others get marks that never match a message. Numbers count places.
+//! message's words and a mark: the number of the place, and the message's lengths. The data of a
+//! longer message is in an area beside the places, in one piece. It begins where the data before it
+//! ends, or at the beginning of the area if it would not fit: both sides compute that from its
+//! length.
 //!
 //! If the box is full, or its reader sleeps, a put is refused, and the message goes another way. No
 //! thread waits here.
 //!
+//! # Lending
+//!
+//! A place is free as soon as its words were copied. Data in the area may be lent to whoever gets
+//! the message, and is free when it was given back, and so was all data before it. A reader that
+//! lends too much at a time copies, so that the box fills up only if the oldest data is kept.
+//!
 //! # Publication
 //!
 //! - `mark`: stored with Release after the words; the reader loads it with Acquire.
-//! - `taken`: stored with Release by the reader from time to time; the writer loads it with Acquire
-//!   before it reuses places.
+//! - `taken`, `freed`: stored with Release by the reader from time to time; the writer loads them
+//!   with Acquire before it reuses places or the area.
 //! - `asleep`: a reader that is about to sleep sets it, makes the kernel run a barrier on all
 //!   processes (see `base::membarrier`), and checks its boxes once more. A writer reads it after it
 //!   has stored a mark. So either the reader sees the message, or the writer sees that it must wake
@@ -23,34 +30,45 @@
 //!
 //! # Trust
 //!
-//! Another process writes the contents of a box, and may change them at any time. So a message is
-//! copied, and only the copy is read, with the same checks as a message from a network. No number
-//! from the other side is used to find a place in memory.
+//! Another process writes the contents of a box, and may change them at any time. So a message's
+//! words are copied, and only the copy is read, with the same checks as a message from a network.
+//! Data in the area is passed on unread, as data in UCX's shared memory is. No number from the
+//! other side is used to find a place in memory, except a length that was checked.
 
 use crate::engine::base::membarrier::store_then_load;
 use crate::engine::base::sync::{AtomicU32, AtomicU64, Ordering};
-#[cfg(not(loom))]
-use crate::engine::core::request::inline_buffer::copy_inline;
 use std::cell::Cell;
 
 /// Words of a place.
 pub(crate) const WORDS: usize = 15;
-/// Bytes of the shortest message, and of the longest one that takes one place.
+/// Fewest and most bytes of a message in its place.
 pub(crate) const LEAST: usize = 16;
 pub(crate) const MOST: usize = WORDS * 8;
-/// Bytes of the longest message: beyond that UCX is faster. The loom models have short messages and
-/// few places.
-pub(crate) const LONGEST: usize = if cfg!(loom) { 2 * MOST } else { (1 << 10) + MOST };
 /// More than the number of messages for which a connection has credit, so that a message with
-/// credit finds room unless longer ones and replies have taken it.
+/// credit finds room unless replies have taken it. The loom models have few places, and a small
+/// area.
 pub(crate) const PLACES: u32 = if cfg!(loom) { 4 } else { 512 };
 /// The reader reports what it has taken whenever it has taken this many places.
 const TOLD_EACH: u32 = if cfg!(loom) { 2 } else { 64 };
-const _: () = assert!(places(LONGEST) + TOLD_EACH <= PLACES);
+/// Bytes of the area.
+const AREA: u32 = if cfg!(loom) { 64 } else { 1 << 17 };
+/// Most bytes of a message's data in the area.
+pub(crate) const LONGEST: usize = if cfg!(loom) { 16 } else { 1 << 14 };
+/// Data begins at multiples of this: cache lines.
+const LINE: u32 = if cfg!(loom) { 16 } else { 64 };
+/// The reader reports what is free in the area whenever this much more is.
+const FREED_EACH: u32 = AREA / 8;
+/// Most pieces of data that are lent at a time.
+const LENDABLE: u32 = u64::BITS;
+// Data may leave almost its own length unused before it.
+const _: () = assert!(AREA.is_power_of_two() && 2 * LONGEST as u32 + FREED_EACH <= AREA);
 
-/// Number of places that a message takes.
-const fn places(length: usize) -> u32 {
-    length.div_ceil(MOST) as u32
+/// Where data goes after the first `used` bytes that went through the area: its beginning and its
+/// end, which both count from the first byte ever.
+fn span(used: u32, length: usize) -> (u32, u32) {
+    let (length, left) = ((length as u32).next_multiple_of(LINE), AREA - used % AREA);
+    let begin = if left < length { used.wrapping_add(left) } else { used };
+    (begin, begin.wrapping_add(length))
 }
 
 /// A number in its own two cache lines, because processors fetch them in pairs.
@@ -61,7 +79,8 @@ struct Alone(AtomicU32);
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Place {
-    /// Upper half: the number of the message's first place, from 1. Lower half: its bytes.
+    /// Upper half: the number of the place, from 1. Lower half: the message's bytes here, and from
+    /// bit 8 on its bytes in the area.
     mark: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -94,43 +113,6 @@ impl Place {
     }
 }
 
-/// A place of a long message: copied in pieces as wide as the processor has. The order of the words
-/// does not matter, and only the copy is read. The loom models use words only.
-impl Place {
-    /// # Safety
-    /// As for `fill`.
-    #[inline(always)]
-    unsafe fn copy_in(&self, from: *const u8, length: usize) {
-        // SAFETY: the caller guarantees that the bytes are readable; the place belongs to the
-        // writer until the mark is stored.
-        #[cfg(not(loom))]
-        unsafe {
-            copy_inline(from, self.words.as_ptr().cast_mut().cast(), length);
-        }
-        #[cfg(loom)]
-        // SAFETY: the caller guarantees that the bytes are readable.
-        unsafe {
-            self.fill(from, length);
-        }
-    }
-
-    /// # Safety
-    /// There is room for `length` bytes, at most `MOST`.
-    #[inline(always)]
-    unsafe fn copy_out(&self, to: *mut u8, length: usize) {
-        // SAFETY: the caller guarantees the room.
-        #[cfg(not(loom))]
-        unsafe {
-            copy_inline(self.words.as_ptr().cast(), to, length);
-        }
-        #[cfg(loom)]
-        for (at, word) in self.words[..length / 8].iter().enumerate() {
-            // SAFETY: the caller guarantees the room; the model's messages are whole words.
-            unsafe { to.cast::<u64>().add(at).write_unaligned(word.load(Ordering::Relaxed)) };
-        }
-    }
-}
-
 /// The memory that both sides have mapped. All zero at first.
 #[repr(C)]
 pub(crate) struct Lines {
@@ -138,13 +120,22 @@ pub(crate) struct Lines {
     asleep: Alone,
     /// Written by the reader: places taken.
     taken: Alone,
+    /// Written by the reader: bytes of the area that are free again.
+    freed: Alone,
     places: [Place; PLACES as usize],
+    area: [AtomicU64; AREA as usize / 8],
 }
 
 impl Lines {
     #[inline(always)]
     fn at(&self, number: u32) -> &Place {
         &self.places[(number % PLACES) as usize]
+    }
+
+    /// The area from here on.
+    #[inline(always)]
+    fn area_at(&self, begin: u32) -> &[AtomicU64] {
+        &self.area[(begin % AREA) as usize / 8..]
     }
 }
 
@@ -153,7 +144,9 @@ impl Default for Lines {
         Lines {
             asleep: Alone::default(),
             taken: Alone::default(),
+            freed: Alone::default(),
             places: std::array::from_fn(|_| Place::default()),
+            area: std::array::from_fn(|_| AtomicU64::default()),
         }
     }
 }
@@ -175,13 +168,18 @@ pub(crate) struct Writer {
     put: Cell<u32>,
     /// The box is full at this number of places.
     full_at: Cell<u32>,
+    /// Bytes of the area used.
+    used: Cell<u32>,
+    /// The area is full at this number of bytes.
+    area_full_at: Cell<u32>,
 }
 
 impl Writer {
     /// # Safety
     /// The lines outlive it, and this is their only writer.
     pub(crate) unsafe fn new(lines: *const Lines) -> Self {
-        Writer { lines, put: Cell::new(0), full_at: Cell::new(PLACES) }
+        let (full_at, area_full_at) = (Cell::new(PLACES), Cell::new(AREA));
+        Writer { lines, put: Cell::new(0), full_at, used: Cell::new(0), area_full_at }
     }
 
     #[inline(always)]
@@ -201,71 +199,91 @@ impl Writer {
     /// `length` bytes are readable.
     #[inline(always)]
     pub(crate) unsafe fn put(&self, from: *const u8, length: usize) -> Put {
-        debug_assert!((LEAST..=MOST).contains(&length));
-        let put = self.put.get();
-        if self.refuses(1) {
+        if self.refuses() {
             return Put::Refused;
         }
         // SAFETY: the caller guarantees that the bytes are readable.
-        unsafe { self.next().fill(from, length) };
-        self.put.set(put.wrapping_add(1));
-        self.mark(put, length)
+        unsafe { self.fill_next(from, length, 0) }
     }
 
-    /// Puts in a message that takes several places: `MOST` bytes at `first`, and `length` more at
-    /// `rest`.
+    /// The same for a message with data that goes into the area: 1 to `LONGEST` bytes.
     ///
     /// # Safety
-    /// Both parts are readable.
-    pub(crate) unsafe fn put_long(&self, first: *const u8, rest: *const u8, length: usize) -> Put {
-        let (put, count) = (self.put.get(), 1 + places(length));
-        debug_assert!(MOST + length <= LONGEST);
-        if self.refuses(count) {
+    /// Both are readable.
+    pub(crate) unsafe fn put_beside(
+        &self,
+        (from, length): (*const u8, usize),
+        (data, data_length): (*const u8, usize),
+    ) -> Put {
+        debug_assert!((1..=LONGEST).contains(&data_length));
+        let (begin, end) = span(self.used.get(), data_length);
+        if self.refuses() || self.lacks(end) {
             return Put::Refused;
         }
-        // SAFETY: the caller guarantees that the bytes are readable.
-        unsafe { self.next().copy_in(first, MOST) };
-        let mut from = 0;
-        for number in (1..count).map(|at| put.wrapping_add(at)) {
-            let (place, part) = (self.lines().at(number), (length - from).min(MOST));
-            // The number before the one that a message starting here would have, so it is never
-            // taken for a message.
-            place.mark.store(u64::from(number) << 32, Ordering::Relaxed);
-            // SAFETY: the caller guarantees that the bytes are readable.
-            unsafe { place.copy_in(rest.add(from), part) };
-            from += part;
+        let to = self.lines().area_at(begin);
+        // SAFETY: the caller guarantees that the bytes are readable. `span` leaves room for them,
+        // and the reader has freed it: see `lacks`. The order of the bytes does not matter.
+        #[cfg(not(loom))]
+        unsafe {
+            data.copy_to_nonoverlapping(to.as_ptr().cast_mut().cast(), data_length);
         }
-        self.put.set(put.wrapping_add(count));
-        self.mark(put, MOST + length)
+        #[cfg(loom)]
+        for (at, word) in to[..data_length / 8].iter().enumerate() {
+            // SAFETY: the caller guarantees that the bytes are readable.
+            word.store(unsafe { data.cast::<u64>().add(at).read() }, Ordering::Relaxed);
+        }
+        self.used.set(end);
+        // SAFETY: the caller guarantees that the bytes are readable.
+        unsafe { self.fill_next(from, length, data_length) }
     }
 
-    /// The message that starts at this place is complete.
+    /// Fills the next place, which is free, and publishes the message.
+    ///
+    /// # Safety
+    /// As for `put`.
     #[inline(always)]
-    fn mark(&self, first: u32, length: usize) -> Put {
-        let (lines, mark) = (self.lines(), &self.lines().at(first).mark);
-        let number = u64::from(first.wrapping_add(1));
-        let store = || mark.store(number << 32 | length as u64, Ordering::Release);
+    unsafe fn fill_next(&self, from: *const u8, length: usize, data_length: usize) -> Put {
+        debug_assert!((LEAST..=MOST).contains(&length));
+        let (lines, place) = (self.lines(), self.next());
+        // SAFETY: the caller guarantees that the bytes are readable.
+        unsafe { place.fill(from, length) };
+        let number = self.put.get().wrapping_add(1);
+        self.put.set(number);
+        let mark = u64::from(number) << 32 | (data_length << 8 | length) as u64;
+        let store = || place.mark.store(mark, Ordering::Release);
         if store_then_load(store, || lines.asleep.0.load(Ordering::Relaxed)) != 0 {
             return Put::DoneAndAsleep;
         }
         Put::Done
     }
 
-    /// The reader sleeps, or there is no room for this many places.
+    /// The reader sleeps, or no place is free.
     #[inline(always)]
-    fn refuses(&self, count: u32) -> bool {
+    fn refuses(&self) -> bool {
         self.lines().asleep.0.load(Ordering::Relaxed) != 0
-            || (self.full_at.get().wrapping_sub(self.put.get()) < count && !self.has_room(count))
+            || (self.full_at.get() == self.put.get() && self.is_full())
     }
 
-    /// At the last check there was not enough room for `count` places: reads again what the reader
-    /// has taken.
+    /// At the last check no place was free: reads again what the reader has taken.
     #[cold]
-    fn has_room(&self, count: u32) -> bool {
+    fn is_full(&self) -> bool {
         // Written by another process. A wrong value damages only what that process reads.
         let full_at = self.lines().taken.0.load(Ordering::Acquire).wrapping_add(PLACES);
         self.full_at.set(full_at);
-        full_at.wrapping_sub(self.put.get()) >= count
+        full_at == self.put.get()
+    }
+
+    /// The area is not free up to there.
+    #[inline(always)]
+    fn lacks(&self, end: u32) -> bool {
+        let reaches = || self.area_full_at.get().wrapping_sub(end) as i32 >= 0;
+        if reaches() {
+            return false;
+        }
+        // Written by another process, as above.
+        let freed = self.lines().freed.0.load(Ordering::Acquire);
+        self.area_full_at.set(freed.wrapping_add(AREA));
+        !reaches()
     }
 
     /// A message will probably be put in soon: fetches the cache line for it, which is in the
@@ -293,11 +311,31 @@ impl Writer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Nonsense;
 
+/// A message that was taken out.
+#[derive(Clone, Copy)]
+pub(crate) struct Came {
+    /// Bytes that were in its place.
+    pub(crate) length: usize,
+    /// Its data in the area, until `settle`, and its bytes, which are 0 if there is none.
+    pub(crate) data: *const u8,
+    pub(crate) data_length: usize,
+}
+
 /// The side that takes messages out. Belongs to one thread at a time.
 pub(crate) struct Reader {
     lines: *const Lines,
     /// Places emptied.
     taken: Cell<u32>,
+    /// Bytes of the area up to the end of the last data that was taken out.
+    passed: Cell<u32>,
+    /// Bytes of the area that are free again.
+    freed: Cell<u32>,
+    /// Numbers of the oldest data that is lent, and of the next one.
+    lent: Cell<(u32, u32)>,
+    /// Bit `number % LENDABLE`: was given back, but older data was not.
+    back: Cell<u64>,
+    /// For each that is lent: what is free when it and all older ones were given back.
+    ends: [Cell<u32>; LENDABLE as usize],
 }
 
 impl Reader {
@@ -306,7 +344,15 @@ impl Reader {
     /// # Safety
     /// The lines outlive it, and this is their only reader.
     pub(crate) unsafe fn new(lines: *const Lines) -> Self {
-        let reader = Reader { lines, taken: Cell::new(0) };
+        let reader = Reader {
+            lines,
+            taken: Cell::new(0),
+            passed: Cell::new(0),
+            freed: Cell::new(0),
+            lent: Cell::new((0, 0)),
+            back: Cell::new(0),
+            ends: std::array::from_fn(|_| Cell::new(0)),
+        };
         reader.lines().asleep.0.store(1, Ordering::Relaxed);
         reader
     }
@@ -317,7 +363,7 @@ impl Reader {
         unsafe { &*self.lines }
     }
 
-    /// The place and length of the next message, if it is there.
+    /// The place and lengths of the next message, if it is there.
     #[inline(always)]
     fn next(&self) -> Option<(&Place, usize)> {
         let place = self.lines().at(self.taken.get());
@@ -331,46 +377,86 @@ impl Reader {
         self.next().is_some()
     }
 
-    /// Takes out the next message, if there is one, and returns its bytes, from `LEAST` to
-    /// `LONGEST`. If they are more than `MOST`, `into` has the first `MOST`, and `take_rest` must
-    /// follow.
+    /// Takes out the next message, if there is one: copies what is in its place. If it has data,
+    /// `settle` must follow.
     #[inline(always)]
-    pub(crate) fn take(&self, into: &mut [u64; WORDS]) -> Option<Result<usize, Nonsense>> {
-        let (place, length) = self.next()?;
-        if !(LEAST..=LONGEST).contains(&length) {
+    pub(crate) fn take(&self, into: &mut [u64; WORDS]) -> Option<Result<Came, Nonsense>> {
+        let (place, lengths) = self.next()?;
+        let (length, data_length) = (lengths & 0xff, lengths >> 8);
+        if !(LEAST..=MOST).contains(&length) || data_length > LONGEST {
             return Some(Err(Nonsense));
         }
-        for (to, from) in into.iter_mut().zip(&place.words[..length.min(MOST).div_ceil(8)]) {
+        for (to, from) in into.iter_mut().zip(&place.words[..length.div_ceil(8)]) {
             *to = from.load(Ordering::Relaxed);
         }
-        if length <= MOST {
-            self.took(1);
+        let taken = self.taken.get().wrapping_add(1);
+        self.taken.set(taken);
+        if taken % TOLD_EACH == 0 {
+            self.lines().taken.0.store(taken, Ordering::Release);
         }
-        Some(Ok(length))
+        let mut data = std::ptr::null();
+        if data_length != 0 {
+            let (begin, end) = span(self.passed.get(), data_length);
+            self.passed.set(end);
+            data = self.lines().area_at(begin).as_ptr().cast();
+        }
+        Some(Ok(Came { length, data, data_length }))
     }
 
-    /// Copies what `take` has left of a message of that length.
-    ///
-    /// # Safety
-    /// There is room for it.
-    pub(crate) unsafe fn take_rest(&self, length: usize, to: *mut u8) {
-        let (count, length) = (places(length), length - MOST);
-        for place in 1..count {
-            let at = (place - 1) as usize * MOST;
-            let from = self.lines().at(self.taken.get().wrapping_add(place));
-            // SAFETY: the caller guarantees the room.
-            unsafe { from.copy_out(to.add(at), (length - at).min(MOST)) };
+    /// Lends the data that was taken out last, unless too much is lent already. The number is for
+    /// `give_back`.
+    #[inline(always)]
+    pub(crate) fn lend(&self) -> Option<u8> {
+        let (oldest, next) = self.lent.get();
+        let kept = self.passed.get().wrapping_sub(self.freed.get());
+        if next.wrapping_sub(oldest) == LENDABLE || kept > AREA / 2 {
+            return None;
         }
-        self.took(count);
+        self.ends[(next % LENDABLE) as usize].set(self.passed.get());
+        self.lent.set((oldest, next.wrapping_add(1)));
+        Some((next % LENDABLE) as u8)
+    }
+
+    /// The data that was taken out last is free, unless it was lent.
+    #[inline(always)]
+    pub(crate) fn settle(&self) {
+        let (oldest, next) = self.lent.get();
+        if oldest == next {
+            self.is_free(self.passed.get());
+        } else {
+            // When the last one that is lent is.
+            self.ends[(next.wrapping_sub(1) % LENDABLE) as usize].set(self.passed.get());
+        }
+    }
+
+    /// What was lent is not used any more.
+    #[inline(always)]
+    pub(crate) fn give_back(&self, number: u8) {
+        self.back.set(self.back.get() | 1 << number);
+        let (mut oldest, next) = self.lent.get();
+        while oldest != next && self.back.get() & 1 << (oldest % LENDABLE) != 0 {
+            self.back.set(self.back.get() & !(1 << (oldest % LENDABLE)));
+            self.is_free(self.ends[(oldest % LENDABLE) as usize].get());
+            oldest = oldest.wrapping_add(1);
+        }
+        self.lent.set((oldest, next));
+    }
+
+    /// Something is lent.
+    pub(crate) fn is_lending(&self) -> bool {
+        let (oldest, next) = self.lent.get();
+        oldest != next
+    }
+
+    /// The data is in this box's area.
+    pub(crate) fn has_lent(&self, data: *const u8) -> bool {
+        self.lines().area.as_ptr_range().contains(&data.cast())
     }
 
     #[inline(always)]
-    fn took(&self, count: u32) {
-        let before = self.taken.get();
-        let taken = before.wrapping_add(count);
-        self.taken.set(taken);
-        if taken / TOLD_EACH != before / TOLD_EACH {
-            self.lines().taken.0.store(taken, Ordering::Release);
+    fn is_free(&self, end: u32) {
+        if end / FREED_EACH != self.freed.replace(end) / FREED_EACH {
+            self.lines().freed.0.store(end, Ordering::Release);
         }
     }
 

@@ -514,6 +514,7 @@ impl Endpoint {
             self.worker.left_unread.set(true);
         }
         self.tell_protocols(OfEndpoint::Forgotten);
+        self.worker.fast_boxes.drop_unused();
         // Only once: the place may belong to another endpoint later.
         let key = self.key.replace(usize::MAX);
         self.worker.named.set(std::ptr::null());

@@ -80,17 +80,20 @@ impl SharedEndpoint {
     /// For a message of `length` bytes, header and data, that is sent as one piece without credit.
     /// None: use the slow path.
     #[inline(always)]
-    pub(crate) fn fast_for_piece(&self, length: usize) -> Option<FastPath<'_>> {
+    pub(crate) fn fast_for_piece(&self, length: usize, params: &OpParams) -> Option<FastPath<'_>> {
         if length > INLINE - HEADER {
             return None;
         }
-        self.fast_for_peer()
+        self.fast_for_peer(params)
     }
 
     /// The same for any length.
     #[inline(always)]
-    pub(crate) fn fast_for_peer(&self) -> Option<FastPath<'_>> {
-        if !self.is_open() {
+    pub(crate) fn fast_for_peer(&self, params: &OpParams) -> Option<FastPath<'_>> {
+        // The fast path reads and writes the buffer itself, and only UCX finds out where it is.
+        let is_here =
+            params.memory_type != memory_type::AUTO || self.worker().context.is_in_reach(None);
+        if !self.is_open() || !is_here {
             return None;
         }
         let worker = self.worker().enter_fast()?;

@@ -17,23 +17,28 @@ impl SharedEndpoint {
     /// For plain active messages of `length` bytes, header and data, that are sent as one piece.
     /// None: use the slow path.
     #[inline(always)]
-    pub fn fast_for_message(&self, length: usize) -> Option<FastPath<'_>> {
+    pub fn fast_for_message(&self, length: usize, params: &OpParams) -> Option<FastPath<'_>> {
         if self.is_short_of_credit(credit::LEAST) {
             return None;
         }
-        self.fast_for_piece(length)
+        self.fast_for_piece(length, params)
     }
 
     /// For longer plain active messages, whose data is sent beside the header.
     #[inline(always)]
-    pub fn fast_for_long_message(&self, header: usize, length: usize) -> Option<FastPath<'_>> {
+    pub fn fast_for_long_message(
+        &self,
+        header: usize,
+        length: usize,
+        params: &OpParams,
+    ) -> Option<FastPath<'_>> {
         let charge = credit::charge(length);
         let fits = header <= (INLINE - HEADER).min(self.worker().longest_am_header())
             && (1..=LONGEST_UNASKED).contains(&length);
         if !fits || self.is_short_of_credit(charge) {
             return None;
         }
-        let fast = self.fast_for_peer()?;
+        let fast = self.fast_for_peer(params)?;
         // SAFETY: inside its worker's gate.
         unsafe { self.inside() }.credits.suffice(charge).then_some(fast)
     }

@@ -5,6 +5,7 @@
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::dispatch::{on_message_slow, on_short};
 use crate::engine::core::channel::message::Form;
+use crate::engine::core::channel::receive::Arrived;
 use crate::engine::core::channel::send::{Outgoing, LONGEST_UNASKED};
 use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::fast_path::FastPath;
@@ -20,7 +21,7 @@ use crate::engine::messaging::fetch::reply::{Fetch, ANSWERED};
 use crate::engine::ucx::memory_type;
 use crate::engine::wire::compact_header::{self, Short};
 use crate::engine::wire::credit;
-use crate::engine::wire::header::{self, Question, HEADER};
+use crate::engine::wire::header::{self, Header, Question, HEADER};
 use crate::sys;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -31,11 +32,16 @@ const NOTHING: (*const c_void, usize) = (std::ptr::null(), 0);
 impl SharedEndpoint {
     /// For plain requests with this header length and room for a reply. None: use the slow path.
     #[inline(always)]
-    pub fn fast_for_question(&self, header: usize, capacity: usize) -> Option<FastPath<'_>> {
+    pub fn fast_for_question(
+        &self,
+        header: usize,
+        capacity: usize,
+        params: &OpParams,
+    ) -> Option<FastPath<'_>> {
         if capacity > usize::from(u16::MAX) {
             return None;
         }
-        let quick = self.fast_for_message(compact_header::QUESTION + header)?;
+        let quick = self.fast_for_message(compact_header::QUESTION + header, params)?;
         // A fetch takes a second slot.
         (!quick.slot.next.get().is_null()).then_some(quick)
     }
@@ -44,18 +50,18 @@ impl SharedEndpoint {
 impl Fetch {
     /// For a plain reply of `length` bytes that is sent as one piece. None: use a slower path.
     #[inline(always)]
-    pub fn quick(&self, length: usize) -> Option<FastPath<'_>> {
-        self.plain_requester(length)?.fast_for_piece(length)
+    pub fn quick(&self, length: usize, params: &OpParams) -> Option<FastPath<'_>> {
+        self.plain_requester(length)?.fast_for_piece(length, params)
     }
 
     /// For a longer plain reply, whose data is sent beside the header. None: use the slow path.
     #[inline(always)]
-    pub fn quick_long(&self, length: usize) -> Option<FastPath<'_>> {
+    pub fn quick_long(&self, length: usize, params: &OpParams) -> Option<FastPath<'_>> {
         // Over a network the slow path avoids two trips.
         let near = |endpoint: &&SharedEndpoint| {
             (INLINE - HEADER + 1..=LONGEST_UNASKED).contains(&length) && !endpoint.is_remote()
         };
-        self.plain_requester(length).filter(near)?.fast_for_peer()
+        self.plain_requester(length).filter(near)?.fast_for_peer(params)
     }
 
     #[inline(always)]
@@ -208,7 +214,11 @@ impl Worker {
         if PLAIN && data.len() > INLINE {
             return false;
         }
-        self.take_answer::<PLAIN>(short, data.len(), |slot| {
+        if short.second_byte() & 0x80 != 0 {
+            return false;
+        }
+        let (sender, taken) = ((short.connection(), std::ptr::null_mut()), short.consumed_word());
+        self.take_answer::<PLAIN>(sender, short.answers(), data.len(), taken, |slot| {
             // SAFETY: UCX's data is valid during its handler. The processor can access the
             // destination, which has room: a plain fetch has one buffer.
             unsafe {
@@ -221,38 +231,29 @@ impl Worker {
         })
     }
 
-    /// The same for a reply that is still in shared memory: see `Answers::in_parts`.
-    pub(crate) fn answer_came_in_parts(
-        &self,
-        first: &[u8],
-        length: usize,
-        rest: &dyn Fn(*mut u8),
-    ) -> bool {
-        let Some(short) = Short::of(first) else { return false };
-        let Some(slot) = self.fetches().find(short.answers()) else { return false };
-        // SAFETY: the cell belongs to the thread inside the gate, and does not change here.
-        if unsafe { (*slot.queued.as_ptr()).scattered } {
-            return false;
-        }
-        let begun = short.rest();
-        self.take_answer::<false>(short, length - compact_header::ANSWER, |slot| {
-            // SAFETY: the processor can access the destination, one buffer with room for all.
-            unsafe {
-                let to: *mut u8 = (*slot.queued.as_ptr()).buffer.cast();
-                copy_inline(begun.as_ptr(), to, begun.len());
-                rest(to.add(begun.len()));
-            }
-        })
+    /// The same for one with its header beside its data: see `Answers::beside`.
+    pub(crate) fn answer_came_beside(&self, header: &Header, arrived: &Arrived) -> bool {
+        let (data, length) = (arrived.data.cast_const().cast(), arrived.length);
+        let sender = (header.connection, arrived.from);
+        let number = header::join_number(header.id, header.sender);
+        let is_plain = header.user_header == 0 && header.sequence == Status::OK.0 as u32;
+        is_plain
+            && self.take_answer::<false>(sender, number, length, header.taken.word(), |slot| {
+                // SAFETY: data that is valid during the handler. The processor can access the
+                // destination, which has room.
+                unsafe { copy_out(slot, data, length) }
+            })
     }
 
     #[inline(always)]
     fn take_answer<const PLAIN: bool>(
         &self,
-        short: Short<'_>,
+        (connection, from): (u32, sys::ucp_ep_h),
+        number: u64,
         length: usize,
+        taken: u32,
         copy: impl FnOnce(&Slot),
     ) -> bool {
-        let number = short.answers();
         let Some(slot) = self.fetches().find(number) else { return false };
         // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let Some(endpoint) = (unsafe { slot.endpoint.get().as_ref() }) else { return false };
@@ -266,15 +267,14 @@ impl Worker {
                 && slot.kind.get() == Kind::Fetch
                 && slot.reason.get() == 0;
         let simple = usual
-            && endpoint.has_asked_on(short.connection(), std::ptr::null_mut())
-            && short.second_byte() & 0x80 == 0
+            && endpoint.has_asked_on(connection, from)
             && matches!(slot.fate_of_answer::<PLAIN>(length, false), Fate::CopiedHere)
             && !(PLAIN && endpoint.awaits_credit());
         if !simple {
             return false;
         }
         endpoint.heard();
-        if endpoint.credits.note_acked_word(short.consumed_word()) && !PLAIN {
+        if endpoint.credits.note_acked_word(taken) && !PLAIN {
             endpoint.credits_came();
         }
         self.fetches().remove(number);

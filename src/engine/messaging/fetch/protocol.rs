@@ -116,7 +116,7 @@ pub(crate) static PROTOCOL: Protocol = Protocol {
     }],
     answers: Some(Answers {
         short: on_short_answer,
-        in_parts: Worker::answer_came_in_parts,
+        beside: Worker::answer_came_beside,
         otherwise: Worker::answer_came,
     }),
     at_endpoint: |endpoint, what| {
