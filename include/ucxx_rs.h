@@ -4361,7 +4361,8 @@ ucxx_status_t ucxx_worker_set_am_notifier(ucxx_worker_t *worker, uint16_t id, uc
  * The data of a short message travels with it (eager). The data of a longer message stays at the
  * sender until the receiver pulls it (rendezvous). Receivers must expect both.
  * - UCX chooses the limit. In the UCX releases that were tried it is 5 to 8 KiB over shared memory
- *   and 0.1 to 0.3 MiB over TCP. UCX_RNDV_THRESH sets it.
+ *   and 0.1 to 0.3 MiB over TCP. UCX_RNDV_THRESH sets it. Between processes of one host that
+ *   exchange many messages it may be 16 KiB.
  * - Data of more than 1 MiB always stays at the sender.
  * - UCXX_FLAG_EAGER sends the data along at any length. This copies it and takes memory at the
  *   receiver.
