@@ -64,8 +64,14 @@ impl Kind {
         ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
+    /// It carries data of users: it is not a control message.
+    #[inline(always)]
+    pub(crate) fn has_data(self) -> bool {
+        matches!(self, Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer)
+    }
+
     fn has_credits(self) -> bool {
-        matches!(self, Kind::Message | Kind::Multi | Kind::Grant | Kind::Ask | Kind::Answer)
+        self.has_data() || self == Kind::Grant
     }
 }
 
@@ -137,16 +143,12 @@ pub(crate) mod flag {
     pub(crate) const USER: u16 = REPLY | WAITING | ATOMIC | HUB | 0x7f << MEMORY;
 }
 
-/// Whether a message that begins with this word has a long header of this version, and is of a kind
-/// that has data of users. Not a control message.
+/// Whether a message that begins with this word has a long header of this version, and a kind that
+/// has data.
 #[inline(always)]
 pub(crate) fn may_have_data(first: u64) -> bool {
-    const KINDS: u64 = 1 << Kind::Message as u8
-        | 1 << Kind::Ask as u8
-        | 1 << Kind::Answer as u8
-        | 1 << Kind::Multi as u8;
     let [version, kind, ..] = first.to_le_bytes();
-    version == VERSION && kind < 64 && KINDS >> kind & 1 != 0
+    version == VERSION && Kind::from_number(kind).is_some_and(Kind::has_data)
 }
 
 /// Why a message cannot be decoded.
@@ -227,7 +229,7 @@ impl Header {
     pub fn decode_packed(message: &[u8]) -> Result<(Self, &[u8], &[u8]), Unreadable> {
         let header = Self::decode_first(message)?;
         let rest = &message[HEADER..];
-        if !matches!(header.kind, Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer) {
+        if !header.kind.has_data() {
             return Err(Unreadable::Garbage("a packed message of a kind that is never packed"));
         }
         let Some((user_header, data)) = rest.split_at_checked(header.user_header.into()) else {
@@ -268,17 +270,14 @@ impl Header {
             taken,
             sender,
         };
-        let strange = match kind {
-            Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer => {
-                header.flags & !flag::USER != 0
-            }
-            _ => {
-                let placed = header.sequence != 0 && kind != Kind::Hello;
-                header.flags & !flag::LIBRARY != 0
-                    || header.id != 0
-                    || header.user_header != 0
-                    || placed
-            }
+        let strange = if kind.has_data() {
+            header.flags & !flag::USER != 0
+        } else {
+            let placed = header.sequence != 0 && kind != Kind::Hello;
+            header.flags & !flag::LIBRARY != 0
+                || header.id != 0
+                || header.user_header != 0
+                || placed
         };
         let strange = strange || (!kind.has_credits() && taken != Amount::default());
         if strange {

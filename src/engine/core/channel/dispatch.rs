@@ -19,7 +19,9 @@ use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::os::shared_segment::SegmentName;
 use crate::engine::wire::compact_header::{self, Piece};
-use crate::engine::wire::header::{Amount, Header, Hello, Kind, Unreadable, AM_ID, HEADER};
+use crate::engine::wire::header::{
+    Amount, Header, Hello, Kind, Question, Unreadable, AM_ID, HEADER,
+};
 use crate::sys;
 use std::ffi::c_void;
 
@@ -153,20 +155,8 @@ impl Worker {
                 return self.packed_came(piece, arrived.from);
             }
             let decoded = Header::decode(header);
-            if let Ok(
-                decoded @ Header {
-                    kind: Kind::Message | Kind::Multi | Kind::Ask | Kind::Answer,
-                    ..
-                },
-            ) = &decoded
-            {
-                let rest = &header[HEADER..];
-                return match decoded.kind {
-                    Kind::Answer => {
-                        (self.receivers.answers.otherwise)(self, decoded, rest, arrived)
-                    }
-                    _ => self.receive_arrived(decoded, None, rest, arrived),
-                };
+            if let Some(decoded) = decoded.as_ref().ok().filter(|decoded| decoded.kind.has_data()) {
+                return self.data_came(decoded, None, &header[HEADER..], arrived);
             }
             if arrived.waits {
                 let why = "a control message that was sent as a rendezvous";
@@ -179,6 +169,21 @@ impl Worker {
             sys::UCS_OK
         }));
         answer.unwrap_or(sys::UCS_OK)
+    }
+
+    /// The same for one with data.
+    #[inline(always)]
+    fn data_came(
+        &self,
+        header: &Header,
+        question: Option<Question>,
+        user_header: &[u8],
+        arrived: &Arrived,
+    ) -> sys::ucs_status_t {
+        match header.kind {
+            Kind::Answer => (self.receivers.answers.otherwise)(self, header, user_header, arrived),
+            _ => self.receive_arrived(header, question, user_header, arrived),
+        }
     }
 
     /// Inside UCP's handler, for a message with its header beside its data. Returns the handler's
@@ -198,14 +203,8 @@ impl Worker {
                 self.complete_header(&mut piece);
                 let Piece { header, question, user_header, data, .. } = piece;
                 let (length, data) = (data.len(), data.as_ptr().cast_mut().cast());
-                let here = Arrived::beside(data, length, Keeper::Nobody);
-                let arrived = Arrived { from, ..here };
-                match header.kind {
-                    Kind::Answer => {
-                        (self.receivers.answers.otherwise)(self, &header, user_header, &arrived)
-                    }
-                    _ => self.receive_arrived(&header, question, user_header, &arrived),
-                }
+                let arrived = Arrived { data, length, waits: false, keeper: Keeper::Nobody, from };
+                self.data_came(&header, question, user_header, &arrived)
             }
             Err(unreadable) => {
                 self.message_came(Err(unreadable), &[], from);

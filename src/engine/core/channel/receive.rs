@@ -48,11 +48,6 @@ pub(crate) struct Arrived<'a> {
 }
 
 impl<'a> Arrived<'a> {
-    /// Data that is here, from a peer that has named its connection.
-    pub(crate) fn beside(data: *mut c_void, length: usize, keeper: Keeper<'a>) -> Self {
-        Arrived { data, length, waits: false, keeper, from: std::ptr::null_mut() }
-    }
-
     /// From the arguments of UCP's handler.
     pub(crate) fn new(data: *mut c_void, length: usize, param: &sys::ucp_am_recv_param_t) -> Self {
         let has = |attribute: sys::ucp_am_recv_attr_t| param.recv_attr & u64::from(attribute) != 0;

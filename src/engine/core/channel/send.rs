@@ -1,7 +1,6 @@
 //! The sending side of the channel: builds a message's header, and gives header and data to UCP or
 //! shared memory. Runs inside the gate.
 
-use crate::engine::core::channel::shm_ring::LONGEST;
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::inline_buffer::{
     copy_inline, copy_short, put_header, put_pair, INLINE,
@@ -211,28 +210,23 @@ impl Endpoint {
             // contains the whole piece.
             unsafe { self.send_piece(ordered, piece, length, || param.as_ptr()) }
         } else {
-            let data = (queued.buffer.cast_const(), queued.count);
-            // SAFETY: room for the header, before the user's. Data that goes along is in one piece,
-            // which the processor can read.
-            let is_in_box = unsafe {
-                put_header(room, header.words());
-                goes_along && connection != 0 && self.put_beside(ordered, (room, length), data)
-            };
-            if is_in_box {
-                std::ptr::null_mut()
-            } else {
-                if ordered {
-                    self.passes_fast_box();
-                }
+            let param = || {
                 param.memory_type(queued.memory_type);
                 param.scattered(queued.scattered);
                 if flags != 0 {
                     param.flags(flags);
                 }
-                let header = (room.cast_const().cast(), length);
-                // SAFETY: a live endpoint inside its worker's gate; the worker keeps the slot, and
-                // the caller keeps the buffers.
-                unsafe { send_by_ucp(self.ucp.get(), AM_ID, header, data, param.as_ptr()) }
+                param.as_ptr()
+            };
+            let (front, data) =
+                ((room.cast_const(), length), (queued.buffer.cast_const(), queued.count));
+            let fits_box = goes_along && connection != 0;
+            // SAFETY: room for the header, before the user's; a live endpoint inside its worker's
+            // gate; the worker keeps the slot, and the caller keeps the buffers. Data that goes
+            // along is in one piece, which the processor can read.
+            unsafe {
+                put_header(room, header.words());
+                self.send_parts(ordered, fits_box, front, data, param)
             }
         };
         if ordered {
@@ -342,28 +336,13 @@ impl Endpoint {
         let header = self.header_of::<true>(outgoing, self.peering.fast_number.get());
         let (room, length) = (slot.room(INLINE), HEADER + header_length);
         let ordered = header.kind != header::Kind::Answer;
+        let param = || self.worker.templates.send(slot, index);
         // SAFETY: room for both, in a slot that only this message uses; the user's header is
-        // readable.
-        unsafe {
+        // readable. The worker keeps the slot, and the caller the data, which is readable.
+        let posted = unsafe {
             put_header(room, header.words());
             copy_inline(user_header.cast(), room.add(HEADER), header_length);
-        }
-        // SAFETY: the header is there, and the caller's data is readable.
-        if unsafe { self.put_beside(ordered, (room, length), data) } {
-            if ordered {
-                self.credits.spend(outgoing.charge);
-                self.message_left();
-            }
-            return std::ptr::null_mut();
-        }
-        if ordered {
-            self.passes_fast_box();
-        }
-        // SAFETY: the worker keeps the slot, and the caller the data.
-        let posted = unsafe {
-            let all = (room.cast_const().cast(), length);
-            let param = self.worker.templates.send(slot, index);
-            send_by_ucp(self.ucp.get(), AM_ID, all, data, param)
+            self.send_parts(ordered, true, (room, length), data, param)
         };
         if !ordered {
             return posted;
@@ -380,23 +359,33 @@ impl Endpoint {
         posted
     }
 
-    /// Puts a message with its header beside its data into the fast box, if possible. True if it
-    /// was sent.
+    /// As `send_piece`, for a message with its header beside its data. `fits_box`: the header
+    /// contains the connection, and the processor can read the data, which is in one piece.
     ///
     /// # Safety
-    /// Both are readable. The header contains the connection.
+    /// An open endpoint inside its worker's gate. Both parts are kept until the operation has
+    /// completed.
     #[inline(always)]
-    unsafe fn put_beside(
+    unsafe fn send_parts(
         &self,
         ordered: bool,
+        fits_box: bool,
         front: (*const u8, usize),
-        (data, length): (*const c_void, usize),
-    ) -> bool {
-        let fits = (1..=LONGEST).contains(&length);
-        let writer = if fits { self.writer_for(ordered, front.1) } else { None };
-        let Some(writer) = writer else { return false };
-        // SAFETY: the caller guarantees that both are readable.
-        self.has_left(unsafe { writer.put_beside(front, (data.cast(), length)) })
+        data: (*const c_void, usize),
+        param: impl FnOnce() -> *const sys::ucp_request_param_t,
+    ) -> sys::ucs_status_ptr_t {
+        // SAFETY: inside the gate; the caller guarantees that both parts are readable.
+        let is_in_box =
+            || unsafe { self.put_beside_into_fast_box(ordered, front, (data.0.cast(), data.1)) };
+        if fits_box && is_in_box() {
+            return std::ptr::null_mut();
+        }
+        if ordered {
+            self.passes_fast_box();
+        }
+        let front = (front.0.cast(), front.1);
+        // SAFETY: the caller guarantees the endpoint and both parts.
+        unsafe { send_by_ucp(self.ucp.get(), AM_ID, front, data, param()) }
     }
 
     /// Sends a message whose header and data are in one piece: into shared memory if possible,

@@ -17,10 +17,9 @@
 //!
 //! A message has a sequence number on its connection (see `core::channel::reorder`), whichever way
 //! it goes. A message that has overtaken another one would wait there, which takes longer than the
-//! box saves, and has a limit in time (see `core::channel::reorder`). So a message goes through the
-//! box only when the peer's credit reports show that all messages sent through UCX were delivered,
-//! and destroyed. Replies have no order. What a peer has put into a box is taken out before its Bye
-//! or its end is handled.
+//! box saves, and has a limit in time. So a message goes through the box only when the peer's
+//! credit reports show that all messages sent through UCX were delivered, and destroyed. Replies
+//! have no order. What a peer has put into a box is taken out before its Bye or its end is handled.
 //!
 //! # Memory
 //!
@@ -32,7 +31,7 @@ use crate::engine::base::membarrier::{everywhere, take_part};
 use crate::engine::core::channel::dispatch::on_message;
 use crate::engine::core::channel::receive::{Arrived, Keeper};
 use crate::engine::core::channel::shm_ring::{
-    Came, Lines, Put, Reader, Writer, MOST, PLACES, WORDS,
+    Came, Lines, Put, Reader, Writer, LONGEST, MOST, PLACES, WORDS,
 };
 use crate::engine::core::endpoint::endpoint::Endpoint;
 use crate::engine::core::request::request::Part;
@@ -215,9 +214,28 @@ impl Endpoint {
         self.has_left(unsafe { writer.put(piece, length) })
     }
 
+    /// The same for a message with its header beside its data.
+    ///
+    /// # Safety
+    /// Both are readable; the header contains the connection.
+    #[inline(always)]
+    pub(crate) unsafe fn put_beside_into_fast_box(
+        &self,
+        ordered: bool,
+        front: (*const u8, usize),
+        data: (*const u8, usize),
+    ) -> bool {
+        if !(1..=LONGEST).contains(&data.1) {
+            return false;
+        }
+        let Some(writer) = self.writer_for(ordered, front.1) else { return false };
+        // SAFETY: the caller guarantees that both are readable.
+        self.has_left(unsafe { writer.put_beside(front, data) })
+    }
+
     /// The peer's box, if a piece of `length` bytes may go into a place of it.
     #[inline(always)]
-    pub(crate) fn writer_for(&self, ordered: bool, length: usize) -> Option<&Writer> {
+    fn writer_for(&self, ordered: bool, length: usize) -> Option<&Writer> {
         // SAFETY: `open` is set to null before the box is freed.
         let outbound = unsafe { self.fast_box.open.get().as_ref() }?;
         let is_clear = || self.fast_box.is_clear.get() || self.has_become_clear();
@@ -226,7 +244,7 @@ impl Endpoint {
 
     /// Whether a piece is in the box. Wakes its reader if that may have gone to sleep.
     #[inline(always)]
-    pub(crate) fn has_left(&self, put: Put) -> bool {
+    fn has_left(&self, put: Put) -> bool {
         match put {
             Put::Refused => false,
             Put::Done => true,
@@ -450,8 +468,13 @@ impl Endpoint {
                         self.piece_came(words.as_ptr().cast(), length);
                     } else {
                         let bytes = words.map(u64::to_ne_bytes);
-                        let keeper = Keeper::FastBox(reader);
-                        let arrived = Arrived::beside(data.cast_mut().cast(), data_length, keeper);
+                        let arrived = Arrived {
+                            data: data.cast_mut().cast(),
+                            length: data_length,
+                            waits: false,
+                            keeper: Keeper::FastBox(reader),
+                            from: std::ptr::null_mut(),
+                        };
                         self.worker.came_beside(&bytes.as_flattened()[..length], &arrived);
                         reader.settle();
                     }
